@@ -1,0 +1,1 @@
+"""Tilewright: a compiler for regular data-parallel array programs."""

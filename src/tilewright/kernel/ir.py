@@ -1,0 +1,397 @@
+"""The kernel language: what one worker of a machine runs, in a form that prints as OpenCL C, CUDA C++ and LLVM IR.
+
+    kernel     ::= name buffers scalars body            -- launched as `blocks` x `threads_per_block` workers
+    statement  ::= Let | Declare | Assign | Store | For | While | If | Barrier | Comment
+    expression ::= Constant | Name | BlockIndex | ThreadIndex | Operation | Cast | Load | Broadcast | Lane | Shuffle
+
+Conventions, which every printer and every producer of kernels relies on:
+
+* The launch is one-dimensional. A producer decomposes `BlockIndex()` and `ThreadIndex()` (both of type i32 or i64 as the
+  kernel's `index_type` says) by arithmetic with constants.
+* There are no complex values: a complex array is a buffer of reals of twice the length, (re, im) interleaved.
+* f16 and bf16 exist only as element types of buffers: `Load` widens them to f32 and `Store` rounds f32 to them.
+  A bool buffer holds one byte per element.
+* Integer arithmetic wraps around. `floordiv` and `mod` of integers have Python's signs and give 0 for a zero divisor.
+* `Let` names are assigned once and never again, `Declare` names may be assigned; every name is unique in its kernel.
+* Buffers of different names never overlap, except an input that the caller promised to be identical to the output
+  element by element (beta accumulation).
+* Shared and private arrays and the workspace have constant sizes. On a CPU `threads_per_block` is 1, `Barrier` is not
+  allowed, and the LLVM form runs a range of blocks (its calling convention: kernel/llvm.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeAlias
+
+from tilewright.ir.scalars import BOOL, I32, I64, ScalarType, compute_type
+
+
+class Space(Enum):
+    """Where a buffer lives: global, one block's shared memory, one thread's registers, one CPU worker's scratch."""
+
+    GLOBAL = "global"
+    SHARED = "shared"
+    PRIVATE = "private"
+    WORKSPACE = "workspace"
+
+
+@dataclass(frozen=True)
+class VectorType:
+    """`lanes` values of one scalar type, held in one machine register (or several, as the target needs)."""
+
+    element: ScalarType
+    lanes: int
+
+    def __str__(self) -> str:
+        return f"{self.element}x{self.lanes}"
+
+
+ValueType: TypeAlias = ScalarType | VectorType
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """An array of `element`s addressed flat. `size` (elements) is given for all spaces but global.
+
+    `vector` > 1 (private buffers only): each element is a vector of that many lanes.
+    `alignment` is in bytes and promised by the launcher for a global buffer.
+    """
+
+    name: str
+    element: ScalarType
+    space: Space = Space.GLOBAL
+    size: int | None = None
+    read_only: bool = False
+    vector: int = 1
+    alignment: int = 0
+
+
+@dataclass(frozen=True)
+class ScalarParameter:
+    """A scalar handed over at launch."""
+
+    name: str
+    type: ScalarType
+
+
+# --- expressions ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A literal: a Python int, float (inf and nan included) or bool of the given scalar type."""
+
+    value: int | float | bool
+    type: ScalarType
+
+
+@dataclass(frozen=True)
+class Name:
+    """A scalar parameter, loop index, or `Let`/`Declare`d variable."""
+
+    name: str
+    type: ValueType
+
+
+@dataclass(frozen=True)
+class BlockIndex:
+    """The flat index of this block in the launch."""
+
+    type: ScalarType = I64
+
+
+@dataclass(frozen=True)
+class ThreadIndex:
+    """The flat index of this thread in its block."""
+
+    type: ScalarType = I64
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operator of `tilewright.ir.operators` on operands of one type (comparisons give bool; select takes a bool).
+
+    On vectors, elementwise. `fma(a, b, c)` is a*b + c, contracted where the target can.
+    """
+
+    operator: str
+    operands: tuple[Expression, ...]
+    type: ValueType
+
+
+@dataclass(frozen=True)
+class Cast:
+    """Conversion with C's meaning (float to integer truncates; to bool compares with zero); elementwise on vectors."""
+
+    operand: Expression
+    type: ValueType
+
+
+@dataclass(frozen=True)
+class Load:
+    """The element (or, with a vector type, the `lanes` consecutive elements) of `buffer` from flat `index` on.
+
+    `aligned` promises that a vector access starts at a multiple of its own size.
+    """
+
+    buffer: Buffer
+    index: Expression
+    type: ValueType
+    aligned: bool = False
+
+
+@dataclass(frozen=True)
+class Broadcast:
+    """A vector with all lanes equal to a scalar."""
+
+    operand: Expression
+    type: VectorType
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One lane of a vector; `lane` is a constant."""
+
+    operand: Expression
+    lane: int
+    type: ScalarType
+
+
+@dataclass(frozen=True)
+class Shuffle:
+    """Lanes picked from the concatenation of two vectors of one type."""
+
+    first: Expression
+    second: Expression
+    lanes: tuple[int, ...]
+    type: VectorType
+
+
+Expression: TypeAlias = (
+    Constant | Name | BlockIndex | ThreadIndex | Operation | Cast | Load | Broadcast | Lane | Shuffle
+)
+
+
+# --- statements -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Let:
+    """Bind a name once."""
+
+    name: str
+    value: Expression
+
+
+@dataclass(frozen=True)
+class Declare:
+    """A variable that `Assign` may change."""
+
+    name: str
+    value: Expression
+
+
+@dataclass(frozen=True)
+class Assign:
+    """Change a declared variable."""
+
+    name: str
+    value: Expression
+
+
+@dataclass(frozen=True)
+class Store:
+    """buffer[index] = value; a vector value writes consecutive elements. `nontemporal` bypasses the cache."""
+
+    buffer: Buffer
+    index: Expression
+    value: Expression
+    aligned: bool = False
+    nontemporal: bool = False
+
+
+@dataclass(frozen=True)
+class For:
+    """for (index = start; index < stop; index += step) body. The index has the type of `start`; `step` is positive.
+
+    `unroll`: the printer asks the target compiler for full unrolling (bounds are constants then).
+    `independent`: iterations may run in any order or in vector lanes (a promise of the producer).
+    """
+
+    index: str
+    start: Expression
+    stop: Expression
+    body: tuple[Statement, ...]
+    step: Expression = field(default_factory=lambda: Constant(1, I64))
+    unroll: bool = False
+    independent: bool = False
+
+
+@dataclass(frozen=True)
+class While:
+    """Run `prelude`, stop when `condition` is false, else run `body` and begin again."""
+
+    prelude: tuple[Statement, ...]
+    condition: Expression
+    body: tuple[Statement, ...]
+
+
+@dataclass(frozen=True)
+class If:
+    """Conditional."""
+
+    condition: Expression
+    then: tuple[Statement, ...]
+    otherwise: tuple[Statement, ...] = ()
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """All threads of the block wait here; shared memory written before is visible after."""
+
+
+@dataclass(frozen=True)
+class Comment:
+    """A line for the reader of the generated text."""
+
+    text: str
+
+
+Statement: TypeAlias = Let | Declare | Assign | Store | For | While | If | Barrier | Comment
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel: its parameters (global buffers, then scalars), its local arrays, its launch shape and its body.
+
+    `threads_per_block` is constant; the number of blocks is given at launch. `arrays` lists the shared, private and
+    workspace buffers that the body uses. `min_blocks_per_core` is a register-allocation hint for CUDA (0: none).
+    """
+
+    name: str
+    buffers: tuple[Buffer, ...]
+    scalars: tuple[ScalarParameter, ...]
+    arrays: tuple[Buffer, ...]
+    body: tuple[Statement, ...]
+    threads_per_block: int = 1
+    index_type: ScalarType = I64
+    min_blocks_per_core: int = 0
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory that one block uses, in bytes."""
+        return sum((b.size or 0) * b.element.bytes for b in self.arrays if b.space is Space.SHARED)
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Scratch memory that one CPU worker needs, in bytes (each array rounded up to 64)."""
+        return sum(-(-(b.size or 0) * b.element.bytes // 64) * 64 for b in self.arrays if b.space is Space.WORKSPACE)
+
+
+# --- construction helpers ---------------------------------------------------------------------------------------------
+
+COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
+
+
+def element_of(value_type: ValueType) -> ScalarType:
+    """The scalar type of a scalar or vector type."""
+    return value_type.element if isinstance(value_type, VectorType) else value_type
+
+
+def operation(operator: str, *operands: Expression) -> Operation:
+    """An `Operation` whose type follows from its operands."""
+    first = operands[1] if operator == "select" else operands[0]
+    result = first.type
+    if operator in COMPARISONS:
+        result = VectorType(BOOL, result.lanes) if isinstance(result, VectorType) else BOOL
+    return Operation(operator, tuple(operands), result)
+
+
+def integer(value: int, type_: ScalarType = I64) -> Constant:
+    """An integer constant."""
+    return Constant(value, type_)
+
+
+def add(left: Expression, right: Expression) -> Expression:
+    """left + right, folded where a side is a constant."""
+    if isinstance(left, Constant) and isinstance(right, Constant):
+        return Constant(left.value + right.value, left.type)
+    if isinstance(left, Constant) and left.value == 0:
+        return right
+    if isinstance(right, Constant) and right.value == 0:
+        return left
+    return operation("add", left, right)
+
+
+def multiply(left: Expression, right: Expression) -> Expression:
+    """left * right for integers, folded where a side is a constant."""
+    if isinstance(left, Constant) and isinstance(right, Constant):
+        return Constant(left.value * right.value, left.type)
+    for constant, other in ((left, right), (right, left)):
+        if isinstance(constant, Constant) and constant.value in (0, 1):
+            return other if constant.value == 1 else constant
+    return operation("mul", left, right)
+
+
+def load(buffer: Buffer, index: Expression, lanes: int = 1, aligned: bool = False) -> Load:
+    """A `Load` whose type follows from the buffer."""
+    element = compute_type(buffer.element)
+    lanes = lanes if buffer.vector == 1 else buffer.vector
+    return Load(buffer, index, element if lanes == 1 else VectorType(element, lanes), aligned)
+
+
+def children(expression: Expression) -> tuple[Expression, ...]:
+    """The direct subexpressions."""
+    match expression:
+        case Operation(operands=operands):
+            return operands
+        case Cast(operand=operand) | Broadcast(operand=operand) | Lane(operand=operand):
+            return (operand,)
+        case Load(index=index):
+            return (index,)
+        case Shuffle(first=first, second=second):
+            return (first, second)
+        case _:
+            return ()
+
+
+def bodies(statement: Statement) -> tuple[tuple[Statement, ...], ...]:
+    """The statement lists directly inside a statement."""
+    match statement:
+        case For(body=body):
+            return (body,)
+        case While(prelude=prelude, body=body):
+            return (prelude, body)
+        case If(then=then, otherwise=otherwise):
+            return (then, otherwise)
+        case _:
+            return ()
+
+
+def expressions(statement: Statement) -> tuple[Expression, ...]:
+    """The expressions directly inside a statement."""
+    match statement:
+        case Let(value=value) | Declare(value=value) | Assign(value=value):
+            return (value,)
+        case Store(index=index, value=value):
+            return (index, value)
+        case For(start=start, stop=stop, step=step):
+            return (start, stop, step)
+        case While(condition=condition) | If(condition=condition):
+            return (condition,)
+        case _:
+            return ()
+
+
+def walk(body: tuple[Statement, ...]) -> Iterator[Statement]:
+    """All statements, outside in, in program order."""
+    for statement in body:
+        yield statement
+        for inner in bodies(statement):
+            yield from walk(inner)
+
+
+INDEX_TYPES = (I32, I64)
