@@ -6,7 +6,7 @@
 
 Conventions, which every printer and every producer of kernels relies on:
 
-* The launch is one-dimensional. A producer decomposes `BlockIndex()` and `ThreadIndex()` (both of type i32 or i64 as the
+* The launch is one-dimensional. A producer decomposes `BlockIndex()` and `ThreadIndex()` (of type i32 or i64 as the
   kernel's `index_type` says) by arithmetic with constants.
 * There are no complex values: a complex array is a buffer of reals of twice the length, (re, im) interleaved.
 * f16 and bf16 exist only as element types of buffers: `Load` widens them to f32 and `Store` rounds f32 to them.
