@@ -1,0 +1,109 @@
+"""The canonical contraction: what every einsum, map nest or rewritten expression that is one becomes.
+
+    out[c, m, n] = epilogue( combine over k of map(left[c, m, k], right[c, n, k]), further operands[c, m, n] )
+
+where c, m, n and k each stand for any number of dimensions. A dimension is known by its size and by the stride with
+which each array moves along it (0 where the array does not have it) [S1 5.5].
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from tilewright.ir.nodes import Lambda, Literal
+from tilewright.ir.scalars import ScalarType
+from tilewright.ir.sizes import Size, size
+
+
+class Kind(Enum):
+    """Which arrays have a dimension: M left and out, N right and out, K left and right (contracted), C all three."""
+
+    M = "M"
+    N = "N"
+    K = "K"
+    C = "C"
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """One dimension of the iteration space; strides are in elements, 0 where the array does not have it."""
+
+    name: str
+    kind: Kind
+    size: Size
+    stride_left: Size
+    stride_right: Size
+    stride_out: Size
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An array (by the name of its buffer), its element type, and the flat index where it starts."""
+
+    buffer: str
+    element: ScalarType
+    offset: Size
+
+
+@dataclass(frozen=True)
+class EpilogueOperand:
+    """A further array read once per output element; `strides` follow the contraction's dimensions (0 for K)."""
+
+    operand: Operand
+    strides: tuple[Size, ...]
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """The canonical form. Dimensions: those of the output in its order, outermost first, then the contracted ones.
+
+    `map` takes (left element, right element), `combine` two accumulators, `neutral` is combine's neutral element,
+    `epilogue` takes (accumulator, one scalar per epilogue operand) and gives the output element.
+    """
+
+    dimensions: tuple[Dimension, ...]
+    left: Operand
+    right: Operand
+    out: Operand
+    map: Lambda
+    combine: Lambda
+    neutral: Literal
+    epilogue: Lambda | None = None
+    epilogue_operands: tuple[EpilogueOperand, ...] = ()
+
+    def of_kind(self, kind: Kind) -> tuple[Dimension, ...]:
+        """The dimensions of one kind, in order."""
+        return tuple(one for one in self.dimensions if one.kind is kind)
+
+    def bind(self, values: Mapping[str, int]) -> Contraction:
+        """The contraction with every size, stride and offset a constant."""
+
+        def known(value: Size) -> Size:
+            return size(value.evaluate(values))
+
+        def operand(one: Operand) -> Operand:
+            return dataclasses.replace(one, offset=known(one.offset))
+
+        return dataclasses.replace(
+            self,
+            dimensions=tuple(
+                Dimension(d.name, d.kind, *map(known, (d.size, d.stride_left, d.stride_right, d.stride_out)))
+                for d in self.dimensions
+            ),
+            left=operand(self.left),
+            right=operand(self.right),
+            out=operand(self.out),
+            epilogue_operands=tuple(
+                EpilogueOperand(operand(one.operand), tuple(map(known, one.strides))) for one in self.epilogue_operands
+            ),
+        )
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why something is not a contraction; the reasons are shown to the user by `explain`."""
+
+    reasons: tuple[str, ...]

@@ -1,0 +1,222 @@
+"""Walking and rebuilding programs: free variables, substitution, fresh copies."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from tilewright.ir.nodes import (
+    Atom,
+    Body,
+    Expression,
+    ForLoop,
+    Lambda,
+    Literal,
+    Loop,
+    Program,
+    SegSpace,
+    Statement,
+    Type,
+    Variable,
+    atom_size,
+)
+from tilewright.ir.sizes import Size, size
+
+Node = TypeVar("Node")
+_LEAVES = (str, int, float, complex, bool, type(None), Literal)
+_NO_BODIES = (*_LEAVES, Variable, Size, Type)
+
+
+def rebuild(node: Node, on_variable: Callable[[Variable], Any], on_size: Callable[[Size], Size]) -> Node:
+    """A copy of any node (or tuple of nodes) with every variable, binding or use, and every size replaced."""
+    return _rebuild(node, on_variable, on_size)  # type: ignore[no-any-return]
+
+
+def _rebuild(node: Any, on_variable: Callable[[Variable], Any], on_size: Callable[[Size], Size]) -> Any:
+    if isinstance(node, Variable):
+        return on_variable(node)
+    if isinstance(node, Size):
+        return on_size(node)
+    if isinstance(node, tuple):
+        return tuple(_rebuild(one, on_variable, on_size) for one in node)
+    if isinstance(node, _LEAVES) or not dataclasses.is_dataclass(node):
+        return node
+    return _with_fields(node, lambda value: _rebuild(value, on_variable, on_size))
+
+
+def _with_fields(node: Any, change: Callable[[Any], Any]) -> Any:
+    fields = {f.name: getattr(node, f.name) for f in dataclasses.fields(node)}
+    changed = {name: change(value) for name, value in fields.items()}
+    if all(changed[name] is fields[name] for name in fields):
+        return node
+    constructor: Any = type(node)
+    return constructor(**changed)
+
+
+def substitute(node: Node, values: Mapping[str, Atom | Size]) -> Node:
+    """Replace free names by atoms, in sizes and types too. Names are unique in a program, so nothing is captured.
+
+    A `Size` may stand for a name that occurs in sizes only (or else must itself be a name or a constant).
+    """
+    sizes = {
+        name: value if isinstance(value, Size) else atom_size(value)
+        for name, value in values.items()
+        if isinstance(value, Size) or (value.type.rank == 0 and value.type.element.name == "i64")
+    }
+
+    def on_size(one: Size) -> Size:
+        return one.substitute(sizes)
+
+    def on_variable(one: Variable) -> Atom:
+        value = values.get(one.name)
+        if value is None:
+            shape = tuple(map(on_size, one.type.shape))
+            return one if shape == one.type.shape else Variable(one.name, Type(one.type.element, shape))
+        return _size_atom(value, one) if isinstance(value, Size) else value
+
+    return rebuild(node, on_variable, on_size)
+
+
+def _size_atom(value: Size, used_as: Variable) -> Atom:
+    if value.constant is not None:
+        return Literal(value.constant, used_as.type.element)
+    if len(value.terms) == 1 and value.terms[0][1] == 1 and len(value.terms[0][0]) == 1:
+        (name,) = value.terms[0][0]
+        if isinstance(name, str):
+            return Variable(name, used_as.type)
+    raise ValueError(f"the size {value} cannot stand for the scalar {used_as}; bind it with SizeValue first")
+
+
+def sub_bodies(node: object) -> Iterator[Body]:
+    """The bodies directly inside an expression (a lambda's body included)."""
+    if isinstance(node, Body):
+        yield node
+    elif isinstance(node, tuple):
+        for one in node:
+            yield from sub_bodies(one)
+    elif isinstance(node, _NO_BODIES):
+        return
+    elif dataclasses.is_dataclass(node):
+        for f in dataclasses.fields(node):
+            yield from sub_bodies(getattr(node, f.name))
+
+
+def all_statements(body: Body) -> Iterator[Statement]:
+    """Every statement, outer before inner, in program order."""
+    for statement in body.statements:
+        yield statement
+        for inner in sub_bodies(statement.expression):
+            yield from all_statements(inner)
+
+
+def bound_variables(node: object) -> Iterator[Variable]:
+    """Every variable bound inside a node: targets, lambda and loop parameters, indices."""
+    if isinstance(node, _NO_BODIES):
+        return
+    if isinstance(node, tuple):
+        for one in node:
+            yield from bound_variables(one)
+        return
+    if not dataclasses.is_dataclass(node):
+        return
+    match node:
+        case Statement(targets=targets):
+            yield from targets
+        case Lambda(parameters=parameters) | Loop(parameters=parameters) | Program(parameters=parameters):
+            yield from parameters
+        case ForLoop(index=index):
+            yield index
+        case SegSpace(dimensions=dimensions):
+            for index, _ in dimensions:
+                yield index
+    for f in dataclasses.fields(node):
+        yield from bound_variables(getattr(node, f.name))
+
+
+def mentioned_names(node: object) -> set[str]:
+    """Every name that occurs anywhere in a node, in sizes and types too."""
+    names: set[str] = set()
+
+    def on_size(one: Size) -> Size:
+        names.update(one.names)
+        return one
+
+    def on_variable(one: Variable) -> Variable:
+        names.add(one.name)
+        for extent in one.type.shape:
+            names.update(extent.names)
+        return one
+
+    rebuild(node, on_variable, on_size)
+    return names
+
+
+def free_names(node: object) -> set[str]:
+    """Names that a node uses but does not bind (size names included)."""
+    return mentioned_names(node) - {one.name for one in bound_variables(node)}
+
+
+class FreshNames:
+    """A supply of names that occur nowhere in the programs it was told of."""
+
+    def __init__(self, *nodes: object) -> None:
+        self._taken: set[str] = set()
+        self._counters: dict[str, itertools.count[int]] = {}
+        for node in nodes:
+            self._taken |= mentioned_names(node)
+
+    def reserve(self, name: str) -> None:
+        """Never give out this name."""
+        self._taken.add(name)
+
+    def __call__(self, hint: str) -> str:
+        """A new name that resembles `hint`."""
+        stem = hint.rstrip("0123456789").rstrip("_") or "v"
+        if hint not in self._taken:
+            self._taken.add(hint)
+            return hint
+        counter = self._counters.setdefault(stem, itertools.count(1))
+        while (name := f"{stem}_{next(counter)}") in self._taken:
+            pass
+        self._taken.add(name)
+        return name
+
+
+def with_fresh_names(node: Node, names: FreshNames) -> Node:
+    """A copy in which everything bound inside has a new name."""
+    renamed = {one.name: names(one.name) for one in bound_variables(node)}
+
+    def on_size(one: Size) -> Size:
+        return one.substitute({old: size(new) for old, new in renamed.items() if old in one.names})
+
+    def on_variable(one: Variable) -> Variable:
+        shape = tuple(map(on_size, one.type.shape))
+        return Variable(renamed.get(one.name, one.name), Type(one.type.element, shape))
+
+    return rebuild(node, on_variable, on_size)
+
+
+def inline(function: Lambda, arguments: tuple[Atom, ...], names: FreshNames) -> Body:
+    """The body of `function` for these arguments, with fresh names."""
+    copy = with_fresh_names(function, names)
+    values: dict[str, Atom | Size] = {
+        parameter.name: argument for parameter, argument in zip(copy.parameters, arguments, strict=True)
+    }
+    return substitute(copy.body, values)
+
+
+def replace_bodies(expression: Expression, change: Callable[[Body], Body]) -> Expression:
+    """The expression with `change` applied to each body directly inside it."""
+
+    def visit(node: Any) -> Any:
+        if isinstance(node, Body):
+            return change(node)
+        if isinstance(node, tuple):
+            return tuple(visit(one) for one in node)
+        if isinstance(node, _NO_BODIES) or not dataclasses.is_dataclass(node):
+            return node
+        return _with_fields(node, visit)
+
+    return visit(expression)  # type: ignore[no-any-return]

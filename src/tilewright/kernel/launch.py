@@ -1,0 +1,21 @@
+"""What a lowering hands to the runtime: a kernel and everything that its launch needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.kernel.ir import Kernel
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel launch.
+
+    `buffers` names the array given for each of `kernel.buffers`, `scalars` holds the value of each of
+    `kernel.scalars`, `blocks` the number of blocks. With 0 blocks nothing is launched.
+    """
+
+    kernel: Kernel
+    blocks: int
+    buffers: tuple[str, ...]
+    scalars: tuple[int | float | bool, ...]
