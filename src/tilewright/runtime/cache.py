@@ -1,0 +1,324 @@
+"""Caches of compiled programs: one on disk that survives the process, one in memory that builds each key once.
+
+The disk cache holds machine code that will be run, so it only uses a folder that nobody else can write. Every entry
+carries a checksum. Whatever goes wrong with the disk costs a rebuild and a `CacheWarning`, never an error or a wrong
+program.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tempfile
+import threading
+import time
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from tilewright.runtime.errors import CacheWarning
+
+DEFAULT_LIMIT = 512 << 20
+"""Bytes that the disk cache may hold when TILEWRIGHT_CACHE_LIMIT is not set."""
+
+_MAGIC = b"TWCACHE1"
+_HEADER = len(_MAGIC) + 32
+_TEMPORARY_PREFIX = ".writing-"
+_SECONDS_UNTIL_ABANDONED = 3600.0
+_PUTS_BETWEEN_SCANS = 64
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class DiskCache:
+    """A content-addressed store of byte strings in a folder, shared safely by threads and processes.
+
+    An entry is written to a temporary file and renamed, so a reader sees all of it or nothing. When the entries exceed
+    `limit_bytes`, those used least recently are removed. Folders are made with mode 0700, files with 0600.
+
+    Args:
+        folder: where the entries lie; None keeps nothing.
+        limit_bytes: total size that the entries may have.
+
+    Example:
+        >>> import tempfile
+        >>> cache = DiskCache(Path(tempfile.mkdtemp()))
+        >>> cache.put(("text", "device"), b"program")
+        >>> cache.get(("text", "device"))
+        b'program'
+    """
+
+    def __init__(self, folder: Path | None, limit_bytes: int = DEFAULT_LIMIT) -> None:
+        self.folder = folder
+        self.limit_bytes = limit_bytes
+        self._lock = threading.Lock()
+        self._usable: bool | None = None if folder is not None else False
+        self._writable = True
+        self._held_bytes: int | None = None
+        self._puts = 0
+
+    def get(self, key_parts: tuple[str, ...]) -> bytes | None:
+        """The bytes stored under the key, or None. A damaged entry gives a `CacheWarning` and None."""
+        path = self._path(key_parts)
+        if path is None:
+            return None
+        try:
+            data = _read_owned(path)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self._warn(f"the cache entry {path} cannot be read ({error}); the program is built again")
+            return None
+        payload = data[_HEADER:]
+        if data[:_HEADER] != _header(path.name, payload):
+            self._warn(f"the cache entry {path} is damaged; the program is built again")
+            _remove(path)
+            return None
+        with suppress(OSError):  # on a read-only disk nothing will be evicted either
+            os.utime(path)  # marks it as used, for the eviction
+        return payload
+
+    def put(self, key_parts: tuple[str, ...], data: bytes) -> None:
+        """Store bytes under the key, replacing what was there. A disk that cannot be written gives one warning."""
+        path = self._path(key_parts)
+        if path is None or not self._writable:
+            return
+        size = _HEADER + len(data)
+        if size > self.limit_bytes:
+            return
+        try:
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            _write_atomically(path, _header(path.name, data) + data)
+        except OSError as error:
+            self._writable = False
+            self._warn(f"the program cache in {self.folder} cannot be written ({error}); nothing more is stored there")
+            return
+        with self._lock:
+            self._account(size)
+
+    def clear(self) -> None:
+        """Remove every entry."""
+        for path, _, _ in self._entries():
+            _remove(path)
+        with self._lock:
+            self._held_bytes = 0
+
+    def size_bytes(self) -> int:
+        """Total size of the entries on disk now."""
+        return sum(size for _, size, _ in self._entries())
+
+    def _path(self, key_parts: tuple[str, ...]) -> Path | None:
+        with self._lock:
+            if self._usable is None:
+                self._usable = self._open_folder()
+        if not self._usable or self.folder is None:
+            return None
+        digest = _digest_of_key(key_parts)
+        return self.folder / digest[:2] / digest
+
+    def _open_folder(self) -> bool:
+        """Make the folder or check that it is ours alone to write."""
+        assert self.folder is not None
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            status = self.folder.stat()
+        except OSError as error:
+            self._warn(f"the program cache folder {self.folder} cannot be made ({error}); working without it")
+            return False
+        reason = _why_not_private(status)
+        if reason:
+            self._warn(f"the program cache folder {self.folder} {reason}; working without it")
+        return reason is None
+
+    def _account(self, size: int) -> None:
+        """Count what was stored; look at the disk now and then, because other processes store there too."""
+        self._puts += 1
+        if self._held_bytes is None or self._puts % _PUTS_BETWEEN_SCANS == 0:
+            self._held_bytes = self.size_bytes()
+        else:
+            self._held_bytes += size
+        if self._held_bytes > self.limit_bytes:
+            self._held_bytes = self._evict()
+
+    def _evict(self) -> int:
+        """Remove the entries used least recently until a tenth of the limit is free; the bytes that remain."""
+        entries = sorted(self._entries(), key=lambda entry: entry[2])
+        held = sum(size for _, size, _ in entries)
+        for path, size, _ in entries:
+            if held <= self.limit_bytes * 9 // 10:
+                break
+            _remove(path)
+            held -= size
+        return held
+
+    def _entries(self) -> list[tuple[Path, int, int]]:
+        """Path, size and time of last use (ns) of every entry; files that a dead writer left are removed."""
+        found: list[tuple[Path, int, int]] = []
+        if self.folder is None:
+            return found
+        for path in self.folder.glob("??/*"):
+            try:
+                status = path.stat()
+            except FileNotFoundError:  # removed by another process meanwhile
+                continue
+            if path.name.startswith(_TEMPORARY_PREFIX):
+                if time.time() - status.st_mtime > _SECONDS_UNTIL_ABANDONED:
+                    _remove(path)
+                continue
+            found.append((path, status.st_size, status.st_mtime_ns))
+        return found
+
+    @staticmethod
+    def _warn(message: str) -> None:
+        warnings.warn(message, CacheWarning, stacklevel=4)
+
+
+class MemoryCache(Generic[Key, Value]):
+    """A bounded map from keys to built values that builds each key once, however many threads ask at the same time.
+
+    Different keys build side by side. A build that raises stores nothing; the next thread that asks tries again.
+
+    Example:
+        >>> squares: MemoryCache[int, int] = MemoryCache(capacity=2)
+        >>> squares.get_or_build(3, lambda: 9)
+        9
+        >>> squares.get_or_build(3, lambda: 0)
+        9
+    """
+
+    def __init__(self, capacity: int = 256) -> None:
+        if capacity < 1:
+            raise ValueError(f"a cache needs room for one entry at least, not {capacity}")
+        self.capacity = capacity
+        self._lock = threading.Lock()
+        self._values: OrderedDict[Key, Value] = OrderedDict()
+        self._building: dict[Key, tuple[threading.RLock, int]] = {}  # the lock of a key and how many hold or await it
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def get_or_build(self, key: Key, build: Callable[[], Value]) -> Value:
+        """The value of `key`, built by `build()` if it is not there; raises what `build` raises."""
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+                return self._values[key]
+            key_lock, users = self._building.get(key) or (threading.RLock(), 0)
+            self._building[key] = (key_lock, users + 1)
+        try:
+            with key_lock:
+                with self._lock:
+                    if key in self._values:
+                        return self._values[key]
+                value = build()
+                with self._lock:
+                    self._values[key] = value
+                    while len(self._values) > self.capacity:
+                        self._values.popitem(last=False)
+                return value
+        finally:
+            with self._lock:
+                key_lock, users = self._building.pop(key)
+                if users > 1:
+                    self._building[key] = (key_lock, users - 1)
+
+    def clear(self) -> None:
+        """Forget all values."""
+        with self._lock:
+            self._values.clear()
+
+
+def default_disk_cache() -> DiskCache:
+    """The cache in the user's cache folder, as the environment says at the time of the call.
+
+    TILEWRIGHT_CACHE_DIR names the folder (default: XDG_CACHE_HOME/tilewright or ~/.cache/tilewright),
+    TILEWRIGHT_CACHE_LIMIT its size in bytes (a suffix K, M or G is allowed), and TILEWRIGHT_CACHE=0 switches it off.
+
+    Raises:
+        ValueError: if TILEWRIGHT_CACHE_LIMIT is not a size.
+    """
+    if os.environ.get("TILEWRIGHT_CACHE", "1") == "0":
+        return _disk_cache(None, 0)
+    return _disk_cache(cache_folder(), _limit_from_environment())
+
+
+def cache_folder() -> Path:
+    """The folder of the user's caches (see `default_disk_cache`); it may not exist yet."""
+    named = os.environ.get("TILEWRIGHT_CACHE_DIR")
+    if named:
+        return Path(named)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "tilewright"
+
+
+@lru_cache(maxsize=8)
+def _disk_cache(folder: Path | None, limit_bytes: int) -> DiskCache:
+    return DiskCache(folder, limit_bytes)
+
+
+def _limit_from_environment() -> int:
+    text = os.environ.get("TILEWRIGHT_CACHE_LIMIT", "").strip()
+    if not text:
+        return DEFAULT_LIMIT
+    shift = {"K": 10, "M": 20, "G": 30}.get(text[-1].upper(), 0)
+    digits = text[:-1] if shift else text
+    if not (digits.isascii() and digits.isdigit()):
+        raise ValueError(f"TILEWRIGHT_CACHE_LIMIT={text!r} is not a number of bytes (such as 536870912 or 512M)")
+    return int(digits) << shift
+
+
+def _digest_of_key(key_parts: tuple[str, ...]) -> str:
+    digest = hashlib.sha256()
+    for part in key_parts:  # the length in front keeps ("a", "bc") and ("ab", "c") apart
+        encoded = part.encode()
+        digest.update(len(encoded).to_bytes(8, "little"))
+        digest.update(encoded)
+    return digest.hexdigest()
+
+
+def _header(name: str, payload: bytes) -> bytes:
+    """Magic and checksum; the checksum covers the name, so that an entry under a wrong name is damaged too."""
+    return _MAGIC + hashlib.sha256(name.encode() + payload).digest()
+
+
+def _why_not_private(status: os.stat_result) -> str | None:
+    """Why machine code from a file or folder of this status must not be run, or None."""
+    if not hasattr(os, "geteuid"):  # systems without POSIX owners
+        return None
+    if status.st_uid != os.geteuid():
+        return f"belongs to user {status.st_uid}, not to user {os.geteuid()}"
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"can be written by other users (mode {stat.S_IMODE(status.st_mode):04o})"
+    return None
+
+
+def _read_owned(path: Path) -> bytes:
+    """The content of a regular file that only this user can write; OSError otherwise."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0))
+    with os.fdopen(descriptor, "rb") as file:
+        reason = _why_not_private(os.fstat(file.fileno()))
+        if reason:
+            raise PermissionError(f"it {reason}")
+        return file.read()
+
+
+def _write_atomically(path: Path, data: bytes) -> None:
+    descriptor, temporary = tempfile.mkstemp(prefix=_TEMPORARY_PREFIX, dir=path.parent)  # made with mode 0600
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except BaseException:
+        _remove(Path(temporary))
+        raise
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):  # a disk that became read-only: the entry stays and is found damaged or old again
+        path.unlink(missing_ok=True)

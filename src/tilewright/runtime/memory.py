@@ -1,0 +1,119 @@
+"""How much memory the host can still give, and the check before a large allocation.
+
+Linux hands out memory that it does not have and kills the process later, so an allocation that cannot succeed is
+refused here, with numbers, instead.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+SMALL_ALLOCATION = 16 << 20
+"""Below this many bytes an allocation is not checked: reading the limits would cost more than it tells."""
+
+_PROC = Path("/proc")
+_CGROUPS = Path("/sys/fs/cgroup")
+
+
+def available_host_bytes(proc: Path = _PROC, cgroups: Path = _CGROUPS) -> int:
+    """Bytes that this process can still allocate without swapping.
+
+    The smallest of the kernel's estimate (MemAvailable) and what is left in each control group (version 1 and 2) that
+    the process is in; file cache that the group can drop counts as free. Where the system tells nothing, free physical
+    pages, and where it does not tell those either, `sys.maxsize`.
+
+    Example:
+        >>> available_host_bytes() > 0
+        True
+    """
+    return min(_system_available(proc), _cgroup_available(proc, cgroups))
+
+
+def check_host_allocation(nbytes: int, what: str) -> None:
+    """Refuse an allocation that the host cannot serve.
+
+    Args:
+        nbytes: size of the planned allocation; below `SMALL_ALLOCATION` nothing is checked.
+        what: names it in the message, such as "result of 'ij,jk->ik'".
+
+    Raises:
+        MemoryError: if fewer than `nbytes` bytes are available.
+        ValueError: if `nbytes` is negative.
+
+    Example:
+        >>> check_host_allocation(1024, "a small array")
+    """
+    if nbytes < 0:
+        raise ValueError(f"{what}: a size of {nbytes} bytes is negative")
+    if nbytes < SMALL_ALLOCATION:
+        return
+    available = available_host_bytes()
+    if nbytes > available:
+        raise MemoryError(f"{what} needs {format_bytes(nbytes)}, but the host has {format_bytes(available)} available")
+
+
+def format_bytes(nbytes: int) -> str:
+    """A size for a person, exact and rounded: `"3221225472 bytes (3.0 GiB)"`."""
+    value, unit = float(nbytes), "bytes"
+    for unit in ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"):  # noqa: B007
+        if value < 1024:
+            break
+        value /= 1024
+    return f"{nbytes} bytes" if unit == "bytes" else f"{nbytes} bytes ({value:.1f} {unit})"
+
+
+def _system_available(proc: Path) -> int:
+    text = _text(proc / "meminfo")
+    for line in (text or "").splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):  # not told by this system
+        return sys.maxsize
+
+
+def _cgroup_available(proc: Path, cgroups: Path) -> int:
+    """What is left in the process's control groups; a group's limit holds for its children too."""
+    left = sys.maxsize
+    for line in (_text(proc / "self" / "cgroup") or "").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            names = ("memory.max", "memory.current", "inactive_file")
+            root = cgroups
+        elif "memory" in controllers.split(","):
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+            root = cgroups / "memory"
+        else:
+            continue
+        # Inside a container the path may be the host's, and only the root shows the container's own limit.
+        parts = [part for part in path.split("/") if part not in ("", "..")]
+        for depth in range(len(parts) + 1):
+            left = min(left, _group_available(root.joinpath(*parts[:depth]), *names))
+    return left
+
+
+def _group_available(group: Path, limit_name: str, usage_name: str, cache_name: str) -> int:
+    limit, usage = _number(group / limit_name), _number(group / usage_name)
+    if limit is None or usage is None:
+        return sys.maxsize
+    droppable = 0
+    for line in (_text(group / "memory.stat") or "").splitlines():
+        name, _, value = line.partition(" ")
+        if name == cache_name:
+            droppable = int(value)
+    return max(0, limit - usage + droppable)
+
+
+def _number(path: Path) -> int | None:
+    text = (_text(path) or "").strip()
+    return int(text) if text.isdigit() else None  # "max" means no limit
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text()
+    except OSError:  # the file does not exist on this system: the limit that it would give does not exist either
+        return None
