@@ -1,0 +1,327 @@
+"""The LLVM form of a kernel: text that the in-process JIT compiles for a CPU.
+
+Calling convention of the function that a kernel `NAME` becomes:
+
+    void NAME(ptr arguments, i64 first_block, i64 last_block, ptr workspace)
+
+`arguments` points to slots of 8 bytes: first the addresses of the buffers, then the scalar parameters, each at the
+start of its slot (little-endian; bool as a byte 0 or 1). The body runs for BlockIndex = first_block .. last_block-1.
+`workspace` points to `Kernel.workspace_bytes` bytes aligned to 64, private to the caller's thread.
+
+NAME itself only loads the slots and calls NAME.body, where the buffers are `noalias` parameters: the strongest way to
+tell LLVM that they do not overlap. The one permitted overlap (an input that is the output, element by element) is
+harmless: an element is read before it is written, and the value written depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tilewright.ir.scalars import BOOL, ScalarType
+from tilewright.kernel.ir import (
+    Assign,
+    Barrier,
+    Comment,
+    Constant,
+    Declare,
+    Expression,
+    For,
+    If,
+    Kernel,
+    Let,
+    Space,
+    Statement,
+    Store,
+    While,
+)
+from tilewright.kernel.llvm_emitter import CpuTarget, Emitter, literal, scalar_spelling, spelling
+from tilewright.kernel.llvm_expressions import BLOCK, buffer_register, element_spelling, emit_expression, emit_store
+from tilewright.kernel.llvm_operators import LIBRARY_SYMBOLS
+
+__all__ = ["CpuTarget", "llvm_text"]
+
+STACK_LIMIT = 1 << 20
+WORKSPACE = "%.workspace"
+
+
+def llvm_text(kernel: Kernel, target: CpuTarget) -> str:
+    """The kernel as LLVM IR for one CPU (calling convention: see this module).
+
+    Example:
+        >>> from tilewright.ir.scalars import F32
+        >>> from tilewright.kernel.ir import BlockIndex, Buffer, Kernel, Store, load, operation
+        >>> x = Buffer("x", F32)
+        >>> double = operation("add", load(x, BlockIndex()), load(x, BlockIndex()))
+        >>> text = llvm_text(Kernel("double", (x,), (), (), (Store(x, BlockIndex(), double),)), CpuTarget("x86_64"))
+        >>> "fadd float" in text
+        True
+
+    Raises:
+        TypeError: if the kernel has more than one thread per block or a barrier, or is not well typed.
+        ValueError: if its private arrays do not fit on a stack, or its name is that of a C library function.
+    """
+    if kernel.threads_per_block != 1:
+        raise TypeError(f"kernel {kernel.name} has {kernel.threads_per_block} threads per block; a CPU runs 1")
+    if kernel.name in LIBRARY_SYMBOLS:
+        raise ValueError(f"kernel {kernel.name} has the name of a C function that kernels call; choose another")
+    emitter = Emitter(target)
+    _arrays(emitter, kernel)
+    emitter.names = {scalar.name: f"%{scalar.name}" for scalar in kernel.scalars}
+    blocks = ("%.first", "%.last", "1")
+    _counted_loop(emitter, "block", "i64", blocks, body=lambda: _body(emitter, kernel.body), index=BLOCK)
+    if emitter.writes_around_cache and target.is_x86:
+        # Stores past the cache are ordered with nothing else until this.
+        emitter.declarations["llvm.x86.sse.sfence"] = "declare void @llvm.x86.sse.sfence()"
+        emitter.effect("call void @llvm.x86.sse.sfence()")
+    emitter.effect("ret void")
+    return "\n".join(_module(emitter, kernel)) + "\n"
+
+
+# --- the module around the body ---------------------------------------------------------------------------------------
+
+
+def _parameters(kernel: Kernel) -> list[tuple[str, str, str]]:
+    """(type, attributes, register) of the body's own parameters in the order of the slots."""
+    parameters = []
+    for buffer in kernel.buffers:
+        attributes = " noalias nonnull" + (" readonly" if buffer.read_only else "")
+        alignment = max(buffer.alignment, buffer.element.bytes)
+        parameters.append(("ptr", f"{attributes} align {alignment}", buffer_register(buffer)))
+    for scalar in kernel.scalars:
+        parameters.append((scalar_spelling(scalar.type), "", f"%{scalar.name}"))
+    return parameters
+
+
+def _module(emitter: Emitter, kernel: Kernel) -> list[str]:
+    parameters = _parameters(kernel)
+    signature = [f"{type_}{attributes} {register}" for type_, attributes, register in parameters]
+    common = ["i64 %.first", "i64 %.last", f"ptr noalias align 64 {WORKSPACE}"]
+    bits = emitter.target.preferred_vector_bits
+    return [
+        f"; kernel {kernel.name}",
+        f'target triple = "{emitter.target.triple}"',
+        "",
+        f"define void @{kernel.name}(ptr %.arguments, i64 %.first, i64 %.last, ptr {WORKSPACE}) #0 {{",
+        *_unpack(kernel),
+        "}",
+        "",
+        f"define internal void @{kernel.name}.body({', '.join(signature + common)}) #0 {{",
+        "entry:",
+        *emitter.allocations,
+        *emitter.lines,
+        "}",
+        "",
+        *sorted(emitter.declarations.values()),
+        "",
+        f'attributes #0 = {{ nounwind "prefer-vector-width"="{bits}" }}',
+        *emitter.metadata,
+    ]
+
+
+def _unpack(kernel: Kernel) -> list[str]:
+    """The lines of NAME: load the slots, call NAME.body."""
+    lines, arguments = [], []
+    types = [("ptr", None) for _ in kernel.buffers] + [(scalar_spelling(s.type), s.type) for s in kernel.scalars]
+    for slot, (type_, scalar) in enumerate(types):
+        lines.append(f"  %slot.{slot} = getelementptr inbounds i64, ptr %.arguments, i64 {slot}")
+        if scalar == BOOL:
+            lines.append(f"  %byte.{slot} = load i8, ptr %slot.{slot}, align 8")
+            lines.append(f"  %value.{slot} = icmp ne i8 %byte.{slot}, 0")
+        else:
+            lines.append(f"  %value.{slot} = load {type_}, ptr %slot.{slot}, align 8")
+        arguments.append(f"{type_} %value.{slot}")
+    arguments += ["i64 %.first", "i64 %.last", f"ptr {WORKSPACE}"]
+    return [*lines, f"  call void @{kernel.name}.body({', '.join(arguments)})", "  ret void"]
+
+
+def _arrays(emitter: Emitter, kernel: Kernel) -> None:
+    """Private (and, with one thread per block, shared) arrays on the stack; workspace arrays at constant offsets."""
+    offset = stack = 0
+    for array in kernel.arrays:
+        if array.size is None or array.space is Space.GLOBAL:
+            raise TypeError(f"array {array.name} of kernel {kernel.name} needs a size and a space other than global")
+        register = buffer_register(array)
+        size = array.size * array.element.bytes * array.vector
+        if array.space is Space.WORKSPACE:
+            line = f"  {register} = getelementptr inbounds i8, ptr {WORKSPACE}, i64 {offset}"
+            offset += -(-size // 64) * 64
+        else:
+            line = f"  {register} = alloca [{array.size} x {element_spelling(emitter, array)}], align 64"
+            stack += size
+        emitter.allocations.append(line)
+    if stack > STACK_LIMIT:
+        raise ValueError(f"the private arrays of kernel {kernel.name} take {stack} bytes; at most {STACK_LIMIT} fit")
+
+
+# --- statements -------------------------------------------------------------------------------------------------------
+
+
+def _body(emitter: Emitter, body: Sequence[Statement]) -> None:
+    for statement in body:
+        _statement(emitter, statement)
+
+
+def _statement(emitter: Emitter, statement: Statement) -> None:
+    match statement:
+        case Let(name=name, value=value):
+            with emitter.statement():
+                emitter.names[name] = emitter.rename_last(emit_expression(emitter, value), name)
+        case Declare(name=name, value=value):
+            slot = emitter.allocate(spelling(value.type), f"{name}.address")
+            _assign(emitter, slot, value)
+            emitter.variables[name] = (slot, value.type)
+        case Assign(name=name, value=value):
+            if name not in emitter.variables:
+                raise TypeError(f"variable {name!r} is assigned but was not declared")
+            slot, type_ = emitter.variables[name]
+            if type_ != value.type:
+                raise TypeError(f"variable {name} of type {type_} is assigned a value of type {value.type}")
+            _assign(emitter, slot, value)
+        case Store():
+            with emitter.statement():
+                emit_store(emitter, statement)
+        case For():
+            _for(emitter, statement)
+        case While():
+            _while(emitter, statement)
+        case If():
+            _if(emitter, statement)
+        case Barrier():
+            raise TypeError("a kernel for a CPU has no barriers: it runs one thread per block")
+        case Comment(text=text):
+            emitter.lines.extend(f"  ; {line}" for line in text.splitlines())
+
+
+def _assign(emitter: Emitter, slot: str, value: Expression) -> None:
+    with emitter.statement():
+        register = emit_expression(emitter, value)
+    emitter.effect(f"store {spelling(value.type)} {register}, ptr {slot}")
+
+
+def _new_label(emitter: Emitter, name: str) -> str:
+    return emitter.fresh(name)[1:]
+
+
+def _counted_loop(
+    emitter: Emitter,
+    hint: str,
+    type_: str,
+    bounds: tuple[str, str, str],
+    *,
+    body: Callable[[], None],
+    index: str,
+    comparison: str = "icmp slt",
+    no_wrap: str = "nsw",
+    guarded: bool = True,
+    metadata: str = "",
+) -> None:
+    """A loop in the form that LLVM likes best: guard, preheader, body, latch that tests and jumps back."""
+    start, stop, step = bounds
+    label = _new_label(emitter, hint)
+    if guarded:
+        enter = emitter.emit(f"{comparison} {type_} {start}, {stop}")
+        emitter.effect(f"br i1 {enter}, label %{label}.preheader, label %{label}.exit")
+    else:
+        emitter.effect(f"br label %{label}.preheader")
+    emitter.label(f"{label}.preheader")
+    emitter.effect(f"br label %{label}.body")
+    emitter.label(f"{label}.body")
+    following = emitter.fresh(f"{hint}.next")
+    emitter.effect(f"{index} = phi {type_} [ {start}, %{label}.preheader ], [ {following}, %{label}.latch ]")
+    body()
+    emitter.effect(f"br label %{label}.latch")
+    emitter.label(f"{label}.latch")
+    emitter.effect(f"{following} = add {no_wrap} {type_} {index}, {step}")
+    again = emitter.emit(f"{comparison} {type_} {following}, {stop}")
+    emitter.effect(f"br i1 {again}, label %{label}.body, label %{label}.exit{metadata}")
+    emitter.label(f"{label}.exit")
+
+
+def _for(emitter: Emitter, node: For) -> None:
+    type_ = node.start.type
+    if not isinstance(type_, ScalarType) or not type_.is_integer or node.stop.type != type_:
+        raise TypeError(f"loop {node.index} runs from {type_} to {node.stop.type}; both must be one integer type")
+    constant = isinstance(node.start, Constant) and isinstance(node.stop, Constant)
+    if isinstance(node.start, Constant) and isinstance(node.stop, Constant) and node.start.value >= node.stop.value:
+        return
+    with emitter.statement():
+        start, stop = emit_expression(emitter, node.start), emit_expression(emitter, node.stop)
+        step = _step(emitter, node, type_)
+    group = emitter.node("distinct !{}") if node.independent else ""
+    if group:
+        emitter.access_groups.append(group)
+    emitter.names[node.index] = index = emitter.fresh(node.index)
+    signed = type_.kind == "i"
+    _counted_loop(
+        emitter,
+        f"for.{node.index}",
+        scalar_spelling(type_),
+        (start, stop, step),
+        body=lambda: _body(emitter, node.body),
+        index=index,
+        comparison="icmp slt" if signed else "icmp ult",
+        no_wrap="nsw" if signed else "nuw",
+        guarded=not constant,
+        metadata=_loop_metadata(emitter, node, group),
+    )
+    if group:
+        emitter.access_groups.pop()
+
+
+def _step(emitter: Emitter, node: For, type_: ScalarType) -> str:
+    """The step in the index's type; a constant of another integer type is taken over."""
+    if isinstance(node.step, Constant):
+        if not node.step.value > 0:
+            raise TypeError(f"loop {node.index} has the step {node.step.value}, which is not positive")
+        return literal(node.step.value, type_)
+    if node.step.type != type_:
+        raise TypeError(f"loop {node.index} of type {type_} has a step of type {node.step.type}")
+    return emit_expression(emitter, node.step)
+
+
+def _loop_metadata(emitter: Emitter, node: For, group: str) -> str:
+    properties = []
+    if node.unroll:
+        properties.append(emitter.node('!{!"llvm.loop.unroll.full"}'))
+    if group:
+        properties.append(emitter.node(f'!{{!"llvm.loop.parallel_accesses", {group}}}'))
+    if not properties:
+        return ""
+    return ", !llvm.loop " + emitter.node(f"distinct !{{@, {', '.join(properties)}}}")
+
+
+def _while(emitter: Emitter, node: While) -> None:
+    label = _new_label(emitter, "while")
+    emitter.effect(f"br label %{label}.head")
+    emitter.label(f"{label}.head")
+    _body(emitter, node.prelude)
+    with emitter.statement():
+        condition = _condition(emitter, node.condition)
+    emitter.effect(f"br i1 {condition}, label %{label}.body, label %{label}.exit")
+    emitter.label(f"{label}.body")
+    _body(emitter, node.body)
+    emitter.effect(f"br label %{label}.head")
+    emitter.label(f"{label}.exit")
+
+
+def _if(emitter: Emitter, node: If) -> None:
+    label = _new_label(emitter, "if")
+    with emitter.statement():
+        condition = _condition(emitter, node.condition)
+    emitter.effect(f"br i1 {condition}, label %{label}.then, label %{label}.{'else' if node.otherwise else 'end'}")
+    emitter.label(f"{label}.then")
+    _body(emitter, node.then)
+    emitter.effect(f"br label %{label}.end")
+    if node.otherwise:
+        emitter.label(f"{label}.else")
+        _body(emitter, node.otherwise)
+        emitter.effect(f"br label %{label}.end")
+    emitter.label(f"{label}.end")
+
+
+def _condition(emitter: Emitter, node: Expression) -> str:
+    if node.type != BOOL:
+        raise TypeError(f"a condition has type {node.type}, not bool")
+    return emit_expression(emitter, node)
+
+

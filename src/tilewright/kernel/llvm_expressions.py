@@ -1,0 +1,311 @@
+"""LLVM instructions for the expressions of the kernel language: memory accesses, conversions, vectors, operators."""
+
+from __future__ import annotations
+
+from tilewright.ir.scalars import BF16, BOOL, F16, I64, ScalarType, compute_type
+from tilewright.kernel.ir import (
+    BlockIndex,
+    Broadcast,
+    Buffer,
+    Cast,
+    Constant,
+    Expression,
+    Lane,
+    Load,
+    Name,
+    Operation,
+    Shuffle,
+    Space,
+    Store,
+    ThreadIndex,
+    ValueType,
+    VectorType,
+    element_of,
+)
+from tilewright.kernel.llvm_emitter import (
+    INDEX,
+    Emitter,
+    lanes_of,
+    literal,
+    scalar_spelling,
+    spelling,
+    splat,
+    suffix,
+    vector_of,
+)
+from tilewright.kernel.llvm_operators import Context, emit_operator
+
+BLOCK = "%.block"  # the register of the current block's index, an i64
+
+
+def emit_expression(emitter: Emitter, node: Expression) -> str:
+    """Print an expression; gives its register or literal.
+
+    Raises:
+        TypeError: where operands do not have the types that the node needs, with the names and types involved.
+    """
+    known = emitter.recall(id(node))
+    return known if known is not None else emitter.remember(id(node), _emit(emitter, node))
+
+
+def _emit(emitter: Emitter, node: Expression) -> str:
+    match node:
+        case Constant(value=value, type=type_):
+            scalar_spelling(type_)
+            return literal(value, type_)
+        case Name(name=name, type=type_):
+            return _name(emitter, name, type_)
+        case BlockIndex(type=type_):
+            return convert(emitter, BLOCK, I64, type_)
+        case ThreadIndex():
+            return "0"
+        case Operation():
+            return _operation(emitter, node)
+        case Cast(operand=operand, type=type_):
+            if lanes_of(operand.type) != lanes_of(type_):
+                raise TypeError(f"cannot cast {operand.type} to {type_}: the numbers of lanes differ")
+            return convert(emitter, emit_expression(emitter, operand), operand.type, type_)
+        case Load():
+            return _load(emitter, node)
+        case Broadcast(operand=operand, type=type_):
+            return _broadcast(emitter, operand, type_)
+        case Lane(operand=operand, lane=lane):
+            value = emit_expression(emitter, operand)
+            if not 0 <= lane < lanes_of(operand.type):
+                raise TypeError(f"lane {lane} of a value of type {operand.type} does not exist")
+            return emitter.emit(f"extractelement {spelling(operand.type)} {value}, i32 {lane}")
+        case Shuffle(first=first, second=second, lanes=lanes):
+            text = spelling(first.type)
+            if first.type != second.type or not lanes or not 0 <= min(lanes) <= max(lanes) < 2 * lanes_of(first.type):
+                raise TypeError(f"cannot pick the lanes {lanes} from {first.type} and {second.type}")
+            left, right = emit_expression(emitter, first), emit_expression(emitter, second)
+            mask = f"<{len(lanes)} x i32> <{', '.join(f'i32 {lane}' for lane in lanes)}>"
+            return emitter.emit(f"shufflevector {text} {left}, {text} {right}, {mask}")
+
+
+def _name(emitter: Emitter, name: str, type_: ValueType) -> str:
+    if name in emitter.variables:
+        slot, declared = emitter.variables[name]
+        if declared != type_:
+            raise TypeError(f"variable {name} of type {declared} is used as {type_}")
+        return emitter.emit(f"load {spelling(type_)}, ptr {slot}", name)
+    if name not in emitter.names:
+        raise TypeError(f"the name {name!r} is used but neither bound nor a parameter")
+    return emitter.names[name]
+
+
+def _operation(emitter: Emitter, node: Operation) -> str:
+    operands = node.operands
+    values = operands[1:] if node.operator == "select" else operands
+    if not values or any(value.type != values[0].type for value in values):
+        types = ", ".join(str(operand.type) for operand in operands)
+        raise TypeError(f"operator {node.operator} needs operands of one type, got {types}")
+    registers = [emit_expression(emitter, operand) for operand in operands]
+    context = Context(emitter, values[0].type)
+    if node.operator == "select":
+        condition = operands[0].type
+        if element_of(condition) != BOOL or lanes_of(condition) not in (0, context.lanes):
+            raise TypeError(f"select needs a condition of type bool or one bool per lane, not {condition}")
+        chosen, then, otherwise = registers
+        return emitter.emit(
+            f"select {spelling(condition)} {chosen}, {context.text} {then}, {context.text} {otherwise}"
+        )
+    return emit_operator(context, node.operator, registers)
+
+
+def _broadcast(emitter: Emitter, operand: Expression, type_: VectorType) -> str:
+    element, text = scalar_spelling(type_.element), spelling(type_)
+    if operand.type != type_.element:
+        raise TypeError(f"cannot broadcast {operand.type} to {type_}")
+    value = emit_expression(emitter, operand)
+    if isinstance(operand, Constant):
+        return splat(value, element, type_.lanes)
+    first = emitter.emit(f"insertelement {text} poison, {element} {value}, i32 0")
+    return emitter.emit(f"shufflevector {text} {first}, {text} poison, <{type_.lanes} x i32> zeroinitializer")
+
+
+# --- conversions ------------------------------------------------------------------------------------------------------
+
+
+def convert(emitter: Emitter, value: str, source: ValueType, target: ValueType) -> str:
+    """`Cast`: C's conversions; floats outside the range of an integer saturate and nan gives 0."""
+    from_, to = element_of(source), element_of(target)
+    source_text, text = spelling(source), spelling(target)
+    if from_ == to:
+        return value
+    if to == BOOL:
+        zero = splat(literal(0, from_), scalar_spelling(from_), lanes_of(source))
+        comparison = "fcmp une" if from_.is_float else "icmp ne"
+        return emitter.emit(f"{comparison} {source_text} {value}, {zero}")
+    if from_.is_float and to.is_float:
+        return emitter.emit(f"{'fpext' if to.bits > from_.bits else 'fptrunc'} {source_text} {value} to {text}")
+    if from_.is_float:
+        name = f"llvm.fpto{'s' if to.kind == 'i' else 'u'}i.sat.{suffix(text)}.{suffix(source_text)}"
+        return emitter.call(name, text, (source_text, value))
+    signed = from_.kind == "i"
+    if to.is_float:
+        return emitter.emit(f"{'s' if signed else 'u'}itofp {source_text} {value} to {text}")
+    if to.bits == from_.bits:
+        return value
+    if to.bits < from_.bits:
+        return emitter.emit(f"trunc {source_text} {value} to {text}")
+    return emitter.emit(f"{'s' if signed else 'z'}ext {source_text} {value} to {text}")
+
+
+class _Bits:
+    """Arithmetic on the bits of floats held in 32-bit integers, for conversions that the CPU does not have."""
+
+    def __init__(self, emitter: Emitter, lanes: int) -> None:
+        self.emitter, self.lanes = emitter, lanes
+        self.i16, self.i32, self.f32 = (vector_of(text, lanes) for text in ("i16", "i32", "float"))
+
+    def number(self, value: int) -> str:
+        return splat(str(value), "i32", self.lanes)
+
+    def do(self, instruction: str, left: str, right: int | str) -> str:
+        other = right if isinstance(right, str) else self.number(right)
+        return self.emitter.emit(f"{instruction} {self.i32} {left}, {other}")
+
+    def choose(self, condition: str, then: str, otherwise: str) -> str:
+        boolean = vector_of("i1", self.lanes)
+        return self.emitter.emit(f"select {boolean} {condition}, {self.i32} {then}, {self.i32} {otherwise}")
+
+    def widen(self, half: str) -> str:
+        return self.emitter.emit(f"zext {self.i16} {half} to {self.i32}")
+
+    def narrow(self, bits: str) -> str:
+        return self.emitter.emit(f"trunc {self.i32} {bits} to {self.i16}")
+
+    def as_float(self, bits: str) -> str:
+        return self.emitter.emit(f"bitcast {self.i32} {bits} to {self.f32}")
+
+    def of_float(self, value: str) -> str:
+        return self.emitter.emit(f"bitcast {self.f32} {value} to {self.i32}")
+
+    def floating(self, instruction: str, left: str, bits: int) -> str:
+        constant = self.as_float(self.number(bits))
+        return self.emitter.emit(f"{instruction} {self.f32} {left}, {constant}")
+
+
+def _bf16_to_f32(bits: _Bits, value: str) -> str:
+    return bits.as_float(bits.do("shl", bits.widen(value), 16))
+
+
+def _f32_to_bf16(bits: _Bits, value: str) -> str:
+    """Round to nearest even on the upper 16 bits; a nan keeps its upper bits and is made quiet."""
+    word = bits.of_float(value)
+    upper = bits.do("lshr", word, 16)
+    half = bits.do("add", bits.do("and", upper, 1), 0x7FFF)
+    rounded = bits.do("lshr", bits.do("add", word, half), 16)
+    is_nan = bits.emitter.emit(f"fcmp uno {bits.f32} {value}, {value}")
+    return bits.narrow(bits.choose(is_nan, bits.do("or", upper, 0x40), rounded))
+
+
+def _f16_to_f32(bits: _Bits, value: str) -> str:
+    """Move exponent and mantissa into place and correct the exponent's bias by a multiplication with 2^112."""
+    half = bits.widen(value)
+    sign = bits.do("shl", bits.do("and", half, 0x8000), 16)
+    magnitude = bits.as_float(bits.do("shl", bits.do("and", half, 0x7FFF), 13))
+    scaled = bits.of_float(bits.floating("fmul", magnitude, (127 + 112) << 23))
+    special = bits.do("icmp ugt", bits.do("and", half, 0x7FFF), 0x7BFF)
+    return bits.as_float(bits.do("or", bits.choose(special, bits.do("or", scaled, 255 << 23), scaled), sign))
+
+
+def _f32_to_f16(bits: _Bits, value: str) -> str:
+    """Round to nearest even: normal numbers by integers, subnormal ones by adding a number of the right exponent."""
+    word = bits.of_float(value)
+    sign = bits.do("lshr", bits.do("and", word, 0x8000_0000), 16)
+    magnitude = bits.do("and", word, 0x7FFF_FFFF)
+    odd = bits.do("and", bits.do("lshr", magnitude, 13), 1)
+    normal = bits.do("add", bits.do("add", magnitude, ((15 - 127) * (1 << 23) + 0xFFF) & 0xFFFF_FFFF), odd)
+    normal = bits.do("lshr", normal, 13)
+    magic = (127 - 15 + 23 - 10 + 1) << 23
+    small = bits.do("sub", bits.of_float(bits.floating("fadd", bits.as_float(magnitude), magic)), magic)
+    result = bits.choose(bits.do("icmp ult", magnitude, 113 << 23), small, normal)
+    result = bits.choose(bits.do("icmp uge", magnitude, (127 + 16) << 23), bits.number(0x7C00), result)
+    result = bits.choose(bits.do("icmp ugt", magnitude, 255 << 23), bits.number(0x7E00), result)
+    return bits.narrow(bits.do("or", result, sign))
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+def memory_spelling(element: ScalarType, target_has_half: bool) -> str:
+    """LLVM's name of one element in memory."""
+    if element == BOOL:
+        return "i8"
+    if element == F16 and target_has_half:
+        return "half"
+    return "i16" if element in (F16, BF16) else scalar_spelling(element)
+
+
+def buffer_register(buffer: Buffer) -> str:
+    """The register that holds a buffer's address."""
+    return f"%{buffer.name}"
+
+
+def element_spelling(emitter: Emitter, buffer: Buffer) -> str:
+    """LLVM's name of one element of a buffer (a vector for a buffer of vectors)."""
+    element = memory_spelling(buffer.element, emitter.target.has_half_conversion)
+    return vector_of(element, buffer.vector if buffer.vector > 1 else 0)
+
+
+def _access(emitter: Emitter, buffer: Buffer, index: Expression, value: ValueType, aligned: bool) -> tuple[str, str]:
+    """The address and the trailing attributes of an access; the address is emitted."""
+    lanes = lanes_of(value)
+    if element_of(value) != compute_type(buffer.element):
+        raise TypeError(f"buffer {buffer.name} of {buffer.element} cannot be accessed as {value}")
+    if buffer.vector > 1 and lanes != buffer.vector:
+        raise TypeError(f"buffer {buffer.name} holds vectors of {buffer.vector} lanes and is accessed as {value}")
+    if not isinstance(index.type, ScalarType) or not index.type.is_integer:
+        raise TypeError(f"the index into buffer {buffer.name} has type {index.type}, not an integer type")
+    position = convert(emitter, emit_expression(emitter, index), index.type, I64)
+    element = element_spelling(emitter, buffer)
+    address = emitter.emit(f"getelementptr inbounds {element}, ptr {buffer_register(buffer)}, {INDEX} {position}", "p")
+    whole = max(lanes, 1) * buffer.element.bytes
+    is_whole = (aligned or buffer.vector > 1) and whole.bit_count() == 1
+    attributes = f", align {whole if is_whole else buffer.element.bytes}"
+    if emitter.access_groups and buffer.space is not Space.PRIVATE:
+        groups = emitter.access_groups
+        node = groups[0] if len(groups) == 1 else emitter.node(f"!{{{', '.join(groups)}}}")
+        attributes += f", !llvm.access.group {node}"
+    return address, attributes
+
+
+def _load(emitter: Emitter, node: Load) -> str:
+    buffer, lanes = node.buffer, lanes_of(node.type)
+    address, attributes = _access(emitter, buffer, node.index, node.type, node.aligned)
+    memory = memory_spelling(buffer.element, emitter.target.has_half_conversion)
+    raw = emitter.emit(f"load {vector_of(memory, lanes)}, ptr {address}{attributes}", buffer.name)
+    if buffer.element == BOOL:
+        return emitter.emit(f"icmp ne {vector_of('i8', lanes)} {raw}, {splat('0', 'i8', lanes)}")
+    if memory == "half":
+        return emitter.emit(f"fpext {vector_of('half', lanes)} {raw} to {vector_of('float', lanes)}")
+    if buffer.element in (F16, BF16):
+        widen = _f16_to_f32 if buffer.element == F16 else _bf16_to_f32
+        return widen(_Bits(emitter, lanes), raw)
+    return raw
+
+
+def emit_store(emitter: Emitter, node: Store) -> None:
+    """Print a store: the value in the buffer's element type, aligned and past the cache where asked."""
+    buffer, type_ = node.buffer, node.value.type
+    if buffer.read_only:
+        raise TypeError(f"buffer {buffer.name} is read-only and is stored to")
+    lanes = lanes_of(type_)
+    value = emit_expression(emitter, node.value)
+    address, attributes = _access(emitter, buffer, node.index, type_, node.aligned)
+    memory = memory_spelling(buffer.element, emitter.target.has_half_conversion)
+    if buffer.element == BOOL:
+        value = emitter.emit(f"zext {vector_of('i1', lanes)} {value} to {vector_of('i8', lanes)}")
+    elif memory == "half":
+        value = emitter.emit(f"fptrunc {vector_of('float', lanes)} {value} to {vector_of('half', lanes)}")
+    elif buffer.element in (F16, BF16):
+        narrow = _f32_to_f16 if buffer.element == F16 else _f32_to_bf16
+        value = narrow(_Bits(emitter, lanes), value)
+    if node.nontemporal and node.aligned and lanes > 1:
+        attributes += f", !nontemporal {emitter.node('!{i32 1}')}"
+        emitter.writes_around_cache = True
+    emitter.effect(f"store {vector_of(memory, lanes)} {value}, ptr {address}{attributes}")
+
+

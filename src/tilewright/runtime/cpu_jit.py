@@ -1,0 +1,197 @@
+"""From a kernel to machine code in this process: LLVM text, passes, object code, a callable address.
+
+    object_for(kernel, optimisation) -> bytes         slow (milliseconds): print, optimise, generate code
+    load_object(bytes, name, ...)    -> NativeKernel  fast: link into the process
+    object_key(kernel, optimisation) -> str           names everything that the bytes depend on
+
+A disk cache belongs between the first two, under the third's name. llvmlite is imported at first use only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import functools
+import hashlib
+import threading
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from tilewright.kernel.ir import Kernel
+from tilewright.kernel.llvm import CpuTarget, llvm_text
+from tilewright.kernel.llvm_operators import LIBRARY_SYMBOLS
+
+Optimisation = Literal["none", "full"]
+"""none: for kernels whose vectors are explicit (registers for variables, loop unrolling where asked, code generation).
+full: LLVM's whole pipeline with the loop and superword vectorisers."""
+
+_OPTIMISATIONS = ("none", "full")
+_LOCK = threading.RLock()
+
+
+class JitError(RuntimeError):
+    """LLVM rejected a kernel's text or could not link its code."""
+
+
+@dataclass(frozen=True)
+class NativeKernel:
+    """Machine code of a kernel in this process; it stays loaded as long as this value lives.
+
+    `address` is that of `void (ptr arguments, i64 first_block, i64 last_block, ptr workspace)`.
+    """
+
+    name: str
+    address: int
+    workspace_bytes: int = 0
+    engine: Any = field(default=None, repr=False, compare=False)
+
+
+@functools.cache
+def _binding() -> Any:
+    """llvmlite, initialised, with the C library's functions known to its linker."""
+    with _LOCK:
+        from llvmlite import binding
+
+        binding.initialize_native_target()
+        binding.initialize_native_asmprinter()
+        missing = [symbol for symbol in LIBRARY_SYMBOLS if binding.address_of_symbol(symbol) is None]
+        library = ctypes.CDLL(ctypes.util.find_library("m")) if missing else None
+        for symbol in missing:
+            if hasattr(library, symbol):
+                binding.add_symbol(symbol, ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value)
+        return binding
+
+
+@functools.cache
+def host_cpu() -> CpuTarget:
+    """The CPU that this process runs on, as LLVM names it."""
+    binding = _binding()
+    features = ",".join(sorted(binding.get_host_cpu_features().flatten().split(",")))
+    return CpuTarget(binding.get_process_triple(), binding.get_host_cpu_name(), features)
+
+
+def object_key(kernel: Kernel, optimisation: Optimisation = "full") -> str:
+    """A hexadecimal digest of all that the object code depends on: text, CPU, passes, llvmlite's version."""
+    return _key(llvm_text(kernel, host_cpu()), optimisation)
+
+
+def object_for(kernel: Kernel, optimisation: Optimisation = "full") -> bytes:
+    """The kernel's object code for this CPU.
+
+    Raises:
+        TypeError: if the kernel is not one for a CPU or is not well typed.
+        JitError: if LLVM rejects the text.
+    """
+    return compile_text(llvm_text(kernel, host_cpu()), optimisation)
+
+
+def compile_kernel(kernel: Kernel, optimisation: Optimisation = "full") -> NativeKernel:
+    """Compile and load a kernel.
+
+    Example:
+        >>> from tilewright.ir.scalars import F32
+        >>> from tilewright.kernel.ir import BlockIndex, Buffer, Constant, Kernel, Store
+        >>> y = Buffer("y", F32)
+        >>> compile_kernel(Kernel("ones", (y,), (), (), (Store(y, BlockIndex(), Constant(1.0, F32)),))).name
+        'ones'
+
+    Raises:
+        TypeError: if the kernel is not one for a CPU or is not well typed.
+        JitError: if LLVM rejects the text.
+    """
+    return load_object(object_for(kernel, optimisation), kernel.name, kernel.workspace_bytes)
+
+
+def load_object(code: bytes, name: str, workspace_bytes: int = 0) -> NativeKernel:
+    """Link object code (of `object_for`) into this process.
+
+    Raises:
+        JitError: if the bytes are not an object file of this machine or do not define `name`.
+    """
+    engine = load_engine(code)
+    with _LOCK:
+        address = engine.get_function_address(name)
+    if not address:
+        raise JitError(f"the object code of {len(code)} bytes does not define the function {name}")
+    return NativeKernel(name, address, workspace_bytes, engine)
+
+
+def load_engine(code: bytes) -> Any:
+    """An LLVM execution engine that holds this object code, linked."""
+    binding = _binding()
+    with _LOCK:
+        try:
+            engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _target_machine(2))
+            engine.add_object_file(binding.ObjectFileRef.from_data(code))
+            engine.finalize_object()
+        except RuntimeError as error:
+            raise JitError(f"cannot load {len(code)} bytes of object code: {error}") from error
+        return engine
+
+
+def compile_text(text: str, optimisation: Optimisation = "full") -> bytes:
+    """Object code of LLVM text, for this CPU."""
+    machine, module = _optimised(text, optimisation)
+    with _LOCK:
+        code: bytes = machine.emit_object(module)
+    return code
+
+
+def assembly(kernel: Kernel, optimisation: Optimisation = "full") -> str:
+    """The kernel's machine code as text, for readers."""
+    machine, module = _optimised(llvm_text(kernel, host_cpu()), optimisation)
+    with _LOCK:
+        text: str = machine.emit_assembly(module)
+    return text
+
+
+def _key(text: str, optimisation: Optimisation) -> str:
+    import llvmlite
+
+    cpu = host_cpu()
+    parts = (text, optimisation, cpu.triple, cpu.name, cpu.features, llvmlite.__version__, "1")
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _target_machine(level: int) -> Any:
+    """Position-independent code of the small model: constants and local calls are addressed relative to the code."""
+    binding, cpu = _binding(), host_cpu()
+    target = binding.Target.from_triple(cpu.triple)
+    return target.create_target_machine(cpu.name, cpu.features, opt=level, reloc="pic", codemodel="small", jit=True)
+
+
+def _optimised(text: str, optimisation: Optimisation) -> tuple[Any, Any]:
+    """The target machine and the module after its passes."""
+    if optimisation not in _OPTIMISATIONS:
+        raise ValueError(f"optimisation {optimisation!r} is none of {', '.join(_OPTIMISATIONS)}")
+    binding = _binding()
+    with _LOCK:
+        machine = _target_machine(3 if optimisation == "full" else 2)
+        try:
+            module = binding.parse_assembly(text)
+            module.verify()
+        except RuntimeError as error:
+            raise JitError(f"LLVM rejects the text: {error}") from error
+        module.data_layout = str(machine.target_data)
+        tuning = binding.create_pipeline_tuning_options(3 if optimisation == "full" else 1)
+        tuning.loop_vectorization = tuning.slp_vectorization = tuning.loop_unrolling = optimisation == "full"
+        builder = binding.create_pass_builder(machine, tuning)
+        if optimisation == "full":
+            builder.getModulePassManager().run(module, builder)
+        else:
+            _short_pipeline(binding, unroll="llvm.loop.unroll.full" in text).run(module, builder)
+        return machine, module
+
+
+def _short_pipeline(binding: Any, unroll: bool) -> Any:
+    passes = binding.create_new_module_pass_manager()
+    passes.add_sroa_pass()
+    passes.add_instruction_combine_pass()
+    if unroll:
+        passes.add_loop_simplify_pass()
+        passes.add_loop_unroll_pass()
+        passes.add_simplify_cfg_pass()
+        passes.add_sroa_pass()
+        passes.add_instruction_combine_pass()
+    passes.add_simplify_cfg_pass()
+    return passes
