@@ -23,8 +23,8 @@ _UNITS = {"K": KIBI, "M": MEBI, "G": 1 << 30}
 # Single and double precision lanes of one multiprocessor by compute capability (CUDA programming guide, table of
 # arithmetic throughput).
 _CUDA_LANES = {
-    (7, 0): (64, 32), (7, 2): (64, 32), (7, 5): (64, 2), (8, 0): (64, 32), (8, 6): (128, 2), (8, 7): (128, 2),
-    (8, 9): (128, 2), (9, 0): (128, 64), (10, 0): (128, 64), (10, 3): (128, 2), (12, 0): (128, 2), (12, 1): (128, 2),
+    (7, 0): (64, 32), (7, 5): (64, 2), (8, 0): (64, 32), (8, 6): (128, 2), (8, 9): (128, 2), (9, 0): (128, 64),
+    (10, 0): (128, 64), (12, 0): (128, 2),
 }  # fmt: skip
 
 
@@ -195,7 +195,7 @@ def _opencl_warp(device: Any) -> int:
     for attribute in ("warp_size_nv", "wavefront_width_amd", "preferred_work_group_size_multiple"):
         try:
             value = int(getattr(device, attribute))
-        except Exception:  # noqa: BLE001, S112 - each driver has its own error for a question that it does not know
+        except Exception:  # each driver has its own error for a question that it does not know
             continue
         if value > 0:
             return value

@@ -18,6 +18,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
+from importlib import metadata
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -255,6 +256,12 @@ def cache_folder() -> Path:
         return Path(named)
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "tilewright"
+
+
+@lru_cache(maxsize=1)
+def package_version() -> str:
+    """The version of this package, a part of every key: another version may generate and call code differently."""
+    return metadata.version("tilewright")
 
 
 @lru_cache(maxsize=8)

@@ -1,0 +1,165 @@
+"""The devices of this computer, and how one is asked for by name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tilewright.machine.detect import host_machine, opencl_machine
+from tilewright.machine.model import Machine
+from tilewright.runtime.cache import MemoryCache
+from tilewright.runtime.errors import DeviceError
+
+if TYPE_CHECKING:
+    from tilewright.runtime.protocol import DeviceRuntime
+
+TARGET_VARIABLE = "TILEWRIGHT_TARGET"
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device: `name` is "cpu", "opencl:0", "cuda:1"; `description` says what it is."""
+
+    name: str
+    machine: Machine
+    description: str
+
+    @property
+    def index(self) -> int:
+        """Its number among the devices of its kind."""
+        _, _, number = self.name.partition(":")
+        return int(number or 0)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.description}"
+
+
+def devices() -> tuple[Device, ...]:
+    """Every device that can be used: the CPU first, then OpenCL's, then CUDA's. Never raises for a broken driver.
+
+    The first call asks the drivers and takes up to a second; see `absent_devices` for those that gave nothing.
+
+    Example:
+        >>> devices()[0].name
+        'cpu'
+    """
+    return tuple(device for kind in _PROBES for device in _probed(kind)[0])
+
+
+def absent_devices() -> dict[str, str]:
+    """For each kind ("opencl", "cuda") without any device, the reason."""
+    return {kind: reason for kind in _PROBES if (reason := _probed(kind)[1])}
+
+
+def device_for(target: str | Device | None = None) -> Device:
+    """The device that is meant.
+
+    Args:
+        target: a `Device`; a name such as "cpu", "opencl:1", "cuda:0"; "opencl" or "cuda" for the first of a kind;
+            None for the environment variable TILEWRIGHT_TARGET, and the CPU if that is not set.
+
+    Raises:
+        DeviceError: naming what was asked for, what exists, and why what is missing is missing.
+
+    Example:
+        >>> device_for("cpu").name
+        'cpu'
+    """
+    if isinstance(target, Device):
+        return target
+    origin = ""
+    if target is None:
+        target = os.environ.get(TARGET_VARIABLE, "").strip() or "cpu"
+        origin = f" (from {TARGET_VARIABLE})" if os.environ.get(TARGET_VARIABLE) else ""
+    kind, separator, number = target.partition(":")
+    if kind not in _PROBES or (separator and not (number.isascii() and number.isdigit())):
+        raise DeviceError(
+            f"{target!r}{origin} names no device; a name is cpu, opencl, cuda, or such as opencl:1. {_inventory()}"
+        )
+    found = _probed(kind)[0]
+    index = int(number or 0)
+    if index >= len(found):
+        raise DeviceError(f"there is no device {target!r}{origin}. {_inventory()}")
+    return found[index]
+
+
+def open_device(device: Device) -> DeviceRuntime:
+    """The runtime of an OpenCL or CUDA device; one for the whole process.
+
+    Raises:
+        DeviceError: for the CPU, whose kernels run in process, and for drivers that fail.
+    """
+    return _RUNTIMES.get_or_build(device, lambda: _open(device))
+
+
+def _open(device: Device) -> DeviceRuntime:
+    if device.machine.kind == "opencl":
+        from tilewright.runtime.opencl_device import OpenCLRuntime
+
+        return OpenCLRuntime(device)
+    if device.machine.kind == "cuda":
+        from tilewright.runtime.cuda_device import CudaRuntime
+
+        return CudaRuntime(device)
+    raise DeviceError(f"{device.name} runs kernels in process and has no buffers of its own")
+
+
+def _inventory() -> str:
+    """What exists and why the rest does not, as two sentences."""
+    text = f"Devices here: {'; '.join(str(device) for device in devices())}."
+    absent = "; ".join(f"no {kind}: {reason}" for kind, reason in absent_devices().items())
+    return f"{text} Missing: {absent.rstrip('.')}." if absent else text
+
+
+def _probe_cpu() -> tuple[Device, ...]:
+    machine = host_machine()
+    return (Device("cpu", machine, f"{machine.name}, {machine.cores} cores"),)
+
+
+def _probe_opencl() -> tuple[Device, ...]:
+    from tilewright.runtime.opencl_probe import opencl_native_devices
+
+    found = []
+    for index, native in enumerate(opencl_native_devices()):
+        machine = opencl_machine(native)
+        kind = "simulator" if machine.simulated else f"{machine.cores} compute units"
+        found.append(Device(f"opencl:{index}", machine, f"{machine.name}, {kind}, {native.platform.name}"))
+    return tuple(found)
+
+
+def _probe_cuda() -> tuple[Device, ...]:
+    from tilewright.runtime.cuda_probe import cuda_found
+
+    return tuple(
+        Device(f"cuda:{index}", machine, f"{machine.name}, {machine.cores} multiprocessors, {machine.architecture}")
+        for index, machine in enumerate(cuda_found().machines)
+    )
+
+
+_PROBES: dict[str, Callable[[], tuple[Device, ...]]] = {
+    "cpu": _probe_cpu,
+    "opencl": _probe_opencl,
+    "cuda": _probe_cuda,
+}
+
+
+_PROBED: MemoryCache[str, tuple[tuple[Device, ...], str]] = MemoryCache(capacity=len(_PROBES))
+_RUNTIMES: MemoryCache[Device, DeviceRuntime] = MemoryCache()
+
+
+def _probed(kind: str) -> tuple[tuple[Device, ...], str]:
+    """The devices of a kind, or none and the reason; asked once."""
+    return _PROBED.get_or_build(kind, lambda: _probe(kind))
+
+
+def _probe(kind: str) -> tuple[tuple[Device, ...], str]:
+    if kind == "cpu":
+        return _PROBES[kind](), ""
+    try:
+        return _PROBES[kind](), ""
+    except ImportError as error:
+        return (), f"{error} (pip install tilewright[{kind}])"
+    except Exception as error:  # drivers raise anything, and one that is broken must not take the others with it
+        return (), f"{error}" or type(error).__name__
