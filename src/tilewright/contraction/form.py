@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from tilewright.ir.nodes import Lambda, Literal
+from tilewright.ir.nodes import Lambda, Literal, Variable
 from tilewright.ir.scalars import ScalarType
 from tilewright.ir.sizes import Size, size
 
@@ -61,7 +61,8 @@ class Contraction:
     """The canonical form. Dimensions: those of the output in its order, outermost first, then the contracted ones.
 
     `map` takes (left element, right element), `combine` two accumulators, `neutral` is combine's neutral element,
-    `epilogue` takes (accumulator, one scalar per epilogue operand) and gives the output element.
+    `epilogue` takes (accumulator, one scalar per epilogue operand) and gives the output element. `scalars` are the
+    scalar variables that these functions use from outside; the launch hands them over.
     """
 
     dimensions: tuple[Dimension, ...]
@@ -73,6 +74,7 @@ class Contraction:
     neutral: Literal
     epilogue: Lambda | None = None
     epilogue_operands: tuple[EpilogueOperand, ...] = ()
+    scalars: tuple[Variable, ...] = ()
 
     def of_kind(self, kind: Kind) -> tuple[Dimension, ...]:
         """The dimensions of one kind, in order."""

@@ -135,6 +135,18 @@ def bound_variables(node: object) -> Iterator[Variable]:
         yield from bound_variables(getattr(node, f.name))
 
 
+def used_variables(node: object) -> tuple[Variable, ...]:
+    """Every occurrence of a variable in a node, bindings included, in order."""
+    found: list[Variable] = []
+
+    def on_variable(one: Variable) -> Variable:
+        found.append(one)
+        return one
+
+    rebuild(node, on_variable, lambda one: one)
+    return tuple(found)
+
+
 def mentioned_names(node: object) -> set[str]:
     """Every name that occurs anywhere in a node, in sizes and types too."""
     names: set[str] = set()
@@ -186,7 +198,15 @@ class FreshNames:
 
 def with_fresh_names(node: Node, names: FreshNames) -> Node:
     """A copy in which everything bound inside has a new name."""
-    renamed = {one.name: names(one.name) for one in bound_variables(node)}
+    return _rename(node, {one.name: names(one.name) for one in bound_variables(node)})
+
+
+def canonical(node: Node) -> Node:
+    """A copy whose bound names are %0, %1, ... in order of binding: two nodes that differ in names only become equal."""
+    return _rename(node, {one.name: f"%{position}" for position, one in enumerate(bound_variables(node))})
+
+
+def _rename(node: Node, renamed: Mapping[str, str]) -> Node:
 
     def on_size(one: Size) -> Size:
         return one.substitute({old: size(new) for old, new in renamed.items() if old in one.names})

@@ -8,14 +8,23 @@ from tilewright.kernel.ir import Kernel
 
 
 @dataclass(frozen=True)
+class ScalarReference:
+    """A scalar known only when the launch happens: a scalar of the program by name (component 1: its imaginary part)."""
+
+    name: str
+    component: int = 0
+
+
+@dataclass(frozen=True)
 class Launch:
     """One kernel launch.
 
     `buffers` names the array given for each of `kernel.buffers`, `scalars` holds the value of each of
-    `kernel.scalars`, `blocks` the number of blocks. With 0 blocks nothing is launched.
+    `kernel.scalars` (a `ScalarReference` is looked up at launch), `blocks` the number of blocks. With 0 blocks
+    nothing is launched.
     """
 
     kernel: Kernel
     blocks: int
     buffers: tuple[str, ...]
-    scalars: tuple[int | float | bool, ...]
+    scalars: tuple[int | float | bool | ScalarReference, ...]

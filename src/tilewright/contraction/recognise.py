@@ -1,0 +1,325 @@
+"""Finding the contraction in a map nest: the firing conditions of [S0 4.6], generalised, each with its reason.
+
+A nest is walked symbolically. Every array is an `ArrayView`, so that entering a map turns its rows into views whose
+offset is a polynomial in the map's index; the stride of an array along a dimension is then that index's coefficient in
+the offset of the element finally read. Rearranged, sliced, diagonal and indexed operands need no rules of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tilewright.contraction.form import Contraction, Dimension, EpilogueOperand, Kind, Operand, Refusal
+from tilewright.ir.nodes import (
+    Alias,
+    Apply,
+    Atom,
+    Body,
+    Cast,
+    Expression,
+    If,
+    Lambda,
+    Literal,
+    Loop,
+    Map,
+    Rearrange,
+    Redomap,
+    Reduce,
+    SizeValue,
+    Statement,
+    Type,
+    Variable,
+)
+from tilewright.ir.scalars import I64
+from tilewright.ir.sizes import Size, size
+from tilewright.ir.traversal import canonical, free_names, mentioned_names, substitute, used_variables
+from tilewright.ir.views import ArrayView, view_of
+
+_SCALAR = (Alias, Apply, Cast, SizeValue, If, Loop)
+
+
+class _Refused(Exception):
+    pass
+
+
+@dataclass
+class _Nest:
+    """What the walk has seen so far."""
+
+    views: dict[str, ArrayView]
+    scalar_statements: list[Statement] = field(default_factory=list)
+    parallel: list[tuple[str, Size]] = field(default_factory=list)
+    contracted: list[tuple[str, Size]] = field(default_factory=list)
+
+    def enter(
+        self, width: Size, parameters: tuple[Variable, ...], arrays: tuple[Variable, ...], reduction: bool
+    ) -> str:
+        index = f"@{len(self.parallel) + len(self.contracted)}"
+        (self.contracted if reduction else self.parallel).append((index, width))
+        for parameter, one in zip(parameters, arrays, strict=True):
+            if one.name not in self.views:
+                raise _Refused(f"array {one.name} is computed inside the nest, so it is not a plain operand")
+            view = self.views[one.name]
+            self.views[parameter.name] = ArrayView(view.buffer, view.element, view.lmad.fix([size(index)]))
+        return index
+
+
+def recognise(
+    statement: Statement, views: Mapping[str, ArrayView], out: Mapping[str, ArrayView]
+) -> Contraction | Refusal:
+    """The contraction that a top-level statement computes, or the reasons why it is none.
+
+    It is one when a chain of maps holds one reduction (or nested reductions with one operator), possibly followed by
+    scalar code on its result; when the reduced function reads exactly two array elements, affinely indexed; and when
+    every parallel dimension moves at least one of them.
+
+    Args:
+        statement: a map nest (or a bare reduction) with one result.
+        views: where each array in scope lies.
+        out: where the result lies (by target name).
+    """
+    try:
+        return _recognise(statement, views, out)
+    except _Refused as refused:
+        return Refusal((str(refused),))
+
+
+def _recognise(statement: Statement, views: Mapping[str, ArrayView], out: Mapping[str, ArrayView]) -> Contraction:
+    if not isinstance(statement.expression, (Map, Redomap, Reduce)):
+        raise _Refused(f"{type(statement.expression).__name__.lower()} is not a map nest around a reduction")
+    if len(statement.targets) != 1:
+        raise _Refused(f"the nest gives {len(statement.targets)} arrays, a contraction gives one")
+    nest = _Nest(dict(views))
+    target = out[statement.targets[0].name]
+    level: Expression = statement.expression
+    epilogue_result: Atom | None = None
+    accumulator = statement.targets[0]
+    lmad = target.lmad
+    while isinstance(level, Map):
+        index = nest.enter(level.width, level.function.parameters, level.arrays, reduction=False)
+        lmad = lmad.fix([size(index)])
+        if len(level.function.body.results) != 1:
+            raise _Refused("a map of the nest gives several results")
+        core, permutation = _scan_level(nest, level.function.body)
+        if isinstance(core.expression, Map):
+            if permutation:
+                lmad = lmad.rearrange(tuple(sorted(range(len(permutation)), key=permutation.__getitem__)))
+        else:
+            epilogue_result = level.function.body.results[0]
+            accumulator = core.targets[0]
+        level = core.expression
+    if not nest.parallel:
+        epilogue_result = accumulator
+    assert isinstance(level, (Redomap, Reduce)) and epilogue_result is not None
+    combine, neutral, element = _reduction(nest, level)
+    if accumulator.type.rank:
+        raise _Refused(f"the reduction combines arrays of type {accumulator.type}, not scalars")
+    return _assemble(nest, target, lmad.offset, combine, neutral, element, accumulator, epilogue_result)
+
+
+def _scan_level(nest: _Nest, body: Body) -> tuple[Statement, tuple[int, ...]]:
+    """The one construct that goes on inside, and the permutation applied to its result (() for none)."""
+    core: Statement | None = None
+    result = body.results[0]
+    permutation: tuple[int, ...] = ()
+    for statement in body.statements:
+        expression = statement.expression
+        if core is not None and isinstance(expression, Rearrange) and expression.array == core.targets[0]:
+            if result == statement.targets[0]:
+                result, permutation = core.targets[0], expression.permutation
+        elif not _absorb(nest, statement):
+            if not isinstance(expression, (Map, Redomap, Reduce)):
+                raise _Refused(f"{_show(statement)} inside the nest needs an array of its own")
+            if core is not None:
+                raise _Refused(f"{_show(core)} and {_show(statement)} stand side by side in the nest")
+            core = statement
+    if core is None:
+        raise _Refused("no dimension is contracted: there is no reduction in the nest, so no element is used twice")
+    if len(core.targets) != 1:
+        raise _Refused(f"{_show(core)} gives {len(core.targets)} results")
+    if isinstance(core.expression, Map) and result != core.targets[0]:
+        raise _Refused(f"the result of the nest's inner map {core.targets[0].name} is used by further array code")
+    return core, permutation
+
+
+def _absorb(nest: _Nest, statement: Statement) -> bool:
+    """Take note of a statement that is a view or scalar code."""
+    view = view_of(statement.expression, nest.views)
+    if view is not None:
+        nest.views[statement.targets[0].name] = view
+        return True
+    if isinstance(statement.expression, _SCALAR) and all(one.type.rank == 0 for one in statement.targets):
+        nest.scalar_statements.append(statement)
+        return True
+    return False
+
+
+def _reduction(nest: _Nest, level: Redomap | Reduce) -> tuple[Lambda, Literal, Atom]:
+    """Walk the nested reductions: their operator, its neutral element, and the value that is reduced."""
+    combine, neutral = level.combine, level.neutral
+    if len(neutral) != 1 or len(level.arrays) == 0:
+        raise _Refused(f"the reduction carries {len(neutral)} values")
+    if not isinstance(neutral[0], Literal):
+        raise _Refused(f"the neutral element {neutral[0]} is not a constant")
+    if isinstance(level, Reduce):
+        (row,) = (one for one in level.combine.parameters[:1])
+        row_element = Variable(f"{level.arrays[0].name}.element", row.type)
+        nest.enter(level.width, (row_element,), level.arrays, reduction=True)
+        return combine, neutral[0], row_element
+    nest.enter(level.width, level.function.parameters, level.arrays, reduction=True)
+    body = level.function.body
+    if len(body.results) != 1:
+        raise _Refused("the reduction also maps out arrays")
+    inner: Statement | None = None
+    for statement in body.statements:
+        if not _absorb(nest, statement):
+            if inner is not None or not isinstance(statement.expression, (Redomap, Reduce)):
+                raise _Refused(f"{_show(statement)} inside the reduction needs an array of its own")
+            inner = statement
+    if inner is None:
+        return combine, neutral[0], body.results[0]
+    if body.results[0] != inner.targets[0]:
+        raise _Refused("code between the nested reductions is not absorbed")
+    assert isinstance(inner.expression, (Redomap, Reduce))
+    inner_combine, inner_neutral, element = _reduction(nest, inner.expression)
+    if canonical(inner_combine) != canonical(combine) or inner_neutral != neutral[0]:
+        raise _Refused("the nested reductions have different operators")
+    return combine, neutral[0], element
+
+
+@dataclass(frozen=True)
+class _Load:
+    variable: Variable
+    view: ArrayView
+
+
+def _extract(nest: _Nest, result: Atom, given: tuple[Variable, ...]) -> tuple[Lambda, tuple[_Load, ...]]:
+    """The scalar function of (given..., elements read...) that computes `result`, and those elements."""
+    wanted = mentioned_names(result)
+    kept: list[Statement] = []
+    for statement in reversed(nest.scalar_statements):
+        if any(one.name in wanted for one in statement.targets):
+            kept.insert(0, statement)
+            wanted |= free_names(statement.expression)
+    loads: dict[tuple[str, Size], _Load] = {}
+    same: dict[str, Atom | Size] = {}
+    for name in sorted(wanted):
+        view = nest.views.get(name)
+        if view is None:
+            continue
+        if view.lmad.shape:
+            raise _Refused(f"scalar code indexes array {name} under a condition or in a loop")
+        load = loads.setdefault((view.buffer, view.lmad.offset), _Load(Variable(name, _scalar_type(view)), view))
+        same[name] = load.variable
+    ordered = _by_first_use(kept, result, tuple(loads.values()), same)
+    body = substitute(Body(tuple(kept), (result,)), same)
+    return Lambda((*given, *(load.variable for load in ordered)), body), ordered
+
+
+def _scalar_type(view: ArrayView) -> Type:
+    return Type(view.element)
+
+
+def _by_first_use(
+    statements: list[Statement], result: Atom, loads: tuple[_Load, ...], same: Mapping[str, Atom | Size]
+) -> tuple[_Load, ...]:
+    order: dict[str, int] = {}
+    for position, node in enumerate((*(s.expression for s in statements), result)):
+        for place, atom in enumerate(getattr(node, "operands", (node,))):
+            names = mentioned_names(atom)
+            for name in names:
+                stands_for = same.get(name)
+                if isinstance(stands_for, Variable):
+                    order.setdefault(stands_for.name, position * 1000 + place)
+    return tuple(sorted(loads, key=lambda load: order.get(load.variable.name, 0)))
+
+
+def _assemble(
+    nest: _Nest,
+    target: ArrayView,
+    out_offset: Size,
+    combine: Lambda,
+    neutral: Literal,
+    element: Atom,
+    accumulator: Variable,
+    epilogue_result: Atom,
+) -> Contraction:
+    map_function, loads = _extract(nest, element, ())
+    if len(loads) != 2:
+        names = ", ".join(load.view.buffer for load in loads) or "none"
+        raise _Refused(f"the reduced function reads {len(loads)} array elements ({names}), a contraction reads two")
+    epilogue: Lambda | None = None
+    further: tuple[_Load, ...] = ()
+    if epilogue_result != accumulator:
+        epilogue, further = _extract(nest, epilogue_result, (accumulator,))
+    dimensions: list[Dimension] = []
+    offsets = [loads[0].view.lmad.offset, loads[1].view.lmad.offset, out_offset]
+    further_offsets = [load.view.lmad.offset for load in further]
+    further_strides: list[list[Size]] = [[] for _ in further]
+    for index, width in (*nest.parallel, *nest.contracted):
+        strides = []
+        for which, offset in enumerate(offsets):
+            stride, offsets[which] = _split(offset, index, width)
+            strides.append(stride)
+        for which, offset in enumerate(further_offsets):
+            stride, further_offsets[which] = _split(offset, index, width)
+            further_strides[which].append(stride)
+        kind = _kind(index in dict(nest.contracted), strides[0], strides[1], width)
+        dimensions.append(Dimension(_name(width, dimensions), kind, width, *strides))
+    functions = (map_function, combine) if epilogue is None else (map_function, combine, epilogue)
+    return Contraction(
+        tuple(dimensions),
+        Operand(loads[0].view.buffer, loads[0].view.element, offsets[0]),
+        Operand(loads[1].view.buffer, loads[1].view.element, offsets[1]),
+        Operand(target.buffer, target.element, offsets[2]),
+        map_function,
+        combine,
+        neutral,
+        epilogue,
+        tuple(
+            EpilogueOperand(Operand(load.view.buffer, load.view.element, offset), tuple(strides))
+            for load, offset, strides in zip(further, further_offsets, further_strides, strict=True)
+        ),
+        _free_scalars(functions),
+    )
+
+
+def _split(offset: Size, index: str, width: Size) -> tuple[Size, Size]:
+    parts = offset.coefficient_of(index)
+    if parts is None:
+        raise _Refused(f"an operand is not indexed affinely along the dimension of size {width}")
+    return parts
+
+
+def _kind(contracted: bool, left: Size, right: Size, width: Size) -> Kind:
+    if contracted:
+        return Kind.K
+    if left.terms and right.terms:
+        return Kind.C
+    if left.terms or right.terms:
+        return Kind.M if left.terms else Kind.N
+    raise _Refused(f"neither operand moves along the parallel dimension of size {width}: a broadcast")
+
+
+def _name(width: Size, dimensions: list[Dimension]) -> str:
+    taken = {one.name for one in dimensions}
+    text = str(width)
+    return text if text.isidentifier() and text not in taken else f"d{len(dimensions)}"
+
+
+def _free_scalars(functions: tuple[Lambda, ...]) -> tuple[Variable, ...]:
+    """The scalar variables used from outside, in name order; size names are i64 scalars."""
+    found: dict[str, Variable] = {}
+    for function in functions:
+        names = free_names(function)
+        for variable in used_variables(function):
+            if variable.name in names:
+                found[variable.name] = variable
+        for name in names - found.keys():
+            found[name] = Variable(name, Type(I64))
+    return tuple(found[name] for name in sorted(found))
+
+
+def _show(statement: Statement) -> str:
+    return f"{type(statement.expression).__name__.lower()} {statement.targets[0].name}"

@@ -1,0 +1,194 @@
+"""Where the staged tile of an operand lies in shared memory, padded exactly where a bank conflict is seen.
+
+A tile is indexed by (q..., r..., t...): the contracted indices, then the register parts and the thread parts of the
+operand's parallel dimensions. With the thread parts innermost, the threads of a warp read neighbouring words at every
+step of the accumulation, whatever R is. The staging writes follow the operand's own layout in global memory instead, so
+they may collide; then the rows are padded by [S0 4.4]: one element where the flattened inner size is even (eq. 19-21).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias
+
+import numpy as np
+
+from tilewright.contraction.form import Dimension
+
+Addresses: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
+
+BANKS = 32
+BANK_BYTES = 4
+
+
+@dataclass(frozen=True)
+class TileAxis:
+    """One dimension of an operand's tile: its place among the parallel (or contracted) dimensions and its extents.
+
+    A contracted axis has thread == 1 and register == Q. `global_stride` orders the collective copy.
+    """
+
+    dimension: Dimension
+    contracted: bool
+    position: int
+    thread: int
+    register: int
+    global_stride: int
+
+    @property
+    def extent(self) -> int:
+        """Elements of the tile along this axis."""
+        return self.thread * self.register
+
+
+@dataclass(frozen=True)
+class SharedLayout:
+    """Strides (in elements) of an operand's tile; per axis, of its thread part and its register (or q) part."""
+
+    axes: tuple[TileAxis, ...]
+    thread_strides: tuple[int, ...]
+    register_strides: tuple[int, ...]
+    size: int
+    padding: int
+    staging_conflict: int
+    load_conflict: int
+
+    @property
+    def copy_order(self) -> tuple[int, ...]:
+        """Axes as the collective copy runs over them: largest global stride first, the unit stride last."""
+        return tuple(sorted(range(len(self.axes)), key=lambda a: (-abs(self.axes[a].global_stride), a)))
+
+    def address(self, position: int, index: int) -> int:
+        """Contribution of element `index` along axis `position`."""
+        axis = self.axes[position]
+        return (
+            index % axis.thread * self.thread_strides[position] + index // axis.thread * self.register_strides[position]
+        )
+
+
+def operand_axes(
+    dimensions: tuple[tuple[Dimension, int, int], ...],
+    contracted: tuple[tuple[Dimension, int], ...],
+    present: tuple[bool, ...],
+    strides: tuple[int, ...],
+) -> tuple[TileAxis, ...]:
+    """The axes of an operand: contracted ones first, then its parallel ones in thread order."""
+    axes = [
+        TileAxis(one, True, position, 1, q, strides[len(dimensions) + position])
+        for position, (one, q) in enumerate(contracted)
+    ]
+    axes += [
+        TileAxis(one, False, position, t, r, strides[position])
+        for position, (one, t, r) in enumerate(dimensions)
+        if present[position]
+    ]
+    return tuple(axes)
+
+
+@lru_cache(maxsize=4096)
+def choose_layout(axes: tuple[TileAxis, ...], thread_shape: tuple[int, ...], element_bytes: int) -> SharedLayout:
+    """The smallest layout whose inner loads are free of conflicts, then with the fewest conflicts in staging.
+
+    Candidates: thread axes in thread order or with the operand's unit-stride axis innermost, rows unpadded or padded
+    by [S0 4.4]. Conflicts are counted, not guessed: the addresses of one warp are laid out over the banks.
+    """
+    thread_axes = [position for position, axis in enumerate(axes) if not axis.contracted]
+    orders = [thread_axes]
+    if thread_axes:
+        unit = min(thread_axes, key=lambda position: abs(axes[position].global_stride))
+        orders.append([position for position in thread_axes if position != unit] + [unit])
+    candidates = [
+        _layout(axes, tuple(order), pad_threads, pad_rows, thread_shape, element_bytes)
+        for order in orders
+        for pad_threads in (False, True)
+        for pad_rows in (False, True)
+    ]
+    return min(candidates, key=lambda one: (one.load_conflict, one.staging_conflict, one.size))
+
+
+def pad_term(flat_size: int) -> int:
+    """One if the size is even, else zero [S0 eq. 19]."""
+    return 1 - flat_size % 2
+
+
+def _layout(
+    axes: tuple[TileAxis, ...],
+    order: tuple[int, ...],
+    pad_threads: bool,
+    pad_rows: bool,
+    thread_shape: tuple[int, ...],
+    element_bytes: int,
+) -> SharedLayout:
+    thread_strides, register_strides = [0] * len(axes), [0] * len(axes)
+    stride, padding = 1, 0
+    for place, position in enumerate(reversed(order)):
+        thread_strides[position] = stride
+        stride *= axes[position].thread
+        if pad_threads and place == 0 and len(order) > 1 and stride > 1:
+            padding += pad_term(stride)
+            stride += pad_term(stride)
+    for position in reversed(order):
+        register_strides[position] = stride
+        stride *= axes[position].register
+    if pad_rows:
+        padding += pad_term(stride)
+        stride += pad_term(stride)
+    for position in reversed([p for p, axis in enumerate(axes) if axis.contracted]):
+        register_strides[position] = stride
+        stride *= axes[position].register
+    layout = SharedLayout(axes, tuple(thread_strides), tuple(register_strides), stride, padding, 0, 0)
+    return SharedLayout(
+        axes,
+        layout.thread_strides,
+        layout.register_strides,
+        stride,
+        padding,
+        conflict_degree(_staging_addresses(layout, math.prod(thread_shape)), element_bytes),
+        conflict_degree(_load_addresses(layout, thread_shape), element_bytes),
+    )
+
+
+def _first_warp(threads: int) -> Addresses:
+    return np.arange(min(32, threads), dtype=np.int64)
+
+
+def _staging_addresses(layout: SharedLayout, threads: int) -> Addresses:
+    element = _first_warp(threads)
+    address = np.zeros_like(element)
+    for position in reversed(layout.copy_order):
+        axis = layout.axes[position]
+        index, element = element % axis.extent, element // axis.extent
+        address += index % axis.thread * layout.thread_strides[position]
+        address += index // axis.thread * layout.register_strides[position]
+    return address
+
+
+def _load_addresses(layout: SharedLayout, thread_shape: tuple[int, ...]) -> Addresses:
+    thread = _first_warp(math.prod(thread_shape))
+    coordinates = []
+    for extent in reversed(thread_shape):
+        coordinates.append(thread % extent)
+        thread = thread // extent
+    coordinates.reverse()
+    address = np.zeros_like(thread)
+    for position, axis in enumerate(layout.axes):
+        if not axis.contracted:
+            address += coordinates[axis.position] * layout.thread_strides[position]
+    return address
+
+
+def conflict_degree(addresses: Addresses, element_bytes: int) -> int:
+    """Most different words of one bank that a warp's accesses (element addresses) touch at once; 1: no conflict.
+
+    Elements wider than a bank are served in several passes (half warps for 8 bytes, quarter warps for 16).
+    """
+    words = max(1, element_bytes // BANK_BYTES)
+    group = max(1, BANKS // words)
+    worst = 1
+    for start in range(0, len(addresses), group):
+        first = np.unique(addresses[start : start + group] * element_bytes // BANK_BYTES)
+        touched = (first[:, None] + np.arange(words)).ravel() % BANKS
+        worst = max(worst, int(np.bincount(touched, minlength=BANKS).max()))
+    return worst
