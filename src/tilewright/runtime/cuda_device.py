@@ -19,7 +19,7 @@ from tilewright.kernel.nvrtc import CompiledCuda, compile_cuda
 from tilewright.runtime.cache import DiskCache, MemoryCache, default_disk_cache, package_version
 from tilewright.runtime.cuda_probe import checked, cuda_found
 from tilewright.runtime.devices import Device
-from tilewright.runtime.errors import DeviceError, DeviceMemoryError, KernelBuildError, LaunchError
+from tilewright.runtime.errors import DeviceError, DeviceMemoryError, LaunchError
 from tilewright.runtime.memory import format_bytes
 from tilewright.runtime.protocol import (
     CompiledKernel,

@@ -13,6 +13,7 @@ from pathlib import Path
 SMALL_ALLOCATION = 16 << 20
 """Below this many bytes an allocation is not checked: reading the limits would cost more than it tells."""
 
+_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _PROC = Path("/proc")
 _CGROUPS = Path("/sys/fs/cgroup")
 
@@ -56,12 +57,8 @@ def check_host_allocation(nbytes: int, what: str) -> None:
 
 def format_bytes(nbytes: int) -> str:
     """A size for a person, exact and rounded: `"3221225472 bytes (3.0 GiB)"`."""
-    value, unit = float(nbytes), "bytes"
-    for unit in ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"):  # noqa: B007
-        if value < 1024:
-            break
-        value /= 1024
-    return f"{nbytes} bytes" if unit == "bytes" else f"{nbytes} bytes ({value:.1f} {unit})"
+    power = min(max(0, nbytes.bit_length() - 1) // 10, len(_UNITS))
+    return f"{nbytes} bytes ({nbytes / 1024**power:.1f} {_UNITS[power - 1]})" if power else f"{nbytes} bytes"
 
 
 def _system_available(proc: Path) -> int:
