@@ -1,0 +1,86 @@
+"""Functions of scalars for traced Python code; on plain numbers and arrays they compute with NumPy.
+
+>>> float(maximum(-2.0, 0)), float(where(True, 1, 2))
+(0.0, 1.0)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilewright.frontend.scalar_tracing import ScalarProxy, apply
+from tilewright.ir.operators import OPERATORS
+from tilewright.ir.scalars import scalar_type_of
+
+
+def where(condition: Any, then: Any, otherwise: Any) -> Any:
+    """`then` where the condition holds, else `otherwise`; both are evaluated."""
+    return apply("select", condition, then, otherwise)
+
+
+def minimum(left: Any, right: Any) -> Any:
+    """The smaller one; nan if either is nan."""
+    return apply("min", left, right)
+
+
+def maximum(left: Any, right: Any) -> Any:
+    """The larger one; nan if either is nan."""
+    return apply("max", left, right)
+
+
+def relu(value: Any) -> Any:
+    """max(value, 0)."""
+    return apply("max", value, 0)
+
+
+def sigmoid(value: Any) -> Any:
+    """1 / (1 + exp(-value))."""
+    return 1 / (1 + apply("exp", -value))
+
+
+def conj(value: Any) -> Any:
+    """The complex conjugate."""
+    return apply("conj", value)
+
+
+def cast(value: Any, scalar: object) -> Any:
+    """Conversion to another scalar type (`tw.f32`, a NumPy dtype or a name)."""
+    if hasattr(value, "astype"):
+        return value.astype(scalar if isinstance(value, ScalarProxy) else scalar_type_of(scalar).numpy)
+    return scalar_type_of(scalar).numpy.type(value)
+
+
+def _function(operator: str, meaning: str) -> Callable[..., Any]:
+    def function(*operands: Any) -> Any:
+        if len(operands) != OPERATORS[operator].arity:
+            raise TypeError(f"{operator} takes {OPERATORS[operator].arity} operands, not {len(operands)}")
+        return apply(operator, *operands)
+
+    function.__name__ = function.__qualname__ = operator
+    function.__doc__ = meaning
+    return function
+
+
+sqrt = _function("sqrt", "The square root.")
+exp = _function("exp", "e to the power of the value.")
+log = _function("log", "The natural logarithm.")
+log1p = _function("log1p", "log(1 + value), accurate near 0.")
+expm1 = _function("expm1", "exp(value) - 1, accurate near 0.")
+sin = _function("sin", "The sine.")
+cos = _function("cos", "The cosine.")
+tan = _function("tan", "The tangent.")
+asin = _function("asin", "The arc sine.")
+acos = _function("acos", "The arc cosine.")
+atan = _function("atan", "The arc tangent.")
+atan2 = _function("atan2", "The angle of the point (second, first).")
+sinh = _function("sinh", "The hyperbolic sine.")
+cosh = _function("cosh", "The hyperbolic cosine.")
+tanh = _function("tanh", "The hyperbolic tangent.")
+floor = _function("floor", "Rounded down.")
+ceil = _function("ceil", "Rounded up.")
+trunc = _function("trunc", "Rounded towards zero.")
+rint = _function("round", "Rounded to the nearest whole number, halves to even.")
+isnan = _function("isnan", "Whether the value is nan.")
+isinf = _function("isinf", "Whether the value is infinite.")
+fma = _function("fma", "a * b + c.")

@@ -1,0 +1,384 @@
+"""Tracing Python functions of scalars: proxies whose operators append core statements.
+
+A `ScalarProxy` is an atom and the builder that its uses are written to. Python operators, the functions of
+`scalar_functions` and NumPy's universal functions work on proxies, on numbers and on arrays alike, so that a traced
+function can be tried out on plain numbers. Types mix as in NumPy; Python numbers take the type of the proxy that they
+meet.
+
+>>> from tilewright.ir.nodes import Type
+>>> from tilewright.ir.scalars import F32
+>>> from tilewright.frontend.scalar_functions import maximum
+>>> builder = Builder()
+>>> x = builder.variable("x", Type(F32))
+>>> result = trace(builder, lambda value: maximum(value + 1, 0), [x])
+>>> [str(statement.expression.operator) for statement in builder._scopes[0]]
+['add', 'max']
+>>> float(maximum(-2.0, 0))
+0.0
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tilewright.ir.builder import Builder
+from tilewright.ir.nodes import Atom, Literal, Type, Variable
+from tilewright.ir.operators import OPERATORS
+from tilewright.ir.scalars import (
+    BF16,
+    BOOL,
+    C64,
+    C128,
+    F32,
+    F64,
+    ScalarType,
+    scalar_type_of,
+)
+
+Number: TypeAlias = "bool | int | float | complex | np.generic"
+Scalar: TypeAlias = "ScalarProxy | bool | int | float | complex"
+
+_LOGIC_OF_BOOL = {"add": "or", "mul": "and"}  # what NumPy's + and * mean on bool
+_LARGEST_UNROLLED_POWER = 64
+
+
+class ScalarProxy:
+    """A scalar of the traced program.
+
+    Attributes:
+        atom: the variable or literal that it stands for.
+        builder: where operations on it are written.
+    """
+
+    __slots__ = ("atom", "builder")
+    __hash__ = None  # type: ignore[assignment]  # == builds a statement, so proxies cannot be keys
+
+    def __init__(self, atom: Atom, builder: Builder) -> None:
+        if atom.type.rank:
+            raise TypeError(f"{atom} has type {atom.type}; a scalar is needed")
+        self.atom = atom
+        self.builder = builder
+
+    @property
+    def scalar(self) -> ScalarType:
+        """Its type."""
+        return self.atom.type.element
+
+    def astype(self, scalar: object) -> ScalarProxy:
+        """Conversion to another scalar type (`tw.f32`, a NumPy dtype or a name)."""
+        return ScalarProxy(convert(self.builder, scalar_type_of(scalar), self.atom), self.builder)
+
+    @property
+    def real(self) -> ScalarProxy:
+        """The real part (itself for real types)."""
+        return self._unary("real") if self.scalar.is_complex else self
+
+    @property
+    def imag(self) -> ScalarProxy:
+        """The imaginary part (zero for real types)."""
+        if self.scalar.is_complex:
+            return self._unary("imag")
+        return ScalarProxy(constant(0, self.scalar), self.builder)
+
+    def conj(self) -> ScalarProxy:
+        """The complex conjugate (itself for real types)."""
+        return self._unary("conj") if self.scalar.is_complex else self
+
+    def _unary(self, operator: str) -> ScalarProxy:
+        return ScalarProxy(self.builder.apply(operator, self.atom), self.builder)
+
+    def __tilewright_apply__(self, operator: str, operands: Sequence[Any]) -> ScalarProxy:
+        return _apply_traced(self.builder, operator, operands)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        operator = _UFUNCS.get(ufunc.__name__)
+        if method != "__call__" or options or operator is None:
+            raise TypeError(f"numpy.{ufunc.__name__} cannot be traced; traceable: {', '.join(sorted(_UFUNCS))}")
+        return power(*inputs) if operator == "pow" else apply(operator, *inputs)
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            f"the value of {self.atom} is not known while the function is traced: write where(condition, a, b) instead "
+            "of `if`, and & | ~ instead of `and` `or` `not`"
+        )
+
+    def _no_number(self) -> Any:
+        raise TypeError(
+            f"the value of {self.atom} is not known while the function is traced, so Python's int(), float() and the "
+            "functions of `math` cannot have it; use the functions of tilewright, such as exp and sqrt"
+        )
+
+    __int__ = __float__ = __complex__ = __index__ = _no_number
+
+    def __repr__(self) -> str:
+        return f"ScalarProxy({self.atom}: {self.atom.type})"
+
+    def __add__(self, other: Any) -> Any:
+        return apply("add", self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return apply("add", other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return apply("sub", self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return apply("sub", other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return apply("mul", self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return apply("mul", other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return apply("div", self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return apply("div", other, self)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return apply("floordiv", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return apply("floordiv", other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return apply("mod", self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return apply("mod", other, self)
+
+    def __pow__(self, other: Any) -> Any:
+        return power(self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return power(other, self)
+
+    def __and__(self, other: Any) -> Any:
+        return apply("and", self, other)
+
+    __rand__ = __and__
+
+    def __or__(self, other: Any) -> Any:
+        return apply("or", self, other)
+
+    __ror__ = __or__
+
+    def __xor__(self, other: Any) -> Any:
+        return apply("xor", self, other)
+
+    __rxor__ = __xor__
+
+    def __lshift__(self, other: Any) -> Any:
+        return apply("shl", self, other)
+
+    def __rlshift__(self, other: Any) -> Any:
+        return apply("shl", other, self)
+
+    def __rshift__(self, other: Any) -> Any:
+        return apply("shr", self, other)
+
+    def __rrshift__(self, other: Any) -> Any:
+        return apply("shr", other, self)
+
+    def __eq__(self, other: Any) -> Any:
+        return apply("eq", self, other)
+
+    def __ne__(self, other: Any) -> Any:
+        return apply("ne", self, other)
+
+    def __lt__(self, other: Any) -> Any:
+        return apply("lt", self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return apply("le", self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return apply("gt", self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return apply("ge", self, other)
+
+    def __neg__(self) -> Any:
+        return apply("neg", self)
+
+    def __pos__(self) -> ScalarProxy:
+        return self
+
+    def __abs__(self) -> Any:
+        return apply("abs", self)
+
+    def __invert__(self) -> Any:
+        return apply("not", self)
+
+
+def constant(value: Any, scalar: ScalarType) -> Literal:
+    """A Python or NumPy number as a literal of a scalar type.
+
+    Raises:
+        TypeError: if the type cannot hold that kind of number (2.5 as i32, 1j as f64).
+        OverflowError: if an integer is out of the type's range.
+    """
+    number = value.item() if isinstance(value, np.generic | np.ndarray) else value
+    if not isinstance(number, bool | int | float | complex):
+        raise TypeError(f"{value!r} of type {type(value).__name__} is not a number")
+    if scalar.is_complex:
+        return Literal(complex(number), scalar)
+    if isinstance(number, complex):
+        raise TypeError(f"the complex constant {number} does not fit the type {scalar}; convert the other operand")
+    if scalar.is_float:
+        return Literal(float(number), scalar)
+    whole = not isinstance(number, float) or (math.isfinite(number) and number == int(number))
+    if not whole:
+        raise TypeError(f"the constant {number} does not fit the type {scalar}; convert the other operand")
+    if scalar == BOOL:
+        if number not in (0, 1):
+            raise TypeError(f"the constant {number} does not fit the type bool; convert the other operand")
+        return Literal(bool(number), BOOL)
+    limits = np.iinfo(scalar.numpy)
+    if not limits.min <= int(number) <= limits.max:
+        raise OverflowError(f"the constant {number} is out of the range of {scalar}: {limits.min} to {limits.max}")
+    return Literal(int(number), scalar)
+
+
+def common_type(types: Sequence[ScalarType]) -> ScalarType:
+    """The type in which scalars of these types meet, by NumPy's rules (bf16 with any other type: as f32)."""
+    if all(one == types[0] for one in types):
+        return types[0]
+    return scalar_type_of(np.result_type(*(F32.numpy if one == BF16 else one.numpy for one in types)))
+
+
+def convert(builder: Builder, scalar: ScalarType, atom: Atom) -> Atom:
+    """Conversion as `numpy.astype` does it: complex to real keeps the real part, to bool asks for "not zero"."""
+    source = atom.type.element
+    if source == scalar:
+        return atom
+    if isinstance(atom, Literal) and not source.is_complex and scalar.kind in "fc":
+        return constant(atom.value, scalar)
+    if scalar == BOOL:
+        return builder.apply("ne", atom, constant(0, source))
+    if source.is_complex and not scalar.is_complex:
+        atom = builder.apply("real", atom)
+    return builder.cast(scalar, atom)
+
+
+def apply(operator: str, *operands: Any) -> Any:
+    """The scalar operator (a name of `ir.operators`) on proxies, or on numbers and arrays where no operand is traced.
+
+    A type of traced values takes part by a method `__tilewright_apply__(operator, operands)`.
+    """
+    handler = None
+    for one in operands:
+        found = getattr(one, "__tilewright_apply__", None)
+        if found is not None and (handler is None or isinstance(handler.__self__, ScalarProxy)):
+            handler = found
+    if handler is not None:
+        return handler(operator, operands)
+    return OPERATORS[operator].meaning(*operands)
+
+
+def _apply_traced(builder: Builder, operator: str, operands: Sequence[Any]) -> ScalarProxy:
+    values = operands[1:] if operator == "select" else operands
+    proxies = [one for one in values if isinstance(one, ScalarProxy)]
+    scalar = common_type([one.scalar for one in proxies]) if proxies else _type_of_numbers(values)
+    scalar = _promoted_for_constants(scalar, values)
+    if scalar == BOOL:
+        operator = _LOGIC_OF_BOOL.get(operator, operator)
+    if operator == "conj" and not scalar.is_complex:
+        return proxies[0]
+    kinds = OPERATORS[operator].kinds
+    if scalar.kind in "biu" and kinds in ("f", "fc"):
+        scalar = F64  # division and the real functions of integers, as in NumPy
+    atoms = [_atom(builder, one, scalar) for one in values]
+    if operator == "select":
+        atoms.insert(0, _atom(builder, operands[0], BOOL))
+    return ScalarProxy(builder.apply(operator, *atoms), builder)
+
+
+def _type_of_numbers(values: Sequence[Any]) -> ScalarType:
+    return scalar_type_of(np.result_type(*(np.asarray(one).dtype for one in values)))
+
+
+def _promoted_for_constants(scalar: ScalarType, values: Sequence[Any]) -> ScalarType:
+    """A bool meets a Python number as NumPy has it; a real float meets a complex constant in the complex type."""
+    numbers = [one for one in values if not isinstance(one, ScalarProxy)]
+    if scalar == BOOL and any(not isinstance(one, bool | np.bool_) for one in numbers):
+        return common_type([scalar, _type_of_numbers(numbers)])
+    if scalar.is_float and any(isinstance(one, complex | np.complexfloating) for one in numbers):
+        return C128 if scalar == F64 else C64
+    return scalar
+
+
+def _atom(builder: Builder, value: Any, scalar: ScalarType) -> Atom:
+    if isinstance(value, ScalarProxy):
+        return convert(builder, scalar, value.atom)
+    return constant(value, scalar)
+
+
+def power(base: Any, exponent: Any) -> Any:
+    """base ** exponent; whole constant exponents become products and so work on integers and complex numbers too."""
+    if not isinstance(base, ScalarProxy) or not isinstance(exponent, int | np.integer):
+        return apply("pow", base, exponent)
+    count = abs(int(exponent))
+    if count > _LARGEST_UNROLLED_POWER or (exponent < 0 and base.scalar.is_integer):
+        return apply("pow", base, exponent)
+    result: Any = ScalarProxy(constant(1, base.scalar), base.builder)
+    square: Any = base
+    for bit in range(count.bit_length()):
+        if count >> bit & 1:
+            result = square if not count & ((1 << bit) - 1) else result * square
+        if count >> (bit + 1):
+            square = square * square
+    return 1 / result if exponent < 0 else result
+
+
+def trace(
+    builder: Builder, function: Callable[..., Any], atoms: Sequence[Atom], result: ScalarType | None = None
+) -> Atom:
+    """Run `function` on proxies of scalar atoms: its statements go to `builder`, its value comes back as an atom.
+
+    Args:
+        builder: where the statements are written.
+        function: a Python function of as many scalars as there are `atoms`, that gives one scalar.
+        atoms: the arguments.
+        result: the type of the value where the function gives a plain number (default: the first argument's).
+
+    Raises:
+        TypeError: if the function does not give one scalar.
+    """
+    value = function(*(ScalarProxy(one, builder) for one in atoms))
+    if isinstance(value, ScalarProxy):
+        return value.atom
+    name = getattr(function, "__name__", repr(function))
+    if not isinstance(value, bool | int | float | complex | np.generic):
+        raise TypeError(f"the traced function {name} gives a {type(value).__name__}; one scalar is needed")
+    return constant(value, result or atoms[0].type.element)
+
+
+def proxies(builder: Builder, variables: Sequence[Variable]) -> tuple[ScalarProxy, ...]:
+    """Proxies of scalar variables."""
+    return tuple(ScalarProxy(one, builder) for one in variables)
+
+
+def scalar_variable(builder: Builder, hint: str, scalar: ScalarType) -> ScalarProxy:
+    """A proxy of a new scalar variable (a parameter, for example)."""
+    return ScalarProxy(builder.variable(hint, Type(scalar)), builder)
+
+
+_UFUNCS = {
+    "add": "add", "subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div",
+    "floor_divide": "floordiv", "remainder": "mod", "mod": "mod", "power": "pow", "negative": "neg",
+    "absolute": "abs", "fabs": "abs", "minimum": "min", "maximum": "max", "equal": "eq", "not_equal": "ne",
+    "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge", "bitwise_and": "and",
+    "bitwise_or": "or", "bitwise_xor": "xor", "invert": "not", "left_shift": "shl", "right_shift": "shr",
+    "sqrt": "sqrt", "exp": "exp", "log": "log", "log1p": "log1p", "expm1": "expm1", "sin": "sin", "cos": "cos",
+    "tan": "tan", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2", "sinh": "sinh",
+    "cosh": "cosh", "tanh": "tanh", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "round",
+    "isnan": "isnan", "isinf": "isinf", "conjugate": "conj",
+}  # fmt: skip
+"""NumPy's universal functions that can be traced, by their names."""
