@@ -305,7 +305,7 @@ def operation(operator: str, *operands: Expression) -> Operation:
     """An `Operation` whose type follows from its operands."""
     first = operands[1] if operator == "select" else operands[0]
     result = first.type
-    if operator in COMPARISONS:
+    if operator in COMPARISONS or operator in ("isnan", "isinf"):
         result = VectorType(BOOL, result.lanes) if isinstance(result, VectorType) else BOOL
     return Operation(operator, tuple(operands), result)
 

@@ -323,5 +323,3 @@ def _condition(emitter: Emitter, node: Expression) -> str:
     if node.type != BOOL:
         raise TypeError(f"a condition has type {node.type}, not bool")
     return emit_expression(emitter, node)
-
-

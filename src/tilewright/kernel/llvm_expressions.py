@@ -107,9 +107,7 @@ def _operation(emitter: Emitter, node: Operation) -> str:
         if element_of(condition) != BOOL or lanes_of(condition) not in (0, context.lanes):
             raise TypeError(f"select needs a condition of type bool or one bool per lane, not {condition}")
         chosen, then, otherwise = registers
-        return emitter.emit(
-            f"select {spelling(condition)} {chosen}, {context.text} {then}, {context.text} {otherwise}"
-        )
+        return emitter.emit(f"select {spelling(condition)} {chosen}, {context.text} {then}, {context.text} {otherwise}")
     return emit_operator(context, node.operator, registers)
 
 
@@ -307,5 +305,3 @@ def emit_store(emitter: Emitter, node: Store) -> None:
         attributes += f", !nontemporal {emitter.node('!{i32 1}')}"
         emitter.writes_around_cache = True
     emitter.effect(f"store {vector_of(memory, lanes)} {value}, ptr {address}{attributes}")
-
-

@@ -13,6 +13,7 @@ import ctypes
 import ctypes.util
 import functools
 import hashlib
+import os
 import threading
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -27,6 +28,11 @@ full: LLVM's whole pipeline with the loop and superword vectorisers."""
 
 _OPTIMISATIONS = ("none", "full")
 _LOCK = threading.RLock()
+_MAGIC = b"TWOBJ001"  # object code travels as this, its SHA-256, and itself: LLVM crashes on a damaged object file
+
+
+if hasattr(os, "register_at_fork"):  # a child must not inherit the lock, nor LLVM in the middle of its work
+    os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
 
 
 class JitError(RuntimeError):
@@ -106,7 +112,7 @@ def load_object(code: bytes, name: str, workspace_bytes: int = 0) -> NativeKerne
     """Link object code (of `object_for`) into this process.
 
     Raises:
-        JitError: if the bytes are not an object file of this machine or do not define `name`.
+        JitError: if the bytes are damaged or do not define `name`.
     """
     engine = load_engine(code)
     with _LOCK:
@@ -119,22 +125,27 @@ def load_object(code: bytes, name: str, workspace_bytes: int = 0) -> NativeKerne
 def load_engine(code: bytes) -> Any:
     """An LLVM execution engine that holds this object code, linked."""
     binding = _binding()
+    head = len(_MAGIC) + hashlib.sha256().digest_size
+    content = code[head:]
+    if code[:head] != _MAGIC + hashlib.sha256(content).digest():
+        raise JitError(f"cannot load {len(code)} bytes of object code: they are damaged or of another version")
     with _LOCK:
-        try:
-            engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _target_machine(2))
-            engine.add_object_file(binding.ObjectFileRef.from_data(code))
-            engine.finalize_object()
-        except RuntimeError as error:
-            raise JitError(f"cannot load {len(code)} bytes of object code: {error}") from error
+        engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _target_machine(2))
+        engine.add_object_file(binding.ObjectFileRef.from_data(content))
+        engine.finalize_object()
         return engine
 
 
 def compile_text(text: str, optimisation: Optimisation = "full") -> bytes:
-    """Object code of LLVM text, for this CPU."""
+    """Object code of LLVM text, for this CPU, with a checksum in front.
+
+    Raises:
+        JitError: if LLVM rejects the text.
+    """
     machine, module = _optimised(text, optimisation)
     with _LOCK:
-        code: bytes = machine.emit_object(module)
-    return code
+        content: bytes = machine.emit_object(module)
+    return _MAGIC + hashlib.sha256(content).digest() + content
 
 
 def assembly(kernel: Kernel, optimisation: Optimisation = "full") -> str:

@@ -1,0 +1,249 @@
+"""The native half of the CPU's thread pool, as LLVM text: sharing blocks out, waiting for work, waking, joining.
+
+Memory of a pool (byte offsets; what different threads write lies in different cache lines):
+
+    TICKETS    how many more workers may join the present launch      PARKED   how many workers sleep
+    COUNTER    the next block that nobody has taken                    STOP     1 when workers must return
+    FINISHED   how many joined workers are done                        MUTEX, CONDITION   for sleeping
+    JOB        kernel, arguments, blocks, chunk                        WORKSPACES   one address per worker
+
+A worker joins a launch by taking a ticket; it may then read JOB, because the launcher changes it only after every
+ticket that was taken has been reported in FINISHED. The launcher never waits for a worker that did not join, so one
+that sleeps, or that the operating system has put aside, delays nothing.
+
+A launch is described by a call block of eight-byte slots: kernel, arguments, blocks, chunk, workspace of the calling
+thread, pool (0: run serially), tickets.
+"""
+
+from __future__ import annotations
+
+from tilewright.kernel.llvm import CpuTarget
+
+TICKETS, COUNTER, FINISHED, JOB, PARKED, STOP, MUTEX, CONDITION, WORKSPACES = 0, 64, 128, 192, 256, 320, 384, 512, 640
+MAXIMUM_WORKERS = 511
+POOL_BYTES = WORKSPACES + 8 * MAXIMUM_WORKERS
+CALL_SLOTS = 7
+
+# How often a worker looks for new work, and a launcher for its last worker, before giving the processor away. One look
+# costs 10 to 50 ns, so that a worker stays awake for some 20 microseconds: launches in quick succession find it awake.
+WORKER_LOOKS = 1000
+LAUNCHER_LOOKS = 2000
+
+
+def _pause(target: CpuTarget) -> tuple[str, str]:
+    """The instruction for loops that wait: its declaration and its call."""
+    if target.is_x86:
+        return "declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"
+    if target.is_arm:
+        return "declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"
+    return "", ""
+
+
+def driver_text(target: CpuTarget) -> str:
+    """LLVM text of `launch(ptr call)`, `worker(ptr pool, i64 number)`, `prepare(ptr pool)` and `stop(ptr pool)`."""
+    declaration, pause = _pause(target)
+    text = _TEMPLATE
+    fields = {
+        "TICKETS": TICKETS, "COUNTER": COUNTER, "FINISHED": FINISHED, "JOB": JOB, "PARKED": PARKED, "STOP": STOP,
+        "MUTEX": MUTEX, "CONDITION": CONDITION, "WORKSPACES": WORKSPACES,
+    }  # fmt: skip
+    for name, offset in fields.items():
+        text = text.replace(f"@@{name}", f"getelementptr inbounds i8, ptr %pool, i64 {offset}")
+    text = text.replace("@@PAUSE_DECLARATION", declaration).replace("@@PAUSE", pause)
+    return text.replace("@@WORKER_LOOKS", str(WORKER_LOOKS)).replace("@@LAUNCHER_LOOKS", str(LAUNCHER_LOOKS))
+
+
+_TEMPLATE = """
+@@PAUSE_DECLARATION
+declare i32 @pthread_mutex_init(ptr, ptr)
+declare i32 @pthread_mutex_lock(ptr)
+declare i32 @pthread_mutex_unlock(ptr)
+declare i32 @pthread_cond_init(ptr, ptr)
+declare i32 @pthread_cond_wait(ptr, ptr)
+declare i32 @pthread_cond_signal(ptr)
+declare i32 @pthread_cond_broadcast(ptr)
+declare i32 @sched_yield()
+
+; Take chunks of blocks from the counter and run them until none is left.
+define void @run_chunks(ptr %kernel, ptr %arguments, ptr %counter, i64 %blocks, i64 %chunk, ptr %workspace) {
+entry:
+  br label %take
+take:
+  %begin = atomicrmw add ptr %counter, i64 %chunk monotonic
+  %some = icmp slt i64 %begin, %blocks
+  br i1 %some, label %run, label %done
+run:
+  %beyond = add i64 %begin, %chunk
+  %last = call i64 @llvm.smin.i64(i64 %beyond, i64 %blocks)
+  call void %kernel(ptr %arguments, i64 %begin, i64 %last, ptr %workspace)
+  br label %take
+done:
+  ret void
+}
+declare i64 @llvm.smin.i64(i64, i64)
+
+define void @prepare(ptr %pool) {
+  %mutex = @@MUTEX
+  %condition = @@CONDITION
+  %a = call i32 @pthread_mutex_init(ptr %mutex, ptr null)
+  %b = call i32 @pthread_cond_init(ptr %condition, ptr null)
+  ret void
+}
+
+define void @stop(ptr %pool) {
+  %mutex = @@MUTEX
+  %condition = @@CONDITION
+  %stop = @@STOP
+  store atomic i64 1, ptr %stop seq_cst, align 8
+  %a = call i32 @pthread_mutex_lock(ptr %mutex)
+  %b = call i32 @pthread_mutex_unlock(ptr %mutex)
+  %c = call i32 @pthread_cond_broadcast(ptr %condition)
+  ret void
+}
+
+define void @worker(ptr %pool, i64 %number) {
+entry:
+  %tickets = @@TICKETS
+  %counter = @@COUNTER
+  %finished = @@FINISHED
+  %job = @@JOB
+  %parked = @@PARKED
+  %stop = @@STOP
+  %mutex = @@MUTEX
+  %condition = @@CONDITION
+  %workspaces = @@WORKSPACES
+  %workspace.slot = getelementptr inbounds i64, ptr %workspaces, i64 %number
+  %arguments.slot = getelementptr inbounds i64, ptr %job, i64 1
+  %blocks.slot = getelementptr inbounds i64, ptr %job, i64 2
+  %chunk.slot = getelementptr inbounds i64, ptr %job, i64 3
+  br label %look
+look:
+  %looks = phi i64 [ 0, %entry ], [ 0, %run ], [ 0, %claim ], [ %looks.next, %again ]
+  %stopped = load atomic i64, ptr %stop monotonic, align 8
+  %leave = icmp ne i64 %stopped, 0
+  br i1 %leave, label %exit, label %seek
+seek:
+  %offered = load atomic i64, ptr %tickets monotonic, align 8
+  %any = icmp sgt i64 %offered, 0
+  br i1 %any, label %claim, label %again
+again:
+  @@PAUSE
+  %looks.next = add i64 %looks, 1
+  %tired = icmp sgt i64 %looks.next, @@WORKER_LOOKS
+  br i1 %tired, label %park, label %look
+park:
+  %p0 = call i32 @pthread_mutex_lock(ptr %mutex)
+  %p1 = atomicrmw add ptr %parked, i64 1 seq_cst
+  br label %asleep
+asleep:
+  %asleep.offered = load atomic i64, ptr %tickets seq_cst, align 8
+  %asleep.stopped = load atomic i64, ptr %stop seq_cst, align 8
+  %asleep.any = icmp sgt i64 %asleep.offered, 0
+  %asleep.leave = icmp ne i64 %asleep.stopped, 0
+  %wake = or i1 %asleep.any, %asleep.leave
+  br i1 %wake, label %awake, label %sleep
+sleep:
+  %p2 = call i32 @pthread_cond_wait(ptr %condition, ptr %mutex)
+  br label %asleep
+awake:
+  %p3 = atomicrmw sub ptr %parked, i64 1 seq_cst
+  %p4 = call i32 @pthread_mutex_unlock(ptr %mutex)
+  br i1 %asleep.leave, label %exit, label %claim
+claim:
+  %present = load atomic i64, ptr %tickets monotonic, align 8
+  %positive = icmp sgt i64 %present, 0
+  br i1 %positive, label %take, label %look
+take:
+  %less = sub i64 %present, 1
+  %exchange = cmpxchg ptr %tickets, i64 %present, i64 %less acq_rel monotonic
+  %taken = extractvalue { i64, i1 } %exchange, 1
+  br i1 %taken, label %run, label %claim
+run:
+  %kernel = load ptr, ptr %job, align 8
+  %arguments = load ptr, ptr %arguments.slot, align 8
+  %blocks = load i64, ptr %blocks.slot, align 8
+  %chunk = load i64, ptr %chunk.slot, align 8
+  %workspace = load ptr, ptr %workspace.slot, align 8
+  call void @run_chunks(ptr %kernel, ptr %arguments, ptr %counter, i64 %blocks, i64 %chunk, ptr %workspace)
+  %done = atomicrmw add ptr %finished, i64 1 release
+  br label %look
+exit:
+  ret void
+}
+
+define void @launch(ptr %call) {
+entry:
+  %arguments.slot = getelementptr inbounds i64, ptr %call, i64 1
+  %blocks.slot = getelementptr inbounds i64, ptr %call, i64 2
+  %chunk.slot = getelementptr inbounds i64, ptr %call, i64 3
+  %workspace.slot = getelementptr inbounds i64, ptr %call, i64 4
+  %pool.slot = getelementptr inbounds i64, ptr %call, i64 5
+  %offered.slot = getelementptr inbounds i64, ptr %call, i64 6
+  %kernel = load ptr, ptr %call, align 8
+  %arguments = load ptr, ptr %arguments.slot, align 8
+  %blocks = load i64, ptr %blocks.slot, align 8
+  %chunk = load i64, ptr %chunk.slot, align 8
+  %workspace = load ptr, ptr %workspace.slot, align 8
+  %pool = load ptr, ptr %pool.slot, align 8
+  %offered = load i64, ptr %offered.slot, align 8
+  %alone = icmp eq ptr %pool, null
+  br i1 %alone, label %serial, label %parallel
+serial:
+  call void %kernel(ptr %arguments, i64 0, i64 %blocks, ptr %workspace)
+  ret void
+parallel:
+  %tickets = @@TICKETS
+  %counter = @@COUNTER
+  %finished = @@FINISHED
+  %job = @@JOB
+  %parked = @@PARKED
+  %mutex = @@MUTEX
+  %condition = @@CONDITION
+  %job.arguments = getelementptr inbounds i64, ptr %job, i64 1
+  %job.blocks = getelementptr inbounds i64, ptr %job, i64 2
+  %job.chunk = getelementptr inbounds i64, ptr %job, i64 3
+  store ptr %kernel, ptr %job, align 8
+  store ptr %arguments, ptr %job.arguments, align 8
+  store i64 %blocks, ptr %job.blocks, align 8
+  store i64 %chunk, ptr %job.chunk, align 8
+  store atomic i64 0, ptr %counter monotonic, align 8
+  store atomic i64 0, ptr %finished monotonic, align 8
+  store atomic i64 %offered, ptr %tickets seq_cst, align 8
+  %sleepers = load atomic i64, ptr %parked seq_cst, align 8
+  %wakes = call i64 @llvm.smin.i64(i64 %sleepers, i64 %offered)
+  %any = icmp sgt i64 %wakes, 0
+  br i1 %any, label %ring, label %work
+ring:
+  %r0 = call i32 @pthread_mutex_lock(ptr %mutex)
+  %r1 = call i32 @pthread_mutex_unlock(ptr %mutex)
+  br label %signal
+signal:
+  %rung = phi i64 [ 0, %ring ], [ %rung.next, %signal ]
+  %r2 = call i32 @pthread_cond_signal(ptr %condition)
+  %rung.next = add i64 %rung, 1
+  %more = icmp slt i64 %rung.next, %wakes
+  br i1 %more, label %signal, label %work
+work:
+  call void @run_chunks(ptr %kernel, ptr %arguments, ptr %counter, i64 %blocks, i64 %chunk, ptr %workspace)
+  %left = atomicrmw xchg ptr %tickets, i64 0 seq_cst
+  %joined = sub i64 %offered, %left
+  br label %wait
+wait:
+  %looks = phi i64 [ 0, %work ], [ %looks.next, %pause ], [ %looks.next, %yield ]
+  %reported = load atomic i64, ptr %finished acquire, align 8
+  %all = icmp sge i64 %reported, %joined
+  br i1 %all, label %exit, label %patience
+patience:
+  %looks.next = add i64 %looks, 1
+  %tired = icmp sgt i64 %looks.next, @@LAUNCHER_LOOKS
+  br i1 %tired, label %yield, label %pause
+pause:
+  @@PAUSE
+  br label %wait
+yield:
+  %y = call i32 @sched_yield()
+  br label %wait
+exit:
+  ret void
+}
+"""

@@ -1,0 +1,236 @@
+"""Every operator, on every type of the kernel language, scalar and vector, against its meaning in NumPy."""
+
+import itertools
+import re
+
+import numpy as np
+import pytest
+from llvm_support import run
+
+from tilewright.ir.operators import OPERATORS, result_type
+from tilewright.ir.scalars import (
+    BF16,
+    BOOL,
+    F16,
+    F32,
+    F64,
+    I8,
+    I16,
+    I32,
+    I64,
+    U8,
+    U16,
+    U32,
+    U64,
+    ScalarType,
+    compute_type,
+)
+from tilewright.kernel.ir import (
+    BlockIndex,
+    Buffer,
+    Cast,
+    Kernel,
+    Let,
+    Name,
+    Operation,
+    Store,
+    VectorType,
+    integer,
+    load,
+    multiply,
+)
+from tilewright.kernel.llvm import CpuTarget, llvm_text
+from tilewright.runtime.cpu_jit import compile_text, host_cpu
+
+TYPES = (BOOL, I8, I16, I32, I64, U8, U16, U32, U64, F32, F64)
+FLOATS = (0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 0.3, -3.7, 7.0, 88.0, -104.0, 1e-3, 1e30, -1e30, 3e-39,
+          float("inf"), float("-inf"), float("nan"))  # fmt: skip
+# Functions of the C library and of NumPy's own vector code differ in the last bits.
+INEXACT = {"pow", "exp", "log", "log1p", "expm1", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh",
+           "tanh", "fma"}  # fmt: skip
+
+
+def values_of(type_: ScalarType) -> np.ndarray:
+    if type_ == BOOL:
+        return np.array([False, True])
+    if type_.is_float:
+        return np.array(FLOATS).astype(type_.numpy)
+    limits = np.iinfo(type_.numpy)
+    numbers = {limits.min, limits.min + 1, limits.max, limits.max - 1, limits.max // 3, 0, 1, 2, 3, 5, 7, 8}
+    numbers |= {-1, -2, -3, -7, limits.min // 2} if limits.min < 0 else set()
+    return np.array(sorted(numbers), type_.numpy)
+
+
+def operands_of(type_: ScalarType, arity: int, lanes: int) -> list[np.ndarray]:
+    """All combinations of two special values (a third operand runs through them), filled up to whole vectors."""
+    values = values_of(type_)
+    left, right = map(np.array, zip(*itertools.product(values, values), strict=True))
+    third = np.resize(values[::-1], left.shape)
+    size = -(-left.size // lanes) * lanes
+    return [np.resize(array, size) for array in (left, right, third)][:arity]
+
+
+def typed(type_: ScalarType, lanes: int) -> ScalarType | VectorType:
+    return VectorType(type_, lanes) if lanes > 1 else type_
+
+
+def operators_on(type_: ScalarType) -> list[str]:
+    return [name for name, operator in OPERATORS.items() if type_.kind in operator.kinds]
+
+
+def all_operators_kernel(type_: ScalarType, lanes: int) -> Kernel:
+    """One output per operator; input buffers a, b, c and, for select, a condition."""
+    inputs = [Buffer(name, type_, read_only=True) for name in "abc"] + [Buffer("condition", BOOL, read_only=True)]
+    at = multiply(BlockIndex(), integer(lanes))
+    body: list = [Let(f"{buffer.name}_value", load(buffer, at, lanes)) for buffer in inputs]
+    names = [Name(f"{buffer.name}_value", typed(buffer.element, lanes)) for buffer in inputs]
+    outputs = []
+    for operator in operators_on(type_):
+        operands = names[: OPERATORS[operator].arity]
+        if operator == "select":
+            operands = [names[3], names[0], names[1]]
+        result = result_type(operator, tuple(o.type.element if lanes > 1 else o.type for o in operands))
+        outputs.append(Buffer(f"out_{operator}", result))
+        body.append(Store(outputs[-1], at, Operation(operator, tuple(operands), typed(result, lanes))))
+    return Kernel("operators", (*inputs, *outputs), (), (), tuple(body))
+
+
+def check(actual: np.ndarray, expected: np.ndarray, operator: str, type_: ScalarType) -> None:
+    assert actual.dtype == expected.dtype, operator
+    if operator in INEXACT:
+        tolerance = 4e-6 if type_ == F32 else 1e-13
+        np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=0 if operator != "fma" else 1e-6)
+    else:
+        np.testing.assert_array_equal(actual, expected, err_msg=operator)
+
+
+@pytest.mark.parametrize("type_", TYPES, ids=str)
+@pytest.mark.parametrize(("lanes", "optimisation"), [(1, "none"), (1, "full"), (8, "none")])
+def test_operators(type_, lanes, optimisation):
+    kernel = all_operators_kernel(type_, lanes)
+    a, b, c = operands_of(type_, 3, lanes)
+    condition = np.resize(np.array([True, False, False, True, True]), a.shape)
+    outputs = [np.zeros(a.shape, buffer.element.numpy) for buffer in kernel.buffers[4:]]
+    run(kernel, [a, b, c, condition, *outputs], (), a.size // lanes, optimisation)
+    with np.errstate(all="ignore"):
+        for operator, actual in zip(operators_on(type_), outputs, strict=True):
+            operands = (condition, a, b) if operator == "select" else (a, b, c)[: OPERATORS[operator].arity]
+            check(actual, OPERATORS[operator].meaning(*operands), operator, type_)
+
+
+def test_the_sign_of_zero_results():
+    """Division and rounding keep the sign of zero as NumPy does."""
+    a, b = operands_of(F64, 2, 1)
+    kernel = all_operators_kernel(F64, 1)
+    outputs = [np.zeros(a.shape, buffer.element.numpy) for buffer in kernel.buffers[4:]]
+    run(kernel, [a, b, a, np.ones(a.shape, bool), *outputs], (), a.size)
+    by_name = dict(zip(operators_on(F64), outputs, strict=True))
+    with np.errstate(all="ignore"):
+        for operator in ("floordiv", "mod", "div", "floor", "ceil", "trunc", "round", "neg", "abs", "mul"):
+            expected = OPERATORS[operator].meaning(*(a, b)[: OPERATORS[operator].arity])
+            zero = expected == 0
+            np.testing.assert_array_equal(np.signbit(by_name[operator][zero]), np.signbit(expected[zero]), operator)
+
+
+def cast_kernel(source: ScalarType, lanes: int) -> Kernel:
+    at = multiply(BlockIndex(), integer(lanes))
+    x = Buffer("x", source, read_only=True)
+    outputs = [Buffer(f"to_{target}", target) for target in TYPES]
+    body = [Store(o, at, Cast(load(x, at, lanes), typed(o.element, lanes))) for o in outputs]
+    return Kernel("casts", (x, *outputs), (), (), tuple(body))
+
+
+@pytest.mark.parametrize("source", TYPES, ids=str)
+@pytest.mark.parametrize("lanes", [1, 4])
+def test_casts(source, lanes):
+    values = values_of(source)
+    x = np.resize(values, -(-values.size // lanes) * lanes)
+    outputs = [np.zeros(x.shape, target.numpy) for target in TYPES]
+    run(cast_kernel(source, lanes), [x, *outputs], (), x.size // lanes)
+    for target, actual in zip(TYPES, outputs, strict=True):
+        expected = _cast(x, target) if source.is_float and target.is_integer else None
+        if expected is None:
+            with np.errstate(all="ignore"):
+                expected = x.astype(target.numpy)
+        np.testing.assert_array_equal(actual, expected, err_msg=f"{source} -> {target}")
+
+
+def _cast(x: np.ndarray, target: ScalarType) -> np.ndarray:
+    """Truncated and saturated, nan to 0, in exact integers."""
+    limits = np.iinfo(target.numpy)
+    whole = [0 if np.isnan(v) else limits.max if v == np.inf else limits.min if v == -np.inf else int(v) for v in x]
+    return np.array([min(max(v, limits.min), limits.max) for v in whole], target.numpy)
+
+
+def half_kernel(element: ScalarType, lanes: int) -> Kernel:
+    at = multiply(BlockIndex(), integer(lanes))
+    narrow, wide = Buffer("narrow", element), Buffer("wide", F32)
+    widened, narrowed = Buffer("widened", F32), Buffer("narrowed", element)
+    assert compute_type(element) == F32
+    return Kernel(
+        "halves",
+        (narrow, wide, widened, narrowed),
+        (),
+        (),
+        (Store(widened, at, load(narrow, at, lanes)), Store(narrowed, at, load(wide, at, lanes))),
+    )
+
+
+def round_bf16(x: np.ndarray) -> np.ndarray:
+    """Round to nearest even by comparing with the two neighbours."""
+    bits = x.view(np.uint32).astype(np.uint64)
+    low = bits & np.uint64(0xFFFF0000)
+    rest = bits & np.uint64(0xFFFF)
+    up = (rest > 0x8000) | ((rest == 0x8000) & ((low >> np.uint64(16)) & np.uint64(1) == 1))
+    return ((low + np.where(up, np.uint64(0x10000), np.uint64(0))) >> np.uint64(16)).astype(np.uint16)
+
+
+HOST = "host"
+WITHOUT_F16C = "without f16c"
+
+
+@pytest.mark.parametrize("cpu", [HOST, WITHOUT_F16C])
+@pytest.mark.parametrize("lanes", [1, 16])
+@pytest.mark.parametrize("element", [F16, BF16], ids=str)
+def test_half_precision_buffers(element, lanes, cpu):
+    target = host_cpu()
+    if cpu == WITHOUT_F16C:
+        if target.is_arm:
+            pytest.skip("this CPU always has the conversions")
+        target = CpuTarget(target.triple, target.name, re.sub(r"\+f16c", "-f16c", target.features))
+        assert not target.has_half_conversion
+    kernel = half_kernel(element, lanes)
+    narrow = np.arange(1 << 16, dtype=np.uint16)
+    generator = np.random.default_rng(7)
+    wide = generator.integers(0, 1 << 32, 1 << 16, dtype=np.uint32).view(np.float32)
+    wide[: 1 << 15] = np.ldexp(generator.standard_normal(1 << 15), generator.integers(-28, 18, 1 << 15))
+    halfway = (np.arange(1 << 12, dtype=np.uint32) << 16 | 0x3F808000).view(np.float32)
+    wide[: halfway.size] = halfway
+    wide[-4:] = [np.inf, -np.inf, np.nan, 65519.99]
+    widened, narrowed = np.zeros(1 << 16, np.float32), np.zeros(1 << 16, np.uint16)
+    code = compile_text(llvm_text(kernel, target), "none")
+    run(kernel, [narrow, wide, widened, narrowed], (), (1 << 16) // lanes, code=code)
+    with np.errstate(all="ignore"):
+        if element == F16:
+            expected_wide, expected_narrow = narrow.view(np.float16).astype(np.float32), wide.astype(np.float16)
+            actual_narrow: np.ndarray = narrowed.view(np.float16)
+        else:
+            expected_wide = (narrow.astype(np.uint32) << 16).view(np.float32)
+            nan = np.isnan(wide)
+            actual_narrow, expected_narrow = np.where(nan, 0, narrowed), np.where(nan, 0, round_bf16(wide))
+            assert np.all(np.isnan((narrowed[nan].astype(np.uint32) << 16).view(np.float32)))
+    np.testing.assert_array_equal(widened, expected_wide)
+    np.testing.assert_array_equal(actual_narrow, expected_narrow)
+
+
+def test_bool_buffers_take_any_nonzero_byte_and_hold_one():
+    x, y = Buffer("x", BOOL, read_only=True), Buffer("y", BOOL)
+    kernel = Kernel("bools", (x, y), (), (), (Store(y, BlockIndex(), load(x, BlockIndex())),))
+    out = np.full(4, 9, np.uint8)
+    run(kernel, [np.array([0, 1, 2, 255], np.uint8), out], (), 4)
+    np.testing.assert_array_equal(out, [0, 1, 1, 1])
+
+
+def test_every_operator_of_the_table_is_covered():
+    covered = {operator for type_ in TYPES for operator in operators_on(type_)}
+    assert covered == set(OPERATORS) - {"conj", "real", "imag"}

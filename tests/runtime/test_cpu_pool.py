@@ -1,0 +1,239 @@
+"""The CPU's thread pool: every block exactly once, concurrent callers, fork, workspaces, number of threads."""
+
+import ctypes
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from tilewright.ir.scalars import F32, I64
+from tilewright.kernel.ir import BlockIndex, Buffer, For, Kernel, Name, Space, Store, add, integer, load, multiply
+from tilewright.runtime import cpu_pool
+from tilewright.runtime.cpu_jit import compile_kernel
+from tilewright.runtime.cpu_pool import available_cores, get_num_threads, launch, prepare, set_num_threads
+
+
+@pytest.fixture(scope="module")
+def counting():
+    """y[block] += 1."""
+    y = Buffer("y", I64)
+    body = (Store(y, BlockIndex(), add(load(y, BlockIndex()), integer(1))),)
+    return compile_kernel(Kernel("counting", (y,), (), (), body))
+
+
+@pytest.fixture(scope="module")
+def through_workspace():
+    """y[block, :] = block, written to a workspace of 1000 numbers first and copied from there."""
+    y, scratch = Buffer("y", I64), Buffer("scratch", I64, Space.WORKSPACE, 1000)
+    i, j = Name("i", I64), Name("j", I64)
+    at = add(multiply(BlockIndex(), integer(1000)), j)
+    body = (
+        For("i", integer(0), integer(1000), (Store(scratch, i, BlockIndex()),)),
+        For("j", integer(0), integer(1000), (Store(y, at, load(scratch, j)),)),
+    )
+    return compile_kernel(Kernel("through_workspace", (y,), (), (scratch,), body))
+
+
+@pytest.fixture(autouse=True)
+def default_threads(monkeypatch):
+    monkeypatch.setattr(cpu_pool._state, "chosen_threads", None)
+    monkeypatch.delenv(cpu_pool.THREADS_VARIABLE, raising=False)
+
+
+def block_of(*arrays: np.ndarray) -> ctypes.Array:
+    return (ctypes.c_int64 * len(arrays))(*(array.ctypes.data for array in arrays))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 8])
+@pytest.mark.parametrize("grain", [1, 7, 1000])
+def test_every_block_runs_exactly_once(counting, threads, grain):
+    for blocks in (0, 1, 2, 13, 999, 1000, 20011):
+        out = np.zeros(blocks + 5, np.int64)
+        launch(counting, block_of(out), blocks, threads, grain)
+        assert np.all(out[:blocks] == 1) and np.all(out[blocks:] == 0)
+
+
+def test_many_launches_in_a_row(counting):
+    """Workers sometimes sleep and sometimes are awake, and no launch is lost or counted twice."""
+    out = np.zeros(64, np.int64)
+    arguments = block_of(out)
+    call = prepare(counting, arguments, 64, 4)
+    for number in range(3000):
+        call()
+        if number % 500 == 0:
+            threading.Event().wait(0.002)
+        if number % 100 == 0:
+            assert np.all(out == number + 1)
+    assert np.all(out == 3000)
+
+
+def test_a_prepared_launch_reads_its_arguments_anew(counting):
+    first, second = np.zeros(4, np.int64), np.zeros(4, np.int64)
+    arguments = block_of(first)
+    for threads in (1, 2):
+        call = prepare(counting, arguments, 4, threads)
+        arguments[0] = first.ctypes.data
+        call()
+        arguments[0] = second.ctypes.data
+        call()
+    assert np.all(first == 2) and np.all(second == 2)
+
+
+def test_an_address_serves_as_arguments(counting):
+    out = np.zeros(4, np.int64)
+    arguments = block_of(out)
+    launch(counting, ctypes.addressof(arguments), 4, 1)
+    assert np.all(out == 1)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_each_thread_has_its_own_aligned_workspace(through_workspace, threads):
+    out = np.zeros((300, 1000), np.int64)
+    for _ in range(5):
+        out[...] = -1
+        launch(through_workspace, block_of(out), 300, threads)
+        np.testing.assert_array_equal(out, np.arange(300)[:, None] * np.ones(1000, np.int64))
+
+
+def test_the_workspace_is_aligned():
+    y, scratch = Buffer("y", F32), Buffer("scratch", F32, Space.WORKSPACE, 16)
+    value = load(scratch, integer(0), 16, aligned=True)
+    body = (
+        Store(scratch, integer(0), load(y, integer(0), 16), aligned=True),
+        Store(y, multiply(BlockIndex(), integer(16)), value),
+    )
+    native = compile_kernel(Kernel("aligned", (y,), (), (scratch,), body), "none")
+    out = np.zeros((8, 16), np.float32)
+    out[0] = np.arange(16)
+    launch(native, block_of(out), 8, 4)
+    np.testing.assert_array_equal(out, np.broadcast_to(np.arange(16), out.shape))
+    assert cpu_pool._Memory(100).address % 64 == 0
+
+
+def test_many_threads_call_at_once(counting, through_workspace):
+    failures = []
+
+    def work(seed: int) -> None:
+        for round_ in range(60):
+            out = np.zeros(200, np.int64)
+            launch(counting, block_of(out), 200, 1 + (seed + round_) % 4)
+            if not np.all(out == 1):
+                failures.append((seed, round_, out))
+            wide = np.zeros((20, 1000), np.int64)
+            launch(through_workspace, block_of(wide), 20, 3)
+            if not np.all(wide == np.arange(20)[:, None]):
+                failures.append((seed, round_, wide))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert not any(thread.is_alive() for thread in threads)
+    assert not failures
+
+
+FORKING = """
+import ctypes, os, sys, threading, warnings
+import numpy as np
+warnings.simplefilter("ignore")
+from tilewright.ir.scalars import I64
+from tilewright.kernel.ir import *
+from tilewright.runtime.cpu_jit import compile_kernel
+from tilewright.runtime.cpu_pool import launch
+
+def kernel(name):
+    y = Buffer("y", I64)
+    return compile_kernel(Kernel(name, (y,), (), (), (Store(y, BlockIndex(), add(load(y, BlockIndex()), integer(1))),)))
+
+def check(native, rounds):
+    for _ in range(rounds):
+        out = np.zeros(100, np.int64)
+        launch(native, (ctypes.c_int64 * 1)(out.ctypes.data), 100, 3)
+        assert np.all(out == 1)
+
+native = kernel("before")
+check(native, 3)
+going = True
+def background():
+    while going:
+        check(native, 1)
+busy = threading.Thread(target=background)
+busy.start()
+children = []
+for _ in range(5):
+    child = os.fork()
+    if child == 0:
+        try:
+            check(native, 20)
+            check(kernel("in_child"), 5)
+        except BaseException as error:
+            print(error, file=sys.stderr)
+            os._exit(1)
+        os._exit(0)
+    children.append(child)
+    check(native, 5)
+going = False
+busy.join()
+codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+assert codes == [0] * 5, codes
+check(native, 3)
+print("done")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_fork_in_the_middle():
+    """Children forked while another thread launches make pools of their own; the parent goes on."""
+    result = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, text=True, timeout=60, check=False)
+    assert (result.returncode, result.stdout.strip()) == (0, "done"), result.stderr
+
+
+def test_the_process_ends_with_sleeping_workers():
+    code = FORKING.split("going = True", maxsplit=1)[0] + "import time; time.sleep(0.01); print('end')"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (result.returncode, result.stdout.strip(), result.stderr) == (0, "end", "")
+
+
+def test_number_of_threads(monkeypatch):
+    assert get_num_threads() == available_cores() >= 1
+    set_num_threads(3)
+    assert get_num_threads() == 3
+    for wrong in (0, -1, 513):
+        with pytest.raises(ValueError, match=f"is {wrong}; it must be from 1 to 512"):
+            set_num_threads(wrong)
+    assert get_num_threads() == 3
+
+
+def test_number_of_threads_from_the_environment(monkeypatch):
+    monkeypatch.setenv(cpu_pool.THREADS_VARIABLE, "5")
+    assert get_num_threads() == 5
+
+
+@pytest.mark.parametrize("text", ["many", "0", "-2"])
+def test_a_wrong_environment_variable_is_refused(monkeypatch, text):
+    monkeypatch.setenv(cpu_pool.THREADS_VARIABLE, text)
+    with pytest.raises(ValueError, match=cpu_pool.THREADS_VARIABLE):
+        get_num_threads()
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs sched_setaffinity")
+def test_affinity_is_respected():
+    code = (
+        "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))});"
+        "from tilewright.runtime.cpu_pool import get_num_threads; assert get_num_threads() == 1"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != cpu_pool.THREADS_VARIABLE}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+
+
+def test_wrong_launches_are_refused(counting):
+    out = np.zeros(4, np.int64)
+    for options, message in (({"blocks": -1}, "-1 blocks"), ({"blocks": 4, "grain": 0}, "grain 0"),
+                             ({"blocks": 4, "threads": 0}, "is 0")):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            launch(counting, block_of(out), **options)
+    assert np.all(out == 0)
