@@ -1,9 +1,16 @@
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tilewright.runtime import memory
-from tilewright.runtime.memory import available_host_bytes, check_host_allocation, format_bytes
+from tilewright.runtime.memory import (
+    ARRAY_ALIGNMENT,
+    aligned_empty,
+    available_host_bytes,
+    check_host_allocation,
+    format_bytes,
+)
 
 GIB = 1 << 30
 
@@ -74,3 +81,20 @@ def test_real_host() -> None:
 )
 def test_format_bytes(size: int, text: str) -> None:
     assert format_bytes(size) == text
+
+
+@pytest.mark.parametrize("shape", [(), (0, 3), (7,), (3, 5, 2)])
+@pytest.mark.parametrize("dtype", ["bool", "float32", "complex128"])
+def test_aligned_empty(shape: tuple[int, ...], dtype: str) -> None:
+    array = aligned_empty(shape, np.dtype(dtype))
+    assert (array.shape, array.dtype) == (shape, np.dtype(dtype))
+    assert array.ctypes.data % ARRAY_ALIGNMENT == 0 or array.size == 0
+    assert array.flags.c_contiguous
+    assert array.flags.writeable
+    array[...] = 1
+    assert array.sum() == array.size
+
+
+def test_aligned_empty_of_too_much() -> None:
+    with pytest.raises(MemoryError, match="the result needs"):
+        aligned_empty((1 << 30, 1 << 20), np.dtype("float64"), "the result")

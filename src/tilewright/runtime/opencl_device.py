@@ -35,14 +35,14 @@ from tilewright.runtime.protocol import (
 )
 
 _CORRECTLY_ROUNDED_DIVIDE_SQRT = 1 << 7  # of CL_DEVICE_SINGLE_FP_CONFIG
-_IN_PLACE_ALIGNMENT = 64
 _LARGEST_ALIGNMENT = 4096
 
 
 class OpenCLRuntime:
     """One OpenCL device with one context and one in-order queue; see `DeviceRuntime` for the methods.
 
-    Where the device is the CPU itself, `upload` of an array that is aligned to 64 bytes makes no copy.
+    Where the device is the CPU itself, `upload` makes no copy of an array that is aligned as the device aligns its own
+    buffers (128 bytes); `tilewright.runtime.memory.aligned_empty` makes such arrays.
     """
 
     def __init__(self, device: Device) -> None:
@@ -73,7 +73,7 @@ class OpenCLRuntime:
         data = (writable_bytes if writable else dense_bytes)(array, f"upload to {self.device.name}")
         flags = self._module.mem_flags
         address = data.ctypes.data
-        in_place = self.device.machine.shares_host_memory and data.nbytes > 0 and address % _IN_PLACE_ALIGNMENT == 0
+        in_place = self.device.machine.shares_host_memory and data.nbytes > 0 and address % self._own_alignment == 0
         if not in_place:
             buffer = self._new_buffer(data.nbytes, writable)
             if data.nbytes:
