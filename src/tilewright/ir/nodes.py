@@ -66,7 +66,10 @@ class Variable:
 
 @dataclass(frozen=True)
 class Literal:
-    """A scalar constant: a Python bool, int, float or complex of the given scalar type."""
+    """A scalar constant: a Python bool, int, float or complex of the given scalar type.
+
+    Literals are equal if their bits are: nan is nan, but 0.0 is not -0.0 (1 / 0.0 is not 1 / -0.0).
+    """
 
     value: bool | int | float | complex
     scalar: ScalarType
@@ -75,6 +78,21 @@ class Literal:
     def type(self) -> Type:
         """Its (scalar) type."""
         return Type(self.scalar)
+
+    @property
+    def _bits(self) -> tuple[object, ...]:
+        if not (self.scalar.is_float or self.scalar.is_complex):
+            return (self.value,)
+        number = complex(self.value)
+        return (number.real.hex(), number.imag.hex())
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Literal):
+            return NotImplemented
+        return self.scalar == other.scalar and self._bits == other._bits
+
+    def __hash__(self) -> int:
+        return hash((self._bits, self.scalar))
 
     def __str__(self) -> str:
         return f"{self.value}{self.scalar}"
