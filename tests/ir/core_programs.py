@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from hypothesis import strategies as st
 
 from tilewright.ir.builder import Builder
@@ -153,7 +155,9 @@ def sizes(names: list[str]) -> st.SearchStrategy[Size]:
     return st.recursive(st.integers(-3, 7).map(size) | st.sampled_from(names).map(size), extend, max_leaves=5)
 
 
-NAMES = st.text(min_size=1, max_size=4) | st.sampled_from(["map", "in", "max", "f32", "size", "f32.inf", "λ", "Ā", "x.y"])
+NAMES = st.text(min_size=1, max_size=4) | st.sampled_from(
+    ["map", "in", "max", "f32", "size", "f32.inf", "λ", "Ā", "x.y"]
+)
 
 
 @st.composite
@@ -174,9 +178,8 @@ def programs(draw: st.DrawFn) -> Program:
                     values.append(b.apply(draw(st.sampled_from(["neg", "exp"])), operands[0]))
                 case 2 if depth:
                     condition = b.apply("lt", *operands)
-                    values += b.cond(
-                        condition, lambda: element(list(values), depth - 1), lambda: element(list(values), depth - 1)
-                    )
+                    then, otherwise = (partial(element, list(values), depth - 1) for _ in range(2))
+                    values += b.cond(condition, then, otherwise)
                 case _ if depth:
                     values += b.for_loop(draw(st.integers(0, 3)), operands[:1], lambda i, c: element([c], depth - 1))
         return draw(st.sampled_from(values))
@@ -188,4 +191,3 @@ def programs(draw: st.DrawFn) -> Program:
     results.append(draw(literals()))
     results.append(b.bind(SizeValue(draw(sizes([rows, columns, parameters[2].name]))), draw(NAMES)))
     return b.program(draw(NAMES), parameters, results)
-

@@ -102,7 +102,9 @@ def test_literals_that_are_no_value_of_their_type_are_not_printed(literal: Liter
 
 
 def test_parts_print_alone() -> None:
-    (statement,) = parse_program("def f (x: [n]f32) = let (y: [n]f32) = map n (\\(e: f32) -> (e)) x in (y)").body.statements
+    (statement,) = parse_program(
+        "def f (x: [n]f32) = let (y: [n]f32) = map n (\\(e: f32) -> (e)) x in (y)"
+    ).body.statements
     assert print_statement(statement) == "let (y: [n]f32) = map n (\\(e: f32) -> (e)) x"
     assert print_lambda(Lambda((), Body((), ()))) == "(\\() -> ())"
     assert print_type(Type(F32, (size("max") * 2, size(3)))) == "[2*`max`][3]f32"
@@ -158,7 +160,12 @@ ERRORS = [
     ("def f (map: f32) = (map)", 1, 8, "expected a name, found 'map'"),
     ("def f (x: f32) = let (y: f32) = ? in (y)", 1, 33, "unexpected character '?'"),
     ("def f (`\\{ffffffff}`: f32) = ()", 1, 8, "escape"),
-    ("def f (x: f32) = let (y: f32) = segmap@warp (i: i64 < 3) do (x) in (y)", 1, 40, "a level (cluster, block, thread)"),
+    (
+        "def f (x: f32) = let (y: f32) = segmap@warp (i: i64 < 3) do (x) in (y)",
+        1,
+        40,
+        "a level (cluster, block, thread)",
+    ),
     ("def f (x: f32) = let (y: f32) = loop (c: f32) = (x) do (c) in (y)", 1, 53, "'for' or 'while'"),
     ("def f (x: f32) = let (y: f32) = if true then\n (x)\nin (y)", 3, 1, "expected 'else', found 'in'"),
     ("def f (x: [n]f32) = let (y: f32) = map n (\\(e: f32) -> (e)) x in (e)", 1, 67, "'e' is not bound here"),

@@ -23,9 +23,9 @@ from tilewright.ir.sizes import (
 NAMES = ["a", "b", "n1"]
 SIZES = sizes(NAMES)
 VALUES = st.fixed_dictionaries({name: st.integers(1, 9) for name in NAMES})
-POLYNOMIALS = st.lists(
-    st.tuples(st.integers(-4, 4), st.lists(st.sampled_from(NAMES), max_size=3)), max_size=4
-).map(lambda terms: sum((product([coefficient, *factors]) for coefficient, factors in terms), ZERO))
+POLYNOMIALS = st.lists(st.tuples(st.integers(-4, 4), st.lists(st.sampled_from(NAMES), max_size=3)), max_size=4).map(
+    lambda terms: sum((product([coefficient, *factors]) for coefficient, factors in terms), ZERO)
+)
 
 
 @given(SIZES, SIZES, SIZES)

@@ -183,7 +183,8 @@ class _Checker:
             case SegMap() | SegRed() | SegScan() | SegHist():
                 self.segmented(expression, scope)
             case _:
-                if isinstance(expression, StreamSeq) and (expression.chunk.constant or 1) < 1:
+                chunk = expression.chunk.constant if isinstance(expression, StreamSeq) else None
+                if isinstance(expression, StreamSeq) and chunk is not None and chunk < 1:
                     self.report(scope, f"the stream's chunk of {expression.chunk} rows is not positive")
                 self.fields(expression, scope)
 
