@@ -29,6 +29,7 @@ from tilewright.kernel.ir import (
     BlockIndex,
     Buffer,
     Cast,
+    For,
     Kernel,
     Let,
     Name,
@@ -38,9 +39,10 @@ from tilewright.kernel.ir import (
     integer,
     load,
     multiply,
+    operation,
 )
 from tilewright.kernel.llvm import CpuTarget, llvm_text
-from tilewright.runtime.cpu_jit import compile_text, host_cpu
+from tilewright.runtime.cpu_jit import assembly, compile_text, host_cpu
 
 TYPES = (BOOL, I8, I16, I32, I64, U8, U16, U32, U64, F32, F64)
 FLOATS = (0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 0.3, -3.7, 7.0, 88.0, -104.0, 1e-3, 1e30, -1e30, 3e-39,
@@ -234,3 +236,48 @@ def test_bool_buffers_take_any_nonzero_byte_and_hold_one():
 def test_every_operator_of_the_table_is_covered():
     covered = {operator for type_ in TYPES for operator in operators_on(type_)}
     assert covered == set(OPERATORS) - {"conj", "real", "imag"}
+
+
+def run_all_operators(type_: ScalarType, lanes: int, target: CpuTarget) -> None:
+    kernel = all_operators_kernel(type_, lanes)
+    a, b, c = operands_of(type_, 3, lanes)
+    condition = np.resize(np.array([True, False, False, True, True]), a.shape)
+    outputs = [np.zeros(a.shape, buffer.element.numpy) for buffer in kernel.buffers[4:]]
+    code = compile_text(llvm_text(kernel, target), "none")
+    run(kernel, [a, b, c, condition, *outputs], (), a.size // lanes, code=code)
+    with np.errstate(all="ignore"):
+        for operator, actual in zip(operators_on(type_), outputs, strict=True):
+            operands = (condition, a, b) if operator == "select" else (a, b, c)[: OPERATORS[operator].arity]
+            check(actual, OPERATORS[operator].meaning(*operands), operator, type_)
+
+
+@pytest.mark.parametrize("type_", [I32, F32, F64], ids=str)
+@pytest.mark.parametrize("lanes", [3, 12, 32])
+def test_vectors_longer_than_a_register_or_of_odd_length(type_, lanes):
+    run_all_operators(type_, lanes, host_cpu())
+
+
+@pytest.mark.parametrize("type_", [F32, F64], ids=str)
+@pytest.mark.parametrize("lanes", [1, 8])
+def test_a_host_without_vector_functions_and_fma(type_, lanes):
+    host = host_cpu()
+    plain = CpuTarget(host.triple, host.name, host.features.replace("+fma,", "-fma,"))
+    assert not plain.vector_functions and (plain.is_arm or not plain.has_fma)
+    assert "_ZGV" not in llvm_text(all_operators_kernel(type_, lanes), plain)
+    run_all_operators(type_, lanes, plain)
+
+
+def test_vector_functions_are_called_where_the_host_has_them():
+    if "expf" not in host_cpu().vector_functions:
+        pytest.skip("this host has no library of vector functions")
+    x, y = Buffer("x", F32, read_only=True), Buffer("y", F32)
+    i = Name("i", I64)
+    loop = For("i", integer(0), integer(1000), (Store(y, i, operation("exp", load(x, i))),), independent=True)
+    explicit = Store(y, integer(0), operation("exp", load(x, integer(0), 8)))
+    assert "_ZGV" in assembly(Kernel("loop", (x, y), (), (), (loop,)), "full")
+    assert "N8v_expf" in assembly(Kernel("explicit", (x, y), (), (), (explicit,)), "none") or not host_cpu().has("avx2")
+    data = np.linspace(-110, 90, 1000, dtype=np.float32)
+    out = np.zeros_like(data)
+    run(Kernel("loop", (x, y), (), (), (loop,)), [data, out], (), 1, "full")
+    with np.errstate(over="ignore"):
+        np.testing.assert_allclose(out, np.exp(data), rtol=1e-6, atol=1e-44)

@@ -112,10 +112,22 @@ def _module(emitter: Emitter, kernel: Kernel) -> list[str]:
         "}",
         "",
         *sorted(emitter.declarations.values()),
+        *_kept(emitter),
         "",
         f'attributes #0 = {{ nounwind "prefer-vector-width"="{bits}" }}',
+        # The C library's functions as we use them: they neither read nor write memory that we could see.
+        "attributes #1 = { nounwind willreturn memory(none) }",
         *emitter.metadata,
     ]
+
+
+def _kept(emitter: Emitter) -> list[str]:
+    """Keep declarations that only an attribute names, for LLVM drops those that nothing calls."""
+    if not emitter.kept:
+        return []
+    names = ", ".join(f"ptr @{name}" for name in sorted(emitter.kept))
+    array = f"[{len(emitter.kept)} x ptr] [{names}]"
+    return [f'@llvm.compiler.used = appending global {array}, section "llvm.metadata"']
 
 
 def _unpack(kernel: Kernel) -> list[str]:

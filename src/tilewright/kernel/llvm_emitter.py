@@ -16,6 +16,8 @@ from tilewright.kernel.ir import ValueType, VectorType, element_of
 class CpuTarget:
     """A CPU in LLVM's words: its triple, its name, and its features as "+avx2,-avx512f,...".
 
+    `vector_functions` lists the C functions ("exp", "expf", ...) of which the host's libmvec has vector forms.
+
     Example:
         >>> CpuTarget("x86_64-unknown-linux-gnu", "haswell", "+avx,+avx2,+fma,+f16c").vector_bits
         256
@@ -24,6 +26,7 @@ class CpuTarget:
     triple: str
     name: str = ""
     features: str = ""
+    vector_functions: tuple[str, ...] = ()
 
     @cached_property
     def enabled(self) -> frozenset[str]:
@@ -153,6 +156,7 @@ class Emitter:
     names: dict[str, str] = field(default_factory=dict)
     variables: dict[str, tuple[str, ValueType]] = field(default_factory=dict)
     writes_around_cache: bool = False
+    kept: set[str] = field(default_factory=set)  # functions that must stay declared although nothing calls them
     _memo: dict[int, str] = field(default_factory=dict)
     _count: int = 0
 
@@ -190,11 +194,12 @@ class Emitter:
         self.lines[-1] = f"  {speaking} = {self.lines[-1][len(prefix) :]}"
         return speaking
 
-    def call(self, name: str, result: str, *arguments: tuple[str, str], attributes: str = "") -> str:
-        """Call a function of (type, value) arguments, declared at first use."""
+    def call(self, name: str, result: str, *arguments: tuple[str, str], attributes: str = "", at_call: str = "") -> str:
+        """Call a function of (type, value) arguments, declared (with `attributes`) at first use."""
         types = ", ".join(type_ for type_, _ in arguments)
         self.declarations.setdefault(name, f"declare {result} @{name}({types}){attributes}")
-        return self.emit(f"call {result} @{name}({', '.join(f'{type_} {value}' for type_, value in arguments)})")
+        listed = ", ".join(f"{type_} {value}" for type_, value in arguments)
+        return self.emit(f"call {result} @{name}({listed}){at_call}")
 
     def node(self, text: str) -> str:
         """Append a metadata node; `@` in the text stands for the node itself."""

@@ -9,22 +9,13 @@ from functools import cached_property
 from tilewright.ir.scalars import BOOL, F32, ScalarType
 from tilewright.kernel.ir import ValueType, element_of
 from tilewright.kernel.llvm_emitter import Emitter, lanes_of, literal, scalar_spelling, splat, suffix, vector_of
+from tilewright.kernel.llvm_vector_math import FUNCTIONS, advertise, call_in_pieces
 
-# Attributes of the C library's functions as we use them: they neither read nor write memory that we could see.
-PURE = " nounwind willreturn memory(none)"
-
-INTRINSICS = {
-    "sqrt": "sqrt", "exp": "exp", "log": "log", "sin": "sin", "cos": "cos", "pow": "pow",
-    "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "rint",
-}  # fmt: skip
-LIBRARY = {
-    "log1p": "log1p", "expm1": "expm1", "tan": "tan", "asin": "asin", "acos": "acos", "atan": "atan",
-    "atan2": "atan2", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh",
-}  # fmt: skip
+INTRINSICS = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "rint"}
 # Symbols that code for these operators may call, directly or because an intrinsic becomes a call.
 LIBRARY_SYMBOLS = tuple(
     f"{name}{end}"
-    for name in (*LIBRARY.values(), *INTRINSICS.values(), "fmod", "fma", "sincos", "nearbyint")
+    for name in (*FUNCTIONS, *INTRINSICS.values(), "fmod", "fma", "sincos", "nearbyint")
     for end in ("", "f")
 )
 
@@ -211,17 +202,24 @@ def _fma(c: Context, a: str, b: str, addend: str) -> str:
 
 
 def _library(name: str) -> Callable[..., str]:
-    """A function of the C library; on vectors lane by lane."""
+    """A function of the C library: on vectors its vector form, or lane by lane."""
 
     def emit(c: Context, *operands: str) -> str:
         symbol = name + ("f" if c.element == F32 else "")
         scalar = scalar_spelling(c.element)
+
+        def call(values: list[str]) -> str:
+            hint = advertise(c.emitter, symbol, scalar) if not c.lanes else ""
+            return c.emitter.call(symbol, scalar, *((scalar, v) for v in values), attributes=" #1", at_call=hint)
+
         if not c.lanes:
-            return c.emitter.call(symbol, scalar, *((scalar, operand) for operand in operands), attributes=PURE)
+            return call([*operands])
+        whole = call_in_pieces(c.emitter, symbol, c.lanes, scalar, operands)
+        if whole is not None:
+            return whole
         result = "poison"
         for lane in range(c.lanes):
-            picked = [c.emitter.emit(f"extractelement {c.text} {operand}, i32 {lane}") for operand in operands]
-            value = c.emitter.call(symbol, scalar, *((scalar, operand) for operand in picked), attributes=PURE)
+            value = call([c.emitter.emit(f"extractelement {c.text} {operand}, i32 {lane}") for operand in operands])
             result = c.emitter.emit(f"insertelement {c.text} {result}, {scalar} {value}, i32 {lane}")
         return result
 
@@ -294,5 +292,5 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     _BY_KIND[_name, "u"] = _BY_KIND[_name, "b"] = _comparison(f"icmp {_name}" if _ordered else f"icmp u{_name}")
 for _name, _symbol in INTRINSICS.items():
     _BY_KIND[_name, "f"] = _intrinsic(_symbol)
-for _name, _symbol in LIBRARY.items():
-    _BY_KIND[_name, "f"] = _library(_symbol)
+for _name in FUNCTIONS:
+    _BY_KIND[_name, "f"] = _library(_name)

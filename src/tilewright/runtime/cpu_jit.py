@@ -15,12 +15,13 @@ import functools
 import hashlib
 import os
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from tilewright.kernel.ir import Kernel
 from tilewright.kernel.llvm import CpuTarget, llvm_text
 from tilewright.kernel.llvm_operators import LIBRARY_SYMBOLS
+from tilewright.kernel.llvm_vector_math import FUNCTIONS, variants
 
 Optimisation = Literal["none", "full"]
 """none: for kernels whose vectors are explicit (registers for variables, loop unrolling where asked, code generation).
@@ -73,7 +74,24 @@ def host_cpu() -> CpuTarget:
     """The CPU that this process runs on, as LLVM names it."""
     binding = _binding()
     features = ",".join(sorted(binding.get_host_cpu_features().flatten().split(",")))
-    return CpuTarget(binding.get_process_triple(), binding.get_host_cpu_name(), features)
+    triple, name = binding.get_process_triple(), binding.get_host_cpu_name()
+    return CpuTarget(triple, name, features, _vector_functions(binding, CpuTarget(triple, name, features)))
+
+
+def _vector_functions(binding: Any, cpu: CpuTarget) -> tuple[str, ...]:
+    """The C functions of which this host's vector library has forms for this CPU; the library is loaded."""
+    try:
+        binding.load_library_permanently("libmvec.so.1")
+    except RuntimeError:
+        return ()  # not glibc, or not on this architecture: vectors call the scalar functions
+    names = [name + end for name in FUNCTIONS for end in ("", "f")]
+    claimed = replace(cpu, vector_functions=tuple(names))
+    return tuple(
+        name
+        for name in names
+        if variants(claimed, name)
+        and all(binding.address_of_symbol(symbol) is not None for _, symbol in variants(claimed, name))
+    )
 
 
 def object_key(kernel: Kernel, optimisation: Optimisation = "full") -> str:
@@ -160,7 +178,7 @@ def _key(text: str, optimisation: Optimisation) -> str:
     import llvmlite
 
     cpu = host_cpu()
-    parts = (text, optimisation, cpu.triple, cpu.name, cpu.features, llvmlite.__version__, "1")
+    parts = (text, optimisation, cpu.triple, cpu.name, cpu.features, *cpu.vector_functions, llvmlite.__version__, "1")
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
