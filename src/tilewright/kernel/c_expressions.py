@@ -1,0 +1,219 @@
+"""Expressions of the kernel language as C: scalars inline, vectors natively or by one helper function per operation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tilewright.ir.scalars import BOOL, ScalarType, compute_type
+from tilewright.kernel.c_dialect import (
+    EQUALITY,
+    PREFIX,
+    PRIMARY,
+    Access,
+    Dialect,
+    Helpers,
+    Piece,
+    cast_piece,
+    literal,
+)
+from tilewright.kernel.c_names import NameTable
+from tilewright.kernel.c_operators import FUNCTIONS, Facts, call, infix, operator_text
+from tilewright.kernel.ir import (
+    COMPARISONS,
+    BlockIndex,
+    Broadcast,
+    Buffer,
+    Cast,
+    Constant,
+    Expression,
+    Kernel,
+    Lane,
+    Load,
+    Name,
+    Operation,
+    Shuffle,
+    Store,
+    ThreadIndex,
+    ValueType,
+    VectorType,
+    element_of,
+)
+from tilewright.kernel.ranges import Ranges
+
+_NATIVE_ON_VECTORS = {"add", "sub", "mul", "div", "neg"} | set(FUNCTIONS)
+
+
+@dataclass
+class ExpressionPrinter:
+    """Prints the expressions of one kernel. `bound` holds the names in scope, `helpers` grows with what is used."""
+
+    kernel: Kernel
+    dialect: Dialect
+    names: NameTable
+    ranges: Ranges
+    helpers: Helpers = field(default_factory=dict)
+    bound: dict[str, ValueType] = field(default_factory=dict)
+
+    def index_name(self, kind: type[BlockIndex] | type[ThreadIndex], type_: ScalarType) -> str:
+        """The variable that holds the block or thread index in a type."""
+        base = self.names.thread if kind is ThreadIndex else self.names.block
+        return base if type_ == self.kernel.index_type else f"{PREFIX}{base}_{type_}"
+
+    def access(self, buffer: Buffer, index: Expression, type_: ValueType, aligned: bool, streaming: bool) -> Access:
+        """The printable form of an access, checked."""
+        if buffer.name not in self.names.buffers:
+            raise ValueError(f"kernel {self.kernel.name} accesses {buffer.name}, which is none of its buffers")
+        held = compute_type(buffer.element)
+        if element_of(type_) != held:
+            raise TypeError(f"buffer {buffer.name} holds {held} values; kernel {self.kernel.name} accesses {type_}")
+        lanes = type_.lanes if isinstance(type_, VectorType) else 1
+        if buffer.vector > 1 and lanes != buffer.vector:
+            raise TypeError(f"array {buffer.name} holds vectors of {buffer.vector} lanes, accessed with {lanes}")
+        self.dialect.type_name(type_)
+        return Access(buffer, self.names.buffers[buffer.name], self.text(index), type_, aligned, streaming)
+
+    def store(self, statement: Store) -> str:
+        """A store, as one statement."""
+        if statement.buffer.read_only:
+            raise ValueError(f"kernel {self.kernel.name} stores to {statement.buffer.name}, which is read-only")
+        value, buffer = statement.value, statement.buffer
+        access = self.access(buffer, statement.index, value.type, statement.aligned, statement.nontemporal)
+        if buffer.vector > 1:
+            return f"{access.name}[{access.index.code}] = {self.text(value).code};"
+        return self.dialect.store(self.helpers, access, self.text(value))
+
+    def text(self, expression: Expression) -> Piece:
+        """Print one expression."""
+        match expression:
+            case Constant(value=value, type=scalar):
+                return literal(self.dialect, value, scalar)
+            case Name(name=name, type=type_):
+                if self.bound.get(name) != type_:
+                    found = f"of type {self.bound[name]}" if name in self.bound else "not bound there"
+                    raise ValueError(f"kernel {self.kernel.name} uses {name} as {type_}, but it is {found}")
+                parameter = type_ == BOOL and any(name == scalar.name for scalar in self.kernel.scalars)
+                spelled = self.names.values[name]
+                return Piece(f"{spelled} != 0", EQUALITY) if parameter else Piece(spelled)
+            case BlockIndex(type=scalar) | ThreadIndex(type=scalar):
+                return Piece(self.index_name(type(expression), scalar))
+            case Operation():
+                return self.operation(expression)
+            case Cast():
+                return self.cast(expression)
+            case Load(buffer=buffer, index=index, type=type_, aligned=aligned):
+                access = self.access(buffer, index, type_, aligned, False)
+                if buffer.vector > 1:
+                    return Piece(f"{access.name}[{access.index.code}]")
+                return self.dialect.load(self.helpers, access)
+            case Broadcast(operand=operand, type=type_):
+                return self.by_lane(type_, "splat", [operand], lambda parts, lane: parts[0])
+            case Lane(operand=operand, lane=lane, type=scalar):
+                return self.dialect.lane(self.text(operand).at(PRIMARY), lane, scalar)
+            case Shuffle(first=first, second=second, lanes=lanes, type=type_):
+                return self.shuffle(first, second, lanes, type_)
+
+    def operation(self, operation: Operation) -> Piece:
+        """An operator, elementwise on vectors."""
+        operands = operation.operands
+        type_ = operands[-1].type
+        if not isinstance(type_, VectorType):
+            pieces = [self.text(operand) for operand in operands]
+            return operator_text(
+                self.dialect, self.helpers, operation.operator, type_, pieces, self.facts(operation, type_)
+            )
+        native = self.dialect.native_vectors and type_.element.is_float
+        if native and operation.operator in _NATIVE_ON_VECTORS:
+            pieces = [self.text(operand) for operand in operands]
+            return operator_text(self.dialect, self.helpers, operation.operator, type_.element, pieces)
+        result = VectorType(BOOL, type_.lanes) if operation.operator in {*COMPARISONS, "isnan", "isinf"} else type_
+        return self.by_lane(
+            result,
+            operation.operator,
+            list(operands),
+            lambda parts, lane: operator_text(
+                self.dialect, self.helpers, operation.operator, type_.element, parts
+            ),
+        )
+
+    def facts(self, operation: Operation, type_: ScalarType) -> Facts:
+        """What makes the text of an integer operation simpler."""
+        if not type_.is_integer or operation.operator in COMPARISONS:
+            return Facts()
+        right = operation.operands[-1]
+        constant = int(right.value) if isinstance(right, Constant) else None
+        if constant is not None and type_.kind == "u":
+            constant &= (1 << type_.bits) - 1
+        match operation.operator:
+            case "add" | "sub" | "mul" | "neg":
+                return Facts(fits=self.ranges.fits(operation))
+            case "floordiv" | "mod":
+                return Facts(plain_division=self.ranges.divides_plainly(operation), right=constant)
+            case "shl" | "shr":
+                return Facts(right=constant)
+        return Facts()
+
+    def cast(self, cast: Cast) -> Piece:
+        """A conversion; to bool it is a comparison with zero."""
+        source, target = cast.operand.type, cast.type
+        if source == target:
+            return self.text(cast.operand)
+        if isinstance(target, VectorType):
+            if not isinstance(source, VectorType) or source.lanes != target.lanes:
+                raise TypeError(f"cannot cast {source} to {target}")
+            return self.by_lane(
+                target,
+                f"cast_{target}",
+                [cast.operand],
+                lambda parts, lane: self.convert(parts[0], source.element, target.element),
+            )
+        if isinstance(source, VectorType):
+            raise TypeError(f"cannot cast {source} to {target}")
+        return self.convert(self.text(cast.operand), source, target)
+
+    def convert(self, operand: Piece, source: ScalarType, target: ScalarType) -> Piece:
+        """A conversion of a scalar."""
+        if target == BOOL and source != BOOL:
+            return infix(operand, "!=", literal(self.dialect, 0, source), EQUALITY)
+        return cast_piece(self.dialect, target, operand)
+
+    def shuffle(self, first: Expression, second: Expression, lanes: tuple[int, ...], type_: VectorType) -> Piece:
+        """Lanes of two vectors; the helper is named after the lanes that it picks."""
+        source = first.type
+        if not isinstance(source, VectorType) or second.type != source or len(lanes) != type_.lanes:
+            raise TypeError(f"cannot shuffle {source} and {second.type} into {type_} by lanes {lanes}")
+        if not all(0 <= lane < 2 * source.lanes for lane in lanes):
+            raise ValueError(f"lanes {lanes} of a shuffle of two {source} are out of range")
+        names = [f"a_{lane}" if lane < source.lanes else f"b_{lane - source.lanes}" for lane in lanes]
+
+        def pick(parts: list[Piece], lane: int) -> Piece:
+            which, index = names[lane].split("_")
+            return self.dialect.lane(which, int(index), source.element)
+
+        return self.by_lane(type_, f"shuffle_{'_'.join(map(str, lanes))}", [first, second], pick)
+
+    def by_lane(
+        self,
+        result: VectorType,
+        action: str,
+        operands: list[Expression],
+        part: Callable[[list[Piece], int], Piece],
+    ) -> Piece:
+        """A call of a helper function that builds a vector lane by lane; scalar operands are the same in all lanes."""
+        types = [operand.type for operand in operands]
+        name = f"{PREFIX}{action}_{types[-1]}" + (f"_{result.lanes}" if action == "splat" else "")
+        if isinstance(types[-1], VectorType) and not isinstance(types[0], VectorType):
+            name += "_by_scalar"
+        if name not in self.helpers:
+            parameters = [f"{self.dialect.type_name(t)} {letter}" for t, letter in zip(types, "abc", strict=False)]
+            lanes = []
+            for lane in range(result.lanes):
+                parts = [
+                    self.dialect.lane(letter, lane, t.element) if isinstance(t, VectorType) else Piece(letter)
+                    for t, letter in zip(types, "abc", strict=False)
+                ]
+                lanes.append(part(parts, lane))
+            built = self.dialect.vector(result, lanes).code
+            head = f"{self.dialect.function}{self.dialect.type_name(result)} {name}({', '.join(parameters)})"
+            self.helpers[name] = f"{head} {{\n    return {built};\n}}"
+        return call(name, [self.text(operand) for operand in operands])
