@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.kernel.c_names import entry_name
 from tilewright.kernel.cuda import cuda_dynamic_shared_bytes, cuda_text
 from tilewright.kernel.ir import Kernel
-from tilewright.kernel.nvrtc import CompiledCuda, compile_cuda
+from tilewright.kernel.nvrtc import CompiledCuda, CudaCompileError, compile_cuda, numbered
 from tilewright.runtime.cache import DiskCache, MemoryCache, default_disk_cache, package_version
 from tilewright.runtime.cuda_probe import checked, cuda_found
 from tilewright.runtime.devices import Device
-from tilewright.runtime.errors import DeviceError, DeviceMemoryError, LaunchError
+from tilewright.runtime.errors import DeviceError, DeviceMemoryError, KernelBuildError, LaunchError
 from tilewright.runtime.memory import format_bytes
 from tilewright.runtime.protocol import (
     CompiledKernel,
@@ -151,17 +152,18 @@ class CudaRuntime:
 
     def _build(self, kernel: Kernel, text: str) -> CompiledKernel:
         built, from_cache = build_cubin(kernel.name, text, self.device.machine.architecture, default_disk_cache())
+        entry = entry_name(kernel)
         dynamic = cuda_dynamic_shared_bytes(kernel)
+        shared = built.shared_bytes[entry] + dynamic
         limit = self.device.machine.shared_bytes_per_block
-        if built.shared_bytes + dynamic > limit:
+        if shared > limit:
             raise LaunchError(
-                f"kernel {kernel.name!r} on {self.device.name}: compiled to "
-                f"{format_bytes(built.shared_bytes + dynamic)} of shared memory per block; "
-                f"the limit is {format_bytes(limit)}"
+                f"kernel {kernel.name!r} on {self.device.name}: compiled to {format_bytes(shared)} of shared memory "
+                f"per block; the limit is {format_bytes(limit)}"
             )
         device = self._current()
         with _driver_errors(f"loading kernel {kernel.name!r} on {self.device.name}"):
-            native = self._core.ObjectCode.from_cubin(built.cubin, name=kernel.name).get_kernel(kernel.name)
+            native = self._core.ObjectCode.from_cubin(built.cubin, name=entry).get_kernel(entry)
             self._check_threads(kernel, native, device)
             if dynamic > SHARED_BYTES_WITHOUT_ASKING:
                 self._ask_for_shared_memory(native, dynamic)
@@ -173,8 +175,8 @@ class CudaRuntime:
             native,
             built.log,
             written_buffers(kernel),
-            registers=built.registers,
-            spill_bytes=built.spill_bytes,
+            registers=built.registers[entry],
+            spill_bytes=built.spill_bytes[entry],
             dynamic_shared_bytes=dynamic,
             from_cache=from_cache,
         )
@@ -213,7 +215,11 @@ def build_cubin(name: str, text: str, architecture: str, disk: DiskCache) -> tup
     stored = disk.get(parts)
     if stored is not None:
         return _unpacked(stored), True
-    built = compile_cuda(text, architecture)
+    try:
+        built = compile_cuda(text, architecture)
+    except CudaCompileError as error:
+        log = str(error).replace(numbered(text), "")  # KernelBuildError shows the source itself
+        raise KernelBuildError(name, architecture, log, text) from error
     disk.put(parts, _packed(built))
     return built, False
 

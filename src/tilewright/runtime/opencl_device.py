@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.kernel.c_names import entry_name
 from tilewright.kernel.ir import Kernel
 from tilewright.kernel.opencl import opencl_text
 from tilewright.runtime.cache import MemoryCache, default_disk_cache, package_version
@@ -183,7 +184,7 @@ class OpenCLRuntime:
         if not from_cache and not self.device.machine.simulated:
             disk.put(parts, binary)
         with _driver_errors(self._module, f"kernel {kernel.name!r}"):
-            native = self._module.Kernel(program, kernel.name)
+            native = self._module.Kernel(program, entry_name(kernel))
         self._check_built(kernel, native)
         log = str(program.get_build_info(self._native, self._module.program_build_info.LOG)).strip("\0 \n")
         return CompiledKernel(
