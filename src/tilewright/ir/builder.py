@@ -61,7 +61,10 @@ class Builder:
         self._scopes: list[list[Statement]] = [[]]
 
     def variable(self, hint: str, type_: Type) -> Variable:
-        """A new variable (a parameter, for example)."""
+        """A new variable (a parameter, for example). The names of its sizes are not given to later variables."""
+        for extent in type_.shape:
+            for name in extent.names:
+                self.names.reserve(name)
         return Variable(self.names(hint), type_)
 
     def emit(self, expression: Expression, *hints: str) -> tuple[Variable, ...]:

@@ -185,6 +185,7 @@ class FreshNames:
 
     def __call__(self, hint: str) -> str:
         """A new name that resembles `hint`."""
+        hint = hint or "v"
         stem = hint.rstrip("0123456789").rstrip("_") or "v"
         if hint not in self._taken:
             self._taken.add(hint)

@@ -62,6 +62,11 @@ def _show(types: tuple[Type, ...]) -> str:
     return "(" + ", ".join(map(str, types)) + ")"
 
 
+def _require_arrays(destinations: tuple[Variable, ...], what: str) -> None:
+    for one in destinations:
+        _require(one.type.rank > 0, f"{what}: the destination {one} is a scalar of type {one.type}")
+
+
 def _row_types(arrays: tuple[Variable, ...], width: Size, what: str) -> tuple[Type, ...]:
     for one in arrays:
         _require(one.type.rank > 0, f"{what} needs arrays, but {one} is a scalar of type {one.type}")
@@ -126,12 +131,14 @@ def result_types(expression: Expression) -> tuple[Type, ...]:
         case Reduce() | Scan() | Redomap() | Scanomap():
             return _fold_types(expression)
         case Scatter(destination, indices, values):
+            _require_arrays((destination,), "scatter")
             _require(indices.type.element == I64 and indices.type.rank == 1, f"scatter: indices have {indices.type}")
             _require(values.type.rank >= 1, f"scatter: values have type {values.type}")
             _require(values.type.shape[0] == indices.type.shape[0], "scatter: as many values as indices are needed")
             _require(values.type.row == destination.type.row, f"scatter of {values.type} into {destination.type}")
             return (destination.type,)
         case Hist(destinations, combine, neutral, indices, values):
+            _require_arrays(destinations, "hist")
             _require(indices.type.element == I64 and indices.type.rank == 1, f"hist: indices have {indices.type}")
             rows = _row_types(values, indices.type.shape[0], "hist")
             _check_combine(combine, types_of(neutral), "hist")
@@ -172,6 +179,7 @@ def _array_type(expression: Expression) -> Type:
         case Replicate(count, value):
             return value.type.array_of(count)
         case Concat(axis, arrays):
+            _require(bool(arrays), "concat: no arrays")
             first = arrays[0].type
             _require(0 <= axis < first.rank, f"concat: axis {axis} of arrays of rank {first.rank}")
             for one in arrays:
@@ -247,9 +255,12 @@ def _segmented_types(expression: SegRed | SegScan | SegHist) -> tuple[Type, ...]
     _check_combine(expression.combine, neutral, what)
     if isinstance(expression, SegHist):
         _require(results == (Type(I64), *neutral), f"{what}: the body gives {_show(results)}")
+        count = len(expression.destinations)
+        _require(count == len(neutral), f"{what}: {count} destinations for {len(neutral)} values")
         for one, value in zip(expression.destinations, neutral, strict=True):
-            fits = one.type.shape[: len(shape) - 1] == shape[:-1] and one.type.shape[len(shape) :] == value.shape
-            _require(fits, f"{what}: bins {one.type} for a space of {shape}")
+            bins = one.type.shape[len(shape) - 1 : len(shape)]
+            fits = len(bins) == 1 and one.type == value.array_of(*shape[:-1], *bins)
+            _require(fits, f"{what}: bins {one.type} of {one} for a space of {shape} and values {value}")
         return types_of(expression.destinations)
     folded, mapped = results[: len(neutral)], results[len(neutral) :]
     _require(folded == neutral, f"{what}: elements {_show(folded)}, neutral element {_show(neutral)}")
