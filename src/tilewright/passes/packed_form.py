@@ -1,0 +1,223 @@
+"""The decisions for the CPU form of a contraction: packed panels and a register tile (GETT, [S1]; BLIS's loop nest).
+
+One operand is the *vector side*: the one that has the output's unit-stride dimension, so that a vector of results is a
+vector in memory. The other is the *scalar side*, whose elements are broadcast. A register tile is `vectors * lanes`
+elements of the vector side times `rows` of the scalar side. All dimensions of a side are walked as one flat index.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+from tilewright.contraction.form import Contraction, Dimension, Kind, Operand
+from tilewright.contraction.normalise import constant
+from tilewright.ir.nodes import Apply, Lambda
+from tilewright.ir.scalars import BOOL, ScalarType
+from tilewright.ir.traversal import canonical
+from tilewright.machine.model import Machine
+from tilewright.passes.scalar_values import component_types
+from tilewright.passes.vectorise import is_vectorisable
+
+PANEL_ELEMENTS = 1 << 16
+DEPTH = 256
+
+
+@dataclass(frozen=True)
+class SideDimension:
+    """A dimension of one side: size, and strides in that side's operand, the output and the further operands."""
+
+    dimension: Dimension
+    size: int
+    stride: int
+    stride_out: int
+    further: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class PackedForm:
+    """The decisions. `vector_left`: the vector side is the left operand (the map's first argument)."""
+
+    contraction: Contraction
+    vector_left: bool
+    vector_dimensions: tuple[SideDimension, ...]
+    scalar_dimensions: tuple[SideDimension, ...]
+    lanes: int
+    vectors: int
+    rows: int
+    vector_block: int
+    scalar_block: int
+    depth: int
+    fused_multiply_add: bool
+    vector_chunk: int
+    scalar_chunk: int
+
+    @property
+    def vector_tile(self) -> int:
+        """Elements of the register tile along the vector side."""
+        return self.vectors * self.lanes
+
+    @property
+    def accumulator(self) -> ScalarType:
+        """The type that is summed in."""
+        return self.contraction.combine.parameters[0].type.element
+
+    @property
+    def vector_operand(self) -> Operand:
+        """The operand of the vector side."""
+        return self.contraction.left if self.vector_left else self.contraction.right
+
+    @property
+    def scalar_operand(self) -> Operand:
+        """The operand of the scalar side."""
+        return self.contraction.right if self.vector_left else self.contraction.left
+
+    def total(self, dimensions: tuple[SideDimension, ...]) -> int:
+        """Elements of a flat index."""
+        return math.prod(one.size for one in dimensions)
+
+    @property
+    def contracted_total(self) -> int:
+        """Length of the sum."""
+        return math.prod(constant(one.size) for one in self.contraction.of_kind(Kind.K))
+
+
+def make_packed_form(contraction: Contraction, machine: Machine) -> PackedForm:
+    """The form of a normalised contraction with known sizes."""
+    vector_left = _vector_side_is_left(contraction)
+    vector = _side(contraction, Kind.M if vector_left else Kind.N, vector_left)
+    scalar = _side(contraction, Kind.N if vector_left else Kind.M, not vector_left)
+    accumulator = contraction.combine.parameters[0].type.element
+    lanes = _lanes(contraction, machine, accumulator)
+    vector_total = math.prod(one.size for one in vector)
+    scalar_total = math.prod(one.size for one in scalar)
+    vectors, rows = _register_tile(machine, lanes, len(component_types(accumulator)), vector_total, scalar_total)
+    contracted = math.prod(constant(one.size) for one in contraction.of_kind(Kind.K))
+    depth = _depth(contraction, contracted)
+    tile = vectors * lanes
+    vector_block = tile * max(1, min(PANEL_ELEMENTS // depth // tile, -(-vector_total // tile)))
+    scalar_block = rows * max(1, min(4 * PANEL_ELEMENTS // depth * 2 // rows, -(-scalar_total // rows)))
+    chunks = _chunks(contraction, machine, vector_total, scalar_total, tile, rows)
+    return PackedForm(
+        contraction,
+        vector_left,
+        vector,
+        scalar,
+        lanes,
+        vectors,
+        rows,
+        vector_block,
+        scalar_block,
+        depth,
+        is_multiply_add(contraction),
+        *chunks,
+    )
+
+
+def _vector_side_is_left(contraction: Contraction) -> bool:
+    """True if the output's innermost dimension of a side belongs to the left operand."""
+    sides = [one for one in contraction.dimensions if one.kind in (Kind.M, Kind.N)]
+    if not sides:
+        return True
+    return min(sides, key=lambda one: abs(constant(one.stride_out))).kind is Kind.M
+
+
+def _side(contraction: Contraction, kind: Kind, left: bool) -> tuple[SideDimension, ...]:
+    """A side's dimensions, outermost first: the output's unit stride innermost, next to it the operand's own.
+
+    With the operand's unit stride second, a block of the side covers whole cache lines of the operand [notes on the
+    order inside fused indices].
+    """
+    positions = {one.name: place for place, one in enumerate(contraction.dimensions)}
+    members = [
+        SideDimension(
+            one,
+            constant(one.size),
+            constant(one.stride_left if left else one.stride_right),
+            constant(one.stride_out),
+            tuple(constant(further.strides[positions[one.name]]) for further in contraction.epilogue_operands),
+        )
+        for one in contraction.of_kind(kind)
+    ]
+    members.sort(key=lambda one: -abs(one.stride_out))
+    if len(members) > 2:
+        own = min(members[:-1], key=lambda one: abs(one.stride))
+        members.remove(own)
+        members.insert(len(members) - 1, own)
+    return tuple(members)
+
+
+def _lanes(contraction: Contraction, machine: Machine, accumulator: ScalarType) -> int:
+    if accumulator == BOOL or not is_vectorisable((contraction.map, contraction.combine)):
+        return 1
+    part = component_types(accumulator)[0]
+    return machine.lanes(part.bytes)
+
+
+def _register_tile(machine: Machine, lanes: int, parts: int, vector_total: int, scalar_total: int) -> tuple[int, int]:
+    """(vectors, rows) with the least padding among the tiles that fill the registers: v*r + v + 1 <= registers."""
+    registers = machine.vector_registers or 16
+    best: tuple[float, tuple[int, int]] | None = None
+    for vectors, rows in itertools.product(range(1, 9), range(1, 25)):
+        if parts * (vectors * rows + vectors + 1) > registers:
+            continue
+        steps = math.ceil(vector_total / (vectors * lanes)) * math.ceil(scalar_total / rows)
+        loads = vectors + rows * 0.5  # of a step of the sum, beside vectors * rows multiply-adds
+        latency = max(1.0, 8 / (vectors * rows))  # two units, four cycles: eight chains keep them busy
+        cost = steps * max(vectors * rows * latency / 2, loads / 2 + 0.5) * (1 + 0.05 / vectors)
+        if best is None or cost < best[0]:
+            best = (cost, (vectors, rows))
+    assert best is not None
+    return best[1]
+
+
+def _depth(contraction: Contraction, contracted: int) -> int:
+    """Length of the sum that is packed at once: everything where partial sums cannot wait in the output."""
+    plain = contraction.epilogue is None and contraction.out.element == contraction.combine.parameters[0].type.element
+    if plain:
+        return min(DEPTH, _round_up_to_power_of_two(max(contracted, 1)))
+    return _round_up_to_power_of_two(max(contracted, 1))
+
+
+def _round_up_to_power_of_two(value: int) -> int:
+    return 1 << max(0, value - 1).bit_length()
+
+
+def _chunks(
+    contraction: Contraction, machine: Machine, vector_total: int, scalar_total: int, tile: int, rows: int
+) -> tuple[int, int]:
+    """How much of either side one block of the launch takes: all, or a part of the longer side for each core."""
+    batch = math.prod(constant(one.size) for one in contraction.of_kind(Kind.C))
+    work = 2 * vector_total * scalar_total * math.prod(constant(one.size) for one in contraction.of_kind(Kind.K))
+    parts = 4 * machine.cores if machine.cores > 1 and batch < 4 * machine.cores and work * batch > 2_000_000 else 1
+    vector_chunk, scalar_chunk = max(vector_total, 1), max(scalar_total, 1)
+    if parts > 1:
+        if scalar_total / rows >= vector_total / tile:
+            scalar_chunk = rows * math.ceil(scalar_total / rows / parts)
+        else:
+            vector_chunk = tile * math.ceil(vector_total / tile / parts)
+    return vector_chunk, scalar_chunk
+
+
+def is_multiply_add(contraction: Contraction) -> bool:
+    """True if the contraction sums products of real floating-point numbers."""
+    return (
+        contraction.neutral.scalar.is_float
+        and _is_operator(contraction.map, "mul")
+        and _is_operator(contraction.combine, "add")
+    )
+
+
+def _is_operator(function: Lambda, operator: str) -> bool:
+    """True if a function of two parameters is one operator on them."""
+    plain = canonical(function)
+    if len(plain.body.statements) != 1 or plain.body.results != plain.body.statements[0].targets:
+        return False
+    expression = plain.body.statements[0].expression
+    return (
+        isinstance(expression, Apply)
+        and expression.operator == operator
+        and set(expression.operands) == set(plain.parameters)
+        and len(plain.parameters) == 2
+    )

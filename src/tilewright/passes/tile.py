@@ -1,0 +1,36 @@
+"""From a contraction with known sizes to kernel launches, for the machine at hand.
+
+A machine whose blocks have threads and shared memory gets the block- and register-tiled form, a CPU the packed form;
+both cut the same dimensions into tiles and stage them one level down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tilewright.contraction.form import Contraction
+from tilewright.contraction.normalise import normalise, order_dimensions, reclassify
+from tilewright.machine.model import Machine
+from tilewright.passes.tile_choice import choose_tiling
+from tilewright.passes.tile_form import TileForm, make_form
+from tilewright.passes.tiling import IllegalTiling
+
+Tiles = Mapping[str, tuple[int, int] | int]
+
+
+def tiled_form(contraction: Contraction, machine: Machine, tiles: Tiles | None = None) -> TileForm:
+    """The decisions for the block- and register-tiled kernel.
+
+    With `tiles`, dimensions keep their names and are not fused.
+
+    Raises:
+        IllegalTiling: if no tiling, or not the given one, fits the machine; names the limit.
+    """
+    ready = order_dimensions(reclassify(contraction)) if tiles else normalise(contraction)
+    form = make_form(ready, choose_tiling(ready, machine, tiles))
+    if form.shared_bytes > machine.shared_bytes_per_block:
+        raise IllegalTiling(
+            f"the padded tiles need {form.shared_bytes} bytes of shared memory per block;"
+            f" {machine.name} has {machine.shared_bytes_per_block}"
+        )
+    return form
