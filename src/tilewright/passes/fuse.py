@@ -1,0 +1,32 @@
+"""Fusion: producers disappear into their consumers, and constructs over the same rows become one [S2]."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from tilewright.ir.nodes import Program
+from tilewright.rewrite.derivation import Recording
+from tilewright.rewrite.rule import rules_of
+from tilewright.rewrite.strategy import Strategy, each, everywhere, first_of, repeat, run_strategy, sequence
+
+
+@cache
+def fusion() -> Strategy:
+    """Vertical fusion until nothing fires, then horizontal and what that makes possible; outer constructs first.
+
+    The other way round, a horizontally fused producer would have two consumers and fuse with neither.
+    """
+    vertical = everywhere(first_of(rules_of("fusion")))
+    horizontal = everywhere(first_of(rules_of("horizontal fusion")))
+    return sequence(repeat(vertical), repeat(each(horizontal, vertical)))
+
+
+def fuse(program: Program, derivation: Recording | None = None) -> Program:
+    """The fused program; the steps, and the reasons for what was not fused, are added to `derivation`.
+
+    sum (map (2*) xs)  =>  redomap (+) 0 (2*) xs
+    """
+    state = run_strategy(program, fusion())
+    if derivation is not None:
+        derivation.add(state.steps, state.refusals)
+    return state.program

@@ -1,0 +1,69 @@
+"""Passes as values, and the lists of them that programs go through.
+
+`TILEWRIGHT_VERIFY=1` in the environment has every pass's result verified; so does `verify=True`. It is off otherwise,
+since programs are compiled while their users wait.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tilewright.ir import verifier
+from tilewright.ir.nodes import Program
+from tilewright.ir.printer import print_program
+from tilewright.passes.fuse import fuse
+from tilewright.passes.simplify import simplify
+from tilewright.rewrite.derivation import Recording
+
+PassFunction: TypeAlias = Callable[[Program, Recording | None], Program]
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A named step of a pipeline, with one line of why it stands there."""
+
+    name: str
+    why: str
+    run: PassFunction
+
+
+class PassError(ValueError):
+    """A pass has produced an ill-formed program; the message holds the defects and the program."""
+
+
+standard_pipeline: tuple[Pass, ...] = (
+    Pass("simplify", "fewer statements and known views: producers stand directly before their consumers", simplify),
+    Pass("fuse", "intermediate arrays disappear", fuse),
+    Pass("simplify", "fused functions repeat work and keep inputs that they no longer need", simplify),
+)
+
+
+def run_pipeline(
+    program: Program,
+    passes: Sequence[Pass] = standard_pipeline,
+    derivation: Recording | None = None,
+    verify: bool | None = None,
+) -> Program:
+    """The program after all passes.
+
+    `verify` has the program checked before the first and after every pass (default: `TILEWRIGHT_VERIFY`).
+
+    Raises:
+        PassError: if a pass breaks the program, with the defects and the program as text.
+        IRError: if the program is ill-formed before the first pass.
+    """
+    checking = os.environ.get("TILEWRIGHT_VERIFY", "0") not in ("", "0") if verify is None else verify
+    if checking:
+        verifier.verify(program)
+    for number, one in enumerate(passes, 1):
+        program = one.run(program, derivation)
+        if checking:
+            try:
+                verifier.verify(program)
+            except verifier.IRError as error:
+                text = print_program(program)
+                raise PassError(f"pass {number}, {one.name}, broke the program: {error}\n{text}") from error
+    return program

@@ -1,0 +1,149 @@
+"""Moving what does not change out of loops and combinators.
+
+A body may run no round at all, so a statement is moved only if it cannot fail: it is computed always afterwards. An
+index that may be out of range is moved only where at least one round is certain. What costs nothing where it is
+(iota, replicate: they need no memory while they stay next to their use) is not moved.
+"""
+
+from __future__ import annotations
+
+from tilewright.ir.nodes import (
+    Alias,
+    Apply,
+    Atom,
+    Body,
+    Cast,
+    Concat,
+    Copy,
+    Expression,
+    ForLoop,
+    Hist,
+    If,
+    Index,
+    Iota,
+    Literal,
+    Loop,
+    Map,
+    Rearrange,
+    Redomap,
+    Reduce,
+    Replicate,
+    Reshape,
+    Scan,
+    Scanomap,
+    Scatter,
+    SizeValue,
+    Slice,
+    Statement,
+    StreamSeq,
+    Update,
+    Variable,
+)
+from tilewright.ir.sizes import Size, SizeFunction, product
+from tilewright.rewrite.names import bodies_of, bound, mentioned, with_body
+from tilewright.rewrite.rule import Declined, Place, no_match, rule
+
+
+@rule("simplification", Map, Reduce, Scan, Redomap, Scanomap, Loop, StreamSeq)
+def hoist_invariant(at: Place) -> Body | Declined:
+    """ys = map (\\x -> v = e1; e2) xs  =>  v = e1; ys = map (\\x -> e2) xs, if e1 cannot fail and does not vary"""
+    expression = at.expression
+    varying = set(bound(expression))
+    moved: list[Statement] = []
+    kept_back: str | None = None
+    for number, body in enumerate(bodies_of(expression)):
+        certain = _runs_for_certain(expression, body)
+        staying: list[Statement] = []
+        here: list[Statement] = []
+        for statement in body.statements:
+            reason = _why_not(statement, varying, certain)
+            if reason is None:
+                here.append(statement)
+                varying -= bound(statement)
+            else:
+                staying.append(statement)
+                kept_back = kept_back or reason or None
+        if here:
+            moved += here
+            expression = with_body(expression, number, Body(tuple(staying), body.results))
+    if moved:
+        return at.replace(*moved, Statement(at.statement.targets, expression))
+    return Declined(kept_back) if kept_back else no_match("everything inside varies or costs nothing")
+
+
+def _runs_for_certain(expression: Expression, body: Body) -> bool:
+    match expression:
+        case Map(width, function) | Redomap(width=width, function=function) | Scanomap(width=width, function=function):
+            return body is function.body and (width.constant or 0) > 0
+        case Loop(form=ForLoop(bound=rounds)):
+            return (rounds.constant or 0) > 0
+    return False
+
+
+def _why_not(statement: Statement, varying: set[str], certain: bool) -> str | None:
+    """None if the statement can be moved out; "" if there is nothing to say about why not."""
+    own = bound(statement)
+    if not mentioned(statement).isdisjoint(varying - own):
+        return ""
+    if isinstance(statement.expression, Alias | Iota | Replicate):
+        return ""
+    if not can_fail(statement.expression) or (certain and not _may_not_end(statement.expression)):
+        return None
+    names = ", ".join(one.name for one in statement.targets)
+    return f"{names} does not vary, but it could fail, and it is not certain that it runs at all"
+
+
+def can_fail(expression: Expression) -> bool:
+    """Whether evaluating an expression might fail, or not end, or depends on the level it runs at."""
+    match expression:
+        case Index(array, indices):
+            return not _in_range(array, indices)
+        case Update(array, indices, _):
+            return not _in_range(array, indices)
+        case Slice(array, dimensions):
+            return not all(
+                one.step == 1 and one.start.constant == 0 and one.count == extent
+                for one, extent in zip(dimensions, array.type.shape, strict=True)
+            )
+        case Reshape(array, shape):
+            return product(array.type.shape) != product(shape)
+        case SizeValue(size):
+            return _can_divide_by_zero(size)
+        case Iota(count) | Replicate(count, _):
+            return (count.constant if count.constant is not None else -1) < 0
+        case Alias() | Apply() | Cast() | Rearrange() | Concat() | Scatter():
+            return False
+        case Copy(_, level):
+            return level is not None
+        case Loop(form=form) if not isinstance(form, ForLoop):
+            return True
+        case If() | Loop() | Map() | Reduce() | Scan() | Redomap() | Scanomap() | Hist():
+            inside = (one for body in bodies_of(expression) for one in body.statements)
+            return any(can_fail(one.expression) for one in inside)
+    return True  # streams, segmented operations: they stay at their level
+
+
+def _may_not_end(expression: Expression) -> bool:
+    if isinstance(expression, Loop) and not isinstance(expression.form, ForLoop):
+        return True
+    inside = (one for body in bodies_of(expression) for one in body.statements)
+    return any(_may_not_end(one.expression) for one in inside)
+
+
+def _in_range(array: Variable, indices: tuple[Atom, ...]) -> bool:
+    for atom, extent in zip(indices, array.type.shape, strict=False):
+        if not isinstance(atom, Literal) or extent.constant is None:
+            return False
+        if not 0 <= atom.value.real < extent.constant:
+            return False
+    return True
+
+
+def _can_divide_by_zero(size: Size) -> bool:
+    for monomial, _ in size.terms:
+        for atom in monomial:
+            if isinstance(atom, SizeFunction):
+                divides = atom.function in ("floordiv", "mod") and not atom.right.constant
+                if divides or _can_divide_by_zero(atom.left) or _can_divide_by_zero(atom.right):
+                    return True
+    return False

@@ -1,0 +1,217 @@
+"""Simplification of what only picks or reorders elements: index, slice, rearrange, reshape."""
+
+from __future__ import annotations
+
+from tilewright.ir.nodes import (
+    Alias,
+    Atom,
+    Body,
+    Cast,
+    Copy,
+    Index,
+    Iota,
+    Literal,
+    Map,
+    Rearrange,
+    Replicate,
+    Reshape,
+    Slice,
+    SliceDimension,
+    Statement,
+    Variable,
+    index_literal,
+)
+from tilewright.ir.scalars import I64
+from tilewright.rewrite.rule import Declined, Place, no_match, rule
+
+
+@rule("simplification", Index)
+def index_nothing(at: Place) -> Body | Declined:
+    """a[]  =>  a"""
+    index = at.expect(Index)
+    return no_match("there are indices") if index.indices else at.bind(index.array)
+
+
+@rule("simplification", Index)
+def index_iota(at: Place) -> Body | Declined:
+    """(iota n)[i]  =>  i"""
+    index = at.expect(Index)
+    iota = at.definition(index.array)
+    if not isinstance(iota, Iota) or not index.indices:
+        return no_match("the array is not an iota")
+    position = index.indices[0]
+    return at.bind(position) if iota.scalar == I64 else at.become(Cast(iota.scalar, position))
+
+
+@rule("simplification", Index)
+def index_replicate(at: Place) -> Body | Declined:
+    """(replicate n v)[i, is...]  =>  v[is...]"""
+    index = at.expect(Index)
+    replicate = at.definition(index.array)
+    if not isinstance(replicate, Replicate) or not index.indices:
+        return no_match("the array is not a replicate")
+    rest = index.indices[1:]
+    if not rest or not isinstance(replicate.value, Variable):
+        return at.bind(replicate.value)
+    return at.become(Index(replicate.value, rest))
+
+
+@rule("simplification", Index)
+def index_index(at: Place) -> Body | Declined:
+    """(a[is...])[js...]  =>  a[is..., js...]"""
+    index = at.expect(Index)
+    inner = at.definition(index.array)
+    if not isinstance(inner, Index):
+        return no_match("the array is not itself indexed")
+    return at.become(Index(inner.array, inner.indices + index.indices))
+
+
+@rule("simplification", Index)
+def index_rearrange(at: Place) -> Body | Declined:
+    """(rearrange p a)[i0, ..., ik]  =>  a[indices put in the order of a], if they index a's outer dimensions"""
+    index = at.expect(Index)
+    inner = at.definition(index.array)
+    if not isinstance(inner, Rearrange):
+        return no_match("the array is not a rearrange")
+    count, permutation = len(index.indices), inner.permutation
+    if set(permutation[:count]) != set(range(count)) or list(permutation[count:]) != sorted(permutation[count:]):
+        return Declined(f"{count} indices of a rearrange by {permutation} are not outer indices of {inner.array}")
+    ordered: list[Atom] = [index_literal(0)] * count
+    for dimension, atom in zip(permutation, index.indices, strict=False):
+        ordered[dimension] = atom
+    return at.become(Index(inner.array, tuple(ordered)))
+
+
+@rule("simplification", Index)
+def index_slice(at: Place) -> Body | Declined:
+    """(slice a)[i0, ..., ik]  =>  a[i0 + start, ...], if that needs no arithmetic and the other dimensions are whole"""
+    index = at.expect(Index)
+    inner = at.definition(index.array)
+    if not isinstance(inner, Slice):
+        return no_match("the array is not a slice")
+    indices: list[Atom] = []
+    for atom, dimension in zip(index.indices, inner.dimensions, strict=False):
+        start = dimension.start.constant
+        if start == 0 and dimension.step == 1:
+            indices.append(atom)
+        elif start is not None and isinstance(atom, Literal):
+            indices.append(index_literal(start + dimension.step * int(atom.value.real)))
+        else:
+            return no_match("the position in the sliced array would have to be computed")
+    kept = inner.dimensions[len(indices) :]
+    if not all(_is_whole(one, inner.array, d + len(indices)) for d, one in enumerate(kept)):
+        return no_match("a dimension without an index is cut")
+    return at.become(Index(inner.array, tuple(indices)))
+
+
+@rule("simplification", Index)
+def index_copy(at: Place) -> Body | Declined:
+    """(copy a)[is...]  =>  a[is...]"""
+    index = at.expect(Index)
+    inner = at.definition(index.array)
+    if not isinstance(inner, Copy):
+        return no_match("the array is not a copy")
+    if inner.level is not None:
+        return Declined(f"the copy is there to stage {inner.array} in the memory of level {inner.level.value}")
+    return at.become(Index(inner.array, index.indices))
+
+
+@rule("simplification", Index)
+def index_map(at: Place) -> Body | Declined:
+    """ys = map f xs; y = ys[i]  =>  y = f xs[i], if this is the only use of ys"""
+    index = at.expect(Index)
+    producer_index = next((k for k in range(at.index) if index.array in at.body.statements[k].targets), None)
+    if producer_index is None:
+        return no_match("the array is not computed in the same body")
+    producer = at.body.statements[producer_index]
+    if not isinstance(producer.expression, Map) or not index.indices:
+        return no_match("the array is not the result of a map")
+    for target in producer.targets:
+        others = [k for k in at.uses(target.name) if k != at.index or target != index.array]
+        if others:
+            return Declined(f"{target} is also used by {at.describe_use(others[0])}: its map is needed anyway")
+    function = producer.expression.function
+    row, rest = index.indices[0], index.indices[1:]
+    rows = zip(function.parameters, producer.expression.arrays, strict=True)
+    picked = (Statement((parameter,), Index(array, (row,))) for parameter, array in rows)
+    value = function.body.results[producer.targets.index(index.array)]
+    last = Index(value, rest) if rest and isinstance(value, Variable) else Alias(value)
+    here = (*picked, *function.body.statements, Statement(at.statement.targets, last))
+    old = at.body.statements
+    before = (*old[:producer_index], *old[producer_index + 1 : at.index])
+    return Body((*before, *here, *old[at.index + 1 :]), at.body.results)
+
+
+def _is_whole(dimension: SliceDimension, array: Variable, axis: int) -> bool:
+    return dimension.start.constant == 0 and dimension.step == 1 and dimension.count == array.type.shape[axis]
+
+
+@rule("simplification", Slice)
+def slice_whole(at: Place) -> Body | Declined:
+    """a[0 : n, 0 : m, ...]  =>  a, for a of shape n, m, ..."""
+    expression = at.expect(Slice)
+    if not all(_is_whole(one, expression.array, axis) for axis, one in enumerate(expression.dimensions)):
+        return no_match("a dimension is cut")
+    return at.bind(expression.array)
+
+
+@rule("simplification", Slice)
+def slice_slice(at: Place) -> Body | Declined:
+    """slice (start, n, step) (slice (start', n', step') a)  =>  slice (start' + start*step', n, step*step') a"""
+    outer = at.expect(Slice)
+    inner = at.definition(outer.array)
+    if not isinstance(inner, Slice):
+        return no_match("the array is not a slice")
+    dimensions = tuple(
+        SliceDimension(first.start + second.start * first.step, second.count, first.step * second.step)
+        for first, second in zip(inner.dimensions, outer.dimensions, strict=True)
+    )
+    return at.become(Slice(inner.array, dimensions))
+
+
+@rule("simplification", Rearrange)
+def rearrange_identity(at: Place) -> Body | Declined:
+    """rearrange (0, 1, ..., n-1) a  =>  a"""
+    expression = at.expect(Rearrange)
+    if list(expression.permutation) != sorted(expression.permutation):
+        return no_match("the permutation is not the identity")
+    return at.bind(expression.array)
+
+
+@rule("simplification", Rearrange)
+def rearrange_rearrange(at: Place) -> Body | Declined:
+    """rearrange q (rearrange p a)  =>  rearrange (p after q) a"""
+    outer = at.expect(Rearrange)
+    inner = at.definition(outer.array)
+    if not isinstance(inner, Rearrange):
+        return no_match("the array is not a rearrange")
+    return at.become(Rearrange(inner.array, tuple(inner.permutation[axis] for axis in outer.permutation)))
+
+
+@rule("simplification", Reshape)
+def reshape_same(at: Place) -> Body | Declined:
+    """reshape s a  =>  a, if a has shape s"""
+    expression = at.expect(Reshape)
+    if expression.shape != expression.array.type.shape:
+        return no_match("the shapes differ")
+    return at.bind(expression.array)
+
+
+@rule("simplification", Reshape)
+def reshape_reshape(at: Place) -> Body | Declined:
+    """reshape s (reshape r a)  =>  reshape s a"""
+    outer = at.expect(Reshape)
+    inner = at.definition(outer.array)
+    if not isinstance(inner, Reshape):
+        return no_match("the array is not a reshape")
+    return at.become(Reshape(inner.array, outer.shape))
+
+
+@rule("simplification", Reshape)
+def reshape_replicate(at: Place) -> Body | Declined:
+    """reshape [m] (replicate n v)  =>  replicate m v, for a scalar v"""
+    outer = at.expect(Reshape)
+    inner = at.definition(outer.array)
+    if not isinstance(inner, Replicate) or inner.value.type.rank or len(outer.shape) != 1:
+        return no_match("the array is not a replicate of a scalar made one-dimensional")
+    return at.become(Replicate(outer.shape[0], inner.value))
