@@ -71,9 +71,7 @@ def run_opencl(
     return results
 
 
-def run_oclgrind(
-    text: str, name: str, arguments: list[Any], blocks: int, threads: int
-) -> tuple[list[np.ndarray], str]:
+def run_oclgrind(text: str, name: str, arguments: list[Any], blocks: int, threads: int) -> tuple[list[np.ndarray], str]:
     """The same under oclgrind with all its checks; gives the arrays and its log, empty if it found nothing."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
@@ -92,9 +90,8 @@ def run_oclgrind(
             "OCLGRIND_MAX_ERRORS": "20",
             "OCLGRIND_LOCAL_MEM_SIZE": str(1 << 20),
         }
-        done = subprocess.run(
-            [sys.executable, __file__, folder], env=environment, capture_output=True, text=True, check=False, timeout=120
-        )
+        command = [sys.executable, __file__, folder]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
         assert done.returncode == 0, done.stdout + done.stderr
         with np.load(path / "result.npz") as results:
             arrays = [results[key] for key in results.files]

@@ -1,0 +1,202 @@
+"""What the threads of one warp compute: index expressions of a kernel evaluated for all of them at once, by samples.
+
+Values are NumPy arrays with one entry per thread; what is loaded from memory is unknown (None), and so is all that
+depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tilewright.ir.operators import OPERATORS
+from tilewright.kernel.ir import (
+    Assign,
+    BlockIndex,
+    Buffer,
+    Cast,
+    Constant,
+    Declare,
+    Expression,
+    For,
+    If,
+    Kernel,
+    Let,
+    Load,
+    Name,
+    Operation,
+    Statement,
+    Store,
+    ThreadIndex,
+    VectorType,
+    While,
+    bodies,
+    children,
+    expressions,
+)
+
+Value: TypeAlias = "np.ndarray[Any, Any] | None"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Which threads of which block look at which iteration of every loop (counted from 0)."""
+
+    block: int
+    first_thread: int
+    warp: int
+    iteration: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a statement stands: the loops around it, outermost first."""
+
+    loops: tuple[For | While, ...] = ()
+
+    def __str__(self) -> str:
+        return "".join(f"for {loop.index} / " if isinstance(loop, For) else "while / " for loop in self.loops)
+
+
+@dataclass(frozen=True)
+class Touch:
+    """One access by one warp: `index` per thread (None: unknown), and which of the threads take part."""
+
+    buffer: Buffer
+    lanes: int
+    is_store: bool
+    expression: Expression
+    place: Place
+    index: Value
+    active: np.ndarray[Any, Any]
+
+
+@dataclass
+class Walker:
+    """Goes through a kernel once for one sample and notes every access; each loop's body is visited once."""
+
+    kernel: Kernel
+    sample: Sample
+    environment: dict[str, Value]
+    touches: list[Touch] = field(default_factory=list)
+
+    def walk(self, body: tuple[Statement, ...], place: Place, active: np.ndarray[Any, Any]) -> None:
+        """Visit statements in order."""
+        for statement in body:
+            for expression in expressions(statement):
+                self.loads(expression, place, active)
+            match statement:
+                case Let(name=name, value=value) | Declare(name=name, value=value):
+                    self.environment[name] = self.value(value)
+                case Assign(name=name, value=value):
+                    self.assign(name, self.value(value), active)
+                case Store(buffer=buffer, index=index, value=value):
+                    lanes = value.type.lanes if isinstance(value.type, VectorType) else 1
+                    self.touch(buffer, lanes, True, index, place, active)
+                case For():
+                    self.loop(statement, place, active)
+                case While(prelude=prelude, body=inside):
+                    within = replace(place, loops=(*place.loops, statement))
+                    self.walk(prelude, within, active)
+                    self.walk(inside, within, active & self.holds(statement.condition, True))
+                case If(condition=condition, then=then, otherwise=otherwise):
+                    self.walk(then, place, active & self.holds(condition, True))
+                    self.walk(otherwise, place, active & self.holds(condition, False))
+
+    def loop(self, statement: For, place: Place, active: np.ndarray[Any, Any]) -> None:
+        """One iteration: the sample's, or the last one where the loop has fewer."""
+        start, stop, step = (self.value(e) for e in (statement.start, statement.stop, statement.step))
+        value = start
+        if start is not None and step is not None:
+            ahead = np.full_like(start, self.sample.iteration)
+            if stop is not None:
+                last = np.maximum(
+                    (stop.astype(object) - start.astype(object) - 1) // np.maximum(step, 1).astype(object), 0
+                )
+                ahead = np.minimum(ahead, last.astype(start.dtype))
+                active = active & (start < stop)
+            value = start + ahead * step.astype(start.dtype)
+        self.environment[statement.index] = value
+        self.walk(statement.body, replace(place, loops=(*place.loops, statement)), active)
+
+    def assign(self, name: str, value: Value, active: np.ndarray[Any, Any]) -> None:
+        """Threads that take no part keep what they had."""
+        before = self.environment.get(name)
+        self.environment[name] = None if value is None or before is None else np.where(active, value, before)
+
+    def holds(self, condition: Expression, wanted: bool) -> np.ndarray[Any, Any]:
+        """The threads for which a condition is as wanted; all where it is unknown."""
+        value = self.value(condition)
+        return np.ones(self.sample.warp, bool) if value is None else value.astype(bool) == wanted
+
+    def loads(self, expression: Expression, place: Place, active: np.ndarray[Any, Any]) -> None:
+        """Note the loads inside an expression."""
+        if isinstance(expression, Load):
+            lanes = expression.type.lanes if isinstance(expression.type, VectorType) else 1
+            self.touch(expression.buffer, lanes, False, expression.index, place, active)
+        for child in children(expression):
+            self.loads(child, place, active)
+
+    def touch(
+        self,
+        buffer: Buffer,
+        lanes: int,
+        is_store: bool,
+        index: Expression,
+        place: Place,
+        active: np.ndarray[Any, Any],
+    ) -> None:
+        """Note one access."""
+        self.touches.append(Touch(buffer, lanes, is_store, index, place, self.value(index), active))
+
+    # --- values ---
+
+    def value(self, expression: Expression) -> Value:
+        """An expression for every thread of the warp, None where it depends on memory or on vectors."""
+        type_ = expression.type
+        if isinstance(type_, VectorType):
+            return None
+        match expression:
+            case Constant(value=constant):
+                return np.full(self.sample.warp, constant, type_.numpy)
+            case Name(name=name):
+                return self.environment.get(name)
+            case BlockIndex():
+                return np.full(self.sample.warp, self.sample.block, type_.numpy)
+            case ThreadIndex():
+                return np.arange(self.sample.first_thread, self.sample.first_thread + self.sample.warp).astype(
+                    type_.numpy
+                )
+            case Cast(operand=operand):
+                value = self.value(operand)
+                with np.errstate(all="ignore"):
+                    return None if value is None else value.astype(type_.numpy)
+            case Operation(operator=operator, operands=operands):
+                values = [self.value(operand) for operand in operands]
+                if any(value is None for value in values):
+                    return None
+                with np.errstate(all="ignore"):
+                    return np.asarray(OPERATORS[operator].meaning(*values))
+        return None
+
+
+def touches(kernel: Kernel, scalars: Mapping[str, int], sample: Sample) -> list[Touch]:
+    """Every access of one warp. Scalars that are not given are unknown."""
+    types = {scalar.name: scalar.type for scalar in kernel.scalars}
+    environment: dict[str, Value] = {
+        name: np.full(sample.warp, value, types[name].numpy) for name, value in scalars.items() if name in types
+    }
+    walker = Walker(kernel, sample, environment)
+    present = np.arange(sample.first_thread, sample.first_thread + sample.warp) < kernel.threads_per_block
+    walker.walk(kernel.body, Place(), present)
+    return walker.touches
+
+
+def contains(body: tuple[Statement, ...], kind: type[Statement]) -> bool:
+    """True if a statement of a kind is in a body or deeper."""
+    return any(
+        isinstance(statement, kind) or any(contains(inner, kind) for inner in bodies(statement)) for statement in body
+    )
