@@ -1,0 +1,293 @@
+"""From an expression and what is known of its operands to something that can be called: `bind`.
+
+Everything that can be decided without the data is decided here once: the result's type, shape and memory order, the
+contraction path, the views that stand for diagonals and broadcast dimensions, the program, and its executable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tilewright.frontend.einsum_layout import (
+    Array,
+    Signature,
+    empty_result,
+    output_axes,
+    overlaps_itself,
+    plain_view,
+    row_major_strides,
+    transposed_view,
+)
+from tilewright.frontend.einsum_options import (
+    EinsumOptions,
+    check_options,
+    epilogue_of,
+    extra_labels_of,
+    supported_type,
+)
+from tilewright.frontend.einsum_parse import (
+    BROADCAST,
+    EinsumSpec,
+    Labels,
+    ParsedEinsum,
+    ResolvedEinsum,
+    resolve,
+)
+from tilewright.frontend.einsum_path import Path, contraction_path
+from tilewright.frontend.einsum_program import einsum_program
+from tilewright.frontend.semiring import semiring_named
+from tilewright.ir.nodes import Program
+from tilewright.ir.scalars import scalar_type_of
+from tilewright.runtime.cache import MemoryCache
+from tilewright.runtime.devices import Device, device_for
+
+_EXECUTABLES: MemoryCache[tuple[Program, str], Callable[..., Any]] = MemoryCache(capacity=1024)
+
+
+@dataclass(frozen=True)
+class _Preparation:
+    """What is done to an operand before every call."""
+
+    labels: Labels
+    dtype: np.dtype[Any] | None
+    plain: bool
+
+    def __call__(self, array: Array) -> Array:
+        if self.dtype is not None:
+            array = array.astype(self.dtype)
+        return array if self.plain else plain_view(array, self.labels)[0]
+
+
+@dataclass(frozen=True)
+class BoundEinsum:
+    """An einsum for operands of fixed dtypes, shapes and strides.
+
+    Attributes:
+        resolved: the expression with its sizes.
+        path: the order of contraction.
+        program: the core program, None if the result is a view of the operand.
+        executable: the compiled program; takes operands, then the epilogue's, then what `out` held (if beta).
+        preparations: what is done to each of these first, None where nothing is.
+        shape: the result's shape.
+        dtype: the result's dtype.
+        axes: the result's axes from the outermost in memory to the innermost.
+        order: the memory order that was asked for.
+        indirect: `out` has foreign bytes or unaligned elements, so that the result is copied into it.
+    """
+
+    resolved: ResolvedEinsum
+    path: Path
+    program: Program | None
+    executable: Callable[..., Any] | None
+    device: Device | None
+    preparations: tuple[_Preparation | None, ...] | None
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    axes: tuple[int, ...]
+    order: str
+    indirect: bool
+
+    def run(self, arrays: Sequence[Array], out: Array | None) -> Any:
+        """The result for operands (and epilogue operands) of the bound signatures; `out` has been checked."""
+        if self.executable is None:
+            return self._view(arrays[0])
+        if self.preparations is not None:
+            arrays = [
+                array if prepare is None else prepare(array)
+                for array, prepare in zip(arrays, self.preparations, strict=True)
+            ]
+        if not self.shape:
+            value = self.executable(*arrays)
+            if out is None:
+                return value
+            out[...] = value
+            return out
+        fresh = out is None or self.indirect
+        result = empty_result(self.shape, self.dtype, self.axes) if fresh else out
+        if 0 not in self.shape:
+            self.executable(*arrays, out=result)
+        if out is None:
+            return result
+        if fresh:
+            out[...] = result
+        return out
+
+    def _view(self, array: Array) -> Any:
+        spec = self.resolved.spec
+        view = transposed_view(array, spec.inputs[0], spec.output)
+        if not self.shape:
+            return view[()]
+        if (self.order == "C" and not view.flags.c_contiguous) or (self.order == "F" and not view.flags.f_contiguous):
+            return view.copy(order="C" if self.order == "C" else "F")
+        return view
+
+
+def executable_of(program: Program, device: Device) -> Callable[..., Any]:
+    """The compiled program; equal programs on one device are compiled once."""
+
+    def build() -> Callable[..., Any]:
+        from tilewright.passes.compile import compile_program
+
+        return compile_program(program, device)
+
+    return _EXECUTABLES.get_or_build((program, device.name), build)
+
+
+def bind(
+    parsed: ParsedEinsum,
+    operands: Sequence[Signature],
+    extras: Sequence[Signature],
+    out: Signature | None,
+    options: EinsumOptions,
+    out_dtype: Any = None,
+) -> BoundEinsum:
+    """Decide everything about an einsum that does not need the data.
+
+    Raises:
+        ValueError: for operands, labels, an output, or option values that do not fit, naming them with their sizes.
+        TypeError: for dtypes that are not supported or may not be cast, and operations not defined on them.
+    """
+    check_options(options, out)
+    semiring = semiring_named(options.semiring)
+    resolved = resolve(parsed, [one.shape for one in operands])
+    text = parsed.text
+    dtype, conversions = _computed_dtype(text, operands, options)
+    extra_labels = extra_labels_of(text, resolved, extras, options.extra_labels)
+    sizes_out = resolved.output_shape
+    if out is not None and out.shape != sizes_out:
+        raise ValueError(f"einsum {text!r}: out has shape {out.shape}, but the result has shape {sizes_out}")
+    if out is not None and overlaps_itself(out):
+        raise ValueError(f"einsum {text!r}: elements of out lie on one another in memory (strides {out.strides})")
+    path = contraction_path(resolved.spec, resolved.sizes, options.optimize, semiring.distributive)
+    order = options.order.upper()
+    axes = output_axes(order, list(zip(operands, resolved.spec.inputs, strict=True)), resolved.spec.output)
+    if out_dtype is None and _is_view(resolved.spec, operands[0], dtype, out, options):
+        return BoundEinsum(resolved, path, None, None, None, None, sizes_out, dtype, axes, order, False)
+    epilogue = epilogue_of(text, options, semiring, dtype, extras, extra_labels)
+    plain = EinsumSpec(
+        tuple(_plain_labels(one, labels) for one, labels in zip(operands, resolved.spec.inputs, strict=True)),
+        resolved.spec.output,
+    )
+    elements = [scalar_type_of(new or one.dtype) for one, new in zip(operands, conversions, strict=True)]
+    scalar = scalar_type_of(dtype)
+    program = einsum_program(plain, elements, scalar, semiring=semiring, path=path, epilogue=epilogue)
+    result = program.body.results[0].type.element.numpy  # an epilogue may give another type than `dtype`
+    stored = out.dtype if out is not None else scalar_type_of(out_dtype).numpy if out_dtype is not None else result
+    if not np.can_cast(result, stored, options.casting):  # type: ignore[arg-type]
+        raise TypeError(
+            f"einsum {text!r}: the result has dtype {result}, which may not be cast to out's dtype {stored} "
+            f"by the rule {options.casting!r}"
+        )
+    if stored != result:
+        element = scalar_type_of(stored)
+        program = einsum_program(plain, elements, scalar, semiring=semiring, path=path, epilogue=epilogue, out=element)
+    device = device_for(options.target)
+    return BoundEinsum(
+        resolved,
+        path,
+        program,
+        executable_of(program, device),
+        device,
+        _preparations(operands, extras, out, resolved.spec.inputs, extra_labels, conversions, options),
+        sizes_out,
+        stored.newbyteorder("="),
+        axes,
+        order,
+        out is not None and (not out.dtype.isnative or _is_unaligned(out)),
+    )
+
+
+def _computed_dtype(
+    text: str, operands: Sequence[Signature], options: EinsumOptions
+) -> tuple[np.dtype[Any], list[np.dtype[Any] | None]]:
+    """The dtype that is computed in, and for each operand the one to convert it to beforehand, if any."""
+    if options.dtype is not None:
+        dtype = scalar_type_of(options.dtype).numpy
+    else:
+        for number, one in enumerate(operands):
+            supported_type(f"einsum {text!r}: operand {number}", one.dtype)
+        dtype = np.result_type(*(one.dtype for one in operands)).newbyteorder("=")
+        supported_type(f"einsum {text!r}: the result", dtype)
+    conversions: list[np.dtype[Any] | None] = []
+    for number, one in enumerate(operands):
+        if not np.can_cast(one.dtype, dtype, options.casting):  # type: ignore[arg-type]
+            raise TypeError(
+                f"einsum {text!r}: operand {number} of dtype {one.dtype} may not be cast to {dtype} "
+                f"by the rule {options.casting!r}; casting='same_kind' or 'unsafe' allows more"
+            )
+        conversions.append(_conversion(one, dtype))
+    return dtype, conversions
+
+
+def _conversion(operand: Signature, dtype: np.dtype[Any]) -> np.dtype[Any] | None:
+    """The dtype to convert an operand to before a call: where the language has not its dtype, or it lies unaligned."""
+    try:
+        native = scalar_type_of(operand.dtype).numpy
+    except TypeError:
+        return dtype
+    return native if _is_unaligned(operand) or not operand.dtype.isnative else None
+
+
+def _is_unaligned(array: Signature) -> bool:
+    return any(stride % array.dtype.itemsize for stride in array.strides)
+
+
+def _is_view(
+    spec: EinsumSpec, operand: Signature, dtype: np.dtype[Any], out: Signature | None, options: EinsumOptions
+) -> bool:
+    """Whether the result is a view of the one operand, as in NumPy."""
+    return (
+        len(spec.inputs) == 1
+        and out is None
+        and options.epilogue is None
+        and not options.extra_labels
+        and options.alpha == 1
+        and operand.dtype == dtype
+        and len(set(spec.output)) == len(spec.output)
+        and set(spec.output) == set(spec.inputs[0])
+    )
+
+
+def _plain_labels(operand: Signature, labels: Labels) -> Labels:
+    """The labels after `plain_view`."""
+    if not _needs_view(labels):
+        return labels
+    probe = np.lib.stride_tricks.as_strided(np.empty((), np.int8), operand.shape, (0,) * len(labels))
+    return plain_view(probe, labels)[1]
+
+
+def _needs_view(labels: Labels) -> bool:
+    return BROADCAST in labels or len(set(labels)) != len(labels)
+
+
+def _preparations(
+    operands: Sequence[Signature],
+    extras: Sequence[Signature],
+    out: Signature | None,
+    labels: Sequence[Labels],
+    extra_labels: Sequence[Labels],
+    conversions: Sequence[np.dtype[Any] | None],
+    options: EinsumOptions,
+) -> tuple[_Preparation | None, ...] | None:
+    prepared = [
+        _Preparation(mine, new, not _needs_view(mine)) if new is not None or _needs_view(mine) else None
+        for mine, new in zip(labels, conversions, strict=True)
+    ]
+    for extra, mine in zip(extras, extra_labels, strict=True):
+        new = _conversion(extra, extra.dtype)
+        broadcast = BROADCAST in mine
+        prepared.append(_Preparation(mine, new, not broadcast) if new is not None or broadcast else None)
+    if options.beta and out is not None:
+        # A copy of what out held: the program may read it after it has begun to write the result.
+        prepared.append(_Preparation((), out.dtype, True))
+    return tuple(prepared) if any(one is not None for one in prepared) else None
+
+
+def signature_for(dtype: Any, shape: Sequence[int]) -> Signature:
+    """The signature of a new C-ordered array."""
+    element = scalar_type_of(dtype).numpy
+    return Signature(element, tuple(shape), row_major_strides(shape, element.itemsize))

@@ -1,0 +1,175 @@
+"""Where the operands and the result of an einsum lie in memory: views of diagonals, orders, and overlaps.
+
+>>> import numpy as np
+>>> view, labels = plain_view(np.arange(9).reshape(3, 3), (0, 0))
+>>> view.tolist(), labels
+([0, 4, 8], (0,))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tilewright.frontend.einsum_parse import BROADCAST, Labels
+
+Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+Strides: TypeAlias = tuple[int, ...]
+
+_OVERLAP_WORK: Any = 100_000  # how long to look for a shared element before two arrays count as overlapping
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What is known of an operand before its data: its dtype, shape, and strides in bytes."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    strides: Strides
+
+    @property
+    def is_c(self) -> bool:
+        """Row-major without gaps."""
+        return _contiguous(zip(reversed(self.shape), reversed(self.strides), strict=True), self)
+
+    @property
+    def is_f(self) -> bool:
+        """Column-major without gaps."""
+        return _contiguous(zip(self.shape, self.strides, strict=True), self)
+
+
+def _contiguous(innermost_first: Any, signature: Signature) -> bool:
+    expected = signature.dtype.itemsize
+    if 0 in signature.shape:
+        return True
+    for extent, stride in innermost_first:
+        if extent != 1 and stride != expected:
+            return False
+        expected *= extent
+    return True
+
+
+def signature_of(array: Array) -> Signature:
+    """The signature of an array."""
+    return Signature(array.dtype, array.shape, array.strides)
+
+
+def row_major_strides(shape: Sequence[int], itemsize: int) -> Strides:
+    """The strides of a new array in C order."""
+    strides: list[int] = []
+    for extent in reversed(shape):
+        strides.insert(0, itemsize)
+        itemsize *= max(extent, 1)
+    return tuple(strides)
+
+
+def plain_view(array: Array, labels: Labels) -> tuple[Array, Labels]:
+    """The array without its broadcast dimensions and with diagonals in place of repeated labels: a view."""
+    if BROADCAST in labels:
+        array = array[(*(0 if one == BROADCAST else slice(None) for one in labels), Ellipsis)]
+    left = [one for one in labels if one != BROADCAST]
+    while (repeated := next((one for one in left if left.count(one) > 1), None)) is not None:
+        first = left.index(repeated)
+        second = left.index(repeated, first + 1)
+        writeable = array.flags.writeable
+        array = array.diagonal(0, first, second)
+        if writeable:
+            array.flags.writeable = True
+        left = [one for n, one in enumerate(left) if n not in (first, second)] + [repeated]
+    return array, tuple(left)
+
+
+def transposed_view(array: Array, labels: Labels, output: Labels) -> Array:
+    """The view whose dimensions are those of the output: what an einsum of one operand without a sum is."""
+    view, left = plain_view(array, labels)
+    return view.transpose([left.index(one) for one in output])
+
+
+def output_axes(order: str, operands: Sequence[tuple[Signature, Labels]], output: Labels) -> tuple[int, ...]:
+    """The axes of the result from the outermost in memory to the innermost.
+
+    Args:
+        order: "C", "F", "A" (F if all operands are F-ordered and not all C-ordered) or "K" (follows the operands).
+        operands: their signatures and labels.
+        output: the labels of the result.
+    """
+    natural = tuple(range(len(output)))
+    if order == "F":
+        return natural[::-1]
+    if order == "A":
+        signatures = [one for one, _ in operands]
+        fortran = all(one.is_f for one in signatures) and not all(one.is_c for one in signatures)
+        return natural[::-1] if fortran else natural
+    if order == "K" and len(set(output)) == len(output):
+        return _kept_axes(operands, output)
+    return natural
+
+
+def _kept_axes(operands: Sequence[tuple[Signature, Labels]], output: Labels) -> tuple[int, ...]:
+    """The order in which NumPy's iterator walks: a stable insertion sort by the operands' strides.
+
+    Two axes are compared by the operands that move along both; where these disagree, C order wins.
+    """
+    contracted = [one for _, labels in operands for one in labels if one != BROADCAST and one not in output]
+    axes = (*output, *dict.fromkeys(contracted))
+    strides = {label: [_stride(signature, labels, label) for signature, labels in operands] for label in axes}
+    inner_first = list(range(len(axes)))[::-1]
+    for position in range(1, len(axes)):
+        axis = inner_first[position]
+        target = position
+        for other in range(position - 1, -1, -1):
+            larger = _is_larger(strides[axes[inner_first[other]]], strides[axes[axis]])
+            if larger is False:
+                break
+            if larger:
+                target = other
+        inner_first.insert(target, inner_first.pop(position))
+    return tuple(axis for axis in reversed(inner_first) if axis < len(output))
+
+
+def _stride(signature: Signature, labels: Labels, label: int) -> int:
+    mine = [n for n, one in enumerate(labels) if one == label and signature.shape[n] != 1]
+    return abs(sum(signature.strides[n] for n in mine))
+
+
+def _is_larger(left: Sequence[int], right: Sequence[int]) -> bool | None:
+    """Whether `left` moves by more than `right`; None if no operand moves along both."""
+    compared = [a > b for a, b in zip(left, right, strict=True) if a and b]
+    return all(compared) if compared else None
+
+
+def empty_result(shape: tuple[int, ...], dtype: np.dtype[Any], axes: tuple[int, ...]) -> Array:
+    """A new array whose axes lie in memory in the given order, outermost first."""
+    inner: Array = np.empty([shape[axis] for axis in axes], dtype)
+    return inner.transpose([axes.index(axis) for axis in range(len(axes))])
+
+
+def overlap(left: Array, right: Array) -> bool:
+    """Whether two arrays share an element; arrays for which that is too hard to tell count as overlapping."""
+    if not np.may_share_memory(left, right):
+        return False
+    try:
+        return np.shares_memory(left, right, max_work=_OVERLAP_WORK)
+    except np.exceptions.TooHardError:
+        return True
+
+
+def overlaps_itself(array: Signature) -> bool:
+    """Whether two elements of an array are one in memory, so that it cannot be written to."""
+    dimensions = zip(array.strides, array.shape, strict=True)
+    moving = sorted((abs(stride), extent) for stride, extent in dimensions if extent > 1)
+    itemsize = array.dtype.itemsize
+    if 0 in array.shape or all(
+        stride >= sum(s * (n - 1) for s, n in moving[:position]) + itemsize
+        for position, (stride, _) in enumerate(moving)
+    ):
+        return False
+    if any(stride < itemsize for stride, _ in moving):
+        return True
+    offsets: Array = reduce(np.add.outer, (np.arange(extent) * stride for stride, extent in moving))
+    places = np.unique(offsets)
+    return len(places) != offsets.size or bool(np.any(np.diff(places) < itemsize))

@@ -1,0 +1,144 @@
+"""The keyword arguments of `einsum`, and what they mean for a resolved expression."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tilewright.frontend.einsum_layout import Signature
+from tilewright.frontend.einsum_parse import BROADCAST, Label, Labels, ResolvedEinsum, expand_ellipsis
+from tilewright.frontend.einsum_program import Epilogue
+from tilewright.frontend.scalar_tracing import constant
+from tilewright.frontend.semiring import Semiring
+from tilewright.ir.scalars import ScalarType, compute_type, scalar_type_of
+from tilewright.runtime.devices import Device
+
+_CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
+_ORDERS = ("C", "F", "A", "K")
+
+
+@dataclass(frozen=True)
+class EinsumOptions:
+    """The keyword arguments of `einsum`, without arrays.
+
+    `extra_labels` are the labels of the epilogue's operands, None for one that is broadcast as in NumPy.
+    """
+
+    dtype: Any = None
+    order: str = "K"
+    casting: str = "safe"
+    optimize: Hashable = True
+    semiring: str | Semiring = "plus_times"
+    epilogue: Callable[..., Any] | None = None
+    extra_labels: tuple[tuple[Label, ...] | None, ...] = ()
+    alpha: int | float | complex = 1
+    beta: int | float | complex = 0
+    target: str | Device | None = None
+
+
+def check_options(options: EinsumOptions, out: Signature | None) -> None:
+    """Refuse values that no operands make right.
+
+    Raises:
+        ValueError: naming the argument.
+    """
+    if options.casting not in _CASTINGS:
+        raise ValueError(f"casting must be one of {', '.join(map(repr, _CASTINGS))}, not {options.casting!r}")
+    if not isinstance(options.order, str) or options.order.upper() not in _ORDERS:
+        raise ValueError(f"order must be one of {', '.join(map(repr, _ORDERS))}, not {options.order!r}")
+    if options.beta and out is None:
+        raise ValueError(f"beta = {options.beta} needs out, whose elements it multiplies")
+
+
+def supported_type(what: str, dtype: np.dtype[Any]) -> ScalarType:
+    """The scalar type of a dtype; raises TypeError that begins with `what` if there is none."""
+    try:
+        return scalar_type_of(dtype)
+    except TypeError as error:
+        raise TypeError(f"{what}: {error}") from error
+
+
+def extra_labels_of(
+    text: str, resolved: ResolvedEinsum, extras: Sequence[Signature], given: Sequence[tuple[Label, ...] | None]
+) -> list[Labels]:
+    """The labels of the epilogue's operands, by name, or by NumPy's broadcasting against the output."""
+    numbers = {label: number for number, label in enumerate(resolved.labels)}
+    output = resolved.spec.output
+    result: list[Labels] = []
+    for which, (extra, written) in enumerate(zip(extras, given, strict=True)):
+        what = f"einsum {text!r}: epilogue operand {which}"
+        supported_type(what, extra.dtype)
+        rank = len(extra.shape)
+        if written is None:
+            if rank > len(output):
+                raise ValueError(f"{what} has {rank} dimensions, the result only {len(output)}")
+            labels = output[len(output) - rank :]
+        else:
+            expanded = expand_ellipsis(written, max(0, rank - len(written) + 1))
+            if len(expanded) != rank:
+                raise ValueError(f"{what} has {rank} dimensions, but {len(expanded)} indices")
+            for one in expanded:
+                if numbers.get(one) not in output:
+                    raise ValueError(f"{what}: {str(one)!r} is no index of the output {resolved.text(output)!r}")
+            labels = tuple(numbers[one] for one in expanded)
+        for one, extent in zip(labels, extra.shape, strict=True):
+            if extent not in (1, resolved.sizes[one]):
+                raise ValueError(
+                    f"{what}: index {resolved.names[one]!r} has size {extent} there, but {resolved.sizes[one]} in the "
+                    "result"
+                )
+        if written is None and len(set(output)) != len(output) and rank > 0 and extra.shape != resolved.output_shape:
+            raise ValueError(f"{what} must have the result's shape {resolved.output_shape}, or named indices")
+        result.append(
+            tuple(
+                BROADCAST if extent == 1 != resolved.sizes[one] else one
+                for one, extent in zip(labels, extra.shape, strict=True)
+            )
+        )
+    return result
+
+
+def epilogue_of(
+    text: str,
+    options: EinsumOptions,
+    semiring: Semiring,
+    dtype: np.dtype[Any],
+    extras: Sequence[Signature],
+    labels: Sequence[Labels],
+) -> Epilogue:
+    """The epilogue of a program, from the options and the labels that `extra_labels_of` gives.
+
+    Raises:
+        ValueError: for operands without an epilogue, and alpha or beta with another semiring than plus_times.
+        TypeError: for an alpha or beta that the dtype does not hold, and an operand that cannot become it.
+    """
+    scalar = compute_type(scalar_type_of(dtype))
+    if extras and options.epilogue is None:
+        raise ValueError(f"einsum {text!r}: {len(extras)} epilogue operands, but no epilogue")
+    if options.alpha != 1 or options.beta != 0:
+        if semiring.name != "plus_times" or scalar.kind == "b":
+            raise ValueError(
+                f"einsum {text!r}: alpha and beta multiply and add numbers; they do not go with the semiring "
+                f"{semiring.name} on {dtype}"
+            )
+        for name, value in (("alpha", options.alpha), ("beta", options.beta)):
+            try:
+                constant(value, scalar)
+            except (TypeError, OverflowError) as error:
+                raise TypeError(f"einsum {text!r}: {name} = {value!r} is no {dtype}: {error}") from error
+    for which, one in enumerate(extras):
+        if not np.can_cast(one.dtype, scalar.numpy, "same_kind"):
+            raise TypeError(
+                f"einsum {text!r}: epilogue operand {which} of dtype {one.dtype} cannot become {scalar}, "
+                "in which the epilogue is computed"
+            )
+    return Epilogue(
+        options.epilogue,
+        tuple(tuple(label for label in one if label != BROADCAST) for one in labels),
+        tuple(scalar_type_of(one.dtype) for one in extras),
+        options.alpha,
+        options.beta,
+    )

@@ -1,0 +1,261 @@
+"""Plans: an einsum compiled ahead of its data, that says what it will do and what that costs.
+
+>>> print(plan("ij,jk,kl->il", (8, 100), (100, 100), (100, 4), dtype="f32").table())  # doctest: +NORMALIZE_WHITESPACE
+step  contraction  M    N    K      C  folded  flops  bytes  flop/byte
+1     jk,kl->jl    j=100  l=4  k=100  -  -       80.0 k 43.2 k  1.9
+2     ij,jl->il    i=8  l=4  j=100  -  -       6.4 k  4.93 k  1.3
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tilewright.frontend.einsum import as_array, check_out, parsed_expression
+from tilewright.frontend.einsum_bind import BoundEinsum, bind, signature_for
+from tilewright.frontend.einsum_layout import Array, Signature, signature_of
+from tilewright.frontend.einsum_options import EinsumOptions
+from tilewright.frontend.einsum_parse import Label, Labels, interleaved_key, read_term
+from tilewright.frontend.einsum_path import Step, hashable_optimize, steps_of
+from tilewright.frontend.semiring import Semiring, semiring_named
+from tilewright.runtime.devices import Device
+
+
+@dataclass(frozen=True)
+class StepCost:
+    """One contraction of a plan.
+
+    Attributes:
+        contraction: the step as an expression, in the user's letters.
+        kinds: the labels that are only in the left operand and the result (M), only in the right one and the result
+            (N), contracted (K), in both and the result (C), and folded in one operand before they meet.
+        flops: operations of map and combine, counted once per point of the iteration space.
+        bytes: of operands and result, each counted once.
+    """
+
+    contraction: str
+    kinds: dict[str, Labels]
+    flops: int
+    bytes: int
+
+    @property
+    def intensity(self) -> float:
+        """Operations per byte."""
+        return self.flops / self.bytes if self.bytes else 0.0
+
+
+@dataclass(frozen=True, repr=False)
+class EinsumPlan:
+    """A compiled einsum: call it with arrays of the planned dtypes and shapes (any strides).
+
+    Attributes:
+        expression: in the user's letters.
+        steps: what each step of the path does and costs.
+        bound: everything that was decided, the core program and its executable among it.
+    """
+
+    expression: str
+    steps: tuple[StepCost, ...]
+    bound: BoundEinsum
+    inputs: tuple[Signature, ...]
+    operand_count: int
+    beta: bool
+
+    def __call__(self, *operands: Any, out: Array | None = None) -> Any:
+        """The result for operands, then the epilogue's operands; written into `out` if that is given.
+
+        Raises:
+            ValueError, TypeError: if they are not of the planned shapes and dtypes.
+        """
+        arrays = tuple(map(as_array, operands))
+        if len(arrays) != len(self.inputs):
+            raise ValueError(f"plan {self.expression!r} takes {len(self.inputs)} arrays, not {len(arrays)}")
+        for number, (array, planned) in enumerate(zip(arrays, self.inputs, strict=True)):
+            what = f"plan {self.expression!r}: {_operand_name(number, self.operand_count)}"
+            if array.dtype != planned.dtype:
+                raise TypeError(f"{what} has dtype {array.dtype}, planned was {planned.dtype}")
+            if array.shape != planned.shape:
+                raise ValueError(f"{what} has shape {array.shape}, planned was {planned.shape}")
+        if out is None:
+            if self.beta:
+                raise ValueError(f"plan {self.expression!r}: beta needs out, whose elements it multiplies")
+            return self.bound.run(arrays, None)
+        if self.bound.executable is None:
+            raise ValueError(f"plan {self.expression!r} gives a view of its operand and so takes no out")
+        if out.dtype != self.bound.dtype:
+            raise TypeError(f"plan {self.expression!r}: out has dtype {out.dtype}, the result {self.bound.dtype}")
+        if out.shape != self.bound.shape:
+            raise ValueError(f"plan {self.expression!r}: out has shape {out.shape}, the result {self.bound.shape}")
+        check_out(out, arrays)
+        return self.bound.run((*arrays, out) if self.beta else arrays, out)
+
+    @property
+    def flops(self) -> int:
+        """Of all steps."""
+        return sum(one.flops for one in self.steps)
+
+    def explain(self) -> str:
+        """How each statement of the program was compiled, with the reasons for what was not done."""
+        executable = self.bound.executable
+        return "a view of the operand; nothing runs" if executable is None else str(executable.explain())  # type: ignore[attr-defined]
+
+    def table(self) -> str:
+        """The steps with their dimensions and costs, as text."""
+        resolved = self.bound.resolved
+        rows = [("step", "contraction", *_KINDS, "flops", "bytes", "flop/byte")]
+        for number, one in enumerate(self.steps, start=1):
+            kinds = (
+                " ".join(f"{resolved.names[label]}={resolved.sizes[label]}" for label in one.kinds[kind]) or "-"
+                for kind in _KINDS
+            )
+            costs = (_amount(one.flops), _amount(one.bytes), f"{one.intensity:.1f}")
+            rows.append((str(number), one.contraction, *kinds, *costs))
+        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+        return "\n".join(line.rstrip() for line in lines)
+
+    def __repr__(self) -> str:
+        where = "" if self.bound.device is None else f" on {self.bound.device}"
+        head = f"EinsumPlan {self.expression}  {self.bound.dtype}{list(self.bound.shape)}{where}"
+        return "\n".join([head, self.table(), self.explain()])
+
+
+_KINDS = ("M", "N", "K", "C", "folded")
+
+
+def _operand_name(number: int, operand_count: int) -> str:
+    return f"operand {number}" if number < operand_count else f"epilogue operand {number - operand_count}"
+
+
+def _amount(value: float) -> str:
+    """A number with three digits and a prefix: 1.23 M."""
+    if value < 1000:
+        return str(int(value))
+    exponent = min(int(math.log10(value)) // 3, 5)
+    return f"{value / 1000**exponent:#.3g}".rstrip(".") + " " + " kMGTP"[exponent]
+
+
+def plan(
+    expression: Any,
+    *operands: Any,
+    dtype: Any = "f64",
+    out_dtype: Any = None,
+    compute_dtype: Any = None,
+    order: str = "K",
+    casting: str = "safe",
+    optimize: Any = True,
+    semiring: str | Semiring = "plus_times",
+    epilogue: Callable[..., Any] | None = None,
+    epilogue_operands: Sequence[Any] = (),
+    alpha: int | float | complex = 1,
+    beta: int | float | complex = 0,
+    target: str | Device | None = None,
+) -> EinsumPlan:
+    """Compile an einsum for operands of given shapes.
+
+    Args:
+        expression: as for `einsum`, or a list of label lists with the output's last.
+        *operands: for each operand its shape, or an array whose shape and dtype are meant.
+        dtype: the dtype of operands that are given as shapes; one for all or a list.
+        out_dtype: the dtype of the result, if not the computed one.
+        compute_dtype: `dtype` of `einsum`.
+        order, casting, optimize, semiring, epilogue, epilogue_operands, alpha, beta, target: as for `einsum`; the
+            epilogue's operands may be shapes too.
+
+    Returns:
+        A callable whose `repr` tells its steps, sizes, costs and how each was compiled.
+
+    Raises:
+        ValueError, TypeError: as `einsum` does.
+
+    Example:
+        >>> import numpy as np
+        >>> product = plan("ij,jk->ik", (2, 3), (3, 4))
+        >>> product.flops
+        48
+    """
+    key = expression if isinstance(expression, str) else _label_lists(expression)
+    types = dtype if isinstance(dtype, list | tuple) else [dtype] * len(operands)
+    if len(types) != len(operands):
+        raise ValueError(f"plan {expression!r}: {len(types)} dtypes for {len(operands)} operands")
+    signatures = [_signature(one, type_) for one, type_ in zip(operands, types, strict=True)]
+    extras, labels = _extras(epilogue_operands, types[0] if types else "f64")
+    options = EinsumOptions(
+        compute_dtype, order, casting, hashable_optimize(optimize), semiring, epilogue, labels, alpha, beta, target
+    )
+    parsed = parsed_expression(key)
+    bound = bind(parsed, signatures, extras, None, options, out_dtype=out_dtype)
+    return EinsumPlan(
+        bound.resolved.expression,
+        _costs(bound, signatures, semiring_named(semiring)),
+        bound,
+        (*signatures, *extras),
+        len(signatures),
+        bool(beta),
+    )
+
+
+def _label_lists(expression: Any) -> Hashable:
+    lists = list(expression)
+    interleaved = [part for labels in lists[:-1] for part in (None, labels)]
+    return interleaved_key([*interleaved, lists[-1]])
+
+
+def _signature(operand: Any, dtype: Any) -> Signature:
+    if isinstance(operand, tuple | list) and all(isinstance(one, int | np.integer) for one in operand):
+        return signature_for(dtype, [int(one) for one in operand])
+    return signature_of(as_array(operand))
+
+
+def _extras(given: Sequence[Any], dtype: Any) -> tuple[list[Signature], tuple[tuple[Label, ...] | None, ...]]:
+    signatures: list[Signature] = []
+    labels: list[tuple[Label, ...] | None] = []
+    for one in given:
+        pair = isinstance(one, tuple) and len(one) == 2 and isinstance(one[1], str | list | tuple)
+        signatures.append(_signature(one[0] if pair else one, dtype))
+        text = one[1] if pair else None
+        labels.append(read_term(text, text) if isinstance(text, str) else None if text is None else tuple(text))
+    return signatures, tuple(labels)
+
+
+def _costs(bound: BoundEinsum, operands: Sequence[Signature], semiring: Semiring) -> tuple[StepCost, ...]:
+    resolved = bound.resolved
+    if bound.executable is None:
+        return ()
+    widths = [one.dtype.itemsize for one in operands]
+    costs: list[StepCost] = []
+    for step in steps_of(resolved.spec, bound.path, semiring.distributive):
+        volumes = [_volume(resolved.sizes, labels) for labels in (*step.inputs, step.output)]
+        inner = [widths[position] for position in step.positions]
+        widths = [one for position, one in enumerate(widths) if position not in step.positions]
+        widths.append(bound.dtype.itemsize)
+        moved = sum(count * width for count, width in zip(volumes, [*inner, widths[-1]], strict=True))
+        text = ",".join(map(resolved.text, step.inputs)) + "->" + resolved.text(step.output)
+        costs.append(StepCost(text, _kinds(step), _flops(step, resolved.sizes), moved))
+    return tuple(costs)
+
+
+def _volume(sizes: Sequence[int], labels: Labels) -> int:
+    return math.prod(sizes[label] for label in labels)
+
+
+def _flops(step: Step, sizes: Sequence[int]) -> int:
+    maps = len(step.inputs) - 1
+    points = _volume(sizes, (*step.output, *step.contracted))
+    early = sum(_volume(sizes, labels) for labels, gone in zip(step.inputs, step.summed, strict=True) if gone)
+    return points * (maps + bool(step.contracted)) + early
+
+
+def _kinds(step: Step) -> dict[str, Labels]:
+    left, right = set(step.inputs[0]), {label for labels in step.inputs[1:] for label in labels}
+    return {
+        "M": tuple(one for one in step.output if one in left and one not in right),
+        "N": tuple(one for one in step.output if one in right and one not in left),
+        "K": step.contracted,
+        "C": tuple(one for one in step.output if one in left and one in right),
+        "folded": tuple(one for labels in step.summed for one in labels),
+    }
