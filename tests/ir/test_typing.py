@@ -70,6 +70,7 @@ def function(types: list[Type], results: list[Atom] | None = None) -> Lambda:
 
 F, INT = scalar(F32), scalar(I64)
 COMBINE = function([F, F], [S])
+CHUNK = variable("q2", F32, "q0", "m")
 BINS = variable("bins", F32, "n", 7)
 SPACE = SegSpace(((variable("a", I64), N), (variable("b", I64), M)))
 
@@ -101,7 +102,7 @@ GOOD: list[tuple[Expression, list[Type]]] = [
     (Scatter(X, AT, X), [X.type]),
     (Hist((Z,), COMBINE, (S,), AT, (V,)), [Z.type]),
     (
-        StreamSeq(N, size(8), function([INT, F, array(F32, "q0", "m")], [S, variable("q2", F32, "q0", "m")]), (S,), (X,)),
+        StreamSeq(N, size(8), function([INT, F, CHUNK.type], [S, CHUNK]), (S,), (X,)),
         [F, X.type],
     ),
     (SegMap(Level.BLOCK, SPACE, Body((), (S, Z))), [X.type, array(F32, "n", "m", "m")]),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import itertools
+from collections.abc import Callable
 
 import pytest
 from core_programs import EVERYTHING, MATMUL, programs
@@ -32,6 +35,7 @@ from tilewright.ir.nodes import (
 from tilewright.ir.parser import parse_program
 from tilewright.ir.scalars import BOOL, C64, F32, F64, I8, I64, U8, ScalarType
 from tilewright.ir.sizes import size
+from tilewright.ir.traversal import rebuild, used_variables
 from tilewright.ir.verifier import Defect, IRError, verify
 
 
@@ -333,3 +337,39 @@ def test_expressions_outside_any_scope_are_told_once_each() -> None:
     verify(program(statement))
     b = Builder()
     verify(b.program("empty", [], []))
+
+
+def change_occurrence(good: Program, position: int, change: Callable[[Variable], Variable]) -> Program:
+    """The program with one occurrence of a variable in its body, bound or used there, changed."""
+    occurrences = itertools.count()
+    body = rebuild(good.body, lambda one: change(one) if next(occurrences) == position else one, lambda one: one)
+    return Program(good.name, good.parameters, body)
+
+
+def other_type(one: Variable) -> Variable:
+    return Variable(one.name, Type(F64 if one.type.element == F32 else F32, one.type.shape))
+
+
+def other_rank(one: Variable) -> Variable:
+    return Variable(one.name, one.type.array_of(3))
+
+
+def other_name(one: Variable) -> Variable:
+    return Variable(one.name + "_unknown", one.type)
+
+
+EVERY_NODE = parse_program(EVERYTHING)
+
+
+@pytest.mark.parametrize("change", [other_type, other_rank, other_name])
+def test_no_single_change_of_a_variable_goes_unseen(change: Callable[[Variable], Variable]) -> None:
+    uses = collections.Counter(one.name for one in used_variables(EVERY_NODE.body))
+    unseen = []
+    for position, one in enumerate(used_variables(EVERY_NODE.body)):
+        try:
+            verify(change_occurrence(EVERY_NODE, position, change))
+        except IRError:
+            continue
+        unseen.append((position, one.name))
+    # what is bound but never used may have any name
+    assert [name for _, name in unseen if change is not other_name or uses[name] > 1] == []

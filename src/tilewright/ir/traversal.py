@@ -203,7 +203,7 @@ def with_fresh_names(node: Node, names: FreshNames) -> Node:
 
 
 def canonical(node: Node) -> Node:
-    """A copy whose bound names are %0, %1, ... in order of binding: two nodes that differ in names only become equal."""
+    """A copy whose bound names are %0, %1, ... in order of binding: equal for nodes that differ in names only."""
     return _rename(node, {one.name: f"%{position}" for position, one in enumerate(bound_variables(node))})
 
 

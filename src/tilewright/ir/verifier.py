@@ -142,9 +142,10 @@ class _Checker:
                 self.size(extent, sizes_scope, f"the type {one.type} of {one.name}")
 
     def body(self, body: Body, scope: _Scope) -> None:
+        scope = scope.binding(())  # a copy, which the statements add to
         for statement in body.statements:
             self.statement(statement, scope)
-            scope = scope.binding(statement.targets)
+            scope.types.update((one.name, one.type) for one in statement.targets)
         for one in body.results:
             self.parts(one, scope.within("in"))
 
