@@ -1,0 +1,319 @@
+"""Random well-typed programs and arguments for them, to test passes and backends against the interpreter.
+
+Every seed gives the same program everywhere. Programs use all constructs of the source language (no segmented
+operations, which only flattening makes) on bool, i32, i64, f32 and f64, with symbolic sizes that may be zero.
+
+>>> program = random_program(3)
+>>> arguments = random_arguments(program, seed=5)
+>>> len(arguments) == len(program.parameters)
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from tilewright.ir.arguments import Argument, Array
+from tilewright.ir.builder import Builder
+from tilewright.ir.generator_arrays import ARRAY_STATEMENTS
+from tilewright.ir.generator_scalars import SCALARS, clamp, random_literal, random_scalar
+from tilewright.ir.generator_soacs import SOAC_STATEMENTS
+from tilewright.ir.nodes import (
+    Alias,
+    Atom,
+    Index,
+    Literal,
+    Program,
+    Slice,
+    SliceDimension,
+    Type,
+    Update,
+    Variable,
+    array,
+    index_literal,
+)
+from tilewright.ir.scalars import BOOL, I64, ScalarType
+from tilewright.ir.sizes import Size, SizeLike, product, size
+from tilewright.ir.traversal import all_statements
+
+SIZE_NAMES = ("n", "m", "k")
+SIZE_VALUES = (0, 1, 2, 3, 5, 7)
+_LARGEST = 7  # of SIZE_VALUES
+_DYNAMIC = 3  # the largest value of a size that the program computes
+_MAX_ELEMENTS = 120
+_MAX_WORK = 1500
+
+
+def random_program(
+    seed: int, depth: int = 3, statements: int = 6, scalars: Sequence[ScalarType] = SCALARS, name: str = "random"
+) -> Program:
+    """A random program.
+
+    Args:
+        seed: any number; the same one gives the same program.
+        depth: how deep combinators, loops and ifs nest.
+        statements: how many constructs the outermost body has (each may be a few statements).
+        scalars: the scalar types of its parameters.
+        name: the program's name.
+    """
+    return Generator(Random(seed), scalars).program(name, depth, statements)
+
+
+class Generator:
+    """The state of writing one program: the builder, and what is in scope at each level of nesting."""
+
+    def __init__(self, random: Random, scalars: Sequence[ScalarType] = SCALARS) -> None:
+        self.random = random
+        self.scalars = tuple(scalars)
+        self.b = Builder()
+        self.scopes: list[list[Variable]] = []
+        self.size_names = set(SIZE_NAMES[: random.randint(1, 3)])
+        self.extra_results: list[Variable] = []
+        self.work = 1
+        for one in SIZE_NAMES:
+            self.b.names.reserve(one)
+
+    # what is in scope
+
+    @contextmanager
+    def inside(self, variables: Sequence[Variable], times: int = 1) -> Iterator[None]:
+        """A nested body with these variables, run `times` times."""
+        self.scopes.append(list(variables))
+        self.work *= max(times, 1)
+        try:
+            yield
+        finally:
+            self.scopes.pop()
+            self.work //= max(times, 1)
+
+    def add(self, *variables: Variable) -> None:
+        """Make variables available to later statements of the innermost body."""
+        self.scopes[-1].extend(variables)
+
+    def visible(self, accept: Callable[[Variable], bool]) -> list[Variable]:
+        """The variables in scope that `accept` takes."""
+        return [one for scope in self.scopes for one in scope if accept(one)]
+
+    def arrays(self, accept: Callable[[Variable], bool] = lambda _: True) -> list[Variable]:
+        """The arrays in scope that `accept` takes."""
+        return self.visible(lambda one: one.type.rank > 0 and accept(one))
+
+    def choose(self, variables: Sequence[Variable]) -> Variable | None:
+        """One of some variables, later ones more often; None if there are none."""
+        if not variables:
+            return None
+        return variables[max(self.random.randrange(len(variables)) for _ in range(2))]
+
+    def is_static(self, type: Type) -> bool:
+        """True if all sizes are made of the program's size names."""
+        return all(extent.names <= self.size_names for extent in type.shape)
+
+    def leaves(self, type: Type, levels: int) -> bool:
+        """True if all sizes are made of names in scope outside of the innermost `levels` bodies."""
+        names = self.size_names | {one.name for scope in self.scopes[: len(self.scopes) - levels] for one in scope}
+        return all(extent.names <= names for extent in type.shape)
+
+    def most(self, extent: Size) -> int:
+        """An upper bound of a size's value."""
+        return extent.evaluate({name: _LARGEST if name in self.size_names else _DYNAMIC for name in extent.names})
+
+    def affordable(self, *shape: Size) -> bool:
+        """True if an array of this shape is small enough to be made here."""
+        elements = self.most(product(shape))
+        return elements <= _MAX_ELEMENTS and self.work * max(elements, 1) <= _MAX_WORK
+
+    # values
+
+    def atom(self, scalar: ScalarType) -> Atom:
+        """A scalar in scope, or a literal."""
+        found = self.choose(self.visible(lambda one: one.type == Type(scalar)))
+        return random_literal(self.random, scalar) if found is None or self.random.random() < 0.15 else found
+
+    def scalar(self, scalar: ScalarType | None = None) -> Atom:
+        """A newly computed scalar."""
+        atom = random_scalar(self.b, self.random, self.atom, scalar or self.random.choice(SCALARS))
+        if isinstance(atom, Variable):
+            self.add(atom)
+        return atom
+
+    def value(self, type: Type) -> Atom | None:
+        """A value of a type: computed for a scalar, in scope or copied for an array; None if there is none."""
+        if type.rank == 0:
+            return self.scalar(type.element)
+        return self.choose(self.arrays(lambda one: one.type == type))
+
+    def each(self, value: Variable, write: Callable[[Atom], Atom]) -> Variable:
+        """`write` of every element of an array, by nested maps."""
+        return self.b.map([value], lambda row: self.each(row, write) if row.type.rank else write(row))
+
+    def tame(self, atom: Atom) -> Atom:
+        """A float or float array cut to the limits."""
+        if not atom.type.element.is_float:
+            return atom
+        if isinstance(atom, Literal) or atom.type.rank == 0:
+            return clamp(self.b, atom)
+        return self.each(atom, lambda one: clamp(self.b, one))
+
+    def index_below(self, extent: Size) -> Atom:
+        """An index that is in range for an extent of at least 1."""
+        atom = self.atom(I64)
+        if isinstance(atom, Literal) or self.random.random() < 0.3:
+            return index_literal(0)
+        return self.b.apply("mod", atom, self.b.size_value(extent))
+
+    # bodies
+
+    def statements(self, count: int, depth: int) -> None:
+        """Emit constructs into the innermost body."""
+        for _ in range(count):
+            kinds = [self.plain_scalar] * 2
+            if self.work < _MAX_WORK:
+                kinds += [lambda: self.random.choice(ARRAY_STATEMENTS)(self)] * 3
+                if depth > 0:
+                    kinds += [lambda: self.random.choice(SOAC_STATEMENTS)(self, depth - 1)] * 6
+                    kinds += [lambda: self.control(depth - 1)] * 2
+            self.random.choice(kinds)()
+
+    def plain_scalar(self) -> None:
+        """One scalar operation."""
+        atom = self.scalar()
+        if self.random.random() < 0.05:
+            self.add(self.b.bind(Alias(atom)))
+
+    def results(self, width: Size, levels: int = 1) -> list[Atom]:
+        """One to three results for a function that is mapped over `width` rows, for use `levels` bodies further out."""
+
+        def fits(one: Variable) -> bool:
+            small = self.affordable(*one.type.shape) and self.most(width * product(one.type.shape)) <= _MAX_ELEMENTS
+            return small and one.type.rank < 3 and self.leaves(one.type, levels)
+
+        last = [one for one in self.scopes[-1] if fits(one)][-3:]
+        wanted: list[Atom] = [one for one in last if self.random.random() < 0.6]
+        return wanted or [self.scalar()]
+
+    def control(self, depth: int) -> None:
+        """An if, a for loop or a while loop whose values have the types of values in scope."""
+        types = [one.type for one in self.visible(lambda one: self.affordable(*one.type.shape))]
+        if not types:
+            return
+        carried = [self.random.choice(types) for _ in range(self.random.randint(1, 2))]
+        self.random.choice((self.emit_if, self.emit_for, self.emit_while))(carried, depth)
+
+    def body_of(self, types: Sequence[Type], depth: int, tame: bool) -> list[Atom]:
+        """Some statements, then a value of each type."""
+        self.statements(self.random.randint(0, 2), depth)
+        values = [self.value(one) for one in types]
+        found = [one for one in values if one is not None]
+        return [self.tame(one) for one in found] if tame else found
+
+    def emit_if(self, types: Sequence[Type], depth: int) -> None:
+        """if."""
+
+        def branch() -> list[Atom]:
+            with self.inside([]):
+                return self.body_of(types, depth, tame=False)
+
+        self.add(*self.b.cond(self.atom(BOOL), branch, branch))
+
+    def emit_for(self, types: Sequence[Type], depth: int) -> None:
+        """for with a size or a small constant as bound."""
+        bound = self.random.choice([*map(size, (0, 1, 2, 3)), *map(size, sorted(self.size_names))])
+        if self.work * self.most(bound) > _MAX_WORK:
+            return
+        initial = [one for one in map(self.value, types) if one is not None]
+
+        def body(index: Variable, *parameters: Variable) -> list[Atom]:
+            with self.inside([index, *parameters], self.most(bound)):
+                return self.body_of(types, depth, tame=True)
+
+        self.add(*self.b.for_loop(bound, initial, body))
+
+    def emit_while(self, types: Sequence[Type], depth: int) -> None:
+        """while a counter stays below a constant, and (sometimes) another value differs from zero."""
+        rounds = self.random.randint(0, 3)
+        initial = [index_literal(0), *(one for one in map(self.value, types) if one is not None)]
+
+        def condition(counter: Variable, *parameters: Variable) -> Atom:
+            going = self.b.apply("lt", counter, index_literal(rounds))
+            for one in parameters:
+                if one.type.rank == 0 and one.type.element.is_integer and self.random.random() < 0.5:
+                    differs = self.b.apply("ne", one, Literal(0, one.type.element))
+                    going = self.b.apply("and", going, differs)
+            return going
+
+        def body(counter: Variable, *parameters: Variable) -> list[Atom]:
+            with self.inside([counter, *parameters], rounds):
+                results = self.body_of(types, depth, tame=True)
+            return [self.b.apply("add", counter, index_literal(1)), *results]
+
+        self.add(*self.b.while_loop(initial, condition, body))
+
+    def program(self, name: str, depth: int, statements: int) -> Program:
+        """A whole program."""
+        sizes = sorted(self.size_names)
+        parameters = [self.b.variable("a", array(self.random.choice(self.scalars), one)) for one in sizes]
+        for _ in range(self.random.randint(1, 3)):
+            rank = self.random.choice((0, 0, 1, 2, 2))
+            shape: list[SizeLike] = [self.random.choice((*map(size, sizes), size(2))) for _ in range(rank)]
+            parameters.append(self.b.variable("a" if rank else "s", array(self.random.choice(self.scalars), *shape)))
+        with self.inside(parameters):
+            self.statements(statements, depth)
+            made = [one for one in self.scopes[-1] if one not in parameters] + self.extra_results
+            count = min(len(made), self.random.randint(1, 4))
+            chosen: list[Atom] = [*made[-1:], *self.random.sample(made[:-1], count - 1)] if made else []
+            return self.b.program(name, parameters, chosen or [self.scalar()])
+
+
+def random_arguments(program: Program, seed: int) -> list[Argument]:
+    """Arguments for a program: sizes from {0, 1, 2, 3, 5, 7} under which no index or slice is out of range.
+
+    Floats are multiples of 1/8 within [-2, 2], integers within [-9, 9]. Index, Slice and Update are taken to be in
+    range where the indexed extents are at least 1, as in the programs that `random_program` makes.
+    """
+    random = Random(seed)
+    names = sorted(program.size_names)
+    needed = _requirements(program, set(names))
+    for _ in range(50):
+        sizes = {name: random.choice(SIZE_VALUES) for name in names}
+        if all(extent.evaluate(sizes) >= least for extent, least in needed):
+            break
+    else:
+        sizes = dict.fromkeys(names, _LARGEST)
+    return [
+        _random_argument(one.type, [e.evaluate(sizes) for e in one.type.shape], random) for one in program.parameters
+    ]
+
+
+def _requirements(program: Program, names: set[str]) -> list[tuple[Size, int]]:
+    """(size, least value) so that all Index, Update and Slice statements are legal."""
+    needed: list[tuple[Size, int]] = []
+    for statement in all_statements(program.body):
+        match statement.expression:
+            case Index(indexed, indices) | Update(indexed, indices, _):
+                needed += [(extent, 1) for extent in indexed.type.shape[: len(indices)]]
+            case Slice(indexed, dimensions):
+                for one, extent in zip(dimensions, indexed.type.shape, strict=True):
+                    needed += _slice_requirements(one, extent)
+    return [(extent, least) for extent, least in needed if extent.names <= names]
+
+
+def _slice_requirements(one: SliceDimension, extent: Size) -> list[tuple[Size, int]]:
+    return [(one.count, 0), (extent - one.count, 0)]
+
+
+def _random_argument(type: Type, shape: Sequence[int], random: Random) -> Argument:
+    count = int(np.prod(shape, dtype=np.int64))
+    kind = type.element.kind
+    if kind == "b":
+        values: list[Any] = [random.random() < 0.5 for _ in range(count)]
+    elif kind in "iu":
+        values = [random.randint(-9 if kind == "i" else 0, 9) for _ in range(count)]
+    else:
+        values = [random.randint(-16, 16) / 8 for _ in range(count)]
+    result: Array = np.array(values, np.float64 if kind in "fc" else None).astype(type.element.numpy).reshape(shape)
+    return result if type.rank else result[()]
