@@ -20,7 +20,7 @@ from tilewright.machine.model import Machine
 from tilewright.passes.scalar_values import component_types
 from tilewright.passes.vectorise import is_vectorisable
 
-PANEL_ELEMENTS = 1 << 16
+PANEL_BYTES = 1 << 19
 DEPTH = 256
 
 
@@ -96,8 +96,11 @@ def make_packed_form(contraction: Contraction, machine: Machine) -> PackedForm:
     contracted = math.prod(constant(one.size) for one in contraction.of_kind(Kind.K))
     depth = _depth(contraction, contracted)
     tile = vectors * lanes
-    vector_block = tile * max(1, min(PANEL_ELEMENTS // depth // tile, -(-vector_total // tile)))
-    scalar_block = rows * max(1, min(4 * PANEL_ELEMENTS // depth * 2 // rows, -(-scalar_total // rows)))
+    step_bytes = (
+        max(1, min(depth, contracted)) * len(component_types(accumulator)) * component_types(accumulator)[0].bytes
+    )
+    vector_block = tile * max(1, min(PANEL_BYTES // step_bytes // tile, -(-vector_total // tile)))
+    scalar_block = rows * max(1, min(4 * PANEL_BYTES // step_bytes // rows, -(-scalar_total // rows)))
     chunks = _chunks(contraction, machine, vector_total, scalar_total, tile, rows)
     return PackedForm(
         contraction,
@@ -163,9 +166,10 @@ def _register_tile(machine: Machine, lanes: int, parts: int, vector_total: int, 
         if parts * (vectors * rows + vectors + 1) > registers:
             continue
         steps = math.ceil(vector_total / (vectors * lanes)) * math.ceil(scalar_total / rows)
-        loads = vectors + rows * 0.5  # of a step of the sum, beside vectors * rows multiply-adds
-        latency = max(1.0, 8 / (vectors * rows))  # two units, four cycles: eight chains keep them busy
-        cost = steps * max(vectors * rows * latency / 2, loads / 2 + 0.5) * (1 + 0.05 / vectors)
+        # Cycles of one step of the sum: two multiply-add units with a latency of four (so eight chains keep them
+        # busy), one vector per 1.5 cycles from L2, where the vector panels lie, and cheap broadcasts from L1.
+        multiply_adds = max(vectors * rows, 8) / 2
+        cost = steps * (max(multiply_adds, 1.5 * vectors + 0.25 * rows) + 0.02 * (vectors + rows))
         if best is None or cost < best[0]:
             best = (cost, (vectors, rows))
     assert best is not None

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from tilewright.contraction.form import Contraction
 from tilewright.contraction.normalise import normalise, order_dimensions, reclassify
 from tilewright.machine.model import Machine
+from tilewright.passes.packed_form import PackedForm, make_packed_form
+from tilewright.passes.packed_kernel import write_packed_kernel
 from tilewright.passes.tile_choice import choose_tiling
 from tilewright.passes.tile_form import TileForm, make_form
 from tilewright.passes.tiling import IllegalTiling
@@ -34,3 +36,32 @@ def tiled_form(contraction: Contraction, machine: Machine, tiles: Tiles | None =
             f" {machine.name} has {machine.shared_bytes_per_block}"
         )
     return form
+
+
+def packed_form(contraction: Contraction, machine: Machine, tiles: Tiles | None = None) -> PackedForm:
+    """The decisions for the packed form.
+
+    Raises:
+        IllegalTiling: if tile sizes are given; on a CPU they follow from the vector registers.
+    """
+    if tiles:
+        raise IllegalTiling(
+            f"tiles are given for {', '.join(tiles)}, but on a CPU the register tile is not chosen by hand"
+        )
+    return make_packed_form(normalise(contraction), machine)
+
+
+def contraction_launches(contraction: Contraction, machine: Machine, tiles: Tiles | None = None) -> tuple[Launch, ...]:
+    """The launches that compute a contraction, in order.
+
+    Args:
+        contraction: with known sizes, strides and offsets (see `Contraction.bind`).
+        machine: the machine that runs them.
+        tiles: tile sizes fixed by the user, by dimension: (T, R) for parallel ones, Q for contracted ones.
+
+    Raises:
+        IllegalTiling: if given tiles are wrong or break a limit of the machine.
+    """
+    if machine.is_gpu_like:
+        return (write_kernel(tiled_form(contraction, machine, tiles)),)
+    return (write_packed_kernel(packed_form(contraction, machine, tiles)),)

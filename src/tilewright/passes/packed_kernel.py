@@ -1,0 +1,449 @@
+"""The packed CPU form of a contraction, written from a `PackedForm`: BLIS's five loops with packing from any strides.
+
+    for each batch element and chunk of both sides (the blocks of the launch):
+        for scalar block: for piece of the sum: pack the scalar side
+            for vector block: pack the vector side
+                for each pair of panels: the register tile (packed_micro.py)
+
+A flat index of a side is turned into offsets once per block, in tables; an operand of any strides is read through them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tilewright.contraction.form import Dimension, Kind, Operand
+from tilewright.contraction.normalise import constant
+from tilewright.ir.scalars import I64, U8, ScalarType
+from tilewright.kernel.ir import (
+    BlockIndex,
+    Buffer,
+    Cast,
+    Comment,
+    Constant,
+    Expression,
+    For,
+    If,
+    Kernel,
+    Name,
+    ScalarParameter,
+    Space,
+    Store,
+    add,
+    integer,
+    load,
+    multiply,
+    operation,
+)
+from tilewright.kernel.launch import Launch, ScalarReference
+from tilewright.passes.packed_form import PackedForm, SideDimension
+from tilewright.passes.scalar_values import KernelBuilder, Value, component_types, load_element, memory_element
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of the register tile in the kernel: where its elements come from and where its panels lie."""
+
+    name: str
+    operand: Operand
+    source: Buffer
+    dimensions: tuple[SideDimension, ...]
+    width: int
+    block: int
+    depth: int
+    sizes: tuple[Expression, ...]
+    source_table: Buffer
+    out_table: Buffer
+    further_tables: tuple[Buffer, ...]
+    depth_table: Buffer
+    panels: tuple[Buffer, ...]
+    source_runs: Buffer
+    out_runs: Buffer
+
+
+class PackedWriter:
+    """The state of writing one packed kernel."""
+
+    def __init__(self, form: PackedForm) -> None:
+        """Start with the parameters that every packed kernel has."""
+        self.form = form
+        self.parameters: list[ScalarParameter] = []
+        self.values: list[int | float | bool | ScalarReference] = []
+        self.emit = KernelBuilder(self._free_scalar)
+        self.buffers: list[Buffer] = []
+        self.buffer_names: list[str] = []
+        self.arrays: list[Buffer] = []
+
+    def parameter(self, hint: str, value: int) -> Expression:
+        """A launch parameter; 0 and 1 are written into the kernel, since they decide its form."""
+        return integer(value) if value in (0, 1) else self._add(hint, I64, value)
+
+    def _add(self, hint: str, scalar: ScalarType, value: int | float | bool | ScalarReference) -> Name:
+        name = Name(self.emit.name(hint), scalar)
+        self.parameters.append(ScalarParameter(name.name, scalar))
+        self.values.append(value)
+        return name
+
+    def _free_scalar(self, name: str) -> Value | None:
+        for variable in self.form.contraction.scalars:
+            if variable.name == name:
+                types = component_types(variable.type.element)
+                return tuple(self._add(name, one, ScalarReference(name, which)) for which, one in enumerate(types))
+        return None
+
+    def global_buffer(self, operand: Operand, hint: str, read_only: bool) -> Buffer:
+        """The buffer of an array."""
+        buffer = Buffer(self.emit.name(hint), memory_element(operand.element), read_only=read_only)
+        self.buffers.append(buffer)
+        self.buffer_names.append(operand.buffer)
+        return buffer
+
+    def workspace(self, hint: str, element: ScalarType, size: int) -> Buffer:
+        """A scratch array of one worker."""
+        buffer = Buffer(self.emit.name(hint), element, Space.WORKSPACE, size)
+        self.arrays.append(buffer)
+        return buffer
+
+    def loop(
+        self,
+        hint: str,
+        start: Expression,
+        stop: Expression,
+        write: Callable[[Expression], None],
+        step: int = 1,
+        independent: bool = False,
+    ) -> None:
+        """for hint in start .. stop by step."""
+        index = Name(self.emit.name(hint), I64)
+        with self.emit.scope() as body:
+            write(index)
+        self.emit.emit(For(index.name, start, stop, tuple(body), integer(step), independent=independent))
+
+    def branch(self, condition: Expression, then: Callable[[], None], otherwise: Callable[[], None]) -> None:
+        """if condition then else."""
+        with self.emit.scope() as yes:
+            then()
+        with self.emit.scope() as no:
+            otherwise()
+        self.emit.emit(If(condition, tuple(yes), tuple(no)))
+
+    def minimum(self, left: Expression, right: Expression) -> Expression:
+        """min, bound to a name."""
+        return self.emit.let(operation("min", left, right), "count")
+
+    def panels(self, count: Expression, width: int) -> Expression:
+        """Panels that hold `count` elements."""
+        if width == 1:
+            return count
+        return self.emit.let(operation("floordiv", add(count, integer(width - 1)), integer(width)), "panels")
+
+
+def write_packed_kernel(form: PackedForm, name: str = "contraction") -> Launch:
+    """The kernel of a form and everything that its launch needs."""
+    from tilewright.passes.packed_micro import write_micro_kernels
+
+    w = PackedWriter(form)
+    contraction = form.contraction
+    vector_source = w.global_buffer(form.vector_operand, "vector_side", True)
+    scalar_source = w.global_buffer(form.scalar_operand, "scalar_side", True)
+    out = w.global_buffer(contraction.out, "out", False)
+    further = [w.global_buffer(one.operand, "further", True) for one in contraction.epilogue_operands]
+    w.emit.emit(Comment(describe(form)))
+    further_count = len(further)
+    vector = _make_side(w, "v", form.vector_operand, vector_source, form.vector_dimensions, further_count)
+    scalar = _make_side(w, "s", form.scalar_operand, scalar_source, form.scalar_dimensions, further_count)
+    depth_sizes = [w.parameter(f"n_{d.name}", constant(d.size)) for d in contraction.of_kind(Kind.K)]
+    vector_total, scalar_total = form.total(form.vector_dimensions), form.total(form.scalar_dimensions)
+    blocks = _blocks(form)
+    bases, (vector_start, vector_stop), (scalar_start, scalar_stop) = _block_coordinates(
+        w, vector_total, scalar_total, blocks
+    )
+    contracted = w.parameter("contracted", form.contracted_total)
+    loop_end = w.parameter("contracted_loop_end", max(1, form.contracted_total))
+
+    def scalar_block(start: Expression) -> None:
+        count = w.minimum(operation("sub", scalar_stop, start), integer(form.scalar_block))
+        _fill_tables(w, scalar, start, count, bases.scalar)
+
+        def piece(depth_start: Expression) -> None:
+            depth = w.minimum(operation("sub", contracted, depth_start), integer(form.depth))
+            _fill_depth_tables(w, vector, scalar, depth_sizes, depth_start, depth)
+            _pack(w, scalar, count, depth)
+
+            def vector_block(vector_at: Expression) -> None:
+                vector_count = w.minimum(operation("sub", vector_stop, vector_at), integer(form.vector_block))
+                _fill_tables(w, vector, vector_at, vector_count, bases.vector)
+                _mark_runs(w, vector, vector_count)
+                _pack(w, vector, vector_count, depth)
+                first = operation("eq", depth_start, integer(0))
+                last = operation("ge", add(depth_start, integer(form.depth)), loop_end)
+                write_micro_kernels(w, vector, scalar, out, further, bases, (vector_count, count, depth), (first, last))
+
+            w.loop("vector_at", vector_start, vector_stop, vector_block, form.vector_block)
+
+        w.loop("depth_at", integer(0), loop_end, piece, form.depth)
+
+    w.loop("scalar_at", scalar_start, scalar_stop, scalar_block, form.scalar_block)
+    kernel = Kernel(name, tuple(w.buffers), tuple(w.parameters), tuple(w.arrays), w.emit.statements)
+    total_blocks = math.prod(blocks) if vector_total and scalar_total else 0
+    return Launch(kernel, total_blocks, tuple(w.buffer_names), tuple(w.values))
+
+
+def describe(form: PackedForm) -> str:
+    """One line on the form, for readers of the kernel and for `explain`."""
+    vector = "*".join(one.dimension.name for one in form.vector_dimensions) or "1"
+    scalar = "*".join(one.dimension.name for one in form.scalar_dimensions) or "1"
+    contracted = "*".join(one.name for one in form.contraction.of_kind(Kind.K))
+    return (
+        f"packed: vector side {vector} in tiles of {form.vectors} x {form.lanes}, scalar side {scalar} in tiles of"
+        f" {form.rows}, sum over {contracted} in pieces of {form.depth}"
+    )
+
+
+# --- coordinates ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Bases:
+    """Flat start of each array for this block's batch element."""
+
+    vector: Expression
+    scalar: Expression
+    out: Expression
+    further: tuple[Expression, ...]
+
+
+def _blocks(form: PackedForm) -> tuple[int, int, int]:
+    batch = math.prod(constant(one.size) for one in form.contraction.of_kind(Kind.C))
+    vector = -(-form.total(form.vector_dimensions) // form.vector_chunk)
+    scalar = -(-form.total(form.scalar_dimensions) // form.scalar_chunk)
+    return batch, scalar, vector
+
+
+def _block_coordinates(
+    w: PackedWriter, vector_total: int, scalar_total: int, blocks: tuple[int, int, int]
+) -> tuple[Bases, tuple[Expression, Expression], tuple[Expression, Expression]]:
+    """The batch element and the ranges of both sides that this block computes."""
+    form, emit = w.form, w.emit
+    rest: Expression = BlockIndex()
+    ranges = []
+    for hint, chunk, total, count in (
+        ("vector", form.vector_chunk, vector_total, blocks[2]),
+        ("scalar", form.scalar_chunk, scalar_total, blocks[1]),
+    ):
+        total_parameter = w.parameter(f"{hint}_total", total)
+        if count == 1:
+            ranges.append((integer(0), total_parameter))
+            continue
+        count_parameter, chunk_parameter = w.parameter(f"{hint}_chunks", count), w.parameter(f"{hint}_chunk", chunk)
+        start = emit.let(multiply(operation("mod", rest, count_parameter), chunk_parameter), f"{hint}_start")
+        rest = emit.let(operation("floordiv", rest, count_parameter), "rest")
+        stop = emit.let(operation("min", add(start, chunk_parameter), total_parameter), f"{hint}_stop")
+        ranges.append((start, stop))
+    return _bases(w, rest), ranges[0], ranges[1]
+
+
+def _bases(w: PackedWriter, rest: Expression) -> Bases:
+    form, contraction = w.form, w.form.contraction
+    batch = contraction.of_kind(Kind.C)
+    coordinates: list[Expression] = []
+    for position, one in reversed(list(enumerate(batch))):
+        size = w.parameter(f"n_{one.name}", constant(one.size))
+        coordinates.append(w.emit.let(operation("mod", rest, size) if position else rest, f"at_{one.name}"))
+        rest = operation("floordiv", rest, size)
+    coordinates.reverse()
+    positions = {one.name: place for place, one in enumerate(contraction.dimensions)}
+
+    def base(hint: str, operand: Operand, stride: Callable[[Dimension], int]) -> Expression:
+        total = w.parameter(f"{hint}_offset", constant(operand.offset))
+        for one, coordinate in zip(batch, coordinates, strict=True):
+            total = add(total, multiply(coordinate, w.parameter(f"{hint}_stride_{one.name}", stride(one))))
+        return w.emit.let(total, f"{hint}_base")
+
+    def left(one: Dimension) -> int:
+        return constant(one.stride_left)
+
+    def right(one: Dimension) -> int:
+        return constant(one.stride_right)
+
+    further = tuple(
+        base("further", one.operand, lambda d, one=one: constant(one.strides[positions[d.name]]))  # type: ignore[misc]
+        for one in contraction.epilogue_operands
+    )
+    return Bases(
+        base("vector", form.vector_operand, left if form.vector_left else right),
+        base("scalar", form.scalar_operand, right if form.vector_left else left),
+        base("out", contraction.out, lambda one: constant(one.stride_out)),
+        further,
+    )
+
+
+# --- offset tables ----------------------------------------------------------------------------------------------------
+
+
+def _make_side(
+    w: PackedWriter,
+    name: str,
+    operand: Operand,
+    source: Buffer,
+    dimensions: tuple[SideDimension, ...],
+    further_count: int,
+) -> Side:
+    form = w.form
+    width, block = (form.vector_tile, form.vector_block) if name == "v" else (form.rows, form.scalar_block)
+    parts = component_types(operand.element)
+    vectors = max(1, block // form.lanes)
+    return Side(
+        name,
+        operand,
+        source,
+        dimensions,
+        width,
+        block,
+        form.depth,
+        tuple(w.parameter(f"n_{one.dimension.name}", one.size) for one in dimensions),
+        w.workspace(f"{name}_offsets", I64, block),
+        w.workspace(f"{name}_out_offsets", I64, block),
+        tuple(w.workspace(f"{name}_further_offsets", I64, block) for _ in range(further_count)),
+        w.workspace(f"{name}_depth_offsets", I64, form.depth),
+        tuple(w.workspace(f"{name}_panels", part, block * form.depth) for part in parts),
+        w.workspace(f"{name}_runs", U8, vectors),
+        w.workspace(f"{name}_out_runs", U8, vectors),
+    )
+
+
+def _offsets(
+    w: PackedWriter, flat: Expression, sizes: Sequence[Expression], strides: Sequence[Sequence[Expression]]
+) -> list[Expression]:
+    """Offsets of flat index `flat` in several arrays; strides[array][dimension]."""
+    totals: list[Expression] = [integer(0) for _ in strides]
+    rest = flat
+    for position in reversed(range(len(sizes))):
+        index = rest if position == 0 else w.emit.let(operation("mod", rest, sizes[position]), "index")
+        totals = [add(total, multiply(index, of[position])) for total, of in zip(totals, strides, strict=True)]
+        if position:
+            rest = w.emit.let(operation("floordiv", rest, sizes[position]), "rest")
+    return totals
+
+
+def _fill_tables(w: PackedWriter, side: Side, start: Expression, count: Expression, base: Expression) -> None:
+    """Offsets of the block's elements; the last panel is filled up with copies of its last element."""
+    strides = [
+        [w.parameter(f"{side.name}_stride_{d.dimension.name}", d.stride) for d in side.dimensions],
+        [w.parameter(f"{side.name}_out_stride_{d.dimension.name}", d.stride_out) for d in side.dimensions],
+        *(
+            [w.parameter(f"{side.name}_further_stride_{d.dimension.name}", d.further[which]) for d in side.dimensions]
+            for which in range(len(side.further_tables))
+        ),
+    ]
+    tables = (side.source_table, side.out_table, *side.further_tables)
+
+    def fill(position: Expression) -> None:
+        inside = w.minimum(position, operation("sub", count, integer(1)))
+        flat = w.emit.let(add(start, inside), "flat")
+        for table, offset in zip(tables, _offsets(w, flat, side.sizes, strides), strict=True):
+            w.emit.emit(Store(table, position, add(offset, base) if table is side.source_table else offset))
+
+    padded = multiply(w.panels(count, side.width), integer(side.width))
+    w.loop("position", integer(0), w.emit.let(padded, "padded"), fill)
+
+
+def _fill_depth_tables(
+    w: PackedWriter, vector: Side, scalar: Side, sizes: list[Expression], start: Expression, depth: Expression
+) -> None:
+    contracted = w.form.contraction.of_kind(Kind.K)
+    left = [w.parameter(f"left_stride_{d.name}", constant(d.stride_left)) for d in contracted]
+    right = [w.parameter(f"right_stride_{d.name}", constant(d.stride_right)) for d in contracted]
+    vector_strides, scalar_strides = (left, right) if w.form.vector_left else (right, left)
+
+    def fill(position: Expression) -> None:
+        flat = w.emit.let(add(start, position), "flat")
+        offsets = _offsets(w, flat, sizes, [vector_strides, scalar_strides])
+        for side, offset in zip((vector, scalar), offsets, strict=True):
+            w.emit.emit(Store(side.depth_table, position, offset))
+
+    w.loop("position", integer(0), depth, fill)
+
+
+def _mark_runs(w: PackedWriter, side: Side, count: Expression) -> None:
+    """For each vector of the block: whether its elements are consecutive in the operand, and in the output."""
+    lanes = w.form.lanes
+    padded = w.emit.let(multiply(w.panels(count, side.width), integer(side.width // lanes)), "vectors")
+
+    def mark(vector: Expression) -> None:
+        start = w.emit.let(multiply(vector, integer(lanes)), "start")
+        for table, runs in ((side.source_table, side.source_runs), (side.out_table, side.out_runs)):
+            together = w.emit.declare(integer(1), "together")
+
+            def compare(lane: Expression, table: Buffer = table, together: Name = together) -> None:
+                here = add(start, lane)
+                step = operation("sub", load(table, here), load(table, add(here, integer(-1))))
+                broken = operation("ne", step, integer(1))
+                w.emit.when(broken, lambda: w.emit.assign(together, integer(0)))
+
+            w.loop("lane", integer(1), integer(lanes), compare)
+            w.emit.emit(Store(runs, vector, Cast(together, U8)))
+
+    w.loop("vector", integer(0), padded, mark)
+
+
+# --- packing ----------------------------------------------------------------------------------------------------------
+
+
+def _pack(w: PackedWriter, side: Side, count: Expression, depth: Expression) -> None:
+    """panels[p][k][i] = source[offset(p * width + i) + depth offset(k)]."""
+
+    def panel(number: Expression) -> None:
+        first = w.emit.let(multiply(number, integer(side.width)), "first")
+        base = w.emit.let(multiply(first, integer(side.depth)), "panel")
+        if side.name == "v" and w.form.lanes > 1 and not side.operand.element.is_complex:
+            _pack_vectors(w, side, first, base, depth)
+        else:
+            _pack_elements(w, side, first, integer(0), base, depth, side.width)
+
+    w.loop("panel", integer(0), w.panels(count, side.width), panel)
+
+
+def _pack_vectors(w: PackedWriter, side: Side, first: Expression, base: Expression, depth: Expression) -> None:
+    lanes = w.form.lanes
+    for number in range(w.form.vectors):
+        run = operation("add", operation("floordiv", first, integer(lanes)), integer(number))
+        consecutive = operation("ne", load(side.source_runs, run), Constant(0, U8))
+
+        def copy_vectors(number: int = number) -> None:
+            start = w.emit.let(load(side.source_table, add(first, integer(number * lanes))), "from")
+
+            def copy(k: Expression) -> None:
+                vector = load(side.source, add(start, load(side.depth_table, k)), lanes)
+                at = add(add(base, multiply(k, integer(side.width))), integer(number * lanes))
+                w.emit.emit(Store(side.panels[0], at, vector, aligned=True))
+
+            w.loop("k", integer(0), depth, copy)
+
+        def copy_elements(number: int = number) -> None:
+            _pack_elements(w, side, first, integer(number * lanes), base, depth, lanes)
+
+        w.branch(consecutive, copy_vectors, copy_elements)
+
+
+def _pack_elements(
+    w: PackedWriter, side: Side, first: Expression, at: Expression, base: Expression, depth: Expression, width: int
+) -> None:
+    """Element by element, the sum innermost: `width` elements from place `at` of the panel on."""
+    scalar = side.operand.element
+
+    def row(i: Expression) -> None:
+        place = w.emit.let(add(at, i), "place")
+        start = w.emit.let(load(side.source_table, add(first, place)), "from")
+
+        def copy(k: Expression) -> None:
+            value = load_element(side.source, scalar, w.emit.let(add(start, load(side.depth_table, k)), "at"), w.emit)
+            target = w.emit.let(add(add(base, multiply(k, integer(side.width))), place), "to")
+            for panels, part in zip(side.panels, value, strict=True):
+                w.emit.emit(Store(panels, target, part))
+
+        w.loop("k", integer(0), depth, copy)
+
+    w.loop("i", integer(0), integer(width), row)

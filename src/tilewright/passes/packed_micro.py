@@ -1,0 +1,284 @@
+"""The register tile of the packed form: a panel of either side in, a tile of the output out.
+
+    acc[i][j] = combine(acc[i][j], map(vector[k][i], broadcast scalar[k][j]))    for all k of the piece
+
+A whole tile whose vectors are consecutive in the output is written straight from the registers; any other goes through
+a small scratch tile, from which vectors or single elements are written, the epilogue applied to each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.ir.scalars import U8
+from tilewright.kernel.ir import (
+    Broadcast,
+    Buffer,
+    Constant,
+    Expression,
+    Name,
+    Operation,
+    Store,
+    VectorType,
+    add,
+    element_of,
+    integer,
+    load,
+    multiply,
+    operation,
+)
+from tilewright.passes.lower_scalar import lower_lambda
+from tilewright.passes.packed_kernel import Bases, PackedWriter, Side
+from tilewright.passes.scalar_values import Value, component_types, load_element, store_element
+from tilewright.passes.scalar_values import constant as constant_value
+from tilewright.passes.vectorise import lower_lambda_vector
+
+Accumulators = dict[tuple[int, int], tuple[Name, ...]]
+
+
+def write_micro_kernels(
+    w: PackedWriter,
+    vector: Side,
+    scalar: Side,
+    out: Buffer,
+    further: Sequence[Buffer],
+    bases: Bases,
+    counts: tuple[Expression, Expression, Expression],
+    edges: tuple[Expression, Expression],
+) -> None:
+    """The two loops over panels around the register tile.
+
+    Args:
+        w, vector, scalar, out, further, bases: the kernel's parts.
+        counts: elements of the vector block, of the scalar block, of the piece of the sum.
+        edges: whether this piece is the first, and whether it is the last.
+    """
+    vector_count, scalar_count, depth = counts
+    tile = [w.workspace("tile", part, w.form.vector_tile * w.form.rows) for part in component_types(w.form.accumulator)]
+
+    def scalar_panel(s: Expression) -> None:
+        scalar_first = w.emit.let(multiply(s, integer(scalar.width)), "scalar_first")
+
+        def vector_panel(v: Expression) -> None:
+            vector_first = w.emit.let(multiply(v, integer(vector.width)), "vector_first")
+            accumulators = _accumulate(w, vector, scalar, vector_first, scalar_first, depth)
+            rows = w.minimum(operation("sub", scalar_count, scalar_first), integer(scalar.width))
+            columns = w.minimum(operation("sub", vector_count, vector_first), integer(vector.width))
+            place = _Place(w, vector, scalar, out, further, bases, vector_first, scalar_first, edges)
+            if _has_fast_path(w):
+                w.branch(
+                    place.is_whole(rows, columns),
+                    lambda: place.write_registers(accumulators),
+                    lambda: place.write_through(tile, accumulators, rows, columns),
+                )
+            else:
+                place.write_through(tile, accumulators, rows, columns)
+
+        w.loop("v", integer(0), w.panels(vector_count, vector.width), vector_panel)
+
+    w.loop("s", integer(0), w.panels(scalar_count, scalar.width), scalar_panel)
+
+
+def _has_fast_path(w: PackedWriter) -> bool:
+    contraction = w.form.contraction
+    return (
+        w.form.lanes > 1
+        and contraction.epilogue is None
+        and not w.form.accumulator.is_complex
+        and contraction.out.element == w.form.accumulator
+    )
+
+
+def _accumulate(
+    w: PackedWriter,
+    vector: Side,
+    scalar: Side,
+    vector_first: Expression,
+    scalar_first: Expression,
+    depth: Expression,
+) -> Accumulators:
+    form, emit = w.form, w.emit
+    lanes = form.lanes
+    neutral = constant_value(form.contraction.neutral.value, form.contraction.neutral.scalar)
+    accumulators: Accumulators = {
+        (i, j): tuple(emit.declare(_broadcast(part, lanes), "sum") for part in neutral)
+        for j in range(form.rows)
+        for i in range(form.vectors)
+    }
+    vector_base = emit.let(multiply(vector_first, integer(form.depth)), "vector_panel")
+    scalar_base = emit.let(multiply(scalar_first, integer(form.depth)), "scalar_panel")
+
+    def step(k: Expression) -> None:
+        row = emit.let(add(vector_base, multiply(k, integer(vector.width))), "row")
+        columns = [
+            tuple(
+                emit.let(_load_panel(panel, add(row, integer(i * lanes)), lanes), "vector") for panel in vector.panels
+            )
+            for i in range(form.vectors)
+        ]
+        at = emit.let(add(scalar_base, multiply(k, integer(scalar.width))), "at")
+        for j in range(form.rows):
+            element = tuple(
+                emit.let(_broadcast(load(panel, add(at, integer(j))), lanes), "scalar") for panel in scalar.panels
+            )
+            for i in range(form.vectors):
+                _combine(w, accumulators[i, j], columns[i], element)
+
+    w.loop("k", integer(0), depth, step)
+    return accumulators
+
+
+def _load_panel(panel: Buffer, index: Expression, lanes: int) -> Expression:
+    return load(panel, index, lanes, aligned=lanes > 1)
+
+
+def _broadcast(part: Expression, lanes: int) -> Expression:
+    return part if lanes == 1 else Broadcast(part, VectorType(element_of(part.type), lanes))
+
+
+def _combine(w: PackedWriter, accumulator: tuple[Name, ...], vector: Value, element: Value) -> None:
+    form, emit = w.form, w.emit
+    if form.fused_multiply_add:
+        total = accumulator[0]
+        mapped_types = component_types(form.accumulator)
+        if element_of(vector[0].type) == element_of(element[0].type) == mapped_types[0]:
+            emit.assign(total, Operation("fma", (vector[0], element[0], total), total.type))
+            return
+    left, right = (vector, element) if form.vector_left else (element, vector)
+    (mapped,) = lower_lambda_vector(form.contraction.map, (left, right), form.lanes, emit)
+    (combined,) = lower_lambda_vector(form.contraction.combine, (accumulator, mapped), form.lanes, emit)
+    for variable, part in zip(accumulator, combined, strict=True):
+        emit.assign(variable, part)
+
+
+class _Place:
+    """Where one register tile goes in the output."""
+
+    def __init__(
+        self,
+        w: PackedWriter,
+        vector: Side,
+        scalar: Side,
+        out: Buffer,
+        further: Sequence[Buffer],
+        bases: Bases,
+        vector_first: Expression,
+        scalar_first: Expression,
+        edges: tuple[Expression, Expression],
+    ) -> None:
+        self.w, self.vector, self.scalar, self.out, self.further, self.bases = w, vector, scalar, out, further, bases
+        self.vector_first, self.scalar_first = vector_first, scalar_first
+        self.first, self.last = edges
+
+    def is_whole(self, rows: Expression, columns: Expression) -> Expression:
+        """Every element of the tile is an element of the output, and all vectors are consecutive there."""
+        lanes = self.w.form.lanes
+        condition = operation(
+            "and",
+            operation("eq", rows, integer(self.scalar.width)),
+            operation("eq", columns, integer(self.vector.width)),
+        )
+        for i in range(self.w.form.vectors):
+            run = add(operation("floordiv", self.vector_first, integer(lanes)), integer(i))
+            consecutive = operation("ne", load(self.vector.out_runs, run), Constant(0, U8))
+            condition = operation("and", condition, consecutive)
+        return condition
+
+    def _row_base(self, j: Expression) -> Expression:
+        return self.w.emit.let(add(self.bases.out, load(self.scalar.out_table, add(self.scalar_first, j))), "out_row")
+
+    def write_registers(self, accumulators: Accumulators) -> None:
+        """Vectors straight to the output; later pieces of the sum add to what is there."""
+
+        def store(add_to: bool) -> None:
+            lanes = self.w.form.lanes
+            starts = [
+                self.w.emit.let(load(self.vector.out_table, add(self.vector_first, integer(i * lanes))), "out_at")
+                for i in range(self.w.form.vectors)
+            ]
+            for j in range(self.w.form.rows):
+                base = self._row_base(integer(j))
+                for i in range(self.w.form.vectors):
+                    at = self.w.emit.let(add(base, starts[i]), "at")
+                    self._store_vector(at, accumulators[i, j], add_to)
+
+        self.w.branch(self.first, lambda: store(False), lambda: store(True))
+
+    def _store_vector(self, at: Expression, value: Value, add_to: bool) -> None:
+        if add_to:
+            lanes = self.w.form.lanes
+            before = (self.w.emit.let(load(self.out, at, lanes), "before"),)
+            (value,) = lower_lambda_vector(self.w.form.contraction.combine, (before, value), lanes, self.w.emit)
+        self.w.emit.emit(Store(self.out, at, value[0]))
+
+    def write_through(
+        self, tile: list[Buffer], accumulators: Accumulators, rows: Expression, columns: Expression
+    ) -> None:
+        """Spill the registers to the scratch tile, then write elements, or vectors where consecutive."""
+        w, lanes = self.w, self.w.form.lanes
+        for (i, j), value in accumulators.items():
+            for buffer, part in zip(tile, value, strict=True):
+                w.emit.emit(Store(buffer, integer(j * w.form.vector_tile + i * lanes), part, aligned=lanes > 1))
+
+        def row(j: Expression) -> None:
+            base = self._row_base(j)
+            tile_row = w.emit.let(multiply(j, integer(w.form.vector_tile)), "tile_row")
+            if not _has_fast_path(w):
+                w.loop("i", integer(0), columns, lambda i: self._write_element(tile, tile_row, base, i, j))
+                return
+            for i in range(w.form.vectors):
+                start = integer(i * lanes)
+                run = add(operation("floordiv", self.vector_first, integer(lanes)), integer(i))
+                whole = operation(
+                    "and",
+                    operation("ge", columns, integer((i + 1) * lanes)),
+                    operation("ne", load(self.vector.out_runs, run), Constant(0, U8)),
+                )
+                stop = w.emit.let(operation("min", columns, integer((i + 1) * lanes)), "stop")
+                w.branch(
+                    whole,
+                    lambda start=start: self._write_vector(tile[0], tile_row, base, start),  # type: ignore[misc]
+                    lambda start=start, stop=stop: w.loop(  # type: ignore[misc]
+                        "i", start, stop, lambda at: self._write_element(tile, tile_row, base, at, j)
+                    ),
+                )
+
+        w.loop("j", integer(0), rows, row)
+
+    def _write_vector(self, tile: Buffer, tile_row: Expression, base: Expression, start: Expression) -> None:
+        w, lanes = self.w, self.w.form.lanes
+        at = w.emit.let(add(base, load(self.vector.out_table, add(self.vector_first, start))), "at")
+        value = (w.emit.let(load(tile, add(tile_row, start), lanes, aligned=True), "value"),)
+        w.branch(self.first, lambda: self._store_vector(at, value, False), lambda: self._store_vector(at, value, True))
+
+    def _write_element(
+        self, tile: list[Buffer], tile_row: Expression, base: Expression, i: Expression, j: Expression
+    ) -> None:
+        w, contraction = self.w, self.w.form.contraction
+        emit = w.emit
+        vector_at = emit.let(add(self.vector_first, i), "vector_at")
+        at = emit.let(add(base, load(self.vector.out_table, vector_at)), "at")
+        place = emit.let(add(tile_row, i), "place")
+        value: Value = tuple(emit.let(load(buffer, place), "value") for buffer in tile)
+        single_piece = w.form.depth >= w.form.contracted_total
+        if not single_piece:
+            held = tuple(emit.declare(part, "value") for part in value)
+
+            def add_before() -> None:
+                before = load_element(self.out, contraction.out.element, at, emit)
+                (total,) = lower_lambda(contraction.combine, (before, held), emit)
+                for variable, part in zip(held, total, strict=True):
+                    emit.assign(variable, part)
+
+            emit.when(operation("not", self.first), add_before)
+            value = held
+        if contraction.epilogue is not None:
+            operands = []
+            for number, buffer in enumerate(self.further):
+                scalar_part = load(self.scalar.further_tables[number], add(self.scalar_first, j))
+                vector_part = load(self.vector.further_tables[number], vector_at)
+                where = emit.let(add(add(self.bases.further[number], scalar_part), vector_part), "where")
+                element = contraction.epilogue_operands[number].operand.element
+                operands.append(load_element(buffer, element, where, emit))
+            (value,) = lower_lambda(contraction.epilogue, (value, *operands), emit)
+        store_element(self.out, contraction.out.element, at, value, emit)
