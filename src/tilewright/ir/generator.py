@@ -109,13 +109,13 @@ class Generator:
             return None
         return variables[max(self.random.randrange(len(variables)) for _ in range(2))]
 
-    def is_static(self, type: Type) -> bool:
-        """True if all sizes are made of the program's size names."""
-        return all(extent.names <= self.size_names for extent in type.shape)
+    def is_indexable(self, type: Type) -> bool:
+        """True if the sizes are the program's and no dimension is empty when its size names are largest."""
+        return all(extent.names <= self.size_names and self.most(extent) > 0 for extent in type.shape)
 
-    def leaves(self, type: Type, levels: int) -> bool:
-        """True if all sizes are made of names in scope outside of the innermost `levels` bodies."""
-        names = self.size_names | {one.name for scope in self.scopes[: len(self.scopes) - levels] for one in scope}
+    def leaves(self, type: Type) -> bool:
+        """True if all sizes are made of names in scope outside of the innermost body."""
+        names = self.size_names | {one.name for scope in self.scopes[:-1] for one in scope}
         return all(extent.names <= names for extent in type.shape)
 
     def most(self, extent: Size) -> int:
@@ -185,12 +185,12 @@ class Generator:
         if self.random.random() < 0.05:
             self.add(self.b.bind(Alias(atom)))
 
-    def results(self, width: Size, levels: int = 1) -> list[Atom]:
-        """One to three results for a function that is mapped over `width` rows, for use `levels` bodies further out."""
+    def results(self, width: Size) -> list[Atom]:
+        """One to three results for a function that is mapped over `width` rows."""
 
         def fits(one: Variable) -> bool:
             small = self.affordable(*one.type.shape) and self.most(width * product(one.type.shape)) <= _MAX_ELEMENTS
-            return small and one.type.rank < 3 and self.leaves(one.type, levels)
+            return small and one.type.rank < 3 and self.leaves(one.type)
 
         last = [one for one in self.scopes[-1] if fits(one)][-3:]
         wanted: list[Atom] = [one for one in last if self.random.random() < 0.6]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def emit_index(g: Generator) -> None:
     """An element or sub-array at indices in range."""
-    array = g.choose(g.arrays(lambda one: g.is_static(one.type)))
+    array = g.choose(g.arrays(lambda one: g.is_indexable(one.type)))
     if array is not None:
         count = g.random.randint(1, array.type.rank)
         g.add(g.b.index(array, *(g.index_below(extent) for extent in array.type.shape[:count])))
@@ -36,7 +36,7 @@ def emit_index(g: Generator) -> None:
 
 def emit_update(g: Generator) -> None:
     """One element or sub-array replaced."""
-    array = g.choose(g.arrays(lambda one: g.is_static(one.type) and g.affordable(*one.type.shape)))
+    array = g.choose(g.arrays(lambda one: g.is_indexable(one.type) and g.affordable(*one.type.shape)))
     if array is not None:
         count = g.random.randint(1, array.type.rank)
         indices = tuple(g.index_below(extent) for extent in array.type.shape[:count])
@@ -65,7 +65,7 @@ def _slice_dimension(g: Generator, extent: Size) -> SliceDimension:
 
 def emit_slice(g: Generator) -> None:
     """A slice: everything, reversed, all but one, every second element, or at most two."""
-    array = g.choose(g.arrays(lambda one: g.is_static(one.type) and g.affordable(*one.type.shape)))
+    array = g.choose(g.arrays(lambda one: g.is_indexable(one.type) and g.affordable(*one.type.shape)))
     if array is not None:
         g.add(g.b.bind(Slice(array, tuple(_slice_dimension(g, extent) for extent in array.type.shape))))
 

@@ -48,13 +48,12 @@ def _choose_arrays(g: Generator, most: int, accept: Callable[[Variable], bool] =
 
 
 def _mapped_function(
-    g: Generator, arrays: Sequence[Variable], depth: int, write: Callable[[], Sequence[Atom]]
+    g: Generator, arrays: Sequence[Variable], times: int, depth: int, write: Callable[[], Sequence[Atom]]
 ) -> Lambda:
-    """A function of the arrays' rows: some statements, then what `write` gives."""
-    width = arrays[0].type.shape[0]
+    """A function of the arrays' rows, called `times` times: some statements, then what `write` gives."""
 
     def body(*parameters: Variable) -> Sequence[Atom]:
-        with g.inside(parameters, g.most(width)):
+        with g.inside(parameters, times):
             g.statements(g.random.randint(1, 2), depth)
             return write()
 
@@ -65,7 +64,7 @@ def emit_map(g: Generator, depth: int) -> None:
     """map of any function."""
     if arrays := _choose_arrays(g, 3):
         width = arrays[0].type.shape[0]
-        function = _mapped_function(g, arrays, depth, lambda: g.results(width))
+        function = _mapped_function(g, arrays, g.most(width), depth, lambda: g.results(width))
         g.add(*g.b.emit(Map(width, function, tuple(arrays))))
 
 
@@ -116,7 +115,7 @@ def emit_fused_fold(g: Generator, depth: int) -> None:
             value = g.b.apply("tanh", value)
         return [value, *(g.results(width) if g.random.random() < 0.4 else [])]
 
-    function = _mapped_function(g, arrays, depth, results)
+    function = _mapped_function(g, arrays, g.most(width), depth, results)
     if g.random.random() < 0.5:
         declared = _declared(g, operator)
         fold, *mapped = g.b.emit(Redomap(width, operator.combine, operator.neutral, function, tuple(arrays), declared))
@@ -204,7 +203,7 @@ def emit_hist(g: Generator, depth: int) -> None:
 
 
 def emit_stream(g: Generator, depth: int) -> None:
-    """stream_seq that folds its first array and maps over the rows of all."""
+    """stream_seq that folds its first array and maps over the rows of all: it does not depend on the chunks."""
     arrays = _choose_arrays(g, 2, lambda one: one.type.rank == 1 and one.type.element != BOOL)
     if not arrays:
         return
@@ -215,12 +214,10 @@ def emit_stream(g: Generator, depth: int) -> None:
     parts = [g.b.variable("part", one.type.row.array_of(length.name)) for one in arrays]
 
     def body() -> Sequence[Atom]:
-        with g.inside([total, length, *parts], g.most(width)):
-            folded = g.b.reduce(operator.combine, operator.neutral[0], parts[0])
-            rows = size(length.name)
-            function = _mapped_function(g, parts, depth, lambda: g.results(width, levels=2))
-            mapped = g.b.emit(Map(rows, function, tuple(parts)))
-            return combine_two(g.b, operator.name, total, folded), *mapped
+        folded = g.b.reduce(operator.combine, operator.neutral[0], parts[0])
+        function = _mapped_function(g, parts, g.most(width), depth, lambda: g.results(width))
+        mapped = g.b.emit(Map(size(length.name), function, tuple(parts)))
+        return combine_two(g.b, operator.name, total, folded), *mapped
 
     function = Lambda((length, total, *parts), g.b.body(body))
     chunk = size(g.random.randint(1, 3))
