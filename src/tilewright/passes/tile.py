@@ -10,11 +10,13 @@ from collections.abc import Mapping
 
 from tilewright.contraction.form import Contraction
 from tilewright.contraction.normalise import normalise, order_dimensions, reclassify
+from tilewright.kernel.launch import Launch
 from tilewright.machine.model import Machine
 from tilewright.passes.packed_form import PackedForm, make_packed_form
 from tilewright.passes.packed_kernel import write_packed_kernel
 from tilewright.passes.tile_choice import choose_tiling
 from tilewright.passes.tile_form import TileForm, make_form
+from tilewright.passes.tile_kernel import write_kernel
 from tilewright.passes.tiling import IllegalTiling
 
 Tiles = Mapping[str, tuple[int, int] | int]
