@@ -87,7 +87,7 @@ def run_oclgrind(text: str, name: str, arguments: list[Any], blocks: int, thread
             "OCLGRIND_UNIFORM_WRITES": "1",
             "OCLGRIND_BUILD_OPTIONS": "-cl-opt-disable",
             "OCLGRIND_LOG": str(log),
-            "OCLGRIND_MAX_ERRORS": "20",
+            "OCLGRIND_MAX_ERRORS": "2000",
             "OCLGRIND_LOCAL_MEM_SIZE": str(1 << 20),
         }
         command = [sys.executable, __file__, folder]

@@ -38,7 +38,7 @@ _PATTERNS = re.compile(
     r"""(?x)
     __.* | _[A-Z].* | tw_.* | [iuf](8|16|32|64) | .*_t
     | (u?(char|short|int|long|longlong)|float|double|half|bool|quad|uint)\d*
-    | (as|convert|vload|vstore|vloada|vstorea|get|native|half|atom|atomic|read|write|work|sub|cl|CLK|cuda|nv)_.*
+    | (as|convert|vload|vstore|vloada|vstorea|get|native|half|atom|atomic|read|write|work|sub|cl|CLK|cuda|nv)_.+
     | v(load|store)a?.* | make_.* | M_.* | (FLT|DBL|HALF|S?CHAR|UCHAR|U?SHRT|U?INT|U?LL?ONG|FP|CHAR|MEMORY|ATOMIC)_.*
     """
 )
@@ -53,8 +53,8 @@ def safe_name(name: str, taken: Iterable[str] = ()) -> str:
     """An identifier like `name` that is neither reserved nor in `taken`.
 
     Example:
-        >>> safe_name("half"), safe_name("tile.a", {"tile_a"})
-        ('half_', 'tile_a_2')
+        >>> safe_name("int"), safe_name("tile.a", {"tile_a"})
+        ('int_', 'tile_a_2')
     """
     base = re.sub(r"[^A-Za-z0-9_]", "_", name) or "v"
     base = f"v{base}" if base[0].isdigit() or base[0] == "_" else base
