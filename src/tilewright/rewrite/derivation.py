@@ -13,7 +13,7 @@ import numpy as np
 
 from tilewright.ir.interpreter import interpret
 from tilewright.ir.nodes import Body, Program
-from tilewright.ir.printer import print_statement
+from tilewright.ir.printer import print_atom, print_statement
 from tilewright.rewrite.rule import (
     Declined,
     Refusal,
@@ -48,7 +48,8 @@ class Step:
     def _texts(self) -> tuple[str, str]:
         old, new = body_at(self.before, self.site.path), body_at(self.after, self.site.path)
         old_ids, new_ids = set(map(id, old.statements)), set(map(id, new.statements))
-        return _text(old, new_ids), _text(new, old_ids)
+        results = old.results != new.results
+        return _text(old, new_ids, results), _text(new, old_ids, results)
 
     def __str__(self) -> str:
         equation = rule_named(self.rule).equation
@@ -56,8 +57,10 @@ class Step:
         return f"{self.rule} at {self.site}    {equation}\n{before}\n  =>\n{after}"
 
 
-def _text(body: Body, unchanged: set[int]) -> str:
+def _text(body: Body, unchanged: set[int], with_results: bool) -> str:
     lines = [print_statement(one) for one in body.statements if id(one) not in unchanged]
+    if with_results:
+        lines.append(f"in ({', '.join(map(print_atom, body.results))})")
     return "\n".join(lines) if lines else "(nothing)"
 
 

@@ -9,10 +9,23 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from tilewright.ir.nodes import Atom, Body, Expression, Literal, Statement, Type, Variable, atom_size
+from tilewright.ir.nodes import (
+    Atom,
+    Body,
+    Expression,
+    ForLoop,
+    Lambda,
+    Literal,
+    Loop,
+    SegSpace,
+    Statement,
+    Type,
+    Variable,
+    atom_size,
+)
 from tilewright.ir.scalars import I64, ScalarType
 from tilewright.ir.sizes import Size, size
 from tilewright.ir.traversal import bound_variables, sub_bodies
@@ -20,6 +33,7 @@ from tilewright.ir.traversal import bound_variables, sub_bodies
 Node = TypeVar("Node")
 Result = TypeVar("Result")
 _NOTHING: frozenset[str] = frozenset()
+_BIND_NOTHING = (Variable, Literal, Type, Size, ScalarType)
 _FIELDS: dict[type, tuple[str, ...]] = {}
 
 
@@ -56,12 +70,24 @@ def mentioned(node: object) -> frozenset[str]:
 
 
 def bound(node: object) -> frozenset[str]:
-    """Every name bound anywhere inside a node."""
-    known: frozenset[str] | None = getattr(node, "__dict__", {}).get("_bound")
+    """Every name bound anywhere inside a node (like `traversal.bound_variables`)."""
+    if isinstance(node, tuple):
+        return _NOTHING.union(*map(bound, node)) if node else _NOTHING
+    if isinstance(node, _BIND_NOTHING) or not _fields(node):
+        return _NOTHING
+    known: frozenset[str] | None = node.__dict__.get("_bound")
     if known is not None:
         return known
-    names = frozenset(one.name for one in bound_variables(node))
-    return names if isinstance(node, tuple) else _remember(node, "_bound", names)
+    match node:
+        case Statement(targets=binders) | Lambda(parameters=binders) | Loop(parameters=binders):
+            names = frozenset(one.name for one in binders)
+        case ForLoop(index=index):
+            names = frozenset((index.name,))
+        case SegSpace(dimensions=dimensions):
+            names = frozenset(index.name for index, _ in dimensions)
+        case _:
+            names = _NOTHING
+    return _remember(node, "_bound", names.union(*(bound(getattr(node, name)) for name in _fields(node))))
 
 
 def used(statement: Statement) -> frozenset[str]:
@@ -96,15 +122,15 @@ def definitions(body: Body) -> Mapping[str, int]:
     return _remember(body, "_definitions", found)
 
 
-def available(body: Body) -> Mapping[Hashable, int]:
-    """For each expression that a body computes (by its `expression_key`), the first statement that computes it."""
-    known: Mapping[Hashable, int] | None = body.__dict__.get("_available")
-    if known is not None:
-        return known
-    found: dict[Hashable, int] = {}
-    for index, statement in enumerate(body.statements):
-        found.setdefault(expression_key(statement.expression), index)
-    return _remember(body, "_available", found)
+def alike(body: Body, statement: Statement) -> Sequence[int]:
+    """The statements of a body, by index, with the same kind of expression over the same names."""
+    known: dict[Hashable, list[int]] | None = body.__dict__.get("_alike")
+    if known is None:
+        known = {}
+        for index, one in enumerate(body.statements):
+            known.setdefault((type(one.expression), used(one)), []).append(index)
+        _remember(body, "_alike", known)
+    return known.get((type(statement.expression), used(statement)), ())
 
 
 def bodies_of(expression: Expression) -> tuple[Body, ...]:

@@ -203,9 +203,8 @@ def cast_constant(at: Place) -> Body | Declined:
 def _fits(value: float | complex, scalar: ScalarType) -> bool:
     if not cmath.isfinite(value):
         return False
-    signed = scalar.kind == "i"
-    low, high = (-(2 ** (scalar.bits - 1)), 2 ** (scalar.bits - 1)) if signed else (0, 2**scalar.bits)
-    return low <= math.trunc(value.real) < high
+    low = -(1 << (scalar.bits - 1)) if scalar.kind == "i" else 0
+    return low <= math.trunc(value.real) < low + (1 << scalar.bits)
 
 
 @rule("simplification", Cast)

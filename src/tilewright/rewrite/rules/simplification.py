@@ -28,7 +28,7 @@ from tilewright.ir.nodes import (
     WhileLoop,
     index_literal,
 )
-from tilewright.rewrite.names import available, bound, expression_key, replace_names
+from tilewright.rewrite.names import alike, bound, expression_key, replace_names
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 from tilewright.rewrite.rules.scalars import same_atom
 
@@ -83,11 +83,11 @@ def common_subexpression(at: Place) -> Body | Declined:
     """
     if isinstance(at.expression, Alias | Copy | SegMap | SegRed | SegScan | SegHist | Replicate):
         return no_match(f"{type(at.expression).__name__} is not shared")
-    key = expression_key(at.expression)
     for body, before in reversed(at.chain):
-        index = available(body).get(key)
-        if index is not None and index < before:
-            return at.bind(*body.statements[index].targets)
+        for index in alike(body, at.statement):
+            same = body.statements[index].expression
+            if index < before and expression_key(same) == expression_key(at.expression):
+                return at.bind(*body.statements[index].targets)
     return no_match("nothing in scope computes the same")
 
 
