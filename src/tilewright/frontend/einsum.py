@@ -107,6 +107,8 @@ def einsum(
     if epilogue_operands:
         extra, labels = _epilogue_operands(epilogue_operands)
         arrays = (*arrays, *extra)
+    if out is None and beta:
+        raise ValueError(f"einsum: beta = {beta} needs out, whose elements it multiplies")
     if out is not None and not isinstance(out, _NDARRAY):
         raise TypeError(f"einsum: out must be a NumPy array, not {out!r} of type {type(out).__name__}")
     key: Hashable = (

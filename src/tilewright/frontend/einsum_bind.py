@@ -7,7 +7,7 @@ contraction path, the views that stand for diagonals and broadcast dimensions, t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -151,7 +151,7 @@ def bind(
         ValueError: for operands, labels, an output, or option values that do not fit, naming them with their sizes.
         TypeError: for dtypes that are not supported or may not be cast, and operations not defined on them.
     """
-    check_options(options, out)
+    check_options(options)
     semiring = semiring_named(options.semiring)
     resolved = resolve(parsed, [one.shape for one in operands])
     text = parsed.text
@@ -163,6 +163,11 @@ def bind(
     if out is not None and overlaps_itself(out):
         raise ValueError(f"einsum {text!r}: elements of out lie on one another in memory (strides {out.strides})")
     path = contraction_path(resolved.spec, resolved.sizes, options.optimize, semiring.distributive)
+    if 0 in resolved.sizes:
+        # Folds over nothing give the neutral element, which must not meet other factors (0 * inf, or an integer that
+        # wraps): one nest, in which it is the start value only.
+        semiring = replace(semiring, distributive=False)
+        path = (tuple(range(len(operands))),)
     order = options.order.upper()
     axes = output_axes(order, list(zip(operands, resolved.spec.inputs, strict=True)), resolved.spec.output)
     if out_dtype is None and _is_view(resolved.spec, operands[0], dtype, out, options):
@@ -192,7 +197,9 @@ def bind(
         program,
         executable_of(program, device),
         device,
-        _preparations(operands, extras, out, resolved.spec.inputs, extra_labels, conversions, options),
+        _preparations(
+            operands, extras, stored if options.beta else None, resolved.spec.inputs, extra_labels, conversions
+        ),
         sizes_out,
         stored.newbyteorder("="),
         axes,
@@ -267,11 +274,10 @@ def _needs_view(labels: Labels) -> bool:
 def _preparations(
     operands: Sequence[Signature],
     extras: Sequence[Signature],
-    out: Signature | None,
+    previous: np.dtype[Any] | None,
     labels: Sequence[Labels],
     extra_labels: Sequence[Labels],
     conversions: Sequence[np.dtype[Any] | None],
-    options: EinsumOptions,
 ) -> tuple[_Preparation | None, ...] | None:
     prepared = [
         _Preparation(mine, new, not _needs_view(mine)) if new is not None or _needs_view(mine) else None
@@ -281,9 +287,9 @@ def _preparations(
         new = _conversion(extra, extra.dtype)
         broadcast = BROADCAST in mine
         prepared.append(_Preparation(mine, new, not broadcast) if new is not None or broadcast else None)
-    if options.beta and out is not None:
+    if previous is not None:
         # A copy of what out held: the program may read it after it has begun to write the result.
-        prepared.append(_Preparation((), out.dtype, True))
+        prepared.append(_Preparation((), previous.newbyteorder("="), True))
     return tuple(prepared) if any(one is not None for one in prepared) else None
 
 

@@ -39,7 +39,7 @@ class EinsumOptions:
     target: str | Device | None = None
 
 
-def check_options(options: EinsumOptions, out: Signature | None) -> None:
+def check_options(options: EinsumOptions) -> None:
     """Refuse values that no operands make right.
 
     Raises:
@@ -49,8 +49,6 @@ def check_options(options: EinsumOptions, out: Signature | None) -> None:
         raise ValueError(f"casting must be one of {', '.join(map(repr, _CASTINGS))}, not {options.casting!r}")
     if not isinstance(options.order, str) or options.order.upper() not in _ORDERS:
         raise ValueError(f"order must be one of {', '.join(map(repr, _ORDERS))}, not {options.order!r}")
-    if options.beta and out is None:
-        raise ValueError(f"beta = {options.beta} needs out, whose elements it multiplies")
 
 
 def supported_type(what: str, dtype: np.dtype[Any]) -> ScalarType:

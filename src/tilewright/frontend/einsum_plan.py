@@ -106,7 +106,7 @@ class EinsumPlan:
     def table(self) -> str:
         """The steps with their dimensions and costs, as text."""
         resolved = self.bound.resolved
-        rows = [("step", "contraction", *_KINDS, "flops", "bytes", "flop/byte")]
+        rows: list[tuple[str, ...]] = [("step", "contraction", *_KINDS, "flops", "bytes", "flop/byte")]
         for number, one in enumerate(self.steps, start=1):
             kinds = (
                 " ".join(f"{resolved.names[label]}={resolved.sizes[label]}" for label in one.kinds[kind]) or "-"
