@@ -1,0 +1,284 @@
+"""From a program to something that can be called: which lowering each top-level statement gets.
+
+A statement that is a contraction goes to the tiling; any other one becomes a kernel whose outer maps are parallel, a
+view, or scalar code of the host. `if` and `loop` around parallel code are run by the host. What was chosen and why is
+noted for `Executable.explain`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+
+from tilewright.ir import nodes
+from tilewright.ir.nodes import Body, Expression, Program, Statement, Type, Variable
+from tilewright.ir.scalars import ScalarType
+from tilewright.ir.sizes import Size, size
+from tilewright.ir.traversal import all_statements, bound_variables, rebuild, sub_bodies, used_variables
+from tilewright.passes.lower_general import Points, chunk_points, copy_points, lower_points, points_of
+from tilewright.passes.pipelines import run_pipeline
+from tilewright.passes.scalar_values import LoweringError
+from tilewright.runtime import host
+from tilewright.runtime.cache import MemoryCache
+from tilewright.runtime.devices import Device
+from tilewright.runtime.executable import Executable
+from tilewright.runtime.host import Block, HostProgram, KernelPlan, KernelStep, Layout, Layouts, Note, Step
+
+
+def compile_program(program: Program, device: Device, *, optimise: bool = True) -> Executable:
+    """The program, ready to be called on a device.
+
+    Args:
+        program: a well-typed program.
+        device: where it runs (`runtime.devices.device_for`).
+        optimise: run the standard pipeline first.
+
+    Raises:
+        LoweringError: if a statement cannot be lowered, saying why.
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright.ir.builder import Builder
+        >>> from tilewright.ir.scalars import F32
+        >>> from tilewright.runtime.devices import device_for
+        >>> b = Builder()
+        >>> x = b.variable("x", nodes.array(F32, "n"))
+        >>> double = b.program("double", [x], [b.map([x], lambda e: b.apply("add", e, e))])
+        >>> compile_program(double, device_for("cpu"))(np.array([1, 2], np.float32))
+        array([2., 4.], dtype=float32)
+    """
+    ready = run_pipeline(program) if optimise else program
+    compiler = _Compiler(ready.name, device)
+    block = compiler.block(ready.body)
+    arguments = _size_arguments(ready)
+    checked = any(
+        isinstance(one.expression, nodes.Index | nodes.Update | nodes.Slice) for one in all_statements(ready.body)
+    )
+    return Executable(
+        HostProgram(ready, block, tuple(compiler.notes)),
+        device,
+        functools.partial(copy_step, threads=threads_per_block(device)),
+        arguments,
+        not checked,
+    )
+
+
+def threads_per_block(device: Device) -> int:
+    """Threads of the general kernels' blocks."""
+    return 1 if device.machine.kind == "cpu" else max(2, min(256, device.machine.max_threads_per_block))
+
+
+def _size_arguments(program: Program) -> frozenset[int]:
+    """Positions of the scalar arguments that occur in sizes or as indices."""
+    names = size_names(program.body)
+    for statement in all_statements(program.body):
+        if isinstance(statement.expression, nodes.Index | nodes.Update):
+            names.update(str(atom) for atom in statement.expression.indices)
+    return frozenset(p for p, one in enumerate(program.parameters) if one.type.rank == 0 and one.name in names)
+
+
+def size_names(node: object) -> set[str]:
+    """Names that occur in the sizes of a node, those in types included."""
+    names: set[str] = set()
+
+    def on_size(one: Size) -> Size:
+        names.update(one.names)
+        return one
+
+    def on_variable(one: Variable) -> Variable:
+        for extent in one.type.shape:
+            on_size(extent)
+        return one
+
+    rebuild(node, on_variable, on_size)
+    return names
+
+
+# --- kernels ----------------------------------------------------------------------------------------------------------
+
+
+def free_variables(expression: Expression) -> tuple[Variable, ...]:
+    """Variables that an expression uses but does not bind, in order of first use."""
+    bound = {one.name for one in bound_variables(expression)}
+    return tuple({one.name: one for one in used_variables(expression) if one.name not in bound}.values())
+
+
+def kernel_step(
+    label: str, points: Points, targets: tuple[Variable, ...], reads: tuple[Variable, ...], threads: int
+) -> KernelStep:
+    """A step that lowers its points once for each combination of layouts."""
+    plans: MemoryCache[Layouts, KernelPlan] = MemoryCache(capacity=64)
+
+    def lower(layouts: Layouts) -> KernelPlan:
+        return plans.get_or_build(layouts, lambda: lower_points(label, points, targets, reads, layouts, threads))
+
+    names = {name for extent in points.space for name in extent.names}
+    return KernelStep(label, targets, reads, lower, points.copied, tuple(sorted(names)))
+
+
+@functools.lru_cache(maxsize=256)
+def copy_step(element: ScalarType, rank: int, threads: int) -> KernelStep:
+    """Copying `source` to `target`, arrays of extents n0, n1, ...; a scalar `source` for rank 0."""
+    shape = tuple(size(f"n{d}") for d in range(rank))
+    source, target = (Variable(name, Type(element, shape)) for name in ("source", "target"))
+    return kernel_step(f"copy_{element}_{rank}", copy_points(source), (target,), (source,), threads)
+
+
+# --- statements -------------------------------------------------------------------------------------------------------
+
+_COMBINATORS = (
+    nodes.Map, nodes.Reduce, nodes.Scan, nodes.Redomap, nodes.Scanomap, nodes.Scatter, nodes.Hist, nodes.StreamSeq,
+    nodes.SegMap, nodes.SegRed, nodes.SegScan, nodes.SegHist,
+)  # fmt: skip
+
+
+class _Compiler:
+    """Statements to steps, with notes."""
+
+    def __init__(self, name: str, device: Device) -> None:
+        self.name = name
+        self.device = device
+        self.threads = threads_per_block(device)
+        self.notes: list[Note] = []
+        self.cells: set[str] = set()
+
+    def block(self, body: Body) -> Block:
+        """The steps of a body."""
+        return Block(tuple(self.statement(statement) for statement in body.statements), body.results)
+
+    def note(self, statement: Statement, lowered: str, reasons: Sequence[str] = ()) -> None:
+        """Tell how a statement was lowered."""
+        label = ", ".join(map(str, statement.targets)) + f" = {type(statement.expression).__name__.lower()}"
+        self.notes.append(Note(label, lowered, tuple(reasons)))
+
+    def statement(self, statement: Statement) -> Step:
+        """The step of one statement."""
+        expression, targets = statement.expression, statement.targets
+        match expression:
+            case nodes.Apply() | nodes.Cast() | nodes.SizeValue():
+                return host.ScalarStep(targets, expression)
+            case nodes.Alias() | nodes.Copy() | nodes.Slice() | nodes.Rearrange() | nodes.Reshape() | nodes.Index():
+                self._mark_cells(targets)
+                return host.ViewStep(targets[0], expression)
+            case nodes.Replicate(_, value) if value.type.rank:
+                return host.ViewStep(targets[0], expression)
+            case nodes.Concat(axis, arrays):
+                self.note(statement, "copies of the parts")
+                return host.ConcatStep(targets[0], axis, arrays)
+            case nodes.Update(array, indices, value):
+                self.note(statement, "a copy and a part written over it")
+                return host.UpdateStep(targets[0], array, indices, value)
+            case nodes.If() | nodes.Loop():
+                return self._control(statement)
+            case nodes.Reduce() | nodes.Redomap() if self._is_chunkable(expression):
+                return self._contraction(statement) or self._reduction(statement, expression)
+            case nodes.Map() | nodes.Reduce() | nodes.Redomap():
+                return self._contraction(statement) or self._general(statement)
+        return self._general(statement)
+
+    def _mark_cells(self, targets: Sequence[Variable]) -> None:
+        self.cells.update(target.name for target in targets if target.type.rank == 0)
+
+    # kernels
+
+    def _kernel(self, statement: Statement, points: Points, suffix: str = "") -> KernelStep:
+        """The step, after a trial that the points can be lowered."""
+        targets = statement.targets
+        reads = free_variables(statement.expression)
+        step = kernel_step(f"{self.name}_{targets[0]}{suffix}", points, targets, reads, self.threads)
+        self._try(step)
+        self._mark_cells(targets)
+        return step
+
+    def _try(self, step: KernelStep) -> None:
+        """Lower once for the layouts to be expected; LoweringError if it cannot be."""
+        expected: list[tuple[str, Layout]] = []
+        for variable in (*step.reads, *step.targets):
+            if variable.type.rank or variable.name in self.cells or variable in step.targets:
+                expected.append((variable.name, Layout((), dense=True, at_start=True)))
+        step.lower(tuple(expected))
+
+    def _general(self, statement: Statement, reasons: Sequence[str] = ()) -> Step:
+        expression = statement.expression
+        try:
+            points = points_of(expression, statement.targets)
+            step = self._kernel(statement, points)
+        except LoweringError as error:
+            if not isinstance(expression, nodes.Map):
+                raise LoweringError(f"{self.name}: {_shown(statement)} cannot be lowered: {error}") from error
+            self.note(statement, "row by row on the host", [*reasons, str(error)])
+            return self._rows(statement, expression)
+        work = " x ".join(map(str, points.space))
+        self.note(statement, f"a kernel over {work} points" if work else "a sequential kernel", reasons)
+        return step
+
+    def _rows(self, statement: Statement, expression: nodes.Map) -> Step:
+        function = expression.function
+        self._mark_cells(function.parameters)
+        body = self.block(function.body)
+        return host.RowsStep(statement.targets, expression.width, function.parameters, expression.arrays, body)
+
+    def _is_chunkable(self, expression: nodes.Reduce | nodes.Redomap) -> bool:
+        return all(atom.type.rank == 0 for atom in expression.neutral)
+
+    def _reduction(self, statement: Statement, expression: nodes.Reduce | nodes.Redomap) -> Step:
+        count = len(expression.neutral)
+        chunks, length = f"%chunks.{statement.targets[0]}", f"%length.{statement.targets[0]}"
+        partial = tuple(
+            Variable(f"{target}.partial", target.type.array_of(size(chunks))) for target in statement.targets[:count]
+        )
+        first = Statement((*partial, *statement.targets[count:]), expression)
+        try:
+            whole = self._kernel(statement, points_of(expression, statement.targets))
+            begin = self._kernel(first, chunk_points(expression, chunks, length), "_chunks")
+        except LoweringError as error:
+            raise LoweringError(f"{self.name}: {_shown(statement)} cannot be lowered: {error}") from error
+        end = nodes.Reduce(size(chunks), expression.combine, expression.neutral, partial, expression.commutative)
+        last = Statement(statement.targets[:count], end)
+        finish = self._kernel(last, points_of(end, last.targets), "_end")
+        begin = dataclasses.replace(begin, size_names=tuple(sorted({*begin.size_names, chunks, length})))
+        self.note(statement, f"a reduction of {expression.width} rows in chunks, then of the chunks")
+        return host.ChunkedReduceStep(whole, begin, finish, expression.width, chunks, length)
+
+    def _contraction(self, statement: Statement) -> Step | None:
+        """The tiled form of a contraction, if the statement is one."""
+        return None
+
+    # control
+
+    def _control(self, statement: Statement) -> Step:
+        """Control flow without parallel code inside is a sequential kernel; the host runs any other."""
+        parallel = any(
+            isinstance(one.expression, _COMBINATORS)
+            for body in sub_bodies(statement.expression)
+            for one in all_statements(body)
+        )
+        reasons: list[str] = []
+        if not parallel:
+            try:
+                step = self._kernel(statement, points_of(statement.expression, statement.targets))
+                self.note(statement, "a sequential kernel")
+                return step
+            except LoweringError as error:
+                reasons.append(str(error))
+        self.note(statement, "run by the host", reasons)
+        self._mark_cells(statement.targets)
+        expression = statement.expression
+        if isinstance(expression, nodes.If):
+            then, otherwise = self.block(expression.then), self.block(expression.otherwise)
+            return host.IfStep(expression.condition, statement.targets, then, otherwise)
+        assert isinstance(expression, nodes.Loop)
+        self._mark_cells(expression.parameters)
+        body = self.block(expression.body)
+        common = (statement.targets, expression.parameters, expression.initial, body)
+        if isinstance(expression.form, nodes.ForLoop):
+            return host.LoopStep(*common, index=expression.form.index, bound=expression.form.bound)
+        condition = expression.form.condition
+        self._mark_cells(condition.parameters)
+        return host.LoopStep(*common, condition_parameters=condition.parameters, condition=self.block(condition.body))
+
+
+def _shown(statement: Statement) -> str:
+    targets = ", ".join(f"{target}: {target.type}" for target in statement.targets)
+    return f"{targets} = {type(statement.expression).__name__.lower()}"

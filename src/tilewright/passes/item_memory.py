@@ -1,0 +1,342 @@
+"""What one work item of a kernel has at hand: the arrays in scope, memory of its own, checked indices.
+
+Arrays are `ArrayView`s whose sizes mention core names; what the launch knows becomes a scalar parameter of the kernel
+when it is first used.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tilewright.ir.lmad import LMAD, row_major
+from tilewright.ir.nodes import SliceDimension, Type, Variable
+from tilewright.ir.scalars import BOOL, I64, ScalarType
+from tilewright.ir.sizes import ONE, ZERO, Size, SizeFunction, maximum, product, size
+from tilewright.ir.views import ArrayView
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Buffer, Constant, For, Name, ScalarParameter, Space, Store
+from tilewright.passes.lower_scalar import lower_size
+from tilewright.passes.scalar_values import (
+    KernelBuilder,
+    LoweringError,
+    Value,
+    component_types,
+    load_element,
+    memory_element,
+    store_element,
+)
+from tilewright.runtime.host import ERRORS, CheckedIndex, Layout, Scratch
+
+PRIVATE_BYTES = 1024
+"""A kernel's private arrays may take so many bytes; what is larger lies in scratch memory."""
+
+WORKER = "%worker"
+
+
+@dataclass(frozen=True)
+class IotaArray:
+    """0, 1, ..., count-1 without memory."""
+
+    count: Size
+    scalar: ScalarType
+
+
+ArrayValue = ArrayView | IotaArray
+
+
+class Item:
+    """The state of lowering one work item.
+
+    Args:
+        outer: the scalars in scope at launch; every other unknown name is an i64 (a size, offset or stride).
+        layouts: the arrays, and the scalars in memory, in scope at launch.
+        written: those of them that the kernel stores into.
+    """
+
+    def __init__(self, outer: Mapping[str, Type], layouts: Mapping[str, Layout], written: Sequence[str]) -> None:
+        self.emit = KernelBuilder(self._outer_scalar)
+        self.arrays: dict[str, ArrayValue] = {}
+        self.buffers: dict[str, Buffer] = {}
+        self.buffer_names: dict[str, str] = {}  # kernel buffer -> core name
+        self.scalars: dict[str, tuple[ScalarParameter, str, int]] = {}
+        self.scratch: list[Scratch] = []
+        self.private: list[Buffer] = []
+        self.checks: list[CheckedIndex] = []
+        self.ranges: dict[str, Size] = {}
+        self.definitions: dict[str, Size] = {}
+        self.inner: set[str] = set()
+        self.destinations: dict[str, ArrayView] = {}
+        self.failed = Name("failed_0", BOOL)
+        self._outer = dict(outer)
+        self._read_only = frozenset(layouts) - frozenset(written)
+        for name, layout in layouts.items():
+            self._outer_array(name, outer[name], layout)
+
+    # --- what comes from the launch
+
+    def _outer_scalar(self, name: str) -> Value | None:
+        if name in self.inner:
+            return None
+        element = self._outer[name].element if name in self._outer else I64
+        parts = []
+        for component, part in enumerate(component_types(element)):
+            parameter = ScalarParameter(self.emit.name(name), part)
+            self.scalars[parameter.name] = (parameter, name, component)
+            parts.append(Name(parameter.name, part))
+        return tuple(parts)
+
+    def _outer_array(self, name: str, type_: Type, layout: Layout) -> None:
+        offset = ZERO if layout.at_start else size(f"{name}.offset")
+        if layout.dense:
+            lmad = row_major(type_.shape, offset)
+        else:
+            strides = tuple(
+                size(f"{name}.stride{d}") if known is None else size(known) for d, known in enumerate(layout.strides)
+            )
+            lmad = LMAD(offset, type_.shape, strides)
+        self.arrays[name] = ArrayView(name, type_.element, lmad)
+
+    def load_outer_scalars(self, names: Sequence[str]) -> None:
+        """Read the scalars that lie in memory, once, at the start of the kernel."""
+        for name in names:
+            view = self.arrays[name]
+            assert isinstance(view, ArrayView)
+            self.emit.values[name] = self.load(view, ())
+
+    def buffer_of(self, view: ArrayView) -> Buffer:
+        """The kernel's buffer in which a view lies."""
+        if view.buffer not in self.buffers:
+            name = self.emit.name(view.buffer)
+            self.buffers[view.buffer] = Buffer(
+                name, memory_element(view.element), read_only=view.buffer in self._read_only
+            )
+            self.buffer_names[name] = view.buffer
+        return self.buffers[view.buffer]
+
+    # --- elements
+
+    def load(self, view: ArrayView, indices: Sequence[Size]) -> Value:
+        """The element at indices that are known to be in range."""
+        at = self.emit.let(lower_size(view.lmad.flat(indices), self.emit), "at")
+        return load_element(self.buffer_of(view), view.element, at, self.emit, "e")
+
+    def store(self, view: ArrayView, indices: Sequence[Size], value: Value) -> None:
+        """Write one element."""
+        at = self.emit.let(lower_size(view.lmad.flat(indices), self.emit), "at")
+        store_element(self.buffer_of(view), view.element, at, value, self.emit)
+
+    def row(self, array: ArrayValue, index: Size) -> Value | ArrayValue:
+        """array[index]: an element or a view of a row."""
+        if isinstance(array, IotaArray):
+            value = self.emit.let(lower_size(index, self.emit), "i")
+            return (value if array.scalar == I64 else self.emit.let(kernel.Cast(value, array.scalar), "i"),)
+        if array.lmad.rank == 1:
+            return self.load(array, (index,))
+        return ArrayView(array.buffer, array.element, array.lmad.fix([index]))
+
+    # --- memory
+
+    def bound(self, extent: Size, what: str) -> Size:
+        """An upper bound that the launch knows.
+
+        Raises:
+            LoweringError: if the extent depends on values that only the work item knows.
+        """
+        for _ in range(100):
+            inside = [name for name in sorted(extent.names) if name in self.inner or name in self.definitions]
+            if not inside:
+                return extent
+            extent = self._bound_one(extent, inside[0], what)
+        raise LoweringError(f"{what}: no bound of its extent {extent} was found")
+
+    def _bound_one(self, extent: Size, name: str, what: str) -> Size:
+        if name in self.definitions:
+            return extent.substitute({name: self.definitions[name]})
+        linear = extent.coefficient_of(name)
+        if linear is None:
+            return self._bound_minimum(extent, name, what)
+        if name in self.ranges:
+            signs = {coefficient > 0 for _, coefficient in linear[0].terms}
+            if len(signs) == 1:
+                largest = maximum(self.ranges[name] - 1, ZERO)
+                return linear[0] * largest + linear[1] if True in signs else linear[1]
+        raise LoweringError(f"{what}: its extent {extent} depends on {name}, which only the work item knows")
+
+    def _bound_minimum(self, extent: Size, name: str, what: str) -> Size:
+        """min(a, b) is at most whichever of the two does not mention the name."""
+        total = ZERO
+        for monomial, coefficient in extent.terms:
+            term = size(coefficient)
+            for atom in monomial:
+                if isinstance(atom, SizeFunction) and name in atom.left.names | atom.right.names:
+                    sides = [side for side in (atom.left, atom.right) if name not in side.names]
+                    if atom.function != "min" or not sides or coefficient < 0:
+                        raise LoweringError(f"{what}: its extent {extent} depends on {name} of the work item")
+                    term = term * sides[0]
+                else:
+                    term = term * Size((((atom,), 1),))
+            total = total + term
+        return total
+
+    def allocate(self, type_: Type, hint: str) -> ArrayView:
+        """Memory of this work item for an array: private if it is small and of constant size, else scratch.
+
+        Raises:
+            LoweringError: if no bound of its size is known at launch.
+        """
+        bounds = [self.bound(extent, f"array {hint} of type {type_}") for extent in type_.shape]
+        # Room for one row even of an empty array: what a failed index check reads in its place.
+        room = product(
+            maximum(extent, ONE) if extent.constant is None else max(1, extent.constant) for extent in bounds
+        )
+        words = room * (2 if type_.element.is_complex else 1)
+        name = self.emit.name(f"{hint}_own")
+        taken = sum((one.size or 0) * one.element.bytes for one in self.private)
+        element = memory_element(type_.element)
+        if words.constant is not None and taken + words.constant * element.bytes <= PRIVATE_BYTES:
+            buffer = Buffer(name, element, Space.PRIVATE, words.constant)
+            self.private.append(buffer)
+            offset = ZERO
+        else:
+            buffer = Buffer(name, element)
+            self.scratch.append(Scratch(name, type_.element, room))
+            self.buffer_names[name] = name
+            offset = size(WORKER) * size(f"%room.{name}")
+        self.buffers[name] = buffer
+        return ArrayView(name, type_.element, row_major(type_.shape, offset))
+
+    def target(self, variable: Variable) -> ArrayView:
+        """Where the array that a statement computes shall lie: a place chosen before, or new memory."""
+        found = self.destinations.pop(variable.name, None)
+        return found if found is not None else self.allocate(variable.type, variable.name)
+
+    def copy(self, source: ArrayValue, destination: ArrayView) -> None:
+        """Copy all elements."""
+        if isinstance(source, IotaArray):
+            self.loop(source.count, "i", lambda i: self.store(destination, (i,), self._element(source, i)))
+        elif source != destination:
+            self.each(
+                destination.lmad.shape, lambda indices: self.store(destination, indices, self.load(source, indices))
+            )
+
+    def _element(self, array: ArrayValue, index: Size) -> Value:
+        value = self.row(array, index)
+        assert isinstance(value, tuple)
+        return value
+
+    def as_view(self, array: ArrayValue, hint: str = "iota") -> ArrayView:
+        """The array in memory."""
+        if isinstance(array, ArrayView):
+            return array
+        memory = self.allocate(Type(array.scalar, (array.count,)), hint)
+        self.copy(array, memory)
+        return memory
+
+    # --- loops
+
+    def index(self, hint: str, extent: Size) -> tuple[Name, Size]:
+        """A new index below `extent`: its kernel name, and itself as a size."""
+        name = Name(self.emit.name(hint), I64)
+        core = f"%{name.name}"
+        self.emit.values[core] = (name,)
+        self.ranges[core] = extent
+        self.inner.add(core)
+        return name, size(core)
+
+    def loop(self, extent: Size, hint: str, write: Callable[[Size], None]) -> None:
+        """for index < extent: what `write(index)` emits."""
+        stop = self.emit.let(lower_size(extent, self.emit), "stop")
+        name, core = self.index(hint, extent)
+        with self.emit.scope() as body:
+            write(core)
+        self.emit.emit(For(name.name, Constant(0, I64), stop, tuple(body)))
+
+    def each(self, shape: Sequence[Size], write: Callable[[tuple[Size, ...]], None]) -> None:
+        """Nested loops over all indices of a shape."""
+        if not shape:
+            write(())
+            return
+        self.loop(shape[0], "i", lambda i: self.each(shape[1:], lambda rest: write((i, *rest))))
+
+    # --- checked indices
+
+    def checked(self, index: Size, extent: Size, array: str, dimension: int) -> Size:
+        """The index, or 0 after recording that it is out of range."""
+        if self._in_range(index, extent):
+            return index
+        at = self.emit.let(lower_size(index, self.emit), "index")
+        wrong = self._record_outside(at, extent, array, dimension)
+        return self._named(kernel.operation("select", wrong, Constant(0, I64), at))
+
+    def checked_slice(
+        self, one: SliceDimension, extent: Size, array: str, dimension: int
+    ) -> tuple[SliceDimension, Size]:
+        """A slice and 1; or, after recording that it is out of range, one that only reads index 0, and stride 0."""
+        last = one.start + (one.count - 1) * one.step
+        low, high = (one.start, last) if one.step > 0 else (last, one.start)
+        room = (extent - 1 - high).constant
+        if one.count == ONE or (low.constant is not None and low.constant >= 0 and room is not None and room >= 0):
+            if one.count != ONE:
+                return one, ONE
+            return dataclasses.replace(one, start=self.checked(one.start, extent, array, dimension)), ONE
+        count = self.emit.let(lower_size(one.count, self.emit), "count")
+        some = kernel.operation("gt", count, Constant(0, I64))
+        # With no element there is nothing to check; index 0 stands for it, or the extent's own last one.
+        ends = [
+            self.emit.let(kernel.operation("select", some, lower_size(end, self.emit), Constant(0, I64)), "end")
+            for end in (low, high)
+        ]
+        outside = [self._record_outside(end, extent, array, dimension, some) for end in ends]
+        wrong = self.emit.let(kernel.operation("or", *outside), "bad")
+        start = self._named(kernel.operation("select", wrong, Constant(0, I64), lower_size(one.start, self.emit)))
+        stride = self._named(kernel.operation("select", wrong, Constant(0, I64), Constant(1, I64)))
+        return dataclasses.replace(one, start=start), stride
+
+    def _named(self, value: kernel.Expression) -> Size:
+        """A value of the kernel as a size."""
+        core = f"%safe.{self.emit.name('safe')}"
+        self.emit.values[core] = (self.emit.let(value, "safe"),)
+        self.inner.add(core)
+        return size(core)
+
+    def _record_outside(
+        self,
+        at: kernel.Expression,
+        extent: Size,
+        array: str,
+        dimension: int,
+        condition: kernel.Expression | None = None,
+    ) -> kernel.Expression:
+        """Whether an index is out of range; the first such index of a worker is recorded."""
+        stop = self.emit.let(lower_size(extent, self.emit), "extent")
+        below = kernel.operation("lt", at, Constant(0, I64))
+        wrong: kernel.Expression = kernel.operation("or", below, kernel.operation("ge", at, stop))
+        if condition is not None:
+            wrong = kernel.operation("and", condition, wrong)
+        wrong = self.emit.let(wrong, "bad")
+        position = 3 * len(self.checks)
+        self.checks.append(CheckedIndex(array, dimension))
+        errors = self.buffers.setdefault(ERRORS, Buffer("errors_0", I64))
+        self.buffer_names[errors.name] = ERRORS
+
+        def record() -> None:
+            for place, value in enumerate((Constant(1, I64), at, stop)):
+                self.emit.emit(Store(errors, Constant(position + place, I64), value))
+            self.emit.assign(self.failed, Constant(True, BOOL))
+
+        first = kernel.operation("and", wrong, kernel.operation("not", self.failed))
+        self.emit.when(first, record)
+        return wrong
+
+    def _in_range(self, index: Size, extent: Size) -> bool:
+        while len(index.names) == 1 and (name := next(iter(index.names))) in self.definitions and index == size(name):
+            index = self.definitions[name]
+        if index.constant is not None:
+            return extent.constant is not None and 0 <= index.constant < extent.constant
+        return (
+            len(index.names) == 1
+            and (name := next(iter(index.names))) in self.ranges
+            and (index == size(name) and self.ranges[name] == extent)
+        )

@@ -1,0 +1,363 @@
+"""The array combinators inside one work item: maps, folds, scans, scatters and streams as sequential loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from tilewright.ir import nodes
+from tilewright.ir.nodes import Atom, Lambda, Type, Variable
+from tilewright.ir.scalars import I64
+from tilewright.ir.sizes import Size, minimum, size
+from tilewright.ir.views import ArrayView
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Constant, Name
+from tilewright.passes.item_memory import ArrayValue, Item
+from tilewright.passes.lower_items import (
+    AnyValue,
+    bind,
+    call,
+    lower_body,
+    lower_expression,
+    row_of,
+    value_of,
+    view,
+    write,
+)
+from tilewright.passes.lower_scalar import assign_values, declare_value, lower_size
+
+Rows: TypeAlias = Callable[[Size, Sequence[ArrayView | None]], Sequence[AnyValue]]
+
+
+@dataclass
+class Accumulators:
+    """The running values of a fold: variables for scalars, memory of the work item for arrays."""
+
+    item: Item
+    values: list[AnyValue] = field(default_factory=list)
+    spare: list[ArrayView | None] = field(default_factory=list)
+
+    def begin(self, initial: Sequence[Atom], types: Sequence[Type], places: Sequence[ArrayView | None]) -> None:
+        """Start from atoms; an array accumulator lies at its place, or in new memory."""
+        for atom, type_, place in zip(initial, types, places, strict=True):
+            value = value_of(self.item, atom)
+            if isinstance(value, tuple):
+                self.values.append(declare_value(value, "acc", self.item.emit))
+                self.spare.append(None)
+            else:
+                memory = place if place is not None else self.item.allocate(type_, "acc")
+                self.item.copy(value, memory)
+                self.values.append(memory)
+                self.spare.append(self.item.allocate(type_, "acc_next"))
+
+    def update(self, function: Lambda, arguments: Sequence[AnyValue]) -> None:
+        """The accumulators become the function's first results."""
+        self.assign(call(self.item, function, arguments, self.spare))
+
+    def assign(self, results: Sequence[AnyValue]) -> None:
+        """Take over results of which the arrays were written to `spare`."""
+        variables = [_names(value) for value in self.values if isinstance(value, tuple)]
+        assign_values(variables, [value for value in results if isinstance(value, tuple)], self.item.emit)
+        for old, new in zip(self.values, self.spare, strict=True):
+            if isinstance(old, ArrayView) and new is not None:
+                self.item.copy(new, old)
+
+
+def _names(value: Sequence[kernel.Expression]) -> tuple[Name, ...]:
+    names = tuple(part for part in value if isinstance(part, Name))
+    assert len(names) == len(value)
+    return names
+
+
+def fold(
+    item: Item,
+    extent: Size,
+    combine: Lambda,
+    neutral: Sequence[Atom],
+    rows: Rows,
+    accumulator_places: Sequence[ArrayView | None],
+    mapped: Sequence[ArrayView],
+    scanned: Sequence[ArrayView] = (),
+    start: Size | None = None,
+) -> list[AnyValue]:
+    """Fold `rows(index, destinations)` for extent indices from `start`; the accumulators at the end.
+
+    The first results of `rows` are combined in order, the further ones written to rows of `mapped`. With `scanned`,
+    each accumulator is written there after every step.
+    """
+    accumulators = Accumulators(item)
+    accumulators.begin(neutral, [atom.type for atom in neutral], accumulator_places)
+
+    def step(counter: Size) -> None:
+        index = counter if start is None else start + counter
+        nothing: list[ArrayView | None] = [None] * len(neutral)
+        values = rows(index, nothing + [row_of(place, index) for place in mapped])
+        accumulators.update(combine, [*accumulators.values, *values[: len(neutral)]])
+        for value, place in zip(accumulators.values, scanned, strict=bool(scanned)):
+            write(item, value, row_of(place, index))
+
+    item.loop(extent, "k", step)
+    return accumulators.values
+
+
+def function_rows(item: Item, function: Lambda | None, arrays: Sequence[ArrayValue]) -> Rows:
+    """The rows of arrays, with a function applied to them if there is one."""
+
+    def rows(index: Size, destinations: Sequence[ArrayView | None]) -> Sequence[AnyValue]:
+        elements = [item.row(one, index) for one in arrays]
+        return elements if function is None else call(item, function, elements, destinations)
+
+    return rows
+
+
+def arrays_of(item: Item, variables: Sequence[Variable]) -> list[ArrayValue]:
+    """The arrays that a combinator runs over."""
+    found = [value_of(item, one) for one in variables]
+    return [one for one in found if not isinstance(one, tuple)]
+
+
+@lower_expression.register
+def _(expression: nodes.Map, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
+    places = [item.target(target) for target in targets]
+    rows = function_rows(item, expression.function, arrays_of(item, expression.arrays))
+    item.loop(expression.width, "i", lambda i: _discard(rows(i, [row_of(place, i) for place in places])))
+    return places
+
+
+def _discard(values: Sequence[AnyValue]) -> None:
+    """The values were written to their destinations."""
+
+
+@lower_expression.register(nodes.Reduce)
+@lower_expression.register(nodes.Redomap)
+def _(expression: nodes.Reduce | nodes.Redomap, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
+    count = len(expression.neutral)
+    places = [item.target(target) if target.type.rank else None for target in targets[:count]]
+    mapped = [item.target(target) for target in targets[count:]]
+    function = expression.function if isinstance(expression, nodes.Redomap) else None
+    rows = function_rows(item, function, arrays_of(item, expression.arrays))
+    values = fold(item, expression.width, expression.combine, expression.neutral, rows, places, mapped)
+    return [*values, *mapped]
+
+
+@lower_expression.register(nodes.Scan)
+@lower_expression.register(nodes.Scanomap)
+def _(expression: nodes.Scan | nodes.Scanomap, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
+    count = len(expression.neutral)
+    places = [item.target(target) for target in targets]
+    function = expression.function if isinstance(expression, nodes.Scanomap) else None
+    rows = function_rows(item, function, arrays_of(item, expression.arrays))
+    nowhere = [None] * count
+    fold(item, expression.width, expression.combine, expression.neutral, rows, nowhere, places[count:], places[:count])
+    return places
+
+
+def when_bin_exists(item: Item, bin_: kernel.Expression, bins: Size, put: Callable[[Size], None]) -> None:
+    """put(bin) if 0 <= bin < bins."""
+    item.emit.values[(name := f"%bin.{item.emit.name('bin')}")] = (bin_,)
+    item.inner.add(name)
+    extent = item.emit.let(lower_size(bins, item.emit), "bins")
+    inside = kernel.operation(
+        "and", kernel.operation("ge", bin_, Constant(0, I64)), kernel.operation("lt", bin_, extent)
+    )
+    item.emit.when(item.emit.let(inside, "inside"), lambda: put(size(name)))
+
+
+def scatter_one(item: Item, expression: nodes.Scatter, place: ArrayView, index: Size) -> None:
+    """The effect of value number `index` of a scatter."""
+    (bin_,) = _scalar(item.row(view(item, expression.indices), index))
+    value = item.row(view(item, expression.values), index)
+    when_bin_exists(item, bin_, place.lmad.shape[0], lambda at: write(item, value, row_of(place, at)))
+
+
+def _scalar(value: AnyValue) -> tuple[kernel.Expression, ...]:
+    assert isinstance(value, tuple)
+    return value
+
+
+@lower_expression.register
+def _(expression: nodes.Scatter, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
+    source = view(item, expression.destination)
+    place = item.target(targets[0])
+    item.copy(source, place)
+    item.loop(expression.indices.type.shape[0], "i", lambda i: scatter_one(item, expression, place, i))
+    return (place,)
+
+
+@lower_expression.register
+def _(expression: nodes.Hist, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
+    sources = [view(item, one) for one in expression.destinations]
+    places = [item.target(target) for target in targets]
+    for source, place in zip(sources, places, strict=True):
+        item.copy(source, place)
+    indices = view(item, expression.indices)
+    values = arrays_of(item, expression.values)
+
+    def step(i: Size) -> None:
+        (bin_,) = _scalar(item.row(indices, i))
+        _combine_into_bin(item, expression.combine, places, bin_, [item.row(one, i) for one in values])
+
+    item.loop(expression.indices.type.shape[0], "i", step)
+    return places
+
+
+def _combine_into_bin(
+    item: Item,
+    combine: Lambda,
+    places: Sequence[ArrayView],
+    bin_: kernel.Expression,
+    values: Sequence[AnyValue],
+) -> None:
+    """places[bin] = combine(places[bin], values) if the bin exists."""
+
+    def put(at: Size) -> None:
+        rows = [row_of(one, at) for one in places]
+        old: list[AnyValue] = [item.load(one, ()) if one.lmad.rank == 0 else one for one in rows]
+        spare = [item.allocate(one.type, "bin_next") if one.lmad.rank else None for one in rows]
+        new = call(item, combine, [*old, *values], spare)
+        for value, one in zip(new, rows, strict=True):
+            write(item, value, one)
+
+    when_bin_exists(item, bin_, places[0].lmad.shape[0], put)
+
+
+@lower_expression.register
+def _(expression: nodes.StreamSeq, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
+    count = len(expression.initial)
+    places = [item.target(target) if target.type.rank else None for target in targets[:count]]
+    mapped = [item.target(target) for target in targets[count:]]
+    arrays = [view(item, one) for one in expression.arrays]
+    accumulators = Accumulators(item)
+    accumulators.begin(expression.initial, [target.type for target in targets[:count]], places)
+    length_parameter = expression.function.parameters[0]
+    chunks = (expression.width + expression.chunk - 1) // expression.chunk
+
+    def step(c: Size) -> None:
+        start = c * expression.chunk
+        length = item.emit.let(lower_size(minimum(expression.chunk, expression.width - start), item.emit), "length")
+        item.ranges[length_parameter.name] = expression.chunk + 1
+        bind(item, length_parameter, (length,))
+        count_ = size(length_parameter.name)
+        pieces = [_rows_from(one, start, count_) for one in arrays]
+        outputs = [_rows_from(one, start, count_) for one in mapped]
+        results = call(
+            item,
+            expression.function,
+            [(length,), *accumulators.values, *pieces],
+            [*accumulators.spare, *outputs],
+        )
+        accumulators.assign(results[:count])
+
+    item.loop(chunks, "chunk", step)
+    return [*accumulators.values, *mapped]
+
+
+def _rows_from(array: ArrayView, start: Size, count: Size) -> ArrayView:
+    whole = [nodes.SliceDimension(size(0), extent) for extent in array.lmad.shape[1:]]
+    lmad = array.lmad.slice([nodes.SliceDimension(start, count), *whole])
+    return ArrayView(array.buffer, array.element, lmad)
+
+
+# --- segmented operations ---------------------------------------------------------------------------------------------
+
+
+def bind_index(item: Item, variable: Variable, index: Size, extent: Size) -> None:
+    """Let a variable of the program be an index below `extent`."""
+    value = item.emit.let(lower_size(index, item.emit), variable.name)
+    bind(item, variable, (value,))
+    item.ranges[variable.name] = extent
+
+
+def over_space(
+    item: Item,
+    dimensions: Sequence[tuple[Variable, Size]],
+    places: Sequence[ArrayView],
+    write_point: Callable[[Sequence[ArrayView]], None],
+) -> None:
+    """Loops over the dimensions; `write_point` gets the part of each place that belongs to the point."""
+    if not dimensions:
+        write_point(places)
+        return
+    (variable, extent), *rest = dimensions
+
+    def step(index: Size) -> None:
+        bind_index(item, variable, index, extent)
+        over_space(item, rest, [row_of(place, index) for place in places], write_point)
+
+    item.loop(extent, variable.name, step)
+
+
+@lower_expression.register
+def _(expression: nodes.SegMap, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
+    places = [item.target(target) for target in targets]
+    over_space(
+        item, expression.space.dimensions, places, lambda parts: _discard(lower_body(item, expression.body, parts))
+    )
+    return places
+
+
+def segment_rows(item: Item, expression: nodes.SegRed | nodes.SegScan) -> Rows:
+    """The body's results for each index of the innermost dimension."""
+    variable, extent = expression.space.dimensions[-1]
+
+    def rows(index: Size, destinations: Sequence[ArrayView | None]) -> Sequence[AnyValue]:
+        bind_index(item, variable, index, extent)
+        return lower_body(item, expression.body, destinations)
+
+    return rows
+
+
+def write_segment(item: Item, expression: nodes.SegRed | nodes.SegScan, parts: Sequence[ArrayView]) -> None:
+    """Fold one segment into its part of the results."""
+    count = len(expression.neutral)
+    extent = expression.space.dimensions[-1][1]
+    rows = segment_rows(item, expression)
+    if isinstance(expression, nodes.SegScan):
+        nowhere = [None] * count
+        fold(item, extent, expression.combine, expression.neutral, rows, nowhere, parts[count:], parts[:count])
+        return
+    places = [part if part.lmad.rank else None for part in parts[:count]]
+    values = fold(item, extent, expression.combine, expression.neutral, rows, places, parts[count:])
+    for value, part in zip(values, parts, strict=False):
+        write(item, value, part)
+
+
+@lower_expression.register(nodes.SegRed)
+@lower_expression.register(nodes.SegScan)
+def _(expression: nodes.SegRed | nodes.SegScan, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
+    outer = expression.space.dimensions[:-1]
+    if isinstance(expression, nodes.SegRed) and not outer:
+        count = len(expression.neutral)
+        places = [item.target(target) if target.type.rank else None for target in targets[:count]]
+        mapped = [item.target(target) for target in targets[count:]]
+        extent = expression.space.dimensions[-1][1]
+        rows = segment_rows(item, expression)
+        values = fold(item, extent, expression.combine, expression.neutral, rows, places, mapped)
+        return [*values, *mapped]
+    whole = [item.target(target) for target in targets]
+    over_space(item, outer, whole, lambda parts: write_segment(item, expression, parts))
+    return whole
+
+
+@lower_expression.register
+def _(expression: nodes.SegHist, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
+    sources = [view(item, one) for one in expression.destinations]
+    places = [item.target(target) for target in targets]
+    for source, place in zip(sources, places, strict=True):
+        item.copy(source, place)
+    over_space(item, expression.space.dimensions[:-1], places, lambda parts: write_histogram(item, expression, parts))
+    return places
+
+
+def write_histogram(item: Item, expression: nodes.SegHist, parts: Sequence[ArrayView]) -> None:
+    """Combine the values of one segment into its bins."""
+    variable, extent = expression.space.dimensions[-1]
+
+    def step(index: Size) -> None:
+        bind_index(item, variable, index, extent)
+        bin_, *values = lower_body(item, expression.body)
+        (at,) = _scalar(bin_)
+        _combine_into_bin(item, expression.combine, parts, at, values)
+
+    item.loop(extent, variable.name, step)

@@ -1,0 +1,365 @@
+"""Any statement into one kernel: the outer parallelism of the statement over workers, all inside it sequential.
+
+A statement is first seen as `Points`: a space of parallel points, and what one point writes. A nest of maps gives the
+product of their widths; a reduction, scan or stream at the top is a single point. The points are dealt out to blocks
+in runs (CPU: the innermost dimension stays a loop that LLVM can vectorise) or to threads in strides (GPU).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tilewright.ir import nodes
+from tilewright.ir.nodes import Body, Expression, Lambda, Statement, Type, Variable
+from tilewright.ir.scalars import BOOL, I64, ScalarType
+from tilewright.ir.sizes import Size, minimum, size
+from tilewright.ir.traversal import bound_variables
+from tilewright.ir.views import ArrayView
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import BlockIndex, Constant, Declare, For, Kernel, Name, Space, ThreadIndex
+from tilewright.passes import lower_folds
+from tilewright.passes.item_memory import WORKER, Item
+from tilewright.passes.lower_items import bind, call, lower_body, lower_expression, lower_statement, row_of, write
+from tilewright.passes.lower_scalar import lower_atom, lower_size
+from tilewright.runtime.host import (
+    CHUNK,
+    CHUNKS,
+    ITEMS,
+    PER_BLOCK,
+    THREADS_TOTAL,
+    KernelPlan,
+    Layouts,
+    Schedule,
+)
+
+Places = Sequence[ArrayView]
+
+
+@dataclass(frozen=True)
+class Points:
+    """Parallel points: their extents, and the code of one point, given its indices and where the results lie.
+
+    `copied` pairs a target's position with the array that it begins as.
+    """
+
+    space: tuple[Size, ...]
+    write: Callable[[Item, Sequence[Size], Places], None]
+    copied: tuple[tuple[int, Variable], ...] = ()
+
+
+# --- statements as points ---------------------------------------------------------------------------------------------
+
+
+def points_of(expression: Expression, targets: tuple[Variable, ...]) -> Points:
+    """The parallel points of an expression; a single one where nothing at its top is parallel."""
+    match expression:
+        case nodes.Map():
+            return _map_points(expression)
+        case nodes.SegMap(_, space, body):
+            return Points(space.shape, lambda item, at, places: _space_point(item, space, body, at, places))
+        case nodes.SegRed(space=space) | nodes.SegScan(space=space) if len(space.shape) > 1:
+            return Points(space.shape[:-1], lambda item, at, places: _segment_point(item, expression, at, places))
+        case nodes.SegHist(space=space, destinations=destinations) if len(space.shape) > 1:
+            copied = tuple(enumerate(destinations))
+            return Points(
+                space.shape[:-1], lambda item, at, places: _histogram_point(item, expression, at, places), copied
+            )
+        case nodes.Scatter(destination, indices, _):
+            return Points(
+                (indices.type.shape[0],),
+                lambda item, at, places: lower_folds.scatter_one(item, expression, places[0], at[0]),
+                ((0, destination),),
+            )
+        case nodes.Iota(count, scalar):
+            return Points(
+                (count,),
+                lambda item, at, places: item.store(places[0], at, _number(item, at[0], scalar)),
+            )
+        case nodes.Replicate(count, value) if value.type.rank == 0:
+            return Points((count,), lambda item, at, places: item.store(places[0], at, lower_atom(value, item.emit)))
+    return Points((), lambda item, at, places: _whole(item, expression, targets, places))
+
+
+def _number(item: Item, index: Size, scalar: ScalarType) -> tuple[kernel.Expression, ...]:
+    value = lower_size(index, item.emit)
+    return (value if scalar == I64 else kernel.Cast(value, scalar),)
+
+
+def _whole(item: Item, expression: Expression, targets: tuple[Variable, ...], places: Places) -> None:
+    for target, place in zip(targets, places, strict=True):
+        if target.type.rank:
+            item.destinations[target.name] = place
+    item.inner.update(variable.name for variable in bound_variables(expression))
+    values = lower_expression(expression, item, targets)
+    for value, place in zip(values, places, strict=True):
+        write(item, value, place)
+
+
+def _map_points(expression: nodes.Map) -> Points:
+    """Maps that hold nothing but the next map (and cheap scalar code before it) become one space."""
+    space = [expression.width]
+    levels: list[tuple[Lambda, tuple[Variable, ...], tuple[Statement, ...]]] = []
+    level = expression
+    order: list[int | None] = list(range(len(expression.function.body.results)))
+    bound: set[str] = set()
+    while True:
+        body = level.function.body
+        bound |= {variable.name for variable in level.function.parameters}
+        bound |= {target.name for statement in body.statements for target in statement.targets}
+        inner = _next_level(body, bound)
+        if inner is None:
+            levels.append((level.function, level.arrays, ()))
+            break
+        levels.append((level.function, level.arrays, body.statements[:-1]))
+        names = [target.name for target in body.statements[-1].targets]
+        results = [names.index(str(atom)) for atom in body.results]
+        places: list[int | None] = [None] * len(names)
+        for outer_position, inner_position in enumerate(results):
+            places[inner_position] = order[outer_position]
+        order = places
+        space.append(inner.width)
+        level = inner
+    return Points(tuple(space), lambda item, at, given: _map_point(item, levels, order, at, given))
+
+
+_CHEAP = (nodes.Alias, nodes.Apply, nodes.Cast, nodes.SizeValue, nodes.Index, nodes.Slice, nodes.Rearrange)
+
+
+def _next_level(body: Body, bound: set[str]) -> nodes.Map | None:
+    """The map that a body is, if its points can join those of the map around it."""
+    if not body.statements or not isinstance(body.statements[-1].expression, nodes.Map):
+        return None
+    last = body.statements[-1]
+    inner = last.expression
+    assert isinstance(inner, nodes.Map)
+    names = [target.name for target in last.targets]
+    results = [atom.name if isinstance(atom, Variable) else "" for atom in body.results]
+    plain = len(set(results)) == len(results) and set(results) <= set(names)
+    cheap = all(isinstance(statement.expression, _CHEAP) for statement in body.statements[:-1])
+    known = not inner.width.names & bound
+    return inner if plain and cheap and known else None
+
+
+def _map_point(
+    item: Item,
+    levels: Sequence[tuple[Lambda, tuple[Variable, ...], tuple[Statement, ...]]],
+    order: Sequence[int | None],
+    at: Sequence[Size],
+    places: Places,
+) -> None:
+    for (function, variables, prefix), index in zip(levels, at, strict=True):
+        rows = [item.row(array, index) for array in lower_folds.arrays_of(item, variables)]
+        if function is not levels[-1][0]:
+            for parameter, row in zip(function.parameters, rows, strict=True):
+                bind(item, parameter, row)
+            for statement in prefix:
+                lower_statement(item, statement)
+    given = [_part(places[position], at) if position is not None else None for position in order]
+    call(item, levels[-1][0], rows, given)
+
+
+def _part(place: ArrayView, at: Sequence[Size]) -> ArrayView:
+    return ArrayView(place.buffer, place.element, place.lmad.fix(at))
+
+
+def _bind_space(item: Item, dimensions: Sequence[tuple[Variable, Size]], at: Sequence[Size]) -> None:
+    for (variable, extent), index in zip(dimensions, at, strict=False):
+        lower_folds.bind_index(item, variable, index, extent)
+
+
+def _space_point(item: Item, space: nodes.SegSpace, body: Body, at: Sequence[Size], places: Places) -> None:
+    _bind_space(item, space.dimensions, at)
+    lower_body(item, body, [_part(place, at) for place in places])
+
+
+def _segment_point(item: Item, expression: nodes.SegRed | nodes.SegScan, at: Sequence[Size], places: Places) -> None:
+    _bind_space(item, expression.space.dimensions, at)
+    lower_folds.write_segment(item, expression, [_part(place, at) for place in places])
+
+
+def _histogram_point(item: Item, expression: nodes.SegHist, at: Sequence[Size], places: Places) -> None:
+    _bind_space(item, expression.space.dimensions, at)
+    lower_folds.write_histogram(item, expression, [_part(place, at) for place in places])
+
+
+def chunk_points(reduction: nodes.Reduce | nodes.Redomap, chunks: str, chunk_length: str) -> Points:
+    """The first stage of a reduction: point p folds the rows from p*length on; mapped results are written whole."""
+    count = len(reduction.neutral)
+    function = reduction.function if isinstance(reduction, nodes.Redomap) else None
+
+    def write_chunk(item: Item, at: Sequence[Size], places: Places) -> None:
+        start = at[0] * size(chunk_length)
+        length = minimum(size(chunk_length), reduction.width - start)
+        rows = lower_folds.function_rows(item, function, lower_folds.arrays_of(item, reduction.arrays))
+        values = lower_folds.fold(
+            item, length, reduction.combine, reduction.neutral, rows, [None] * count, places[count:], start=start
+        )
+        for value, place in zip(values, places, strict=False):
+            write(item, value, row_of(place, at[0]))
+
+    return Points((size(chunks),), write_chunk)
+
+
+def copy_points(source: Variable) -> Points:
+    """Every element of an array written to the one target."""
+
+    def copy_one(item: Item, at: Sequence[Size], places: Places) -> None:
+        (array,) = lower_folds.arrays_of(item, [source]) if source.type.rank else [None]
+        value = lower_atom(source, item.emit) if array is None else item.load(item.as_view(array), at)
+        item.store(places[0], at, value)
+
+    return Points(source.type.shape, copy_one)
+
+
+# --- points as kernels ------------------------------------------------------------------------------------------------
+
+
+def lower_points(
+    name: str,
+    points: Points,
+    targets: Sequence[Variable],
+    reads: Sequence[Variable],
+    layouts: Layouts,
+    threads_per_block: int,
+) -> KernelPlan:
+    """The kernel that writes the targets.
+
+    Args:
+        name: what the kernel is about; made an identifier.
+        points: its work.
+        targets: the arrays (or scalars in memory) that it writes; they exist.
+        reads: the arrays and scalars that it uses from outside.
+        layouts: how the targets, the arrays among `reads`, and those scalars that lie in memory are placed.
+        threads_per_block: 1 for a CPU, whose blocks run over the innermost dimension.
+
+    Raises:
+        LoweringError: if a work item would need memory whose size only it knows.
+    """
+    types: dict[str, Type] = {variable.name: variable.type for variable in (*reads, *targets)}
+    placed = dict(layouts)
+    item = Item(types, placed, [target.name for target in targets])
+    schedule = Schedule.SEQUENTIAL
+    if points.space:
+        schedule = Schedule.BLOCKS if threads_per_block == 1 else Schedule.THREADS
+    cells = [one.name for one in reads if one.type.rank == 0 and one.name in placed]
+    places = [item.arrays[target.name] for target in targets]
+    views = [place for place in places if isinstance(place, ArrayView)]
+    with item.emit.scope() as prologue:
+        item.load_outer_scalars(cells)
+    with item.emit.scope() as body:
+        _SCHEDULES[schedule](item, points, views, threads_per_block)
+    if item.checks:
+        prologue.append(Declare(item.failed.name, Constant(False, BOOL)))
+    buffers = [one for one in item.buffers.values() if one.space is Space.GLOBAL]
+    built = Kernel(
+        _identifier(name),
+        tuple(buffers),
+        tuple(parameter for parameter, _, _ in item.scalars.values()),
+        tuple(item.private),
+        (*prologue, *body),
+        1 if schedule is Schedule.SEQUENTIAL else threads_per_block,
+    )
+    return KernelPlan(
+        built,
+        tuple(item.buffer_names[one.name] for one in buffers),
+        tuple((core, component) for _, core, component in item.scalars.values()),
+        points.space,
+        schedule,
+        tuple(item.scratch),
+        tuple(item.checks),
+        heavy=bool(item.scratch) or any(_loops(statement) for statement in body),
+    )
+
+
+def _loops(statement: kernel.Statement) -> bool:
+    """Whether a point's own code loops: the loops over points are the first one or two of the nest."""
+    loops = sum(isinstance(one, kernel.For | kernel.While) for one in kernel.walk((statement,)))
+    return loops > 2
+
+
+def _identifier(name: str) -> str:
+    return "tw_" + re.sub(r"\W+", "_", name, flags=re.ASCII)[:60]
+
+
+def _outer(item: Item, name: str) -> kernel.Expression:
+    return item.emit.value_of(name)[0]
+
+
+def _sequential(item: Item, points: Points, places: Places, threads: int) -> None:
+    item.emit.values[WORKER] = (Constant(0, I64),)
+    points.write(item, (), places)
+
+
+def _named(item: Item, value: kernel.Expression, extent: Size) -> Size:
+    """An index of the space as a core size."""
+    name = item.emit.let(value, "at")
+    core = f"%point.{item.emit.name('p')}"
+    item.emit.values[core] = (name,)
+    item.ranges[core] = extent
+    item.inner.add(core)
+    return size(core)
+
+
+def _decompose(item: Item, flat: kernel.Expression, extents: Sequence[Size]) -> list[Size]:
+    """The indices of point number `flat` of a space."""
+    indices: list[Size] = []
+    for position in range(len(extents) - 1, -1, -1):
+        if position == 0:
+            indices.append(_named(item, flat, extents[0]))
+            break
+        extent = item.emit.let(lower_size(extents[position], item.emit), "extent")
+        indices.append(_named(item, kernel.operation("mod", flat, extent), extents[position]))
+        flat = item.emit.let(kernel.operation("floordiv", flat, extent), "rest")
+    return indices[::-1]
+
+
+def _in_blocks(item: Item, points: Points, places: Places, threads: int) -> None:
+    """Each block takes a run of items; an item is a chunk of the innermost dimension at one point of the others."""
+    emit = item.emit
+    *outer, innermost = points.space
+    block = emit.let(BlockIndex(), "block")
+    emit.values[WORKER] = (block,)
+    start = emit.let(kernel.multiply(block, _outer(item, PER_BLOCK)), "start")
+    end = kernel.add(start, _outer(item, PER_BLOCK))
+    stop = emit.let(kernel.operation("min", end, _outer(item, ITEMS)), "stop")
+    chunk = _outer(item, CHUNK)
+    number = Name(emit.name("item"), I64)
+    with emit.scope() as per_item:
+        flat: kernel.Expression = number
+        at: list[Size] = []
+        if outer:
+            chunks = _outer(item, CHUNKS)
+            part = emit.let(kernel.operation("mod", flat, chunks), "part")
+            at = _decompose(item, emit.let(kernel.operation("floordiv", flat, chunks), "rest"), outer)
+            flat = part
+        low = emit.let(kernel.multiply(flat, chunk), "low")
+        extent = emit.let(lower_size(innermost, emit), "extent")
+        high = emit.let(kernel.operation("min", kernel.add(low, chunk), extent), "high")
+        index, core = item.index("j", innermost)
+        with emit.scope() as inside:
+            points.write(item, (*at, core), places)
+        independent = not (item.scratch or item.private or item.checks or points.copied)
+        emit.emit(For(index.name, low, high, tuple(inside), independent=independent))
+    emit.emit(For(number.name, start, stop, tuple(per_item)))
+
+
+def _in_threads(item: Item, points: Points, places: Places, threads: int) -> None:
+    """Thread number g takes the points g, g + threads in all, ..."""
+    emit = item.emit
+    place = kernel.add(kernel.multiply(BlockIndex(), Constant(threads, I64)), ThreadIndex())
+    thread = emit.let(place, "thread")
+    emit.values[WORKER] = (thread,)
+    number = Name(emit.name("item"), I64)
+    items, stride = _outer(item, ITEMS), _outer(item, THREADS_TOTAL)
+    with emit.scope() as inside:
+        points.write(item, _decompose(item, number, points.space), places)
+    emit.emit(For(number.name, thread, items, tuple(inside), step=stride))
+
+
+_SCHEDULES: Mapping[Schedule, Callable[[Item, Points, Places, int], None]] = {
+    Schedule.SEQUENTIAL: _sequential,
+    Schedule.BLOCKS: _in_blocks,
+    Schedule.THREADS: _in_threads,
+}

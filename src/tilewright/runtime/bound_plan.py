@@ -1,0 +1,276 @@
+"""Bound plans: what a run did, ready to be repeated for other arguments of the same shapes, strides and dtypes.
+
+On the CPU a repeated run is little more than filling addresses into prepared argument blocks.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tilewright.ir.arguments import as_scalar
+from tilewright.ir.scalars import ScalarType
+from tilewright.kernel.ir import Kernel
+from tilewright.kernel.launch import ScalarReference
+from tilewright.runtime import cpu_pool
+from tilewright.runtime.backends import Backend, Memory, argument_block, array_at, slot_bytes
+from tilewright.runtime.executor import Allocation, CheckErrors, RecordedLaunch, Recording, component_of, index_error
+from tilewright.runtime.memory import SMALL_ALLOCATION, aligned_empty
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+
+_DATA_FIELD = object.__basicsize__  # in NumPy's C interface the address is an array's first field after the header
+
+
+def _address_from_interface(array: Array) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+def _address_from_field(array: Array) -> int:
+    return ctypes.c_size_t.from_address(id(array) + _DATA_FIELD).value
+
+
+def _choose_address() -> Callable[[Array], int]:
+    """The fast way if it is right in this interpreter (the interface costs a microsecond)."""
+    probes: list[Array] = [np.arange(10), np.zeros((3, 4), np.float32)[1:, ::2]]
+    if all(_address_from_field(one) == _address_from_interface(one) for one in probes):
+        return _address_from_field
+    return _address_from_interface
+
+
+address_of = _choose_address()
+
+
+@dataclass(frozen=True)
+class Result:
+    """One result: in memory (`slot`; a scalar if `shape` is ()), or a value known to the host, or an argument.
+
+    `direct` says that it was written to the caller's array already.
+    """
+
+    element: ScalarType
+    shape: tuple[int, ...]
+    slot: int = -1
+    value: Any = None
+    argument: int | None = None
+    direct: bool = False
+    array: bool = True
+
+
+@dataclass(frozen=True)
+class BoundPlan:
+    """A recording with its arguments' slots and its results.
+
+    `inputs` pairs positions of array arguments with slots, `outputs` those of the caller's result arrays. `scalars`
+    are the types of the scalar arguments by position.
+    """
+
+    name: str
+    recording: Recording
+    inputs: tuple[tuple[int, int, ScalarType], ...]
+    outputs: tuple[tuple[int, int, ScalarType], ...]
+    results: tuple[Result, ...]
+    scalar_types: dict[int, ScalarType]
+
+
+class Unfit(Exception):
+    """The arguments cannot be used as they are (misaligned); the run must be done step by step."""
+
+
+Runner: TypeAlias = Callable[[Sequence[Any], Sequence[Array | None]], list[Any]]
+
+
+def deliver(results: Sequence[Result], values: Sequence[Any], out: Sequence[Array | None]) -> list[Any]:
+    """The values for the caller; those that he gave arrays for are written there."""
+    delivered = []
+    for result, value, given in zip(results, values, out, strict=True):
+        if given is not None:
+            if not result.direct:
+                np.copyto(given, value)
+            delivered.append(given)
+        else:
+            delivered.append(value)
+    return delivered
+
+
+# --- on the CPU -------------------------------------------------------------------------------------------------------
+
+
+def cpu_runner(plan: BoundPlan) -> Runner:
+    """The plan as a function of arguments and result arrays."""
+    steps = [_cpu_step(plan, record) for record in plan.recording.records]
+    count = plan.recording.slots
+    inputs = [(position, slot, element.numpy.alignment - 1) for position, slot, element in plan.inputs]
+    outputs = [(position, slot, element.numpy.alignment - 1) for position, slot, element in plan.outputs]
+    results = plan.results
+
+    def run(arguments: Sequence[Any], out: Sequence[Array | None]) -> list[Any]:
+        addresses = [0] * count
+        kept: list[Any] = [None] * count
+        for position, slot, mask in inputs:
+            address = address_of(arguments[position])
+            if address & mask:
+                raise Unfit
+            addresses[slot] = address
+        for position, slot, mask in outputs:
+            address = address_of(out[position])  # type: ignore[arg-type]
+            if address & mask:
+                raise Unfit
+            addresses[slot] = address
+        for step in steps:
+            step(addresses, kept, arguments)
+        values = [_cpu_result(one, kept, addresses, arguments) for one in results]
+        return deliver(results, values, out)
+
+    return run
+
+
+CpuStep: TypeAlias = Callable[[list[int], list[Any], Sequence[Any]], None]
+
+
+def _cpu_result(result: Result, kept: Sequence[Any], addresses: Sequence[int], arguments: Sequence[Any]) -> Any:
+    if result.direct:
+        return None
+    if result.slot >= 0:
+        array = kept[result.slot]
+        if array is None:
+            array = array_at(addresses[result.slot], 1, result.element.numpy).reshape(result.shape)
+        return array if result.array else array[()]
+    return _known(result, arguments)
+
+
+def _known(result: Result, arguments: Sequence[Any]) -> Any:
+    if result.argument is not None:
+        return result.element.numpy.type(arguments[result.argument])
+    return result.value
+
+
+def _cpu_step(plan: BoundPlan, record: object) -> CpuStep:
+    if isinstance(record, Allocation):
+        alignment = max((_alignment(one, record.slot) for one in plan.recording.records), default=0)
+        return _cpu_allocation(record, alignment, plan.name)
+    if isinstance(record, CheckErrors):
+        return _cpu_check(record, plan.name)
+    assert isinstance(record, RecordedLaunch)
+    return _cpu_launch(record, plan)
+
+
+def _alignment(record: object, slot: int) -> int:
+    """What a launch was promised of a slot."""
+    if not isinstance(record, RecordedLaunch):
+        return 0
+    kernel: Kernel = record.compiled[0]
+    return max(
+        (buffer.alignment for buffer, one in zip(kernel.buffers, record.slots, strict=True) if one == slot), default=0
+    )
+
+
+def _cpu_allocation(record: Allocation, alignment: int, name: str) -> CpuStep:
+    slot, shape, dtype = record.slot, record.shape, record.dtype
+    nbytes = int(np.prod(shape, dtype=object)) * dtype.itemsize
+    make: Callable[..., Array] = np.zeros if record.zeros else np.empty
+
+    def small(addresses: list[int], kept: list[Any], arguments: Sequence[Any]) -> None:
+        kept[slot] = array = make(shape, dtype)
+        addresses[slot] = address_of(array)
+
+    def large(addresses: list[int], kept: list[Any], arguments: Sequence[Any]) -> None:
+        kept[slot] = array = aligned_empty(shape, dtype, f"an array of {name}")
+        addresses[slot] = address_of(array)
+
+    return small if nbytes < min(SMALL_ALLOCATION, 4096) and alignment <= 16 else large
+
+
+def _cpu_check(record: CheckErrors, name: str) -> CpuStep:
+    def check(addresses: list[int], kept: list[Any], arguments: Sequence[Any]) -> None:
+        errors = kept[record.slot]
+        if errors.any():
+            for (code, index, extent), one in zip(errors.reshape(-1, 3), record.checks, strict=True):
+                if code:
+                    raise index_error(name, one, int(index), int(extent))
+
+    return check
+
+
+def _cpu_launch(record: RecordedLaunch, plan: BoundPlan) -> CpuStep:
+    kernel, native = record.compiled
+    slots = tuple(enumerate(record.slots))
+    first = len(record.slots)
+    fixed = [0 if isinstance(one, ScalarReference) else one for one in record.scalars]
+    changing = [
+        (first + position, int(one.name), one.component, kernel.scalars[position].type)
+        for position, one in enumerate(record.scalars)
+        if isinstance(one, ScalarReference)
+    ]
+    free: list[tuple[Any, Callable[[], None]]] = []
+
+    def make() -> tuple[Any, Callable[[], None]]:
+        block = argument_block(kernel, fixed)
+        return block, cpu_pool.prepare(native, block, record.blocks)
+
+    def run(addresses: list[int], kept: list[Any], arguments: Sequence[Any]) -> None:
+        try:
+            entry = free.pop()
+        except IndexError:
+            entry = make()
+        block, launch = entry
+        for position, slot in slots:
+            block[position] = addresses[slot]
+        for position, argument, component, type_ in changing:
+            value = component_of(as_scalar(arguments[argument], plan.scalar_types[argument]), component)
+            block[position] = int.from_bytes(slot_bytes(type_, value), "little")
+        launch()
+        free.append(entry)
+
+    free.append(make())
+    return run
+
+
+# --- on other devices -------------------------------------------------------------------------------------------------
+
+
+def device_runner(plan: BoundPlan, backend: Backend) -> Runner:
+    """The plan as a function of arguments and result arrays."""
+
+    def run(arguments: Sequence[Any], out: Sequence[Array | None]) -> list[Any]:
+        memories: list[Memory] = [Memory() for _ in range(plan.recording.slots)]
+        for position, slot, _ in plan.inputs:
+            memories[slot] = backend.place(arguments[position])[0]
+        for record in plan.recording.records:
+            _device_step(plan, backend, record, memories, arguments)
+        values = [_device_result(one, memories, arguments, backend) for one in plan.results]
+        return deliver(plan.results, values, out)
+
+    return run
+
+
+def _device_step(
+    plan: BoundPlan, backend: Backend, record: object, memories: list[Memory], arguments: Sequence[Any]
+) -> None:
+    match record:
+        case Allocation(slot, shape, dtype, zeros):
+            memories[slot] = backend.zeros(shape[0]) if zeros else backend.allocate(shape, dtype, plan.name)
+        case CheckErrors(slot, checks):
+            from tilewright.runtime.executor import raise_errors
+
+            raise_errors(backend, memories[slot], checks, plan.name)
+        case RecordedLaunch(compiled, blocks, slots, scalars):
+            values = [
+                component_of(as_scalar(arguments[int(one.name)], plan.scalar_types[int(one.name)]), one.component)
+                if isinstance(one, ScalarReference)
+                else one
+                for one in scalars
+            ]
+            backend.launch(compiled, blocks, [memories[slot] for slot in slots], values)
+
+
+def _device_result(result: Result, memories: Sequence[Memory], arguments: Sequence[Any], backend: Backend) -> Any:
+    if result.slot < 0:
+        return _known(result, arguments)
+    array = backend.result(memories[result.slot], result.shape, result.element.numpy)
+    return array if result.array else array[()]

@@ -1,0 +1,36 @@
+"""Compiling kernels for the CPU through the caches."""
+
+from __future__ import annotations
+
+from tilewright.kernel.ir import Kernel, Let, VectorType, walk
+from tilewright.runtime.cache import MemoryCache, default_disk_cache, package_version
+from tilewright.runtime.cpu_jit import NativeKernel, Optimisation, load_object, object_for, object_key
+
+_KERNELS: MemoryCache[str, NativeKernel] = MemoryCache(capacity=1024)
+
+
+def compile_for_cpu(kernel: Kernel) -> NativeKernel:
+    """The kernel as machine code in this process: compiled once, and taken from the disk in later processes.
+
+    A kernel with vectors of its own gets the short pipeline, scalar code LLVM's vectorisers.
+    """
+    optimisation: Optimisation = "none" if has_vectors(kernel) else "full"
+    key = object_key(kernel, optimisation)
+
+    def build() -> NativeKernel:
+        disk = default_disk_cache()
+        parts = ("cpu", package_version(), key)
+        code = disk.get(parts)
+        if code is None:
+            code = object_for(kernel, optimisation)
+            disk.put(parts, code)
+        return load_object(code, kernel.name, kernel.workspace_bytes)
+
+    return _KERNELS.get_or_build(f"{key} {kernel.name}", build)
+
+
+def has_vectors(kernel: Kernel) -> bool:
+    """Whether the kernel's own code computes on vectors."""
+    if any(array.vector > 1 for array in kernel.arrays):
+        return True
+    return any(isinstance(one, Let) and isinstance(one.value.type, VectorType) for one in walk(kernel.body))

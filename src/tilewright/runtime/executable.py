@@ -1,0 +1,271 @@
+"""A compiled program that can be called: binding of arguments, checks, and the cache of bound plans."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tilewright.ir.arguments import convert_arguments, infer_sizes
+from tilewright.ir.nodes import Literal
+from tilewright.ir.scalars import ScalarType
+from tilewright.runtime.backends import Memory, backend_for, usable_strides
+from tilewright.runtime.bound_plan import BoundPlan, Result, Runner, Unfit, cpu_runner, deliver, device_runner
+from tilewright.runtime.devices import Device
+from tilewright.runtime.executor import Executor
+from tilewright.runtime.host import HostProgram, KernelStep
+from tilewright.runtime.scope import Entry, Placed, Scalar, row_major_strides
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+PLANS = 256
+"""Bound plans that an executable keeps; the ones not used for longest are dropped."""
+
+
+class Executable:
+    """A program compiled for a device. Call it with NumPy arrays and scalars; calls may come from several threads.
+
+    Arrays may have any strides. A scalar parameter takes a Python or NumPy scalar. With `out`, an array or (for several
+    results) a tuple of arrays, the results are written there; it is checked before anything is written, and nothing is
+    written to it if the program fails. Fresh arrays never share memory with the arguments.
+
+    Raises (when called):
+        TypeError: for an array of another dtype than declared, or a scalar of another kind.
+        ValueError: for a rank or size that disagrees, naming parameter, dimension and sizes.
+        IndexError: for an index out of range, naming program, array, index and extent.
+        MemoryError: if the results or temporary arrays do not fit.
+    """
+
+    def __init__(
+        self,
+        host: HostProgram,
+        device: Device,
+        copier: Callable[[ScalarType, int], KernelStep],
+        size_arguments: frozenset[int],
+        writes_directly: bool,
+    ) -> None:
+        """Made by `compile_program`; `size_arguments` are the scalar arguments on whose values sizes depend."""
+        self.program = host.program
+        self.device = device
+        self._host = host
+        self._copier = copier
+        self._size_arguments = size_arguments
+        self._writes_directly = writes_directly and device.machine.kind == "cpu"
+        self._backend = backend_for(device)
+        self._plans: OrderedDict[Any, Runner] = OrderedDict()
+        self._lock = threading.Lock()
+        self._scalars = tuple(p for p, parameter in enumerate(self.program.parameters) if parameter.type.rank == 0)
+        self._count = len(self.program.body.results)
+        self._no_out: tuple[None, ...] = (None,) * self._count
+
+    def __call__(self, *arguments: Any, out: Any = None) -> Any:
+        """Run the program on these arguments; see the class."""
+        given = self._no_out if out is None else self._given(out)
+        key = self._key(arguments, given)
+        runner = self._plans.get(key)
+        values: list[Any] | None = None
+        if runner is not None and key is not None and not (out is not None and self._overlaps(arguments, given)):
+            try:
+                values = runner(arguments, given)
+            except Unfit:
+                values = None
+        if values is None:
+            values = self._run(arguments, given, key)
+        return values[0] if self._count == 1 else tuple(values)
+
+    def explain(self) -> str:
+        """How each statement was lowered, and why not otherwise."""
+        lines = [f"{self.program.name} on {self.device.name} ({self.device.machine.name})"]
+        for note in self._host.notes:
+            lines.append(f"  {note.statement}: {note.lowered}")
+            lines += [f"    not otherwise: {reason}" for reason in note.reasons]
+        return "\n".join(lines)
+
+    @property
+    def notes(self) -> tuple[Any, ...]:
+        """How each statement was lowered, as data."""
+        return self._host.notes
+
+    # --- binding
+
+    def _key(self, arguments: Sequence[Any], out: Sequence[Array | None]) -> Any:
+        """What a bound plan depends on, or None for arguments that are checked first."""
+        parts: list[Any] = []
+        for position, one in enumerate(arguments):
+            if type(one) is np.ndarray:
+                parts.append((one.shape, one.strides, one.dtype))
+            elif position in self._size_arguments:
+                parts.append((type(one), one))
+            else:
+                parts.append(type(one))
+        for given in out:
+            parts.append(None if given is None else (given.shape, given.strides, given.dtype))
+        try:
+            key = tuple(parts)
+            hash(key)
+        except TypeError:
+            return None
+        return key
+
+    def _given(self, out: Any) -> tuple[Array | None, ...]:
+        given = (out,) if self._count == 1 and not isinstance(out, tuple | list) else tuple(out)
+        if len(given) != self._count:
+            raise ValueError(f"{self.program.name} gives {self._count} results, but out holds {len(given)} arrays")
+        for position, (atom, one) in enumerate(zip(self.program.body.results, given, strict=True)):
+            if one is None:
+                continue
+            if not isinstance(one, np.ndarray):
+                raise TypeError(f"{self.program.name}: out[{position}] must be a NumPy array, not {one!r}")
+            if one.dtype != atom.type.element.numpy:
+                raise TypeError(
+                    f"{self.program.name}: out[{position}] has dtype {one.dtype}, the result has {atom.type.element}"
+                )
+            if not one.flags.writeable:
+                raise ValueError(f"{self.program.name}: out[{position}] is read-only")
+        return given
+
+    def _overlaps(self, arguments: Sequence[Any], out: Sequence[Array | None]) -> bool:
+        """Whether results cannot be written straight to the caller's arrays."""
+        arrays = [one for one in arguments if isinstance(one, np.ndarray)]
+        given = [one for one in out if one is not None]
+        return any(
+            np.may_share_memory(one, other)
+            for position, one in enumerate(given)
+            for other in (*arrays, *given[position + 1 :])
+        )
+
+    def _check_shapes(self, executor: Executor, out: Sequence[Array | None]) -> None:
+        """Shapes of `out` that the arguments determine are checked before anything runs."""
+        for position, (atom, one) in enumerate(zip(self.program.body.results, out, strict=True)):
+            names = {name for extent in atom.type.shape for name in extent.names}
+            if one is not None and names <= executor.scope.entries.keys():
+                self._check_shape(position, one, executor.shape(atom.type.shape))
+
+    def _check_shape(self, position: int, one: Array, shape: tuple[int, ...]) -> None:
+        if one.shape != shape:
+            raise ValueError(f"{self.program.name}: out[{position}] has shape {one.shape}, the result has {shape}")
+
+    # --- the first run with a form of arguments
+
+    def _run(self, arguments: Sequence[Any], out: Sequence[Array | None], key: Any) -> list[Any]:
+        sizes = infer_sizes(self.program, arguments)
+        values = convert_arguments(self.program, arguments)
+        executor = Executor(self._backend, self.program.name, self._copier)
+        executor.scope.entries.update({name: Scalar(np.int64(value)) for name, value in sizes.items()})
+        inputs = self._place_arguments(executor, arguments, values)
+        self._check_shapes(executor, out)
+        outputs = self._place_outputs(executor, arguments, out)
+        entries = executor.run(self._host.block)
+        for position, (one, entry) in enumerate(zip(out, entries, strict=True)):
+            if one is not None:
+                self._check_shape(position, one, entry.shape if isinstance(entry, Placed) else ())
+        results = self._results(executor, entries, outputs)
+        read = [self._read(result, memory, values) for result, memory in results]
+        self._remember(executor, key, inputs, outputs, [result for result, _ in results])
+        return deliver([result for result, _ in results], read, out)
+
+    def _place_arguments(
+        self, executor: Executor, arguments: Sequence[Any], values: Sequence[Any]
+    ) -> list[tuple[int, int, ScalarType]]:
+        inputs = []
+        for position, (parameter, value) in enumerate(zip(self.program.parameters, values, strict=True)):
+            if parameter.type.rank == 0:
+                argument = None if position in self._size_arguments else position
+                executor.scope.entries[parameter.name] = Scalar(value, argument=argument)
+                continue
+            array = arguments[position]
+            if not (array is value and usable_strides(array)) and self._backend.threads_per_block == 1 and array.size:
+                executor.recording.refuse(f"argument {parameter} must be copied first")
+            memory, strides = self._backend.place(value)
+            executor.recording.slot(memory)
+            inputs.append((position, memory.slot, parameter.type.element))
+            executor.scope.entries[parameter.name] = Placed(
+                memory, parameter.type.element, value.shape, tuple(stride // value.itemsize for stride in strides)
+            )
+        return inputs
+
+    def _place_outputs(
+        self, executor: Executor, arguments: Sequence[Any], out: Sequence[Array | None]
+    ) -> dict[int, Memory]:
+        """Let steps write to the caller's arrays where that is safe."""
+        outputs: dict[int, Memory] = {}
+        if not self._writes_directly or self._overlaps(arguments, out):
+            return outputs
+        seen: set[str] = set()
+        for position, (atom, one) in enumerate(zip(self.program.body.results, out, strict=True)):
+            if one is None or isinstance(atom, Literal) or atom.name in seen or not one.size or not atom.type.rank:
+                continue
+            if not usable_strides(one):
+                continue
+            seen.add(atom.name)
+            memory = Memory(one.ctypes.data, one)
+            executor.recording.slot(memory)
+            strides = tuple(stride // one.itemsize for stride in one.strides)
+            executor.destinations[atom.name] = Placed(memory, atom.type.element, one.shape, strides)
+            outputs[position] = memory
+        return outputs
+
+    def _results(
+        self, executor: Executor, entries: Sequence[Entry], outputs: dict[int, Memory]
+    ) -> list[tuple[Result, Memory | None]]:
+        """Every result in fresh memory of its own, or in the caller's array."""
+        used: set[int] = set()
+        results: list[tuple[Result, Memory | None]] = []
+        for position, (atom, entry) in enumerate(zip(self.program.body.results, entries, strict=True)):
+            element = atom.type.element
+            if isinstance(entry, Scalar):
+                value = element.numpy.type(entry.value)
+                if entry.changing:
+                    executor.recording.refuse("a result is computed by the host")
+                results.append((Result(element, (), value=value, argument=entry.argument, array=False), None))
+                continue
+            direct = outputs.get(position) is entry.memory
+            owned = entry.fresh and entry.offset == 0 and id(entry.memory) not in used
+            if not direct and not (owned and entry.strides == _own_strides(entry.shape)):
+                copy = executor.allocate_shape(element, entry.shape, f"result {position}")
+                executor.copy(entry, copy)
+                entry = copy
+            used.add(id(entry.memory))
+            array = atom.type.rank > 0
+            result = Result(element, entry.shape, entry.memory.slot, direct=direct, array=array)
+            results.append((result, entry.memory))
+        return results
+
+    def _read(self, result: Result, memory: Memory | None, values: Sequence[Any]) -> Any:
+        if memory is None:
+            return result.value
+        if result.direct:
+            return None
+        array = self._backend.result(memory, result.shape, result.element.numpy)
+        return array if result.array else array[()]
+
+    def _remember(
+        self,
+        executor: Executor,
+        key: Any,
+        inputs: Sequence[tuple[int, int, ScalarType]],
+        outputs: dict[int, Memory],
+        results: Sequence[Result],
+    ) -> None:
+        if key is None or executor.recording.reason is not None or executor.scope.used_changing:
+            return
+        elements = self.program.body.results
+        plan = BoundPlan(
+            self.program.name,
+            executor.recording,
+            tuple((position, slot, element) for position, slot, element in inputs),
+            tuple((position, memory.slot, elements[position].type.element) for position, memory in outputs.items()),
+            tuple(results),
+            {position: self.program.parameters[position].type.element for position in self._scalars},
+        )
+        runner = cpu_runner(plan) if self.device.machine.kind == "cpu" else device_runner(plan, self._backend)
+        with self._lock:
+            self._plans[key] = runner
+            while len(self._plans) > PLANS:
+                self._plans.popitem(last=False)
+
+
+def _own_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return (0,) * len(shape) if 0 in shape else row_major_strides(shape)

@@ -1,0 +1,237 @@
+"""What a compiled program is made of on the host: lowered kernels and the steps that run them.
+
+A `HostProgram` is executed step by step (`executor.py`). Arrays in scope are known to a kernel by their `Layout`: what
+the kernel may assume of how they lie in memory. A statement is lowered once for each combination of layouts that it
+meets, so that contiguous arrays get code with constant unit strides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, TypeAlias
+
+from tilewright.ir.nodes import Atom, Expression, Program, Variable
+from tilewright.ir.scalars import ScalarType
+from tilewright.ir.sizes import Size
+from tilewright.kernel.ir import Kernel
+from tilewright.kernel.launch import Launch
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How an array (or a scalar that lies in memory: rank 0) is placed.
+
+    `strides` has the constant 0 or 1 where the stride is that, None where it is known at launch only; `dense` promises
+    a row-major array; `at_start` that its first element is the buffer's.
+    """
+
+    strides: tuple[int | None, ...]
+    dense: bool = False
+    at_start: bool = False
+
+
+Layouts: TypeAlias = tuple[tuple[str, Layout], ...]
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """Memory that each worker of a launch needs for itself: `size` elements. `name` is that of the kernel's buffer."""
+
+    name: str
+    element: ScalarType
+    size: Size
+
+
+@dataclass(frozen=True)
+class CheckedIndex:
+    """An index that a kernel checks: entry number `position` of its error record is about this."""
+
+    array: str
+    dimension: int
+
+
+class Schedule(Enum):
+    """How the parallel points of a kernel are given to workers."""
+
+    SEQUENTIAL = "sequential"
+    BLOCKS = "blocks"
+    THREADS = "threads"
+
+
+# Names of the launch's own scalars, which no core program can contain.
+ITEMS, PER_BLOCK, CHUNK, CHUNKS, THREADS_TOTAL = "%items", "%per_block", "%chunk", "%chunks", "%threads"
+ERRORS = "%errors"
+
+
+@dataclass(frozen=True)
+class KernelPlan:
+    """A kernel and how its launches are sized.
+
+    Attributes:
+        kernel: the kernel.
+        buffers: for each of its buffers the core array (or scalar in memory), scratch or error record that it is.
+        scalars: for each of its scalars the core name, or one of the launch's own, and the component (1: imaginary).
+        space: extents of the parallel dimensions, outermost first.
+        schedule: how the points of the space are distributed.
+        scratch: memory per worker.
+        checks: what the entries of the error record are about.
+        heavy: a point is more than a few scalar operations: it loops.
+    """
+
+    kernel: Kernel
+    buffers: tuple[str, ...]
+    scalars: tuple[tuple[str, int], ...]
+    space: tuple[Size, ...]
+    schedule: Schedule
+    scratch: tuple[Scratch, ...] = ()
+    checks: tuple[CheckedIndex, ...] = ()
+    heavy: bool = False
+
+
+# --- steps ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class KernelStep:
+    """Compute fresh arrays by a kernel: `targets` are allocated, `reads` are the arrays and scalars that it uses.
+
+    `copied` arrays (with a target's position) are copied into them first. A target of rank 0 is a scalar that stays in
+    memory. `lower` makes the plan for the layouts of the arrays among `reads` and the targets; `size_names` are the
+    further scalars whose values the sizes of the launch need.
+    """
+
+    label: str
+    targets: tuple[Variable, ...]
+    reads: tuple[Variable, ...]
+    lower: Callable[[Layouts], KernelPlan] = field(repr=False, compare=False)
+    copied: tuple[tuple[int, Variable], ...] = ()
+    size_names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ContractionStep:
+    """Compute one array by the launches of a contraction, made when its sizes and strides are known."""
+
+    label: str
+    target: Variable
+    reads: tuple[Variable, ...]
+    launches: Callable[[Layouts, Any], tuple[Launch, ...]] = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class ViewStep:
+    """An array that is another way to look at one in memory; `copies` if it turns out not to be one."""
+
+    target: Variable
+    expression: Expression
+
+
+@dataclass(frozen=True)
+class ScalarStep:
+    """Scalar code that the host computes."""
+
+    targets: tuple[Variable, ...]
+    expression: Expression
+
+
+@dataclass(frozen=True)
+class ConcatStep:
+    """Arrays copied one after another into a fresh one."""
+
+    target: Variable
+    axis: int
+    arrays: tuple[Variable, ...]
+
+
+@dataclass(frozen=True)
+class UpdateStep:
+    """A copy of an array, with a part of it replaced."""
+
+    target: Variable
+    array: Variable
+    indices: tuple[Atom, ...]
+    value: Atom
+
+
+@dataclass(frozen=True)
+class ChunkedReduceStep:
+    """A reduction with a scalar operator in two stages: `first` folds chunks in parallel, `second` their results.
+
+    `whole` does all in one, for few rows. `chunks` and `chunk_length` are the names of what the kernels are told.
+    """
+
+    whole: KernelStep
+    first: KernelStep
+    second: KernelStep
+    width: Size
+    chunks: str
+    chunk_length: str
+
+
+@dataclass(frozen=True)
+class IfStep:
+    """The host decides."""
+
+    condition: Atom
+    targets: tuple[Variable, ...]
+    then: Block
+    otherwise: Block
+
+
+@dataclass(frozen=True)
+class LoopStep:
+    """The host loops: `index` runs to `bound`, or `condition` (a block with one result) is asked each round."""
+
+    targets: tuple[Variable, ...]
+    parameters: tuple[Variable, ...]
+    initial: tuple[Atom, ...]
+    body: Block
+    index: Variable | None = None
+    bound: Size | None = None
+    condition_parameters: tuple[Variable, ...] = ()
+    condition: Block | None = None
+
+
+@dataclass(frozen=True)
+class RowsStep:
+    """A map whose rows the host computes one after another, because their sizes are known only then."""
+
+    targets: tuple[Variable, ...]
+    width: Size
+    parameters: tuple[Variable, ...]
+    arrays: tuple[Variable, ...]
+    body: Block
+
+
+Step: TypeAlias = (
+    KernelStep | ContractionStep | ViewStep | ScalarStep | ConcatStep | UpdateStep
+    | ChunkedReduceStep | IfStep | LoopStep | RowsStep
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Block:
+    """Steps and what they are for."""
+
+    steps: tuple[Step, ...]
+    results: tuple[Atom, ...]
+
+
+@dataclass(frozen=True)
+class Note:
+    """How a statement was lowered, and why not otherwise."""
+
+    statement: str
+    lowered: str
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class HostProgram:
+    """A program ready to be executed on one kind of device."""
+
+    program: Program
+    block: Block
+    notes: tuple[Note, ...]

@@ -1,0 +1,122 @@
+"""What a running program's names stand for on the host: scalars, and arrays placed in a device's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from tilewright.ir.lmad import LMAD
+from tilewright.ir.scalars import ScalarType
+from tilewright.ir.sizes import Size, size
+from tilewright.runtime.backends import Memory
+from tilewright.runtime.host import Layout
+
+
+@dataclass(frozen=True, eq=False)
+class Scalar:
+    """A scalar that the host knows. `argument` is its position if it is an argument that may change between calls of
+    one bound plan; `changing` says that it was computed from such.
+    """
+
+    value: Any
+    argument: int | None = None
+    changing: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """An array (rank 0: a scalar in memory); offset and strides in elements."""
+
+    memory: Memory
+    element: ScalarType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int = 0
+    fresh: bool = False
+
+    @property
+    def layout(self) -> Layout:
+        """What a kernel may assume of it."""
+        strides = tuple(stride if stride in (0, 1) else None for stride in self.strides)
+        if 0 in self.shape:
+            return Layout((0,) * len(self.shape), at_start=self.offset == 0)
+        if self.strides == row_major_strides(self.shape) or self._dense_but_for_units():
+            return Layout((), dense=True, at_start=self.offset == 0)
+        return Layout(strides, at_start=self.offset == 0)
+
+    def _dense_but_for_units(self) -> bool:
+        expected = row_major_strides(self.shape)
+        return all(
+            extent == 1 or stride == right
+            for extent, stride, right in zip(self.shape, self.strides, expected, strict=True)
+        )
+
+    @property
+    def lmad(self) -> LMAD:
+        """As an LMAD of constants."""
+        return LMAD(size(self.offset), tuple(map(size, self.shape)), tuple(map(size, self.strides)))
+
+    def seen_as(self, lmad: LMAD) -> Placed:
+        """The same memory under another LMAD of constants."""
+
+        def number(value: Size) -> int:
+            return value.evaluate({})
+
+        return Placed(
+            self.memory, self.element, tuple(map(number, lmad.shape)), tuple(map(number, lmad.strides)),
+            number(lmad.offset),
+        )  # fmt: skip
+
+
+Entry: TypeAlias = Scalar | Placed
+
+
+def row_major_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides in elements of a row-major array."""
+    strides = []
+    step = 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= extent
+    return tuple(reversed(strides))
+
+
+class Scope:
+    """The names in scope; one dictionary serves all nested scopes, because names are unique in a program."""
+
+    def __init__(self, entries: Mapping[str, Entry] | None = None) -> None:
+        self.entries: dict[str, Entry] = dict(entries or {})
+        self.used_changing = False
+
+    def __getitem__(self, name: str) -> int:
+        """The value of a name in a size: a scalar, or an offset or stride of an array (`x.offset`, `x.stride0`)."""
+        entry = self.entries.get(name)
+        if isinstance(entry, Scalar):
+            if entry.changing or entry.argument is not None:
+                self.used_changing = True
+            return int(entry.value)
+        base, _, part = name.rpartition(".")
+        array = self.entries.get(base)
+        if isinstance(array, Placed):
+            return array.offset if part == "offset" else array.strides[int(part.removeprefix("stride"))]
+        raise KeyError(f"{name} has no value on the host")
+
+    def __iter__(self) -> Any:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def size(self, value: Size) -> int:
+        """The value of a size."""
+        return value.constant if value.constant is not None else value.evaluate(self)  # type: ignore[arg-type]
+
+    def shape(self, extents: Sequence[Size]) -> tuple[int, ...]:
+        """The values of extents; a negative one becomes 0."""
+        return tuple(max(0, self.size(extent)) for extent in extents)
+
+    def layouts(self, names: Sequence[str]) -> tuple[tuple[str, Layout], ...]:
+        """The layouts of those names that are in memory."""
+        found = ((name, self.entries.get(name)) for name in names)
+        return tuple((name, entry.layout) for name, entry in found if isinstance(entry, Placed))
