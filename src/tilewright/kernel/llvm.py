@@ -21,6 +21,7 @@ from tilewright.ir.scalars import BOOL, ScalarType
 from tilewright.kernel.ir import (
     Assign,
     Barrier,
+    BlockIndex,
     Comment,
     Constant,
     Declare,
@@ -29,6 +30,7 @@ from tilewright.kernel.ir import (
     If,
     Kernel,
     Let,
+    Name,
     Space,
     Statement,
     Store,
@@ -177,7 +179,10 @@ def _statement(emitter: Emitter, statement: Statement) -> None:
     match statement:
         case Let(name=name, value=value):
             with emitter.statement():
-                emitter.names[name] = emitter.rename_last(emit_expression(emitter, value), name)
+                register = emit_expression(emitter, value)
+                # The register of another name, of a loop or of the block must keep its own.
+                named = isinstance(value, Name | BlockIndex)
+                emitter.names[name] = register if named else emitter.rename_last(register, name)
         case Declare(name=name, value=value):
             slot = emitter.allocate(spelling(value.type), f"{name}.address")
             _assign(emitter, slot, value)
