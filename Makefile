@@ -1,0 +1,72 @@
+# Everything that is done to this project, from a fresh machine with only python3 (>= 3.11) and make.
+#
+#   make demo     the six contractions of the demonstration, on every device found
+#   make test     ruff, mypy and the tests (two workers; under 25 minutes on two cores)
+#   make fuzz     the property tests with many random examples, and the slow tests
+#   make bench    benchmarks of contractions and latencies; results in benchmarks/results/
+#   make gpu      correctness and benchmarks on a CUDA device, with the python3 at hand: no venv, no network
+#   make docs     regenerates docs/tour.md
+#   make golden   rewrites the golden files of the tests and docs/tour.md; read the difference before committing it
+#   make clean    removes what the above made, not the results of benchmarks
+
+PYTHON ?= python3
+VENV ?= .venv
+WORKERS ?= 2
+BENCH_ARGS ?=
+
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: all demo test lint fuzz bench gpu docs golden clean
+.DEFAULT_GOAL := all
+.NOTPARALLEL:
+
+all: test
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("Tilewright needs Python 3.11 or newer; %s is %s. Try: make PYTHON=python3.12 ..." % (sys.executable, sys.version.split()[0]) if sys.version_info < (3, 11) else 0)'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,dev]'
+	@touch $@
+
+demo: $(STAMP)
+	$(BIN)/python examples/demo.py
+
+# All of the checks run, whatever the first of them says; the exit code tells of any failure.
+test: $(STAMP)
+	@status=0; \
+	$(BIN)/ruff check . || status=1; \
+	$(BIN)/ruff format --check . || status=1; \
+	$(BIN)/mypy --strict || status=1; \
+	$(BIN)/python -m pytest -n $(WORKERS) -q -m "not slow" || status=1; \
+	exit $$status
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict
+
+fuzz: $(STAMP)
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -n $(WORKERS) -q -m "slow or not slow"
+
+bench: $(STAMP)
+	$(BIN)/python benchmarks/contractions.py $(BENCH_ARGS)
+	$(BIN)/python benchmarks/latency.py
+
+# Correctness first, then benchmarks; both run even if the first fails.
+gpu:
+	@status=0; \
+	PYTHONPATH=src $(PYTHON) tests/gpu/run_gpu_checks.py || status=1; \
+	PYTHONPATH=src $(PYTHON) benchmarks/gpu.py || status=1; \
+	exit $$status
+
+docs: $(STAMP)
+	$(BIN)/python docs/make_tour.py
+
+golden: $(STAMP) docs
+	$(BIN)/python -m pytest -q --update-golden
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
