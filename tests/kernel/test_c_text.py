@@ -233,6 +233,12 @@ def test_aligned_vectors_are_one_access_in_cuda() -> None:
     assert "__stcs(reinterpret_cast<float4*>(p) + 0" in cuda_text(copy_kernel(F32, 4, True, True))
 
 
+def test_wide_aligned_vectors_align_shared_arrays_in_opencl() -> None:
+    assert "shared[129] __attribute__((aligned(128)))" in opencl_text(copy_kernel(F64, 16, True, False))
+    assert "shared[33] __attribute__((aligned(16)))" in opencl_text(copy_kernel(F64, 4, False, False))
+    assert "vload_half4(0, (const half*)mine)" in opencl_text(copy_kernel(F16, 4, True, False))
+
+
 def bf16_of(values: np.ndarray) -> np.ndarray:
     """f32 to the bits of bf16, to nearest even, by arithmetic."""
     bits = values.astype(np.float32).view(np.uint32).astype(np.uint64)

@@ -98,6 +98,14 @@ class Access:
         return self.name if self.index.code in ("0", "0L", "0ll") else f"{self.name} + {self.index.at(MULTIPLY)}"
 
 
+def listed(parts: Sequence[str]) -> str:
+    """The parts with commas between them, on lines of their own where they are too many for one."""
+    joined = ", ".join(parts)
+    if len(joined) <= 90:
+        return joined
+    return "\n        " + ",\n        ".join(parts)
+
+
 def unsigned_of(scalar: ScalarType) -> ScalarType:
     """The type in which wrapping arithmetic on an integer type is done; narrow types compute in 32 bits."""
     bits = max(32, scalar.bits)

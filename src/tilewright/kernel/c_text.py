@@ -25,6 +25,7 @@ from tilewright.kernel.ir import (
     Assign,
     Barrier,
     BlockIndex,
+    Buffer,
     Cast,
     Comment,
     Constant,
@@ -93,6 +94,19 @@ def uses_f64(kernel: Kernel) -> bool:
     """True if any buffer, scalar or value of the kernel is f64."""
     held = [buffer.element for buffer in (*kernel.buffers, *kernel.arrays)] + [s.type for s in kernel.scalars]
     return F64 in held or any(element_of(expression.type) == F64 for expression in all_expressions(kernel))
+
+
+def widest_access(kernel: Kernel, buffer: Buffer) -> int:
+    """The bytes of the largest aligned access to a buffer, which the buffer's own alignment must allow; 0: none."""
+    lanes = [0]
+    for statement in walk(kernel.body):
+        if isinstance(statement, Store) and statement.buffer == buffer and statement.aligned:
+            type_ = statement.value.type
+            lanes.append(type_.lanes if isinstance(type_, VectorType) else 1)
+    for expression in all_expressions(kernel):
+        if isinstance(expression, Load) and expression.buffer == buffer and expression.aligned:
+            lanes.append(expression.type.lanes if isinstance(expression.type, VectorType) else 1)
+    return max(lanes) * buffer.element.bytes
 
 
 def check_buffers(kernel: Kernel) -> None:

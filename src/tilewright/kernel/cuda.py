@@ -13,7 +13,7 @@ import struct
 from collections.abc import Sequence
 
 from tilewright.ir.scalars import BF16, BOOL, F16, F32, ScalarType
-from tilewright.kernel.c_dialect import EQUALITY, UNARY, Access, Dialect, Helpers, Piece, cast_piece
+from tilewright.kernel.c_dialect import EQUALITY, UNARY, Access, Dialect, Helpers, Piece, cast_piece, listed
 from tilewright.kernel.c_names import NameTable
 from tilewright.kernel.c_operators import call
 from tilewright.kernel.c_text import print_body
@@ -172,7 +172,7 @@ def _lane(code: str, lane: int, element: ScalarType) -> Piece:
 def _vector(vector: VectorType, parts: Sequence[Piece]) -> Piece:
     if vector.element.is_integer and vector.element.bits < 32:  # C++ forbids narrowing between braces
         parts = [cast_piece(CUDA, vector.element, part) for part in parts]
-    return Piece(f"{_vector_name(vector)}{{{{{', '.join(part.code for part in parts)}}}}}")
+    return Piece(f"{_vector_name(vector)}{{{{{listed([part.code for part in parts])}}}}}")
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------
@@ -230,7 +230,8 @@ def _unpacked(element: ScalarType, register: str, lane: int, count: int) -> Piec
     if count <= 4:
         return Piece(f"{register}.{'xyzw'[lane]}")
     byte = lane * element.bytes
-    return Piece(f"({_held(element)})({register}.{'xyzw'[byte // 4]} >> {byte % 4 * 8})", UNARY)
+    word = f"{register}.{'xyzw'[byte // 4]}"
+    return Piece(f"({_held(element)})({word} >> {byte % 4 * 8})" if byte % 4 else f"({_held(element)}){word}", UNARY)
 
 
 def _store(helpers: Helpers, access: Access, value: Piece) -> str:
@@ -247,16 +248,16 @@ def _store(helpers: Helpers, access: Access, value: Piece) -> str:
     if name not in helpers:
         parts = [_narrowed(helpers, element, Piece(f"v.s[{lane}]")).code for lane in range(lanes)]
         held = _held(element)
-        if whole:
-            kind, count = _transfer(element, lanes)
-            targets = [f"reinterpret_cast<{kind}*>(p) + {step}" for step in range(lanes // count)]
-            sources = [_packed(element, kind, parts[step * count : (step + 1) * count]) for step in range(len(targets))]
-        else:
-            targets, sources = [f"p + {lane}" for lane in range(lanes)], [f"({held})({part})" for part in parts]
-        lines = [
-            f"__stcs({target}, {source});" if streaming else f"*({target}) = {source};"
-            for target, source in zip(targets, sources, strict=True)
-        ]
+        kind, count = _transfer(element, lanes) if whole else (held, 1)
+        target = f"reinterpret_cast<{kind}*>(p)" if whole else "p"
+        lines = []
+        for step in range(lanes // count):
+            some = parts[step * count : (step + 1) * count]
+            source = _packed(element, kind, some) if whole else some[0]
+            if streaming:
+                lines.append(f"__stcs({target} + {step}, {source if whole else f'({held})({source})'});")
+            else:
+                lines.append(f"{target}[{step}] = {source};")
         body = "\n".join(f"    {line}" for line in lines)
         helpers[name] = f"{_FUNCTION}void {name}({held}* p, {_vector_name(access.type)} v) {{\n{body}\n}}"
     return f"{name}({access.pointer}, {value.code});"
@@ -270,12 +271,12 @@ def _packed(element: ScalarType, kind: str, parts: Sequence[str]) -> str:
         words = [parts[start : start + each] for start in range(0, len(parts), each)]
         parts = [
             " | ".join(
-                f"(u32)({bits})({part})" + (f" << {place * element.bytes * 8}" if place else "")
+                f"(u32)({bits}){part}" + (f" << {place * element.bytes * 8}" if place else "")
                 for place, part in enumerate(word)
             )
             for word in words
         ]
-    return f"make_{kind}({', '.join(parts)})"
+    return f"make_{kind}({listed(parts)})"
 
 
 CUDA = Dialect(

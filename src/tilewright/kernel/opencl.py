@@ -11,10 +11,10 @@ import math
 from collections.abc import Sequence
 
 from tilewright.ir.scalars import BF16, BOOL, F16, F32, ScalarType
-from tilewright.kernel.c_dialect import EQUALITY, UNARY, Access, Dialect, Helpers, Piece
+from tilewright.kernel.c_dialect import EQUALITY, UNARY, Access, Dialect, Helpers, Piece, listed
 from tilewright.kernel.c_names import NameTable
 from tilewright.kernel.c_operators import call
-from tilewright.kernel.c_text import print_body, uses_f64
+from tilewright.kernel.c_text import print_body, uses_f64, widest_access
 from tilewright.kernel.ir import Buffer, Kernel, Space, VectorType
 
 _TYPES = {
@@ -55,7 +55,7 @@ def opencl_text(kernel: Kernel) -> str:
     text = print_body(kernel, OPENCL)
     parts = ["#pragma OPENCL EXTENSION cl_khr_fp64 : enable"] if uses_f64(kernel) else []
     parts.extend(text.helpers.values())
-    arrays = [f"    {_array(array, text.names)};" for array in kernel.arrays]
+    arrays = [f"    {_array(array, text.names, widest_access(kernel, array))};" for array in kernel.arrays]
     parts.append("\n".join([_signature(kernel, text.names), "{", *arrays, *text.lines, "}"]))
     return "\n\n".join(parts) + "\n"
 
@@ -86,11 +86,11 @@ def _held(buffer: Buffer) -> str:
     return OPENCL.type_name(buffer.element)
 
 
-def _array(array: Buffer, names: NameTable) -> str:
+def _array(array: Buffer, names: NameTable, widest: int) -> str:
     held = OPENCL.type_name(VectorType(array.element, array.vector)) if array.vector > 1 else _held(array)
     declared = f"{_SPACES[array.space]}{held} {names.buffers[array.name]}[{array.size}]"
     if array.space is Space.SHARED:
-        declared += f" __attribute__((aligned({max(16, array.alignment)})))"
+        declared += f" __attribute__((aligned({max(16, array.alignment, widest)})))"
     return declared
 
 
@@ -113,7 +113,7 @@ def _lane(code: str, lane: int, element: ScalarType) -> Piece:
 
 
 def _vector(vector: VectorType, parts: Sequence[Piece]) -> Piece:
-    return Piece(f"({_vector_name(vector)})({', '.join(part.code for part in parts)})", UNARY)
+    return Piece(f"({_vector_name(vector)})({listed([part.code for part in parts])})", UNARY)
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ def _to_bf16(helpers: Helpers, lanes: int) -> str:
     if lanes == 1:
         return "tw_to_bf16"
     name = f"tw_to_bf16x{lanes}"
-    parts = ", ".join(f"tw_to_bf16(value.s{lane:x})" for lane in range(lanes))
+    parts = listed([f"tw_to_bf16(value.s{lane:x})" for lane in range(lanes)])
     helpers.setdefault(name, f"ushort{lanes} {name}(float{lanes} value) {{\n    return (ushort{lanes})({parts});\n}}")
     return name
 
@@ -153,7 +153,7 @@ def _load(helpers: Helpers, access: Access) -> Piece:
         return Piece(f"{plain.code} != 0", EQUALITY) if element == BOOL else plain
     lanes = access.type.lanes
     if element == F16:
-        function = f"vload{'a' if access.aligned else ''}_half{lanes}"
+        function = f"vload{'a' if _promised(access) else ''}_half{lanes}"
         return Piece(f"{function}(0, {_offset(_half_pointer(access, 'const '), access)})")
     whole = _whole(access, "const ", lanes) or Piece(f"vload{lanes}(0, {access.pointer})")
     return call(_from_bf16(helpers, lanes), [whole]) if element == BF16 else whole
@@ -163,9 +163,14 @@ def _offset(pointer: str, access: Access) -> str:
     return access.pointer.replace(access.name, pointer, 1)
 
 
+def _promised(access: Access) -> bool:
+    """True if a vector lies at a multiple of its size; private arrays begin where their elements may."""
+    return access.aligned and access.buffer.space is not Space.PRIVATE
+
+
 def _whole(access: Access, constant: str, lanes: int) -> Piece | None:
     """An aligned vector in global or shared memory, dereferenced as one, which the device reads in one access."""
-    if not access.aligned or access.buffer.space is Space.PRIVATE:
+    if not _promised(access):
         return None
     kind = f"{_SPACES[access.buffer.space]}{constant}{_held(access.buffer)}{lanes}*"
     return Piece(f"*({kind})({access.pointer})", UNARY)
@@ -181,7 +186,7 @@ def _store(helpers: Helpers, access: Access, value: Piece) -> str:
         return f"{access.name}[{index.code}] = {stored};"
     lanes = access.type.lanes
     if element == F16:
-        function = f"vstore{'a' if access.aligned else ''}_half{lanes}_rte"
+        function = f"vstore{'a' if _promised(access) else ''}_half{lanes}_rte"
         return f"{function}({value.code}, 0, {_offset(_half_pointer(access, ''), access)});"
     stored = f"{_to_bf16(helpers, lanes)}({value.code})" if element == BF16 else value.code
     whole = _whole(access, "", lanes)
