@@ -15,9 +15,7 @@ NO_LONGDOUBLE = "longdouble arrays: no device but the x86 CPU's old floating-poi
 MORE_INDICES = "asserts that more than 52 indices and negative labels are refused; here any hashable label is accepted"
 REPEATED_OUTPUT = "asserts that a repeated output index is refused; here it writes a diagonal"
 OVERLAP = "lets out share memory with an operand; here that is refused with a message"
-UNSAFE_OUT = (
-    "puts a float64 result into an int64 out under casting='safe'; NumPy's own loops (optimize=False) refuse it too"
-)
+UNSAFE_OUT = "puts float64 into an int64 out under casting='safe', which NumPy's loops (optimize=False) refuse too"
 
 EXCLUDED = {
     "TestEinsum::test_einsum_errors[einsum-True]": REPEATED_OUTPUT,

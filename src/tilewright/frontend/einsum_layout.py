@@ -144,6 +144,8 @@ def _is_larger(left: Sequence[int], right: Sequence[int]) -> bool | None:
 
 def empty_result(shape: tuple[int, ...], dtype: np.dtype[Any], axes: tuple[int, ...]) -> Array:
     """A new array whose axes lie in memory in the given order, outermost first."""
+    if axes == tuple(range(len(shape))):
+        return np.empty(shape, dtype)
     inner: Array = np.empty([shape[axis] for axis in axes], dtype)
     return inner.transpose([axes.index(axis) for axis in range(len(axes))])
 

@@ -94,7 +94,7 @@ class ResolvedEinsum:
 
 def _joined(names: Iterable[str]) -> str:
     listed = list(names)
-    return ("" if all(len(one) == 1 for one in listed) else " ").join(listed)
+    return ("" if all(len(one) == 1 or one == "..." for one in listed) else " ").join(listed)
 
 
 # --- syntax -----------------------------------------------------------------------------------------------------------

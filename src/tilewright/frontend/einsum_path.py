@@ -91,7 +91,7 @@ def _method(optimize: Hashable) -> tuple[str | None, int | None]:
         given: tuple[Any, ...] = optimize
         if len(given) != 2 or not isinstance(given[1], int | float):
             raise ValueError(f"optimize {given!r}: expected (method, largest intermediate in elements)")
-        optimize, limit = given[0], int(given[1])
+        optimize, limit = given[0], max(1, int(given[1]))  # NumPy allows 0, opt_einsum does not
     if optimize is True or optimize is None:
         return "auto", limit
     if optimize is False:
