@@ -198,6 +198,22 @@ DECLINES = [
         2,
         "x is also used by y",
     ),
+    (
+        "map_map",
+        "a: [n]f32",
+        f"let (x: [n]f32) = {EXP}\nlet (y: [n]f32) = x[n - 1 :+ n by -1]\n"
+        "let (z: [n]f32) = map n (\\(s: f32) ->\n  let (t: f32) = s + s\n  in (t)) y\nin (z)",
+        2,
+        "y takes the rows of x in another order",
+    ),
+    (
+        "map_map",
+        "a: [n]f32",
+        f"let (x: f32, y: [n]f32) = redomap n {ADD} (\\(v: f32) -> (v, v)) a\n"
+        "let (z: [n]f32) = map n (\\(p: f32) ->\n  let (r: f32) = p / x\n  in (r)) y\nin (z)",
+        1,
+        "x, y is the result of a fused fold",
+    ),
     ("map_map", "a: [n]f32", f"let (x: [n]f32) = {EXP}\nin (x)", 0, "no input is computed by a map of the same body"),
     (
         "reduce_map",

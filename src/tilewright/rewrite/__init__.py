@@ -1,1 +1,1 @@
-""""""
+"""The rewrite engine: rules (one equation each), strategies that combine them, derivations that record them."""

@@ -162,8 +162,8 @@ class Place:
     def substitute(self, values: dict[str, Atom], here: tuple[Statement, ...]) -> Body:
         """The body with these statements here, and names replaced in what follows."""
         old, i = self.body.statements, self.index
-        rest = replace_names(Body(old[i + 1 :], self.body.results), values)
-        return Body((*old[:i], *here, *rest.statements), rest.results)
+        rest = (replace_names(one, values) for one in old[i + 1 :])
+        return Body((*old[:i], *here, *rest), replace_names(self.body.results, values))
 
 
 def body_at(program: Program, path: tuple[tuple[int, int], ...]) -> Body:

@@ -20,11 +20,14 @@ from tilewright.ir.nodes import (
     Hist,
     Lambda,
     Map,
+    Rearrange,
     Redomap,
     Reduce,
+    Reshape,
     Scan,
     Scanomap,
     Scatter,
+    Slice,
     Statement,
     StreamSeq,
     Variable,
@@ -75,7 +78,10 @@ def _fuse(at: Place, consumer: Consumer, function: Lambda | None) -> Body | Decl
     reasons: dict[str, None] = {}
     for index in dict.fromkeys(bound_at.get(array.name, -1) for array in consumer.arrays):
         producer = at.body.statements[index] if index >= 0 else None
-        if producer is None or not isinstance(producer.expression, Map):
+        if producer is None:
+            continue
+        if not isinstance(producer.expression, Map):
+            reasons.update(dict.fromkeys(_seen_through(at, producer)))
             continue
         reason = _used_elsewhere(at, producer, consumer) or _imperfect(at, producer, consumer, function)
         if reason:
@@ -87,6 +93,19 @@ def _fuse(at: Place, consumer: Consumer, function: Lambda | None) -> Body | Decl
         kept = (*old[:index], *old[index + 1 : at.index])
         return Body((*kept, fused, *old[at.index + 1 :]), at.body.results)
     return Declined("; ".join(reasons)) if reasons else no_match("no input is computed by a map of the same body")
+
+
+def _seen_through(at: Place, between: Statement) -> list[str]:
+    """The reason for not fusing with a map that is seen only through a view, or as a further result of a fold."""
+    names = ", ".join(one.name for one in between.targets)
+    match between.expression:
+        case Rearrange(array) | Reshape(array) | Slice(array):
+            index = definitions(at.body).get(array.name)
+            if index is not None and isinstance(at.body.statements[index].expression, Map):
+                return [f"{names} takes the rows of {array} in another order"]
+        case Redomap() | Scanomap():
+            return [f"{names} is the result of a fused fold, into which no further function is fused"]
+    return []
 
 
 def _used_elsewhere(at: Place, producer: Statement, consumer: Consumer) -> str | None:
