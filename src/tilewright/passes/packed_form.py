@@ -37,7 +37,10 @@ class SideDimension:
 
 @dataclass(frozen=True)
 class PackedForm:
-    """The decisions. `vector_left`: the vector side is the left operand (the map's first argument)."""
+    """The decisions. `vector_left`: the vector side is the left operand (the map's first argument).
+
+    `scalar_inner`: the scalar side's panels are the inner loop, since the output moves in smaller strides along it.
+    """
 
     contraction: Contraction
     vector_left: bool
@@ -50,6 +53,7 @@ class PackedForm:
     scalar_block: int
     depth: int
     fused_multiply_add: bool
+    scalar_inner: bool
     vector_chunk: int
     scalar_chunk: int
 
@@ -114,6 +118,8 @@ def make_packed_form(contraction: Contraction, machine: Machine) -> PackedForm:
         scalar_block,
         depth,
         is_multiply_add(contraction),
+        min((abs(one.stride_out) for one in scalar), default=0)
+        < min((abs(o.stride_out) for o in vector[:-1]), default=0),
         *chunks,
     )
 
@@ -127,10 +133,9 @@ def _vector_side_is_left(contraction: Contraction) -> bool:
 
 
 def _side(contraction: Contraction, kind: Kind, left: bool) -> tuple[SideDimension, ...]:
-    """A side's dimensions, outermost first: the output's unit stride innermost, next to it the operand's own.
-
-    With the operand's unit stride second, a block of the side covers whole cache lines of the operand [notes on the
-    order inside fused indices].
+    """A side's dimensions, outermost first. Innermost is the unit stride of the larger array, be it the operand (then
+    packing reads whole vectors) or the output (then whole vectors are written); next to it the other array's, so that
+    a block of the side covers whole cache lines of both.
     """
     positions = {one.name: place for place, one in enumerate(contraction.dimensions)}
     members = [
@@ -144,11 +149,29 @@ def _side(contraction: Contraction, kind: Kind, left: bool) -> tuple[SideDimensi
         for one in contraction.of_kind(kind)
     ]
     members.sort(key=lambda one: -abs(one.stride_out))
-    if len(members) > 2:
-        own = min(members[:-1], key=lambda one: abs(one.stride))
-        members.remove(own)
-        members.insert(len(members) - 1, own)
+    if len(members) > 1:
+        own = min(members, key=lambda one: abs(one.stride))
+        contracted = [abs(constant(d.stride_left if left else d.stride_right)) for d in contraction.of_kind(Kind.K)]
+        operand, out = _elements(contraction, Kind.N if left else Kind.M), _elements(contraction, Kind.K)
+        leads = operand > out and abs(own.stride) < min(contracted)
+        if 4 * operand > out:
+            members.remove(own)
+            members.insert(len(members) if leads or own.stride_out == 1 else len(members) - 1, own)
     return tuple(members)
+
+
+def _scalar_side_is_inner(
+    vector: tuple[SideDimension, ...], scalar: tuple[SideDimension, ...], scalar_bytes: int
+) -> bool:
+    """True if the output moves in smaller strides along the scalar side, and that side's panels stay in L2."""
+    along_scalar = min((abs(one.stride_out) for one in scalar), default=0)
+    along_vector = min((abs(one.stride_out) for one in vector[:-1]), default=0)
+    return along_scalar < along_vector and scalar_bytes <= PANEL_BYTES
+
+
+def _elements(contraction: Contraction, missing: Kind) -> int:
+    """Elements of the array that lacks the dimensions of one kind."""
+    return math.prod(constant(one.size) for one in contraction.dimensions if one.kind is not missing)
 
 
 def _lanes(contraction: Contraction, machine: Machine, accumulator: ScalarType) -> int:

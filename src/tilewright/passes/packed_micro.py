@@ -56,27 +56,28 @@ def write_micro_kernels(
     vector_count, scalar_count, depth = counts
     tile = [w.workspace("tile", part, w.form.vector_tile * w.form.rows) for part in component_types(w.form.accumulator)]
 
-    def scalar_panel(s: Expression) -> None:
+    def panels(v: Expression, s: Expression) -> None:
+        vector_first = w.emit.let(multiply(v, integer(vector.width)), "vector_first")
         scalar_first = w.emit.let(multiply(s, integer(scalar.width)), "scalar_first")
+        accumulators = _accumulate(w, vector, scalar, vector_first, scalar_first, depth)
+        rows = w.minimum(operation("sub", scalar_count, scalar_first), integer(scalar.width))
+        columns = w.minimum(operation("sub", vector_count, vector_first), integer(vector.width))
+        place = _Place(w, vector, scalar, out, further, bases, vector_first, scalar_first, edges)
+        if _has_fast_path(w):
+            w.branch(
+                place.is_whole(rows, columns),
+                lambda: place.write_registers(accumulators),
+                lambda: place.write_through(tile, accumulators, rows, columns),
+            )
+        else:
+            place.write_through(tile, accumulators, rows, columns)
 
-        def vector_panel(v: Expression) -> None:
-            vector_first = w.emit.let(multiply(v, integer(vector.width)), "vector_first")
-            accumulators = _accumulate(w, vector, scalar, vector_first, scalar_first, depth)
-            rows = w.minimum(operation("sub", scalar_count, scalar_first), integer(scalar.width))
-            columns = w.minimum(operation("sub", vector_count, vector_first), integer(vector.width))
-            place = _Place(w, vector, scalar, out, further, bases, vector_first, scalar_first, edges)
-            if _has_fast_path(w):
-                w.branch(
-                    place.is_whole(rows, columns),
-                    lambda: place.write_registers(accumulators),
-                    lambda: place.write_through(tile, accumulators, rows, columns),
-                )
-            else:
-                place.write_through(tile, accumulators, rows, columns)
-
-        w.loop("v", integer(0), w.panels(vector_count, vector.width), vector_panel)
-
-    w.loop("s", integer(0), w.panels(scalar_count, scalar.width), scalar_panel)
+    zero = integer(0)
+    vector_panels, scalar_panels = w.panels(vector_count, vector.width), w.panels(scalar_count, scalar.width)
+    if w.form.scalar_inner:
+        w.loop("v", zero, vector_panels, lambda v: w.loop("s", zero, scalar_panels, lambda s: panels(v, s)))
+    else:
+        w.loop("s", zero, scalar_panels, lambda s: w.loop("v", zero, vector_panels, lambda v: panels(v, s)))
 
 
 def _has_fast_path(w: PackedWriter) -> bool:
