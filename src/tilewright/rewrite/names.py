@@ -20,6 +20,7 @@ from tilewright.ir.nodes import (
     Lambda,
     Literal,
     Loop,
+    Program,
     SegSpace,
     Statement,
     Type,
@@ -79,7 +80,9 @@ def bound(node: object) -> frozenset[str]:
     if known is not None:
         return known
     match node:
-        case Statement(targets=binders) | Lambda(parameters=binders) | Loop(parameters=binders):
+        case Statement(targets=binders):
+            names = frozenset(one.name for one in binders)
+        case Lambda(parameters=binders) | Loop(parameters=binders) | Program(parameters=binders):
             names = frozenset(one.name for one in binders)
         case ForLoop(index=index):
             names = frozenset((index.name,))
