@@ -36,6 +36,7 @@ from tilewright.ir.sizes import Size, size
 from tilewright.ir.traversal import canonical, free_names, mentioned_names, substitute, used_variables
 from tilewright.ir.views import ArrayView, view_of
 
+_COMMUTATIVE = frozenset({"add", "mul", "min", "max", "and", "or", "xor"})
 _SCALAR = (Alias, Apply, Cast, SizeValue, If, Loop)
 
 
@@ -113,6 +114,8 @@ def _recognise(statement: Statement, views: Mapping[str, ArrayView], out: Mappin
         epilogue_result = accumulator
     assert isinstance(level, (Redomap, Reduce)) and epilogue_result is not None
     combine, neutral, element = _reduction(nest, level)
+    if len(nest.contracted) > 1 and not (level.commutative or is_commutative(combine)):
+        raise _Refused("several nested reductions with an operator that is not declared commutative keep their order")
     if accumulator.type.rank:
         raise _Refused(f"the reduction combines arrays of type {accumulator.type}, not scalars")
     return _assemble(nest, target, lmad.offset, combine, neutral, element, accumulator, epilogue_result)
@@ -186,6 +189,20 @@ def _reduction(nest: _Nest, level: Redomap | Reduce) -> tuple[Lambda, Literal, A
     if canonical(inner_combine) != canonical(combine) or inner_neutral != neutral[0]:
         raise _Refused("the nested reductions have different operators")
     return combine, neutral[0], element
+
+
+def is_commutative(combine: Lambda) -> bool:
+    """True if the operator is plainly commutative: one such operator of the table on its two parameters."""
+    if len(combine.parameters) != 2 or len(combine.body.statements) != 1:
+        return False
+    (statement,) = combine.body.statements
+    expression = statement.expression
+    return (
+        isinstance(expression, Apply)
+        and expression.operator in _COMMUTATIVE
+        and set(expression.operands) == set(combine.parameters)
+        and combine.body.results == statement.targets
+    )
 
 
 @dataclass(frozen=True)
