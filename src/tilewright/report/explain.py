@@ -1,0 +1,340 @@
+"""What will be done with a contraction on a machine, and why: from sizes alone, without arrays and without the device.
+
+>>> from tilewright.machine.named import A100
+>>> from tilewright.report.examples import matmul
+>>> explanation = explain_contraction(matmul(512, 512, 512), A100)
+>>> explanation.form, explanation.tiled.partial
+('tiled', 'none')
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from tilewright.contraction.form import Contraction, Dimension, Kind
+from tilewright.contraction.normalise import constant
+from tilewright.kernel.checks import AccessReport, KernelReport, check_kernel
+from tilewright.kernel.launch import Launch
+from tilewright.machine.model import Machine
+from tilewright.machine.occupancy import occupancy
+from tilewright.passes.packed_form import PackedForm
+from tilewright.passes.packed_kernel import write_packed_kernel
+from tilewright.passes.tile import packed_form, tiled_form
+from tilewright.passes.tile_choice import TileCost, tile_cost
+from tilewright.passes.tile_form import StagedOperand, TileForm
+from tilewright.passes.tile_kernel import write_kernel
+from tilewright.passes.tiling import estimate_resources
+from tilewright.report.declined import declined_packed, declined_tiled, padding_waste, tiles_text
+from tilewright.report.roofline import Roofline, roofline
+from tilewright.report.text import amount, byte_amount, duration, table
+
+
+@dataclass(frozen=True)
+class AccessSummary:
+    """The accesses to one array, by the worst of them.
+
+    Of global memory: `worst` 32-byte sectors that a warp's access touches, `ideal` for consecutive elements. Of shared
+    memory: how often an access is repeated for bank conflicts, ideally once. None: not known from sizes alone.
+    """
+
+    array: str
+    action: str
+    worst: int | None
+    ideal: int
+
+    def __str__(self) -> str:
+        if self.worst is None:
+            return f"{self.array} {self.action}: unknown"
+        return f"{self.array} {self.action}: {self.worst} (ideal {self.ideal})"
+
+
+@dataclass(frozen=True)
+class TiledDetails:
+    """The block- and register-tiled form.
+
+    Attributes:
+        tiles: for each dimension (name, T, R), or (name, Q, None) for a contracted one.
+        threads: per block. blocks: of the launch. waves: how often all cores are filled.
+        blocks_per_core, occupancy, occupancy_limit: predicted from the estimates below.
+        shared_bytes: per block. registers: estimated, per thread.
+        partial: which tiles stick out of the arrays: "none", "contracted", "outer", "both".
+        padding: elements that pad the rows of the left and the right tile.
+        vector_bytes: bytes of one copy step of either operand.
+        global_accesses, bank_conflicts: summaries by array.
+        cost: what the tile choice's model says.
+    """
+
+    tiles: tuple[tuple[str, int, int | None], ...]
+    threads: int
+    blocks: int
+    waves: float
+    blocks_per_core: int
+    occupancy: float
+    occupancy_limit: str
+    shared_bytes: int
+    registers: int
+    partial: str
+    padding: tuple[int, int]
+    vector_bytes: tuple[int, int]
+    global_accesses: tuple[AccessSummary, ...]
+    bank_conflicts: tuple[AccessSummary, ...]
+    cost: TileCost
+
+
+@dataclass(frozen=True)
+class PackedDetails:
+    """The packed form of CPUs.
+
+    Attributes:
+        vector_side, scalar_side: the dimensions of either side of the register tile, outermost first.
+        lanes: elements of a vector. vectors, rows: the register tile is (vectors * lanes) x rows.
+        registers: vector registers that it takes.
+        depth: length of the piece of the sum that is packed at once.
+        panel_bytes: bytes of the packed panels of the vector and the scalar side.
+        blocks: independent parts of the launch.
+        waste: share of the work done on padding.
+        fused_multiply_add: products and sums are one instruction.
+    """
+
+    vector_side: tuple[str, ...]
+    scalar_side: tuple[str, ...]
+    lanes: int
+    vectors: int
+    rows: int
+    registers: int
+    depth: int
+    panel_bytes: tuple[int, int]
+    blocks: int
+    waste: float
+    fused_multiply_add: bool
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What `explain_contraction` found; `str()` gives it as text.
+
+    Attributes:
+        machine: the machine meant.
+        contraction: with its dimensions as they are after dropping, fusing and ordering.
+        roofline: the lower bound of its time.
+        tiled, packed: the details of the form that was chosen; the other is None.
+        declined: why each optimisation that did not happen did not.
+    """
+
+    machine: Machine
+    contraction: Contraction
+    roofline: Roofline
+    tiled: TiledDetails | None
+    packed: PackedDetails | None
+    declined: tuple[str, ...]
+
+    @property
+    def form(self) -> str:
+        """ "tiled" or "packed"."""
+        return "tiled" if self.tiled is not None else "packed"
+
+    def __str__(self) -> str:
+        lines = [f"machine    {self.machine.name} ({self.machine.kind}, {self.machine.cores} cores)"]
+        lines += ["dimensions", *_dimension_lines(self.contraction, self.tiled)]
+        lines += _bound_lines(self.roofline)
+        if self.tiled is not None:
+            lines += _tiled_lines(self.tiled, self.machine)
+        if self.packed is not None:
+            lines += _packed_lines(self.packed, self.machine)
+        lines += ["declined", *(f"  - {reason}" for reason in self.declined)]
+        return "\n".join(lines)
+
+
+def explain_contraction(contraction: Contraction, machine: Machine) -> Explanation:
+    """The decisions for a contraction on a machine, what they cost, and the reasons for what is not done.
+
+    Args:
+        contraction: with known sizes, strides and offsets (see `Contraction.bind`); a further scalar may be unknown.
+        machine: any, there or not (`machine.named`).
+
+    Raises:
+        IllegalTiling: if no tiling fits the machine.
+        ValueError: if a size is not known.
+    """
+    bound = roofline(contraction, machine)
+    if machine.is_gpu_like:
+        tiled = tiled_form(contraction, machine)
+        launch = write_kernel(tiled)
+        reasons = declined_tiled(tiled, machine, launch.blocks)
+        return Explanation(machine, tiled.contraction, bound, _tiled_details(tiled, machine, launch), None, reasons)
+    packed = packed_form(contraction, machine)
+    launch = write_packed_kernel(packed)
+    reasons = declined_packed(packed, machine, launch.blocks)
+    return Explanation(machine, packed.contraction, bound, None, _packed_details(packed, launch), reasons)
+
+
+# --- details ----------------------------------------------------------------------------------------------------------
+
+
+def _tiled_details(form: TileForm, machine: Machine, launch: Launch) -> TiledDetails:
+    tiling = form.tiling
+    tiles: list[tuple[str, int, int | None]] = [
+        (one.name, t, r) for one, t, r in zip(form.parallel, tiling.thread, tiling.register, strict=True)
+    ]
+    tiles += [(one.name, q, None) for one, q in zip(form.contracted, tiling.sequential, strict=True)]
+    registers = estimate_resources(form.contraction, tiling).registers_per_thread
+    resident = occupancy(machine, tiling.threads, registers, form.shared_bytes)
+    checked = _checked(launch, machine)
+    shared = [one for one in checked.bank_conflicts if one.degree is None or one.degree > 0]
+    return TiledDetails(
+        tuple(tiles),
+        tiling.threads,
+        launch.blocks,
+        launch.blocks / max(1, machine.cores * max(1, resident.blocks_per_core)),
+        resident.blocks_per_core,
+        resident.fraction,
+        resident.limit,
+        form.shared_bytes,
+        registers,
+        form.partial.value,
+        (form.left.layout.padding, form.right.layout.padding),
+        (_copy_bytes(form.left), _copy_bytes(form.right)),
+        summarise(checked.global_accesses, lambda one: "stores" if one.is_store else "loads"),
+        summarise(shared, lambda one: "staging stores" if one.staging else "loads") if machine.shared_banks else (),
+        tile_cost(form.contraction, tiling, machine),
+    )
+
+
+def _copy_bytes(staged: StagedOperand) -> int:
+    return staged.vector * staged.operand.element.bytes
+
+
+def _checked(launch: Launch, machine: Machine) -> KernelReport:
+    """The static checks; scalars that are known only at launch stand in as 1 (they are no part of any index)."""
+    pairs = zip(launch.kernel.scalars, launch.scalars, strict=True)
+    known = {parameter.name: value if isinstance(value, int) else 1 for parameter, value in pairs}
+    return check_kernel(launch.kernel, known, max(machine.warp, 1))
+
+
+def summarise(accesses: Iterable[AccessReport], action: Callable[[AccessReport], str]) -> tuple[AccessSummary, ...]:
+    """One summary for each array and action: the access that is worst against its ideal."""
+    found: dict[tuple[str, str], AccessSummary] = {}
+    for one in accesses:
+        key = (re.sub(r"_\d+$", "", one.buffer), action(one))
+        known = found.get(key)
+        if known is None or _badness(one.degree, one.ideal) > _badness(known.worst, known.ideal):
+            found[key] = AccessSummary(*key, one.degree, one.ideal)
+    return tuple(found.values())
+
+
+def _badness(degree: int | None, ideal: int) -> float:
+    return math.inf if degree is None else degree / max(ideal, 1)
+
+
+def _packed_details(form: PackedForm, launch: Launch) -> PackedDetails:
+    element = form.accumulator.bytes
+    depth = max(1, min(form.depth, form.contracted_total))
+    parts = 2 if form.accumulator.is_complex else 1
+    return PackedDetails(
+        tuple(one.dimension.name for one in form.vector_dimensions),
+        tuple(one.dimension.name for one in form.scalar_dimensions),
+        form.lanes,
+        form.vectors,
+        form.rows,
+        parts * (form.vectors * form.rows + form.vectors + 1),
+        form.depth,
+        (form.vector_block * depth * element, form.scalar_block * depth * element),
+        launch.blocks,
+        padding_waste(form),
+        form.fused_multiply_add,
+    )
+
+
+# --- text -------------------------------------------------------------------------------------------------------------
+
+
+def _dimension_lines(contraction: Contraction, tiled: TiledDetails | None) -> list[str]:
+    head = ["kind", "name", "size", "left", "right", "out"]
+    rows: list[Sequence[str]] = [[*head, *(("T", "R", "Q") if tiled else ())]]
+    tiles = {name: (first, second) for name, first, second in tiled.tiles} if tiled else {}
+    for one in contraction.dimensions:
+        row = [one.kind.value, one.name, str(one.size), *_strides(one)]
+        if tiled:
+            first, second = tiles[one.name]
+            row += [str(first), str(second), "-"] if second is not None else ["-", "-", str(first)]
+        rows.append(row)
+    return table(rows, "  ")
+
+
+def _strides(one: Dimension) -> list[str]:
+    left, right = one.kind is not Kind.N, one.kind is not Kind.M
+    return [
+        str(constant(one.stride_left)) if left else "-",
+        str(constant(one.stride_right)) if right else "-",
+        str(constant(one.stride_out)) if one.kind is not Kind.K else "-",
+    ]
+
+
+def _bound_lines(bound: Roofline) -> list[str]:
+    text = f"{amount(bound.flops, 'flop')}, {byte_amount(bound.bytes)} at least, {bound.intensity:.1f} flop/byte"
+    lines = [f"roofline   {text}"]
+    times = [
+        f"{what} {duration(seconds)}"
+        for what, seconds in (("compute", bound.compute_seconds), ("memory", bound.memory_seconds))
+        if seconds is not None
+    ]
+    if bound.seconds is not None:
+        rate = f" = {amount(bound.flops / bound.seconds, 'flop/s')}" if bound.seconds else ""
+        lines.append(f"           {', '.join(times)}: bound by {bound.limit}{rate}")
+    else:
+        known = f"; {', '.join(times)}" if times else ""
+        lines.append(f"           no bound on the time: the machine states no peak rate or no bandwidth{known}")
+    return lines
+
+
+def _tiled_lines(tiled: TiledDetails, machine: Machine) -> list[str]:
+    threads = tuple(first for _, first, second in tiled.tiles if second is not None)
+    registers = tuple(second for _, _, second in tiled.tiles if second is not None)
+    fraction = f", occupancy {tiled.occupancy:.0%}" if tiled.occupancy else ""
+    lines = [
+        "form       block and register tiles staged in shared memory",
+        f"threads    {tiles_text(threads)} per block, {tiles_text(registers)} results each",
+        f"blocks     {tiled.blocks} = {tiled.waves:.2f} waves on {machine.cores} cores",
+        f"resident   {tiled.blocks_per_core} blocks per core{fraction}, limited by {tiled.occupancy_limit}",
+        f"shared     {byte_amount(tiled.shared_bytes)} per block, rows padded by {tiled.padding[0]} (left) and"
+        f" {tiled.padding[1]} (right) elements",
+        f"registers  about {tiled.registers} per thread (estimated)",
+        f"partial    {_PARTIAL[tiled.partial]}",
+        f"copies     {tiled.vector_bytes[0]} bytes (left) and {tiled.vector_bytes[1]} bytes (right) at a time",
+    ]
+    if machine.warp > 1:
+        lines += ["sectors    of 32 bytes per access of a warp", *(f"  {one}" for one in tiled.global_accesses)]
+    if tiled.bank_conflicts:
+        lines += ["banks      repeats per access of a warp", *(f"  {one}" for one in tiled.bank_conflicts)]
+    cost = tiled.cost
+    lines.append(
+        f"model      {duration(cost.seconds)} (memory {duration(cost.memory_seconds)}, compute"
+        f" {duration(cost.compute_seconds)}); for comparing tilings, not a prediction"
+    )
+    return lines
+
+
+_PARTIAL = {
+    "none": "none: every tile is full, and nothing is guarded",
+    "contracted": "contracted: the last pieces of the sum stick out",
+    "outer": "outer: blocks at the border stick out of the result",
+    "both": "both: blocks at the border and the last pieces of the sum stick out",
+}
+
+
+def _packed_lines(packed: PackedDetails, machine: Machine) -> list[str]:
+    of = f" of {machine.vector_registers}" if machine.vector_registers else ""
+    vector, scalar = (" ".join(side) or "(none)" for side in (packed.vector_side, packed.scalar_side))
+    return [
+        "form       packed panels and a register tile",
+        f"sides      vectors along {vector}; broadcasts along {scalar}",
+        f"registers  {packed.vectors} vectors of {packed.lanes} x {packed.rows} rows: {packed.registers}{of} registers,"
+        f" {packed.waste:.0%} of the work on padding",
+        f"packing    pieces of {packed.depth} of the sum; panels of {byte_amount(packed.panel_bytes[0])} (vectors) and"
+        f" {byte_amount(packed.panel_bytes[1])} (broadcasts)",
+        f"blocks     {packed.blocks} on {machine.cores} cores",
+        f"multiply   {'fused with add' if packed.fused_multiply_add else 'and combine are separate operations'}",
+    ]
