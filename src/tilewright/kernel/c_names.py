@@ -38,7 +38,8 @@ _PATTERNS = re.compile(
     r"""(?x)
     __.* | _[A-Z].* | tw_.* | [iuf](8|16|32|64) | .*_t
     | (u?(char|short|int|long|longlong)|float|double|half|bool|quad|uint)\d*
-    | (as|convert|vload|vstore|vloada|vstorea|get|native|half|atom|atomic|read|write|work|sub|cl|CLK|cuda|nv)_.+
+    | (as|convert|vload|vstore|vloada|vstorea|get|native|half|atom|atomic|cl|CLK|cuda|nv)_.+
+    | (read|write)_(image|mem|pipe|channel|only).* | (work|sub)_group_.*
     | v(load|store)a?.* | make_.* | M_.* | (FLT|DBL|HALF|S?CHAR|UCHAR|U?SHRT|U?INT|U?LL?ONG|FP|CHAR|MEMORY|ATOMIC)_.*
     """
 )
