@@ -9,16 +9,23 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from tilewright.contraction.form import Contraction, Refusal
+from tilewright.contraction.recognise import recognise
 from tilewright.ir import nodes
 from tilewright.ir.nodes import Body, Expression, Program, Statement, Type, Variable
 from tilewright.ir.scalars import ScalarType
 from tilewright.ir.sizes import Size, size
 from tilewright.ir.traversal import all_statements, bound_variables, rebuild, sub_bodies, used_variables
+from tilewright.ir.views import parameter_view
+from tilewright.kernel.launch import Launch
+from tilewright.machine.model import Machine
 from tilewright.passes.lower_general import Points, chunk_points, copy_points, lower_points, points_of
 from tilewright.passes.pipelines import run_pipeline
 from tilewright.passes.scalar_values import LoweringError
+from tilewright.passes.tile import contraction_launches
+from tilewright.passes.tiling import IllegalTiling
 from tilewright.runtime import host
 from tilewright.runtime.cache import MemoryCache
 from tilewright.runtime.devices import Device
@@ -142,6 +149,7 @@ class _Compiler:
         self.threads = threads_per_block(device)
         self.notes: list[Note] = []
         self.cells: set[str] = set()
+        self.reasons: tuple[str, ...] = ()
 
     def block(self, body: Body) -> Block:
         """The steps of a body."""
@@ -172,9 +180,9 @@ class _Compiler:
             case nodes.If() | nodes.Loop():
                 return self._control(statement)
             case nodes.Reduce() | nodes.Redomap() if self._is_chunkable(expression):
-                return self._contraction(statement) or self._reduction(statement, expression)
+                return self._contraction(statement) or self._reduction(statement, expression, self.reasons)
             case nodes.Map() | nodes.Reduce() | nodes.Redomap():
-                return self._contraction(statement) or self._general(statement)
+                return self._contraction(statement) or self._general(statement, self.reasons)
         return self._general(statement)
 
     def _mark_cells(self, targets: Sequence[Variable]) -> None:
@@ -222,7 +230,9 @@ class _Compiler:
     def _is_chunkable(self, expression: nodes.Reduce | nodes.Redomap) -> bool:
         return all(atom.type.rank == 0 for atom in expression.neutral)
 
-    def _reduction(self, statement: Statement, expression: nodes.Reduce | nodes.Redomap) -> Step:
+    def _reduction(
+        self, statement: Statement, expression: nodes.Reduce | nodes.Redomap, reasons: Sequence[str] = ()
+    ) -> Step:
         count = len(expression.neutral)
         chunks, length = f"%chunks.{statement.targets[0]}", f"%length.{statement.targets[0]}"
         partial = tuple(
@@ -238,12 +248,37 @@ class _Compiler:
         last = Statement(statement.targets[:count], end)
         finish = self._kernel(last, points_of(end, last.targets), "_end")
         begin = dataclasses.replace(begin, size_names=tuple(sorted({*begin.size_names, chunks, length})))
-        self.note(statement, f"a reduction of {expression.width} rows in chunks, then of the chunks")
+        self.note(statement, f"a reduction of {expression.width} rows in chunks, then of the chunks", reasons)
         return host.ChunkedReduceStep(whole, begin, finish, expression.width, chunks, length)
 
     def _contraction(self, statement: Statement) -> Step | None:
-        """The tiled form of a contraction, if the statement is one."""
-        return None
+        """The tiled form of a contraction, if the statement is one; `self.reasons` are why it is not."""
+        self.reasons = ()
+        reads = free_variables(statement.expression)
+        views = {variable.name: parameter_view(variable) for variable in reads if variable.type.rank}
+        out = {target.name: parameter_view(target) for target in statement.targets}
+        found = recognise(statement, views, out)
+        if isinstance(found, Refusal):
+            self.reasons = tuple(f"not a contraction: {reason}" for reason in found.reasons)
+            return None
+        (target,) = statement.targets
+        otherwise = self._otherwise(statement)
+        kinds = ", ".join(f"{d.name}:{d.kind.value}[{d.size}]" for d in found.dimensions)
+        self.note(statement, f"a contraction over {kinds}")
+        launches = functools.partial(_contraction_launches, found, self.device.machine)
+        self._mark_cells(statement.targets)
+        return host.ContractionStep(f"{self.name}_{target}", target, reads, launches, otherwise)
+
+    def _otherwise(self, statement: Statement) -> Step:
+        """The general lowering, for sizes that the tiling declines."""
+        kept = list(self.notes)
+        expression = statement.expression
+        if isinstance(expression, nodes.Reduce | nodes.Redomap) and self._is_chunkable(expression):
+            step = self._reduction(statement, expression)
+        else:
+            step = self._general(statement)
+        self.notes = kept
+        return step
 
     # control
 
@@ -277,6 +312,22 @@ class _Compiler:
         condition = expression.form.condition
         self._mark_cells(condition.parameters)
         return host.LoopStep(*common, condition_parameters=condition.parameters, condition=self.block(condition.body))
+
+
+def _contraction_launches(contraction: Contraction, machine: Machine, values: Mapping[str, int]) -> tuple[Launch, ...]:
+    """The launches for known sizes and strides.
+
+    Raises:
+        LoweringError: if the tiling declines them.
+    """
+    bound = contraction.bind(values)
+    empty = [d.name for d in bound.dimensions if d.size.constant == 0]
+    if empty:
+        raise LoweringError(f"dimension {empty[0]} of the contraction is empty")
+    try:
+        return contraction_launches(bound, machine)
+    except IllegalTiling as error:
+        raise LoweringError(str(error)) from error
 
 
 def _shown(statement: Statement) -> str:

@@ -17,7 +17,7 @@ from tilewright.ir.scalars import ScalarType
 from tilewright.kernel.ir import Kernel
 from tilewright.kernel.launch import ScalarReference
 from tilewright.runtime import cpu_pool
-from tilewright.runtime.backends import Backend, Memory, argument_block, array_at, slot_bytes
+from tilewright.runtime.backends import NOTHING, Backend, Memory, argument_block, array_at, slot_bytes
 from tilewright.runtime.executor import Allocation, CheckErrors, RecordedLaunch, Recording, component_of, index_error
 from tilewright.runtime.memory import SMALL_ALLOCATION, aligned_empty
 
@@ -67,7 +67,7 @@ class BoundPlan:
     """A recording with its arguments' slots and its results.
 
     `inputs` pairs positions of array arguments with slots, `outputs` those of the caller's result arrays. `scalars`
-    are the types of the scalar arguments by position.
+    are the types of the scalar arguments by position, `empty` the slots of arrays without elements.
     """
 
     name: str
@@ -76,6 +76,7 @@ class BoundPlan:
     outputs: tuple[tuple[int, int, ScalarType], ...]
     results: tuple[Result, ...]
     scalar_types: dict[int, ScalarType]
+    empty: frozenset[int] = frozenset()
 
 
 class Unfit(Exception):
@@ -105,12 +106,17 @@ def cpu_runner(plan: BoundPlan) -> Runner:
     """The plan as a function of arguments and result arrays."""
     steps = [_cpu_step(plan, record) for record in plan.recording.records]
     count = plan.recording.slots
-    inputs = [(position, slot, element.numpy.alignment - 1) for position, slot, element in plan.inputs]
-    outputs = [(position, slot, element.numpy.alignment - 1) for position, slot, element in plan.outputs]
+    inputs = [
+        (position, slot, _mask(plan, slot, element))
+        for position, slot, element in plan.inputs
+        if slot not in plan.empty
+    ]
+    outputs = [(position, slot, _mask(plan, slot, element)) for position, slot, element in plan.outputs]
     results = plan.results
+    start = [NOTHING.ctypes.data if slot in plan.empty else 0 for slot in range(count)]
 
     def run(arguments: Sequence[Any], out: Sequence[Array | None]) -> list[Any]:
-        addresses = [0] * count
+        addresses = start.copy()
         kept: list[Any] = [None] * count
         for position, slot, mask in inputs:
             address = address_of(arguments[position])
@@ -128,6 +134,12 @@ def cpu_runner(plan: BoundPlan) -> Runner:
         return deliver(results, values, out)
 
     return run
+
+
+def _mask(plan: BoundPlan, slot: int, element: ScalarType) -> int:
+    """The bits that must be 0 in the address of an array."""
+    promised = max((_alignment(one, slot) for one in plan.recording.records), default=0)
+    return max(promised, element.numpy.alignment) - 1
 
 
 CpuStep: TypeAlias = Callable[[list[int], list[Any], Sequence[Any]], None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.kernel.ir import Kernel, Let, VectorType, walk
+from tilewright.kernel.ir import Declare, Kernel, Let, VectorType, walk
 from tilewright.runtime.cache import MemoryCache, default_disk_cache, package_version
 from tilewright.runtime.cpu_jit import NativeKernel, Optimisation, load_object, object_for, object_key
 
@@ -33,4 +33,4 @@ def has_vectors(kernel: Kernel) -> bool:
     """Whether the kernel's own code computes on vectors."""
     if any(array.vector > 1 for array in kernel.arrays):
         return True
-    return any(isinstance(one, Let) and isinstance(one.value.type, VectorType) for one in walk(kernel.body))
+    return any(isinstance(one, Let | Declare) and isinstance(one.value.type, VectorType) for one in walk(kernel.body))

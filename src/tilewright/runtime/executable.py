@@ -56,6 +56,7 @@ class Executable:
         self._backend = backend_for(device)
         self._plans: OrderedDict[Any, Runner] = OrderedDict()
         self._lock = threading.Lock()
+        self._declined: dict[tuple[str, str], None] = {}
         self._scalars = tuple(p for p, parameter in enumerate(self.program.parameters) if parameter.type.rank == 0)
         self._count = len(self.program.body.results)
         self._no_out: tuple[None, ...] = (None,) * self._count
@@ -81,6 +82,7 @@ class Executable:
         for note in self._host.notes:
             lines.append(f"  {note.statement}: {note.lowered}")
             lines += [f"    not otherwise: {reason}" for reason in note.reasons]
+        lines += [f"  {label}: general lowering for the sizes of a call: {reason}" for label, reason in self._declined]
         return "\n".join(lines)
 
     @property
@@ -161,6 +163,8 @@ class Executable:
         for position, (one, entry) in enumerate(zip(out, entries, strict=True)):
             if one is not None:
                 self._check_shape(position, one, entry.shape if isinstance(entry, Placed) else ())
+        with self._lock:
+            self._declined.update(dict.fromkeys(executor.declined))
         results = self._results(executor, entries, outputs)
         read = [self._read(result, memory, values) for result, memory in results]
         self._remember(executor, key, inputs, outputs, [result for result, _ in results])
@@ -259,6 +263,7 @@ class Executable:
             tuple((position, memory.slot, elements[position].type.element) for position, memory in outputs.items()),
             tuple(results),
             {position: self.program.parameters[position].type.element for position in self._scalars},
+            frozenset(slot for position, slot, _ in inputs if 0 in key[position][0]),
         )
         runner = cpu_runner(plan) if self.device.machine.kind == "cpu" else device_runner(plan, self._backend)
         with self._lock:

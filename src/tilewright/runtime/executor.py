@@ -28,7 +28,7 @@ from tilewright.ir.nodes import (
     Variable,
 )
 from tilewright.ir.operators import OPERATORS, result_type
-from tilewright.ir.scalars import I64, ScalarType
+from tilewright.ir.scalars import ScalarType
 from tilewright.ir.sizes import Size, size
 from tilewright.kernel.launch import Launch, ScalarReference
 from tilewright.runtime import host
@@ -99,6 +99,7 @@ class Executor:
         self.scope = Scope()
         self.recording = Recording()
         self.destinations: dict[str, Placed] = {}
+        self.declined: list[tuple[str, str]] = []
 
     # --- values
 
@@ -254,22 +255,49 @@ class Executor:
             self.recording.records.clear()
 
     def run_contraction(self, step: host.ContractionStep) -> None:
-        """Launch a contraction's kernels."""
-        self.scope.entries[step.target.name] = self.destination(step.target)
-        names = [variable.name for variable in (*step.reads, step.target)]
-        self.force_sizes([variable.name for variable in step.reads if variable.type == Type(I64)])
-        temporaries: dict[str, Memory] = {}
-        for launch in step.launches(self.scope.layouts(names), self.scope):
-            self.launch_given(launch, temporaries)
+        """Launch a contraction's kernels, or what is done otherwise."""
+        self.force_sizes([variable.name for variable in step.reads])
+        self.force_sizes(sorted({name for variable in step.reads for e in variable.type.shape for name in e.names}))
+        target = self.scope.entries[step.target.name] = self.destination(step.target)
+        try:
+            launches = self.contraction_launches(step, target)
+        except ValueError as error:
+            self.declined.append((step.label, str(error)))
+            self.destinations[step.target.name] = target
+            _RUN[type(step.otherwise)](self, step.otherwise)
+            return
+        for launch in launches:
+            self.launch_given(launch)
+        place = self.scope.entries[step.target.name]
+        if place is not target:
+            self.copy(place, target)
+            self.scope.entries[step.target.name] = target
         if self.scope.used_changing:
             self.recording.refuse("a size depends on a scalar argument")
 
-    def launch_given(self, launch: Launch, temporaries: dict[str, Memory]) -> None:
+    def contraction_launches(self, step: host.ContractionStep, target: Placed) -> tuple[Launch, ...]:
+        """The launches; arrays that are not aligned as they need are replaced by copies in the scope."""
+        launches = step.launches(self.scope)
+        if self.backend.threads_per_block > 1:
+            return launches
+        moved = False
+        for launch in launches:
+            for buffer, name in zip(launch.kernel.buffers, launch.buffers, strict=True):
+                place = self.scope.entries[name]
+                if buffer.alignment and isinstance(place, Placed) and place.memory.address % buffer.alignment:
+                    aligned = self.allocate_shape(place.element, place.shape, name)
+                    if place is not target:
+                        self.copy(place, aligned)
+                    self.scope.entries[name] = aligned
+                    moved = True
+        return step.launches(self.scope) if moved else launches
+
+    def launch_given(self, launch: Launch) -> None:
         """A launch made by another lowering."""
         if launch.blocks == 0:
             return
         compiled = self.backend.compile(launch.kernel)
-        memories = [temporaries[name] if name in temporaries else self.memory(name) for name in launch.buffers]
+        memories = [self.memory(name) for name in launch.buffers]
         scalars = [
             self.launch_scalar(one.name, one.component) if isinstance(one, ScalarReference) else one
             for one in launch.scalars

@@ -7,10 +7,10 @@ meets, so that contiguous arrays get code with constant unit strides.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from tilewright.ir.nodes import Atom, Expression, Program, Variable
 from tilewright.ir.scalars import ScalarType
@@ -112,12 +112,16 @@ class KernelStep:
 
 @dataclass(frozen=True)
 class ContractionStep:
-    """Compute one array by the launches of a contraction, made when its sizes and strides are known."""
+    """Compute one array by the launches of a contraction, made when its sizes and strides are known.
+
+    `launches` raises ValueError where the tiling declines; then `otherwise` is run.
+    """
 
     label: str
     target: Variable
     reads: tuple[Variable, ...]
-    launches: Callable[[Layouts, Any], tuple[Launch, ...]] = field(repr=False, compare=False)
+    launches: Callable[[Mapping[str, int]], tuple[Launch, ...]] = field(repr=False, compare=False)
+    otherwise: Step
 
 
 @dataclass(frozen=True)

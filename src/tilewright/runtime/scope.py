@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -82,7 +82,7 @@ def row_major_strides(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-class Scope:
+class Scope(Mapping[str, int]):
     """The names in scope; one dictionary serves all nested scopes, because names are unique in a program."""
 
     def __init__(self, entries: Mapping[str, Entry] | None = None) -> None:
@@ -102,7 +102,7 @@ class Scope:
             return array.offset if part == "offset" else array.strides[int(part.removeprefix("stride"))]
         raise KeyError(f"{name} has no value on the host")
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[str]:
         return iter(self.entries)
 
     def __len__(self) -> int:
@@ -110,7 +110,7 @@ class Scope:
 
     def size(self, value: Size) -> int:
         """The value of a size."""
-        return value.constant if value.constant is not None else value.evaluate(self)  # type: ignore[arg-type]
+        return value.constant if value.constant is not None else value.evaluate(self)
 
     def shape(self, extents: Sequence[Size]) -> tuple[int, ...]:
         """The values of extents; a negative one becomes 0."""
