@@ -101,6 +101,12 @@ def test_scalars_decide_where_they_are_given() -> None:
     assert "unknown" in str(only(index))
 
 
+def test_values_that_do_not_fit_wrap_instead_of_raising() -> None:
+    index = multiply(THREAD, Constant((1 << 64) + 32, I64))
+    assert only(index).degree == 32
+    assert only(multiply(THREAD, Name("n", I64)), scalars={"n": 1 << 64 | 2}).degree == 2
+
+
 def test_the_last_warp_and_masks_count() -> None:
     assert only(multiply(THREAD, integer(32)), threads=8).degree == 8
     # the second warp alone conflicts: thread < 32 ? thread : thread * 32

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tilewright.ir.operators import OPERATORS
+from tilewright.ir.scalars import ScalarType
 from tilewright.kernel.ir import (
     Assign,
     BlockIndex,
@@ -161,7 +162,7 @@ class Walker:
             return None
         match expression:
             case Constant(value=constant):
-                return np.full(self.sample.warp, constant, type_.numpy)
+                return _everywhere(constant, type_, self.sample.warp)
             case Name(name=name):
                 return self.environment.get(name)
             case BlockIndex():
@@ -176,18 +177,26 @@ class Walker:
                     return None if value is None else value.astype(type_.numpy)
             case Operation(operator=operator, operands=operands):
                 values = [self.value(operand) for operand in operands]
-                if any(value is None for value in values):
+                if operator not in OPERATORS or any(value is None for value in values):
                     return None
                 with np.errstate(all="ignore"):
                     return np.asarray(OPERATORS[operator].meaning(*values))
         return None
 
 
+def _everywhere(value: int | float | bool, type_: ScalarType, warp: int) -> np.ndarray[Any, Any]:
+    """A value in every thread; integers wrap to their type."""
+    if type_.is_integer:
+        wrapped = int(value) & ((1 << type_.bits) - 1)
+        value = wrapped - (1 << type_.bits) if type_.kind == "i" and wrapped >> (type_.bits - 1) else wrapped
+    return np.full(warp, value, type_.numpy)
+
+
 def touches(kernel: Kernel, scalars: Mapping[str, int], sample: Sample) -> list[Touch]:
     """Every access of one warp. Scalars that are not given are unknown."""
     types = {scalar.name: scalar.type for scalar in kernel.scalars}
     environment: dict[str, Value] = {
-        name: np.full(sample.warp, value, types[name].numpy) for name, value in scalars.items() if name in types
+        name: _everywhere(value, types[name], sample.warp) for name, value in scalars.items() if name in types
     }
     walker = Walker(kernel, sample, environment)
     present = np.arange(sample.first_thread, sample.first_thread + sample.warp) < kernel.threads_per_block
