@@ -1,0 +1,38 @@
+"""The block- and register-tiled form, run on an OpenCL device, against the naive evaluation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from contraction_cases import Case, cases, run_gpu, tilings
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive import assert_close, examples
+
+from tilewright.contraction.normalise import order_dimensions, reclassify
+from tilewright.passes.tile import tiled_form
+from tilewright.passes.tile_form import TileForm, make_form
+from tilewright.passes.tile_kernel import write_kernel
+
+pytestmark = pytest.mark.opencl
+
+
+def check(runtime: Any, case: Case, form: TileForm) -> None:
+    buffers = case.buffers()
+    got = run_gpu(runtime, write_kernel(form), buffers, case.scalars)
+    assert_close(case.contraction, got, buffers, case.scalars)
+
+
+@settings(max_examples=examples(50))
+@given(data=st.data())
+def test_any_tiling(opencl_runtime: Any, data: st.DataObject) -> None:
+    case = data.draw(cases())
+    ready = order_dimensions(reclassify(case.contraction))
+    check(opencl_runtime, case, make_form(ready, data.draw(tilings(ready))))
+
+
+@settings(max_examples=examples(25))
+@given(case=cases())
+def test_default_tiling(opencl_runtime: Any, case: Case) -> None:
+    check(opencl_runtime, case, tiled_form(case.contraction, opencl_runtime.device.machine))
