@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -126,6 +127,9 @@ class BoundEinsum:
         return view
 
 
+_program = lru_cache(maxsize=1024)(einsum_program)
+
+
 def executable_of(program: Program, device: Device) -> Callable[..., Any]:
     """The compiled program; equal programs on one device are compiled once."""
 
@@ -177,9 +181,11 @@ def bind(
         tuple(_plain_labels(one, labels) for one, labels in zip(operands, resolved.spec.inputs, strict=True)),
         resolved.spec.output,
     )
-    elements = [scalar_type_of(new or one.dtype) for one, new in zip(operands, conversions, strict=True)]
+    elements = tuple(
+        scalar_type_of(one.dtype if new is None else new) for one, new in zip(operands, conversions, strict=True)
+    )
     scalar = scalar_type_of(dtype)
-    program = einsum_program(plain, elements, scalar, semiring=semiring, path=path, epilogue=epilogue)
+    program = _program(plain, elements, scalar, semiring=semiring, path=path, epilogue=epilogue)
     result = program.body.results[0].type.element.numpy  # an epilogue may give another type than `dtype`
     stored = out.dtype if out is not None else scalar_type_of(out_dtype).numpy if out_dtype is not None else result
     if not np.can_cast(result, stored, options.casting):  # type: ignore[arg-type]
@@ -189,7 +195,7 @@ def bind(
         )
     if stored != result:
         element = scalar_type_of(stored)
-        program = einsum_program(plain, elements, scalar, semiring=semiring, path=path, epilogue=epilogue, out=element)
+        program = _program(plain, elements, scalar, semiring=semiring, path=path, epilogue=epilogue, out=element)
     device = device_for(options.target)
     return BoundEinsum(
         resolved,
