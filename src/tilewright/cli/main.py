@@ -1,0 +1,236 @@
+"""The `tilewright` command. Everything but the command line itself is imported when a command runs.
+
+A user's mistake is told in one line and ends with exit code 2; TILEWRIGHT_TRACEBACK=1 shows where it was noticed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from tilewright.cli.stages import Stages
+    from tilewright.machine.model import Machine
+
+app = typer.Typer(
+    name="tilewright",
+    help="Compile and run regular array programs, and see what becomes of them.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Expression = Annotated[str, typer.Argument(help="An einsum expression, such as 'ij,jk->ik'.", metavar="EXPR")]
+Sizes = Annotated[str, typer.Option("--sizes", "-s", help="The size of every index: a=32,b=64,...")]
+Dtype = Annotated[str, typer.Option("--dtype", "-d", help="Element type: f32, f64, f16, i32, c64, ...")]
+SemiringName = Annotated[str, typer.Option("--semiring", help="plus_times, min_plus, max_plus, or_and, ...")]
+
+
+class Stage(StrEnum):
+    """Where to look into the compiler."""
+
+    CORE = "core"
+    FUSED = "fused"
+    CONTRACTION = "contraction"
+    TILED = "tiled"
+    KERNEL = "kernel"
+
+
+class Text(StrEnum):
+    """How a kernel is printed."""
+
+    IR = "ir"
+    OPENCL = "opencl"
+    CUDA = "cuda"
+    LLVM = "llvm"
+
+
+@contextmanager
+def _user_errors() -> Iterator[None]:
+    """What the library refuses, told in one line."""
+    try:
+        yield
+    except (ValueError, TypeError, OSError, RuntimeError, ImportError, MemoryError) as error:
+        if os.environ.get("TILEWRIGHT_TRACEBACK", "0") not in ("", "0") or isinstance(error, typer.Exit):
+            raise
+        typer.echo(f"tilewright: error: {error or type(error).__name__}", err=True)
+        raise typer.Exit(2) from None
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from tilewright import __version__
+
+        typer.echo(f"tilewright {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    """Compile and run regular array programs, and see what becomes of them."""
+
+
+@app.command()
+def einsum(
+    expression: Expression,
+    operands: Annotated[list[Path], typer.Argument(help="One .npy file for each operand.", metavar="A.npy B.npy ...")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The .npy file for the result; without it, it is printed.")
+    ] = None,
+    target: Annotated[str | None, typer.Option(help="cpu, opencl, cuda:1, ...")] = None,
+    dtype: Annotated[str | None, typer.Option("--dtype", "-d", help="The type to compute in.")] = None,
+    semiring: SemiringName = "plus_times",
+) -> None:
+    """Contract the arrays in .npy files."""
+    with _user_errors():
+        import numpy as np
+
+        import tilewright
+        from tilewright.ir.scalars import scalar_type_of
+
+        if output is not None and not output.parent.is_dir():
+            raise ValueError(f"cannot write {output}: there is no folder {output.parent}")
+        arrays = [_load(path) for path in operands]
+        computed = None if dtype is None else scalar_type_of(dtype).numpy
+        result = tilewright.einsum(
+            expression, *arrays, dtype=computed, semiring=semiring, target=target, casting="same_kind"
+        )
+        if output is None:
+            typer.echo(str(result))
+            return
+        with output.open("wb") as file:  # np.save would add an ending to a name without one
+            np.save(file, np.asarray(result), allow_pickle=False)
+        typer.echo(f"{output}: {np.asarray(result).dtype}{list(np.shape(result))}")
+
+
+def _load(path: Path) -> Any:
+    import numpy as np
+
+    try:
+        array = np.load(path, allow_pickle=False)
+    except FileNotFoundError:
+        raise ValueError(f"there is no file {path}") from None
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"{path} is no .npy file of numbers: {error}") from None
+    if not isinstance(array, np.ndarray):
+        array.close()
+        raise ValueError(f"{path} holds several arrays; each operand is one .npy file")
+    return array
+
+
+@app.command()
+def show(
+    expression: Expression,
+    sizes: Sizes,
+    dtype: Dtype = "f32",
+    stage: Annotated[
+        Stage | None, typer.Option(help="Print the program after this stage (default: the kernel).")
+    ] = None,
+    text: Annotated[
+        Text | None, typer.Option(help="How to print the kernel (default: as the machine needs it).")
+    ] = None,
+    machine: Annotated[str | None, typer.Option("--machine", "-m", help="a100, h100, cpu-avx512, host, ...")] = None,
+    semiring: SemiringName = "plus_times",
+) -> None:
+    """Print an einsum as it is after a stage of the compiler, or its kernel."""
+    with _user_errors():
+        from tilewright.cli.stages import follow, parse_sizes
+
+        if text is not None and stage not in (None, Stage.KERNEL):
+            raise ValueError(f"--text {text.value} prints kernels, and --stage {stage.value} is not the kernel")
+        stages = follow(expression, parse_sizes(sizes), dtype, semiring)
+        typer.echo(_shown(stages, stage or Stage.KERNEL, text, machine))
+
+
+def _shown(stages: Stages, stage: Stage, text: Text | None, machine: str | None) -> str:
+    from tilewright.cli.stages import header, machine_for
+    from tilewright.ir.printer import print_program
+
+    if stage in (Stage.CORE, Stage.FUSED):
+        return print_program(stages.core if stage is Stage.CORE else stages.optimised).rstrip("\n")
+    by_text = {Text.CUDA: "h100", Text.OPENCL: "opencl-gpu", Text.LLVM: "host"}
+    found = machine_for(machine or (by_text.get(text, "host") if text is not None else "host"))
+    parts = []
+    for position in range(len(stages.statements)):
+        if len(stages.statements) > 1:
+            parts.append(header(stages, position))
+        parts.append(_shown_statement(stages, position, stage, text, found))
+    return "\n".join(parts)
+
+
+def _shown_statement(stages: Stages, position: int, stage: Stage, text: Text | None, machine: Machine) -> str:
+    from tilewright.cli.stages import default_text, launch_text
+    from tilewright.contraction.form import Refusal
+    from tilewright.passes.tile import contraction_launches, packed_form, tiled_form
+    from tilewright.report.contraction_text import contraction_text, form_text
+
+    one = stages.found[position]
+    if isinstance(one, Refusal):
+        return "no contraction, so the general lowering takes it: " + "; ".join(one.reasons)
+    if stage is Stage.CONTRACTION:
+        return contraction_text(one)
+    if stage is Stage.TILED:
+        return form_text(tiled_form(one, machine) if machine.is_gpu_like else packed_form(one, machine))
+    chosen = text.value if text is not None else default_text(machine)
+    return "\n".join(launch_text(launch, machine, chosen) for launch in contraction_launches(one, machine))
+
+
+@app.command()
+def explain(
+    expression: Expression,
+    sizes: Sizes,
+    dtype: Dtype = "f32",
+    machine: Annotated[
+        str, typer.Option("--machine", "-m", help="a100, h100, cpu-avx512, host, opencl:0, ...")
+    ] = "host",
+    semiring: SemiringName = "plus_times",
+) -> None:
+    """Say what would be done on a machine and why, from sizes alone: no arrays, no device."""
+    with _user_errors():
+        from tilewright.cli.stages import follow, header, machine_for, parse_sizes
+        from tilewright.contraction.form import Refusal
+        from tilewright.report.explain import explain_contraction
+
+        stages = follow(expression, parse_sizes(sizes), dtype, semiring)
+        chosen = machine_for(machine)
+        if not stages.statements:
+            typer.echo("nothing is computed: the result is a view of the operand")
+        for position, one in enumerate(stages.found):
+            if len(stages.found) > 1:
+                typer.echo(header(stages, position))
+            if isinstance(one, Refusal):
+                typer.echo("no contraction, so the general lowering takes it: " + "; ".join(one.reasons))
+            else:
+                typer.echo(str(explain_contraction(one, chosen)))
+
+
+@app.command()
+def devices() -> None:
+    """List the devices that can be used, and why others cannot."""
+    with _user_errors():
+        from tilewright.report.text import byte_amount, table
+        from tilewright.runtime.devices import absent_devices
+        from tilewright.runtime.devices import devices as find
+
+        rows: list[list[str]] = [["device", "cores", "memory", "description"]]
+        for one in find():
+            memory = byte_amount(one.machine.memory_bytes) if one.machine.memory_bytes else "-"
+            rows.append([one.name, str(one.machine.cores), memory, one.description])
+        typer.echo("\n".join(table(rows)))
+        for kind, reason in absent_devices().items():
+            typer.echo(f"no {kind}: {reason}")
+
+
+if __name__ == "__main__":
+    app()

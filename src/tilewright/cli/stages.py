@@ -1,0 +1,206 @@
+"""An einsum followed through the compiler from sizes alone: what `show` and `explain` print.
+
+>>> stages = follow("aq,qb->ab", {"a": 64, "b": 64, "q": 64}, "f32")
+>>> [type(one).__name__ for one in stages.found]
+['Contraction']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from tilewright.contraction.form import Contraction, Refusal
+from tilewright.contraction.recognise import recognise
+from tilewright.frontend.einsum_parse import ResolvedEinsum, parse_string, resolve
+from tilewright.frontend.einsum_path import contraction_path
+from tilewright.frontend.einsum_program import einsum_program, size_name
+from tilewright.frontend.semiring import semiring_named
+from tilewright.ir.nodes import Apply, Cast, Program, SizeValue, Statement
+from tilewright.ir.scalars import scalar_type_of
+from tilewright.ir.views import ArrayView, fresh_view, parameter_view, view_of
+from tilewright.kernel.launch import Launch
+from tilewright.kernel.llvm_emitter import CpuTarget
+from tilewright.machine.model import Machine
+from tilewright.machine.named import NAMED_MACHINES, named_machine
+from tilewright.passes.pipelines import run_pipeline
+
+_LLVM_TARGETS = {
+    "x86-64-v3": CpuTarget("x86_64-unknown-linux-gnu", "x86-64-v3", "+avx,+avx2,+f16c,+fma"),
+    "x86-64-v4": CpuTarget(
+        "x86_64-unknown-linux-gnu",
+        "x86-64-v4",
+        "+avx,+avx2,+avx512bw,+avx512cd,+avx512dq,+avx512f,+avx512vl,+f16c,+fma",
+    ),
+    "armv8-a": CpuTarget("aarch64-unknown-linux-gnu", "generic", "+fp-armv8,+neon"),
+}
+
+
+@dataclass(frozen=True)
+class Stages:
+    """An einsum on its way.
+
+    Attributes:
+        resolved: the expression with its sizes.
+        core: the program as the frontend wrote it. optimised: after the standard pipeline.
+        statements: the top-level statements that compute something (views and host scalars are left out).
+        found: for each of them the contraction with known sizes and row-major operands, or why it is none.
+    """
+
+    resolved: ResolvedEinsum
+    core: Program
+    optimised: Program
+    statements: tuple[Statement, ...]
+    found: tuple[Contraction | Refusal, ...]
+
+
+def parse_sizes(text: str) -> dict[str, int]:
+    """Sizes from "a=32,b=64".
+
+    Raises:
+        ValueError: naming the part that cannot be read.
+
+    Example:
+        >>> parse_sizes("a=32, b=64")
+        {'a': 32, 'b': 64}
+    """
+    sizes: dict[str, int] = {}
+    for part in filter(None, (one.strip() for one in text.split(","))):
+        name, equals, number = (one.strip() for one in part.partition("="))
+        if not equals or len(name) != 1 or not (number.isascii() and number.isdigit()):
+            raise ValueError(f"sizes {text!r}: {part!r} is not of the form a=32")
+        if int(number) < 1:
+            raise ValueError(f"sizes {text!r}: {name} = {number}; a size must be at least 1")
+        if name in sizes:
+            raise ValueError(f"sizes {text!r}: {name!r} is given twice")
+        sizes[name] = int(number)
+    return sizes
+
+
+def follow(expression: str, sizes: Mapping[str, int], dtype: str = "f32", semiring: str = "plus_times") -> Stages:
+    """The stages of an einsum over row-major operands of one dtype.
+
+    Raises:
+        ValueError: for an expression that cannot be read, sizes that are missing or not needed, an unknown semiring.
+        TypeError: for an unknown dtype, or a semiring that is not defined on it.
+    """
+    parsed = parse_string(expression)
+    used = list(dict.fromkeys(str(label) for labels in parsed.inputs for label in labels if label is not Ellipsis))
+    if any(label is Ellipsis for labels in parsed.inputs for label in labels):
+        raise ValueError(f"einsum {expression!r}: an ellipsis has no sizes to be given; write its indices out")
+    missing, unknown = [one for one in used if one not in sizes], [one for one in sizes if one not in used]
+    if missing:
+        raise ValueError(f"einsum {expression!r}: no size is given for {', '.join(missing)}")
+    if unknown:
+        raise ValueError(f"einsum {expression!r}: sizes are given for {', '.join(unknown)}, which it does not have")
+    shapes = [tuple(sizes[str(label)] for label in labels) for labels in parsed.inputs]
+    resolved = resolve(parsed, shapes)
+    element, operators = scalar_type_of(dtype), semiring_named(semiring)
+    path = contraction_path(resolved.spec, resolved.sizes, True, operators.distributive)
+    core = einsum_program(resolved.spec, [element] * len(shapes), element, semiring=operators, path=path)
+    optimised = run_pipeline(core)
+    statements, found = _contractions(optimised, resolved, shapes)
+    return Stages(resolved, core, optimised, statements, found)
+
+
+def _contractions(
+    program: Program, resolved: ResolvedEinsum, shapes: list[tuple[int, ...]]
+) -> tuple[tuple[Statement, ...], tuple[Contraction | Refusal, ...]]:
+    known = {size_name(label): extent for label, extent in enumerate(resolved.sizes)}
+    views: dict[str, ArrayView] = {}
+    for parameter, shape in zip(program.parameters, shapes, strict=True):
+        views[parameter.name] = parameter_view(parameter)
+        known[f"{parameter.name}.offset"] = 0
+        stride = 1
+        for axis, extent in reversed(list(enumerate(shape))):
+            known[f"{parameter.name}.stride{axis}"] = stride
+            stride *= extent
+    statements: list[Statement] = []
+    found: list[Contraction | Refusal] = []
+    letters = {size_name(label): name for label, name in enumerate(resolved.names)}
+    for statement in program.body.statements:
+        view = view_of(statement.expression, views)
+        if view is not None:
+            views[statement.targets[0].name] = view
+        elif not isinstance(statement.expression, Apply | Cast | SizeValue):
+            out = {one.name: fresh_view(one.name, one.type) for one in statement.targets}
+            one = recognise(statement, views, out)
+            statements.append(statement)
+            found.append(one if isinstance(one, Refusal) else _named(one.bind(known), letters))
+            views.update(out)
+    return tuple(statements), tuple(found)
+
+
+def _named(contraction: Contraction, letters: Mapping[str, str]) -> Contraction:
+    """The contraction with the user's letters for its dimensions."""
+    dimensions = tuple(replace(one, name=letters.get(one.name, one.name)) for one in contraction.dimensions)
+    return replace(contraction, dimensions=dimensions)
+
+
+def machine_for(name: str) -> Machine:
+    """A machine by name: a named one, "host" for the CPU here, or a device such as "opencl:0".
+
+    Raises:
+        ValueError: if there is none, with the names there are.
+        DeviceError: for a device that is not there.
+    """
+    if name in NAMED_MACHINES:
+        return named_machine(name)
+    if name == "host":
+        name = "cpu"
+    if name.partition(":")[0] in ("cpu", "opencl", "cuda"):
+        from tilewright.runtime.devices import device_for
+
+        return device_for(name).machine
+    known = ", ".join([*sorted(NAMED_MACHINES), "host", "opencl:0", "cuda:0"])
+    raise ValueError(f"no machine is named {name!r}; there are {known}")
+
+
+def launch_text(launch: Launch, machine: Machine, text: str) -> str:
+    """A kernel as "ir", "opencl", "cuda" or "llvm".
+
+    Raises:
+        ValueError: for another text, and for one that the machine's kernels do not have.
+    """
+    if text == "ir":
+        from tilewright.report.kernel_text import kernel_text
+
+        return kernel_text(launch.kernel)
+    if text == "llvm":
+        if machine.is_gpu_like:
+            raise ValueError(f"kernels for {machine.name} have threads and barriers; LLVM text is for a CPU")
+        from tilewright.kernel.llvm import llvm_text
+
+        return llvm_text(launch.kernel, _llvm_target(machine))
+    if text not in ("opencl", "cuda"):
+        raise ValueError(f"no text is named {text!r}; there are ir, opencl, cuda and llvm")
+    if not machine.is_gpu_like:
+        raise ValueError(
+            f"kernels for {machine.name} are for a CPU in process; {text} text needs a GPU or OpenCL machine"
+        )
+    if text == "opencl":
+        from tilewright.kernel.opencl import opencl_text
+
+        return opencl_text(launch.kernel)
+    from tilewright.kernel.cuda import cuda_text
+
+    return cuda_text(launch.kernel)
+
+
+def _llvm_target(machine: Machine) -> CpuTarget:
+    if machine.architecture in _LLVM_TARGETS:
+        return _LLVM_TARGETS[machine.architecture]
+    from tilewright.runtime.cpu_jit import host_cpu
+
+    return host_cpu()
+
+
+def default_text(machine: Machine) -> str:
+    """The text that the machine's own kernels are compiled from."""
+    return {"cpu": "llvm", "opencl": "opencl", "cuda": "cuda"}[machine.kind]
+
+
+def header(stages: Stages, position: int) -> str:
+    """A line that says which statement follows, where there are several."""
+    targets = ", ".join(f"{one}: {one.type}" for one in stages.statements[position].targets)
+    return f"-- step {position + 1} of {len(stages.statements)}: {targets}"

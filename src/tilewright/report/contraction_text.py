@@ -1,0 +1,104 @@
+"""Contractions and the decisions on their tiles as text, for people."""
+
+from __future__ import annotations
+
+from tilewright.contraction.form import Contraction, Dimension, Operand
+from tilewright.contraction.normalise import constant
+from tilewright.ir.printer import print_lambda
+from tilewright.passes.packed_form import PackedForm, SideDimension
+from tilewright.passes.tile_form import StagedOperand, TileForm
+from tilewright.report.text import table
+
+
+def contraction_text(contraction: Contraction) -> str:
+    """The canonical form: dimensions with the strides of each array, operands, functions.
+
+    Example:
+        >>> from tilewright.report.examples import matmul
+        >>> print(contraction_text(matmul(2, 3, 4)).splitlines()[2])
+          N     j     3     0     1      1
+    """
+    further = contraction.epilogue_operands
+    head = ["kind", "name", "size", "left", "right", "out", *(one.operand.buffer for one in further)]
+    rows = [head]
+    for position, one in enumerate(contraction.dimensions):
+        rows.append([*_dimension(one), *(str(operand.strides[position]) for operand in further)])
+    lines = table(rows, "  ")
+    arrays = [("left", contraction.left), ("right", contraction.right), ("out", contraction.out)]
+    arrays += [("epilogue", one.operand) for one in further]
+    lines += [f"{name:<9}{_operand(one)}" for name, one in arrays]
+    lines.append(f"map      {print_lambda(contraction.map)}")
+    lines.append(f"combine  {print_lambda(contraction.combine)}")
+    lines.append(f"neutral  {contraction.neutral}")
+    if contraction.epilogue is not None:
+        lines.append(f"then     {print_lambda(contraction.epilogue)}")
+    return "\n".join(lines)
+
+
+def _dimension(one: Dimension) -> list[str]:
+    strides = (one.stride_left, one.stride_right, one.stride_out)
+    return [one.kind.value, one.name, str(one.size), *map(str, strides)]
+
+
+def _operand(one: Operand) -> str:
+    return f"{one.buffer}: {one.element}, from element {one.offset} on"
+
+
+def form_text(form: TileForm | PackedForm) -> str:
+    """What was decided about a kernel before a line of it is written."""
+    return _packed_text(form) if isinstance(form, PackedForm) else _tiled_text(form)
+
+
+def _tiled_text(form: TileForm) -> str:
+    tiling = form.tiling
+    rows = [["kind", "name", "size", "T", "R", "Q", "sticks out"]]
+    for place, one in enumerate((*form.parallel, *form.contracted)):
+        inside = place < len(form.parallel)
+        sizes = (
+            [str(tiling.thread[place]), str(tiling.register[place]), "-"]
+            if inside
+            else ["-", "-", str(tiling.sequential[place - len(form.parallel)])]
+        )
+        rows.append([one.kind.value, one.name, str(one.size), *sizes, "yes" if form.guarded[place] else "no"])
+    lines = table(rows, "  ")
+    lines.append(f"partial tiles: {form.partial.value}; indices: {form.index_type}")
+    if form.padding is not None:
+        lines.append(f"elements outside the arrays are staged as {form.padding[0]} and {form.padding[1]}")
+    for staged in (form.left, form.right):
+        lines += _staged_lines(staged)
+    return "\n".join(lines)
+
+
+def _staged_lines(staged: StagedOperand) -> list[str]:
+    layout = staged.layout
+    rows = [["axis", "extent", "stride of threads", "stride of registers"]]
+    for position, axis in enumerate(layout.axes):
+        threads = "-" if axis.contracted else str(layout.thread_strides[position])
+        rows.append([axis.dimension.name, str(axis.extent), threads, str(layout.register_strides[position])])
+    order = ", ".join(layout.axes[position].dimension.name for position in layout.copy_order)
+    return [
+        f"{staged.name}: {layout.size} elements of {staged.shared_element} in shared memory, rows padded by"
+        f" {layout.padding}, copied {staged.vector} at a time along {order}",
+        *table(rows, "  "),
+    ]
+
+
+def _packed_text(form: PackedForm) -> str:
+    vector, scalar = form.vector_operand.buffer, form.scalar_operand.buffer
+    pieces = [constant(one.size) for one in form.contraction.dimensions if one.kind.value == "K"]
+    lines = [
+        f"vector side ({vector}): tiles of {form.vectors} vectors of {form.lanes}, blocks of {form.vector_block}",
+        *_side_lines(form.vector_dimensions),
+        f"scalar side ({scalar}): tiles of {form.rows}, blocks of {form.scalar_block}",
+        *_side_lines(form.scalar_dimensions),
+        f"sum over {' x '.join(map(str, pieces)) or 'nothing'} in pieces of {form.depth}, in {form.accumulator}",
+    ]
+    return "\n".join(lines)
+
+
+def _side_lines(members: tuple[SideDimension, ...]) -> list[str]:
+    if not members:
+        return []
+    rows = [["dimension", "size", "stride", "stride in out"]]
+    rows += [[one.dimension.name, str(one.size), str(one.stride), str(one.stride_out)] for one in members]
+    return table(rows, "  ")
