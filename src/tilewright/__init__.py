@@ -14,9 +14,48 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tilewright.frontend.annotations import any_ as any_
+    from tilewright.frontend.annotations import array as array
+    from tilewright.frontend.annotations import bf16 as bf16
+    from tilewright.frontend.annotations import bool_ as bool_
+    from tilewright.frontend.annotations import c64 as c64
+    from tilewright.frontend.annotations import c128 as c128
+    from tilewright.frontend.annotations import complex_ as complex_
+    from tilewright.frontend.annotations import f16 as f16
+    from tilewright.frontend.annotations import f32 as f32
+    from tilewright.frontend.annotations import f64 as f64
+    from tilewright.frontend.annotations import float_ as float_
+    from tilewright.frontend.annotations import i8 as i8
+    from tilewright.frontend.annotations import i16 as i16
+    from tilewright.frontend.annotations import i32 as i32
+    from tilewright.frontend.annotations import i64 as i64
+    from tilewright.frontend.annotations import integer_ as integer_
+    from tilewright.frontend.annotations import u8 as u8
+    from tilewright.frontend.annotations import u16 as u16
+    from tilewright.frontend.annotations import u32 as u32
+    from tilewright.frontend.annotations import u64 as u64
+    from tilewright.frontend.array_functions import concat as concat
+    from tilewright.frontend.array_functions import iota as iota
+    from tilewright.frontend.array_functions import map as map
+    from tilewright.frontend.array_functions import rearrange as rearrange
+    from tilewright.frontend.array_functions import replicate as replicate
+    from tilewright.frontend.array_functions import reshape as reshape
+    from tilewright.frontend.array_functions import scatter as scatter
+    from tilewright.frontend.array_functions import transpose as transpose
+    from tilewright.frontend.array_functions import update as update
+    from tilewright.frontend.control_functions import cond as cond
+    from tilewright.frontend.control_functions import loop as loop
+    from tilewright.frontend.control_functions import while_loop as while_loop
     from tilewright.frontend.einsum import einsum as einsum
     from tilewright.frontend.einsum_plan import EinsumPlan as EinsumPlan
     from tilewright.frontend.einsum_plan import plan as plan
+    from tilewright.frontend.fold_functions import hist as hist
+    from tilewright.frontend.fold_functions import redomap as redomap
+    from tilewright.frontend.fold_functions import reduce as reduce
+    from tilewright.frontend.fold_functions import scan as scan
+    from tilewright.frontend.fold_functions import scanomap as scanomap
+    from tilewright.frontend.program import TracedProgram as TracedProgram
+    from tilewright.frontend.program import program as program
     from tilewright.frontend.semiring import Semiring as Semiring
     from tilewright.runtime.cpu_pool import get_num_threads as get_num_threads
     from tilewright.runtime.cpu_pool import set_num_threads as set_num_threads
@@ -32,6 +71,16 @@ _MODULES = {
     "tilewright.frontend.semiring": ("Semiring",),
     "tilewright.runtime.devices": ("Device", "device_for", "devices"),
     "tilewright.runtime.cpu_pool": ("get_num_threads", "set_num_threads"),
+    "tilewright.frontend.program": ("TracedProgram", "program"),
+    "tilewright.frontend.array_functions": (
+        "concat", "iota", "map", "rearrange", "replicate", "reshape", "scatter", "transpose", "update",
+    ),
+    "tilewright.frontend.fold_functions": ("hist", "reduce", "redomap", "scan", "scanomap"),
+    "tilewright.frontend.control_functions": ("cond", "loop", "while_loop"),
+    "tilewright.frontend.annotations": (
+        "any_", "array", "bf16", "bool_", "c128", "c64", "complex_", "f16", "f32", "f64", "float_", "i16", "i32", "i64",
+        "i8", "integer_", "u16", "u32", "u64", "u8",
+    ),
     "tilewright.frontend.scalar_functions": (
         "acos", "asin", "atan", "atan2", "cast", "ceil", "conj", "cos", "cosh", "exp", "expm1", "floor", "fma", "isinf",
         "isnan", "log", "log1p", "maximum", "minimum", "relu", "rint", "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh",

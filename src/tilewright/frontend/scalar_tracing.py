@@ -35,6 +35,13 @@ from tilewright.ir.scalars import (
     C128,
     F32,
     F64,
+    I8,
+    I16,
+    I32,
+    I64,
+    U8,
+    U16,
+    U32,
     ScalarType,
     scalar_type_of,
 )
@@ -44,6 +51,7 @@ Scalar: TypeAlias = "ScalarProxy | bool | int | float | complex"
 
 _LOGIC_OF_BOOL = {"add": "or", "mul": "and"}  # what NumPy's + and * mean on bool
 _LARGEST_UNROLLED_POWER = 64
+_THROUGH = {I8: I32, I16: I32, U8: I32, U16: I32, U32: I64}
 
 
 class ScalarProxy:
@@ -55,6 +63,7 @@ class ScalarProxy:
     """
 
     __slots__ = ("atom", "builder")
+    weak = False  # a `WeakProxy`
     __hash__ = None  # type: ignore[assignment]  # == builds a statement, so proxies cannot be keys
 
     def __init__(self, atom: Atom, builder: Builder) -> None:
@@ -103,13 +112,15 @@ class ScalarProxy:
     def __bool__(self) -> bool:
         raise TypeError(
             f"the value of {self.atom} is not known while the function is traced: write where(condition, a, b) instead "
-            "of `if`, and & | ~ instead of `and` `or` `not`"
+            "of `if`, and & | ~ instead of `and` `or` `not`; in a program also tw.cond instead of `if`, and tw.loop or "
+            "tw.while_loop instead of `while`"
         )
 
     def _no_number(self) -> Any:
         raise TypeError(
-            f"the value of {self.atom} is not known while the function is traced, so Python's int(), float() and the "
-            "functions of `math` cannot have it; use the functions of tilewright, such as exp and sqrt"
+            f"the value of {self.atom} is not known while the function is traced, so Python's int(), float(), range() "
+            "and the functions of `math` cannot have it; use the functions of tilewright (exp, sqrt, ...), .astype, "
+            "and in a program tw.loop"
         )
 
     __int__ = __float__ = __complex__ = __index__ = _no_number
@@ -217,6 +228,16 @@ class ScalarProxy:
         return apply("not", self)
 
 
+class WeakProxy(ScalarProxy):
+    """A scalar that came from a Python number only: like one, it takes the type of the proxies that it meets.
+
+    Results of nothing but weak proxies are weak.
+    """
+
+    __slots__ = ()
+    weak = True
+
+
 def constant(value: Any, scalar: ScalarType) -> Literal:
     """A Python or NumPy number as a literal of a scalar type.
 
@@ -246,6 +267,27 @@ def constant(value: Any, scalar: ScalarType) -> Literal:
     return Literal(int(number), scalar)
 
 
+def neutral_constant(value: Any, scalar: ScalarType) -> Literal:
+    """A neutral element as a literal: a `constant`, but that infinities become the extremes of integer types."""
+    if isinstance(value, float | np.floating) and math.isinf(value) and scalar.kind in "biu":
+        if scalar == BOOL:
+            return Literal(bool(value > 0), scalar)
+        limits = np.iinfo(scalar.numpy)
+        return Literal(int(limits.max if value > 0 else limits.min), scalar)
+    return constant(value, scalar)
+
+
+def meeting_type(proxies: Sequence[ScalarProxy]) -> ScalarType:
+    """The common type of proxies, weak ones counting as Python numbers do."""
+    strong = [one.scalar for one in proxies if not one.weak]
+    weak = [one.scalar for one in proxies if one.weak]
+    if not strong:
+        return common_type(weak)
+    scalar = common_type(strong)
+    kinds = ["biufc".index(one.kind.replace("u", "i")) for one in (scalar, *weak)]  # signed and unsigned alike
+    return scalar if max(kinds) == kinds[0] else common_type([scalar, *weak])
+
+
 def common_type(types: Sequence[ScalarType]) -> ScalarType:
     """The type in which scalars of these types meet, by NumPy's rules (bf16 with any other type: as f32)."""
     if all(one == types[0] for one in types):
@@ -264,6 +306,9 @@ def convert(builder: Builder, scalar: ScalarType, atom: Atom) -> Atom:
         return builder.apply("ne", atom, constant(0, source))
     if source.is_complex and not scalar.is_complex:
         atom = builder.apply("real", atom)
+    if source.kind in "fc" and scalar in _THROUGH:
+        # Out of range the language leaves a float's conversion to each device; through a wider type it wraps around.
+        atom = builder.cast(_THROUGH[scalar], atom)
     return builder.cast(scalar, atom)
 
 
@@ -285,7 +330,7 @@ def apply(operator: str, *operands: Any) -> Any:
 def _apply_traced(builder: Builder, operator: str, operands: Sequence[Any]) -> ScalarProxy:
     values = operands[1:] if operator == "select" else operands
     proxies = [one for one in values if isinstance(one, ScalarProxy)]
-    scalar = common_type([one.scalar for one in proxies]) if proxies else _type_of_numbers(values)
+    scalar = meeting_type(proxies) if proxies else _type_of_numbers(values)
     scalar = _promoted_for_constants(scalar, values)
     if scalar == BOOL:
         operator = _LOGIC_OF_BOOL.get(operator, operator)
@@ -297,7 +342,9 @@ def _apply_traced(builder: Builder, operator: str, operands: Sequence[Any]) -> S
     atoms = [_atom(builder, one, scalar) for one in values]
     if operator == "select":
         atoms.insert(0, _atom(builder, operands[0], BOOL))
-    return ScalarProxy(builder.apply(operator, *atoms), builder)
+    result = builder.apply(operator, *atoms)
+    weak = bool(proxies) and result.type.element != BOOL and all(one.weak for one in proxies)
+    return (WeakProxy if weak else ScalarProxy)(result, builder)
 
 
 def _type_of_numbers(values: Sequence[Any]) -> ScalarType:

@@ -13,13 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from tilewright.frontend.scalar_functions import exp, log1p, maximum, minimum, where
-from tilewright.frontend.scalar_tracing import constant, trace
+from tilewright.frontend.scalar_tracing import neutral_constant, trace
 from tilewright.ir.builder import Builder
 from tilewright.ir.nodes import Atom, Lambda, Literal, Type
-from tilewright.ir.scalars import BOOL, ScalarType
+from tilewright.ir.scalars import ScalarType
 
 
 @dataclass(frozen=True)
@@ -114,13 +112,8 @@ def neutral_literal(semiring: Semiring, scalar: ScalarType) -> Literal:
         TypeError: if the type cannot hold it, naming the semiring.
     """
     value = semiring.neutral(scalar.numpy) if callable(semiring.neutral) else semiring.neutral
-    if isinstance(value, float | np.floating) and math.isinf(value) and scalar.kind in "biu":
-        if scalar == BOOL:
-            return Literal(bool(value > 0), scalar)
-        limits = np.iinfo(scalar.numpy)
-        return Literal(int(limits.max if value > 0 else limits.min), scalar)
     try:
-        return constant(value, scalar)
+        return neutral_constant(value, scalar)
     except (TypeError, OverflowError) as error:
         raise TypeError(f"semiring {semiring.name}: its neutral element is no {scalar}: {error}") from error
 

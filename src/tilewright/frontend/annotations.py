@@ -1,0 +1,168 @@
+"""Types in the annotations of traced programs: `tw.f32["n", "m"]` is an array, `tw.f32` a scalar.
+
+>>> print(f32["n", "2*n", 3], integer_["n"], i64)
+f32[n, 2*n, 3] integer_[n] i64
+>>> f32["n"].accepts
+(f32,)
+
+An annotation object stands for its dtype too: `np.zeros(3, tw.f32)`, `x.astype(tw.f32)`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tilewright.ir.lexer import ParseError
+from tilewright.ir.parser import parse_program
+from tilewright.ir.scalars import SCALAR_TYPES, ScalarType
+from tilewright.ir.sizes import Size, size
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """What a parameter may be.
+
+    Attributes:
+        name: as it is written: f32, float_, ...
+        accepts: the element types that are meant; of several, the argument's is taken when the program is called.
+        shape: the sizes, () for a scalar.
+    """
+
+    name: str
+    accepts: tuple[ScalarType, ...]
+    shape: tuple[Size, ...] = ()
+
+    def __getitem__(self, shape: Any) -> Annotation:
+        if self.shape:
+            raise TypeError(f"{self} has its sizes already; write all of them in one pair of brackets")
+        extents = shape if isinstance(shape, tuple) else (shape,)
+        if not extents:
+            raise TypeError(f"{self.name}[()]: an array has at least one dimension; a scalar is {self.name}")
+        return replace(self, shape=tuple(_extent(self.name, one) for one in extents))
+
+    @property
+    def is_generic(self) -> bool:
+        """Whether the element type is the argument's."""
+        return len(self.accepts) > 1
+
+    @property
+    def scalar(self) -> ScalarType:
+        """The element type.
+
+        Raises:
+            TypeError: for a generic annotation.
+        """
+        if self.is_generic:
+            raise TypeError(f"{self.name} stands for several types ({', '.join(map(str, self.accepts))}), not for one")
+        return self.accepts[0]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The NumPy dtype."""
+        return self.scalar.numpy
+
+    def __str__(self) -> str:
+        return self.name + (f"[{', '.join(map(str, self.shape))}]" if self.shape else "")
+
+    __repr__ = __str__
+
+
+def _extent(name: str, extent: Any) -> Size:
+    """A size: a number, a name, or an expression of names as text."""
+    if isinstance(extent, Size):
+        return extent
+    if isinstance(extent, int | np.integer) and not isinstance(extent, bool):
+        if extent < 0:
+            raise ValueError(f"{name}[{extent}]: a size is not negative")
+        return size(int(extent))
+    if not isinstance(extent, str):
+        raise TypeError(f"{name}[{extent!r}]: a size is a number or a name such as {name}['n']")
+    if extent.isidentifier():
+        return size(extent)
+    try:
+        (parsed,) = parse_program(f"def sizes (x: [{extent}]i64) = (x)").parameters[0].type.shape
+        return parsed
+    except (ParseError, ValueError) as error:
+        raise ValueError(f"{name}[{extent!r}]: {extent!r} is no size; write a name or a polynomial, 2*n + 1") from error
+
+
+def _of_kinds(name: str, kinds: str) -> Annotation:
+    return Annotation(name, tuple(one for one in SCALAR_TYPES.values() if one.kind in kinds))
+
+
+bool_ = Annotation("bool_", (SCALAR_TYPES["bool"],))
+i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64, c64, c128 = (
+    Annotation(name, (SCALAR_TYPES[name],))
+    for name in ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f16", "bf16", "f32", "f64", "c64", "c128")
+)
+integer_ = _of_kinds("integer_", "iu")
+float_ = _of_kinds("float_", "f")
+complex_ = _of_kinds("complex_", "c")
+any_ = _of_kinds("any_", "biufc")
+array = replace(any_, name="array")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a traced function."""
+
+    name: str
+    annotation: Annotation
+
+
+def parameters_of(function: Callable[..., Any]) -> tuple[Parameter, ...]:
+    """The parameters of a function with their annotations.
+
+    Raises:
+        TypeError: for a parameter without an annotation, or with one that is none of ours; for *args and **keywords.
+    """
+    name = getattr(function, "__name__", repr(function))
+    signature = inspect.signature(function)
+    annotations = _annotations(function)
+    found = []
+    for one in signature.parameters.values():
+        if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
+            raise TypeError(f"program {name}: a program has a fixed number of parameters, not {one}")
+        if one.name in ("out", "target"):
+            raise TypeError(f"program {name}: no parameter can be called {one.name}, which is an option of every call")
+        annotation = annotations.get(one.name)
+        if isinstance(annotation, ScalarType):
+            annotation = Annotation(annotation.name, (annotation,))
+        if not isinstance(annotation, Annotation):
+            said = "has no annotation" if annotation is None else f"is annotated with {annotation!r}"
+            raise TypeError(
+                f"program {name}: parameter {one.name} {said}; write its type, such as {one.name}: tw.f32['n', 'm'] "
+                f"for an array, {one.name}: tw.f32 for a scalar, {one.name}: tw.array['n'] for any dtype"
+            )
+        if annotation.name == "array" and not annotation.shape:
+            raise TypeError(f"program {name}: parameter {one.name}: tw.array needs sizes, tw.array['n']")
+        found.append(Parameter(one.name, annotation))
+    _check_names(name, found)
+    return tuple(found)
+
+
+def _annotations(function: Callable[..., Any]) -> dict[str, Any]:
+    """The annotations; where they are text (`from __future__ import annotations`), what they mean in their place."""
+    closure = inspect.getclosurevars(function)
+    try:
+        return inspect.get_annotations(function, eval_str=True, locals={**closure.nonlocals})
+    except NameError as error:
+        name = getattr(function, "__name__", repr(function))
+        raise TypeError(f"program {name}: an annotation cannot be read: {error}") from error
+
+
+def _check_names(name: str, parameters: list[Parameter]) -> None:
+    kinds = {one.name: one.annotation for one in parameters}
+    for one in parameters:
+        for extent in one.annotation.shape:
+            for used in sorted(extent.names & kinds.keys()):
+                if kinds[used] != i64:
+                    raise TypeError(
+                        f"program {name}: the size {extent} of parameter {one.name} mentions parameter {used}, which "
+                        f"is {kinds[used]}; a size is made of names of sizes and of parameters annotated tw.i64"
+                    )

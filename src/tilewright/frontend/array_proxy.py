@@ -1,0 +1,240 @@
+"""`ArrayProxy`: what stands for an array while a program is traced, with its indexing and elementwise operators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.frontend.program_tracing import (
+    IndexProxy,
+    Tracer,
+    describe_value,
+    index_size,
+    is_array,
+    user_location,
+    wrap,
+)
+from tilewright.frontend.scalar_tracing import ScalarProxy, apply, power
+from tilewright.ir.nodes import Atom, Slice, SliceDimension, Variable
+from tilewright.ir.scalars import ScalarType
+from tilewright.ir.sizes import ZERO, ceil_division, size
+
+_LARGEST_UNROLLED_ITERATION = 64
+
+
+class ArrayProxy:
+    """An array of the traced program.
+
+    Operators and the functions of scalars work elementwise on arrays of one shape and scalars. Indexing takes integers,
+    traced integers and slices; constants below 0 count from the end.
+
+    Attributes:
+        variable: the array.
+        builder: where operations on it are written.
+    """
+
+    __slots__ = ("builder", "index_like", "variable")
+    __hash__ = None  # type: ignore[assignment]  # == is elementwise
+    __tilewright_array__ = True
+
+    def __init__(self, variable: Variable, builder: Tracer) -> None:
+        self.variable = variable
+        self.builder = builder
+        self.index_like = False  # elements are indices: the result of iota
+
+    @property
+    def shape(self) -> tuple[IndexProxy, ...]:
+        """The sizes, as scalars that can also be counts, extents and bounds."""
+        return tuple(IndexProxy(extent, self.builder) for extent in self.variable.type.shape)
+
+    @property
+    def scalar(self) -> ScalarType:
+        """The element type."""
+        return self.variable.type.element
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The NumPy dtype of the elements."""
+        return self.scalar.numpy
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return self.variable.type.rank
+
+    @property
+    def size(self) -> Any:
+        """Number of elements."""
+        total: Any = 1
+        for extent in self.shape:
+            total = total * extent
+        return total
+
+    @property
+    def T(self) -> Any:
+        """Dimensions in reverse order."""
+        from tilewright.frontend.array_functions import transpose
+
+        return transpose(self)
+
+    def astype(self, scalar: object) -> Any:
+        """Elements converted to another scalar type."""
+        from tilewright.frontend.array_functions import elementwise
+
+        return elementwise(lambda one: one.astype(scalar), [self])
+
+    def reshape(self, *shape: Any) -> Any:
+        """The elements in row-major order under another shape; -1 stands for what is left."""
+        from tilewright.frontend.array_functions import reshape
+
+        return reshape(self, shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape)
+
+    def with_item(self, indices: Any, value: Any) -> Any:
+        """A copy with one element or sub-array replaced (`tw.update`)."""
+        from tilewright.frontend.array_functions import update
+
+        return update(self, indices, value)
+
+    def __getitem__(self, key: Any) -> Any:
+        return subscript(self, key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise TypeError(
+            f"{self.variable}[...] = ... : arrays of a program do not change; write "
+            f"{self.variable} = tw.update({self.variable}, index, value), or tw.scatter for many elements"
+        )
+
+    def __len__(self) -> int:
+        return self.shape[0].__index__()
+
+    def __iter__(self) -> Iterator[Any]:
+        count = self.variable.type.shape[0].constant
+        if count is None or count > _LARGEST_UNROLLED_ITERATION:
+            raise TypeError(
+                f"Python cannot go over the {self.variable.type.shape[0]} rows of {self.variable} while the function "
+                "is traced; use tw.map, tw.reduce, tw.scan or tw.loop"
+            )
+        return (self[i] for i in range(count))
+
+    def __bool__(self) -> bool:
+        raise TypeError(f"the array {self.variable} has no truth value while the function is traced; use tw.cond")
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise TypeError(
+            f"the array {self.variable} has no values while the function is traced, so NumPy's functions cannot work "
+            "on it; use the functions of tilewright"
+        )
+
+    def __array_function__(self, function: Any, *_: Any, **__: Any) -> Any:
+        raise TypeError(f"numpy.{function.__name__} cannot be traced on {self.variable}; use tilewright's functions")
+
+    __array_ufunc__ = ScalarProxy.__array_ufunc__
+
+    def __tilewright_apply__(self, operator: str, operands: Sequence[Any]) -> Any:
+        from tilewright.frontend.array_functions import elementwise
+
+        return elementwise(lambda *x: power(*x) if operator == "pow" else apply(operator, *x), operands)
+
+    def __repr__(self) -> str:
+        return f"ArrayProxy({self.variable}: {self.variable.type})"
+
+    __add__, __radd__ = ScalarProxy.__add__, ScalarProxy.__radd__
+    __sub__, __rsub__ = ScalarProxy.__sub__, ScalarProxy.__rsub__
+    __mul__, __rmul__ = ScalarProxy.__mul__, ScalarProxy.__rmul__
+    __truediv__, __rtruediv__ = ScalarProxy.__truediv__, ScalarProxy.__rtruediv__
+    __floordiv__, __rfloordiv__ = ScalarProxy.__floordiv__, ScalarProxy.__rfloordiv__
+    __mod__, __rmod__ = ScalarProxy.__mod__, ScalarProxy.__rmod__
+    __pow__, __rpow__ = ScalarProxy.__pow__, ScalarProxy.__rpow__
+    __and__, __rand__ = ScalarProxy.__and__, ScalarProxy.__rand__
+    __or__, __ror__ = ScalarProxy.__or__, ScalarProxy.__ror__
+    __xor__, __rxor__ = ScalarProxy.__xor__, ScalarProxy.__rxor__
+    __lshift__, __rlshift__ = ScalarProxy.__lshift__, ScalarProxy.__rlshift__
+    __rshift__, __rrshift__ = ScalarProxy.__rshift__, ScalarProxy.__rrshift__
+    __eq__, __ne__ = ScalarProxy.__eq__, ScalarProxy.__ne__
+    __lt__, __le__, __gt__, __ge__ = ScalarProxy.__lt__, ScalarProxy.__le__, ScalarProxy.__gt__, ScalarProxy.__ge__
+    __neg__, __abs__, __invert__ = ScalarProxy.__neg__, ScalarProxy.__abs__, ScalarProxy.__invert__
+
+
+# --- indexing ---------------------------------------------------------------------------------------------------------
+
+
+def subscript(array: ArrayProxy, key: Any) -> Any:
+    """array[key]: integers pick, slices cut, `...` stands for the dimensions in between.
+
+    Raises:
+        IndexError: for too many indices, and constants that are out of range.
+        TypeError: for what is no integer and no slice.
+    """
+    tracer, variable = array.builder, array.variable
+    keys = _expanded(array, key)
+    picked = [d for d, one in enumerate(keys) if not isinstance(one, slice)]
+    kept = [d for d, one in enumerate(keys) if isinstance(one, slice)]
+    indices = [index_atom(array, d, keys[d]) for d in picked]
+    if picked:
+        variable = tracer.index(tracer.rearrange(variable, (*picked, *kept)), *indices)
+    if any(keys[d] != slice(None) for d in kept):
+        cuts = tuple(_cut(array, d, keys[d]) for d in kept)
+        variable = tracer.bind(Slice(variable, cuts))
+    if variable is array.variable:
+        return array
+    tracer.origins[variable.name] = f"part of {array.variable} at {user_location()}"
+    return wrap(tracer, variable)
+
+
+def _expanded(array: ArrayProxy, key: Any) -> list[Any]:
+    """One index or slice per dimension."""
+    keys = list(key) if isinstance(key, tuple) else [key]
+    for one in keys:
+        if one is None or isinstance(one, bool | list | np.ndarray) or is_array(one):
+            raise TypeError(
+                f"{array.variable}[...]: {describe_value(one)} is no index; indices are integers and slices. Use "
+                f"tw.map(lambda i: {array.variable}[i], indices) to gather, tw.reshape for new dimensions"
+            )
+    given = sum(one is not Ellipsis for one in keys)
+    if given > array.ndim or len(keys) - given > 1:
+        raise IndexError(f"{given} indices for {array.variable} of type {array.variable.type}")
+    missing = [slice(None)] * (array.ndim - given)
+    at = next((n for n, one in enumerate(keys) if one is Ellipsis), None)
+    return [*keys, *missing] if at is None else [*keys[:at], *missing, *keys[at + 1 :]]
+
+
+def index_atom(array: ArrayProxy, dimension: int, key: Any) -> Atom:
+    """An index of a dimension as an i64 atom.
+
+    Raises:
+        IndexError: for a constant that is out of range.
+        TypeError: for what is no integer.
+    """
+    what = f"index {dimension} of {array.variable}"
+    extent = array.variable.type.shape[dimension]
+    if isinstance(key, ScalarProxy) and key.scalar.is_integer and not isinstance(key, IndexProxy):
+        return key.astype("i64").atom
+    index = index_size(key, extent, what)
+    known, count = index.constant, extent.constant
+    if known is not None and (known < 0 or (count is not None and known >= count)):
+        raise IndexError(f"{what}: {key} is out of range for dimension {dimension}, which has {extent} elements")
+    return IndexProxy(index, array.builder).atom
+
+
+def _cut(array: ArrayProxy, dimension: int, cut: slice) -> SliceDimension:
+    """A slice of a dimension. Constants are cut off at known sizes, as in Python; at others they must be in range."""
+    extent = array.variable.type.shape[dimension]
+    what = f"slice of dimension {dimension} of {array.variable}"
+    step = 1 if cut.step is None else cut.step
+    if not isinstance(step, int | np.integer) or isinstance(step, bool) or step == 0:
+        raise TypeError(f"{what}: the step must be a constant that is not 0, not {describe_value(step)}")
+    step = int(step)
+    if extent.constant is not None and all(isinstance(one, int | None) for one in (cut.start, cut.stop)):
+        places = range(*slice(cut.start, cut.stop, step).indices(extent.constant))
+        return SliceDimension(size(places.start if places else 0), size(len(places)), step)
+    if step > 0:
+        start = ZERO if cut.start is None else index_size(cut.start, extent, f"start of the {what}")
+        stop = extent if cut.stop is None else index_size(cut.stop, extent, f"end of the {what}")
+        count = ceil_division(stop - start, step)
+    else:
+        start = extent - 1 if cut.start is None else index_size(cut.start, extent, f"start of the {what}")
+        stop = size(-1) if cut.stop is None else index_size(cut.stop, extent, f"end of the {what}")
+        count = ceil_division(start - stop, -step)
+    return SliceDimension(start, ZERO if (count.constant or 0) < 0 else count, step)

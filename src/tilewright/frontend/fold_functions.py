@@ -1,0 +1,267 @@
+"""What programs say with associative operators: `reduce`, `scan`, `redomap`, `scanomap`, `hist`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tilewright.frontend.array_functions import (
+    arrays_of,
+    common_width,
+    fitted,
+    index_array,
+    operation,
+    row_lambda,
+)
+from tilewright.frontend.array_proxy import ArrayProxy
+from tilewright.frontend.program_tracing import (
+    Tracer,
+    as_element,
+    atom_of,
+    describe_value,
+    fresh_parameters,
+    name_of,
+    parameter_names,
+    size_of,
+    traced_lambda,
+    values_of,
+    wrap,
+    wrap_results,
+)
+from tilewright.frontend.scalar_tracing import ScalarProxy, neutral_constant
+from tilewright.ir.nodes import (
+    Apply,
+    Atom,
+    Hist,
+    Lambda,
+    Redomap,
+    Reduce,
+    Replicate,
+    Scan,
+    Scanomap,
+    Type,
+    Variable,
+)
+
+_COMMUTATIVE = {"add", "mul", "min", "max", "and", "or", "xor"}
+
+
+def reduce(op: Callable[..., Any] | str, neutral: Any, *arrays: Any, commutative: bool | None = None) -> Any:
+    """All rows combined by an associative operator: op(op(x[0], x[1]), x[2]) ..., bracketed in any way.
+
+    Args:
+        op: the operator: a Python function, `operator.add`, `tw.minimum`, or a name such as "add" or "+". For several
+            arrays it takes two tuples (or twice as many scalars) and gives a tuple.
+        neutral: its neutral element, a tuple for several arrays; constants take the arrays' element types, infinities
+            become the extremes of integer types.
+        *arrays: arrays of one outer size.
+        commutative: that op(a, b) = op(b, a); found out by itself for operators that are one addition, minimum, ...
+
+    Returns:
+        One value; for several arrays a tuple.
+
+    Raises:
+        TypeError: for sizes, types, and results of `op` that do not fit.
+
+    Example:
+        >>> import numpy as np
+        >>> import tilewright as tw
+        >>> @tw.program
+        ... def argmin(xs: tw.f64["n"]):
+        ...     def smaller(a, b):
+        ...         first = (a[0] < b[0]) | ((a[0] == b[0]) & (a[1] < b[1]))
+        ...         return tw.where(first, a[0], b[0]), tw.where(first, a[1], b[1])
+        ...     return tw.reduce(smaller, (np.inf, 2**62), xs, tw.iota(xs.shape[0]))[1]
+        >>> print(argmin(np.array([3.0, 1.0, 2.0])))
+        1
+    """
+    tracer, given = arrays_of("reduce", arrays)
+    width = common_width(tracer, "reduce", given)
+    neutrals, several = _neutrals(tracer, "reduce", neutral, [one.variable.type.row for one in given])
+    combine = combine_lambda(tracer, "reduce", op, [one.type for one in neutrals])
+    commutes = is_commutative(combine) if commutative is None else commutative
+    variables = tuple(one.variable for one in given)
+    return wrap_results(tracer, tracer.emit(Reduce(width, combine, neutrals, variables, commutes)), several, "reduce")
+
+
+def scan(op: Callable[..., Any] | str, neutral: Any, *arrays: Any) -> Any:
+    """Every prefix combined by an associative operator, its own row included; arguments as of `reduce`."""
+    tracer, given = arrays_of("scan", arrays)
+    width = common_width(tracer, "scan", given)
+    neutrals, several = _neutrals(tracer, "scan", neutral, [one.variable.type.row for one in given])
+    combine = combine_lambda(tracer, "scan", op, [one.type for one in neutrals])
+    variables = tuple(one.variable for one in given)
+    return wrap_results(tracer, tracer.emit(Scan(width, combine, neutrals, variables)), several, "scan")
+
+
+def redomap(
+    op: Callable[..., Any] | str,
+    neutral: Any,
+    function: Callable[..., Any] | str,
+    *arrays: Any,
+    commutative: bool | None = None,
+) -> Any:
+    """`reduce(op, neutral, map(function, arrays))` as one construct.
+
+    As many results of `function` as there are neutral elements are reduced; further ones come back as arrays.
+    """
+    tracer, given = arrays_of("redomap", arrays)
+    width = common_width(tracer, "redomap", given)
+    rows, several = row_lambda(tracer, "redomap", operation(function), given)
+    neutrals = _mapped_neutrals(tracer, "redomap", neutral, rows)
+    combine = combine_lambda(tracer, "redomap", op, [one.type for one in neutrals])
+    commutes = is_commutative(combine) if commutative is None else commutative
+    variables = tuple(one.variable for one in given)
+    targets = tracer.emit(Redomap(width, combine, neutrals, rows, variables, commutes))
+    return wrap_results(tracer, targets, several, "redomap")
+
+
+def scanomap(op: Callable[..., Any] | str, neutral: Any, function: Callable[..., Any] | str, *arrays: Any) -> Any:
+    """`scan(op, neutral, map(function, arrays))` as one construct; further results of `function` are arrays."""
+    tracer, given = arrays_of("scanomap", arrays)
+    width = common_width(tracer, "scanomap", given)
+    rows, several = row_lambda(tracer, "scanomap", operation(function), given)
+    neutrals = _mapped_neutrals(tracer, "scanomap", neutral, rows)
+    combine = combine_lambda(tracer, "scanomap", op, [one.type for one in neutrals])
+    targets = tracer.emit(Scanomap(width, combine, neutrals, rows, tuple(one.variable for one in given)))
+    return wrap_results(tracer, targets, several, "scanomap")
+
+
+def hist(op: Callable[..., Any] | str, neutral: Any, bins: Any, indices: Any, *values: Any) -> Any:
+    """Reduce by index: bins[indices[i]] = op(bins[indices[i]], values[i]) for all i.
+
+    Args:
+        op: an associative and commutative operator, as of `reduce`.
+        neutral: its neutral element, a tuple for several arrays of values.
+        bins: how many bins there are, each beginning as the neutral element; or the array (a tuple of arrays for
+            several values) to begin with.
+        indices: for each value its bin; indices out of range are ignored.
+        *values: arrays as long as the indices; one plain number stands for an array full of it in the bins' type.
+
+    Returns:
+        The bins, a tuple for several arrays of values.
+
+    Example:
+        >>> import numpy as np
+        >>> import tilewright as tw
+        >>> @tw.program
+        ... def counts(xs: tw.i64["n"]):
+        ...     return tw.hist("add", 0, 4, xs, tw.replicate(xs.shape[0], 1))
+        >>> print(counts(np.array([0, 3, 3, 9])))
+        [1 0 0 2]
+    """
+    tracer, (places, *given) = arrays_of("hist", [indices, *values])
+    if not given:
+        raise TypeError("hist needs values: tw.hist(op, neutral, bins, indices, values)")
+    places = index_array(places, "hist")
+    common_width(tracer, "hist", [places, *given])
+    neutrals, several = _neutrals(tracer, "hist", neutral, [one.variable.type.row for one in given])
+    combine = combine_lambda(tracer, "hist", op, [one.type for one in neutrals])
+    destinations = _bins(tracer, bins, neutrals)
+    expression = Hist(destinations, combine, neutrals, places.variable, tuple(one.variable for one in given))
+    return wrap_results(tracer, tracer.emit(expression), several, "hist")
+
+
+def _bins(tracer: Tracer, bins: Any, neutrals: Sequence[Atom]) -> tuple[Variable, ...]:
+    given = bins if isinstance(bins, tuple | list) else (bins,)
+    if not any(isinstance(one, ArrayProxy) for one in given):
+        count = size_of(bins, "the number of bins of hist")
+        return tuple(tracer.bind(Replicate(count, one)) for one in neutrals)
+    _, arrays = arrays_of("hist", given)
+    if len(arrays) != len(neutrals):
+        raise TypeError(f"hist: {len(arrays)} arrays of bins for {len(neutrals)} arrays of values")
+    common_width(tracer, "hist", arrays)
+    for one, neutral in zip(arrays, neutrals, strict=True):
+        if one.variable.type.row != neutral.type:
+            raise TypeError(f"hist: values of type {neutral.type} into bins {one.variable} of {one.variable.type.row}")
+    return tuple(one.variable for one in arrays)
+
+
+# --- neutral elements -------------------------------------------------------------------------------------------------
+
+
+def _neutrals(tracer: Tracer, what: str, neutral: Any, types: Sequence[Type]) -> tuple[tuple[Atom, ...], bool]:
+    """The neutral elements of rows of these types, and whether they came as a tuple."""
+    several = isinstance(neutral, tuple | list)
+    given = list(neutral) if several else [neutral]
+    if len(given) != len(types):
+        count = f"{len(given)} neutral element{'s' if len(given) > 1 else ''} for {len(types)} arrays"
+        raise TypeError(f"{what}: {count}; give one for each, as a tuple")
+    return tuple(_neutral(tracer, what, one, type_) for one, type_ in zip(given, types, strict=True)), several
+
+
+def _mapped_neutrals(tracer: Tracer, what: str, neutral: Any, rows: Lambda) -> tuple[Atom, ...]:
+    """The neutral elements for the first results of a function."""
+    count = len(neutral) if isinstance(neutral, tuple | list) else 1
+    results = [one.type for one in rows.body.results]
+    if count > len(results):
+        raise TypeError(f"{what}: {count} neutral elements for a function of {len(results)} results")
+    return _neutrals(tracer, what, neutral, results[:count])[0]
+
+
+def _neutral(tracer: Tracer, what: str, value: Any, expected: Type) -> Atom:
+    if isinstance(value, ArrayProxy | ScalarProxy):
+        return fitted(tracer, value, expected, f"the neutral element of {what}")
+    (number,), _ = values_of(value, f"the neutral element of {what}")
+    atom: Atom = neutral_constant(number, expected.element)
+    for extent in reversed(expected.shape):
+        atom = tracer.bind(Replicate(extent, atom))
+    return atom
+
+
+# --- operators --------------------------------------------------------------------------------------------------------
+
+
+def combine_lambda(tracer: Tracer, what: str, op: Callable[..., Any] | str, types: Sequence[Type]) -> Lambda:
+    """An operator of two elements of these types as a lambda.
+
+    Raises:
+        TypeError: if it does not give values of the same types.
+    """
+    function = operation(op)
+    name = f"{what}: {name_of(function)}"
+    count = len(types)
+    hints = parameter_names(function)
+    flat = count == 1 or len(hints) == 2 * count
+    parameters = fresh_parameters(tracer, [*types, *types], hints if flat else [])
+
+    def write() -> list[Atom]:
+        left = tuple(wrap(tracer, one) for one in parameters[:count])
+        right = tuple(wrap(tracer, one) for one in parameters[count:])
+        values, _ = values_of(function(*left, *right) if flat else function(left, right), name)
+        if len(values) != count:
+            raise TypeError(f"{name} gives {len(values)} values for elements of {count}")
+        return [_of_type(tracer, one, type_, name) for one, type_ in zip(values, types, strict=True)]
+
+    return traced_lambda(tracer, parameters, write, name)
+
+
+def _of_type(tracer: Tracer, value: Any, expected: Type, name: str) -> Atom:
+    """A result of an operator: exactly of the type that the elements have."""
+    if not isinstance(value, ArrayProxy | ScalarProxy):
+        if expected.rank:
+            raise TypeError(f"{name} gives {describe_value(value)} where {expected} is needed")
+        return as_element(tracer, value, expected.element, f"{name}: its result")
+    atom = atom_of(value)
+    if atom.type != expected:
+        raise TypeError(f"{name} gives {atom.type} for elements of type {expected}; convert with .astype")
+    return atom
+
+
+def is_commutative(combine: Lambda) -> bool:
+    """Whether each result is one commutative operator of the two elements' values at that place."""
+    count = len(combine.parameters) // 2
+    pairs = [set(combine.parameters[place::count]) for place in range(count)]
+    expressions = {one.targets[0]: one.expression for one in combine.body.statements}
+    if len(expressions) != count:
+        return False
+    for result, pair in zip(combine.body.results, pairs, strict=True):
+        expression = expressions.get(result) if isinstance(result, Variable) else None
+        if not (
+            isinstance(expression, Apply)
+            and expression.operator in _COMMUTATIVE
+            and len(expression.operands) == 2
+            and {one for one in expression.operands if isinstance(one, Variable)} == pair
+        ):
+            return False
+    return True

@@ -1,0 +1,351 @@
+"""`tilewright.program`: a Python function of arrays, traced into a core program and compiled.
+
+>>> import numpy as np
+>>> import tilewright as tw
+>>> @tw.program
+... def dot(xs: tw.f64["n"], ys: tw.f64["n"]):
+...     return tw.reduce("add", 0, tw.map(lambda x, y: x * y, xs, ys))
+>>> dot(np.arange(3.0), np.arange(3.0)).item()
+5.0
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tilewright.frontend.annotations import Annotation, Parameter, parameters_of
+from tilewright.frontend.array_proxy import ArrayProxy
+from tilewright.frontend.program_tracing import (
+    IndexProxy,
+    Tracer,
+    active_tracer,
+    as_element,
+    atom_of,
+    describe_value,
+    is_ours,
+    tracing,
+    values_of,
+    wrap,
+)
+from tilewright.frontend.scalar_tracing import ScalarProxy
+from tilewright.ir.nodes import Program, Type, Variable
+from tilewright.ir.printer import print_program
+from tilewright.ir.scalars import I64, ScalarType, scalar_type_of
+from tilewright.ir.sizes import Size, size
+from tilewright.ir.verifier import IRError, verify
+from tilewright.runtime.devices import Device, device_for
+
+_LOCATED = (TypeError, ValueError, IndexError, OverflowError)
+
+
+@dataclass(frozen=True)
+class _Traced:
+    """A core program, and whether the function gives a tuple."""
+
+    program: Program
+    several: bool
+
+
+class TracedProgram:
+    """A function decorated with `program`: called with arrays, it runs compiled.
+
+    It is traced once for each combination of the element types of its generic parameters, and compiled once for each
+    of those and each device.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        """Made by `program`."""
+        self.function = function
+        self.parameters: tuple[Parameter, ...] = parameters_of(function)
+        self._signature = inspect.signature(function)
+        self._generic = tuple(n for n, one in enumerate(self.parameters) if one.annotation.is_generic)
+        self._types = tuple(one.annotation.accepts[0] for one in self.parameters)
+        self._traced: dict[tuple[ScalarType, ...], _Traced] = {}
+        self._executables: dict[Any, tuple[Callable[..., Any], bool]] = {}
+        self._lock = threading.RLock()
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *arguments: Any, out: Any = None, target: str | Device | None = None, **keywords: Any) -> Any:
+        """Run the program.
+
+        Args:
+            *arguments: NumPy arrays of any strides (or objects with `__array__` or `__dlpack__`) and scalars, one for
+                each parameter; also by keyword.
+            out: an array, or a tuple of arrays for several results, that the results are written to.
+            target: the device: "cpu", "opencl", "cuda:1", a `Device`; default the variable TILEWRIGHT_TARGET, or the
+                CPU.
+            **keywords: arguments by the names of their parameters.
+
+        Returns:
+            What the function returns: an array, a NumPy scalar, or a tuple of them; with `out`, that.
+
+        Raises:
+            TypeError: for a wrong number of arguments, and dtypes that are not the parameters', naming the parameter.
+            ValueError: for ranks and sizes that disagree, naming the parameter, the dimension and the sizes.
+            IndexError: for an index out of range.
+
+        Inside of another program the call is traced along with it.
+        """
+        if keywords or len(arguments) != len(self.parameters):
+            arguments = self._bound(arguments, keywords)
+        tracer = active_tracer()
+        if tracer is not None:
+            return self._inlined(tracer, arguments)
+        arrays = tuple(
+            one if type(one) is np.ndarray or not parameter.annotation.shape else _as_array(self, parameter, one)
+            for parameter, one in zip(self.parameters, arguments, strict=True)
+        )
+        types = self._types if not self._generic else self._elements(arrays)
+        found = self._executables.get((types, target))
+        executable, several = found if found is not None else self._executable(types, target)
+        result = executable(*arrays) if out is None else executable(*arrays, out=out)
+        return (result,) if several and not isinstance(result, tuple) else result
+
+    def trace(self, *dtypes: Any) -> Program:
+        """The core program for element types.
+
+        Args:
+            *dtypes: a dtype (or an array that has it) for each parameter, or for each of the generic ones; nothing if
+                none is generic.
+
+        Raises:
+            TypeError: if the dtypes do not fit the annotations, or the function cannot be traced, with file and line.
+        """
+        return self._trace(self._given_types(dtypes)).program
+
+    @property
+    def ir(self) -> str:
+        """The core program as text (of a program without generic parameters; see `trace`)."""
+        return print_program(self.trace())
+
+    def explain(self, *dtypes: Any, target: str | Device | None = None) -> str:
+        """How each part of the program is run on a device, and why not otherwise; `dtypes` as for `trace`."""
+        executable, _ = self._executable(self._given_types(dtypes), target)
+        text: str = executable.explain()  # type: ignore[attr-defined]  # an Executable
+        return text
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{one.name}: {one.annotation}" for one in self.parameters)
+        return f"<tilewright program {self.function.__name__}({shown})>"
+
+    # --- tracing
+
+    def _trace(self, types: tuple[ScalarType, ...]) -> _Traced:
+        with self._lock:
+            if types not in self._traced:
+                self._traced[types] = _trace(self.function, self.parameters, types)
+            return self._traced[types]
+
+    def _executable(
+        self, types: tuple[ScalarType, ...], target: str | Device | None
+    ) -> tuple[Callable[..., Any], bool]:
+        from tilewright.passes.compile import compile_program
+
+        device = device_for(target)
+        with self._lock:
+            if (types, device) not in self._executables:
+                traced = self._trace(types)
+                self._executables[types, device] = (compile_program(traced.program, device), traced.several)
+            found = self._executables[types, device]
+            if target is not None:  # the default device may change with the environment
+                self._executables[types, target] = found
+        return found
+
+    def _inlined(self, tracer: Tracer, arguments: Sequence[Any]) -> Any:
+        """The function's result where it is called by a function that is being traced."""
+        sizes: dict[str, Size] = {}
+        prepared = []
+        for parameter, one in zip(self.parameters, arguments, strict=True):
+            annotation = parameter.annotation
+            what = f"program {self.function.__name__}: parameter {parameter.name}: {annotation}"
+            if annotation.shape:
+                _check_inner(what, annotation, one, sizes)
+            elif not annotation.is_generic:
+                if not isinstance(one, IndexProxy) or annotation.scalar != I64:
+                    one = ScalarProxy(as_element(tracer, one, annotation.scalar, what), tracer)
+                else:
+                    sizes[parameter.name] = one.size
+            prepared.append(one)
+        return self.function(*prepared)
+
+    # --- arguments
+
+    def _bound(self, arguments: Sequence[Any], keywords: dict[str, Any]) -> tuple[Any, ...]:
+        try:
+            bound = self._signature.bind(*arguments, **keywords)
+        except TypeError as error:
+            shown = ", ".join(f"{one.name}: {one.annotation}" for one in self.parameters)
+            raise TypeError(f"program {self.function.__name__}({shown}): {error}") from error
+        bound.apply_defaults()
+        return tuple(bound.arguments[one.name] for one in self.parameters)
+
+    def _elements(self, arguments: Sequence[Any]) -> tuple[ScalarType, ...]:
+        """The element types of a call; plain numbers follow the first generic array where they can."""
+        types = list(self._types)
+        arrays = [n for n in self._generic if self.parameters[n].annotation.shape]
+        for n in arrays:
+            types[n] = _accepted(self, self.parameters[n], arguments[n])
+        preferred = types[arrays[0]] if arrays else None
+        for n in self._generic:
+            if n not in arrays:
+                types[n] = _accepted(self, self.parameters[n], arguments[n], preferred)
+        return tuple(types)
+
+    def _given_types(self, dtypes: Sequence[Any]) -> tuple[ScalarType, ...]:
+        types = list(self._types)
+        places = self._generic if len(dtypes) == len(self._generic) else tuple(range(len(self.parameters)))
+        if len(dtypes) != len(places):
+            names = ", ".join(self.parameters[n].name for n in self._generic) or "none"
+            raise TypeError(
+                f"program {self.function.__name__}: {len(dtypes)} dtypes; one is needed for each generic parameter "
+                f"({names}) or for each of the {len(self.parameters)} parameters"
+            )
+        for n, one in zip(places, dtypes, strict=True):
+            types[n] = _accepted(self, self.parameters[n], one, dtype=True)
+        return tuple(types)
+
+
+def program(function: Callable[..., Any]) -> TracedProgram:
+    """Compile a Python function of arrays and scalars; a decorator.
+
+    The function is run once on proxies that record what it does. It may use `tw.map`, `tw.reduce`, `tw.scan`,
+    `tw.redomap`, `tw.scanomap`, `tw.scatter`, `tw.hist`, `tw.iota`, `tw.replicate`, `tw.transpose`, `tw.rearrange`,
+    `tw.reshape`, `tw.concat`, `tw.update`, `tw.cond`, `tw.loop`, `tw.while_loop`, indexing and slicing, arithmetic and
+    the mathematical functions of `tw`, other programs, and any Python that does not depend on values of the arrays.
+
+    Args:
+        function: its parameters are annotated with their types: `xs: tw.f32["n", "m"]` is an array, `alpha: tw.f32` a
+            scalar; the same name means the same size everywhere. Of `tw.float_["n"]`, `tw.integer_`, `tw.complex_`,
+            and `tw.array["n"]` (any dtype) the element type is the argument's.
+
+    Returns:
+        A `TracedProgram`, to be called with arrays.
+
+    Raises:
+        TypeError: for parameters without such annotations; and when it is traced, with file and line, for what cannot
+            be traced, types and sizes that do not fit.
+
+    Example:
+        >>> import numpy as np
+        >>> import tilewright as tw
+        >>> @tw.program
+        ... def matmul(a: tw.float_["n", "k"], b: tw.float_["k", "m"]):
+        ...     def dot(row, column):
+        ...         return tw.reduce("add", 0, tw.map(lambda x, y: x * y, row, column))
+        ...     return tw.map(lambda row: tw.map(lambda column: dot(row, column), tw.transpose(b)), a)
+        >>> matmul(np.eye(2), np.array([[1.0, 2.0], [3.0, 4.0]])).tolist()
+        [[1.0, 2.0], [3.0, 4.0]]
+    """
+    return TracedProgram(function)
+
+
+def _trace(function: Callable[..., Any], parameters: Sequence[Parameter], types: Sequence[ScalarType]) -> _Traced:
+    """Run the function on proxies."""
+    name = getattr(function, "__name__", "program")
+    tracer = Tracer()
+    for one in parameters:
+        tracer.names.reserve(one.name)
+        for extent in one.annotation.shape:
+            for used in extent.names:
+                tracer.names.reserve(used)
+    variables = [
+        Variable(one.name, Type(element, one.annotation.shape)) for one, element in zip(parameters, types, strict=True)
+    ]
+    with tracing(tracer):
+        proxies = [tracer.index_proxy(one) if one.type == Type(I64) else wrap(tracer, one) for one in variables]
+        try:
+            values, several = values_of(function(*proxies), f"program {name}")
+            results = [atom_of(one) for one in values]
+        except _LOCATED as error:
+            message = _located(error, name)
+            if message is None:
+                raise
+            raise type(error)(message) from error
+    traced = tracer.program(name, variables, results)
+    try:
+        verify(traced)
+    except IRError as error:
+        raise TypeError(
+            f"program {name}: a value computed inside of a function that is given to map, reduce, loop, cond, ... is "
+            f"used outside of it; return it from that function instead ({error})"
+        ) from error
+    return _Traced(traced, several)
+
+
+def _located(error: Exception, name: str) -> str | None:
+    """The message with file and line, of an error that this package has raised while it traced; None for others."""
+    if type(error) not in _LOCATED:
+        return None
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames or not is_ours(frames[-1].filename):
+        return None
+    users = [one for one in frames if not is_ours(one.filename)]
+    if not users:
+        return f"program {name}: {error}"
+    return f"{Path(users[-1].filename).name}:{users[-1].lineno}: in program {name}: {error}"
+
+
+def _as_array(traced: TracedProgram, parameter: Parameter, argument: Any) -> Any:
+    """An argument for an array parameter as a NumPy array."""
+    if hasattr(argument, "__dlpack__") and not hasattr(argument, "__array__"):
+        return np.from_dlpack(argument)
+    if hasattr(argument, "__array__"):
+        return np.asarray(argument)
+    raise TypeError(
+        f"program {traced.function.__name__}: parameter {parameter.name}: {parameter.annotation} needs an array, not "
+        f"{argument!r} of type {type(argument).__name__}"
+    )
+
+
+def _accepted(
+    traced: TracedProgram,
+    parameter: Parameter,
+    argument: Any,
+    preferred: ScalarType | None = None,
+    dtype: bool = False,
+) -> ScalarType:
+    """The element type that an argument (or a dtype) gives a parameter."""
+    annotation = parameter.annotation
+    if dtype and not hasattr(argument, "dtype"):
+        scalar = scalar_type_of(argument)
+    elif hasattr(argument, "dtype"):
+        scalar = scalar_type_of(argument.dtype)
+    elif preferred in annotation.accepts and isinstance(argument, bool | int | float | complex):
+        order = [bool, int, float, complex].index(type(argument))
+        scalar = preferred if order <= "bifc".index(preferred.kind.replace("u", "i")) else scalar_of_number(argument)
+    else:
+        scalar = scalar_of_number(argument)
+    if scalar not in annotation.accepts:
+        raise TypeError(
+            f"program {traced.function.__name__}: parameter {parameter.name}: {annotation} does not take dtype {scalar}"
+        )
+    return scalar
+
+
+def scalar_of_number(number: Any) -> ScalarType:
+    """The type of a Python number: bool, i64, f64, c128."""
+    return scalar_type_of(np.asarray(number).dtype)
+
+
+def _check_inner(what: str, annotation: Annotation, argument: Any, sizes: dict[str, Size]) -> None:
+    """Whether a traced array fits a parameter; `sizes` collects what the names stand for."""
+    if not isinstance(argument, ArrayProxy):
+        raise TypeError(f"{what} needs an array, not {describe_value(argument)}")
+    type_ = argument.variable.type
+    if type_.rank != len(annotation.shape) or type_.element not in annotation.accepts:
+        raise TypeError(f"{what} does not take {argument.variable} of type {type_}")
+    for expected, extent in zip(annotation.shape, type_.shape, strict=True):
+        if len(expected.names) == 1 and expected == size(name := next(iter(expected.names))):
+            sizes.setdefault(name, extent)
+        known = expected.substitute(sizes)
+        if expected.names <= sizes.keys() and known != extent:
+            raise TypeError(f"{what} does not take {argument.variable} of type {type_}: {expected} is {known} here")

@@ -1,0 +1,349 @@
+"""Tracing Python functions of arrays: what stands for arrays and indices, and how functions become lambdas.
+
+While a program is traced, a `Tracer` (the builder that statements go to) is current. An `ArrayProxy` stands for an
+array variable; scalars are the proxies of `scalar_tracing`. An `IndexProxy` stands for an i64 that sizes are made of
+(`x.shape[0]`, a loop's index, an i64 parameter, an element of an iota): its sums and products are kept as size
+polynomials, so that `x[i : i + 3]` is known to have 3 elements.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import tilewright
+from tilewright.frontend.scalar_tracing import ScalarProxy, common_type, constant, convert
+from tilewright.ir.builder import Builder
+from tilewright.ir.nodes import Atom, Body, Lambda, Type, Variable, atom_size
+from tilewright.ir.scalars import BOOL, C128, F64, I64, ScalarType, scalar_type_of
+from tilewright.ir.sizes import Size, exact_quotient, size, size_function
+from tilewright.ir.traversal import bound_variables
+
+_PACKAGE = str(Path(tilewright.__file__).parent)
+_CURRENT: ContextVar[Tracer | None] = ContextVar("tilewright_tracer", default=None)
+_RING: dict[str, Callable[[Size, Size], Size]] = {"add": Size.__add__, "sub": Size.__sub__, "mul": Size.__mul__}
+_POLYNOMIAL = {*_RING, "neg", "min", "max", "floordiv", "mod"}
+_LARGEST_COEFFICIENT = 2**31
+_LARGEST_DEGREE = 4
+
+
+class Tracer(Builder):
+    """The builder of the program that is being traced.
+
+    Attributes:
+        indices: i64 variables by name that `IndexProxy`s are made of.
+        origins: for messages, which construct at which line has given each variable.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.indices: dict[str, Variable] = {}
+        self.origins: dict[str, str] = {}
+
+    def index_proxy(self, variable: Variable) -> IndexProxy:
+        """The proxy of an i64 variable that sizes may be made of."""
+        self.indices[variable.name] = variable
+        return IndexProxy(size(variable.name), self)
+
+    def describe(self, variable: Variable) -> str:
+        """An array as messages name it."""
+        origin = self.origins.get(variable.name)
+        return f"{variable} ({origin})" if origin else str(variable)
+
+
+@contextmanager
+def tracing(tracer: Tracer) -> Iterator[Tracer]:
+    """Make a tracer the current one."""
+    token = _CURRENT.set(tracer)
+    try:
+        yield tracer
+    finally:
+        _CURRENT.reset(token)
+
+
+def active_tracer() -> Tracer | None:
+    """The current tracer, if a program is being traced."""
+    return _CURRENT.get()
+
+
+def current(what: str) -> Tracer:
+    """The current tracer.
+
+    Raises:
+        TypeError: if no program is being traced.
+    """
+    tracer = _CURRENT.get()
+    if tracer is None:
+        raise TypeError(f"tw.{what} has a meaning only while a function decorated with @tw.program is traced")
+    return tracer
+
+
+def is_ours(filename: str) -> bool:
+    """Whether a source file is one of this package."""
+    return filename.startswith(_PACKAGE)
+
+
+def user_location() -> str:
+    """file:line of the innermost caller outside of this package."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and is_ours(frame.f_code.co_filename):
+        frame = frame.f_back
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+
+
+# --- indices ----------------------------------------------------------------------------------------------------------
+
+
+class IndexProxy(ScalarProxy):
+    """An i64 scalar that is known as a size."""
+
+    __slots__ = ("size",)
+    builder: Tracer
+
+    def __init__(self, value: Size, tracer: Tracer) -> None:
+        self.size = value
+        self.builder = tracer
+
+    @property
+    def atom(self) -> Atom:  # type: ignore[override]  # made when it is needed
+        """The scalar; a statement that computes it is written now unless it is a variable or a constant."""
+        variable = self.builder.indices.get(str(self.size))
+        return variable if variable is not None else self.builder.size_value(self.size)
+
+    @property
+    def scalar(self) -> ScalarType:
+        """i64."""
+        return I64
+
+    def __tilewright_apply__(self, operator: str, operands: Sequence[Any]) -> ScalarProxy:
+        sizes = [_as_size(one) for one in operands]
+        if operator in _POLYNOMIAL:
+            known = [one for one in sizes if one is not None]
+            result = _size_operation(operator, known) if len(known) == len(sizes) else None
+            if result is not None:
+                return IndexProxy(result, self.builder)
+        return super().__tilewright_apply__(operator, operands)
+
+    def __index__(self) -> int:
+        if self.size.constant is None:
+            raise TypeError(
+                f"the value of {self.size} is not known while the function is traced, so range() and other Python "
+                "functions cannot have it; use tw.loop, or tw.map over tw.iota"
+            )
+        return self.size.constant
+
+    def __repr__(self) -> str:
+        return f"IndexProxy({self.size})"
+
+
+def _as_size(value: Any) -> Size | None:
+    if isinstance(value, IndexProxy):
+        return value.size
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    return size(int(value)) if whole else None
+
+
+def _size_operation(operator: str, sizes: Sequence[Size]) -> Size | None:
+    """The size that an operator gives on sizes; None where it is better left to i64 arithmetic."""
+    if operator == "neg":
+        result = -sizes[0]
+    elif operator in _RING:
+        result = _RING[operator](*sizes)
+    else:
+        # Sizes are undefined for divisors of zero, scalars are not: only where the divisor is surely positive.
+        divides = operator in ("floordiv", "mod")
+        if divides and not (sizes[1].constant or 0) > 0 and exact_quotient(*sizes) is None:
+            return None
+        result = size_function(operator, *sizes)
+    # Polynomials do not wrap around; what grows large (a hash, say) is i64 arithmetic, which does.
+    small = all(abs(factor) < _LARGEST_COEFFICIENT and len(names) <= _LARGEST_DEGREE for names, factor in result.terms)
+    return result if small else None
+
+
+def size_of(value: Any, what: str) -> Size:
+    """A count or an extent given as a number or an integer proxy.
+
+    Raises:
+        TypeError: for anything else.
+        ValueError: for a negative number.
+    """
+    known = _as_size(value)
+    if known is not None:
+        if known.constant is not None and known.constant < 0:
+            raise ValueError(f"{what} is {known}; it cannot be negative")
+        return known
+    if isinstance(value, ScalarProxy) and value.scalar.is_integer:
+        return atom_size(convert(value.builder, I64, value.atom))
+    raise TypeError(f"{what} must be an integer, such as x.shape[0], not {describe_value(value)}")
+
+
+def index_size(value: Any, extent: Size, what: str) -> Size:
+    """An index as a size; a negative constant counts from the end."""
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return size(int(value)) if value >= 0 else extent + int(value)
+    if isinstance(value, ScalarProxy) and value.scalar.is_integer:
+        return value.size if isinstance(value, IndexProxy) else atom_size(convert(value.builder, I64, value.atom))
+    raise TypeError(f"{what} must be an integer, not {describe_value(value)}")
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+def is_array(value: Any) -> bool:
+    """Whether a value is an `ArrayProxy`."""
+    return getattr(value, "__tilewright_array__", False) is True
+
+
+def describe_value(value: Any) -> str:
+    """What a value is, for messages."""
+    if isinstance(value, ScalarProxy):
+        return f"a traced {value.scalar}"
+    if is_array(value):
+        return f"the array {value.variable} of type {value.variable.type}"
+    if isinstance(value, np.ndarray):
+        return (
+            f"a NumPy array of shape {value.shape}: arrays that a program works on are its parameters, they cannot be "
+            "constants of the function"
+        )
+    return f"{value!r} of type {type(value).__name__}"
+
+
+def wrap(tracer: Tracer, atom: Atom) -> Any:
+    """The proxy of an atom."""
+    if isinstance(atom, Variable) and atom.type.rank:
+        from tilewright.frontend.array_proxy import ArrayProxy
+
+        return ArrayProxy(atom, tracer)
+    return ScalarProxy(atom, tracer)
+
+
+def wrap_results(tracer: Tracer, targets: Sequence[Variable], several: bool, what: str) -> Any:
+    """Proxies of what a statement has bound: a tuple, or the one value."""
+    origin = f"{what} at {user_location()}"
+    for one in targets:
+        tracer.origins[one.name] = origin
+    values = tuple(wrap(tracer, one) for one in targets)
+    return values if several else values[0]
+
+
+def values_of(value: Any, what: str) -> tuple[list[Any], bool]:
+    """The values that a function has given, and whether they came as a tuple (or a list)."""
+    values = list(value) if isinstance(value, tuple | list) else [value]
+    for one in values:
+        number = isinstance(one, bool | int | float | complex | np.generic)
+        if not (number or isinstance(one, ScalarProxy) or is_array(one)):
+            gives = "no value (is a `return` missing?)" if one is None else describe_value(one)
+            raise TypeError(f"{what} gives {gives}; scalars and arrays of the program, or a tuple of them, are needed")
+    if not values:
+        raise TypeError(f"{what} gives an empty tuple; at least one value is needed")
+    return values, isinstance(value, tuple | list)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a plain number, or a proxy that came from nothing but those."""
+    return not is_array(value) and (not isinstance(value, ScalarProxy) or value.weak)
+
+
+def number_type(value: Any, preferred: ScalarType | None = None) -> ScalarType:
+    """The scalar type of a plain number: a NumPy scalar's own; the preferred one if it is of that kind; or 64 bits."""
+    if isinstance(value, ScalarProxy):
+        return value.scalar
+    if isinstance(value, np.generic):
+        return scalar_type_of(value.dtype)
+    if isinstance(value, bool):
+        return BOOL
+    kinds, default = {int: ("iufc", I64), float: ("fc", F64)}.get(type(value), ("c", C128))
+    return preferred if preferred is not None and preferred.kind in kinds else default
+
+
+def type_of(value: Any) -> Type:
+    """The type of an array or scalar proxy."""
+    if is_array(value):
+        found: Type = value.variable.type
+        return found
+    return Type(value.scalar)
+
+
+def atom_of(value: Any, preferred: ScalarType | None = None) -> Atom:
+    """The atom of a value of `values_of`; numbers become literals."""
+    if is_array(value):
+        variable: Variable = value.variable
+        return variable
+    if isinstance(value, ScalarProxy):
+        return value.atom
+    return constant(value, number_type(value, preferred))
+
+
+def as_element(tracer: Tracer, value: Any, scalar: ScalarType, what: str) -> Atom:
+    """A number or a scalar as one of a certain type; conversions that lose the kind must be written out.
+
+    Raises:
+        TypeError: for arrays, and for scalars that a same-kind cast does not convert.
+    """
+    if not isinstance(value, ScalarProxy | int | float | complex | np.generic):
+        raise TypeError(f"{what} must be a scalar of type {scalar}, not {describe_value(value)}")
+    if not isinstance(value, ScalarProxy):
+        return constant(value, scalar)
+    if value.scalar != scalar and common_type([value.scalar, scalar]).kind != scalar.kind:
+        raise TypeError(f"{what} must be {scalar}, not {value.scalar}; convert it with .astype(tw.{scalar})")
+    return convert(tracer, scalar, value.atom)
+
+
+# --- functions --------------------------------------------------------------------------------------------------------
+
+
+def name_of(function: Any) -> str:
+    """A function as messages name it."""
+    name = getattr(function, "__name__", repr(function))
+    return "the lambda" if name == "<lambda>" else f"the function {name}"
+
+
+def parameter_names(function: Any) -> list[str]:
+    """The names of a function's positional parameters, [] where Python does not know them (ufuncs)."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+
+
+def traced_lambda(
+    tracer: Tracer, parameters: Sequence[Variable], write: Callable[[], Sequence[Atom]], what: str
+) -> Lambda:
+    """The lambda of what `write` emits.
+
+    Raises:
+        TypeError: if the size of a result is known inside only.
+    """
+    with tracer.scope() as statements:
+        atoms = tuple(write())
+    function = Lambda(tuple(parameters), Body(tuple(statements), atoms))
+    check_regular(function, atoms, what)
+    return function
+
+
+def check_regular(node: object, results: Sequence[Atom], what: str) -> None:
+    """Refuse results whose sizes depend on what is bound inside `node`: arrays of them would be irregular."""
+    if not any(extent.names for one in results for extent in one.type.shape):
+        return
+    bound = {one.name for one in bound_variables(node)}
+    for one in results:
+        for extent in one.type.shape:
+            if not bound.isdisjoint(extent.names):
+                raise TypeError(
+                    f"{what} gives an array of type {one.type}, whose size {extent} is computed inside of it and could "
+                    "differ from one time to the next; only regular arrays exist: give all rows one size, and say "
+                    "which elements count"
+                )
+
+
+def fresh_parameters(tracer: Tracer, types: Sequence[Type], hints: Sequence[str]) -> list[Variable]:
+    """New variables for a lambda's parameters, named after the Python function's."""
+    return [tracer.variable(hints[i] if i < len(hints) else "x", one) for i, one in enumerate(types)]
