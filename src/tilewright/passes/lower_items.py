@@ -13,7 +13,7 @@ from typing import TypeAlias
 from tilewright.ir import nodes
 from tilewright.ir.lmad import LMAD, row_major
 from tilewright.ir.nodes import Atom, Body, Expression, Lambda, Statement, Variable, atom_size
-from tilewright.ir.scalars import I64
+from tilewright.ir.scalars import I64, ScalarType
 from tilewright.ir.sizes import Size, size
 from tilewright.ir.traversal import bound_variables
 from tilewright.ir.views import ArrayView
@@ -143,7 +143,9 @@ def _(expression: nodes.Index, item: Item, targets: tuple[Variable, ...]) -> Seq
         for d, (index, extent) in enumerate(zip(expression.indices, array.type.shape, strict=False))
     ]
     source = value_of(item, array)
-    if isinstance(source, IotaArray) and indices:
+    if not indices:
+        return (source,)
+    if isinstance(source, IotaArray):
         return (item.row(source, indices[0]),)
     found = view(item, array)
     if len(indices) == array.type.rank:
@@ -154,6 +156,8 @@ def _(expression: nodes.Index, item: Item, targets: tuple[Variable, ...]) -> Seq
 @lower_expression.register(nodes.Slice)
 @lower_expression.register(nodes.Rearrange)
 def _(expression: nodes.Slice | nodes.Rearrange, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
+    if expression.array.type.rank == 0:
+        return (value_of(item, expression.array),)
     base = view(item, expression.array)
     if isinstance(expression, nodes.Slice):
         safe = [
@@ -169,7 +173,14 @@ def _(expression: nodes.Slice | nodes.Rearrange, item: Item, targets: tuple[Vari
 
 @lower_expression.register
 def _(expression: nodes.Reshape, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
-    source = view(item, expression.array)
+    if expression.array.type.rank == 0:
+        value = value_of(item, expression.array)
+        assert isinstance(value, tuple)
+        if not expression.shape:
+            return (value,)
+        source = one_element(item, expression.array.type.element, value)
+    else:
+        source = view(item, expression.array)
     found = reshaped(source, expression.shape)
     if found is not None:
         return (found,)
@@ -204,15 +215,20 @@ def _(expression: nodes.Replicate, item: Item, targets: tuple[Variable, ...]) ->
         if place is not None:
             item.each(place.lmad.shape, lambda indices: item.store(place, indices, value))
             return (place,)
-        element = expression.value.type.element
-        buffer = Buffer(item.emit.name("one"), memory_element(element), Space.PRIVATE, len(value))
-        item.private.append(buffer)
-        item.buffers[buffer.name] = buffer
-        cell = ArrayView(buffer.name, element, row_major(()))
-        item.store(cell, (), value)
+        cell = one_element(item, expression.value.type.element, value)
     else:
         cell = item.as_view(value)
     return (ArrayView(cell.buffer, cell.element, cell.lmad.broadcast(expression.count)),)
+
+
+def one_element(item: Item, element: ScalarType, value: Value) -> ArrayView:
+    """A scalar in private memory, as an array of rank 0."""
+    buffer = Buffer(item.emit.name("one"), memory_element(element), Space.PRIVATE, len(value))
+    item.private.append(buffer)
+    item.buffers[buffer.name] = buffer
+    cell = ArrayView(buffer.name, element, row_major(()))
+    item.store(cell, (), value)
+    return cell
 
 
 @lower_expression.register

@@ -177,6 +177,10 @@ class Executor:
 
     def copy(self, source: Entry, destination: Placed) -> None:
         """Copy all elements (a scalar fills the destination)."""
+        if isinstance(source, Scalar) and destination.shape:
+            cell = self.allocate_shape(destination.element, (), "a scalar")
+            self.copy(source, cell)
+            source = cell
         step = self.copier(destination.element, len(destination.shape))
         saved, self.scope = self.scope, Scope()
         if isinstance(source, Placed) and source.shape != destination.shape:
@@ -321,7 +325,9 @@ class Executor:
         match expression:
             case Alias(atom):
                 return self.entry(atom)
-            case Copy(array):
+            case Copy(array) | Index(array, ()):
+                return self.entry(array)
+            case Slice(array) | Rearrange(array) if array.type.rank == 0:
                 return self.entry(array)
             case Index(array, indices):
                 source = self.array(array)
@@ -342,6 +348,10 @@ class Executor:
             case Replicate(count, value):
                 source = self.array(value)
                 return source.seen_as(source.lmad.broadcast(self.size(count)))
+            case Reshape(array, shape) if array.type.rank == 0:
+                cell = self.allocate(target.type, target.name)
+                self.copy(self.entry(array), cell)
+                return cell
             case Reshape(array, shape):
                 return self.reshape(self.array(array), self.shape(shape), array)
         raise TypeError(f"{type(expression).__name__} is not a view")
