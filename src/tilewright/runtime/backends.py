@@ -192,7 +192,8 @@ class DeviceBackend:
             return Memory(array=NOTHING, buffer=self.runtime.upload(NOTHING)), (0,) * array.ndim
         dense = array.flags.c_contiguous or array.flags.f_contiguous
         if not dense or not usable_strides(array):
-            array = np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
+            # A copy for another reason than gaps keeps its strides: a bound plan that fits the array fits the copy.
+            array = np.array(array, dtype=array.dtype.newbyteorder("="), order="K" if dense else "C")
         return Memory(array=array, buffer=self.runtime.upload(array)), array.strides
 
     def launch(
