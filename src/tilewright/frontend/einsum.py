@@ -104,7 +104,7 @@ def einsum(
             break
     labels: tuple[tuple[Label, ...] | None, ...] = ()
     operand_count = len(arrays)
-    if epilogue_operands:
+    if type(epilogue_operands) is not tuple or epilogue_operands:
         extra, labels = _epilogue_operands(epilogue_operands)
         arrays = (*arrays, *extra)
     if out is None and beta:
