@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from einsum_checks import BACKENDS, assert_close, backend, reference, roundings
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.frontend.einsum import einsum
@@ -104,3 +104,43 @@ def test_random_contractions(where: str, case: Case) -> None:
     assert np.asarray(result).dtype == dtype
     count = roundings(case.inputs, case.output, case.sizes)
     assert_close(result, expected, magnitude, dtype, count, case.semiring)
+
+
+@st.composite
+def larger_cases(draw: st.DrawFn) -> Case:
+    """Two operands with every kind of dimension, of sizes around the tiles of the devices."""
+    names = draw(st.permutations("abcdef"))[: draw(st.integers(2, 5))]
+    sizes = {name: draw(st.sampled_from([3, 16, 17, 31, 64, 65, 100])) for name in names}
+    while np.prod(list(sizes.values())) > 400_000:
+        sizes[max(sizes, key=lambda name: sizes[name])] = draw(st.sampled_from([2, 5, 9]))
+    kinds = {name: draw(st.sampled_from(["M", "N", "K", "K", "C"])) for name in names}
+    left, right, output = (
+        "".join(draw(st.permutations([name for name in names if kinds[name] in allowed])))
+        for allowed in ("MKC", "NKC", "MNC")
+    )
+    dtype = np.dtype(draw(st.sampled_from(["i1", "i4", "i8", "f2", "f4", "f4", "f8", "c8", "c16"])))
+    random = np.random.default_rng(draw(st.integers(0, 2**32)))
+    operands = [
+        _strided(
+            random,
+            _values(random, dtype, tuple(sizes[name] for name in labels), small=False),
+            draw(st.sampled_from(["plain", "permuted", "gaps", "zero"])),
+        )
+        for labels in (left, right)
+    ]
+    return Case((left, right), output, sizes, operands, "plus_times", True)
+
+
+@pytest.mark.parametrize("where", BACKENDS[1:])
+@settings(max_examples=max(10, settings().max_examples // 4))
+@given(larger_cases())
+def test_larger_contractions(where: str, case: Case) -> None:
+    dtype = case.operands[0].dtype
+    wide = {"i": np.int64, "f": np.float64, "c": np.complex128}[dtype.kind]
+    expected = np.einsum(case.expression, *(one.astype(wide) for one in case.operands))
+    magnitude = np.einsum(case.expression, *(np.abs(one.astype(wide)) for one in case.operands))
+    with backend(where) as target:
+        result = einsum(case.expression, *case.operands, target=target)
+    # The reference is rounded itself, in f64: twice the count allows for that where the result is f64 too.
+    count = 2 * roundings(case.inputs, case.output, case.sizes)
+    assert_close(result, np.asarray(expected), np.asarray(magnitude), dtype, count, "plus_times")

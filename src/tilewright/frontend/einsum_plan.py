@@ -1,9 +1,9 @@
 """Plans: an einsum compiled ahead of its data, that says what it will do and what that costs.
 
 >>> print(plan("ij,jk,kl->il", (8, 100), (100, 100), (100, 4), dtype="f32").table())  # doctest: +NORMALIZE_WHITESPACE
-step  contraction  M    N    K      C  folded  flops  bytes  flop/byte
-1     jk,kl->jl    j=100  l=4  k=100  -  -       80.0 k 43.2 k  1.9
-2     ij,jl->il    i=8  l=4  j=100  -  -       6.4 k  4.93 k  1.3
+step  contraction  M      N    K      C  folded  flops   bytes   flop/byte
+1     jk,kl->lj    j=100  l=4  k=100  -  -       80.0 k  43.2 k  1.9
+2     ij,lj->il    i=8    l=4  j=100  -  -       6.40 k  4.93 k  1.3
 """
 
 from __future__ import annotations
