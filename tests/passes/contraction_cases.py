@@ -72,9 +72,7 @@ def sum_of_squares(scalar: ScalarType) -> Lambda:
     """x*x + y*y + 1: never 0 whatever stands for a missing element, so nothing can be padded in."""
     return binary(
         scalar,
-        lambda b, x, y: b.apply(
-            "add", b.apply("add", b.apply("mul", x, x), b.apply("mul", y, y)), Literal(1, scalar)
-        ),
+        lambda b, x, y: b.apply("add", b.apply("add", b.apply("mul", x, x), b.apply("mul", y, y)), Literal(1, scalar)),
     )
 
 

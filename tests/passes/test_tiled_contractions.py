@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from contraction_cases import Case, cases, run_gpu, tilings
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from naive import assert_close, examples
 
@@ -29,7 +29,9 @@ def check(runtime: Any, case: Case, form: TileForm) -> None:
 def test_any_tiling(opencl_runtime: Any, data: st.DataObject) -> None:
     case = data.draw(cases())
     ready = order_dimensions(reclassify(case.contraction))
-    check(opencl_runtime, case, make_form(ready, data.draw(tilings(ready))))
+    form = make_form(ready, data.draw(tilings(ready)))
+    assume(form.shared_bytes <= opencl_runtime.device.machine.shared_bytes_per_block)
+    check(opencl_runtime, case, form)
 
 
 @settings(max_examples=examples(25))

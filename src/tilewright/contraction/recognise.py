@@ -2,14 +2,17 @@
 
 A nest is walked symbolically. Every array is an `ArrayView`, so that entering a map turns its rows into views whose
 offset is a polynomial in the map's index; the stride of an array along a dimension is then that index's coefficient in
-the offset of the element finally read. Rearranged, sliced, diagonal and indexed operands need no rules of their own.
+the offset of the element finally read. Rearranged, sliced, diagonal and indexed operands need no rules of their own; an
+index that scalar code computes from the maps' indices is a polynomial too (`affine.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from tilewright.contraction.affine import affine_value, is_index
 from tilewright.contraction.form import Contraction, Dimension, EpilogueOperand, Kind, Operand, Refusal
 from tilewright.ir.nodes import (
     Alias,
@@ -19,6 +22,8 @@ from tilewright.ir.nodes import (
     Cast,
     Expression,
     If,
+    Index,
+    Iota,
     Lambda,
     Literal,
     Loop,
@@ -33,11 +38,21 @@ from tilewright.ir.nodes import (
 )
 from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import Size, size
-from tilewright.ir.traversal import canonical, free_names, mentioned_names, substitute, used_variables
+from tilewright.ir.traversal import (
+    all_statements,
+    bound_variables,
+    canonical,
+    free_names,
+    mentioned_names,
+    sub_bodies,
+    substitute,
+    used_variables,
+)
 from tilewright.ir.views import ArrayView, view_of
 
 _COMMUTATIVE = frozenset({"add", "mul", "min", "max", "and", "or", "xor"})
 _SCALAR = (Alias, Apply, Cast, SizeValue, If, Loop)
+_COMMUTATIVE = frozenset({"add", "mul", "min", "max", "and", "or", "xor"})
 
 
 class _Refused(Exception):
@@ -46,9 +61,16 @@ class _Refused(Exception):
 
 @dataclass
 class _Nest:
-    """What the walk has seen so far."""
+    """What the walk has seen so far.
+
+    `bound` are all names that the nest binds, `iotas` the arrays [0, 1, ...] of i64, `affine` the i64 scalars of the
+    nest that are polynomials in its indices ("@0", "@1", ... by depth) and in names from outside.
+    """
 
     views: dict[str, ArrayView]
+    bound: frozenset[str]
+    iotas: set[str]
+    affine: dict[str, Size] = field(default_factory=dict)
     scalar_statements: list[Statement] = field(default_factory=list)
     parallel: list[tuple[str, Size]] = field(default_factory=list)
     contracted: list[tuple[str, Size]] = field(default_factory=list)
@@ -57,8 +79,15 @@ class _Nest:
         self, width: Size, parameters: tuple[Variable, ...], arrays: tuple[Variable, ...], reduction: bool
     ) -> str:
         index = f"@{len(self.parallel) + len(self.contracted)}"
-        (self.contracted if reduction else self.parallel).append((index, width))
+        extent = width.substitute(self.affine)
+        for name in sorted(extent.names):
+            if name in self.bound or is_index(name):
+                raise _Refused(f"the inner size {width} varies inside the nest")
+        (self.contracted if reduction else self.parallel).append((index, extent))
         for parameter, one in zip(parameters, arrays, strict=True):
+            if one.name in self.iotas:
+                self.affine[parameter.name] = size(index)
+                continue
             if one.name not in self.views:
                 raise _Refused(f"array {one.name} is computed inside the nest, so it is not a plain operand")
             view = self.views[one.name]
@@ -67,7 +96,10 @@ class _Nest:
 
 
 def recognise(
-    statement: Statement, views: Mapping[str, ArrayView], out: Mapping[str, ArrayView]
+    statement: Statement,
+    views: Mapping[str, ArrayView],
+    out: Mapping[str, ArrayView],
+    iotas: Collection[str] = (),
 ) -> Contraction | Refusal:
     """The contraction that a top-level statement computes, or the reasons why it is none.
 
@@ -79,19 +111,23 @@ def recognise(
         statement: a map nest (or a bare reduction) with one result.
         views: where each array in scope lies.
         out: where the result lies (by target name).
+        iotas: arrays in scope that are known to be an i64 iota, whose elements are indices.
     """
     try:
-        return _recognise(statement, views, out)
+        return _recognise(statement, views, out, iotas)
     except _Refused as refused:
         return Refusal((str(refused),))
 
 
-def _recognise(statement: Statement, views: Mapping[str, ArrayView], out: Mapping[str, ArrayView]) -> Contraction:
+def _recognise(
+    statement: Statement, views: Mapping[str, ArrayView], out: Mapping[str, ArrayView], iotas: Collection[str]
+) -> Contraction:
     if not isinstance(statement.expression, (Map, Redomap, Reduce)):
         raise _Refused(f"{type(statement.expression).__name__.lower()} is not a map nest around a reduction")
     if len(statement.targets) != 1:
         raise _Refused(f"the nest gives {len(statement.targets)} arrays, a contraction gives one")
-    nest = _Nest(dict(views))
+    bound = frozenset(one.name for one in bound_variables(statement.expression))
+    nest = _Nest(dict(views), bound, set(iotas))
     target = out[statement.targets[0].name]
     level: Expression = statement.expression
     epilogue_result: Atom | None = None
@@ -124,35 +160,52 @@ def _recognise(statement: Statement, views: Mapping[str, ArrayView], out: Mappin
 def _scan_level(nest: _Nest, body: Body) -> tuple[Statement, tuple[int, ...]]:
     """The one construct that goes on inside, and the permutation applied to its result (() for none)."""
     core: Statement | None = None
-    result = body.results[0]
-    permutation: tuple[int, ...] = ()
+    rearranged: dict[Atom, tuple[int, ...]] = {}
     for statement in body.statements:
         expression = statement.expression
-        if core is not None and isinstance(expression, Rearrange) and expression.array == core.targets[0]:
-            if result == statement.targets[0]:
-                result, permutation = core.targets[0], expression.permutation
+        if isinstance(expression, Rearrange) and expression.array in rearranged:
+            before = rearranged[expression.array]
+            rearranged[statement.targets[0]] = tuple(before[axis] for axis in expression.permutation)
         elif not _absorb(nest, statement):
             if not isinstance(expression, (Map, Redomap, Reduce)):
                 raise _Refused(f"{_show(statement)} inside the nest needs an array of its own")
             if core is not None:
                 raise _Refused(f"{_show(core)} and {_show(statement)} stand side by side in the nest")
             core = statement
+            rearranged[core.targets[0]] = tuple(range(core.targets[0].type.rank))
     if core is None:
         raise _Refused("no dimension is contracted: there is no reduction in the nest, so no element is used twice")
     if len(core.targets) != 1:
         raise _Refused(f"{_show(core)} gives {len(core.targets)} results")
-    if isinstance(core.expression, Map) and result != core.targets[0]:
-        raise _Refused(f"the result of the nest's inner map {core.targets[0].name} is used by further array code")
-    return core, permutation
+    if not isinstance(core.expression, Map):
+        return core, ()
+    if body.results[0] not in rearranged:
+        raise _Refused(f"the nest gives {body.results[0]}, which is not the result of its inner {_show(core)}")
+    return core, rearranged[body.results[0]]
 
 
 def _absorb(nest: _Nest, statement: Statement) -> bool:
-    """Take note of a statement that is a view or scalar code."""
-    view = view_of(statement.expression, nest.views)
-    if view is not None:
-        nest.views[statement.targets[0].name] = view
+    """Take note of a statement that is a view, an index or scalar code."""
+    expression, name = statement.expression, statement.targets[0].name
+    if isinstance(expression, Iota) and expression.scalar == I64:
+        nest.iotas.add(name)
         return True
-    if isinstance(statement.expression, _SCALAR) and all(one.type.rank == 0 for one in statement.targets):
+    if isinstance(expression, Index) and expression.array.name in nest.iotas and len(expression.indices) == 1:
+        expression = Alias(expression.indices[0])
+    index = affine_value(expression, nest.affine, nest.bound)
+    if index is not None:
+        nest.affine[name] = index
+        if not any(is_index(one) for one in index.names):
+            nest.scalar_statements.append(statement)
+        return True
+    view = view_of(expression, nest.views)
+    if view is not None:
+        nest.views[name] = ArrayView(view.buffer, view.element, view.lmad.substitute(nest.affine))
+        return True
+    if isinstance(expression, _SCALAR) and all(one.type.rank == 0 for one in statement.targets):
+        for inner in (one for body in sub_bodies(expression) for one in all_statements(body)):
+            if not isinstance(inner.expression, (*_SCALAR, Index)) or any(one.type.rank for one in inner.targets):
+                raise _Refused(f"{_show(inner)} inside the nest's scalar code needs an array of its own")
         nest.scalar_statements.append(statement)
         return True
     return False
@@ -165,6 +218,7 @@ def _reduction(nest: _Nest, level: Redomap | Reduce) -> tuple[Lambda, Literal, A
         raise _Refused(f"the reduction carries {len(neutral)} values")
     if not isinstance(neutral[0], Literal):
         raise _Refused(f"the neutral element {neutral[0]} is not a constant")
+    _check_operator(nest, level)
     if isinstance(level, Reduce):
         (row,) = (one for one in level.combine.parameters[:1])
         row_element = Variable(f"{level.arrays[0].name}.element", row.type)
@@ -205,6 +259,28 @@ def is_commutative(combine: Lambda) -> bool:
     )
 
 
+def _check_operator(nest: _Nest, level: Redomap | Reduce) -> None:
+    """The operator is the same everywhere, and may be reordered where several dimensions are contracted."""
+    varying = sorted(free_names(level.combine) & nest.bound)
+    if varying:
+        raise _Refused(f"the reduction's operator uses {varying[0]}, which varies inside the nest")
+    if nest.contracted and not (level.commutative or _is_commutative(level.combine)):
+        raise _Refused("several dimensions are contracted, but the operator is not declared commutative")
+
+
+def _is_commutative(combine: Lambda) -> bool:
+    """True for the operators of which everybody knows it."""
+    if len(combine.body.statements) != 1 or combine.body.results != combine.body.statements[0].targets:
+        return False
+    expression = combine.body.statements[0].expression
+    return (
+        isinstance(expression, Apply)
+        and expression.operator in _COMMUTATIVE
+        and len(combine.parameters) == 2
+        and set(expression.operands) == set(combine.parameters)
+    )
+
+
 @dataclass(frozen=True)
 class _Load:
     variable: Variable
@@ -224,6 +300,8 @@ def _extract(nest: _Nest, result: Atom, given: tuple[Variable, ...]) -> tuple[La
     for name in sorted(wanted):
         view = nest.views.get(name)
         if view is None:
+            if name in nest.affine and any(is_index(one) for one in nest.affine[name].names):
+                raise _Refused(f"the index {name} is itself a value in the scalar code")
             continue
         if view.lmad.shape:
             raise _Refused(f"scalar code indexes array {name} under a condition or in a loop")
@@ -274,6 +352,8 @@ def _assemble(
     offsets = [loads[0].view.lmad.offset, loads[1].view.lmad.offset, out_offset]
     further_offsets = [load.view.lmad.offset for load in further]
     further_strides: list[list[Size]] = [[] for _ in further]
+    for load in (*loads, *further):
+        _check_offset(nest, load.view.buffer, load.view.lmad.offset)
     for index, width in (*nest.parallel, *nest.contracted):
         strides = []
         for which, offset in enumerate(offsets):
@@ -302,6 +382,13 @@ def _assemble(
     )
 
 
+def _check_offset(nest: _Nest, buffer: str, offset: Size) -> None:
+    """What is left of an offset is known before the launch."""
+    inside = sorted(name for name in offset.names if name in nest.bound)
+    if inside:
+        raise _Refused(f"array {buffer} is indexed by {inside[0]}, which is computed inside the nest")
+
+
 def _split(offset: Size, index: str, width: Size) -> tuple[Size, Size]:
     parts = offset.coefficient_of(index)
     if parts is None:
@@ -322,7 +409,9 @@ def _kind(contracted: bool, left: Size, right: Size, width: Size) -> Kind:
 def _name(width: Size, dimensions: list[Dimension]) -> str:
     taken = {one.name for one in dimensions}
     text = str(width)
-    return text if text.isidentifier() and text not in taken else f"d{len(dimensions)}"
+    if not text.isidentifier() or text in taken:
+        text = next(name for name in (f"d{number}" for number in itertools.count(len(dimensions))) if name not in taken)
+    return text
 
 
 def _free_scalars(functions: tuple[Lambda, ...]) -> tuple[Variable, ...]:

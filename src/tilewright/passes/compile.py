@@ -15,7 +15,7 @@ from tilewright.contraction.form import Contraction, Refusal
 from tilewright.contraction.recognise import recognise
 from tilewright.ir import nodes
 from tilewright.ir.nodes import Body, Expression, Program, Statement, Type, Variable
-from tilewright.ir.scalars import ScalarType
+from tilewright.ir.scalars import I64, ScalarType
 from tilewright.ir.sizes import Size, size
 from tilewright.ir.traversal import all_statements, bound_variables, rebuild, sub_bodies, used_variables
 from tilewright.ir.views import parameter_view
@@ -150,6 +150,7 @@ class _Compiler:
         self.notes: list[Note] = []
         self.cells: set[str] = set()
         self.reasons: tuple[str, ...] = ()
+        self.iotas: set[str] = set()
 
     def block(self, body: Body) -> Block:
         """The steps of a body."""
@@ -163,6 +164,8 @@ class _Compiler:
     def statement(self, statement: Statement) -> Step:
         """The step of one statement."""
         expression, targets = statement.expression, statement.targets
+        if isinstance(expression, nodes.Iota) and expression.scalar == I64:
+            self.iotas.add(targets[0].name)
         match expression:
             case nodes.Apply() | nodes.Cast() | nodes.SizeValue():
                 return host.ScalarStep(targets, expression)
@@ -257,7 +260,7 @@ class _Compiler:
         reads = free_variables(statement.expression)
         views = {variable.name: parameter_view(variable) for variable in reads if variable.type.rank}
         out = {target.name: parameter_view(target) for target in statement.targets}
-        found = recognise(statement, views, out)
+        found = recognise(statement, views, out, self.iotas)
         if isinstance(found, Refusal):
             self.reasons = tuple(f"not a contraction: {reason}" for reason in found.reasons)
             return None
