@@ -39,7 +39,7 @@ from tilewright.kernel.ir import (
 )
 from tilewright.kernel.launch import Launch, ScalarReference
 from tilewright.passes.packed_form import PackedForm, SideDimension
-from tilewright.passes.scalar_values import KernelBuilder, Value, component_types, load_element, memory_element
+from tilewright.passes.scalar_values import KernelBuilder, Value, component_types, memory_element
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,7 @@ class Side:
     panels: tuple[Buffer, ...]
     source_runs: Buffer
     out_runs: Buffer
+    depth_runs: Buffer
 
 
 class PackedWriter:
@@ -143,6 +144,7 @@ class PackedWriter:
 def write_packed_kernel(form: PackedForm, name: str = "contraction") -> Launch:
     """The kernel of a form and everything that its launch needs."""
     from tilewright.passes.packed_micro import write_micro_kernels
+    from tilewright.passes.packed_panels import pack
 
     w = PackedWriter(form)
     contraction = form.contraction
@@ -170,13 +172,13 @@ def write_packed_kernel(form: PackedForm, name: str = "contraction") -> Launch:
         def piece(depth_start: Expression) -> None:
             depth = w.minimum(operation("sub", contracted, depth_start), integer(form.depth))
             _fill_depth_tables(w, vector, scalar, depth_sizes, depth_start, depth)
-            _pack(w, scalar, count, depth)
+            pack(w, scalar, count, depth)
 
             def vector_block(vector_at: Expression) -> None:
                 vector_count = w.minimum(operation("sub", vector_stop, vector_at), integer(form.vector_block))
                 _fill_tables(w, vector, vector_at, vector_count, bases.vector)
                 _mark_runs(w, vector, vector_count)
-                _pack(w, vector, vector_count, depth)
+                pack(w, vector, vector_count, depth)
                 first = operation("eq", depth_start, integer(0))
                 last = operation("ge", add(depth_start, integer(form.depth)), loop_end)
                 write_micro_kernels(w, vector, scalar, out, further, bases, (vector_count, count, depth), (first, last))
@@ -311,6 +313,7 @@ def _make_side(
         tuple(w.workspace(f"{name}_panels", part, block * form.depth) for part in parts),
         w.workspace(f"{name}_runs", U8, vectors),
         w.workspace(f"{name}_out_runs", U8, vectors),
+        w.workspace(f"{name}_depth_runs", U8, max(1, form.depth // form.lanes)),
     )
 
 
@@ -365,23 +368,46 @@ def _fill_depth_tables(
             w.emit.emit(Store(side.depth_table, position, offset))
 
     w.loop("position", integer(0), depth, fill)
+    lanes = w.form.lanes
+
+    def mark(group: Expression) -> None:
+        start = w.emit.let(multiply(group, integer(lanes)), "start")
+        together = w.emit.declare(integer(1), "together")
+
+        def compare(lane: Expression) -> None:
+            here = add(start, lane)
+            before = load(vector.depth_table, add(here, integer(-1)))
+            broken = operation("ne", operation("sub", load(vector.depth_table, here), before), integer(1))
+            w.emit.when(broken, lambda: w.emit.assign(together, integer(0)))
+
+        w.loop("lane", integer(1), integer(lanes), compare)
+        w.emit.emit(Store(vector.depth_runs, group, Cast(together, U8)))
+
+    if lanes > 1:
+        w.loop("group", integer(0), operation("floordiv", depth, integer(lanes)), mark)
+
+
+WHOLE, QUARTERS = 2, 1  # a vector's elements are consecutive in memory; those of each of its quarters are
 
 
 def _mark_runs(w: PackedWriter, side: Side, count: Expression) -> None:
-    """For each vector of the block: whether its elements are consecutive in the operand, and in the output."""
+    """For each vector of the block: `WHOLE`, `QUARTERS` or 0, in the operand and in the output."""
     lanes = w.form.lanes
     padded = w.emit.let(multiply(w.panels(count, side.width), integer(side.width // lanes)), "vectors")
+    quarter = max(1, lanes // 4)
 
     def mark(vector: Expression) -> None:
         start = w.emit.let(multiply(vector, integer(lanes)), "start")
         for table, runs in ((side.source_table, side.source_runs), (side.out_table, side.out_runs)):
-            together = w.emit.declare(integer(1), "together")
+            together = w.emit.declare(integer(WHOLE), "together")
 
             def compare(lane: Expression, table: Buffer = table, together: Name = together) -> None:
                 here = add(start, lane)
                 step = operation("sub", load(table, here), load(table, add(here, integer(-1))))
+                at_quarter = operation("eq", operation("and", lane, integer(quarter - 1)), integer(0))
+                found = operation("select", at_quarter, integer(QUARTERS), integer(0))
                 broken = operation("ne", step, integer(1))
-                w.emit.when(broken, lambda: w.emit.assign(together, integer(0)))
+                w.emit.when(broken, lambda: w.emit.assign(together, operation("min", together, found)))
 
             w.loop("lane", integer(1), integer(lanes), compare)
             w.emit.emit(Store(runs, vector, Cast(together, U8)))
@@ -389,61 +415,11 @@ def _mark_runs(w: PackedWriter, side: Side, count: Expression) -> None:
     w.loop("vector", integer(0), padded, mark)
 
 
-# --- packing ----------------------------------------------------------------------------------------------------------
+def run_of(runs: Buffer, first: Expression, number: int, lanes: int) -> Expression:
+    """The mark of vector `number` of the panel that begins at element `first`."""
+    return load(runs, add(operation("floordiv", first, integer(lanes)), integer(number)))
 
 
-def _pack(w: PackedWriter, side: Side, count: Expression, depth: Expression) -> None:
-    """panels[p][k][i] = source[offset(p * width + i) + depth offset(k)]."""
-
-    def panel(number: Expression) -> None:
-        first = w.emit.let(multiply(number, integer(side.width)), "first")
-        base = w.emit.let(multiply(first, integer(side.depth)), "panel")
-        if side.name == "v" and w.form.lanes > 1 and not side.operand.element.is_complex:
-            _pack_vectors(w, side, first, base, depth)
-        else:
-            _pack_elements(w, side, first, integer(0), base, depth, side.width)
-
-    w.loop("panel", integer(0), w.panels(count, side.width), panel)
-
-
-def _pack_vectors(w: PackedWriter, side: Side, first: Expression, base: Expression, depth: Expression) -> None:
-    lanes = w.form.lanes
-    for number in range(w.form.vectors):
-        run = operation("add", operation("floordiv", first, integer(lanes)), integer(number))
-        consecutive = operation("ne", load(side.source_runs, run), Constant(0, U8))
-
-        def copy_vectors(number: int = number) -> None:
-            start = w.emit.let(load(side.source_table, add(first, integer(number * lanes))), "from")
-
-            def copy(k: Expression) -> None:
-                vector = load(side.source, add(start, load(side.depth_table, k)), lanes)
-                at = add(add(base, multiply(k, integer(side.width))), integer(number * lanes))
-                w.emit.emit(Store(side.panels[0], at, vector, aligned=True))
-
-            w.loop("k", integer(0), depth, copy)
-
-        def copy_elements(number: int = number) -> None:
-            _pack_elements(w, side, first, integer(number * lanes), base, depth, lanes)
-
-        w.branch(consecutive, copy_vectors, copy_elements)
-
-
-def _pack_elements(
-    w: PackedWriter, side: Side, first: Expression, at: Expression, base: Expression, depth: Expression, width: int
-) -> None:
-    """Element by element, the sum innermost: `width` elements from place `at` of the panel on."""
-    scalar = side.operand.element
-
-    def row(i: Expression) -> None:
-        place = w.emit.let(add(at, i), "place")
-        start = w.emit.let(load(side.source_table, add(first, place)), "from")
-
-        def copy(k: Expression) -> None:
-            value = load_element(side.source, scalar, w.emit.let(add(start, load(side.depth_table, k)), "at"), w.emit)
-            target = w.emit.let(add(add(base, multiply(k, integer(side.width))), place), "to")
-            for panels, part in zip(side.panels, value, strict=True):
-                w.emit.emit(Store(panels, target, part))
-
-        w.loop("k", integer(0), depth, copy)
-
-    w.loop("i", integer(0), integer(width), row)
+def run_is(mark: Expression, least: int) -> Expression:
+    """The vector is consecutive at least to this degree."""
+    return operation("ge", mark, Constant(least, U8))

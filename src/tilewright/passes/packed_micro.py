@@ -8,16 +8,15 @@ a small scratch tile, from which vectors or single elements are written, the epi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from tilewright.ir.scalars import U8
 from tilewright.kernel.ir import (
     Broadcast,
     Buffer,
-    Constant,
     Expression,
     Name,
     Operation,
+    Shuffle,
     Store,
     VectorType,
     add,
@@ -28,7 +27,7 @@ from tilewright.kernel.ir import (
     operation,
 )
 from tilewright.passes.lower_scalar import lower_lambda
-from tilewright.passes.packed_kernel import Bases, PackedWriter, Side
+from tilewright.passes.packed_kernel import QUARTERS, WHOLE, Bases, PackedWriter, Side, run_is, run_of
 from tilewright.passes.scalar_values import Value, component_types, load_element, store_element
 from tilewright.passes.scalar_values import constant as constant_value
 from tilewright.passes.vectorise import lower_lambda_vector
@@ -152,6 +151,11 @@ def _combine(w: PackedWriter, accumulator: tuple[Name, ...], vector: Value, elem
         emit.assign(variable, part)
 
 
+def _part_of(value: Expression, first: int, lanes: int) -> Expression:
+    vector = VectorType(element_of(value.type), lanes)
+    return Shuffle(value, value, tuple(range(first, first + lanes)), vector)
+
+
 class _Place:
     """Where one register tile goes in the output."""
 
@@ -180,10 +184,13 @@ class _Place:
             operation("eq", columns, integer(self.vector.width)),
         )
         for i in range(self.w.form.vectors):
-            run = add(operation("floordiv", self.vector_first, integer(lanes)), integer(i))
-            consecutive = operation("ne", load(self.vector.out_runs, run), Constant(0, U8))
-            condition = operation("and", condition, consecutive)
+            mark = run_of(self.vector.out_runs, self.vector_first, i, lanes)
+            condition = operation("and", condition, run_is(mark, self._least_run()))
         return condition
+
+    def _least_run(self) -> int:
+        """Vectors can be written in quarters from eight lanes on."""
+        return QUARTERS if self.w.form.lanes >= 8 else WHOLE
 
     def _row_base(self, j: Expression) -> Expression:
         return self.w.emit.let(add(self.bases.out, load(self.scalar.out_table, add(self.scalar_first, j))), "out_row")
@@ -192,22 +199,35 @@ class _Place:
         """Vectors straight to the output; later pieces of the sum add to what is there."""
 
         def store(add_to: bool) -> None:
-            lanes = self.w.form.lanes
-            starts = [
-                self.w.emit.let(load(self.vector.out_table, add(self.vector_first, integer(i * lanes))), "out_at")
-                for i in range(self.w.form.vectors)
-            ]
-            for j in range(self.w.form.rows):
-                base = self._row_base(integer(j))
-                for i in range(self.w.form.vectors):
-                    at = self.w.emit.let(add(base, starts[i]), "at")
-                    self._store_vector(at, accumulators[i, j], add_to)
+            bases = [self._row_base(integer(j)) for j in range(self.w.form.rows)]
+            for i in range(self.w.form.vectors):
+                values = [accumulators[i, j] for j in range(self.w.form.rows)]
+                self._branch_on_run(i, lambda parts, i=i, v=values: self._store_column(i, bases, v, add_to, parts))  # type: ignore[misc]
 
         self.w.branch(self.first, lambda: store(False), lambda: store(True))
 
-    def _store_vector(self, at: Expression, value: Value, add_to: bool) -> None:
+    def _branch_on_run(self, i: int, write: Callable[[int], None]) -> None:
+        """`write(1)` where vector i is consecutive in the output, `write(4)` where its quarters are."""
+        if self._least_run() == WHOLE:
+            write(1)
+            return
+        mark = run_of(self.vector.out_runs, self.vector_first, i, self.w.form.lanes)
+        self.w.branch(run_is(mark, WHOLE), lambda: write(1), lambda: write(4))
+
+    def _store_column(
+        self, i: int, bases: Sequence[Expression], values: Sequence[Value], add_to: bool, parts: int
+    ) -> None:
+        """Vector i of each row, in one or several parts."""
+        lanes = self.w.form.lanes // parts
+        for part in range(parts):
+            place = add(self.vector_first, integer(i * self.w.form.lanes + part * lanes))
+            start = self.w.emit.let(load(self.vector.out_table, place), "out_at")
+            for base, value in zip(bases, values, strict=True):
+                piece = value if parts == 1 else (_part_of(value[0], part * lanes, lanes),)
+                self._store_vector(self.w.emit.let(add(base, start), "at"), piece, add_to, lanes)
+
+    def _store_vector(self, at: Expression, value: Value, add_to: bool, lanes: int) -> None:
         if add_to:
-            lanes = self.w.form.lanes
             before = (self.w.emit.let(load(self.out, at, lanes), "before"),)
             (value,) = lower_lambda_vector(self.w.form.contraction.combine, (before, value), lanes, self.w.emit)
         self.w.emit.emit(Store(self.out, at, value[0]))
@@ -228,29 +248,33 @@ class _Place:
                 w.loop("i", integer(0), columns, lambda i: self._write_element(tile, tile_row, base, i, j))
                 return
             for i in range(w.form.vectors):
-                start = integer(i * lanes)
-                run = add(operation("floordiv", self.vector_first, integer(lanes)), integer(i))
-                whole = operation(
-                    "and",
-                    operation("ge", columns, integer((i + 1) * lanes)),
-                    operation("ne", load(self.vector.out_runs, run), Constant(0, U8)),
-                )
                 stop = w.emit.let(operation("min", columns, integer((i + 1) * lanes)), "stop")
+                mark = run_of(self.vector.out_runs, self.vector_first, i, lanes)
+                whole = operation(
+                    "and", operation("ge", columns, integer((i + 1) * lanes)), run_is(mark, self._least_run())
+                )
                 w.branch(
                     whole,
-                    lambda start=start: self._write_vector(tile[0], tile_row, base, start),  # type: ignore[misc]
-                    lambda start=start, stop=stop: w.loop(  # type: ignore[misc]
-                        "i", start, stop, lambda at: self._write_element(tile, tile_row, base, at, j)
+                    lambda i=i: self._write_vector(tile[0], tile_row, base, i),  # type: ignore[misc]
+                    lambda i=i, stop=stop: w.loop(  # type: ignore[misc]
+                        "i", integer(i * lanes), stop, lambda at: self._write_element(tile, tile_row, base, at, j)
                     ),
                 )
 
         w.loop("j", integer(0), rows, row)
 
-    def _write_vector(self, tile: Buffer, tile_row: Expression, base: Expression, start: Expression) -> None:
+    def _write_vector(self, tile: Buffer, tile_row: Expression, base: Expression, i: int) -> None:
         w, lanes = self.w, self.w.form.lanes
-        at = w.emit.let(add(base, load(self.vector.out_table, add(self.vector_first, start))), "at")
-        value = (w.emit.let(load(tile, add(tile_row, start), lanes, aligned=True), "value"),)
-        w.branch(self.first, lambda: self._store_vector(at, value, False), lambda: self._store_vector(at, value, True))
+        value = (w.emit.let(load(tile, add(tile_row, integer(i * lanes)), lanes, aligned=True), "value"),)
+
+        def write(parts: int) -> None:
+            w.branch(
+                self.first,
+                lambda: self._store_column(i, [base], [value], False, parts),
+                lambda: self._store_column(i, [base], [value], True, parts),
+            )
+
+        self._branch_on_run(i, write)
 
     def _write_element(
         self, tile: list[Buffer], tile_row: Expression, base: Expression, i: Expression, j: Expression

@@ -1,0 +1,161 @@
+"""Packing: the block of one side, read from any strides, into panels that the register tile walks through in order.
+
+    panels[p][k][i] = source[offset(p * width + i) + depth offset(k)]
+
+Where a vector's elements are consecutive in the operand it is copied whole, or in quarters; where instead the sum runs
+along the operand's unit stride, square pieces are transposed in registers; only what is left goes element by element.
+"""
+
+from __future__ import annotations
+
+from tilewright.ir.scalars import U8
+from tilewright.kernel.ir import (
+    Constant,
+    Expression,
+    Shuffle,
+    Store,
+    VectorType,
+    add,
+    element_of,
+    integer,
+    load,
+    multiply,
+    operation,
+)
+from tilewright.passes.packed_kernel import QUARTERS, WHOLE, PackedWriter, Side, run_is, run_of
+from tilewright.passes.scalar_values import load_element
+
+
+def pack(w: PackedWriter, side: Side, count: Expression, depth: Expression) -> None:
+    """Fill the panels of a block of `count` elements for a piece of `depth` of the sum."""
+
+    def panel(number: Expression) -> None:
+        first = w.emit.let(multiply(number, integer(side.width)), "first")
+        base = w.emit.let(multiply(first, integer(side.depth)), "panel")
+        if side.name == "v" and w.form.lanes > 1 and not side.operand.element.is_complex:
+            for vector in range(w.form.vectors):
+                _pack_vector(w, side, first, vector, base, depth)
+        else:
+            _pack_elements(w, side, first, integer(0), base, (integer(0), depth), side.width)
+
+    w.loop("panel", integer(0), w.panels(count, side.width), panel)
+
+
+def _pack_vector(
+    w: PackedWriter, side: Side, first: Expression, vector: int, base: Expression, depth: Expression
+) -> None:
+    lanes = w.form.lanes
+    mark = w.emit.let(run_of(side.source_runs, first, vector, lanes), "mark")
+    quarters = 4 if lanes >= 8 else 1
+
+    def broken() -> None:
+        if quarters == 1:
+            _pack_along_sum(w, side, first, vector, base, depth)
+            return
+        w.branch(
+            run_is(mark, QUARTERS),
+            lambda: _copy_runs(w, side, first, vector, base, depth, quarters),
+            lambda: _pack_along_sum(w, side, first, vector, base, depth),
+        )
+
+    w.branch(run_is(mark, WHOLE), lambda: _copy_runs(w, side, first, vector, base, depth, 1), broken)
+
+
+def _copy_runs(
+    w: PackedWriter, side: Side, first: Expression, vector: int, base: Expression, depth: Expression, parts: int
+) -> None:
+    """Vectors (parts == 1) or parts of vectors, one after another along the sum."""
+    lanes = w.form.lanes // parts
+    places = [vector * w.form.lanes + part * lanes for part in range(parts)]
+    starts = [w.emit.let(load(side.source_table, add(first, integer(place))), "from") for place in places]
+
+    def copy(k: Expression) -> None:
+        along = w.emit.let(load(side.depth_table, k), "along")
+        row = w.emit.let(add(base, multiply(k, integer(side.width))), "row")
+        for place, start in zip(places, starts, strict=True):
+            piece = load(side.source, add(start, along), lanes)
+            w.emit.emit(Store(side.panels[0], add(row, integer(place)), piece, aligned=True))
+
+    w.loop("k", integer(0), depth, copy)
+
+
+def _pack_along_sum(
+    w: PackedWriter, side: Side, first: Expression, vector: int, base: Expression, depth: Expression
+) -> None:
+    """lanes x lanes pieces that are consecutive along the sum are transposed; the rest is copied by elements."""
+    lanes = w.form.lanes
+    place = vector * lanes
+    groups = w.emit.let(operation("floordiv", depth, integer(lanes)), "groups")
+
+    def group(number: Expression) -> None:
+        start = w.emit.let(multiply(number, integer(lanes)), "k")
+        stop = w.emit.let(add(start, integer(lanes)), "k_end")
+        consecutive = operation("ne", load(side.depth_runs, number), Constant(0, U8))
+        w.branch(
+            consecutive,
+            lambda: _transpose_piece(w, side, first, place, base, start),
+            lambda: _pack_elements(w, side, first, integer(place), base, (start, stop), lanes),
+        )
+
+    w.loop("group", integer(0), groups, group)
+    rest = w.emit.let(multiply(groups, integer(lanes)), "rest")
+    _pack_elements(w, side, first, integer(place), base, (rest, depth), lanes)
+
+
+def _transpose_piece(
+    w: PackedWriter, side: Side, first: Expression, place: int, base: Expression, start: Expression
+) -> None:
+    lanes = w.form.lanes
+    along = w.emit.let(load(side.depth_table, start), "along")
+    rows: list[Expression] = []
+    for i in range(lanes):
+        at = add(load(side.source_table, add(first, integer(place + i))), along)
+        rows.append(w.emit.let(load(side.source, w.emit.let(at, "at"), lanes), "row"))
+    for k, column in enumerate(transpose(w, rows)):
+        at = add(add(base, multiply(add(start, integer(k)), integer(side.width))), integer(place))
+        w.emit.emit(Store(side.panels[0], at, column, aligned=True))
+
+
+def transpose(w: PackedWriter, rows: list[Expression]) -> list[Expression]:
+    """The transpose of a square of vectors, by exchanging blocks of halving size between pairs of rows."""
+    lanes = len(rows)
+    vector = VectorType(element_of(rows[0].type), lanes)
+    held = list(rows)
+    distance = lanes // 2
+    while distance:
+        keep = tuple(lane if not lane & distance else lanes + lane - distance for lane in range(lanes))
+        give = tuple(lane + distance if not lane & distance else lanes + lane for lane in range(lanes))
+        for i in range(lanes):
+            if not i & distance:
+                upper, lower = held[i], held[i + distance]
+                held[i] = w.emit.let(Shuffle(upper, lower, keep, vector), "swap")
+                held[i + distance] = w.emit.let(Shuffle(upper, lower, give, vector), "swap")
+        distance //= 2
+    return held
+
+
+def _pack_elements(
+    w: PackedWriter,
+    side: Side,
+    first: Expression,
+    at: Expression,
+    base: Expression,
+    piece: tuple[Expression, Expression],
+    width: int,
+) -> None:
+    """Element by element, the sum innermost: `width` elements from place `at` of the panel on."""
+    scalar = side.operand.element
+
+    def row(i: Expression) -> None:
+        place = w.emit.let(add(at, i), "place")
+        start = w.emit.let(load(side.source_table, add(first, place)), "from")
+
+        def copy(k: Expression) -> None:
+            value = load_element(side.source, scalar, w.emit.let(add(start, load(side.depth_table, k)), "at"), w.emit)
+            target = w.emit.let(add(add(base, multiply(k, integer(side.width))), place), "to")
+            for panels, part in zip(side.panels, value, strict=True):
+                w.emit.emit(Store(panels, target, part))
+
+        w.loop("k", *piece, copy)
+
+    w.loop("i", integer(0), integer(width), row)
