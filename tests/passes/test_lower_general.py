@@ -235,6 +235,26 @@ def test_sizes_that_only_a_row_knows(device: str) -> None:
     check(IRREGULAR, [np.zeros(0, np.int64)], device)
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_folds_over_rows_of_sizes_that_only_a_row_knows(device: str) -> None:
+    folds = """\
+def folds (x: [n]i64) =
+  let (a: i64, b: [n]i64) = redomap n (\\(c: i64, d: i64) ->
+    let (f: i64) = c + d
+    in (f)) (0i64) (\\(e: i64) ->
+    let (numbers: [e]i64) = iota e i64
+    let (sums: [e]i64) = scan e (\\(g: i64, h: i64) ->
+      let (k: i64) = g + h
+      in (k)) (0i64) numbers
+    let (total: i64) = reduce e (\\(g2: i64, h2: i64) ->
+      let (k2: i64) = g2 + h2
+      in (k2)) (0i64) sums
+    in (total, e)) x
+  in (a, b)
+"""
+    check(folds, [np.array([3, 0, 5, 1])], device)
+
+
 TRIANGLE = """\
 def triangle (x: [n]f32) =
   let (numbers: [n]i64) = iota n i64

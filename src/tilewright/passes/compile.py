@@ -154,7 +154,22 @@ class _Compiler:
 
     def block(self, body: Body) -> Block:
         """The steps of a body."""
-        return Block(tuple(self.statement(statement) for statement in body.statements), body.results)
+        steps: list[Step] = []
+        for statement in body.statements:
+            steps += self.steps(statement)
+        return Block(tuple(steps), body.results)
+
+    def steps(self, statement: Statement) -> list[Step]:
+        """The steps of one statement; a fold of rows that only the host can compute becomes a map and a fold."""
+        expression = statement.expression
+        if not isinstance(expression, nodes.Redomap | nodes.Scanomap):
+            return [self.statement(statement)]
+        kept = list(self.notes)
+        try:
+            return [self.statement(statement)]
+        except LoweringError:
+            self.notes = kept
+            return [self.statement(one) for one in _split_fold(statement, expression)]
 
     def note(self, statement: Statement, lowered: str, reasons: Sequence[str] = ()) -> None:
         """Tell how a statement was lowered."""
@@ -315,6 +330,22 @@ class _Compiler:
         condition = expression.form.condition
         self._mark_cells(condition.parameters)
         return host.LoopStep(*common, condition_parameters=condition.parameters, condition=self.block(condition.body))
+
+
+def _split_fold(statement: Statement, fold: nodes.Redomap | nodes.Scanomap) -> tuple[Statement, Statement]:
+    """redomap combine neutral f xs = reduce combine neutral (map f xs), and the same for scanomap."""
+    count = len(fold.neutral)
+    rows = tuple(
+        Variable(f"{target}.rows", atom.type.array_of(fold.width))
+        for target, atom in zip(statement.targets[:count], fold.neutral, strict=True)
+    )
+    mapped = Statement((*rows, *statement.targets[count:]), nodes.Map(fold.width, fold.function, fold.arrays))
+    folded: Expression
+    if isinstance(fold, nodes.Redomap):
+        folded = nodes.Reduce(fold.width, fold.combine, fold.neutral, rows, fold.commutative)
+    else:
+        folded = nodes.Scan(fold.width, fold.combine, fold.neutral, rows)
+    return mapped, Statement(statement.targets[:count], folded)
 
 
 def _contraction_launches(contraction: Contraction, machine: Machine, values: Mapping[str, int]) -> tuple[Launch, ...]:

@@ -355,7 +355,9 @@ def _in_threads(item: Item, points: Points, places: Places, threads: int) -> Non
     items, stride = _outer(item, ITEMS), _outer(item, THREADS_TOTAL)
     with emit.scope() as inside:
         points.write(item, _decompose(item, number, points.space), places)
-    emit.emit(For(number.name, thread, items, tuple(inside), step=stride))
+    # Memory may suffice for fewer workers than the blocks have threads.
+    start = emit.let(kernel.operation("select", kernel.operation("lt", thread, stride), thread, items), "start")
+    emit.emit(For(number.name, start, items, tuple(inside), step=stride))
 
 
 _SCHEDULES: Mapping[Schedule, Callable[[Item, Points, Places, int], None]] = {

@@ -18,8 +18,9 @@ from tilewright.kernel.ir import Kernel
 from tilewright.kernel.launch import ScalarReference
 from tilewright.runtime import cpu_pool
 from tilewright.runtime.backends import NOTHING, Backend, Memory, argument_block, array_at, slot_bytes
-from tilewright.runtime.executor import Allocation, CheckErrors, RecordedLaunch, Recording, component_of, index_error
 from tilewright.runtime.memory import SMALL_ALLOCATION, aligned_empty
+from tilewright.runtime.recording import Allocation, CheckErrors, RecordedLaunch, Recording
+from tilewright.runtime.scheduling import component_of, index_error, raise_errors
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
@@ -268,8 +269,6 @@ def _device_step(
         case Allocation(slot, shape, dtype, zeros):
             memories[slot] = backend.zeros(shape[0]) if zeros else backend.allocate(shape, dtype, plan.name)
         case CheckErrors(slot, checks):
-            from tilewright.runtime.executor import raise_errors
-
             raise_errors(backend, memories[slot], checks, plan.name)
         case RecordedLaunch(compiled, blocks, slots, scalars):
             values = [

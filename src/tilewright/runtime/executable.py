@@ -18,6 +18,7 @@ from tilewright.runtime.devices import Device
 from tilewright.runtime.executor import Executor
 from tilewright.runtime.host import HostProgram, KernelStep
 from tilewright.runtime.scope import Entry, Placed, Scalar, row_major_strides
+from tilewright.runtime.steps import run_block
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 PLANS = 256
@@ -159,7 +160,7 @@ class Executable:
         inputs = self._place_arguments(executor, arguments, values)
         self._check_shapes(executor, out)
         outputs = self._place_outputs(executor, arguments, out)
-        entries = executor.run(self._host.block)
+        entries = run_block(executor, self._host.block)
         for position, (one, entry) in enumerate(zip(out, entries, strict=True)):
             if one is not None:
                 self._check_shape(position, one, entry.shape if isinstance(entry, Placed) else ())

@@ -1,0 +1,64 @@
+"""What a run of a program did, step by step, so that it can be repeated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tilewright.kernel.launch import ScalarReference
+from tilewright.runtime import host
+from tilewright.runtime.backends import Memory
+
+LONGEST_RECORDING = 512
+"""Programs that launch more kernels than this are not recorded."""
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """Fresh memory; `zeros` makes it an error record."""
+
+    slot: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    zeros: bool = False
+
+
+@dataclass(frozen=True)
+class RecordedLaunch:
+    """A launch: slots of its buffers, its scalars (an argument's position and component where it may change)."""
+
+    compiled: Any
+    blocks: int
+    slots: tuple[int, ...]
+    scalars: tuple[int | float | bool | ScalarReference, ...]
+
+
+@dataclass(frozen=True)
+class CheckErrors:
+    """Look at an error record."""
+
+    slot: int
+    checks: tuple[host.CheckedIndex, ...]
+
+
+Record: TypeAlias = Allocation | RecordedLaunch | CheckErrors
+
+
+@dataclass
+class Recording:
+    """What a run did, if that can be repeated for other arguments of the same form."""
+
+    records: list[Record] = field(default_factory=list)
+    slots: int = 0
+    reason: str | None = None
+
+    def slot(self, memory: Memory) -> None:
+        """Give memory a number."""
+        memory.slot = self.slots
+        self.slots += 1
+
+    def refuse(self, reason: str) -> None:
+        """The run depends on values: it must be done step by step each time."""
+        self.reason = self.reason or reason

@@ -1,0 +1,81 @@
+"""How launches are sized, and the errors that kernels report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.runtime import host
+from tilewright.runtime.backends import Backend, Memory
+from tilewright.runtime.host import KernelPlan, Schedule
+
+POINTS_PER_BLOCK = 4096
+SCRATCH_BYTES = 256 << 20
+
+
+def schedule(
+    plan: KernelPlan, extents: tuple[int, ...], backend: Backend, rooms: Sequence[int]
+) -> tuple[int, dict[str, int]]:
+    """The number of blocks and the launch's own scalars."""
+    if plan.schedule is Schedule.SEQUENTIAL:
+        return 1, {}
+    points = 1
+    for extent in extents:
+        points *= extent
+    if points == 0:
+        return 0, {}
+    per_worker = sum(max(1, room) * one.element.bytes for room, one in zip(rooms, plan.scratch, strict=True))
+    most = max(1, SCRATCH_BYTES // per_worker) if per_worker else 1 << 30
+    if plan.schedule is Schedule.BLOCKS:
+        # Without scratch a block is about 4096 elementwise points; with it a block's points are probably heavy.
+        wanted = -(-points // POINTS_PER_BLOCK) if not plan.heavy else points
+        wanted = min(wanted, 8 * backend.machine.cores, most)
+        innermost = extents[-1]
+        runs = points // innermost
+        chunk = innermost if runs >= wanted else -(-innermost // -(-wanted // runs))
+        chunks = -(-innermost // chunk)
+        items = runs * chunks
+        per_block = -(-items // max(1, min(wanted, items)))
+        blocks = -(-items // per_block)
+        return blocks, {host.ITEMS: items, host.PER_BLOCK: per_block, host.CHUNK: chunk, host.CHUNKS: chunks}
+    threads = plan.kernel.threads_per_block
+    blocks = min(-(-points // threads), 32 * backend.machine.cores)
+    workers = min(blocks * threads, most)
+    return -(-workers // threads), {host.ITEMS: points, host.THREADS_TOTAL: workers}
+
+
+def reduction_chunks(width: int, backend: Backend) -> tuple[int, int]:
+    """How many chunks a reduction is cut into, and their length."""
+    if backend.threads_per_block == 1:
+        wanted = min(8 * backend.machine.cores, width // POINTS_PER_BLOCK)
+    else:
+        wanted = min(4096, width // 64)
+    if wanted < 2:
+        return 1, width
+    length = -(-width // wanted)
+    return -(-width // length), length
+
+
+def component_of(value: Any, component: int) -> Any:
+    """The real or imaginary part of a complex scalar, or a real scalar, as a Python number."""
+    number = value.item() if isinstance(value, np.generic) else value
+    if isinstance(number, complex):
+        return number.imag if component else number.real
+    return number
+
+
+def index_error(program: str, check: host.CheckedIndex, index: int, extent: int) -> IndexError:
+    """The error for an index out of range."""
+    return IndexError(
+        f"{program}: index {index} of {check.array} is out of range in dimension {check.dimension} of extent {extent}"
+    )
+
+
+def raise_errors(backend: Backend, errors: Memory, checks: Sequence[host.CheckedIndex], program: str) -> None:
+    """Raise the first error that a kernel recorded."""
+    record = backend.read(errors, 0, 3 * len(checks), np.dtype(np.int64)).reshape(-1, 3)
+    for (code, index, extent), check in zip(record, checks, strict=True):
+        if code:
+            raise index_error(program, check, int(index), int(extent))

@@ -1,0 +1,305 @@
+"""What each kind of step of a `HostProgram` does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tilewright.ir.arguments import as_scalar
+from tilewright.ir.lmad import row_major
+from tilewright.ir.nodes import (
+    Alias,
+    Apply,
+    Atom,
+    Cast,
+    Copy,
+    Expression,
+    Index,
+    Rearrange,
+    Replicate,
+    Reshape,
+    SizeValue,
+    Slice,
+    Variable,
+)  # fmt: skip
+from tilewright.ir.operators import OPERATORS, result_type
+from tilewright.ir.sizes import size
+from tilewright.kernel.launch import Launch
+from tilewright.runtime import host
+from tilewright.runtime.executor import Executor
+from tilewright.runtime.scheduling import index_error, reduction_chunks
+from tilewright.runtime.scope import Entry, Placed, Scalar
+
+
+def run_contraction(e: Executor, step: host.ContractionStep) -> None:
+    """Launch a contraction's kernels, or what is done otherwise."""
+    e.force_sizes([variable.name for variable in step.reads])
+    e.force_sizes(sorted({name for variable in step.reads for e in variable.type.shape for name in e.names}))
+    target = e.scope.entries[step.target.name] = e.destination(step.target)
+    try:
+        launches = contraction_launches(e, step, target)
+    except ValueError as error:
+        e.declined.append((step.label, str(error)))
+        e.destinations[step.target.name] = target
+        _RUN[type(step.otherwise)](e, step.otherwise)
+        return
+    for launch in launches:
+        e.launch_given(launch)
+    place = e.scope.entries[step.target.name]
+    if place is not target:
+        e.copy(place, target)
+        e.scope.entries[step.target.name] = target
+    if e.scope.used_changing:
+        e.recording.refuse("a size depends on a scalar argument")
+
+
+def contraction_launches(e: Executor, step: host.ContractionStep, target: Placed) -> tuple[Launch, ...]:
+    """The launches; arrays that are not aligned as they need are replaced by copies in the scope."""
+    launches = step.launches(e.scope)
+    if e.backend.threads_per_block > 1:
+        return launches
+    moved = False
+    for launch in launches:
+        for buffer, name in zip(launch.kernel.buffers, launch.buffers, strict=True):
+            place = e.scope.entries[name]
+            if buffer.alignment and isinstance(place, Placed) and place.memory.address % buffer.alignment:
+                aligned = e.allocate_shape(place.element, place.shape, name)
+                if place is not target:
+                    e.copy(place, aligned)
+                e.scope.entries[name] = aligned
+                moved = True
+    return step.launches(e.scope) if moved else launches
+
+
+def run_block(e: Executor, block: host.Block) -> list[Entry]:
+    """Run steps; what the block is for."""
+    for step in block.steps:
+        _RUN[type(step)](e, step)
+    return [e.entry(atom) for atom in block.results]
+
+
+def run_view(e: Executor, step: host.ViewStep) -> None:
+    """An array or scalar seen in another way."""
+    e.scope.entries[step.target.name] = view(e, step.expression, step.target)
+
+
+def view(e: Executor, expression: Expression, target: Variable) -> Entry:
+    """The value of an expression that needs no memory, or of a reshape that does."""
+    match expression:
+        case Alias(atom):
+            return e.entry(atom)
+        case Copy(array) | Index(array, ()):
+            return e.entry(array)
+        case Slice(array) | Rearrange(array) if array.type.rank == 0:
+            return e.entry(array)
+        case Index(array, indices):
+            source = array_in_memory(e, array)
+            places = [checked_index(e, one, source.shape[d], array, d) for d, one in enumerate(indices)]
+            return source.seen_as(source.lmad.fix(places))
+        case Slice(array, dimensions):
+            source = array_in_memory(e, array)
+            for d, one in enumerate(dimensions):
+                check_slice(e, array, d, e.size(one.start), e.size(one.count), one.step, source.shape[d])
+            known = [replace(one, start=size(e.size(one.start)), count=size(e.size(one.count))) for one in dimensions]
+            return source.seen_as(source.lmad.slice(known))
+        case Rearrange(array, permutation):
+            source = array_in_memory(e, array)
+            return source.seen_as(source.lmad.rearrange(permutation))
+        case Replicate(count, value):
+            source = array_in_memory(e, value)
+            return source.seen_as(source.lmad.broadcast(e.size(count)))
+        case Reshape(array, shape) if array.type.rank == 0:
+            cell = e.allocate(target.type, target.name)
+            e.copy(e.entry(array), cell)
+            return cell
+        case Reshape(array, shape):
+            return reshape(e, array_in_memory(e, array), e.shape(shape), array)
+    raise TypeError(f"{type(expression).__name__} is not a view")
+
+
+def array_in_memory(e: Executor, atom: Atom) -> Placed:
+    """An array."""
+    entry = e.entry(atom)
+    assert isinstance(entry, Placed), f"{atom} is not an array in memory"
+    return entry
+
+
+def checked_index(e: Executor, atom: Atom, extent: int, array: Variable, dimension: int) -> int:
+    """An index that the host knows, checked."""
+    scalar = e.scalar(atom)
+    if scalar.changing or scalar.argument is not None:
+        e.recording.refuse(f"an index of {array} is a scalar argument")
+    index = int(scalar.value)
+    if not 0 <= index < extent:
+        raise index_error(e.program_name, host.CheckedIndex(array.name, dimension), index, extent)
+    return index
+
+
+def check_slice(e: Executor, array: Variable, d: int, start: int, count: int, step: int, extent: int) -> None:
+    """Refuse a slice that is out of range."""
+    last = start + step * (count - 1)
+    if count > 0 and not (0 <= start < extent and 0 <= last < extent):
+        outside = start if not 0 <= start < extent else last
+        raise index_error(e.program_name, host.CheckedIndex(array.name, d), outside, extent)
+
+
+def reshape(e: Executor, source: Placed, shape: tuple[int, ...], array: Variable) -> Placed:
+    """A view where the strides allow it, else a copy."""
+    if int(np.prod(source.shape, dtype=object)) != int(np.prod(shape, dtype=object)):
+        raise ValueError(f"{e.program_name}: {array} of shape {source.shape} cannot be reshaped to {shape}")
+    if 0 in shape:
+        return replace(source, shape=shape, strides=(0,) * len(shape))
+    lmad = source.lmad.reshape(shape)
+    if lmad is None:
+        dense = e.allocate_shape(source.element, source.shape, str(array))
+        e.copy(source, dense)
+        source, lmad = dense, row_major(tuple(map(size, shape)))
+    return source.seen_as(lmad)
+
+
+def run_scalar(e: Executor, step: host.ScalarStep) -> None:
+    """Scalar code by NumPy."""
+    with np.errstate(all="ignore"):
+        match step.expression:
+            case Apply(operator, operands):
+                scalars = [e.scalar(one) for one in operands]
+                result = result_type(operator, tuple(one.type.element for one in operands))
+                value = as_scalar(OPERATORS[operator].meaning(*(one.value for one in scalars)), result)
+            case Cast(scalar, operand):
+                scalars = [e.scalar(operand)]
+                value = as_scalar(scalars[0].value, scalar)
+            case SizeValue(extent):
+                scalars = []
+                value = np.int64(e.size(extent))
+            case _:
+                raise TypeError(f"{type(step.expression).__name__} is not scalar code")
+    changing = any(one.changing or one.argument is not None for one in scalars)
+    e.scope.entries[step.targets[0].name] = Scalar(value, changing=changing)
+
+
+def run_concat(e: Executor, step: host.ConcatStep) -> None:
+    """Copy the parts."""
+    whole = e.destination(step.target)
+    start = 0
+    for variable in step.arrays:
+        part = array_in_memory(e, variable)
+        strides, offset = whole.strides, whole.offset + start * whole.strides[step.axis]
+        e.copy(part, replace(whole, shape=part.shape, strides=strides, offset=offset, fresh=False))
+        start += part.shape[step.axis]
+    e.scope.entries[step.target.name] = whole
+
+
+def run_update(e: Executor, step: host.UpdateStep) -> None:
+    """Copy, then overwrite a part."""
+    source = array_in_memory(e, step.array)
+    places = [checked_index(e, one, source.shape[d], step.array, d) for d, one in enumerate(step.indices)]
+    whole = e.destination(step.target)
+    e.copy(source, whole)
+    e.copy(e.entry(step.value), whole.seen_as(whole.lmad.fix(places)))
+    e.scope.entries[step.target.name] = whole
+
+
+def run_reduce(e: Executor, step: host.ChunkedReduceStep) -> None:
+    """In two stages, if there is enough to do."""
+    width = e.size(step.width)
+    chunks, length = reduction_chunks(width, e.backend)
+    if chunks < 2:
+        e.run_kernel(step.whole)
+        return
+    e.scope.entries[step.chunks] = Scalar(chunks)
+    e.scope.entries[step.chunk_length] = Scalar(length)
+    e.run_kernel(step.first)
+    e.run_kernel(step.second)
+
+
+def run_if(e: Executor, step: host.IfStep) -> None:
+    """Decide on the host."""
+    condition = e.scalar(step.condition)
+    if condition.changing or condition.argument is not None:
+        e.recording.refuse("a condition depends on the arguments' values")
+    results = run_block(e, step.then if condition.value else step.otherwise)
+    for target, value in zip(step.targets, results, strict=True):
+        e.scope.entries[target.name] = value
+
+
+def run_loop(e: Executor, step: host.LoopStep) -> None:
+    """Loop on the host."""
+    carried = [e.entry(atom) for atom in step.initial]
+    if step.condition is None:
+        assert step.bound is not None and step.index is not None
+        for index in range(e.size(step.bound)):
+            e.scope.entries[step.index.name] = Scalar(np.int64(index))
+            bind(e, step.parameters, carried)
+            carried = run_block(e, step.body)
+    else:
+        while holds(e, step, carried):
+            bind(e, step.parameters, carried)
+            carried = run_block(e, step.body)
+    bind(e, step.targets, carried)
+
+
+def holds(e: Executor, step: host.LoopStep, carried: Sequence[Entry]) -> bool:
+    """Whether a while loop goes on."""
+    assert step.condition is not None
+    bind(e, step.condition_parameters, carried)
+    run_block(e, step.condition)
+    condition = e.scalar(step.condition.results[0])
+    if condition.changing or condition.argument is not None:
+        e.recording.refuse("a condition depends on the arguments' values")
+    return bool(condition.value)
+
+
+def bind(e: Executor, variables: Sequence[Variable], entries: Sequence[Entry]) -> None:
+    """Give variables their values."""
+    for variable, entry in zip(variables, entries, strict=True):
+        e.scope.entries[variable.name] = entry
+
+
+def run_rows(e: Executor, step: host.RowsStep) -> None:
+    """A map row by row."""
+    width = e.size(step.width)
+    wholes: list[Placed] = []
+    for index in range(width):
+        for parameter, array in zip(step.parameters, step.arrays, strict=True):
+            source = array_in_memory(e, array)
+            e.scope.entries[parameter.name] = source.seen_as(source.lmad.fix([index]))
+        rows = run_block(e, step.body)
+        if not wholes:
+            wholes = [rows_of(e, target, row, width) for target, row in zip(step.targets, rows, strict=True)]
+        for whole, row in zip(wholes, rows, strict=True):
+            place = whole.seen_as(whole.lmad.fix([index]))
+            if isinstance(row, Placed) and row.shape != place.shape:
+                raise ValueError(f"{e.program_name}: rows of shapes {place.shape} and {row.shape} in one array")
+            e.copy(row, place)
+    for position, target in enumerate(step.targets):
+        if not wholes:
+            rest = target.type.shape[1:]
+            known = all(name in e.scope.entries for extent in rest for name in extent.names)
+            shape = (0, *e.shape(rest)) if known else (0,) * target.type.rank
+            e.scope.entries[target.name] = e.allocate_shape(target.type.element, shape, target.name)
+        else:
+            e.scope.entries[target.name] = wholes[position]
+
+
+def rows_of(e: Executor, target: Variable, row: Entry, width: int) -> Placed:
+    """The array of all rows, from the first one."""
+    shape = row.shape if isinstance(row, Placed) else ()
+    given = e.destinations.pop(target.name, None)
+    return given or e.allocate_shape(target.type.element, (width, *shape), target.name)
+
+
+_RUN: dict[type, Callable[[Executor, Any], None]] = {
+    host.KernelStep: Executor.run_kernel,
+    host.ContractionStep: run_contraction,
+    host.ViewStep: run_view,
+    host.ScalarStep: run_scalar,
+    host.ConcatStep: run_concat,
+    host.UpdateStep: run_update,
+    host.ChunkedReduceStep: run_reduce,
+    host.IfStep: run_if,
+    host.LoopStep: run_loop,
+    host.RowsStep: run_rows,
+}
