@@ -79,8 +79,19 @@ def _fused(
     strides_y = (y.stride_left, y.stride_right, y.stride_out, *y_strides)
     if x.kind is not y.kind or any(a != b * y.size for a, b in zip(strides_x, strides_y, strict=True)):
         return None
-    name = f"{x.name}{y.name}"
-    return Dimension(name, x.kind, x.size * y.size, y.stride_left, y.stride_right, y.stride_out), y_strides
+    return Dimension(
+        f"{x.name}{y.name}", x.kind, x.size * y.size, y.stride_left, y.stride_right, y.stride_out
+    ), y_strides
+
+
+def _with_free_name(
+    pair: tuple[Dimension, tuple[Size, ...]], pairs: list[tuple[Dimension, tuple[Size, ...]]]
+) -> tuple[Dimension, tuple[Size, ...]]:
+    taken = {dimension.name for dimension, _ in pairs}
+    name = pair[0].name
+    while name in taken:
+        name += "_"
+    return dataclasses.replace(pair[0], name=name), pair[1]
 
 
 def fuse_dimensions(contraction: Contraction) -> Contraction:
@@ -93,7 +104,7 @@ def fuse_dimensions(contraction: Contraction) -> Contraction:
             for j, inner in enumerate(pairs):
                 fused = _fused(outer, inner) if i != j else None
                 if fused is not None:
-                    pairs[j] = fused
+                    pairs[j] = _with_free_name(fused, pairs)
                     del pairs[i]
                     changed = True
                     break
