@@ -22,6 +22,7 @@ from tilewright.passes.vectorise import is_vectorisable
 
 PANEL_BYTES = 1 << 19
 DEPTH = 256
+BUFFERED_ELEMENTS = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class PackedForm:
     """The decisions. `vector_left`: the vector side is the left operand (the map's first argument).
 
     `scalar_inner`: the scalar side's panels are the inner loop, since the output moves in smaller strides along it.
+    `buffered`: a block of results is collected in scratch memory and written out along the output's unit stride.
     """
 
     contraction: Contraction
@@ -54,6 +56,7 @@ class PackedForm:
     depth: int
     fused_multiply_add: bool
     scalar_inner: bool
+    buffered: bool
     vector_chunk: int
     scalar_chunk: int
 
@@ -105,6 +108,12 @@ def make_packed_form(contraction: Contraction, machine: Machine) -> PackedForm:
     )
     vector_block = tile * max(1, min(PANEL_BYTES // step_bytes // tile, -(-vector_total // tile)))
     scalar_block = rows * max(1, min(4 * PANEL_BYTES // step_bytes // rows, -(-scalar_total // rows)))
+    buffered = (
+        depth >= contracted
+        and len(vector) > 1
+        and abs(vector[-1].stride_out) > min(abs(one.stride_out) for one in vector)
+        and vector_block * scalar_block <= BUFFERED_ELEMENTS
+    )
     chunks = _chunks(contraction, machine, vector_total, scalar_total, tile, rows)
     return PackedForm(
         contraction,
@@ -118,8 +127,8 @@ def make_packed_form(contraction: Contraction, machine: Machine) -> PackedForm:
         scalar_block,
         depth,
         is_multiply_add(contraction),
-        min((abs(one.stride_out) for one in scalar), default=0)
-        < min((abs(o.stride_out) for o in vector[:-1]), default=0),
+        _scalar_side_is_inner(vector, scalar, step_bytes * min(scalar_block, scalar_total)),
+        buffered,
         *chunks,
     )
 

@@ -9,6 +9,7 @@ a small scratch tile, from which vectors or single elements are written, the epi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from tilewright.kernel.ir import (
     Broadcast,
@@ -53,7 +54,10 @@ def write_micro_kernels(
         edges: whether this piece is the first, and whether it is the last.
     """
     vector_count, scalar_count, depth = counts
-    tile = [w.workspace("tile", part, w.form.vector_tile * w.form.rows) for part in component_types(w.form.accumulator)]
+    form = w.form
+    pitch = vector.block + form.lanes if form.buffered else form.vector_tile
+    held = pitch * (scalar.block if form.buffered else form.rows)
+    tile = Scratch(tuple(w.workspace("tile", part, held) for part in component_types(form.accumulator)), pitch)
 
     def panels(v: Expression, s: Expression) -> None:
         vector_first = w.emit.let(multiply(v, integer(vector.width)), "vector_first")
@@ -62,7 +66,9 @@ def write_micro_kernels(
         rows = w.minimum(operation("sub", scalar_count, scalar_first), integer(scalar.width))
         columns = w.minimum(operation("sub", vector_count, vector_first), integer(vector.width))
         place = _Place(w, vector, scalar, out, further, bases, vector_first, scalar_first, edges)
-        if _has_fast_path(w):
+        if form.buffered:
+            place.spill(tile, accumulators, scalar_first, vector_first)
+        elif _has_fast_path(w):
             w.branch(
                 place.is_whole(rows, columns),
                 lambda: place.write_registers(accumulators),
@@ -77,6 +83,17 @@ def write_micro_kernels(
         w.loop("v", zero, vector_panels, lambda v: w.loop("s", zero, scalar_panels, lambda s: panels(v, s)))
     else:
         w.loop("s", zero, scalar_panels, lambda s: w.loop("v", zero, vector_panels, lambda v: panels(v, s)))
+    if form.buffered:
+        block = _Place(w, vector, scalar, out, further, bases, zero, zero, edges)
+        block.write_block(tile, scalar_count, vector_count)
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """Results waiting to be written: element (j, i) of each component at j * pitch + i."""
+
+    buffers: tuple[Buffer, ...]
+    pitch: int
 
 
 def _has_fast_path(w: PackedWriter) -> bool:
@@ -232,18 +249,48 @@ class _Place:
             (value,) = lower_lambda_vector(self.w.form.contraction.combine, (before, value), lanes, self.w.emit)
         self.w.emit.emit(Store(self.out, at, value[0]))
 
-    def write_through(
-        self, tile: list[Buffer], accumulators: Accumulators, rows: Expression, columns: Expression
-    ) -> None:
-        """Spill the registers to the scratch tile, then write elements, or vectors where consecutive."""
+    def spill(self, tile: Scratch, accumulators: Accumulators, j_first: Expression, i_first: Expression) -> None:
+        """The registers to scratch memory, from element (j_first, i_first) on."""
         w, lanes = self.w, self.w.form.lanes
+        start = w.emit.let(add(multiply(j_first, integer(tile.pitch)), i_first), "tile_start")
         for (i, j), value in accumulators.items():
-            for buffer, part in zip(tile, value, strict=True):
-                w.emit.emit(Store(buffer, integer(j * w.form.vector_tile + i * lanes), part, aligned=lanes > 1))
+            at = add(start, integer(j * tile.pitch + i * lanes))
+            for buffer, part in zip(tile.buffers, value, strict=True):
+                w.emit.emit(Store(buffer, at, part, aligned=lanes > 1))
+
+    def write_block(self, tile: Scratch, rows: Expression, columns: Expression) -> None:
+        """A whole block from scratch memory, along the dimension next to the innermost (the output's own)."""
+        w = self.w
+        inner = self.vector.sizes[-1]
 
         def row(j: Expression) -> None:
             base = self._row_base(j)
-            tile_row = w.emit.let(multiply(j, integer(w.form.vector_tile)), "tile_row")
+            tile_row = w.emit.let(multiply(j, integer(tile.pitch)), "tile_row")
+
+            def start(residue: Expression) -> None:
+                steps = w.emit.let(
+                    operation("floordiv", add(operation("sub", columns, residue), add(inner, integer(-1))), inner),
+                    "steps",
+                )
+
+                def element(step: Expression) -> None:
+                    place = w.emit.let(add(residue, multiply(step, inner)), "i")
+                    self._write_element(tile, tile_row, base, place, j)
+
+                w.loop("step", integer(0), steps, element)
+
+            w.loop("residue", integer(0), w.minimum(inner, columns), start)
+
+        w.loop("j", integer(0), rows, row)
+
+    def write_through(self, tile: Scratch, accumulators: Accumulators, rows: Expression, columns: Expression) -> None:
+        """Spill the registers to the scratch tile, then write elements, or vectors where consecutive."""
+        w, lanes = self.w, self.w.form.lanes
+        self.spill(tile, accumulators, integer(0), integer(0))
+
+        def row(j: Expression) -> None:
+            base = self._row_base(j)
+            tile_row = w.emit.let(multiply(j, integer(tile.pitch)), "tile_row")
             if not _has_fast_path(w):
                 w.loop("i", integer(0), columns, lambda i: self._write_element(tile, tile_row, base, i, j))
                 return
@@ -255,7 +302,7 @@ class _Place:
                 )
                 w.branch(
                     whole,
-                    lambda i=i: self._write_vector(tile[0], tile_row, base, i),  # type: ignore[misc]
+                    lambda i=i: self._write_vector(tile.buffers[0], tile_row, base, i),  # type: ignore[misc]
                     lambda i=i, stop=stop: w.loop(  # type: ignore[misc]
                         "i", integer(i * lanes), stop, lambda at: self._write_element(tile, tile_row, base, at, j)
                     ),
@@ -277,14 +324,14 @@ class _Place:
         self._branch_on_run(i, write)
 
     def _write_element(
-        self, tile: list[Buffer], tile_row: Expression, base: Expression, i: Expression, j: Expression
+        self, tile: Scratch, tile_row: Expression, base: Expression, i: Expression, j: Expression
     ) -> None:
         w, contraction = self.w, self.w.form.contraction
         emit = w.emit
         vector_at = emit.let(add(self.vector_first, i), "vector_at")
         at = emit.let(add(base, load(self.vector.out_table, vector_at)), "at")
         place = emit.let(add(tile_row, i), "place")
-        value: Value = tuple(emit.let(load(buffer, place), "value") for buffer in tile)
+        value: Value = tuple(emit.let(load(buffer, place), "value") for buffer in tile.buffers)
         single_piece = w.form.depth >= w.form.contracted_total
         if not single_piece:
             held = tuple(emit.declare(part, "value") for part in value)
