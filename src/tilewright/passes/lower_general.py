@@ -7,15 +7,18 @@ in runs (CPU: the innermost dimension stays a loop that LLVM can vectorise) or t
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from tilewright.ir import nodes
+from tilewright.ir.lmad import row_major
 from tilewright.ir.nodes import Body, Expression, Lambda, Statement, Type, Variable
 from tilewright.ir.scalars import BOOL, I64, ScalarType
-from tilewright.ir.sizes import Size, minimum, size
-from tilewright.ir.traversal import bound_variables
+from tilewright.ir.sizes import Size, minimum, product, size
+from tilewright.ir.traversal import bound_variables, mentioned_names
 from tilewright.ir.views import ArrayView
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import BlockIndex, Constant, Declare, For, Kernel, Name, Space, ThreadIndex
@@ -47,6 +50,15 @@ class Points:
     space: tuple[Size, ...]
     write: Callable[[Item, Sequence[Size], Places], None]
     copied: tuple[tuple[int, Variable], ...] = ()
+    flat: FlatPoints | None = None
+
+
+@dataclass(frozen=True)
+class FlatPoints:
+    """The same work as points of one dimension, for the case that `arrays` and the targets are dense."""
+
+    points: Points
+    arrays: tuple[Variable, ...]
 
 
 # --- statements as points ---------------------------------------------------------------------------------------------
@@ -121,7 +133,44 @@ def _map_points(expression: nodes.Map) -> Points:
         order = places
         space.append(inner.width)
         level = inner
-    return Points(tuple(space), lambda item, at, given: _map_point(item, levels, order, at, given))
+    flat = _flat_map(levels, order, space)
+    return Points(tuple(space), lambda item, at, given: _map_point(item, levels, order, at, given), flat=flat)
+
+
+Levels: TypeAlias = Sequence[tuple[Lambda, tuple[Variable, ...], tuple[Statement, ...]]]
+
+
+def _flat_map(levels: Levels, order: Sequence[int | None], space: Sequence[Size]) -> FlatPoints | None:
+    """A nest whose elements are just those of its arrays, in their order, is one map over the flattened arrays."""
+    if len(levels) < 2:
+        return None
+    origins = {variable.name: variable for variable in levels[0][1]}
+    passed: set[str] = set()
+    for (function, arrays, prefix), (_, inner, _) in itertools.pairwise(levels):
+        whole = [origins[one.name] for one in arrays]
+        origins = {parameter.name: one for parameter, one in zip(function.parameters, whole, strict=True)}
+        passed |= origins.keys()
+        if prefix or any(one.name not in origins for one in inner):
+            return None
+    function, arrays, _ = levels[-1]
+    if mentioned_names(function) & passed:
+        return None
+    sources = tuple(origins[one.name] for one in arrays)
+    total, rank = product(space), len(space)
+
+    def write_flat(item: Item, at: Sequence[Size], places: Places) -> None:
+        views = [_flattened(item.as_view(one), total, rank) for one in lower_folds.arrays_of(item, sources)]
+        given = [_flattened(place, total, rank) for place in places]
+        rows = [item.row(one, at[0]) for one in views]
+        call(item, function, rows, [row_of(given[p], at[0]) if p is not None else None for p in order])
+
+    return FlatPoints(Points((total,), write_flat), sources)
+
+
+def _flattened(dense: ArrayView, total: Size, rank: int) -> ArrayView:
+    """A dense array with its first `rank` dimensions as one."""
+    lmad = row_major((total, *dense.lmad.shape[rank:]), dense.lmad.offset)
+    return ArrayView(dense.buffer, dense.element, lmad)
 
 
 _CHEAP = (nodes.Alias, nodes.Apply, nodes.Cast, nodes.SizeValue, nodes.Index, nodes.Slice, nodes.Rearrange)
@@ -144,7 +193,7 @@ def _next_level(body: Body, bound: set[str]) -> nodes.Map | None:
 
 def _map_point(
     item: Item,
-    levels: Sequence[tuple[Lambda, tuple[Variable, ...], tuple[Statement, ...]]],
+    levels: Levels,
     order: Sequence[int | None],
     at: Sequence[Size],
     places: Places,
@@ -239,6 +288,8 @@ def lower_points(
     """
     types: dict[str, Type] = {variable.name: variable.type for variable in (*reads, *targets)}
     placed = dict(layouts)
+    if points.flat is not None and all(placed[one.name].dense for one in (*points.flat.arrays, *targets)):
+        points = points.flat.points
     item = Item(types, placed, [target.name for target in targets])
     schedule = Schedule.SEQUENTIAL
     if points.space:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -68,7 +68,8 @@ class BoundPlan:
     """A recording with its arguments' slots and its results.
 
     `inputs` pairs positions of array arguments with slots, `outputs` those of the caller's result arrays. `scalars`
-    are the types of the scalar arguments by position, `empty` the slots of arrays without elements.
+    are the types of the scalar arguments by position, `empty` the slots of arrays without elements, `spans` the
+    bytes that inputs and outputs cover from their addresses on.
     """
 
     name: str
@@ -78,10 +79,11 @@ class BoundPlan:
     results: tuple[Result, ...]
     scalar_types: dict[int, ScalarType]
     empty: frozenset[int] = frozenset()
+    spans: dict[int, tuple[int, int]] = field(default_factory=dict)
 
 
 class Unfit(Exception):
-    """The arguments cannot be used as they are (misaligned); the run must be done step by step."""
+    """The arguments cannot be used as they are (misaligned, overlapping); the run must be done step by step."""
 
 
 Runner: TypeAlias = Callable[[Sequence[Any], Sequence[Array | None]], list[Any]]
@@ -114,6 +116,12 @@ def cpu_runner(plan: BoundPlan) -> Runner:
     ]
     outputs = [(position, slot, _mask(plan, slot, element)) for position, slot, element in plan.outputs]
     results = plan.results
+    # The caller's arrays are written directly, so that they must not overlap anything that is read meanwhile.
+    conflicts = [
+        (one, *plan.spans[one], other, *plan.spans[other])
+        for position, (_, one, _) in enumerate(outputs)
+        for other in [slot for _, slot, _ in inputs] + [slot for _, slot, _ in outputs[position + 1 :]]
+    ]
     start = [NOTHING.ctypes.data if slot in plan.empty else 0 for slot in range(count)]
 
     def run(arguments: Sequence[Any], out: Sequence[Array | None]) -> list[Any]:
@@ -129,6 +137,10 @@ def cpu_runner(plan: BoundPlan) -> Runner:
             if address & mask:
                 raise Unfit
             addresses[slot] = address
+        for one, low, high, other, other_low, other_high in conflicts:
+            distance = addresses[other] - addresses[one]
+            if distance + other_low < high and low < distance + other_high:
+                raise Unfit
         for step in steps:
             step(addresses, kept, arguments)
         values = [_cpu_result(one, kept, addresses, arguments) for one in results]

@@ -68,7 +68,7 @@ class Executable:
         key = self._key(arguments, given)
         runner = self._plans.get(key)
         values: list[Any] | None = None
-        if runner is not None and key is not None and not (out is not None and self._overlaps(arguments, given)):
+        if runner is not None and key is not None:
             try:
                 values = runner(arguments, given)
             except Unfit:
@@ -168,7 +168,7 @@ class Executable:
             self._declined.update(dict.fromkeys(executor.declined))
         results = self._results(executor, entries, outputs)
         read = [self._read(result, memory, values) for result, memory in results]
-        self._remember(executor, key, inputs, outputs, [result for result, _ in results])
+        self._remember(executor, key, arguments, inputs, outputs, [result for result, _ in results])
         return deliver([result for result, _ in results], read, out)
 
     def _place_arguments(
@@ -196,7 +196,10 @@ class Executable:
     ) -> dict[int, Memory]:
         """Let steps write to the caller's arrays where that is safe."""
         outputs: dict[int, Memory] = {}
-        if not self._writes_directly or self._overlaps(arguments, out):
+        if not self._writes_directly or all(one is None for one in out):
+            return outputs
+        if self._overlaps(arguments, out):
+            executor.recording.refuse("a result overlaps an argument")
             return outputs
         seen: set[str] = set()
         for position, (atom, one) in enumerate(zip(self.program.body.results, out, strict=True)):
@@ -250,6 +253,7 @@ class Executable:
         self,
         executor: Executor,
         key: Any,
+        arguments: Sequence[Any],
         inputs: Sequence[tuple[int, int, ScalarType]],
         outputs: dict[int, Memory],
         results: Sequence[Result],
@@ -265,6 +269,7 @@ class Executable:
             tuple(results),
             {position: self.program.parameters[position].type.element for position in self._scalars},
             frozenset(slot for position, slot, _ in inputs if 0 in key[position][0]),
+            _spans(arguments, inputs) | {memory.slot: _span(memory.array) for memory in outputs.values()},
         )
         runner = cpu_runner(plan) if self.device.machine.kind == "cpu" else device_runner(plan, self._backend)
         with self._lock:
@@ -275,3 +280,15 @@ class Executable:
 
 def _own_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return (0,) * len(shape) if 0 in shape else row_major_strides(shape)
+
+
+def _spans(arguments: Sequence[Any], inputs: Sequence[tuple[int, int, ScalarType]]) -> dict[int, tuple[int, int]]:
+    return {slot: _span(arguments[position]) for position, slot, _ in inputs}
+
+
+def _span(array: Array | None) -> tuple[int, int]:
+    """The bytes that an array covers, from its first element's address on: [low, high)."""
+    if array is None or not array.size:
+        return 0, 0
+    reaches = [(extent - 1) * stride for extent, stride in zip(array.shape, array.strides, strict=True)]
+    return sum(r for r in reaches if r < 0), sum(r for r in reaches if r > 0) + array.itemsize

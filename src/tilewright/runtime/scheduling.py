@@ -11,7 +11,7 @@ from tilewright.runtime import host
 from tilewright.runtime.backends import Backend, Memory
 from tilewright.runtime.host import KernelPlan, Schedule
 
-POINTS_PER_BLOCK = 4096
+POINTS_PER_BLOCK = 1 << 15
 SCRATCH_BYTES = 256 << 20
 
 
@@ -29,7 +29,7 @@ def schedule(
     per_worker = sum(max(1, room) * one.element.bytes for room, one in zip(rooms, plan.scratch, strict=True))
     most = max(1, SCRATCH_BYTES // per_worker) if per_worker else 1 << 30
     if plan.schedule is Schedule.BLOCKS:
-        # Without scratch a block is about 4096 elementwise points; with it a block's points are probably heavy.
+        # Fewer elementwise points are computed before another thread is awake; points that loop are heavier.
         wanted = -(-points // POINTS_PER_BLOCK) if not plan.heavy else points
         wanted = min(wanted, 8 * backend.machine.cores, most)
         innermost = extents[-1]
