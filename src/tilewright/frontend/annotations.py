@@ -11,7 +11,7 @@ An annotation object stands for its dtype too: `np.zeros(3, tw.f32)`, `x.astype(
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -115,15 +115,15 @@ class Parameter:
     annotation: Annotation
 
 
-def parameters_of(function: Callable[..., Any]) -> tuple[Parameter, ...]:
-    """The parameters of a function with their annotations.
+def parameters_of(function: Callable[..., Any], around: Mapping[str, Any]) -> tuple[Parameter, ...]:
+    """The parameters of a function with their annotations; `around` has the local names where it is defined.
 
     Raises:
         TypeError: for a parameter without an annotation, or with one that is none of ours; for *args and **keywords.
     """
     name = getattr(function, "__name__", repr(function))
     signature = inspect.signature(function)
-    annotations = _annotations(function)
+    annotations = _annotations(function, around)
     found = []
     for one in signature.parameters.values():
         if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
@@ -146,11 +146,11 @@ def parameters_of(function: Callable[..., Any]) -> tuple[Parameter, ...]:
     return tuple(found)
 
 
-def _annotations(function: Callable[..., Any]) -> dict[str, Any]:
+def _annotations(function: Callable[..., Any], around: Mapping[str, Any]) -> dict[str, Any]:
     """The annotations; where they are text (`from __future__ import annotations`), what they mean in their place."""
     closure = inspect.getclosurevars(function)
     try:
-        return inspect.get_annotations(function, eval_str=True, locals={**closure.nonlocals})
+        return inspect.get_annotations(function, eval_str=True, locals={**around, **closure.nonlocals})
     except NameError as error:
         name = getattr(function, "__name__", repr(function))
         raise TypeError(f"program {name}: an annotation cannot be read: {error}") from error

@@ -174,7 +174,7 @@ def subscript(array: ArrayProxy, key: Any) -> Any:
     indices = [index_atom(array, d, keys[d]) for d in picked]
     if picked:
         variable = tracer.index(tracer.rearrange(variable, (*picked, *kept)), *indices)
-    if any(keys[d] != slice(None) for d in kept):
+    if any(part is not None for d in kept for part in (keys[d].start, keys[d].stop, keys[d].step)):
         cuts = tuple(_cut(array, d, keys[d]) for d in kept)
         variable = tracer.bind(Slice(variable, cuts))
     if variable is array.variable:

@@ -51,7 +51,8 @@ def reduce(op: Callable[..., Any] | str, neutral: Any, *arrays: Any, commutative
 
     Args:
         op: the operator: a Python function, `operator.add`, `tw.minimum`, or a name such as "add" or "+". For several
-            arrays it takes two tuples (or twice as many scalars) and gives a tuple.
+            arrays it takes two tuples (or twice as many scalars) and gives a tuple. On bool, + is "or", as in NumPy: to
+            count, map with `.astype(tw.i64)` first.
         neutral: its neutral element, a tuple for several arrays; constants take the arrays' element types, infinities
             become the extremes of integer types.
         *arrays: arrays of one outer size.

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
+import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,7 +44,7 @@ from tilewright.ir.printer import print_program
 from tilewright.ir.scalars import I64, ScalarType, scalar_type_of
 from tilewright.ir.sizes import Size, size
 from tilewright.ir.verifier import IRError, verify
-from tilewright.runtime.devices import Device, device_for
+from tilewright.runtime.devices import TARGET_VARIABLE, Device, device_for
 
 _LOCATED = (TypeError, ValueError, IndexError, OverflowError)
 
@@ -62,10 +64,10 @@ class TracedProgram:
     of those and each device.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], around: Mapping[str, Any]) -> None:
         """Made by `program`."""
         self.function = function
-        self.parameters: tuple[Parameter, ...] = parameters_of(function)
+        self.parameters: tuple[Parameter, ...] = parameters_of(function, around)
         self._signature = inspect.signature(function)
         self._generic = tuple(n for n, one in enumerate(self.parameters) if one.annotation.is_generic)
         self._types = tuple(one.annotation.accepts[0] for one in self.parameters)
@@ -105,7 +107,8 @@ class TracedProgram:
             for parameter, one in zip(self.parameters, arguments, strict=True)
         )
         types = self._types if not self._generic else self._elements(arrays)
-        found = self._executables.get((types, target))
+        asked = target if target is not None else os.environ.get(TARGET_VARIABLE, "")
+        found = self._executables.get((types, asked))
         executable, several = found if found is not None else self._executable(types, target)
         result = executable(*arrays) if out is None else executable(*arrays, out=out)
         return (result,) if several and not isinstance(result, tuple) else result
@@ -150,14 +153,13 @@ class TracedProgram:
     ) -> tuple[Callable[..., Any], bool]:
         from tilewright.passes.compile import compile_program
 
+        asked = target if target is not None else os.environ.get(TARGET_VARIABLE, "")
         device = device_for(target)
         with self._lock:
             if (types, device) not in self._executables:
                 traced = self._trace(types)
                 self._executables[types, device] = (compile_program(traced.program, device), traced.several)
-            found = self._executables[types, device]
-            if target is not None:  # the default device may change with the environment
-                self._executables[types, target] = found
+            found = self._executables[types, asked] = self._executables[types, device]
         return found
 
     def _inlined(self, tracer: Tracer, arguments: Sequence[Any]) -> Any:
@@ -245,7 +247,7 @@ def program(function: Callable[..., Any]) -> TracedProgram:
         >>> matmul(np.eye(2), np.array([[1.0, 2.0], [3.0, 4.0]])).tolist()
         [[1.0, 2.0], [3.0, 4.0]]
     """
-    return TracedProgram(function)
+    return TracedProgram(function, sys._getframe(1).f_locals)
 
 
 def _trace(function: Callable[..., Any], parameters: Sequence[Parameter], types: Sequence[ScalarType]) -> _Traced:

@@ -9,6 +9,7 @@ polynomials, so that `x[i : i + 3]` is known to have 3 elements.
 from __future__ import annotations
 
 import inspect
+import operator as operators
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -30,6 +31,9 @@ _PACKAGE = str(Path(tilewright.__file__).parent)
 _CURRENT: ContextVar[Tracer | None] = ContextVar("tilewright_tracer", default=None)
 _RING: dict[str, Callable[[Size, Size], Size]] = {"add": Size.__add__, "sub": Size.__sub__, "mul": Size.__mul__}
 _POLYNOMIAL = {*_RING, "neg", "min", "max", "floordiv", "mod"}
+_COMPARISONS: dict[str, Callable[[int, int], bool]] = {
+    name: getattr(operators, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")
+}
 _LARGEST_COEFFICIENT = 2**31
 _LARGEST_DEGREE = 4
 
@@ -122,13 +126,13 @@ class IndexProxy(ScalarProxy):
         """i64."""
         return I64
 
-    def __tilewright_apply__(self, operator: str, operands: Sequence[Any]) -> ScalarProxy:
-        sizes = [_as_size(one) for one in operands]
-        if operator in _POLYNOMIAL:
-            known = [one for one in sizes if one is not None]
-            result = _size_operation(operator, known) if len(known) == len(sizes) else None
-            if result is not None:
+    def __tilewright_apply__(self, operator: str, operands: Sequence[Any]) -> Any:
+        sizes = [one for one in map(_as_size, operands) if one is not None]
+        if len(sizes) == len(operands):
+            if operator in _POLYNOMIAL and (result := _size_operation(operator, sizes)) is not None:
                 return IndexProxy(result, self.builder)
+            if operator in _COMPARISONS and (apart := (sizes[0] - sizes[1]).constant) is not None:
+                return _COMPARISONS[operator](apart, 0)  # known now: Python's `if` may decide by it
         return super().__tilewright_apply__(operator, operands)
 
     def __index__(self) -> int:
