@@ -1,0 +1,133 @@
+"""Tensor operations as functions of arrays: `TensorOperation.compile`."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tilewright.contraction.tensor_operation import TensorOperation
+from tilewright.contraction.tensor_rules import ARRAYS, check_sizes
+from tilewright.kernel.launch import Launch
+from tilewright.passes.tensor_kernel import tensor_launch
+from tilewright.runtime import cpu_pool
+from tilewright.runtime.backends import argument_block
+from tilewright.runtime.cpu_device import compile_for_cpu
+from tilewright.runtime.devices import Device, device_for
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+
+_PARALLEL_FLOPS = 1 << 20  # operations that take some 10 microseconds on one core: less is not worth waking others
+_PARALLEL_ELEMENTS = 1 << 15  # the same for elements that are only moved
+
+_Slots = ctypes.Array[ctypes.c_uint64]
+
+
+class CompiledTensorOperation:
+    """Machine code of a tensor operation: `compiled(in0, in1, out)` computes into `out` and returns it.
+
+    Calls may come from several threads. `set_num_threads` bounds the threads of later calls.
+
+    Attributes:
+        operation: what was compiled.
+        launch: the kernel in the kernel language, and its launch parameters.
+    """
+
+    def __init__(self, operation: TensorOperation, launch: Launch) -> None:
+        """Compile, or take the code from the caches."""
+        self.operation = operation
+        self.launch = launch
+        self._native = compile_for_cpu(launch.kernel)
+        self._types = dict(
+            zip(ARRAYS, (operation.dtype.numpy, operation.dtype.numpy, operation.out_dtype.numpy), strict=True)
+        )
+        self._extents = dict(zip(ARRAYS, operation.extents, strict=True))
+        work, enough = operation.flops, _PARALLEL_FLOPS if operation.main.family == "ternary" else _PARALLEL_ELEMENTS
+        self._is_small = work < enough or launch.blocks == 1
+        self._free: dict[int, list[tuple[_Slots, Callable[[], None]]]] = {}
+        strides = [(one.stride_in0, one.stride_in1, one.stride_out) for one in operation.dimensions if one.size > 1]
+        elementwise = operation.main.family in ("unary", "binary")
+        self._in_place = {
+            array: elementwise and all(each[position] == each[2] for each in strides)
+            for position, array in enumerate(ARRAYS)
+        }
+
+    def __call__(self, in0: Array | None, in1: Array | None, out: Array) -> Array:
+        """Run the operation.
+
+        Args:
+            in0, in1: the inputs; None for one that the operation does not have.
+            out: written into, and returned.
+
+        Arrays are flat memory with the operation's strides: any shape is taken, if the array is contiguous, of the
+        right type and long enough. An input of a unary or binary operation may be the output itself, if it has the
+        same strides.
+
+        Raises:
+            TypeError: if an array is missing or needless, or has another type.
+            ValueError: if an array is not contiguous, aligned or writable, or the output overlaps an input.
+            TensorOperationError: if an array is too short.
+        """
+        given: dict[str, Array | None] = {"in0": in0, "in1": in1, "out": out}
+        addresses = {name: self._address(name, array) for name, array in given.items()}
+        self._check_overlap(given, addresses)
+        threads = 1 if self._is_small else cpu_pool.get_num_threads()
+        free = self._free.setdefault(threads, [])
+        try:
+            slots, run = free.pop()
+        except IndexError:
+            slots = argument_block(self.launch.kernel, self._scalars())
+            run = cpu_pool.prepare(self._native, slots, self.launch.blocks, threads)
+        for position, name in enumerate(self.launch.buffers):
+            slots[position] = addresses[name]
+        run()
+        free.append((slots, run))
+        return out
+
+    def _scalars(self) -> list[int]:
+        return [value for value in self.launch.scalars if isinstance(value, int)]
+
+    def _address(self, name: str, array: Array | None) -> int:
+        """The array's address, after checking all that is known of it."""
+        needed = self._extents[name]
+        if needed == 0:
+            if array is not None:
+                raise TypeError(f"{self.operation.main.value} has no {name}; give None instead of an array")
+            return 0
+        if not isinstance(array, np.ndarray):
+            raise TypeError(f"{name} is {type(array).__name__}; {self.operation.main.value} needs a NumPy array")
+        if array.dtype != self._types[name]:
+            raise TypeError(f"{name} has dtype {array.dtype}; the operation needs {self._types[name]}")
+        flags = array.flags
+        if not (flags.c_contiguous or flags.f_contiguous) or not flags.aligned:
+            raise ValueError(
+                f"{name} of shape {array.shape} with strides {array.strides} is not contiguous, aligned memory; give "
+                "the array that it is a view of, and its strides to the operation"
+            )
+        if name == "out" and not flags.writeable:
+            raise ValueError(f"out of shape {array.shape} is read-only")
+        if array.size < needed:
+            check_sizes(self.operation, {name: array.size})
+        return int(array.ctypes.data)
+
+    def _check_overlap(self, given: dict[str, Array | None], addresses: dict[str, int]) -> None:
+        out = given["out"]
+        assert out is not None
+        begin, end = addresses["out"], addresses["out"] + self._extents["out"] * out.itemsize
+        for name in ("in0", "in1"):
+            array = given[name]
+            if array is None:
+                continue
+            start, stop = addresses[name], addresses[name] + self._extents[name] * array.itemsize
+            if start < end and begin < stop and not (start == begin and self._in_place[name]):
+                raise ValueError(
+                    f"{name} and out overlap in memory; {self.operation.main.value} of these strides needs them apart"
+                )
+
+
+def compile_operation(operation: TensorOperation, target: str | Device | None = None) -> CompiledTensorOperation:
+    """Compile a placed operation for the CPU; see `TensorOperation.compile`."""
+    device = device_for(target)
+    return CompiledTensorOperation(operation, tensor_launch(operation, device.machine))

@@ -1,0 +1,182 @@
+"""Unary and binary primitives on a block of one or two dimensions [S1 5.6].
+
+Vectors run along the dimension with unit stride in the output. An input is then, along that dimension,
+
+    direct      of unit stride: read as vectors
+    constant    of stride 0: read once and broadcast
+    crossing    of unit stride in the other dimension: read in squares, which are transposed in registers
+    strided     anything else
+
+With a strided input, or a strided output, the block is walked element by element. A crossing input makes all others
+be walked in squares too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tilewright.contraction.tensor_operation import Execution, Primitive, TensorDimension
+from tilewright.kernel.ir import (
+    Broadcast,
+    Expression,
+    Store,
+    VectorType,
+    add,
+    integer,
+    load,
+    multiply,
+    operation,
+)
+from tilewright.passes.tensor_writer import Place, Strides, TensorWriter, transposed
+
+UNROLLED = 4  # vectors in one step of a row, so that their loads are under way together
+
+_UNIT = TensorDimension("C", "prim", 1, 0, 0, 0)
+
+
+@dataclass(frozen=True)
+class _Input:
+    """An input and how it lies along the vectors."""
+
+    array: str
+    form: str
+
+
+class ElementwiseWriter:
+    """Writes the primitive of one operation."""
+
+    def __init__(self, w: TensorWriter) -> None:
+        """Choose the dimension of the vectors and the form of each input."""
+        self.w = w
+        primitive = list(w.operation.of_execution(Execution.PRIM))
+        along = next((one for one in primitive if one.stride_out == 1 and one.size > 1), primitive[-1])
+        others = [one for one in primitive if one is not along]
+        self.along, self.other = w.strides(along), w.strides(others[0] if others else _UNIT)
+        self.inputs = [_Input(array, self._form(array)) for array in ("in0", "in1") if array in w.buffers]
+        forms = {one.form for one in self.inputs}
+        vectors = along.stride_out == 1 and along.size > 1 and "strided" not in forms
+        self.crossing = vectors and "crossing" in forms
+        self.lanes = w.lanes() if vectors else 1
+        limit = min(along.size, self.other.size) if self.crossing else along.size
+        while self.lanes > limit:
+            self.lanes //= 2
+
+    def _form(self, array: str) -> str:
+        if self.along.moves(array) in (0, 1) or self.along.size == 1:
+            return "direct" if self.along.moves(array) == 1 else "constant"
+        return "crossing" if self.other.moves(array) == 1 and self.other.size > 1 else "strided"
+
+    def write(self, place: Place) -> None:
+        """The primitive at one place."""
+        if self.crossing and self.lanes > 1:
+            self._squares(place)
+        else:
+            size = integer(self.other.size)
+            self.w.loop("row", integer(0), size, lambda row: self._row(place, row))
+
+    def _element(self, values: list[Expression]) -> Expression:
+        """The main primitive and the last touch."""
+        w, main = self.w, self.w.operation.main
+        if main is Primitive.ZERO:
+            value = values[0]
+        elif main.family == "binary":
+            value = operation(main.value, *values)
+        else:
+            value = w.applied(main, values[0])
+        if w.operation.last_touch is Primitive.NONE:
+            return value
+        return w.applied(w.operation.last_touch, w.emit.let(value, "value"))
+
+    # --- rows ---------------------------------------------------------------------------------------------------------
+
+    def _row(self, place: Place, row: Expression) -> None:
+        """One line of vectors, then shorter ones, down to single elements."""
+        w, size = self.w, self.along.size
+        bases = {
+            array: w.emit.let(add(place.of(array), multiply(row, self.other.of(array))), "row")
+            for array in (*(one.array for one in self.inputs), "out")
+        }
+        if self.crossing or self.lanes == 1:
+            w.loop("i", integer(0), integer(size), lambda i: self._piece(bases, i, 1))
+            return
+        done, lanes, step = 0, self.lanes, self.lanes * UNROLLED
+        if size >= step:
+            done = size - size % step
+
+            def unrolled(i: Expression) -> None:
+                starts = [w.emit.let(add(i, integer(number * lanes)), "at") for number in range(UNROLLED)]
+                values = [w.emit.let(self._value(bases, start, lanes), "value") for start in starts]
+                for start, value in zip(starts, values, strict=True):
+                    w.emit.emit(Store(w.buffers["out"], add(bases["out"], start), value))
+
+            w.loop("i", integer(0), integer(done), unrolled, step=step)
+        while done < size:
+            while done + lanes > size:
+                lanes //= 2
+            self._piece(bases, integer(done), lanes)
+            done += lanes
+
+    def _piece(self, bases: dict[str, Expression], i: Expression, lanes: int) -> None:
+        value = self._value(bases, i, lanes)
+        at = add(bases["out"], multiply(i, self.along.out))
+        self.w.emit.emit(Store(self.w.buffers["out"], at, value))
+
+    def _value(self, bases: dict[str, Expression], i: Expression, lanes: int) -> Expression:
+        values: list[Expression] = []
+        for one in self.inputs:
+            along = self.along.of(one.array)
+            at = add(bases[one.array], multiply(i, along))
+            values.append(self._load(one.array, at, lanes, one.form == "constant"))
+        return self._element(values or [self._zero(lanes)])
+
+    def _zero(self, lanes: int) -> Expression:
+        return self._spread(self.w.constant(0, load(self.w.buffers["out"], integer(0))), lanes)
+
+    def _load(self, array: str, at: Expression, lanes: int, constant: bool) -> Expression:
+        buffer = self.w.buffers[array]
+        if constant:
+            return self.w.emit.let(self._spread(load(buffer, at), lanes), array)
+        return self.w.emit.let(load(buffer, at, lanes), array)
+
+    def _spread(self, value: Expression, lanes: int) -> Expression:
+        return value if lanes == 1 else Broadcast(value, VectorType(self.w.real, lanes))
+
+    # --- squares ------------------------------------------------------------------------------------------------------
+
+    def _squares(self, place: Place) -> None:
+        """The block in squares of `lanes`; at an edge a square overlaps the one before it."""
+
+        def over(size: int, body: Callable[[Expression], None]) -> None:
+            whole = size - size % self.lanes
+            self.w.loop("at", integer(0), integer(whole), body, step=self.lanes)
+            if whole < size:
+                body(integer(size - self.lanes))
+
+        over(self.other.size, lambda row: over(self.along.size, lambda i: self._square(place, row, i)))
+
+    def _square(self, place: Place, row: Expression, i: Expression) -> None:
+        w, lanes = self.w, self.lanes
+
+        def offset(strides: Strides, array: str, index: Expression, number: int) -> Expression:
+            return multiply(add(index, integer(number)), strides.of(array))
+
+        columns: list[list[Expression]] = []
+        for one in self.inputs:
+            array = one.array
+            corner = w.emit.let(place.of(array), array)
+            if one.form == "crossing":
+                start = w.emit.let(add(corner, row), "start")
+                lines: list[Expression] = [
+                    w.emit.let(load(w.buffers[array], add(start, offset(self.along, array, i, lane)), lanes), array)
+                    for lane in range(lanes)
+                ]
+                columns.append(transposed(w.emit, lines))
+                continue
+            starts = [add(corner, offset(self.other, array, row, number)) for number in range(lanes)]
+            step = multiply(i, self.along.of(array))
+            columns.append([self._load(array, add(at, step), lanes, one.form == "constant") for at in starts])
+        for number in range(lanes):
+            value = self._element([each[number] for each in columns])
+            at = add(add(place.out, offset(self.other, "out", row, number)), i)
+            w.emit.emit(Store(w.buffers["out"], at, value))
