@@ -8,6 +8,11 @@ import numpy as np
 import pytest
 from lowering_checks import check, compiled
 
+from tilewright.ir.builder import Builder
+from tilewright.ir.nodes import Literal, Redomap, Type, array
+from tilewright.ir.scalars import F16, I32
+from tilewright.ir.sizes import size
+
 DEVICES = ["cpu", pytest.param("opencl", marks=pytest.mark.opencl)]
 ADD = "(\\(p{0}: f32, q{0}: f32) -> let (sum{0}: f32) = p{0} + q{0} in (sum{0}))"
 
@@ -136,6 +141,23 @@ def test_reduction_in_chunks_keeps_the_order(device: str) -> None:
         r, s = r * x % 2**64, (s * x + y) % 2**64
     results = compiled(MATRICES, device)(a, b)
     assert [int(one) % 2**64 for one in results] == [r, s]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_commutative_reduction_in_lanes(device: str) -> None:
+    b = Builder()
+    x, y = b.variable("x", array(F16, "n")), b.variable("y", array(I32, "n"))
+    types = [Type(F16), Type(I32)]
+    combine = b.function(types * 2, lambda a, c, d, e: [b.apply("max", a, d), b.apply("add", c, e)])
+    function = b.function(types, lambda a, c: [b.apply("neg", a), b.apply("mul", c, c), c])
+    neutral = (Literal(-float("inf"), F16), Literal(0, I32))
+    results = b.emit(Redomap(size("n"), combine, neutral, function, (x, y), commutative=True))
+    run = compiled(b.program("lanes", [x, y], results), device)
+    for n in (70_001, 65_536, 100_063):
+        values = np.random.default_rng(n).integers(-99, 99, n)
+        largest, total, mapped = run(values.astype(np.float16), values.astype(np.int32))
+        assert (largest, total) == (np.float16(-values.min()), (values * values).sum())
+        np.testing.assert_array_equal(mapped, values)
 
 
 SEGMENTED = """\

@@ -21,7 +21,8 @@ from tilewright.ir.traversal import all_statements, bound_variables, rebuild, su
 from tilewright.ir.views import parameter_view
 from tilewright.kernel.launch import Launch
 from tilewright.machine.model import Machine
-from tilewright.passes.lower_general import Points, chunk_points, copy_points, lower_points, points_of
+from tilewright.passes.lower_general import Points, copy_points, lower_points, points_of
+from tilewright.passes.lower_reduction import chunk_points
 from tilewright.passes.pipelines import run_pipeline
 from tilewright.passes.scalar_values import LoweringError
 from tilewright.passes.tile import contraction_launches
@@ -259,7 +260,7 @@ class _Compiler:
         first = Statement((*partial, *statement.targets[count:]), expression)
         try:
             whole = self._kernel(statement, points_of(expression, statement.targets))
-            begin = self._kernel(first, chunk_points(expression, chunks, length), "_chunks")
+            begin = self._kernel(first, chunk_points(expression, chunks, length, self.threads == 1), "_chunks")
         except LoweringError as error:
             raise LoweringError(f"{self.name}: {_shown(statement)} cannot be lowered: {error}") from error
         end = nodes.Reduce(size(chunks), expression.combine, expression.neutral, partial, expression.commutative)

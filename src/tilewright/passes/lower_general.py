@@ -17,7 +17,7 @@ from tilewright.ir import nodes
 from tilewright.ir.lmad import row_major
 from tilewright.ir.nodes import Body, Expression, Lambda, Statement, Type, Variable
 from tilewright.ir.scalars import BOOL, I64, ScalarType
-from tilewright.ir.sizes import Size, minimum, product, size
+from tilewright.ir.sizes import Size, product, size
 from tilewright.ir.traversal import bound_variables, mentioned_names
 from tilewright.ir.views import ArrayView
 from tilewright.kernel import ir as kernel
@@ -231,24 +231,6 @@ def _segment_point(item: Item, expression: nodes.SegRed | nodes.SegScan, at: Seq
 def _histogram_point(item: Item, expression: nodes.SegHist, at: Sequence[Size], places: Places) -> None:
     _bind_space(item, expression.space.dimensions, at)
     lower_folds.write_histogram(item, expression, [_part(place, at) for place in places])
-
-
-def chunk_points(reduction: nodes.Reduce | nodes.Redomap, chunks: str, chunk_length: str) -> Points:
-    """The first stage of a reduction: point p folds the rows from p*length on; mapped results are written whole."""
-    count = len(reduction.neutral)
-    function = reduction.function if isinstance(reduction, nodes.Redomap) else None
-
-    def write_chunk(item: Item, at: Sequence[Size], places: Places) -> None:
-        start = at[0] * size(chunk_length)
-        length = minimum(size(chunk_length), reduction.width - start)
-        rows = lower_folds.function_rows(item, function, lower_folds.arrays_of(item, reduction.arrays))
-        values = lower_folds.fold(
-            item, length, reduction.combine, reduction.neutral, rows, [None] * count, places[count:], start=start
-        )
-        for value, place in zip(values, places, strict=False):
-            write(item, value, row_of(place, at[0]))
-
-    return Points((size(chunks),), write_chunk)
 
 
 def copy_points(source: Variable) -> Points:
