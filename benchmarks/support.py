@@ -1,0 +1,132 @@
+"""What the benchmarks share: peers' settings, the machine, error bounds, interleaved timing, and result files."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "results"
+READY = "TILEWRIGHT_BENCHMARK_READY"
+
+
+def processor() -> tuple[str, set[str]]:
+    """The processor's name and its features, as Linux tells them."""
+    name, flags = platform.processor() or platform.machine(), set()
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "model name":
+                name = value.strip()
+            elif key.strip() == "flags":
+                flags = set(value.split())
+    except OSError:  # not Linux
+        pass
+    return name, flags
+
+
+def with_best_settings(threads: int) -> dict[str, str]:
+    """Start this script once more with the settings under which its peers are fastest; return those that changed.
+
+    OpenBLAS and BLIS choose their kernels when they are loaded, and on processors newer than themselves they choose
+    slow ones; glibc gives large arrays back to the system at every call, which costs all contenders page faults.
+    """
+    wanted = {f"{library}_NUM_THREADS": str(threads) for library in ("OPENBLAS", "OMP", "BLIS", "TBLIS", "MKL")}
+    wanted["GLIBC_TUNABLES"] = "glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=8589934592"
+    if "avx512f" in processor()[1]:
+        wanted |= {"OPENBLAS_CORETYPE": "SkylakeX", "BLIS_ARCH_TYPE": "0"}
+    if READY not in os.environ:
+        found = {name: os.environ.get(name, "") for name in wanted}
+        environment = {**os.environ, **wanted, READY: json.dumps(found)}
+        sys.exit(subprocess.run([sys.executable, *sys.argv], env=environment, check=False).returncode)
+    found = json.loads(os.environ[READY])
+    return {name: f"{value} (was {found[name] or 'unset'})" for name, value in wanted.items() if value != found[name]}
+
+
+def describe_machine() -> dict[str, Any]:
+    """The machine and the versions of what is compared."""
+    from importlib import metadata
+
+    versions = {}
+    for package in ("tilewright", "numpy", "llvmlite", "torch", "pytblis", "cuda-bindings"):
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            versions[package] = "not installed"
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {
+        "processor": processor()[0], "cores": cores, "system": platform.platform(),
+        "python": platform.python_version(), "versions": versions, "commit": _commit(),
+    }  # fmt: skip
+
+
+def _commit() -> str:
+    try:
+        done = subprocess.run(
+            ["git", "describe", "--always", "--dirty"], cwd=HERE, capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return done.stdout.strip()
+
+
+def write_results(name: str, content: Mapping[str, Any]) -> Path:
+    """Write benchmarks/results/NAME.json, one row of results per line."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    rows = content.get("rows", [])
+    head = json.dumps({key: value for key, value in content.items() if key != "rows"}, indent=1)
+    lines = ",\n".join(json.dumps(row) for row in rows)
+    path.write_text(f'{head.rstrip()[:-1].rstrip()},\n "rows": [\n{lines}\n ]\n}}\n')
+    return path
+
+
+def interleaved(
+    contenders: Mapping[str, Callable[[], Any]], seconds: float, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, list[float]]:
+    """Times of every contender, called in turns (each round begins with another one) for about `seconds` each."""
+    names = list(contenders)
+    times: dict[str, list[float]] = {name: [] for name in names}
+    spent, rounds = 0.0, 0
+    while rounds < 3 or spent < seconds * len(names):
+        for place in range(len(names)):
+            name = names[(place + rounds) % len(names)]
+            start = clock()
+            contenders[name]()
+            times[name].append(clock() - start)
+            spent += times[name][-1]
+        rounds += 1
+    return times
+
+
+def summary(times: list[float]) -> dict[str, float]:
+    """Best and median of some times, in seconds."""
+    return {"best": min(times), "median": statistics.median(times), "runs": len(times)}
+
+
+def geometric_mean(values: list[float]) -> float:
+    """The geometric mean; nan of nothing."""
+    return math.exp(statistics.fmean(map(math.log, values))) if values else math.nan
+
+
+def sizes_within(sizes: Mapping[str, int], largest_gflop: float) -> dict[str, int]:
+    """Sizes scaled down together until the contraction is no larger; multiples of 4 stay such from 16 on."""
+    scaled, factor = dict(sizes), 1.0
+    while 2e-9 * math.prod(scaled.values()) > largest_gflop and factor > 1e-3:
+        factor *= 0.98
+        scaled = {name: _scaled(extent, factor) for name, extent in sizes.items()}
+    return scaled
+
+
+def _scaled(extent: int, factor: float) -> int:
+    new = max(1, round(extent * factor))
+    return new // 4 * 4 if extent % 4 == 0 and new >= 16 else new
