@@ -310,6 +310,19 @@ def test_numbers_that_loops_start_from_take_the_type_of_the_body() -> None:
     assert types == ["f32", "i32", "f64", "i64", "f32", "bool"]
 
 
+def test_sizes_and_loop_indices_take_the_type_that_they_meet() -> None:
+    @tw.program
+    def meeting(k: tw.i64, xs: tw.f32["n"], ks: tw.i32["n"]) -> Any:
+        n = xs.shape[0]
+        total = tw.loop(n, xs[0], lambda i, s: s + xs[i] * i)
+        halves = tw.map(lambda x: x * (n / 2), xs)
+        last = tw.reduce(lambda a, b: tw.where(a > b, a, n), 0, ks)
+        return xs * n, ks + n, halves, total, last, xs * k, n, tw.update(xs, 0, n)
+
+    types = [str(one.type) for one in meeting.trace().body.results]
+    assert types == ["[n]f32", "[n]i32", "[n]f32", "f32", "i32", "[n]f64", "i64", "[n]f32"]
+
+
 def test_programs_inside_programs() -> None:
     @tw.program
     def norm(xs: tw.float_["k"]) -> Any:

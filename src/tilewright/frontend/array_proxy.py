@@ -47,7 +47,7 @@ class ArrayProxy:
     @property
     def shape(self) -> tuple[IndexProxy, ...]:
         """The sizes, as scalars that can also be counts, extents and bounds."""
-        return tuple(IndexProxy(extent, self.builder) for extent in self.variable.type.shape)
+        return tuple(IndexProxy(extent, self.builder, weak=True) for extent in self.variable.type.shape)
 
     @property
     def scalar(self) -> ScalarType:

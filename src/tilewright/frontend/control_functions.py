@@ -139,7 +139,7 @@ def loop(count: Any, initial: Any, body: Callable[..., Any]) -> Any:
     index = tracer.variable(hints[0] if hints else "i", Type(I64))
 
     def write(*values: Any) -> Any:
-        return body(tracer.index_proxy(index), *values)
+        return body(tracer.index_proxy(index, weak=True), *values)
 
     atoms = _initial(tracer, name, carried, write)
     parameters, inside = _body(tracer, name, atoms, write, hints[1:], several)
@@ -240,7 +240,7 @@ def _body(
 
 def _carried(tracer: Tracer, name: str, value: Any, parameter: Variable) -> Atom:
     """A new carried value: exactly of the type of the old one."""
-    if not isinstance(value, ScalarProxy) and not is_array(value) and not parameter.type.rank:
+    if is_number(value) and not parameter.type.rank:
         return as_element(tracer, value, parameter.type.element, f"{name}: the new {parameter}")
     atom = atom_of(value)
     if atom.type != parameter.type:

@@ -20,6 +20,7 @@ from tilewright.frontend.program_tracing import (
     atom_of,
     describe_value,
     fresh_parameters,
+    is_number,
     name_of,
     parameter_names,
     size_of,
@@ -239,7 +240,7 @@ def combine_lambda(tracer: Tracer, what: str, op: Callable[..., Any] | str, type
 
 def _of_type(tracer: Tracer, value: Any, expected: Type, name: str) -> Atom:
     """A result of an operator: exactly of the type that the elements have."""
-    if not isinstance(value, ArrayProxy | ScalarProxy):
+    if is_number(value):
         if expected.rank:
             raise TypeError(f"{name} gives {describe_value(value)} where {expected} is needed")
         return as_element(tracer, value, expected.element, f"{name}: its result")

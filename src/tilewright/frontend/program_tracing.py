@@ -51,10 +51,10 @@ class Tracer(Builder):
         self.indices: dict[str, Variable] = {}
         self.origins: dict[str, str] = {}
 
-    def index_proxy(self, variable: Variable) -> IndexProxy:
+    def index_proxy(self, variable: Variable, weak: bool = False) -> IndexProxy:
         """The proxy of an i64 variable that sizes may be made of."""
         self.indices[variable.name] = variable
-        return IndexProxy(size(variable.name), self)
+        return IndexProxy(size(variable.name), self, weak)
 
     def describe(self, variable: Variable) -> str:
         """An array as messages name it."""
@@ -106,14 +106,19 @@ def user_location() -> str:
 
 
 class IndexProxy(ScalarProxy):
-    """An i64 scalar that is known as a size."""
+    """An i64 scalar that is known as a size.
 
-    __slots__ = ("size",)
+    Sizes of arrays and indices of loops are weak, as they are Python numbers in NumPy programs: an f32 times
+    `x.shape[0]` is an f32.
+    """
+
+    __slots__ = ("size", "weak")
     builder: Tracer
 
-    def __init__(self, value: Size, tracer: Tracer) -> None:
+    def __init__(self, value: Size, tracer: Tracer, weak: bool = False) -> None:
         self.size = value
         self.builder = tracer
+        self.weak = weak
 
     @property
     def atom(self) -> Atom:  # type: ignore[override]  # made when it is needed
@@ -130,7 +135,8 @@ class IndexProxy(ScalarProxy):
         sizes = [one for one in map(_as_size, operands) if one is not None]
         if len(sizes) == len(operands):
             if operator in _POLYNOMIAL and (result := _size_operation(operator, sizes)) is not None:
-                return IndexProxy(result, self.builder)
+                weak = all(one.weak for one in operands if isinstance(one, IndexProxy))
+                return IndexProxy(result, self.builder, weak)
             if operator in _COMPARISONS and (apart := (sizes[0] - sizes[1]).constant) is not None:
                 return _COMPARISONS[operator](apart, 0)  # known now: Python's `if` may decide by it
         return super().__tilewright_apply__(operator, operands)
