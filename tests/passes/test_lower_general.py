@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,16 @@ from lowering_checks import check, compiled
 
 from tilewright.ir.builder import Builder
 from tilewright.ir.nodes import Literal, Redomap, Type, array
+from tilewright.ir.parser import parse_program
 from tilewright.ir.scalars import F16, I32
 from tilewright.ir.sizes import size
+from tilewright.kernel.cuda import cuda_text
+from tilewright.kernel.nvrtc import compile_cuda
+from tilewright.machine.named import named_machine
+from tilewright.passes.compile import program_block
+from tilewright.runtime import host
+from tilewright.runtime.devices import Device
+from tilewright.runtime.host import Layout
 
 DEVICES = ["cpu", pytest.param("opencl", marks=pytest.mark.opencl)]
 ADD = "(\\(p{0}: f32, q{0}: f32) -> let (sum{0}: f32) = p{0} + q{0} in (sum{0}))"
@@ -355,3 +364,31 @@ def test_a_loop_that_goes_out_of_range_ends() -> None:
     run = check(CHASE, [np.array([2, 0, 1]), np.array([0, 2, 1])])
     with pytest.raises(IndexError, match="chase: index 7 of next"):
         run(np.array([2, 0, 7]), np.array([0, 1]))
+
+
+def kernel_steps(block: host.Block) -> Iterator[host.KernelStep]:
+    """The kernels of a block, those inside host control flow included."""
+    for step in block.steps:
+        parts = [getattr(step, name, None) for name in ("whole", "first", "second")]
+        yield from (one for one in (step, *parts) if isinstance(one, host.KernelStep))
+        inner = [getattr(step, name, None) for name in ("then", "otherwise", "body", "condition")]
+        for one in inner:
+            if isinstance(one, host.Block):
+                yield from kernel_steps(one)
+
+
+@pytest.mark.parametrize("text", [VIEWS, INSIDE, FOLDS, SEGMENTED, LOOPS], ids=lambda text: text.split()[1])
+def test_general_kernels_compile_for_cuda(text: str) -> None:
+    """No GPU is needed for that."""
+    pytest.importorskip("cuda.bindings.nvrtc")
+    program = parse_program(text)
+    device = Device("cuda:0", named_machine("h100"), "for its limits only")
+    texts = []
+    for step in kernel_steps(program_block(program, device)[0]):
+        dense = Layout((), dense=True, at_start=True)
+        arrays = [one.name for one in (*step.reads, *step.targets) if one.type.rank or one in step.targets]
+        plan = step.lower(tuple((name, dense) for name in arrays))
+        texts.append(cuda_text(plan.kernel))
+    assert texts
+    for one in texts[:12]:
+        assert compile_cuda(one, "sm_90a").cubin

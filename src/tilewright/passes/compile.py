@@ -57,19 +57,25 @@ def compile_program(program: Program, device: Device, *, optimise: bool = True) 
         array([2., 4.], dtype=float32)
     """
     ready = run_pipeline(program) if optimise else program
-    compiler = _Compiler(ready.name, device)
-    block = compiler.block(ready.body)
+    block, notes = program_block(ready, device)
     arguments = _size_arguments(ready)
     checked = any(
         isinstance(one.expression, nodes.Index | nodes.Update | nodes.Slice) for one in all_statements(ready.body)
     )
     return Executable(
-        HostProgram(ready, block, tuple(compiler.notes)),
+        HostProgram(ready, block, notes),
         device,
         functools.partial(copy_step, threads=threads_per_block(device)),
         arguments,
         not checked,
     )
+
+
+def program_block(program: Program, device: Device) -> tuple[Block, tuple[Note, ...]]:
+    """The steps of a program for a device (which need not exist: its limits are enough), and how each was lowered."""
+    compiler = _Compiler(program.name, device)
+    block = compiler.block(program.body)
+    return block, tuple(compiler.notes)
 
 
 def threads_per_block(device: Device) -> int:

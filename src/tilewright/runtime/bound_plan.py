@@ -6,6 +6,7 @@ On the CPU a repeated run is little more than filling addresses into prepared ar
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -13,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tilewright.ir.arguments import as_scalar
-from tilewright.ir.scalars import ScalarType
+from tilewright.ir.scalars import F32, F64, ScalarType
 from tilewright.kernel.ir import Kernel
 from tilewright.kernel.launch import ScalarReference
 from tilewright.runtime import cpu_pool
@@ -222,13 +223,30 @@ def _cpu_check(record: CheckErrors, name: str) -> CpuStep:
     return check
 
 
+def _direct_packer(parameter: ScalarType, declared: ScalarType) -> Callable[..., None] | None:
+    """For Python floats given for f64 (an f32 may overflow, which `struct` refuses)."""
+    if parameter == declared == F64:
+        return struct.Struct("<d").pack_into
+    return _pack_f32 if parameter == declared == F32 else None
+
+
+def _pack_f32(block: Any, offset: int, value: float) -> None:
+    ctypes.c_float.from_buffer(block, offset).value = value
+
+
 def _cpu_launch(record: RecordedLaunch, plan: BoundPlan) -> CpuStep:
     kernel, native = record.compiled
     slots = tuple(enumerate(record.slots))
     first = len(record.slots)
     fixed = [0 if isinstance(one, ScalarReference) else one for one in record.scalars]
     changing = [
-        (first + position, int(one.name), one.component, kernel.scalars[position].type)
+        (
+            first + position,
+            int(one.name),
+            one.component,
+            kernel.scalars[position].type,
+            _direct_packer(kernel.scalars[position].type, plan.scalar_types[int(one.name)]),
+        )
         for position, one in enumerate(record.scalars)
         if isinstance(one, ScalarReference)
     ]
@@ -246,8 +264,12 @@ def _cpu_launch(record: RecordedLaunch, plan: BoundPlan) -> CpuStep:
         block, launch = entry
         for position, slot in slots:
             block[position] = addresses[slot]
-        for position, argument, component, type_ in changing:
-            value = component_of(as_scalar(arguments[argument], plan.scalar_types[argument]), component)
+        for position, argument, component, type_, pack in changing:
+            given = arguments[argument]
+            if type(given) is float and pack is not None:
+                pack(block, 8 * position, given)
+                continue
+            value = component_of(as_scalar(given, plan.scalar_types[argument]), component)
             block[position] = int.from_bytes(slot_bytes(type_, value), "little")
         launch()
         free.append(entry)

@@ -14,6 +14,7 @@ from tilewright.ir.nodes import Literal
 from tilewright.ir.scalars import ScalarType
 from tilewright.runtime.backends import Memory, backend_for, usable_strides
 from tilewright.runtime.bound_plan import BoundPlan, Result, Runner, Unfit, cpu_runner, deliver, device_runner
+from tilewright.runtime.cpu_pool import get_num_threads
 from tilewright.runtime.devices import Device
 from tilewright.runtime.executor import Executor
 from tilewright.runtime.host import HostProgram, KernelStep
@@ -95,7 +96,7 @@ class Executable:
 
     def _key(self, arguments: Sequence[Any], out: Sequence[Array | None]) -> Any:
         """What a bound plan depends on, or None for arguments that are checked first."""
-        parts: list[Any] = []
+        parts: list[Any] = [get_num_threads()]
         for position, one in enumerate(arguments):
             if type(one) is np.ndarray:
                 parts.append((one.shape, one.strides, one.dtype))
@@ -268,7 +269,7 @@ class Executable:
             tuple((position, memory.slot, elements[position].type.element) for position, memory in outputs.items()),
             tuple(results),
             {position: self.program.parameters[position].type.element for position in self._scalars},
-            frozenset(slot for position, slot, _ in inputs if 0 in key[position][0]),
+            frozenset(slot for position, slot, _ in inputs if 0 in key[position + 1][0]),
             _spans(arguments, inputs) | {memory.slot: _span(memory.array) for memory in outputs.values()},
         )
         runner = cpu_runner(plan) if self.device.machine.kind == "cpu" else device_runner(plan, self._backend)
