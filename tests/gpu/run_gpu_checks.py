@@ -1,6 +1,6 @@
 """Correctness on a GPU: a plain script that needs nothing but NumPy, the CUDA bindings and a driver.
 
-    PYTHONPATH=src python3 tests/gpu/run_gpu_checks.py [--target cuda] [--seconds 240] [--only WORD]
+    PYTHONPATH=src python3 tests/gpu/run_gpu_checks.py [--target cuda] [--seconds 200] [--only WORD]
 
 Every check computes on the device and compares every element with NumPy (in double precision, with the error bound of
 the sum's length, or exactly for integers). `tests/gpu/test_gpu.py` gives the same checks to pytest.
@@ -200,7 +200,7 @@ def more_than_2_to_the_31_elements(target: str) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--target", default="cuda")
-    parser.add_argument("--seconds", type=float, default=240.0, help="no check is begun after this time")
+    parser.add_argument("--seconds", type=float, default=200.0, help="no check is begun after this time")
     parser.add_argument("--only", default="", help="a word that the names of the checks to run contain")
     options = parser.parse_args()
     print(tw.device_for(options.target), flush=True)
