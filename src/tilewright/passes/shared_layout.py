@@ -4,6 +4,8 @@ A tile is indexed by (q..., r..., t...): the contracted indices, then the regist
 operand's parallel dimensions. With the thread parts innermost, the threads of a warp read neighbouring words at every
 step of the accumulation, whatever R is. The staging writes follow the operand's own layout in global memory instead, so
 they may collide; then the rows are padded by [S0 4.4]: one element where the flattened inner size is even (eq. 19-21).
+A copy that moves vectors writes elements that are several rows apart; two, four or eight elements then do what one does
+for scalars.
 """
 
 from __future__ import annotations
@@ -58,7 +60,23 @@ class SharedLayout:
     @property
     def copy_order(self) -> tuple[int, ...]:
         """Axes as the collective copy runs over them: largest global stride first, the unit stride last."""
-        return tuple(sorted(range(len(self.axes)), key=lambda a: (-abs(self.axes[a].global_stride), a)))
+        return copy_order(self.axes)
+
+    def stores_vectors(self, vector: int) -> bool:
+        """True if the elements of one copy step are neighbours in the tile, and aligned there."""
+        unit = self.copy_order[-1]
+        axis = self.axes[unit]
+        stride = self.register_strides[unit] if axis.contracted else self.thread_strides[unit]
+        others = [
+            step
+            for position, one in enumerate(self.axes)
+            for step, used in (
+                (self.thread_strides[position], one.thread > 1),
+                (self.register_strides[position], one.register > 1),
+            )
+            if used and not (position == unit and step == stride)
+        ]
+        return stride == 1 and all(step % vector == 0 for step in others)
 
     def address(self, position: int, index: int) -> int:
         """Contribution of element `index` along axis `position`."""
@@ -66,6 +84,11 @@ class SharedLayout:
         return (
             index % axis.thread * self.thread_strides[position] + index // axis.thread * self.register_strides[position]
         )
+
+
+def copy_order(axes: tuple[TileAxis, ...]) -> tuple[int, ...]:
+    """Axes as the collective copy runs over them: largest global stride first, the unit stride last."""
+    return tuple(sorted(range(len(axes)), key=lambda a: (-abs(axes[a].global_stride), a)))
 
 
 def operand_axes(
@@ -88,11 +111,14 @@ def operand_axes(
 
 
 @lru_cache(maxsize=4096)
-def choose_layout(axes: tuple[TileAxis, ...], thread_shape: tuple[int, ...], element_bytes: int) -> SharedLayout:
+def choose_layout(
+    axes: tuple[TileAxis, ...], thread_shape: tuple[int, ...], element_bytes: int, vector: int = 1
+) -> SharedLayout:
     """The smallest layout whose inner loads are free of conflicts, then with the fewest conflicts in staging.
 
     Candidates: thread axes in thread order or with the operand's unit-stride axis innermost, rows unpadded or padded
     by [S0 4.4]. Conflicts are counted, not guessed: the addresses of one warp are laid out over the banks.
+    `vector` is how many elements one step of the collective copy moves.
     """
     thread_axes = [position for position, axis in enumerate(axes) if not axis.contracted]
     orders = [thread_axes]
@@ -100,10 +126,10 @@ def choose_layout(axes: tuple[TileAxis, ...], thread_shape: tuple[int, ...], ele
         unit = min(thread_axes, key=lambda position: abs(axes[position].global_stride))
         orders.append([position for position in thread_axes if position != unit] + [unit])
     candidates = [
-        _layout(axes, tuple(order), pad_threads, pad_rows, thread_shape, element_bytes)
+        _layout(axes, tuple(order), pad_threads, row_padding, thread_shape, element_bytes, vector)
         for order in orders
         for pad_threads in (False, True)
-        for pad_rows in (False, True)
+        for row_padding in ((0, 1) if vector == 1 else (0, 1, 2, 4, 8))
     ]
     return min(candidates, key=lambda one: (one.load_conflict, one.staging_conflict, one.size))
 
@@ -117,9 +143,10 @@ def _layout(
     axes: tuple[TileAxis, ...],
     order: tuple[int, ...],
     pad_threads: bool,
-    pad_rows: bool,
+    row_padding: int,
     thread_shape: tuple[int, ...],
     element_bytes: int,
+    vector: int,
 ) -> SharedLayout:
     thread_strides, register_strides = [0] * len(axes), [0] * len(axes)
     stride, padding = 1, 0
@@ -132,9 +159,10 @@ def _layout(
     for position in reversed(order):
         register_strides[position] = stride
         stride *= axes[position].register
-    if pad_rows:
-        padding += pad_term(stride)
-        stride += pad_term(stride)
+    if row_padding:
+        extra = pad_term(stride) if row_padding == 1 else row_padding
+        padding += extra
+        stride += extra
     for position in reversed([p for p, axis in enumerate(axes) if axis.contracted]):
         register_strides[position] = stride
         stride *= axes[position].register
@@ -145,7 +173,7 @@ def _layout(
         layout.register_strides,
         stride,
         padding,
-        conflict_degree(_staging_addresses(layout, math.prod(thread_shape)), element_bytes),
+        _staging_conflict(layout, math.prod(thread_shape), element_bytes, vector),
         conflict_degree(_load_addresses(layout, thread_shape), element_bytes),
     )
 
@@ -154,8 +182,15 @@ def _first_warp(threads: int) -> Addresses:
     return np.arange(min(32, threads), dtype=np.int64)
 
 
-def _staging_addresses(layout: SharedLayout, threads: int) -> Addresses:
-    element = _first_warp(threads)
+def _staging_conflict(layout: SharedLayout, threads: int, element_bytes: int, vector: int) -> int:
+    addresses = _staging_addresses(layout, threads, vector)
+    together = vector if layout.stores_vectors(vector) else 1
+    return conflict_degree(addresses, element_bytes * together)
+
+
+def _staging_addresses(layout: SharedLayout, threads: int, vector: int) -> Addresses:
+    """Where the first warp writes the first element of its copy steps."""
+    element = _first_warp(threads) * vector
     address = np.zeros_like(element)
     for position in reversed(layout.copy_order):
         axis = layout.axes[position]

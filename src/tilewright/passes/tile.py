@@ -14,7 +14,7 @@ from tilewright.kernel.launch import Launch
 from tilewright.machine.model import Machine
 from tilewright.passes.packed_form import PackedForm, make_packed_form
 from tilewright.passes.packed_kernel import write_packed_kernel
-from tilewright.passes.tile_choice import choose_tiling
+from tilewright.passes.tile_choice import choose_tiling, ranked_tilings
 from tilewright.passes.tile_form import TileForm, make_form
 from tilewright.passes.tile_kernel import write_kernel
 from tilewright.passes.tiling import IllegalTiling
@@ -31,6 +31,9 @@ def tiled_form(contraction: Contraction, machine: Machine, tiles: Tiles | None =
         IllegalTiling: if no tiling, or not the given one, fits the machine; names the limit.
     """
     ready = order_dimensions(reclassify(contraction)) if tiles else normalise(contraction)
+    if not tiles:
+        forms = (make_form(ready, tiling) for tiling in ranked_tilings(ready, machine))
+        return next(form for form in forms if form.shared_bytes <= machine.shared_bytes_per_block)
     form = make_form(ready, choose_tiling(ready, machine, tiles))
     if form.shared_bytes > machine.shared_bytes_per_block:
         raise IllegalTiling(

@@ -7,9 +7,10 @@ the last wave and by too few warps to hide latencies. Only ratios between tiling
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tilewright.contraction.form import Contraction, Dimension, Kind
@@ -18,18 +19,20 @@ from tilewright.machine.model import Machine
 from tilewright.machine.occupancy import occupancy
 from tilewright.passes.tiling import (
     IllegalTiling,
+    TileFacts,
     Tiling,
-    blocks_along,
+    broken_limit,
     check_tiling,
-    estimate_resources,
-    operand_registers,
+    facts_of,
     parallel_dimensions,
-    value_bytes,
+    tile_resources,
 )
 
 # Used where a machine does not state its speeds; only their ratio matters (a current GPU's).
 _DEFAULT_BANDWIDTH, _DEFAULT_FLOPS, _L2_OVER_DRAM = 1.5e12, 2e13, 3.0
 _WARPS_TO_HIDE_LATENCY = 12
+_CYCLES_PER_PIECE = 8.0
+_UNROLLED_MULTIPLY_ADDS = 1024  # a longer body is no faster and takes the compiler seconds
 _THREAD_SHAPES = tuple((2**m, 2**n) for m in range(7) for n in range(7) if 5 <= m + n <= 8)
 _REGISTER_SHAPES = ((1, 1), (2, 2), (4, 2), (2, 4), (4, 4), (8, 4), (4, 8), (8, 8))
 _DEPTHS = (8, 16, 32)
@@ -63,18 +66,26 @@ def choose_tiling(
     """
     if tiles:
         return fixed_tiling(contraction, machine, tiles)
-    best: tuple[float, Tiling] | None = None
-    for tiling in candidates(contraction):
-        try:
-            check_tiling(contraction, tiling, machine)
-        except IllegalTiling:
-            continue
-        seconds = tile_cost(contraction, tiling, machine).seconds
-        if best is None or seconds < best[0]:
-            best = (seconds, tiling)
-    if best is None:
-        raise IllegalTiling(f"no tiling of this contraction fits {machine.name}")
-    return best[1]
+    return next(ranked_tilings(contraction, machine))
+
+
+def ranked_tilings(contraction: Contraction, machine: Machine) -> Iterator[Tiling]:
+    """The tilings that a machine can run, by the modelled time.
+
+    Raises:
+        IllegalTiling: at the end; a shared layout may need more padding than the model foresees, so that a caller
+            has a reason to ask for the next one.
+    """
+    facts = facts_of(contraction)
+    legal = [
+        (_cost(facts, tiling, machine).seconds, number, tiling)
+        for number, tiling in enumerate(candidates(contraction))
+        if broken_limit(tiling, tile_resources(facts, tiling), machine) is None
+    ]
+    heapq.heapify(legal)
+    while legal:
+        yield heapq.heappop(legal)[2]
+    raise IllegalTiling(f"no tiling of this contraction fits {machine.name}")
 
 
 def fixed_tiling(contraction: Contraction, machine: Machine, tiles: Mapping[str, tuple[int, int] | int]) -> Tiling:
@@ -110,7 +121,8 @@ def candidates(contraction: Contraction) -> Iterator[Tiling]:
     left = [p for p, one in enumerate(parallel) if one.kind is Kind.M]
     right = [p for p, one in enumerate(parallel) if one.kind is Kind.N]
     shared = [p for p, one in enumerate(parallel) if one.kind is Kind.C]
-    depths = {_spread_depth(contraction, depth) for depth in _DEPTHS}
+    depths = sorted({_spread_depth(contraction, depth) for depth in _DEPTHS}, key=math.prod)
+    shallowest = depths[0]
     seen: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
     for (t_left, t_right), (r_left, r_right) in itertools.product(_THREAD_SHAPES, _REGISTER_SHAPES):
         for one in _spreads(parallel, left, t_left, r_left, "stride_left"):
@@ -125,7 +137,12 @@ def candidates(contraction: Contraction) -> Iterator[Tiling]:
                 )
                 if key not in seen:
                     seen.add(key)
-                    yield from (Tiling(*key, depth) for depth in depths)
+                    registers = math.prod(key[1])
+                    yield from (
+                        Tiling(*key, depth)
+                        for depth in depths
+                        if math.prod(depth) * registers <= _UNROLLED_MULTIPLY_ADDS or depth == shallowest
+                    )
 
 
 def _spreads(
@@ -170,61 +187,55 @@ def _power_of_two_at_least(value: int) -> int:
 
 def tile_cost(contraction: Contraction, tiling: Tiling, machine: Machine) -> TileCost:
     """The modelled time of a tiling."""
-    parallel, contracted = parallel_dimensions(contraction), contraction.of_kind(Kind.K)
-    blocks = math.prod(blocks_along(d, b) for d, b in zip(parallel, tiling.block, strict=True))
-    pieces = math.prod(blocks_along(d, q) for d, q in zip(contracted, tiling.sequential, strict=True))
-    resources = estimate_resources(contraction, tiling)
+    return _cost(facts_of(contraction), tiling, machine)
+
+
+def _cost(facts: TileFacts, tiling: Tiling, machine: Machine) -> TileCost:
+    blocks, pieces = facts.blocks(tiling), facts.pieces(tiling)
+    resources = tile_resources(facts, tiling)
     resident = occupancy(machine, resources.threads, resources.registers_per_thread, resources.shared_bytes)
-    slots = max(1, machine.cores * max(1, resident.blocks_per_core))
-    waves = blocks / slots
+    waves = blocks / max(1, machine.cores * max(1, resident.blocks_per_core))
     stretch = math.ceil(waves) / waves if waves else 1.0
-
-    staged = blocks * pieces * _staged_bytes(contraction, tiling, machine)
-    written = blocks * _run_bytes(contraction, tiling, machine, "stride_out", lambda one: one.kind is not Kind.K)
-    bandwidth = machine.dram_bandwidth or _DEFAULT_BANDWIDTH
-    once, through_l2 = _compulsory_bytes(contraction) + written, (staged + written) / _L2_OVER_DRAM
-    memory = max(once, through_l2) / bandwidth
-
-    accumulator = value_bytes(contraction.combine.parameters[0].type.element)
-    peak = (machine.peak_flops_f32 if accumulator <= 4 else machine.peak_flops_f64) or _DEFAULT_FLOPS
-    left, right = operand_registers(contraction, tiling)
-    operations = blocks * resources.threads * pieces * math.prod(tiling.sequential)
-    multiply_adds = math.prod(tiling.register)
-    loads = left * value_bytes(contraction.left.element) + right * value_bytes(contraction.right.element)
-    cycles = max(multiply_adds / 4, loads / 4) + 2  # four warps of multiply-adds per cycle beside one of shared loads
+    memory, traffic = _memory_seconds(facts, tiling, machine, blocks, pieces)
+    cycles = _cycles_per_step(facts, tiling, resources.threads)
+    peak = (machine.peak_flops_f32 if facts.accumulator_bytes <= 4 else machine.peak_flops_f64) or _DEFAULT_FLOPS
     hidden = min(1.0, resident.blocks_per_core * resources.threads / 32 / _WARPS_TO_HIDE_LATENCY)
-    compute = operations * cycles * 4 * 2 / peak / max(hidden, 0.05)
+    steps = blocks * resources.threads * pieces * math.prod(tiling.sequential)
+    compute = steps * cycles * 4 * 2 / peak / max(hidden, 0.05)
     seconds = max(memory, compute * stretch) + 0.1 * min(memory, compute * stretch)
-    return TileCost(seconds, memory, compute, staged + written, resident.fraction, blocks, waves)
+    return TileCost(seconds, memory, compute, traffic, resident.fraction, blocks, waves)
 
 
-def _staged_bytes(contraction: Contraction, tiling: Tiling, machine: Machine) -> float:
-    left = _run_bytes(contraction, tiling, machine, "stride_left", lambda one: one.kind is not Kind.N)
-    right = _run_bytes(contraction, tiling, machine, "stride_right", lambda one: one.kind is not Kind.M)
-    return left + right
+def _memory_seconds(
+    facts: TileFacts, tiling: Tiling, machine: Machine, blocks: int, pieces: int
+) -> tuple[float, float]:
+    """Seconds of the larger of main memory's traffic and L2's, and L2's bytes.
+
+    A block writes whole runs in the end, which is what main memory sees; but one store instruction of a warp covers
+    only the thread part of a run, so L2 sees whole sectors for each of those [measured by `kernel/checks.py`].
+    """
+    inside, unit = facts.inside(tiling), machine.transaction_bytes
+    staged = blocks * pieces * (facts.left.transactions(inside, unit) + facts.right.transactions(inside, unit))
+    threads = (*map(min, tiling.thread, facts.sizes), *((1,) * len(facts.contracted)))
+    instructions = math.prod(-(-i // max(1, t)) for i, t in zip(inside, threads[: len(facts.sizes)], strict=False))
+    stored = blocks * instructions * facts.out.transactions(threads, unit)
+    written = blocks * facts.out.transactions(inside, unit)
+    extents = (*facts.sizes, *facts.contracted)
+    read = sum(array.covered(extents) * array.memory_bytes for array in (facts.left, facts.right))
+    bandwidth = machine.dram_bandwidth or _DEFAULT_BANDWIDTH
+    return max(read + written, (staged + stored) / _L2_OVER_DRAM) / bandwidth, staged + stored
 
 
-def _run_bytes(
-    contraction: Contraction, tiling: Tiling, machine: Machine, stride: str, has: Callable[[Dimension], bool]
-) -> float:
-    """Bytes moved for one tile of an array when every contiguous run costs whole transactions."""
-    arrays = {"stride_left": contraction.left, "stride_right": contraction.right, "stride_out": contraction.out}
-    width = arrays[stride].element.bytes
-    extents = dict(zip(parallel_dimensions(contraction), tiling.block, strict=True))
-    extents |= dict(zip(contraction.of_kind(Kind.K), tiling.sequential, strict=True))
-    along = sorted(
-        ((abs(constant(getattr(d, stride))), min(extent, constant(d.size))) for d, extent in extents.items() if has(d)),
-    )
-    run, elements = 1, 1
-    for step, extent in along:
-        if step == run:
-            run *= extent
-        elements *= extent
-    unit = machine.transaction_bytes
-    return elements / max(run, 1) * math.ceil(run * width / unit) * unit
+def _cycles_per_step(facts: TileFacts, tiling: Tiling, threads: int) -> float:
+    """Cycles of a core for one step of the sum of one warp.
 
-
-def _compulsory_bytes(contraction: Contraction) -> float:
-    left = math.prod(constant(d.size) for d in contraction.dimensions if d.kind is not Kind.N)
-    right = math.prod(constant(d.size) for d in contraction.dimensions if d.kind is not Kind.M)
-    return float(left * contraction.left.element.bytes + right * contraction.right.element.bytes)
+    Four warps of multiply-adds run per cycle beside one of shared-memory words: those that the step reads, and its
+    share of the copies, each word of which is loaded and stored. Barriers and addresses cost something per piece.
+    """
+    once = (1,) * len(tiling.sequential)
+    multiply_adds = math.prod(tiling.register)
+    words = 0.0
+    for array in (facts.left, facts.right):
+        copied = array.covered((*tiling.block, *once)) / threads
+        words += (array.covered((*tiling.register, *once)) + 2 * copied) * array.value_bytes / 4
+    return max(multiply_adds / 4, words) + 2 + _CYCLES_PER_PIECE / math.prod(tiling.sequential)

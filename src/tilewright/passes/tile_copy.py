@@ -33,8 +33,8 @@ from tilewright.passes.scalar_values import (
 from tilewright.passes.scalar_values import constant as constant_value
 from tilewright.passes.tile_form import StagedOperand, axis_place
 from tilewright.passes.tile_writer import TileWriter, all_of
+from tilewright.passes.tiling import UNROLLED_COPY_STEPS
 
-UNROLLED_COPY_STEPS = 16
 Copy: TypeAlias = Callable[[list[Expression]], None]
 
 
@@ -165,7 +165,6 @@ def _copy_element(
     emit, scalar = w.emit, staged.operand.element
     pad = constant_value(padding.value if padding is not None else 0, scalar)
     if staged.vector > 1:
-        value: Value = (Load(source, at, VectorType(staged.shared_element, staged.vector), aligned=True),)
         pad = (Broadcast(pad[0], VectorType(staged.shared_element, staged.vector)),)
     if conditions:
         held = tuple(emit.declare(one, staged.name) for one in pad)
@@ -176,7 +175,7 @@ def _copy_element(
                 emit.assign(variable, part)
 
         emit.when(all_of(conditions), guarded)
-        value = held
+        value: Value = held
     else:
         value = tuple(emit.let(part, staged.name) for part in _load(w, staged, source, at))
     for tile, part in zip(tiles, value, strict=True):
@@ -194,20 +193,11 @@ def _store_shared(w: TileWriter, staged: StagedOperand, tile: Buffer, address: E
         w.emit.emit(Store(tile, address, part))
         return
     layout = staged.layout
+    if layout.stores_vectors(staged.vector):
+        w.emit.emit(Store(tile, address, part, aligned=True))
+        return
     unit = layout.copy_order[-1]
     axis = layout.axes[unit]
     stride = layout.register_strides[unit] if axis.contracted else layout.thread_strides[unit]
-    others = [
-        s
-        for position, axis_ in enumerate(layout.axes)
-        for s, used in (
-            (layout.thread_strides[position], axis_.thread > 1),
-            (layout.register_strides[position], axis_.register > 1),
-        )
-        if used and not (position == unit and s == stride)
-    ]
-    if stride == 1 and all(s % staged.vector == 0 for s in others):
-        w.emit.emit(Store(tile, address, part, aligned=True))
-        return
     for lane in range(staged.vector):
         w.emit.emit(Store(tile, add(address, w.integer(lane * stride)), Lane(part, lane, staged.shared_element)))

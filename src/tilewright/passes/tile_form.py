@@ -16,7 +16,7 @@ from tilewright.contraction.normalise import constant
 from tilewright.ir.interpreter import interpret
 from tilewright.ir.nodes import Literal, Program
 from tilewright.ir.scalars import BOOL, I32, I64, ScalarType, compute_type, real_of
-from tilewright.passes.shared_layout import SharedLayout, TileAxis, choose_layout, operand_axes
+from tilewright.passes.shared_layout import SharedLayout, TileAxis, choose_layout, copy_order, operand_axes
 from tilewright.passes.tiling import Tiling, in_left, in_right, parallel_dimensions
 
 
@@ -132,9 +132,10 @@ def _staged(
         tuple(has(one) for one in parallel),
         strides,
     )
-    layout = choose_layout(axes, tiling.thread, compute_type(real_of(operand.element)).bytes)
     sizes = tuple(constant(d.size) for d in (*parallel, *contracted))
-    return StagedOperand(name, operand, layout, strides, _vector_width(operand, layout, strides, sizes))
+    vector = _vector_width(operand, axes, strides, sizes)
+    layout = choose_layout(axes, tiling.thread, compute_type(real_of(operand.element)).bytes, vector)
+    return StagedOperand(name, operand, layout, strides, vector)
 
 
 def axis_place(axis: TileAxis, parallel_count: int) -> int:
@@ -142,15 +143,17 @@ def axis_place(axis: TileAxis, parallel_count: int) -> int:
     return axis.position + (parallel_count if axis.contracted else 0)
 
 
-def _vector_width(operand: Operand, layout: SharedLayout, strides: tuple[int, ...], sizes: tuple[int, ...]) -> int:
+def _vector_width(
+    operand: Operand, axes: tuple[TileAxis, ...], strides: tuple[int, ...], sizes: tuple[int, ...]
+) -> int:
     """Elements of a 16-byte copy step where every row starts aligned and lies in one piece, else 1.
 
     The unit-stride dimension, every other stride and the offset must be multiples of the width.
     """
-    if operand.element.is_complex or operand.element == BOOL or not layout.axes:
+    if operand.element.is_complex or operand.element == BOOL or not axes:
         return 1
-    parallel_count = len(sizes) - sum(axis.contracted for axis in layout.axes)
-    unit = layout.axes[layout.copy_order[-1]]
+    parallel_count = len(sizes) - sum(axis.contracted for axis in axes)
+    unit = axes[copy_order(axes)[-1]]
     place = axis_place(unit, parallel_count)
     if strides[place] != 1:
         return 1

@@ -55,14 +55,91 @@ def in_right(dimension: Dimension) -> bool:
     return dimension.kind in (Kind.N, Kind.C, Kind.K)
 
 
-def components(scalar: ScalarType) -> int:
-    """Machine scalars that one value needs: 2 for complex numbers."""
-    return 2 if scalar.is_complex else 1
-
-
 def value_bytes(scalar: ScalarType) -> int:
     """Bytes of one value as it is computed on (f16 is carried as f32)."""
-    return components(scalar) * compute_type(real_of(scalar)).bytes
+    return (2 if scalar.is_complex else 1) * compute_type(real_of(scalar)).bytes
+
+
+# --- a contraction as plain integers, since a search costs thousands of tilings ---------------------------------------
+
+
+@dataclass(frozen=True)
+class ArrayFacts:
+    """An array: bytes of an element in memory and as it is computed on, and which dimensions it has.
+
+    `strides` (absolute values) and `present` follow the parallel dimensions, then the contracted ones.
+    """
+
+    memory_bytes: int
+    value_bytes: int
+    strides: tuple[int, ...]
+    present: tuple[bool, ...]
+    by_stride: tuple[int, ...]
+
+    def covered(self, extents: tuple[int, ...]) -> int:
+        """Elements of a tile with these extents."""
+        return math.prod([extent for extent, has in zip(extents, self.present, strict=True) if has])
+
+    def transactions(self, extents: tuple[int, ...], unit: int) -> float:
+        """Bytes moved for a tile when every contiguous run costs whole transactions of `unit` bytes."""
+        run, elements = 1, 1
+        for position in self.by_stride:
+            extent = extents[position]
+            if self.strides[position] == run:
+                run *= extent
+            elements *= extent
+        return elements / max(run, 1) * math.ceil(run * self.memory_bytes / unit) * unit
+
+
+@dataclass(frozen=True)
+class TileFacts:
+    """A contraction with known sizes."""
+
+    sizes: tuple[int, ...]
+    contracted: tuple[int, ...]
+    accumulator_bytes: int
+    left: ArrayFacts
+    right: ArrayFacts
+    out: ArrayFacts
+
+    def blocks(self, tiling: Tiling) -> int:
+        """Blocks of the launch."""
+        return math.prod([-(-size // block) for size, block in zip(self.sizes, tiling.block, strict=True)])
+
+    def pieces(self, tiling: Tiling) -> int:
+        """Rounds of staging."""
+        return math.prod([-(-size // q) for size, q in zip(self.contracted, tiling.sequential, strict=True)])
+
+    def inside(self, tiling: Tiling) -> tuple[int, ...]:
+        """Extents of a full tile that lie in the arrays."""
+        extents = (*tiling.block, *tiling.sequential)
+        return tuple(map(min, extents, (*self.sizes, *self.contracted)))
+
+
+def facts_of(contraction: Contraction) -> TileFacts:
+    """The integers of a contraction with known sizes."""
+    parallel, contracted = parallel_dimensions(contraction), contraction.of_kind(Kind.K)
+    dimensions = (*parallel, *contracted)
+
+    def array(element: ScalarType, name: str, present: tuple[bool, ...]) -> ArrayFacts:
+        strides = tuple(abs(constant(getattr(one, name))) for one in dimensions)
+        order = sorted((p for p, has in enumerate(present) if has), key=lambda p: strides[p])
+        return ArrayFacts(element.bytes, value_bytes(element), strides, present, tuple(order))
+
+    return TileFacts(
+        tuple(constant(one.size) for one in parallel),
+        tuple(constant(one.size) for one in contracted),
+        value_bytes(contraction.combine.parameters[0].type.element),
+        array(contraction.left.element, "stride_left", tuple(in_left(one) for one in dimensions)),
+        array(contraction.right.element, "stride_right", tuple(in_right(one) for one in dimensions)),
+        array(contraction.out.element, "stride_out", tuple(one.kind is not Kind.K for one in dimensions)),
+    )
+
+
+# --- what a machine says ----------------------------------------------------------------------------------------------
+
+UNROLLED_COPY_STEPS = 16
+"""Copies of a tile in at most so many steps per thread are written out, their addresses held in registers."""
 
 
 @dataclass(frozen=True)
@@ -74,37 +151,23 @@ class TileResources:
     registers_per_thread: int
 
 
-def operand_registers(contraction: Contraction, tiling: Tiling) -> tuple[int, int]:
-    """Elements of the left and the right operand that one thread holds at a time."""
-    pairs = list(zip(parallel_dimensions(contraction), tiling.register, strict=True))
-    return (
-        math.prod(r for one, r in pairs if in_left(one)),
-        math.prod(r for one, r in pairs if in_right(one)),
-    )
-
-
-def tile_elements(contraction: Contraction, tiling: Tiling) -> tuple[int, int]:
-    """Elements of the staged tiles of the left and the right operand, without padding."""
-    pairs = list(zip(parallel_dimensions(contraction), tiling.block, strict=True))
-    depth = math.prod(tiling.sequential)
-    return (
-        depth * math.prod(extent for one, extent in pairs if in_left(one)),
-        depth * math.prod(extent for one, extent in pairs if in_right(one)),
-    )
+def tile_resources(facts: TileFacts, tiling: Tiling) -> TileResources:
+    """Threads, shared memory (with one padding element per row) and registers (accumulators, operands, addresses)."""
+    threads, depth, once = tiling.threads, math.prod(tiling.sequential), (1,) * len(tiling.sequential)
+    words, shared, addresses = math.prod(tiling.register) * facts.accumulator_bytes, 0, 24
+    for array in (facts.left, facts.right):
+        elements = array.covered((*tiling.block, *tiling.sequential))
+        shared += (elements + depth) * array.value_bytes
+        words += array.covered((*tiling.register, *once)) * array.value_bytes
+        steps = -(-elements // threads)
+        addresses += min(steps, UNROLLED_COPY_STEPS) // 2
+    addresses += 2 * (len(facts.sizes) + len(facts.contracted))
+    return TileResources(threads, shared, words // 4 + addresses)
 
 
 def estimate_resources(contraction: Contraction, tiling: Tiling) -> TileResources:
-    """Threads, shared memory (with one padding element per row) and registers (accumulators, operands, addresses)."""
-    accumulator = value_bytes(contraction.combine.parameters[0].type.element)
-    left, right = (value_bytes(one.element) for one in (contraction.left, contraction.right))
-    left_elements, right_elements = tile_elements(contraction, tiling)
-    depth = math.prod(tiling.sequential)
-    left_registers, right_registers = operand_registers(contraction, tiling)
-    words = math.prod(tiling.register) * accumulator + left_registers * left + right_registers * right
-    addresses = 24 + 2 * len(contraction.dimensions)
-    return TileResources(
-        tiling.threads, (left_elements + depth) * left + (right_elements + depth) * right, words // 4 + addresses
-    )
+    """What a tiling of a contraction takes of a core."""
+    return tile_resources(facts_of(contraction), tiling)
 
 
 def check_tiling(contraction: Contraction, tiling: Tiling, machine: Machine) -> TileResources:
@@ -123,20 +186,28 @@ def check_tiling(contraction: Contraction, tiling: Tiling, machine: Machine) -> 
         if any(one < 1 for one in sizes):
             raise IllegalTiling(f"tile sizes {label} = {sizes} must all be at least 1")
     resources = estimate_resources(contraction, tiling)
+    broken = broken_limit(tiling, resources, machine)
+    if broken is not None:
+        raise IllegalTiling(broken)
+    return resources
+
+
+def broken_limit(tiling: Tiling, resources: TileResources, machine: Machine) -> str | None:
+    """The limit of a machine that a tiling breaks, or None."""
     if resources.threads > machine.max_threads_per_block:
-        raise IllegalTiling(
+        return (
             f"T = {tiling.thread} makes {resources.threads} threads per block;"
             f" {machine.name} allows {machine.max_threads_per_block}"
         )
     if resources.shared_bytes > machine.shared_bytes_per_block:
-        raise IllegalTiling(
+        return (
             f"T*R = {tiling.block} and Q = {tiling.sequential} need {resources.shared_bytes} bytes of shared memory"
             f" per block; {machine.name} has {machine.shared_bytes_per_block}"
         )
     accumulators = math.prod(tiling.register)
     if accumulators > 1024:
-        raise IllegalTiling(f"R = {tiling.register} makes {accumulators} accumulators per thread; at most 1024")
-    return resources
+        return f"R = {tiling.register} makes {accumulators} accumulators per thread; at most 1024"
+    return None
 
 
 def blocks_along(dimension: Dimension, block: int) -> int:
