@@ -17,7 +17,7 @@ from tilewright.runtime.bound_plan import BoundPlan, Result, Runner, Unfit, cpu_
 from tilewright.runtime.cpu_pool import get_num_threads
 from tilewright.runtime.devices import Device
 from tilewright.runtime.executor import Executor
-from tilewright.runtime.host import HostProgram, KernelStep
+from tilewright.runtime.host import HostProgram, KernelStep, written_by
 from tilewright.runtime.scope import Entry, Placed, Scalar, row_major_strides
 from tilewright.runtime.steps import run_block
 
@@ -202,11 +202,13 @@ class Executable:
         if self._overlaps(arguments, out):
             executor.recording.refuse("a result overlaps an argument")
             return outputs
+        # Only the last step may: a failure after an earlier one would leave results half written.
+        last = written_by(self._host.block.steps[-1]) if self._host.block.steps else frozenset()
         seen: set[str] = set()
         for position, (atom, one) in enumerate(zip(self.program.body.results, out, strict=True)):
-            if one is None or isinstance(atom, Literal) or atom.name in seen or not one.size or not atom.type.rank:
+            if one is None or isinstance(atom, Literal) or atom.name not in last - seen or not atom.type.rank:
                 continue
-            if not usable_strides(one):
+            if not one.size or not usable_strides(one):
                 continue
             seen.add(atom.name)
             memory = Memory(one.ctypes.data, one)

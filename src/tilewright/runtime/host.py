@@ -215,6 +215,16 @@ Step: TypeAlias = (
 )  # fmt: skip
 
 
+def written_by(step: Step) -> frozenset[str]:
+    """Names of the arrays that a step computes into memory chosen for them."""
+    match step:
+        case KernelStep(targets=targets):
+            return frozenset(target.name for target in targets)
+        case ContractionStep(target=target) | ConcatStep(target=target) | UpdateStep(target=target):
+            return frozenset((target.name,))
+    return frozenset()
+
+
 @dataclass(frozen=True)
 class Block:
     """Steps and what they are for."""
