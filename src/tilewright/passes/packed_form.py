@@ -7,7 +7,6 @@ elements of the vector side times `rows` of the scalar side. All dimensions of a
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass
 
@@ -21,8 +20,10 @@ from tilewright.passes.scalar_values import component_types
 from tilewright.passes.vectorise import is_vectorisable
 
 PANEL_BYTES = 1 << 19
+SCALAR_PANEL_BYTES = 1 << 21
 DEPTH = 256
 BUFFERED_ELEMENTS = 1 << 17
+BLOCK = 4096
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,21 @@ class PackedForm:
     buffered: bool
     vector_chunk: int
     scalar_chunk: int
+
+    @property
+    def pitch(self) -> int:
+        """Steps of the sum that one panel holds."""
+        return max(1, min(self.depth, self.contracted_total))
+
+    @property
+    def depth_capacity(self) -> int:
+        """Steps of the sum that the kernel has room for; of few different values, so that shapes share kernels."""
+        return max(DEPTH, _round_up_to_power_of_two(self.depth))
+
+    def panel_capacity(self, tile: int, panel_bytes: int) -> int:
+        """Elements of a side's panels that the kernel has room for, likewise."""
+        parts = component_types(self.accumulator)
+        return max(panel_bytes // (len(parts) * parts[0].bytes), tile * self.depth_capacity)
 
     @property
     def vector_tile(self) -> int:
@@ -103,16 +119,15 @@ def make_packed_form(contraction: Contraction, machine: Machine) -> PackedForm:
     contracted = math.prod(constant(one.size) for one in contraction.of_kind(Kind.K))
     depth = _depth(contraction, contracted)
     tile = vectors * lanes
-    step_bytes = (
-        max(1, min(depth, contracted)) * len(component_types(accumulator)) * component_types(accumulator)[0].bytes
-    )
-    vector_block = tile * max(1, min(PANEL_BYTES // step_bytes // tile, -(-vector_total // tile)))
-    scalar_block = rows * max(1, min(4 * PANEL_BYTES // step_bytes // rows, -(-scalar_total // rows)))
+    parts = component_types(accumulator)
+    step_bytes = max(1, min(depth, contracted)) * len(parts) * parts[0].bytes
+    vector_block = _block(PANEL_BYTES // step_bytes, vector_total, tile)
+    scalar_block = _block(SCALAR_PANEL_BYTES // step_bytes, scalar_total, rows)
     buffered = (
         depth >= contracted
         and len(vector) > 1
         and abs(vector[-1].stride_out) > min(abs(one.stride_out) for one in vector)
-        and vector_block * scalar_block <= BUFFERED_ELEMENTS
+        and (vector_block + lanes) * scalar_block <= 2 * BUFFERED_ELEMENTS
     )
     chunks = _chunks(contraction, machine, vector_total, scalar_total, tile, rows)
     return PackedForm(
@@ -131,6 +146,11 @@ def make_packed_form(contraction: Contraction, machine: Machine) -> PackedForm:
         buffered,
         *chunks,
     )
+
+
+def _block(capacity: int, total: int, tile: int) -> int:
+    """Elements of a side that are packed at once: whole tiles, as the panels and tables have room for."""
+    return tile * max(1, min(min(capacity, BLOCK) // tile, -(-total // tile)))
 
 
 def _vector_side_is_left(contraction: Contraction) -> bool:
@@ -192,10 +212,11 @@ def _lanes(contraction: Contraction, machine: Machine, accumulator: ScalarType) 
 
 def _register_tile(machine: Machine, lanes: int, parts: int, vector_total: int, scalar_total: int) -> tuple[int, int]:
     """(vectors, rows) with the least padding among the tiles that fill the registers: v*r + v + 1 <= registers."""
-    registers = machine.vector_registers or 16
+    registers = (machine.vector_registers or 16) // parts
     best: tuple[float, tuple[int, int]] | None = None
-    for vectors, rows in itertools.product(range(1, 9), range(1, 25)):
-        if parts * (vectors * rows + vectors + 1) > registers:
+    for rows in (1, 2, 4, 6, 8, 12):
+        vectors = min(8, (registers - 1) // (rows + 1), max(1, math.ceil(vector_total / lanes)))
+        if vectors == 0:
             continue
         steps = math.ceil(vector_total / (vectors * lanes)) * math.ceil(scalar_total / rows)
         # Cycles of one step of the sum: two multiply-add units with a latency of four (so eight chains keep them

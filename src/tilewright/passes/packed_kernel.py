@@ -38,7 +38,7 @@ from tilewright.kernel.ir import (
     operation,
 )
 from tilewright.kernel.launch import Launch, ScalarReference
-from tilewright.passes.packed_form import PackedForm, SideDimension
+from tilewright.passes.packed_form import BLOCK, PANEL_BYTES, SCALAR_PANEL_BYTES, PackedForm, SideDimension
 from tilewright.passes.scalar_values import KernelBuilder, Value, component_types, memory_element
 
 
@@ -51,8 +51,7 @@ class Side:
     source: Buffer
     dimensions: tuple[SideDimension, ...]
     width: int
-    block: int
-    depth: int
+    pitch: Expression
     sizes: tuple[Expression, ...]
     source_table: Buffer
     out_table: Buffer
@@ -113,14 +112,15 @@ class PackedWriter:
         start: Expression,
         stop: Expression,
         write: Callable[[Expression], None],
-        step: int = 1,
+        step: Expression | int = 1,
         independent: bool = False,
     ) -> None:
         """for hint in start .. stop by step."""
         index = Name(self.emit.name(hint), I64)
+        step = integer(step) if isinstance(step, int) else step
         with self.emit.scope() as body:
             write(index)
-        self.emit.emit(For(index.name, start, stop, tuple(body), integer(step), independent=independent))
+        self.emit.emit(For(index.name, start, stop, tuple(body), step, independent=independent))
 
     def branch(self, condition: Expression, then: Callable[[], None], otherwise: Callable[[], None]) -> None:
         """if condition then else."""
@@ -152,11 +152,16 @@ def write_packed_kernel(form: PackedForm, name: str = "contraction") -> Launch:
     scalar_source = w.global_buffer(form.scalar_operand, "scalar_side", True)
     out = w.global_buffer(contraction.out, "out", False)
     further = [w.global_buffer(one.operand, "further", True) for one in contraction.epilogue_operands]
-    w.emit.emit(Comment(describe(form)))
+    w.emit.emit(Comment(f"packed panels, register tile of {form.vectors} x {form.lanes} by {form.rows}"))
+    vector_step, scalar_step = (
+        w.parameter("vector_block", form.vector_block),
+        w.parameter("scalar_block", form.scalar_block),
+    )
+    depth_step, pitch = w.parameter("depth_block", form.depth), w.parameter("pitch", form.pitch)
     further_count = len(further)
-    vector = _make_side(w, "v", form.vector_operand, vector_source, form.vector_dimensions, further_count)
-    scalar = _make_side(w, "s", form.scalar_operand, scalar_source, form.scalar_dimensions, further_count)
-    depth_sizes = [w.parameter(f"n_{d.name}", constant(d.size)) for d in contraction.of_kind(Kind.K)]
+    vector = _make_side(w, "v", form.vector_operand, vector_source, form.vector_dimensions, further_count, pitch)
+    scalar = _make_side(w, "s", form.scalar_operand, scalar_source, form.scalar_dimensions, further_count, pitch)
+    depth_sizes = [w.parameter(f"k{i}_size", constant(d.size)) for i, d in enumerate(contraction.of_kind(Kind.K))]
     vector_total, scalar_total = form.total(form.vector_dimensions), form.total(form.scalar_dimensions)
     blocks = _blocks(form)
     bases, (vector_start, vector_stop), (scalar_start, scalar_stop) = _block_coordinates(
@@ -166,28 +171,28 @@ def write_packed_kernel(form: PackedForm, name: str = "contraction") -> Launch:
     loop_end = w.parameter("contracted_loop_end", max(1, form.contracted_total))
 
     def scalar_block(start: Expression) -> None:
-        count = w.minimum(operation("sub", scalar_stop, start), integer(form.scalar_block))
+        count = w.minimum(operation("sub", scalar_stop, start), scalar_step)
         _fill_tables(w, scalar, start, count, bases.scalar)
 
         def piece(depth_start: Expression) -> None:
-            depth = w.minimum(operation("sub", contracted, depth_start), integer(form.depth))
+            depth = w.minimum(operation("sub", contracted, depth_start), depth_step)
             _fill_depth_tables(w, vector, scalar, depth_sizes, depth_start, depth)
             pack(w, scalar, count, depth)
 
             def vector_block(vector_at: Expression) -> None:
-                vector_count = w.minimum(operation("sub", vector_stop, vector_at), integer(form.vector_block))
+                vector_count = w.minimum(operation("sub", vector_stop, vector_at), vector_step)
                 _fill_tables(w, vector, vector_at, vector_count, bases.vector)
                 _mark_runs(w, vector, vector_count)
                 pack(w, vector, vector_count, depth)
                 first = operation("eq", depth_start, integer(0))
-                last = operation("ge", add(depth_start, integer(form.depth)), loop_end)
+                last = operation("ge", add(depth_start, depth_step), loop_end)
                 write_micro_kernels(w, vector, scalar, out, further, bases, (vector_count, count, depth), (first, last))
 
-            w.loop("vector_at", vector_start, vector_stop, vector_block, form.vector_block)
+            w.loop("vector_at", vector_start, vector_stop, vector_block, vector_step)
 
-        w.loop("depth_at", integer(0), loop_end, piece, form.depth)
+        w.loop("depth_at", integer(0), loop_end, piece, depth_step)
 
-    w.loop("scalar_at", scalar_start, scalar_stop, scalar_block, form.scalar_block)
+    w.loop("scalar_at", scalar_start, scalar_stop, scalar_block, scalar_step)
     kernel = Kernel(name, tuple(w.buffers), tuple(w.parameters), tuple(w.arrays), w.emit.statements)
     total_blocks = math.prod(blocks) if vector_total and scalar_total else 0
     return Launch(kernel, total_blocks, tuple(w.buffer_names), tuple(w.values))
@@ -252,16 +257,16 @@ def _bases(w: PackedWriter, rest: Expression) -> Bases:
     batch = contraction.of_kind(Kind.C)
     coordinates: list[Expression] = []
     for position, one in reversed(list(enumerate(batch))):
-        size = w.parameter(f"n_{one.name}", constant(one.size))
-        coordinates.append(w.emit.let(operation("mod", rest, size) if position else rest, f"at_{one.name}"))
+        size = w.parameter(f"c{position}_size", constant(one.size))
+        coordinates.append(w.emit.let(operation("mod", rest, size) if position else rest, f"at_c{position}"))
         rest = operation("floordiv", rest, size)
     coordinates.reverse()
     positions = {one.name: place for place, one in enumerate(contraction.dimensions)}
 
     def base(hint: str, operand: Operand, stride: Callable[[Dimension], int]) -> Expression:
         total = w.parameter(f"{hint}_offset", constant(operand.offset))
-        for one, coordinate in zip(batch, coordinates, strict=True):
-            total = add(total, multiply(coordinate, w.parameter(f"{hint}_stride_{one.name}", stride(one))))
+        for position, (one, coordinate) in enumerate(zip(batch, coordinates, strict=True)):
+            total = add(total, multiply(coordinate, w.parameter(f"c{position}_{hint}_stride", stride(one))))
         return w.emit.let(total, f"{hint}_base")
 
     def left(one: Dimension) -> int:
@@ -292,28 +297,31 @@ def _make_side(
     source: Buffer,
     dimensions: tuple[SideDimension, ...],
     further_count: int,
+    pitch: Expression,
 ) -> Side:
     form = w.form
-    width, block = (form.vector_tile, form.vector_block) if name == "v" else (form.rows, form.scalar_block)
+    is_vector = name == "v"
+    width, panel_bytes = (form.vector_tile, PANEL_BYTES) if is_vector else (form.rows, SCALAR_PANEL_BYTES)
     parts = component_types(operand.element)
-    vectors = max(1, block // form.lanes)
+    table = BLOCK + width
+    vectors = table // form.lanes + 1
+    panel = form.panel_capacity(width, panel_bytes)
     return Side(
         name,
         operand,
         source,
         dimensions,
         width,
-        block,
-        form.depth,
-        tuple(w.parameter(f"n_{one.dimension.name}", one.size) for one in dimensions),
-        w.workspace(f"{name}_offsets", I64, block),
-        w.workspace(f"{name}_out_offsets", I64, block),
-        tuple(w.workspace(f"{name}_further_offsets", I64, block) for _ in range(further_count)),
-        w.workspace(f"{name}_depth_offsets", I64, form.depth),
-        tuple(w.workspace(f"{name}_panels", part, block * form.depth) for part in parts),
+        pitch,
+        tuple(w.parameter(f"{name}{i}_size", one.size) for i, one in enumerate(dimensions)),
+        w.workspace(f"{name}_offsets", I64, table),
+        w.workspace(f"{name}_out_offsets", I64, table),
+        tuple(w.workspace(f"{name}_further_offsets", I64, table) for _ in range(further_count)),
+        w.workspace(f"{name}_depth_offsets", I64, form.depth_capacity),
+        tuple(w.workspace(f"{name}_panels", part, panel) for part in parts),
         w.workspace(f"{name}_runs", U8, vectors),
         w.workspace(f"{name}_out_runs", U8, vectors),
-        w.workspace(f"{name}_depth_runs", U8, max(1, form.depth // form.lanes)),
+        w.workspace(f"{name}_depth_runs", U8, form.depth_capacity // form.lanes + 1),
     )
 
 
@@ -334,10 +342,10 @@ def _offsets(
 def _fill_tables(w: PackedWriter, side: Side, start: Expression, count: Expression, base: Expression) -> None:
     """Offsets of the block's elements; the last panel is filled up with copies of its last element."""
     strides = [
-        [w.parameter(f"{side.name}_stride_{d.dimension.name}", d.stride) for d in side.dimensions],
-        [w.parameter(f"{side.name}_out_stride_{d.dimension.name}", d.stride_out) for d in side.dimensions],
+        [w.parameter(f"{side.name}{i}_stride", d.stride) for i, d in enumerate(side.dimensions)],
+        [w.parameter(f"{side.name}{i}_out_stride", d.stride_out) for i, d in enumerate(side.dimensions)],
         *(
-            [w.parameter(f"{side.name}_further_stride_{d.dimension.name}", d.further[which]) for d in side.dimensions]
+            [w.parameter(f"{side.name}{i}_further_stride", d.further[which]) for i, d in enumerate(side.dimensions)]
             for which in range(len(side.further_tables))
         ),
     ]
@@ -357,8 +365,8 @@ def _fill_depth_tables(
     w: PackedWriter, vector: Side, scalar: Side, sizes: list[Expression], start: Expression, depth: Expression
 ) -> None:
     contracted = w.form.contraction.of_kind(Kind.K)
-    left = [w.parameter(f"left_stride_{d.name}", constant(d.stride_left)) for d in contracted]
-    right = [w.parameter(f"right_stride_{d.name}", constant(d.stride_right)) for d in contracted]
+    left = [w.parameter(f"k{i}_left_stride", constant(d.stride_left)) for i, d in enumerate(contracted)]
+    right = [w.parameter(f"k{i}_right_stride", constant(d.stride_right)) for i, d in enumerate(contracted)]
     vector_strides, scalar_strides = (left, right) if w.form.vector_left else (right, left)
 
     def fill(position: Expression) -> None:

@@ -28,6 +28,7 @@ from tilewright.kernel.ir import (
     operation,
 )
 from tilewright.passes.lower_scalar import lower_lambda
+from tilewright.passes.packed_form import BUFFERED_ELEMENTS
 from tilewright.passes.packed_kernel import QUARTERS, WHOLE, Bases, PackedWriter, Side, run_is, run_of
 from tilewright.passes.scalar_values import Value, component_types, load_element, store_element
 from tilewright.passes.scalar_values import constant as constant_value
@@ -55,8 +56,10 @@ def write_micro_kernels(
     """
     vector_count, scalar_count, depth = counts
     form = w.form
-    pitch = vector.block + form.lanes if form.buffered else form.vector_tile
-    held = pitch * (scalar.block if form.buffered else form.rows)
+    pitch: Expression = integer(form.vector_tile)
+    held = form.vector_tile * form.rows
+    if form.buffered:  # one more vector per row, so that rows do not share a cache set
+        pitch, held = w.parameter("buffer_pitch", form.vector_block + form.lanes), 2 * BUFFERED_ELEMENTS
     tile = Scratch(tuple(w.workspace("tile", part, held) for part in component_types(form.accumulator)), pitch)
 
     def panels(v: Expression, s: Expression) -> None:
@@ -93,7 +96,7 @@ class Scratch:
     """Results waiting to be written: element (j, i) of each component at j * pitch + i."""
 
     buffers: tuple[Buffer, ...]
-    pitch: int
+    pitch: Expression
 
 
 def _has_fast_path(w: PackedWriter) -> bool:
@@ -122,8 +125,8 @@ def _accumulate(
         for j in range(form.rows)
         for i in range(form.vectors)
     }
-    vector_base = emit.let(multiply(vector_first, integer(form.depth)), "vector_panel")
-    scalar_base = emit.let(multiply(scalar_first, integer(form.depth)), "scalar_panel")
+    vector_base = emit.let(multiply(vector_first, vector.pitch), "vector_panel")
+    scalar_base = emit.let(multiply(scalar_first, scalar.pitch), "scalar_panel")
 
     def step(k: Expression) -> None:
         row = emit.let(add(vector_base, multiply(k, integer(vector.width))), "row")
@@ -252,9 +255,9 @@ class _Place:
     def spill(self, tile: Scratch, accumulators: Accumulators, j_first: Expression, i_first: Expression) -> None:
         """The registers to scratch memory, from element (j_first, i_first) on."""
         w, lanes = self.w, self.w.form.lanes
-        start = w.emit.let(add(multiply(j_first, integer(tile.pitch)), i_first), "tile_start")
+        start = w.emit.let(add(multiply(j_first, tile.pitch), i_first), "tile_start")
         for (i, j), value in accumulators.items():
-            at = add(start, integer(j * tile.pitch + i * lanes))
+            at = add(add(start, multiply(integer(j), tile.pitch)), integer(i * lanes))
             for buffer, part in zip(tile.buffers, value, strict=True):
                 w.emit.emit(Store(buffer, at, part, aligned=lanes > 1))
 
@@ -265,7 +268,7 @@ class _Place:
 
         def row(j: Expression) -> None:
             base = self._row_base(j)
-            tile_row = w.emit.let(multiply(j, integer(tile.pitch)), "tile_row")
+            tile_row = w.emit.let(multiply(j, tile.pitch), "tile_row")
 
             def start(residue: Expression) -> None:
                 steps = w.emit.let(
@@ -290,7 +293,7 @@ class _Place:
 
         def row(j: Expression) -> None:
             base = self._row_base(j)
-            tile_row = w.emit.let(multiply(j, integer(tile.pitch)), "tile_row")
+            tile_row = w.emit.let(multiply(j, tile.pitch), "tile_row")
             if not _has_fast_path(w):
                 w.loop("i", integer(0), columns, lambda i: self._write_element(tile, tile_row, base, i, j))
                 return

@@ -31,7 +31,7 @@ def pack(w: PackedWriter, side: Side, count: Expression, depth: Expression) -> N
 
     def panel(number: Expression) -> None:
         first = w.emit.let(multiply(number, integer(side.width)), "first")
-        base = w.emit.let(multiply(first, integer(side.depth)), "panel")
+        base = w.emit.let(multiply(first, side.pitch), "panel")
         if side.name == "v" and w.form.lanes > 1 and not side.operand.element.is_complex:
             for vector in range(w.form.vectors):
                 _pack_vector(w, side, first, vector, base, depth)
