@@ -185,7 +185,7 @@ def _first_warp(threads: int) -> Addresses:
 def _staging_conflict(layout: SharedLayout, threads: int, element_bytes: int, vector: int) -> int:
     addresses = _staging_addresses(layout, threads, vector)
     together = vector if layout.stores_vectors(vector) else 1
-    return conflict_degree(addresses, element_bytes * together)
+    return conflict_degree(addresses, element_bytes, together)
 
 
 def _staging_addresses(layout: SharedLayout, threads: int, vector: int) -> Addresses:
@@ -214,16 +214,17 @@ def _load_addresses(layout: SharedLayout, thread_shape: tuple[int, ...]) -> Addr
     return address
 
 
-def conflict_degree(addresses: Addresses, element_bytes: int) -> int:
+def conflict_degree(addresses: Addresses, element_bytes: int, together: int = 1) -> int:
     """Most different words of one bank that a warp's accesses (element addresses) touch at once; 1: no conflict.
 
-    Elements wider than a bank are served in several passes (half warps for 8 bytes, quarter warps for 16).
+    Accesses of `together` elements that are wider than a bank are served in several passes (half warps for 8 bytes,
+    quarter warps for 16).
     """
-    words = max(1, element_bytes // BANK_BYTES)
+    words = max(1, element_bytes * together // BANK_BYTES)
     group = max(1, BANKS // words)
     worst = 1
     for start in range(0, len(addresses), group):
         first = np.unique(addresses[start : start + group] * element_bytes // BANK_BYTES)
-        touched = (first[:, None] + np.arange(words)).ravel() % BANKS
+        touched = np.unique(first[:, None] + np.arange(words)) % BANKS
         worst = max(worst, int(np.bincount(touched, minlength=BANKS).max()))
     return worst

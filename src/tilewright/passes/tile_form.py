@@ -167,9 +167,12 @@ def _vector_width(
 
 
 def largest_index(contraction: Contraction, tiling: Tiling) -> int:
-    """The largest flat index (in machine scalars) that any array sees, tiles sticking out included."""
+    """The largest number that index arithmetic sees: flat indices (in machine scalars), sizes and strides.
+
+    Tiles sticking out are included; so are strides that nothing is multiplied with, since they are parameters too.
+    """
     extents = [
-        -(-constant(d.size) // step) * step
+        max(1, -(-constant(d.size) // step)) * step
         for d, step in zip(
             (*parallel_dimensions(contraction), *contraction.of_kind(Kind.K)),
             (*tiling.block, *tiling.sequential),
@@ -184,7 +187,7 @@ def largest_index(contraction: Contraction, tiling: Tiling) -> int:
         (contraction.out, [d.stride_out for d in ordered]),
         *((one.operand, [one.strides[positions[d.name]] for d in ordered]) for one in contraction.epilogue_operands),
     ]
-    largest = 0
+    largest = max(extents, default=0)
     for operand, strides in arrays:
         reach = abs(constant(operand.offset)) + sum(
             extent * abs(constant(stride)) for extent, stride in zip(extents, strides, strict=True)
