@@ -1,1 +1,1 @@
-""""""
+"""The `tilewright` command."""

@@ -99,25 +99,34 @@ def follow(expression: str, sizes: Mapping[str, int], dtype: str = "f32", semiri
     path = contraction_path(resolved.spec, resolved.sizes, True, operators.distributive)
     core = einsum_program(resolved.spec, [element] * len(shapes), element, semiring=operators, path=path)
     optimised = run_pipeline(core)
-    statements, found = _contractions(optimised, resolved, shapes)
+    known = {size_name(label): extent for label, extent in enumerate(resolved.sizes)}
+    letters = {size_name(label): name for label, name in enumerate(resolved.names)}
+    statements, found = contractions_of(optimised, known, letters)
     return Stages(resolved, core, optimised, statements, found)
 
 
-def _contractions(
-    program: Program, resolved: ResolvedEinsum, shapes: list[tuple[int, ...]]
+def contractions_of(
+    program: Program, sizes: Mapping[str, int], letters: Mapping[str, str] | None = None
 ) -> tuple[tuple[Statement, ...], tuple[Contraction | Refusal, ...]]:
-    known = {size_name(label): extent for label, extent in enumerate(resolved.sizes)}
+    """The top-level statements that compute something, and the contraction of each or why it is none.
+
+    Args:
+        program: after the pipeline.
+        sizes: the value of every size name; the parameters are taken to be row-major.
+        letters: other names for the dimensions, by size name.
+    """
+    known = dict(sizes)
     views: dict[str, ArrayView] = {}
-    for parameter, shape in zip(program.parameters, shapes, strict=True):
-        views[parameter.name] = parameter_view(parameter)
+    for parameter in program.parameters:
+        if parameter.type.rank:
+            views[parameter.name] = parameter_view(parameter)
         known[f"{parameter.name}.offset"] = 0
         stride = 1
-        for axis, extent in reversed(list(enumerate(shape))):
+        for axis, extent in reversed(list(enumerate(parameter.type.shape))):
             known[f"{parameter.name}.stride{axis}"] = stride
-            stride *= extent
+            stride *= extent.evaluate(sizes)
     statements: list[Statement] = []
     found: list[Contraction | Refusal] = []
-    letters = {size_name(label): name for label, name in enumerate(resolved.names)}
     for statement in program.body.statements:
         view = view_of(statement.expression, views)
         if view is not None:
@@ -126,7 +135,7 @@ def _contractions(
             out = {one.name: fresh_view(one.name, one.type) for one in statement.targets}
             one = recognise(statement, views, out)
             statements.append(statement)
-            found.append(one if isinstance(one, Refusal) else _named(one.bind(known), letters))
+            found.append(one if isinstance(one, Refusal) else _named(one.bind(known), letters or {}))
             views.update(out)
     return tuple(statements), tuple(found)
 

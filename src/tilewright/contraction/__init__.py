@@ -1,1 +1,1 @@
-""""""
+"""The canonical contraction: its form, its recognition, and rewrites on its dimensions."""

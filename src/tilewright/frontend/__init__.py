@@ -1,1 +1,1 @@
-""""""
+"""From what users write to the core language: einsum expressions and traced Python programs."""

@@ -1,1 +1,1 @@
-""""""
+"""The core language: sizes, types, memory layouts, nodes, verifier, printer and parser, interpreter."""

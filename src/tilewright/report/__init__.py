@@ -1,1 +1,1 @@
-""""""
+"""What was decided and why, as text."""

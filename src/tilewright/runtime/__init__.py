@@ -1,1 +1,1 @@
-""""""
+"""Devices, memory, caches, and the execution of compiled programs."""

@@ -1,0 +1,154 @@
+"""Rules of the house that no linter knows: which folder may import which, sizes of files, what may not be written."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "src" / "tilewright"
+
+# For each folder the other folders that it may import; a program passes through them from frontend to runtime, and
+# report, cli and the frontend use what lies below them. Nothing may come back up.
+ALLOWED: dict[str, set[str]] = {
+    "ir": set(),
+    "machine": set(),
+    "kernel": {"ir"},
+    "contraction": {"ir"},
+    "rewrite": {"ir"},
+    "runtime": {"ir", "kernel", "machine"},
+    "passes": {"ir", "machine", "kernel", "contraction", "rewrite", "runtime"},
+    "tune": {"ir", "machine", "kernel", "contraction", "passes", "runtime"},
+    "report": {"ir", "machine", "kernel", "contraction", "rewrite", "passes", "runtime"},
+    "frontend": {"ir", "machine", "contraction", "rewrite", "passes", "runtime", "report"},
+    "cli": {"ir", "machine", "kernel", "contraction", "rewrite", "passes", "runtime", "tune", "report", "frontend"},
+}
+# Imports against the order that are made when a method is called, so that an object can offer what is above it.
+UPWARDS = {
+    "contraction/tensor_operation.py": {"passes", "runtime"},  # TensorOperation.compile
+    "frontend/program_tracing.py": {""},  # the names of the package, for a hint in an error
+}
+LONGEST_FILE = 450
+LONGER = {"ir/nodes.py": 500}  # the whole language, to be read in one go
+TEXTS = ("*.py", "*.md", "*.toml", "*.json", "*.txt", "*.cl", "*.cu", "Makefile")
+FORBIDDEN = (
+    r"/work/",
+    r"/tmp/brief",
+    r"\bTODO\b",
+    r"\bFIXME\b",
+    r"\bXXX\b",
+    r"\bAI[- ]generated\b",
+    r"# type: ignore(?!\[)",
+    r"# noqa(?!:)",
+)
+
+
+def modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def imported_folders(path: Path, with_upwards: bool = True) -> Iterator[str]:
+    """The folders that a module imports; without those that it may import upwards if `with_upwards` is false."""
+    permitted = UPWARDS.get(str(path.relative_to(PACKAGE)), set())
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = []
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} imports relatively"
+            names = [f"{node.module}.{one.name}" for one in node.names]
+        elif isinstance(node, ast.Import):
+            names = [one.name for one in node.names]
+        for name in names:
+            parts = name.split(".")
+            if parts[0] == "tilewright":
+                folder = parts[1] if len(parts) > 1 and (PACKAGE / parts[1]).is_dir() else ""
+                if with_upwards or folder not in permitted:
+                    yield folder
+
+
+def test_the_permitted_ways_upwards_are_in_use() -> None:
+    for name, folders in UPWARDS.items():
+        assert folders <= set(imported_folders(PACKAGE / name)), f"{name} no longer imports {folders}"
+
+
+def test_every_folder_has_a_place() -> None:
+    folders = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
+    assert folders <= set(ALLOWED)
+
+
+@pytest.mark.parametrize("folder", sorted(ALLOWED))
+def test_imports_run_downwards(folder: str) -> None:
+    wrong = [
+        f"{path.relative_to(PACKAGE)} imports {other or 'the package itself'}"
+        for path in sorted((PACKAGE / folder).rglob("*.py"))
+        for other in imported_folders(path, with_upwards=False)
+        if other != folder and other not in ALLOWED[folder] and not (other == "" and folder == "cli")
+    ]
+    assert wrong == []
+
+
+def test_no_two_folders_import_each_other() -> None:
+    used = {
+        folder: {o for path in (PACKAGE / folder).rglob("*.py") for o in imported_folders(path, with_upwards=False)}
+        for folder in ALLOWED
+    }
+    mutual = [(one, other) for one in used for other in used[one] if other != one and one in used.get(other, set())]
+    assert mutual == []
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_files_can_be_read(path: Path) -> None:
+    text = path.read_text()
+    limit = LONGER.get(str(path.relative_to(PACKAGE)), LONGEST_FILE)
+    assert text.count("\n") <= limit, f"{path} has {text.count(chr(10))} lines, the limit is {limit}"
+    assert ast.get_docstring(ast.parse(text)), f"{path} does not say what it is for"
+
+
+def test_nothing_evaluates_data() -> None:
+    found = []
+    for path in modules():
+        for node in ast.walk(ast.parse(path.read_text())):
+            name = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+            imports = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+            if name in ("eval", "exec") or {"pickle", "marshal", "shelve"} & set(imports):
+                found.append(f"{path.relative_to(PACKAGE)}:{getattr(node, 'lineno', 0)}")
+            if isinstance(node, ast.ExceptHandler) and node.type is None:
+                found.append(f"{path.relative_to(PACKAGE)}:{node.lineno}: a bare except")
+    assert found == []
+
+
+def texts() -> list[Path]:
+    folders = [ROOT / name for name in ("src", "tests", "docs", "benchmarks", "examples", ".ci")]
+    files = [path for folder in folders for kind in TEXTS for path in folder.rglob(kind)]
+    return [path for path in [*files, *(p for kind in TEXTS for p in ROOT.glob(kind))] if path != Path(__file__)]
+
+
+@pytest.mark.parametrize("pattern", FORBIDDEN)
+def test_what_may_not_be_written(pattern: str) -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()[:80]}"
+        for path in texts()
+        for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1)
+        if re.search(pattern, line)
+    ]
+    assert found == []
+
+
+def test_importing_the_package_imports_nothing_else() -> None:
+    script = "import sys; before = set(sys.modules); import tilewright; print(sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "numpy" not in done.stdout
+    assert "llvmlite" not in done.stdout
+
+
+def test_the_build_file_needs_nothing_that_is_not_declared() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for target in ("demo", "test", "fuzz", "bench", "gpu", "docs", "clean"):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+    run = ROOT / ".ci" / "run"
+    assert run.stat().st_mode & 0o111, "the file .ci/run must be executable"
