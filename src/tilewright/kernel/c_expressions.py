@@ -21,6 +21,7 @@ from tilewright.kernel.c_names import NameTable
 from tilewright.kernel.c_operators import FUNCTIONS, Facts, call, infix, operator_text
 from tilewright.kernel.ir import (
     COMPARISONS,
+    Address,
     BlockIndex,
     Broadcast,
     Buffer,
@@ -97,6 +98,8 @@ class ExpressionPrinter:
                 return Piece(f"{spelled} != 0", EQUALITY) if parameter else Piece(spelled)
             case BlockIndex(type=scalar) | ThreadIndex(type=scalar):
                 return Piece(self.index_name(type(expression), scalar))
+            case Address(buffer=buffer):
+                raise TypeError(f"the address of buffer {buffer.name} is known to CPU kernels only")
             case Operation():
                 return self.operation(expression)
             case Cast():

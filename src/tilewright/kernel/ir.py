@@ -2,7 +2,8 @@
 
     kernel     ::= name buffers scalars body            -- launched as `blocks` x `threads_per_block` workers
     statement  ::= Let | Declare | Assign | Store | For | While | If | Barrier | Comment
-    expression ::= Constant | Name | BlockIndex | ThreadIndex | Operation | Cast | Load | Broadcast | Lane | Shuffle
+    expression ::= Constant | Name | BlockIndex | ThreadIndex | Address | Operation | Cast | Load | Broadcast | Lane
+                 | Shuffle
 
 Conventions, which every printer and every producer of kernels relies on:
 
@@ -111,6 +112,14 @@ class ThreadIndex:
 
 
 @dataclass(frozen=True)
+class Address:
+    """The address of a buffer's first element in bytes, for alignment guards; in CPU kernels only."""
+
+    buffer: Buffer
+    type: ScalarType = I64
+
+
+@dataclass(frozen=True)
 class Operation:
     """An operator of `tilewright.ir.operators` on operands of one type (comparisons give bool; select takes a bool).
 
@@ -171,7 +180,7 @@ class Shuffle:
 
 
 Expression: TypeAlias = (
-    Constant | Name | BlockIndex | ThreadIndex | Operation | Cast | Load | Broadcast | Lane | Shuffle
+    Constant | Name | BlockIndex | ThreadIndex | Address | Operation | Cast | Load | Broadcast | Lane | Shuffle
 )
 
 

@@ -9,7 +9,7 @@ from tilewright.kernel.ir import Kernel
 
 @dataclass(frozen=True)
 class ScalarReference:
-    """A scalar known only when the launch happens: a scalar of the program by name (component 1: its imaginary part)."""
+    """A scalar known only when the launch happens: one of the program, by name (component 1: its imaginary part)."""
 
     name: str
     component: int = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilewright.ir.scalars import BF16, BOOL, F16, I64, ScalarType, compute_type
 from tilewright.kernel.ir import (
+    Address,
     BlockIndex,
     Broadcast,
     Buffer,
@@ -59,6 +60,8 @@ def _emit(emitter: Emitter, node: Expression) -> str:
             return convert(emitter, BLOCK, I64, type_)
         case ThreadIndex():
             return "0"
+        case Address(buffer=buffer):
+            return emitter.emit(f"ptrtoint ptr {buffer_register(buffer)} to i64", "address")
         case Operation():
             return _operation(emitter, node)
         case Cast(operand=operand, type=type_):
@@ -70,10 +73,10 @@ def _emit(emitter: Emitter, node: Expression) -> str:
         case Broadcast(operand=operand, type=type_):
             return _broadcast(emitter, operand, type_)
         case Lane(operand=operand, lane=lane):
-            value = emit_expression(emitter, operand)
+            vector = emit_expression(emitter, operand)
             if not 0 <= lane < lanes_of(operand.type):
                 raise TypeError(f"lane {lane} of a value of type {operand.type} does not exist")
-            return emitter.emit(f"extractelement {spelling(operand.type)} {value}, i32 {lane}")
+            return emitter.emit(f"extractelement {spelling(operand.type)} {vector}, i32 {lane}")
         case Shuffle(first=first, second=second, lanes=lanes):
             text = spelling(first.type)
             if first.type != second.type or not lanes or not 0 <= min(lanes) <= max(lanes) < 2 * lanes_of(first.type):

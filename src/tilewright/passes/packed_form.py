@@ -43,6 +43,7 @@ class PackedForm:
 
     `scalar_inner`: the scalar side's panels are the inner loop, since the output moves in smaller strides along it.
     `buffered`: a block of results is collected in scratch memory and written out along the output's unit stride.
+    `nontemporal`: the output is larger than the caches and written once, so whole vectors go past them.
     """
 
     contraction: Contraction
@@ -58,6 +59,7 @@ class PackedForm:
     fused_multiply_add: bool
     scalar_inner: bool
     buffered: bool
+    nontemporal: bool
     vector_chunk: int
     scalar_chunk: int
 
@@ -144,6 +146,7 @@ def make_packed_form(contraction: Contraction, machine: Machine) -> PackedForm:
         is_multiply_add(contraction),
         _scalar_side_is_inner(vector, scalar, step_bytes * min(scalar_block, scalar_total)),
         buffered,
+        depth >= contracted and not buffered and _output_bytes(contraction) > max(machine.l3_bytes // 2, 1 << 23),
         *chunks,
     )
 
@@ -151,6 +154,10 @@ def make_packed_form(contraction: Contraction, machine: Machine) -> PackedForm:
 def _block(capacity: int, total: int, tile: int) -> int:
     """Elements of a side that are packed at once: whole tiles, as the panels and tables have room for."""
     return tile * max(1, min(min(capacity, BLOCK) // tile, -(-total // tile)))
+
+
+def _output_bytes(contraction: Contraction) -> int:
+    return _elements(contraction, Kind.K) * contraction.out.element.bytes
 
 
 def _vector_side_is_left(contraction: Contraction) -> bool:

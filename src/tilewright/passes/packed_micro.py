@@ -11,9 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tilewright.ir.scalars import BOOL
 from tilewright.kernel.ir import (
+    Address,
     Broadcast,
     Buffer,
+    Constant,
     Expression,
     Name,
     Operation,
@@ -218,13 +221,41 @@ class _Place:
     def write_registers(self, accumulators: Accumulators) -> None:
         """Vectors straight to the output; later pieces of the sum add to what is there."""
 
-        def store(add_to: bool) -> None:
-            bases = [self._row_base(integer(j)) for j in range(self.w.form.rows)]
-            for i in range(self.w.form.vectors):
-                values = [accumulators[i, j] for j in range(self.w.form.rows)]
-                self._branch_on_run(i, lambda parts, i=i, v=values: self._store_column(i, bases, v, add_to, parts))  # type: ignore[misc]
+        form = self.w.form
+        bases = [self._row_base(integer(j)) for j in range(form.rows)]
+        columns = [[accumulators[i, j] for j in range(form.rows)] for i in range(form.vectors)]
 
-        self.w.branch(self.first, lambda: store(False), lambda: store(True))
+        def store(add_to: bool) -> None:
+            for i, column in enumerate(columns):
+                self._branch_on_run(i, lambda parts, i=i, v=column: self._store_column(i, bases, v, add_to, parts))  # type: ignore[misc]
+
+        def past_the_cache() -> None:
+            for i, column in enumerate(columns):
+                self._store_column(i, bases, column, False, 1, nontemporal=True)
+
+        if form.nontemporal:
+            self.w.branch(self._is_aligned(bases), past_the_cache, lambda: store(False))
+        else:
+            self.w.branch(self.first, lambda: store(False), lambda: store(True))
+
+    def _is_aligned(self, bases: Sequence[Expression]) -> Expression:
+        """All vectors of the tile are whole, and each begins at a multiple of its size."""
+        form = self.w.form
+        lanes, places = form.lanes, list(bases)
+        condition: Expression = Constant(True, BOOL)
+        for i in range(form.vectors):
+            places.append(load(self.vector.out_table, add(self.vector_first, integer(i * lanes))))
+            condition = operation(
+                "and", condition, run_is(run_of(self.vector.out_runs, self.vector_first, i, lanes), WHOLE)
+            )
+        together: Expression = integer(0)
+        for place in places:
+            together = operation("or", together, place)
+        bytes_ = self.out.element.bytes
+        remainder = operation("or", multiply(together, integer(bytes_)), Address(self.out))
+        return operation(
+            "and", condition, operation("eq", operation("and", remainder, integer(lanes * bytes_ - 1)), integer(0))
+        )
 
     def _branch_on_run(self, i: int, write: Callable[[int], None]) -> None:
         """`write(1)` where vector i is consecutive in the output, `write(4)` where its quarters are."""
@@ -235,7 +266,13 @@ class _Place:
         self.w.branch(run_is(mark, WHOLE), lambda: write(1), lambda: write(4))
 
     def _store_column(
-        self, i: int, bases: Sequence[Expression], values: Sequence[Value], add_to: bool, parts: int
+        self,
+        i: int,
+        bases: Sequence[Expression],
+        values: Sequence[Value],
+        add_to: bool,
+        parts: int,
+        nontemporal: bool = False,
     ) -> None:
         """Vector i of each row, in one or several parts."""
         lanes = self.w.form.lanes // parts
@@ -244,7 +281,11 @@ class _Place:
             start = self.w.emit.let(load(self.vector.out_table, place), "out_at")
             for base, value in zip(bases, values, strict=True):
                 piece = value if parts == 1 else (_part_of(value[0], part * lanes, lanes),)
-                self._store_vector(self.w.emit.let(add(base, start), "at"), piece, add_to, lanes)
+                at = self.w.emit.let(add(base, start), "at")
+                if nontemporal:
+                    self.w.emit.emit(Store(self.out, at, piece[0], aligned=True, nontemporal=True))
+                else:
+                    self._store_vector(at, piece, add_to, lanes)
 
     def _store_vector(self, at: Expression, value: Value, add_to: bool, lanes: int) -> None:
         if add_to:
