@@ -14,6 +14,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tilewright.contraction.tensor_operation import TensorDimension as TensorDimension
+    from tilewright.contraction.tensor_operation import TensorOperation as TensorOperation
     from tilewright.frontend.annotations import any_ as any_
     from tilewright.frontend.annotations import array as array
     from tilewright.frontend.annotations import bf16 as bf16
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _MODULES = {
+    "tilewright.contraction.tensor_operation": ("TensorDimension", "TensorOperation"),
     "tilewright.frontend.einsum": ("einsum",),
     "tilewright.frontend.einsum_plan": ("EinsumPlan", "plan"),
     "tilewright.frontend.semiring": ("Semiring",),

@@ -107,7 +107,8 @@ def random_contraction(seed: int, dtype: str = "f32") -> TensorOperation:
     """A gemm or brgemm with loops around it, any kinds of strides."""
     r = random.Random(seed)
     main = r.choice(["gemm", "brgemm"])
-    prim = [("M", r.choice([1, 3, 8, 13, 16, 20, 33])), ("N", r.choice([1, 2, 5, 8, 17])), ("K", r.choice([1, 4, 16, 19]))]
+    choices = {"M": [1, 3, 8, 13, 16, 20, 33], "N": [1, 2, 5, 8, 17], "K": [1, 4, 16, 19]}
+    prim = [(kind, r.choice(sizes)) for kind, sizes in choices.items()]
     if main == "brgemm":
         prim.insert(r.randrange(3), ("K", r.choice([1, 2, 5])))
     outer = [(r.choice("MNKC"), r.randint(1, 3)) for _ in range(r.randint(0, 3))]
@@ -147,7 +148,8 @@ def random_elementwise(seed: int, dtype: str = "f32", main: str = "copy") -> Ten
     count = r.randint(2, 4) if main == "transpose" else r.randint(1, 4)
     inner = 2 if main == "transpose" else min(count, r.randint(1, 2))
     shared = r.randint(0, count - inner)
-    sizes = {i: r.choice([1, 2, 3, 7]) if i < count - inner else r.choice([1, 3, 8, 16, 21, 40, 70]) for i in range(count)}
+    outer, block = [1, 2, 3, 7], [1, 3, 8, 16, 21, 40, 70]
+    sizes = {i: r.choice(outer if i < count - inner else block) for i in range(count)}
     if main == "transpose":
         sizes.update({i: max(2, sizes[i]) for i in sizes})
     units = [r.choice([count - 1, count - inner, None]) for _ in range(3)]
@@ -165,10 +167,7 @@ def random_elementwise(seed: int, dtype: str = "f32", main: str = "copy") -> Ten
     return TensorOperation(
         dtype,
         main,
-        [
-            TensorDimension(kinds[i], executions[i], sizes[i], *(layout[i] for layout in layouts))
-            for i in range(count)
-        ],
+        [TensorDimension(kinds[i], executions[i], sizes[i], *(layout[i] for layout in layouts)) for i in range(count)],
         last_touch=last,
         clamp=(-0.5, 0.75) if "clamp" in (last, main) else None,
     )

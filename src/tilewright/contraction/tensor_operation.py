@@ -207,7 +207,8 @@ class TensorOperation:
                 "last_touch": self.last_touch.value,
                 "clamp": self.clamp,
                 "dimensions": [
-                    dict(zip(_DIMENSION_FIELDS, (one.kind.value, one.execution.value, one.size, *one.strides), strict=True))
+                    {"kind": one.kind.value, "execution": one.execution.value}
+                    | dict(zip(_DIMENSION_FIELDS[2:], (one.size, *one.strides), strict=True))
                     for one in self.dimensions
                 ],
             }

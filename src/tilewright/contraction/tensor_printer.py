@@ -34,7 +34,8 @@ def print_operation(operation: TensorOperation) -> str:
             word = "parallel for" if one.execution is Execution.SHARED else "for"
             lines.append(f"{indent}{word} {name} < {one.size}:")
             indent += "  "
-    rows = [row for row in (_touch(operation, named, True), _main(operation, named), _touch(operation, named, False)) if row]
+    possible = (_touch(operation, named, True), _main(operation, named), _touch(operation, named, False))
+    rows = [row for row in possible if row]
     width = max(len(head) for head, _ in rows)
     return "\n".join([*lines, *(f"{indent}{head:<{width}} {text}" for head, text in rows)])
 
@@ -91,4 +92,5 @@ def _applied(operation: TensorOperation, primitive: Primitive, value: str) -> st
     if primitive is Primitive.CLAMP and operation.clamp is not None:
         lower, upper = operation.clamp
         return f"clamp({value}, {lower:g}, {upper:g})"
-    return _UNARY.get(primitive, primitive.value + "({})").format(value)
+    pattern: str = _UNARY.get(primitive, f"{primitive.value}({{}})")
+    return pattern.format(value)

@@ -1,21 +1,21 @@
-"""The rules that a tensor operation must keep, each with its name; a broken one is told with names and numbers [S1 5.1].
+"""The rules that a tensor operation must keep, each by its name; a broken one is told with numbers [S1 5.1].
 
-    same-length            the lists of a configuration have one length
-    dtype-supported        the element type is one that the operation's family computes on
-    primitive-supported    the primitives exist, and touches work in place on the output's type
-    first-touch            only what accumulates has a first touch
-    clamp-range            a clamp has finite bounds in order, and nothing else has bounds
-    size-positive          every size is at least 1
-    stride-not-negative    every stride is at least 0: element 0 of an array is its first
-    kind-of-family         unary operations have C dimensions only, binary ones M and N, contractions any
-    kind-strides           an array has no stride in a dimension that it does not have
-    execution-order        shared dimensions first, then seq, then prim
-    contracted-in-order    a contracted dimension is never shared among threads
-    primitive-count        the primitive dimensions are those that the main primitive needs
-    transpose-strides      a transpose moves the unit stride from one primitive dimension to the other
-    output-once            no two iterations over dimensions other than K write the same element
-    addressable            offsets in bytes are below 2^62
-    inside-arrays          no access lies outside an array that a call was given
+same-length            the lists of a configuration have one length
+dtype-supported        the element type is one that the operation's family computes on
+primitive-supported    the primitives exist, and touches work in place on the output's type
+first-touch            only what accumulates has a first touch
+clamp-range            a clamp has finite bounds in order, and nothing else has bounds
+size-positive          every size is at least 1
+stride-not-negative    every stride is at least 0: element 0 of an array is its first
+kind-of-family         unary operations have C dimensions only, binary ones M and N, contractions any
+kind-strides           an array has no stride in a dimension that it does not have
+execution-order        shared dimensions first, then seq, then prim
+contracted-in-order    a contracted dimension is never shared among threads
+primitive-count        the primitive dimensions are those that the main primitive needs
+transpose-strides      a transpose moves the unit stride from one primitive dimension to the other
+output-once            no two iterations over dimensions other than K write the same element
+addressable            offsets in bytes are below 2^62
+inside-arrays          no access lies outside an array that a call was given
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import TYPE_CHECKING
 
 from tilewright.contraction.form import Kind
@@ -128,7 +128,7 @@ def _types(operation: TensorOperation) -> Iterator[Broken]:
             )
     if main.family != "ternary" and operation.first_touch is not Primitive.NONE:
         yield Broken(
-            "first-touch", f"{main.value} overwrites the output, so that {operation.first_touch.value} before it is lost"
+            "first-touch", f"{main.value} overwrites the output: {operation.first_touch.value} before it would be lost"
         )
     yield from _clamp(operation)
 
@@ -273,7 +273,7 @@ def overlapping(dimensions: tuple[tuple[int, int], ...]) -> tuple[int, ...] | No
     boxes = [dimensions[index] for index in order]
     reach = [sum((size - 1) * stride for size, stride in boxes[level:]) for level in range(len(boxes) + 1)]
 
-    @lru_cache(maxsize=None)
+    @cache
     def make_up(level: int, rest: int, moved: bool) -> tuple[int, ...] | None:
         if level == len(boxes):
             return () if rest == 0 and moved else None

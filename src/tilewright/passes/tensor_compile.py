@@ -14,6 +14,7 @@ from tilewright.kernel.launch import Launch
 from tilewright.passes.tensor_kernel import tensor_launch
 from tilewright.runtime import cpu_pool
 from tilewright.runtime.backends import argument_block
+from tilewright.runtime.bound_plan import address_of
 from tilewright.runtime.cpu_device import compile_for_cpu
 from tilewright.runtime.devices import Device, device_for
 
@@ -40,19 +41,17 @@ class CompiledTensorOperation:
         self.operation = operation
         self.launch = launch
         self._native = compile_for_cpu(launch.kernel)
-        self._types = dict(
-            zip(ARRAYS, (operation.dtype.numpy, operation.dtype.numpy, operation.out_dtype.numpy), strict=True)
-        )
-        self._extents = dict(zip(ARRAYS, operation.extents, strict=True))
+        types = (operation.dtype.numpy, operation.dtype.numpy, operation.out_dtype.numpy)
+        self._arrays = tuple(zip(ARRAYS, types, operation.extents, strict=True))
+        self._bytes = tuple(extent * dtype.itemsize for _, dtype, extent in self._arrays)
         work, enough = operation.flops, _PARALLEL_FLOPS if operation.main.family == "ternary" else _PARALLEL_ELEMENTS
         self._is_small = work < enough or launch.blocks == 1
         self._free: dict[int, list[tuple[_Slots, Callable[[], None]]]] = {}
-        strides = [(one.stride_in0, one.stride_in1, one.stride_out) for one in operation.dimensions if one.size > 1]
+        strides = [one.strides for one in operation.dimensions if one.size > 1]
         elementwise = operation.main.family in ("unary", "binary")
-        self._in_place = {
-            array: elementwise and all(each[position] == each[2] for each in strides)
-            for position, array in enumerate(ARRAYS)
-        }
+        self._in_place = tuple(
+            elementwise and all(each[position] == each[2] for each in strides) for position in range(2)
+        )
 
     def __call__(self, in0: Array | None, in1: Array | None, out: Array) -> Array:
         """Run the operation.
@@ -70,9 +69,10 @@ class CompiledTensorOperation:
             ValueError: if an array is not contiguous, aligned or writable, or the output overlaps an input.
             TensorOperationError: if an array is too short.
         """
-        given: dict[str, Array | None] = {"in0": in0, "in1": in1, "out": out}
-        addresses = {name: self._address(name, array) for name, array in given.items()}
-        self._check_overlap(given, addresses)
+        addresses = [
+            self._address(array, *expected) for array, expected in zip((in0, in1, out), self._arrays, strict=True)
+        ]
+        self._check_overlap(addresses)
         threads = 1 if self._is_small else cpu_pool.get_num_threads()
         free = self._free.setdefault(threads, [])
         try:
@@ -80,8 +80,11 @@ class CompiledTensorOperation:
         except IndexError:
             slots = argument_block(self.launch.kernel, self._scalars())
             run = cpu_pool.prepare(self._native, slots, self.launch.blocks, threads)
-        for position, name in enumerate(self.launch.buffers):
-            slots[position] = addresses[name]
+        position = 0
+        for address in addresses:
+            if address:
+                slots[position] = address
+                position += 1
         run()
         free.append((slots, run))
         return out
@@ -89,19 +92,18 @@ class CompiledTensorOperation:
     def _scalars(self) -> list[int]:
         return [value for value in self.launch.scalars if isinstance(value, int)]
 
-    def _address(self, name: str, array: Array | None) -> int:
-        """The array's address, after checking all that is known of it."""
-        needed = self._extents[name]
+    def _address(self, array: Array | None, name: str, dtype: np.dtype[Any], needed: int) -> int:
+        """The array's address, after checking all that is known of it; 0 for one that the operation does not have."""
         if needed == 0:
             if array is not None:
                 raise TypeError(f"{self.operation.main.value} has no {name}; give None instead of an array")
             return 0
         if not isinstance(array, np.ndarray):
             raise TypeError(f"{name} is {type(array).__name__}; {self.operation.main.value} needs a NumPy array")
-        if array.dtype != self._types[name]:
-            raise TypeError(f"{name} has dtype {array.dtype}; the operation needs {self._types[name]}")
+        if array.dtype != dtype:
+            raise TypeError(f"{name} has dtype {array.dtype}; the operation needs {dtype}")
         flags = array.flags
-        if not (flags.c_contiguous or flags.f_contiguous) or not flags.aligned:
+        if not (flags.forc and flags.aligned):
             raise ValueError(
                 f"{name} of shape {array.shape} with strides {array.strides} is not contiguous, aligned memory; give "
                 "the array that it is a view of, and its strides to the operation"
@@ -110,20 +112,19 @@ class CompiledTensorOperation:
             raise ValueError(f"out of shape {array.shape} is read-only")
         if array.size < needed:
             check_sizes(self.operation, {name: array.size})
-        return int(array.ctypes.data)
+        return address_of(array)
 
-    def _check_overlap(self, given: dict[str, Array | None], addresses: dict[str, int]) -> None:
-        out = given["out"]
-        assert out is not None
-        begin, end = addresses["out"], addresses["out"] + self._extents["out"] * out.itemsize
-        for name in ("in0", "in1"):
-            array = given[name]
-            if array is None:
-                continue
-            start, stop = addresses[name], addresses[name] + self._extents[name] * array.itemsize
-            if start < end and begin < stop and not (start == begin and self._in_place[name]):
+    def _check_overlap(self, addresses: list[int]) -> None:
+        begin = addresses[2]
+        end = begin + self._bytes[2]
+        for position in (0, 1):
+            start = addresses[position]
+            if start < end and begin < start + self._bytes[position]:
+                if start == begin and self._in_place[position]:
+                    continue
                 raise ValueError(
-                    f"{name} and out overlap in memory; {self.operation.main.value} of these strides needs them apart"
+                    f"{ARRAYS[position]} and out overlap in memory; {self.operation.main.value} with these strides "
+                    "needs them apart"
                 )
 
 

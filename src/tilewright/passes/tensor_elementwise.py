@@ -93,7 +93,7 @@ class ElementwiseWriter:
     def _row(self, place: Place, row: Expression) -> None:
         """One line of vectors, then shorter ones, down to single elements."""
         w, size = self.w, self.along.size
-        bases = {
+        bases: dict[str, Expression] = {
             array: w.emit.let(add(place.of(array), multiply(row, self.other.of(array))), "row")
             for array in (*(one.array for one in self.inputs), "out")
         }

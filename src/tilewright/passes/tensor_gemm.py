@@ -121,9 +121,7 @@ class GemmWriter:
         def piece(b: Expression, k: Expression) -> None:
             count = w.emit.let(operation("min", operation("sub", integer(size), k), integer(PANEL_DEPTH)), "count")
             begins = w.both(operation("eq", b, integer(0)), operation("eq", k, integer(0)))
-            ends = w.both(
-                operation("eq", b, integer(whole.batches - 1)), operation("eq", add(k, count), integer(size))
-            )
+            ends = w.both(operation("eq", b, integer(whole.batches - 1)), operation("eq", add(k, count), integer(size)))
             part = _Piece(
                 self._offset(whole.vector_at, self.form.vector_array, b, k),
                 self._offset(whole.scalar_at, self.form.scalar_array, b, k),
@@ -209,7 +207,7 @@ class GemmWriter:
         }
         starts = [w.emit.let(add(place.out, multiply(row, self.scalar.out)), "out_row") for row in rows]
         if self.form.direct_output:
-            where = {
+            where: dict[tuple[int, int], Expression] = {
                 (i, j): w.emit.let(add(starts[j], multiply(positions[i], integer(w.width))), "out_at")
                 for i, j in accumulators
             }
@@ -220,9 +218,7 @@ class GemmWriter:
             self._accumulate(accumulators, piece, positions, rows)
             self._scatter(accumulators, piece, chunk, positions, starts)
 
-    def _begin(
-        self, accumulators: Accumulators, where: dict[tuple[int, int], Expression], first: Expression
-    ) -> None:
+    def _begin(self, accumulators: Accumulators, where: dict[tuple[int, int], Expression], first: Expression) -> None:
         """Load what is in the output, through the first touch where this is the first time."""
         w, touch = self.w, self.w.operation.first_touch
 
@@ -261,7 +257,9 @@ class GemmWriter:
         def step(b: Expression, vector_base: Expression, scalar_bases: list[Expression], k: Expression) -> None:
             if piece.panel is not None:
                 at = w.emit.let(multiply(add(multiply(b, piece.count), k), integer(size)), "at")
-                vectors = [load(piece.panel, add(at, integer(i * self.lanes)), self.lanes) for i in range(len(positions))]
+                vectors: list[Expression] = [
+                    load(piece.panel, add(at, integer(i * self.lanes)), self.lanes) for i in range(len(positions))
+                ]
             else:
                 at = w.emit.let(add(vector_base, multiply(k, self.contracted.of(form.vector_array))), "at")
                 offsets = [multiply(position, integer(w.width)) for position in positions]
@@ -312,7 +310,7 @@ class GemmWriter:
             return value
         return Cast(value, vector_or_scalar(self.w.real, lanes))
 
-    # --- results that are not consecutive in the output ----------------------------------------------------------------
+    # --- results that are not consecutive in the output ---------------------------------------------------------------
 
     def _scatter(
         self,
@@ -335,13 +333,21 @@ class GemmWriter:
             for i, position in enumerate(positions):
                 skip = known if i == len(positions) - 1 else 0
 
-                def element(lane: Expression, i: int = i, j: int = j, start: Expression = start, position: Expression = position) -> None:
-                    out = w.emit.let(add(start, multiply(add(position, lane), self.vector.out)), "out_at")
-                    for part in range(w.width):
-                        from_ = add(integer(j * size + i * self.lanes + part), multiply(lane, integer(w.width)))
-                        self._add_element(add(out, integer(part)), w.emit.let(load(tile, from_), "value"), piece)
+                base = integer(j * size + i * self.lanes)
+                self._scatter_vector(tile, base, skip, w.emit.let(start, "row"), position, piece)
 
-                w.loop("lane", integer(skip), integer(self.form.lanes), element)
+    def _scatter_vector(
+        self, tile: Buffer, base: Expression, skip: int, start: Expression, position: Expression, piece: _Piece
+    ) -> None:
+        w = self.w
+
+        def element(lane: Expression) -> None:
+            out = w.emit.let(add(start, multiply(add(position, lane), self.vector.out)), "out_at")
+            for part in range(w.width):
+                at = add(add(base, integer(part)), multiply(lane, integer(w.width)))
+                self._add_element(add(out, integer(part)), w.emit.let(load(tile, at), "value"), piece)
+
+        w.loop("lane", integer(skip), integer(self.form.lanes), element)
 
     def _add_element(self, at: Expression, value: Expression, piece: _Piece) -> None:
         w, first_touch, last_touch = self.w, self.w.operation.first_touch, self.w.operation.last_touch

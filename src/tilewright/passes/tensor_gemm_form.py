@@ -19,6 +19,7 @@ from tilewright.contraction.tensor_operation import Execution, TensorDimension, 
 from tilewright.machine.model import Machine
 
 _TILE_START = 24  # cycles around the contracted loop of a tile, roughly
+_ADDRESS = 0.05  # cycles for each row whose address finds no register
 
 
 @dataclass(frozen=True)
@@ -169,4 +170,5 @@ def _tile(pieces: int, rows: int, overlaps: bool, registers: int, width: int, de
 def _cycles(vectors: int, rows: int, width: int, depth: int) -> float:
     latency = 4.0
     each = max(width * vectors * rows / 2, latency, (vectors + width * rows) / 2)
+    each += _ADDRESS * max(0, rows - 6)
     return each * depth + _TILE_START + vectors * rows

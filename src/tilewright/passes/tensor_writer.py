@@ -168,7 +168,8 @@ class TensorWriter:
         """The shared dimensions from the block index, the seq dimensions as loops; gives the number of blocks."""
         place = Place(integer(0), integer(0), integer(0), TRUE, TRUE)
         shared = [one for one in self.operation.of_execution(Execution.SHARED) if one.size > 1]
-        blocks, rest = 1, BlockIndex()
+        blocks = 1
+        rest: Expression = BlockIndex()
         for number, dimension in reversed(list(enumerate(shared))):
             blocks *= dimension.size
             index: Expression = self.emit.let(rest, "block")
