@@ -28,6 +28,7 @@ from tilewright.contraction.form import Contraction
 from tilewright.passes.tile import contraction_launches
 from tilewright.report.explain import explain_contraction
 from tilewright.runtime.devices import device_for, open_device
+from tilewright.runtime.errors import DeviceError
 
 SAMPLES = 2000
 BATCH_SECONDS = 0.05
@@ -196,7 +197,11 @@ def main() -> int:
     parser.add_argument("--name", default="*")
     parser.add_argument("--divide", type=int, default=1, help="divides all sizes")
     options = parser.parse_args()
-    device = device_for(options.target)
+    try:
+        device = device_for(options.target)
+    except (DeviceError, ImportError) as error:
+        print(error, file=sys.stderr)
+        return 1
     print(device, flush=True)
     begun, rows, failed = time.perf_counter(), [], []
     for name, expression, sizes in cases(options.divide):

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 import tilewright as tw
+from tilewright.runtime.errors import DeviceError
 
 Check = Callable[[str], None]
 CHECKS: dict[str, Check] = {}
@@ -203,7 +204,11 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=200.0, help="no check is begun after this time")
     parser.add_argument("--only", default="", help="a word that the names of the checks to run contain")
     options = parser.parse_args()
-    print(tw.device_for(options.target), flush=True)
+    try:
+        print(tw.device_for(options.target), flush=True)
+    except (DeviceError, ImportError) as error:
+        print(error, file=sys.stderr)
+        return 1
     begun, failed, left_out = time.perf_counter(), [], []
     for name, function in CHECKS.items():
         if options.only not in name:
