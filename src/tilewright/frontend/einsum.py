@@ -7,14 +7,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tilewright.frontend.einsum_bind import BoundEinsum, bind
 from tilewright.frontend.einsum_layout import Array, overlap, signature_of
-from tilewright.frontend.einsum_options import EinsumOptions
+from tilewright.frontend.einsum_options import EinsumOptions, hashable_tiles
 from tilewright.frontend.einsum_parse import (
     Label,
     ParsedEinsum,
@@ -45,6 +45,7 @@ def einsum(
     alpha: int | float | complex = 1,
     beta: int | float | complex = 0,
     target: str | Device | None = None,
+    tiles: Mapping[Any, Any] | None = None,
 ) -> Any:
     """Contract arrays as an index expression says.
 
@@ -73,6 +74,9 @@ def einsum(
         alpha: factor of the contraction (a compile-time constant).
         beta: factor of what `out` held: out = epilogue(alpha * contraction) + beta * out.
         target: the device: "cpu", "opencl", "cuda:1", a `Device`; default the variable TILEWRIGHT_TARGET, or the CPU.
+        tiles: tile sizes for devices with thread blocks, by index: (T, R) = threads and registers of an index of the
+            output, Q = piece of a contracted one; indices that are left out get (1, 1), or at most 16. By default the
+            cost model chooses.
 
     Returns:
         `out`; a new array; for a result without dimensions a NumPy scalar; and where one operand's dimensions are only
@@ -115,6 +119,7 @@ def einsum(
         expression, operand_count, *[(one.dtype, one.shape, one.strides) for one in arrays],
         None if out is None else (out.dtype, out.shape, out.strides),
         dtype, order, casting, optimize, semiring, epilogue, labels, alpha, beta, target,
+        hashable_tiles(tiles),
     )  # fmt: skip
     try:
         bound = _CALLS.get(key)
@@ -122,8 +127,9 @@ def einsum(
         key, bound = None, None
     if bound is None:
         options = EinsumOptions(
-            dtype, order, casting, hashable_optimize(optimize), semiring, epilogue, labels, alpha, beta, target
-        )
+            dtype, order, casting, hashable_optimize(optimize), semiring, epilogue, labels, alpha, beta, target,
+            hashable_tiles(tiles),
+        )  # fmt: skip
         bound = _bound(expression, arrays, operand_count, out, options)
         if key is not None:
             _remember(key, bound)

@@ -28,6 +28,7 @@ from tilewright.frontend.einsum_options import (
     check_options,
     epilogue_of,
     extra_labels_of,
+    size_tiles,
     supported_type,
 )
 from tilewright.frontend.einsum_parse import (
@@ -46,7 +47,7 @@ from tilewright.ir.scalars import scalar_type_of
 from tilewright.runtime.cache import MemoryCache
 from tilewright.runtime.devices import Device, device_for
 
-_EXECUTABLES: MemoryCache[tuple[Program, str], Callable[..., Any]] = MemoryCache(capacity=1024)
+_EXECUTABLES: MemoryCache[tuple[Program, str, tuple[Any, ...]], Callable[..., Any]] = MemoryCache(capacity=1024)
 
 
 @dataclass(frozen=True)
@@ -130,15 +131,15 @@ class BoundEinsum:
 _program = lru_cache(maxsize=1024)(einsum_program)
 
 
-def executable_of(program: Program, device: Device) -> Callable[..., Any]:
+def executable_of(program: Program, device: Device, tiles: tuple[tuple[str, Any], ...] = ()) -> Callable[..., Any]:
     """The compiled program; equal programs on one device are compiled once."""
 
     def build() -> Callable[..., Any]:
         from tilewright.passes.compile import compile_program
 
-        return compile_program(program, device)
+        return compile_program(program, device, tiles=dict(tiles))
 
-    return _EXECUTABLES.get_or_build((program, device.name), build)
+    return _EXECUTABLES.get_or_build((program, device.name, tiles), build)
 
 
 def bind(
@@ -201,7 +202,7 @@ def bind(
         resolved,
         path,
         program,
-        executable_of(program, device),
+        executable_of(program, device, size_tiles(text, resolved, options.tiles)),
         device,
         _preparations(
             operands, extras, stored if options.beta else None, resolved.spec.inputs, extra_labels, conversions

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from tilewright.frontend.einsum_layout import Signature
 from tilewright.frontend.einsum_parse import BROADCAST, Label, Labels, ResolvedEinsum, expand_ellipsis
-from tilewright.frontend.einsum_program import Epilogue
+from tilewright.frontend.einsum_program import Epilogue, size_name
 from tilewright.frontend.scalar_tracing import constant
 from tilewright.frontend.semiring import Semiring
 from tilewright.ir.scalars import ScalarType, compute_type, scalar_type_of
@@ -37,6 +37,37 @@ class EinsumOptions:
     alpha: int | float | complex = 1
     beta: int | float | complex = 0
     target: str | Device | None = None
+    tiles: tuple[tuple[Label, Any], ...] = ()
+
+
+def hashable_tiles(tiles: Mapping[Any, Any] | None) -> tuple[tuple[Any, Any], ...]:
+    """Tile sizes by index as a hashable value."""
+    if tiles is None:
+        return ()
+    return tuple((label, tuple(one) if isinstance(one, list | tuple) else one) for label, one in tiles.items())
+
+
+def size_tiles(text: str, resolved: ResolvedEinsum, tiles: Sequence[tuple[Label, Any]]) -> tuple[tuple[str, Any], ...]:
+    """Tile sizes by the size names of the core program.
+
+    Raises:
+        ValueError: for an index that the expression has not, or sizes that are neither Q nor (T, R).
+    """
+    numbers = {label: number for number, label in enumerate(resolved.labels)}
+    found: list[tuple[str, Any]] = []
+    for label, one in tiles:
+        if label not in numbers:
+            raise ValueError(
+                f"einsum {text!r}: tiles names index {label!r}; the indices are {', '.join(map(str, numbers))}"
+            )
+        pair = isinstance(one, tuple) and len(one) == 2 and all(isinstance(part, int) for part in one)
+        if not (pair or isinstance(one, int)):
+            raise ValueError(
+                f"einsum {text!r}: tiles[{label!r}] is {one!r}; it must be (T, R) for an index of the output, Q for a"
+                " contracted one"
+            )
+        found.append((size_name(numbers[label]), one))
+    return tuple(found)
 
 
 def check_options(options: EinsumOptions) -> None:

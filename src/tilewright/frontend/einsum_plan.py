@@ -9,7 +9,7 @@ step  contraction  M      N    K      C  folded  flops   bytes   flop/byte
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy as np
 from tilewright.frontend.einsum import as_array, check_out, parsed_expression
 from tilewright.frontend.einsum_bind import BoundEinsum, bind, signature_for
 from tilewright.frontend.einsum_layout import Array, Signature, signature_of
-from tilewright.frontend.einsum_options import EinsumOptions
+from tilewright.frontend.einsum_options import EinsumOptions, hashable_tiles
 from tilewright.frontend.einsum_parse import Label, Labels, interleaved_key, read_term
 from tilewright.frontend.einsum_path import Step, hashable_optimize, steps_of
 from tilewright.frontend.semiring import Semiring, semiring_named
@@ -154,6 +154,7 @@ def plan(
     alpha: int | float | complex = 1,
     beta: int | float | complex = 0,
     target: str | Device | None = None,
+    tiles: Mapping[Any, Any] | None = None,
 ) -> EinsumPlan:
     """Compile an einsum for operands of given shapes.
 
@@ -163,8 +164,8 @@ def plan(
         dtype: the dtype of operands that are given as shapes; one for all or a list.
         out_dtype: the dtype of the result, if not the computed one.
         compute_dtype: `dtype` of `einsum`.
-        order, casting, optimize, semiring, epilogue, epilogue_operands, alpha, beta, target: as for `einsum`; the
-            epilogue's operands may be shapes too.
+        order, casting, optimize, semiring, epilogue, epilogue_operands, alpha, beta, target, tiles: as for
+            `einsum`; the epilogue's operands may be shapes too.
 
     Returns:
         A callable whose `repr` tells its steps, sizes, costs and how each was compiled.
@@ -185,8 +186,9 @@ def plan(
     signatures = [_signature(one, type_) for one, type_ in zip(operands, types, strict=True)]
     extras, labels = _extras(epilogue_operands, types[0] if types else "f64")
     options = EinsumOptions(
-        compute_dtype, order, casting, hashable_optimize(optimize), semiring, epilogue, labels, alpha, beta, target
-    )
+        compute_dtype, order, casting, hashable_optimize(optimize), semiring, epilogue, labels, alpha, beta, target,
+        hashable_tiles(tiles),
+    )  # fmt: skip
     parsed = parsed_expression(key)
     bound = bind(parsed, signatures, extras, None, options, out_dtype=out_dtype)
     return EinsumPlan(

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from tilewright.kernel.ir import Kernel
 
 
+class LaunchDeclined(Exception):
+    """A special lowering has no kernel for these sizes: the user is shown why, and the general one is used."""
+
+
 @dataclass(frozen=True)
 class ScalarReference:
     """A scalar known only when the launch happens: one of the program, by name (component 1: its imaginary part)."""

@@ -19,13 +19,13 @@ from tilewright.ir.scalars import I64, ScalarType
 from tilewright.ir.sizes import Size, size
 from tilewright.ir.traversal import all_statements, bound_variables, rebuild, sub_bodies, used_variables
 from tilewright.ir.views import parameter_view
-from tilewright.kernel.launch import Launch
+from tilewright.kernel.launch import Launch, LaunchDeclined
 from tilewright.machine.model import Machine
 from tilewright.passes.lower_general import Points, copy_points, lower_points, points_of
 from tilewright.passes.lower_reduction import chunk_points
 from tilewright.passes.pipelines import run_pipeline
 from tilewright.passes.scalar_values import LoweringError
-from tilewright.passes.tile import contraction_launches
+from tilewright.passes.tile import Tiles, contraction_launches
 from tilewright.passes.tiling import IllegalTiling
 from tilewright.runtime import host
 from tilewright.runtime.cache import MemoryCache
@@ -34,13 +34,17 @@ from tilewright.runtime.executable import Executable
 from tilewright.runtime.host import Block, HostProgram, KernelPlan, KernelStep, Layout, Layouts, Note, Step
 
 
-def compile_program(program: Program, device: Device, *, optimise: bool = True) -> Executable:
+def compile_program(
+    program: Program, device: Device, *, optimise: bool = True, tiles: Tiles | None = None
+) -> Executable:
     """The program, ready to be called on a device.
 
     Args:
         program: a well-typed program.
         device: where it runs (`runtime.devices.device_for`).
         optimise: run the standard pipeline first.
+        tiles: tile sizes fixed by the user for the dimensions of contractions, by size name: (T, R) of a parallel
+            dimension, Q of a contracted one. Sizes that break a limit raise `IllegalTiling` when the program is called.
 
     Raises:
         LoweringError: if a statement cannot be lowered, saying why.
@@ -57,7 +61,7 @@ def compile_program(program: Program, device: Device, *, optimise: bool = True) 
         array([2., 4.], dtype=float32)
     """
     ready = run_pipeline(program) if optimise else program
-    block, notes = program_block(ready, device)
+    block, notes = program_block(ready, device, tiles)
     arguments = _size_arguments(ready)
     checked = any(
         isinstance(one.expression, nodes.Index | nodes.Update | nodes.Slice) for one in all_statements(ready.body)
@@ -71,9 +75,9 @@ def compile_program(program: Program, device: Device, *, optimise: bool = True) 
     )
 
 
-def program_block(program: Program, device: Device) -> tuple[Block, tuple[Note, ...]]:
+def program_block(program: Program, device: Device, tiles: Tiles | None = None) -> tuple[Block, tuple[Note, ...]]:
     """The steps of a program for a device (which need not exist: its limits are enough), and how each was lowered."""
-    compiler = _Compiler(program.name, device)
+    compiler = _Compiler(program.name, device, tiles)
     block = compiler.block(program.body)
     return block, tuple(compiler.notes)
 
@@ -150,8 +154,9 @@ _COMBINATORS = (
 class _Compiler:
     """Statements to steps, with notes."""
 
-    def __init__(self, name: str, device: Device) -> None:
+    def __init__(self, name: str, device: Device, tiles: Tiles | None) -> None:
         self.name = name
+        self.tiles = tiles
         self.device = device
         self.threads = threads_per_block(device)
         self.notes: list[Note] = []
@@ -290,7 +295,7 @@ class _Compiler:
         otherwise = self._otherwise(statement)
         kinds = ", ".join(f"{d.name}:{d.kind.value}[{d.size}]" for d in found.dimensions)
         self.note(statement, f"a contraction over {kinds}")
-        launches = functools.partial(_contraction_launches, found, self.device.machine)
+        launches = functools.partial(_contraction_launches, found, self.device.machine, self.tiles)
         self._mark_cells(statement.targets)
         return host.ContractionStep(f"{self.name}_{target}", target, reads, launches, otherwise)
 
@@ -355,20 +360,26 @@ def _split_fold(statement: Statement, fold: nodes.Redomap | nodes.Scanomap) -> t
     return mapped, Statement(statement.targets[:count], folded)
 
 
-def _contraction_launches(contraction: Contraction, machine: Machine, values: Mapping[str, int]) -> tuple[Launch, ...]:
+def _contraction_launches(
+    contraction: Contraction, machine: Machine, tiles: Tiles | None, values: Mapping[str, int]
+) -> tuple[Launch, ...]:
     """The launches for known sizes and strides.
 
     Raises:
-        LoweringError: if the tiling declines them.
+        LaunchDeclined: if the tiling declines them.
+        IllegalTiling: if tile sizes that the user gave break a limit.
     """
     bound = contraction.bind(values)
     empty = [d.name for d in bound.dimensions if d.size.constant == 0]
     if empty:
-        raise LoweringError(f"dimension {empty[0]} of the contraction is empty")
+        raise LaunchDeclined(f"dimension {empty[0]} of the contraction is empty")
+    if tiles:
+        names = {d.name for d in bound.dimensions}
+        return contraction_launches(bound, machine, {name: one for name, one in tiles.items() if name in names})
     try:
         return contraction_launches(bound, machine)
-    except IllegalTiling as error:
-        raise LoweringError(str(error)) from error
+    except (IllegalTiling, LoweringError) as error:
+        raise LaunchDeclined(str(error)) from error
 
 
 def _shown(statement: Statement) -> str:

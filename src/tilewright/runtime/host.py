@@ -114,7 +114,7 @@ class KernelStep:
 class ContractionStep:
     """Compute one array by the launches of a contraction, made when its sizes and strides are known.
 
-    `launches` raises ValueError where the tiling declines; then `otherwise` is run.
+    `launches` raises LaunchDeclined where the tiling declines; then `otherwise` is run.
     """
 
     label: str

@@ -27,7 +27,7 @@ from tilewright.ir.nodes import (
 )  # fmt: skip
 from tilewright.ir.operators import OPERATORS, result_type
 from tilewright.ir.sizes import size
-from tilewright.kernel.launch import Launch
+from tilewright.kernel.launch import Launch, LaunchDeclined
 from tilewright.runtime import host
 from tilewright.runtime.executor import Executor
 from tilewright.runtime.scheduling import index_error, reduction_chunks
@@ -41,7 +41,7 @@ def run_contraction(e: Executor, step: host.ContractionStep) -> None:
     target = e.scope.entries[step.target.name] = e.destination(step.target)
     try:
         launches = contraction_launches(e, step, target)
-    except ValueError as error:
+    except LaunchDeclined as error:
         e.declined.append((step.label, str(error)))
         e.destinations[step.target.name] = target
         _RUN[type(step.otherwise)](e, step.otherwise)
