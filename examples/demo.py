@@ -26,7 +26,6 @@ import tilewright as tw
 
 THESIS = json.loads(files("tilewright").joinpath("data/thesis.json").read_text())
 UNIT_ROUNDOFF = 2.0**-24
-SECONDS_EACH = 0.3
 
 
 def cases(divide_sd: int, divide_mm: int) -> list[tuple[str, str, dict[str, int]]]:
@@ -56,10 +55,10 @@ def reference(expression: str, sizes: dict[str, int], arrays: list[np.ndarray]) 
     return exact, (terms + 2) * UNIT_ROUNDOFF / (1 - (terms + 2) * UNIT_ROUNDOFF) * magnitude
 
 
-def best_of_both(ours: Callable[[], Any], theirs: Callable[[], Any]) -> tuple[float, float]:
-    """The best time of each, measured in turns."""
+def best_of_both(ours: Callable[[], Any], theirs: Callable[[], Any], seconds: float) -> tuple[float, float]:
+    """The best time of each, measured in turns for about `seconds` each."""
     best, spent = [float("inf"), float("inf")], 0.0
-    while spent < 2 * SECONDS_EACH:
+    while spent < 2 * seconds:
         for which, function in enumerate((ours, theirs)):
             start = time.perf_counter()
             function()
@@ -73,6 +72,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--divide-sd", type=int, default=2, help="divides the sizes of the two six-dimensional ones")
     parser.add_argument("--divide-mm", type=int, default=4, help="divides the sizes of the four matrix products")
+    parser.add_argument("--seconds", type=float, default=0.3, help="for timing each contender of each row")
     parser.add_argument("--target", action="append", help="a device; may be repeated (default: every device found)")
     options = parser.parse_args()
     chosen = [tw.device_for(one) for one in options.target or ()] or list(tw.devices())
@@ -100,6 +100,7 @@ def main() -> int:
             ours, numpys = best_of_both(
                 partial(tw.einsum, expression, *arrays, target=device),
                 partial(np.einsum, expression, *arrays, optimize=True),
+                options.seconds,
             )
             verdict = f"{error:.3f}" if correct else f"[bold red]{error:.3g} WRONG[/]"
             table.add_row(

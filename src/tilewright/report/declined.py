@@ -15,7 +15,7 @@ from tilewright.passes.tile_form import StagedOperand, TileForm, axis_place
 from tilewright.passes.vectorise import is_vectorisable
 
 NO_GPU_KERNELS = "matrix instructions, asynchronous copies, double buffering, sums split between blocks"
-NO_CPU_KERNELS = "reading small operands where they lie, without packing; stores past the cache"
+NO_CPU_KERNELS = "reading small operands where they lie, without packing"
 
 
 def declined_tiled(form: TileForm, machine: Machine, blocks: int) -> tuple[str, ...]:

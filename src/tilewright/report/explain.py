@@ -97,6 +97,9 @@ class PackedDetails:
         blocks: independent parts of the launch.
         waste: share of the work done on padding.
         fused_multiply_add: products and sums are one instruction.
+        scalar_inner: the loop over the scalar side's panels is the inner one.
+        results: how results are stored: "in place", "buffered" (a block at a time, along the output's unit stride),
+            or "past the cache".
     """
 
     vector_side: tuple[str, ...]
@@ -110,6 +113,8 @@ class PackedDetails:
     blocks: int
     waste: float
     fused_multiply_add: bool
+    scalar_inner: bool
+    results: str
 
 
 @dataclass(frozen=True)
@@ -231,7 +236,7 @@ def _badness(degree: int | None, ideal: int) -> float:
 
 def _packed_details(form: PackedForm, launch: Launch) -> PackedDetails:
     element = form.accumulator.bytes
-    depth = max(1, min(form.depth, form.contracted_total))
+    results = "buffered" if form.buffered else "past the cache" if form.nontemporal else "in place"
     parts = 2 if form.accumulator.is_complex else 1
     return PackedDetails(
         tuple(one.dimension.name for one in form.vector_dimensions),
@@ -240,11 +245,13 @@ def _packed_details(form: PackedForm, launch: Launch) -> PackedDetails:
         form.vectors,
         form.rows,
         parts * (form.vectors * form.rows + form.vectors + 1),
-        form.depth,
-        (form.vector_block * depth * element, form.scalar_block * depth * element),
+        form.pitch,
+        (form.vector_block * form.pitch * element, form.scalar_block * form.pitch * element),
         launch.blocks,
         padding_waste(form),
         form.fused_multiply_add,
+        form.scalar_inner,
+        results,
     )
 
 
@@ -335,6 +342,8 @@ def _packed_lines(packed: PackedDetails, machine: Machine) -> list[str]:
         f" {packed.waste:.0%} of the work on padding",
         f"packing    pieces of {packed.depth} of the sum; panels of {byte_amount(packed.panel_bytes[0])} (vectors) and"
         f" {byte_amount(packed.panel_bytes[1])} (broadcasts)",
+        f"loops      panels of the {'broadcasts' if packed.scalar_inner else 'vectors'} innermost; results stored"
+        f" {packed.results}",
         f"blocks     {packed.blocks} on {machine.cores} cores",
         f"multiply   {'fused with add' if packed.fused_multiply_add else 'and combine are separate operations'}",
     ]

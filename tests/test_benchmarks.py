@@ -1,0 +1,88 @@
+"""What the demonstration and the benchmarks compute, on cases so small that no time is meant by it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def load(name: str) -> ModuleType:
+    """A script as a module; its folder is put before the path, as Python does for scripts."""
+    path = ROOT / "benchmarks" / f"{name}.py"
+    sys.path.insert(0, str(path.parent))
+    try:
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+    finally:
+        sys.path.remove(str(path.parent))
+
+
+support = load("support")
+
+
+def test_the_demonstration_checks_every_result() -> None:
+    sizes = ["--divide-sd", "8", "--divide-mm", "64", "--seconds", "0.001"]
+    command = [sys.executable, "examples/demo.py", "--target", "cpu", *sizes]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "every element of every result is within its error bound" in done.stdout
+    assert done.stdout.count("dataset_") == 8
+
+
+def test_the_cases_are_contractions() -> None:
+    cases = json.loads((ROOT / "benchmarks" / "contractions.json").read_text())
+    assert len(cases) == 34
+    assert len({case["name"] for case in cases}) == 34
+    for case in cases:
+        assert set(case["sizes"]) == set(case["expr"]) - set(",->")
+
+
+def test_sizes_are_scaled_down_together() -> None:
+    sizes = {"a": 312, "b": 296, "c": 24}
+    assert support.sizes_within(sizes, 1.0) == sizes
+    scaled = support.sizes_within(sizes, 0.001)
+    assert 2e-9 * np.prod(list(scaled.values())) <= 0.001
+    assert scaled["a"] % 4 == scaled["b"] % 4 == 0
+    assert 0.5 < (scaled["a"] / scaled["c"]) / (312 / 24) < 2.0
+
+
+def test_contenders_take_turns() -> None:
+    calls: list[str] = []
+    times = support.interleaved({name: lambda name=name: calls.append(name) for name in "ab"}, 0.0)
+    assert calls == ["a", "b", "b", "a", "a", "b"]
+    assert [len(one) for one in times.values()] == [3, 3]
+    assert support.summary([3.0, 1.0, 2.0]) == {"best": 1.0, "median": 2.0, "runs": 3}
+    assert support.geometric_mean([1.0, 4.0]) == pytest.approx(2.0)
+
+
+def test_results_are_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(support, "RESULTS", tmp_path)
+    content = {"machine": support.describe_machine(), "rows": [{"name": "x", "best": 1.0}, {"name": "y"}]}
+    assert json.loads(support.write_results("trial", content).read_text()) == content
+
+
+def test_the_gpu_benchmark_notices_a_wrong_element() -> None:
+    gpu = load("gpu")
+    sizes = {"a": 5, "b": 6, "q": 7}
+    arrays = gpu.operands("aq,qb->ab", sizes)
+    right = arrays[0] @ arrays[1]
+    assert gpu.sampled_error("aq,qb->ab", sizes, arrays, right) <= 1.0
+    for value in (1.0, np.nan):
+        wrong = right.copy()
+        wrong[4, 5] += value
+        assert gpu.sampled_error("aq,qb->ab", sizes, arrays, wrong) > 1.0
+    names = [name for name, _, _ in gpu.cases(4)]
+    assert len(names) == len(set(names)) == 8 + 4 + 34
