@@ -201,6 +201,12 @@ def test_reasons_on_a_cpu() -> None:
     assert "is not cut into cache-sized pieces: the result is stored in another type" in reasons(stored, CPU_AVX512)
 
 
+def test_machines_without_doubles() -> None:
+    assert "cannot run: opencl-gpu does not compute in double" in reasons(matmul(64, 64, 64, F64), OPENCL_GPU)
+    assert "cannot run" not in reasons(matmul(64, 64, 64, F32), OPENCL_GPU)
+    assert "cannot run" not in reasons(matmul(64, 64, 64, F64), A100)
+
+
 def test_what_has_no_kernels_is_said_everywhere() -> None:
     assert declined.NO_GPU_KERNELS in reasons(matmul(64, 64, 64), OPENCL_GPU)
     assert declined.NO_CPU_KERNELS in reasons(matmul(64, 64, 64), CPU_AVX2)

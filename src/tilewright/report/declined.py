@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from tilewright.contraction.form import Contraction, Dimension, Kind
 from tilewright.contraction.normalise import constant
-from tilewright.ir.scalars import BOOL, I64
+from tilewright.ir.scalars import BOOL, C128, F64, I64
 from tilewright.machine.model import Machine
 from tilewright.passes.packed_form import PackedForm
 from tilewright.passes.tile_form import StagedOperand, TileForm, axis_place
@@ -21,6 +21,9 @@ NO_CPU_KERNELS = "reading small operands where they lie, without packing"
 def declined_tiled(form: TileForm, machine: Machine, blocks: int) -> tuple[str, ...]:
     """The reasons for what a tiled kernel does without."""
     reasons = list(not_fused(form.contraction))
+    doubles = [one.element for one in (form.contraction.left, form.contraction.right, form.contraction.out)]
+    if not machine.supports_f64 and {F64, C128} & {*doubles, form.contraction.neutral.scalar}:
+        reasons.insert(0, f"this cannot run: {machine.name} does not compute in double precision")
     for staged in (form.left, form.right):
         if staged.vector == 1:
             reasons.append(f"copies of {staged.name} move one element at a time: {_not_vector(staged, form)}")
