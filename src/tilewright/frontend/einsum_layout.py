@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -16,6 +17,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tilewright.frontend.einsum_parse import BROADCAST, Labels
+from tilewright.runtime.memory import aligned_empty
+from tilewright.runtime.recycling import LARGE
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 Strides: TypeAlias = tuple[int, ...]
@@ -145,9 +148,14 @@ def _is_larger(left: Sequence[int], right: Sequence[int]) -> bool | None:
 def empty_result(shape: tuple[int, ...], dtype: np.dtype[Any], axes: tuple[int, ...]) -> Array:
     """A new array whose axes lie in memory in the given order, outermost first."""
     if axes == tuple(range(len(shape))):
-        return np.empty(shape, dtype)
-    inner: Array = np.empty([shape[axis] for axis in axes], dtype)
+        return _empty(shape, dtype)
+    inner = _empty(tuple(shape[axis] for axis in axes), dtype)
     return inner.transpose([axes.index(axis) for axis in range(len(axes))])
+
+
+def _empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    large = math.prod(shape) * dtype.itemsize >= LARGE
+    return aligned_empty(shape, dtype, "the result") if large else np.empty(shape, dtype)
 
 
 def overlap(left: Array, right: Array) -> bool:

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.runtime.recycling import LARGE, recycled_bytes
+
 SMALL_ALLOCATION = 16 << 20
 """Below this many bytes an allocation is not checked: reading the limits would cost more than it tells."""
 
@@ -65,7 +67,8 @@ def check_host_allocation(nbytes: int, what: str) -> None:
 def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any], what: str = "an array") -> np.ndarray[Any, Any]:
     """An array with undefined content in C order whose memory starts at a multiple of `ARRAY_ALIGNMENT`.
 
-    That is enough for aligned vector access on every CPU and for OpenCL CPU devices to compute in it without a copy.
+    Large arrays reuse the memory of earlier ones (`recycling.py`). The alignment is enough for aligned vector
+    access on every CPU, and for OpenCL CPU devices to compute in place.
 
     Raises:
         MemoryError: if the host cannot serve it; the message says `what` was to be allocated.
@@ -76,6 +79,8 @@ def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any], what: str = "an 
     """
     nbytes = math.prod(shape) * dtype.itemsize
     check_host_allocation(nbytes, what)
+    if nbytes >= LARGE:
+        return recycled_bytes(nbytes).view(dtype).reshape(shape)
     raw = np.empty(nbytes + ARRAY_ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ARRAY_ALIGNMENT
     return raw[start : start + nbytes].view(dtype).reshape(shape)

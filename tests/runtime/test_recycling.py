@@ -1,0 +1,91 @@
+"""Memory of large arrays comes back when the last view dies, never before, and within the limit."""
+
+from __future__ import annotations
+
+import gc
+import threading
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright.runtime import recycling
+from tilewright.runtime.recycling import HUGE_PAGE, MappingPool
+
+
+def test_memory_returns_when_the_last_view_is_gone() -> None:
+    pool = MappingPool(limit=1 << 26)
+    block = pool.take(3 * HUGE_PAGE)
+    address, view = block.ctypes.data, block[10:20].view(np.int8)
+    del block
+    gc.collect()
+    assert pool.held == 0
+    other = pool.take(3 * HUGE_PAGE)
+    assert other.ctypes.data != address
+    view[:] = 7
+    other[:] = 1
+    assert (view == 7).all()
+    del view
+    assert pool.held == 3 * HUGE_PAGE
+    assert pool.take(3 * HUGE_PAGE).ctypes.data == address
+
+
+def test_a_block_is_not_used_for_much_smaller_arrays() -> None:
+    pool = MappingPool(limit=1 << 28)
+    large = pool.take(8 * HUGE_PAGE)
+    del large
+    small = pool.take(HUGE_PAGE)
+    assert pool.held == 8 * HUGE_PAGE and small.size == HUGE_PAGE
+
+
+def test_the_limit_holds_and_the_longest_unused_goes_first() -> None:
+    pool = MappingPool(limit=3 * HUGE_PAGE)
+    blocks = [pool.take(HUGE_PAGE) for _ in range(5)]
+    addresses = [one.ctypes.data for one in blocks]
+    while blocks:
+        blocks.pop(0)
+    assert pool.held == 3 * HUGE_PAGE
+    assert {pool.take(HUGE_PAGE).ctypes.data for _ in range(1)} <= set(addresses[2:])
+    too_large = pool.take(4 * HUGE_PAGE)
+    del too_large
+    assert pool.held <= 3 * HUGE_PAGE
+    pool.trim()
+    assert pool.held == 0
+
+
+def test_threads_never_share_a_block() -> None:
+    pool = MappingPool(limit=1 << 26)
+    wrong: list[int] = []
+
+    def work(number: int) -> None:
+        for _ in range(50):
+            block = pool.take(HUGE_PAGE)
+            block[:64] = number
+            if (block[:64] != number).any():
+                wrong.append(number)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert not wrong
+
+
+def test_large_results_are_recycled_and_stay_right() -> None:
+    generator = np.random.default_rng(0)
+    a, b = generator.random((800, 30)), generator.random((30, 900))
+    first = tw.einsum("ij,jk->ik", a, b)
+    kept = first.copy()
+    second = tw.einsum("ij,jk->ik", a, 2 * b)
+    np.testing.assert_array_equal(first, kept)
+    np.testing.assert_allclose(second, 2 * kept, rtol=1e-12)
+    address = second.ctypes.data
+    del second
+    assert tw.einsum("ij,jk->ik", a, b).ctypes.data == address
+
+
+def test_a_bad_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWRIGHT_RECYCLE_LIMIT", "much")
+    with pytest.raises(ValueError, match="TILEWRIGHT_RECYCLE_LIMIT must be a number of bytes"):
+        recycling._limit_from_environment()
