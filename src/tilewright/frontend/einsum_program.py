@@ -126,6 +126,33 @@ def einsum_program(
     return writer.builder.program("einsum", parameters, [result])
 
 
+def write_contraction(
+    builder: Builder,
+    operands: Sequence[tuple[Atom, Labels]],
+    output: Labels,
+    contracted: Labels,
+    dtype: ScalarType,
+    *,
+    function: Callable[..., object] | None = None,
+    out: ScalarType | None = None,
+) -> Atom:
+    """One sum of products in a program of several statements.
+
+    Args:
+        builder: what the statement is written to.
+        operands: values with their labels, which are distinct; a scalar has none.
+        output: the labels of the result in the order of its dimensions.
+        contracted: the labels that are summed over.
+        dtype: the type that is computed in.
+        function: what is applied to each element before it is stored (traced).
+        out: the element type of the result (default: `dtype`).
+    """
+    writer = _Writer(builder, PLUS_TIMES, dtype, out or dtype, Epilogue(function))
+    terms = [_Term(value, labels) for value, labels in operands]
+    step = Step(tuple(range(len(terms))), tuple(one.labels for one in terms), ((),) * len(terms), contracted, output)
+    return _nest(writer, terms, [], step, finish=True)
+
+
 def _parameter(writer: _Writer, hint: str, element: ScalarType, labels: Labels) -> tuple[Variable, _Term]:
     """A parameter, and the term that it becomes without broadcast dimensions and diagonals."""
     shape = tuple(size(1) if one == BROADCAST else size(size_name(one)) for one in labels)

@@ -1,0 +1,228 @@
+"""When the steps of a tree run and what memory that takes; slices of indices where it is too much.
+
+The peak counts what an evaluation allocates for whole arrays: intermediates from their step until their consumer has
+run, and the result; not the inputs, nor the packed panels of a running kernel (of constant size for each core).
+
+Of a node's two operands the one is computed first for which the larger of (its peak, its result beside the other's
+peak) is smaller, the rule of Sethi and Ullman (1970) for registers, here for arrays.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tilewright.frontend.tree_steps import ResolvedTree
+from tilewright.runtime.memory import format_bytes
+
+_MOST_TOGETHER = 3
+"""So many sliced indices are chosen among all combinations; more are added one after another."""
+
+
+@dataclass(frozen=True)
+class Widths:
+    """Bytes of an element: of intermediates, of the result, and of the array in which slices are accumulated.
+
+    `given` says that the caller brings the memory of the result, which then does not count.
+    """
+
+    inner: int
+    result: int
+    given: bool = False
+
+    @property
+    def accumulator(self) -> int:
+        """Per element of the result where slices are added up: partial sums are kept as intermediates are."""
+        own = 0 if self.given else self.result
+        return own if self.inner == self.result else own + self.inner
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Values in the order in which they are computed, and the bytes alive at the worst moment."""
+
+    order: tuple[int, ...]
+    peak: int
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """The order of a tree's steps, and which indices are cut into slices.
+
+    Attributes:
+        pieces: sliced indices with the length of a slice; nothing if all is computed at once.
+        first: values computed once before the slices, because no sliced index occurs in them, each with its schedule.
+        main: the rest, which is repeated for every slice.
+        accumulates: slices of a contracted index are added up.
+        peak: bytes alive at the worst moment.
+        flops: of everything, repetitions included.
+    """
+
+    pieces: tuple[tuple[int, int], ...]
+    first: tuple[tuple[int, Schedule], ...]
+    main: Schedule
+    accumulates: bool
+    peak: int
+    flops: int
+
+    def slices(self, tree: ResolvedTree) -> int:
+        """How often `main` is run."""
+        return math.prod(math.ceil(tree.sizes[label] / piece) for label, piece in self.pieces)
+
+
+def plan_memory(tree: ResolvedTree, widths: Widths, limit: int | None = None) -> MemoryPlan:
+    """The order with the smallest peak; if that is over the limit, slices that bring it under the limit.
+
+    Raises:
+        MemoryError: if no slices do, with the smallest peak that there is.
+    """
+    whole = _evaluated(tree, widths, {}, hoist=False)
+    if limit is None or whole.peak <= limit:
+        return whole
+    least = whole
+    for candidates in _searches(tree, widths, limit):
+        fitting = []
+        for one in candidates:
+            least = min(least, one, key=lambda plan: plan.peak)
+            if one.peak <= limit:
+                fitting.append(one)
+        if fitting:
+            return min(fitting, key=lambda plan: (plan.flops, plan.slices(tree), len(plan.pieces)))
+    raise MemoryError(
+        f"tree {tree.tree} needs {format_bytes(whole.peak)} at its peak, memory_limit is {format_bytes(limit)}; the "
+        f"least that slices of its indices can reach is {format_bytes(least.peak)}{_barred_text(tree)}"
+    )
+
+
+def _barred_text(tree: ResolvedTree) -> str:
+    barred = sorted(set(range(len(tree.sizes))) - set(sliceable(tree)))
+    barred = [label for label in barred if tree.sizes[label] > 1]
+    if not barred:
+        return ""
+    return f" ({tree.text(tuple(barred))} cannot be sliced: activations stand between their sums and the result)"
+
+
+def sliceable(tree: ResolvedTree) -> tuple[int, ...]:
+    """Indices of which slices may be computed apart: those of the result, and those summed with no activation after."""
+    found = set(tree.output)
+    value = tree.root
+    open_steps = [value]
+    while open_steps:
+        value = open_steps.pop()
+        step = tree.step(value)
+        if step.activations:
+            continue
+        found.update(step.contracted)
+        open_steps.extend(one for one in step.operands if one >= len(tree.inputs))
+    return tuple(sorted(label for label in found if tree.sizes[label] > 1))
+
+
+def _searches(tree: ResolvedTree, widths: Widths, limit: int) -> Iterator[Iterator[MemoryPlan]]:
+    """Groups of plans, to be tried one after another: one or two sliced indices, three, then any number."""
+    legal = sliceable(tree)
+    for counts in ((1, 2), tuple(range(3, _MOST_TOGETHER + 1))):
+        yield (
+            plan
+            for count in counts
+            for labels in itertools.combinations(legal, count)
+            for plan in _narrowed(tree, widths, labels, limit)
+        )
+    outer = tuple(label for label in legal if label in tree.output)
+    yield (plan for labels in (outer, legal) for plan in _narrowed(tree, widths, labels, limit))
+
+
+def _narrowed(tree: ResolvedTree, widths: Widths, labels: tuple[int, ...], limit: int) -> Iterator[MemoryPlan]:
+    """Plans that slice these indices no thinner than the limit asks, with and without values computed beforehand."""
+    if not labels:
+        return
+    for hoist in (True, False):
+        thinnest = _evaluated(tree, widths, dict.fromkeys(labels, 1), hoist)
+        if thinnest.peak > limit:
+            yield thinnest
+            continue
+        pieces = {label: tree.sizes[label] for label in labels}
+        current = _evaluated(tree, widths, pieces, hoist)
+        while current.peak > limit:
+            thinner = [
+                _evaluated(tree, widths, {**pieces, label: -(-pieces[label] // 2)}, hoist)
+                for label in labels
+                if pieces[label] > 1
+            ]
+            current = min(thinner, key=lambda plan: (plan.peak, plan.flops))
+            pieces = dict(current.pieces)
+        yield _evaluated(tree, widths, _even(tree, pieces), hoist)
+
+
+def _even(tree: ResolvedTree, pieces: Mapping[int, int]) -> dict[int, int]:
+    """Slices of about the same length, as many as there are; without the indices that are left whole."""
+    extents = {label: tree.sizes[label] for label, piece in pieces.items() if piece < tree.sizes[label]}
+    return {label: math.ceil(n / math.ceil(n / pieces[label])) for label, n in extents.items()}
+
+
+def _evaluated(tree: ResolvedTree, widths: Widths, pieces: Mapping[int, int], hoist: bool) -> MemoryPlan:
+    """The plan for slices of the given lengths."""
+    sizes = tuple(pieces.get(label, extent) for label, extent in enumerate(tree.sizes))
+    bytes_of = {
+        len(tree.inputs) + number: tree.volume(step.output, sizes) * widths.inner
+        for number, step in enumerate(tree.steps)
+    }
+    accumulates = any(label not in tree.output for label in pieces)
+    result = tree.volume(tree.output)
+    if not pieces:
+        bytes_of[tree.root] = 0 if widths.given else result * widths.result
+    elif not accumulates:
+        bytes_of[tree.root] = 0  # slices are written into the result
+    first = _invariant(tree, pieces, bytes_of) if hoist else ()
+    kept, peak = 0, 0
+    for value, schedule in first:
+        peak = max(peak, kept + schedule.peak)
+        kept += bytes_of[value]
+    main = schedule_of(tree, bytes_of, tree.root, frozenset(value for value, _ in first))
+    if pieces:
+        kept += result * (widths.accumulator if accumulates else 0 if widths.given else widths.result)
+    count = math.prod(math.ceil(tree.sizes[label] / piece) for label, piece in pieces.items())
+    flops = sum(tree.flops(tree.step(value)) for _, schedule in first for value in schedule.order)
+    flops += count * sum(tree.flops(tree.step(value), sizes) for value in main.order)
+    return MemoryPlan(tuple(sorted(pieces.items())), first, main, accumulates, max(peak, kept + main.peak), flops)
+
+
+def _invariant(
+    tree: ResolvedTree, pieces: Mapping[int, int], bytes_of: Mapping[int, int]
+) -> tuple[tuple[int, Schedule], ...]:
+    """The largest subtrees without a sliced index; those that need much but leave little come first."""
+    touched: dict[int, bool] = {
+        number: any(label in pieces for label in labels) for number, labels in enumerate(tree.inputs)
+    }
+    for number, step in enumerate(tree.steps):
+        touched[len(tree.inputs) + number] = any(touched[one] for one in step.operands)
+    found = [
+        (value, schedule_of(tree, bytes_of, value))
+        for value in range(len(tree.inputs), tree.root)
+        if not touched[value] and touched[tree.parents[value]]
+    ]
+    return tuple(sorted(found, key=lambda pair: bytes_of[pair[0]] - pair[1].peak))
+
+
+def schedule_of(
+    tree: ResolvedTree, bytes_of: Mapping[int, int], root: int, ready: frozenset[int] = frozenset()
+) -> Schedule:
+    """The steps below a value, in the order that keeps the fewest bytes alive; `ready` values are there already."""
+    if root < len(tree.inputs) or root in ready:
+        return Schedule((), 0)
+    operands = tree.step(root).operands
+    parts = [(schedule_of(tree, bytes_of, one, ready), _held(tree, bytes_of, one, ready)) for one in operands]
+    # What falls most below its own peak goes first; for two operands that is the better one of the two orders.
+    parts.sort(key=lambda part: part[1] - part[0].peak)
+    order: tuple[int, ...] = ()
+    peak = held = 0
+    for schedule, size in parts:
+        peak = max(peak, held + schedule.peak)
+        held += size
+        order += schedule.order
+    return Schedule((*order, root), max(peak, held + bytes_of[root]))
+
+
+def _held(tree: ResolvedTree, bytes_of: Mapping[int, int], value: int, ready: frozenset[int]) -> int:
+    return 0 if value < len(tree.inputs) or value in ready else bytes_of[value]

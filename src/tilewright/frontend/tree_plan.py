@@ -1,0 +1,252 @@
+"""Plans of trees: everything that can be decided without the data, and how it is run."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tilewright.frontend.einsum_bind import executable_of
+from tilewright.frontend.einsum_layout import Array, overlap, overlaps_itself, signature_of
+from tilewright.frontend.einsum_parse import Labels
+from tilewright.frontend.tree_layout import choose_orders
+from tilewright.frontend.tree_memory import MemoryPlan, Schedule, Widths, plan_memory
+from tilewright.frontend.tree_program import operands_of, tree_program
+from tilewright.frontend.tree_steps import ResolvedTree
+from tilewright.frontend.tree_text import describe
+from tilewright.ir.nodes import Program
+from tilewright.ir.scalars import ScalarType, compute_type
+from tilewright.runtime.devices import Device
+from tilewright.runtime.memory import aligned_empty
+
+_Index = tuple[slice, ...]
+
+
+@dataclass(frozen=True)
+class CompiledPart:
+    """Some steps of a tree as one program: what it computes, from which values, and the program itself."""
+
+    value: int
+    operands: tuple[int, ...]
+    program: Program
+    executable: Callable[..., Any]
+
+
+@dataclass(frozen=True, repr=False)
+class TreePlan:
+    """A compiled contraction tree; call it with the input arrays. Its `repr` shows the tree and what it costs.
+
+    Attributes:
+        resolved: the steps that the tree comes to.
+        memory: their order, the slices, and the peak of the memory for arrays.
+        orders: for every value (inputs first, then the steps' results) its indices in the order of its dimensions in
+            memory, outermost first; for inputs in the order of the tree.
+        inputs: the inputs' element types.
+        dtype: the element type of the result.
+        first: what is computed once before the slices.
+        main: the program of the whole tree, or of one slice.
+    """
+
+    resolved: ResolvedTree
+    memory: MemoryPlan
+    orders: tuple[Labels, ...]
+    inputs: tuple[ScalarType, ...]
+    dtype: ScalarType
+    device: Device
+    first: tuple[CompiledPart, ...]
+    main: CompiledPart
+
+    def __call__(self, *arrays: Array, out: Array | None = None) -> Any:
+        """The result for input arrays of the planned shapes and dtypes; written into `out` if that is given.
+
+        Raises:
+            ValueError: for another number of arrays or another shape, and an `out` that cannot be written to.
+            TypeError: for another dtype.
+        """
+        self._check(arrays)
+        if out is not None:
+            self._check_out(out, arrays)
+        shape = self.shape
+        if 0 in shape:
+            return np.empty(shape, self.dtype.numpy) if out is None else out
+        if not self.memory.pieces:
+            return self._whole(arrays, out)
+        return self._sliced(arrays, out)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The result's shape."""
+        return tuple(self.resolved.sizes[label] for label in self.resolved.output)
+
+    @property
+    def peak_bytes(self) -> int:
+        """Memory for intermediates and the result at the worst moment."""
+        return self.memory.peak
+
+    @property
+    def flops(self) -> int:
+        """Of all steps, with what slices repeat."""
+        return self.memory.flops
+
+    @property
+    def slices(self) -> int:
+        """How many slices are computed one after another."""
+        return self.memory.slices(self.resolved)
+
+    def explain(self) -> str:
+        """How each statement of the programs was compiled."""
+        return "\n".join(str(part.executable.explain()) for part in (*self.first, self.main))  # type: ignore[attr-defined]
+
+    def __repr__(self) -> str:
+        return describe(self.resolved, self.memory, self.orders, self.dtype, str(self.device))
+
+    # --- checks
+
+    def _check(self, arrays: Sequence[Array]) -> None:
+        tree = self.resolved
+        if len(arrays) != len(tree.inputs):
+            raise ValueError(f"tree {tree.tree} has {len(tree.inputs)} inputs; {len(arrays)} arrays were given")
+        for number, (array, labels, element) in enumerate(zip(arrays, tree.inputs, self.inputs, strict=True)):
+            shape = tuple(tree.sizes[label] for label in labels)
+            if array.shape != shape:
+                raise ValueError(
+                    f"tree {tree.tree}: input {number} {tree.text(labels)} has shape {array.shape}, the sizes of its "
+                    f"indices are {shape}"
+                )
+            if array.dtype != element.numpy:
+                raise TypeError(f"tree {tree.tree}: input {number} has dtype {array.dtype}, planned was {element}")
+
+    def _check_out(self, out: Array, arrays: Sequence[Array]) -> None:
+        text = f"tree {self.resolved.tree}: out"
+        if not isinstance(out, np.ndarray):
+            raise TypeError(f"{text} must be a NumPy array, not {out!r} of type {type(out).__name__}")
+        if out.shape != self.shape:
+            raise ValueError(f"{text} has shape {out.shape}, the result has {self.shape}")
+        if out.dtype != self.dtype.numpy:
+            raise TypeError(f"{text} has dtype {out.dtype}, the result has {self.dtype.numpy}")
+        if not out.flags.writeable:
+            raise ValueError(f"{text} is read-only")
+        if overlaps_itself(signature_of(out)):
+            raise ValueError(f"{text} has elements that lie on one another in memory (strides {out.strides})")
+        for number, array in enumerate(arrays):
+            if overlap(out, array):
+                raise ValueError(f"{text} shares memory with input {number}, which is read while out is written")
+
+    # --- running
+
+    def _in_memory_order(self, out: Array) -> Array:
+        """The view of a result with the dimensions in the order in which the program writes them."""
+        output = self.resolved.output
+        return out.transpose([output.index(label) for label in self.orders[self.resolved.root]])
+
+    def _in_result_order(self, result: Any) -> Any:
+        order = self.orders[self.resolved.root]
+        return result.transpose([order.index(label) for label in self.resolved.output]) if order else result
+
+    def _whole(self, arrays: Sequence[Array], out: Array | None) -> Any:
+        given = [arrays[one] for one in self.main.operands]
+        if out is None:
+            return self._in_result_order(self.main.executable(*given))
+        if not self.shape:
+            out[...] = self.main.executable(*given)
+        else:
+            self.main.executable(*given, out=self._in_memory_order(out))
+        return out
+
+    def _sliced(self, arrays: Sequence[Array], out: Array | None) -> Any:
+        values: dict[int, Any] = dict(enumerate(arrays))
+        for part in self.first:
+            values[part.value] = part.executable(*(values[one] for one in part.operands))
+        result = out if out is not None else aligned_empty(self.shape, self.dtype.numpy, f"tree {self.resolved.tree}")
+        if self.memory.accumulates:
+            self._add_slices(values, result)
+        else:
+            target = self._in_memory_order(result)
+            for piece in self._slices():
+                place = target[self._index(self.resolved.root, piece)]
+                self.main.executable(*self._views(values, piece), out=place)
+        return result if self.shape or out is not None else result[()]
+
+    def _add_slices(self, values: Mapping[int, Any], result: Array) -> None:
+        inner = compute_type(self.dtype).numpy
+        total = result if result.dtype == inner else aligned_empty(self.shape, inner, "partial sums of slices")
+        total[...] = 0
+        target = self._in_memory_order(total) if self.shape else total
+        for piece in self._slices():
+            part = self.main.executable(*self._views(values, piece))
+            place = target[self._index(self.resolved.root, piece)] if self.shape else total
+            np.add(place, part, out=place)
+        if total is not result:
+            result[...] = total
+
+    def _slices(self) -> Iterator[Mapping[int, slice]]:
+        ranges = [
+            [slice(start, min(start + piece, extent)) for start in range(0, extent, piece)]
+            for label, piece in self.memory.pieces
+            for extent in [self.resolved.sizes[label]]
+        ]
+        labels = [label for label, _ in self.memory.pieces]
+        for chosen in itertools.product(*ranges):
+            yield dict(zip(labels, chosen, strict=True))
+
+    def _index(self, value: int, piece: Mapping[int, slice]) -> _Index:
+        return tuple(piece.get(label, slice(None)) for label in self.orders[value])
+
+    def _views(self, values: Mapping[int, Any], piece: Mapping[int, slice]) -> list[Any]:
+        return [values[one][self._index(one, piece)] if self.orders[one] else values[one] for one in self.main.operands]
+
+
+def make_plan(
+    tree: ResolvedTree,
+    inputs: Sequence[ScalarType],
+    input_orders: Sequence[Labels],
+    dtype: ScalarType,
+    device: Device,
+    *,
+    output_order: Labels | None = None,
+    given: bool = False,
+    limit: int | None = None,
+) -> TreePlan:
+    """Decide and compile.
+
+    Args:
+        tree: the steps.
+        inputs: the inputs' element types.
+        input_orders: the indices of each input from the outermost in memory to the innermost.
+        dtype: the type to compute in.
+        device: where it runs.
+        output_order: the order in which the result's dimensions are to lie (default: row-major).
+        given: the caller brings the memory of the result.
+        limit: bytes for intermediates and result.
+
+    Raises:
+        MemoryError: if the limit cannot be met.
+        TypeError: if an activation is not defined on the type.
+    """
+    inner = compute_type(dtype)
+    widths = Widths(inner.bytes, dtype.bytes, given)
+    memory = plan_memory(tree, widths, limit)
+    pieces = dict(memory.pieces)
+    sizes = tuple(pieces.get(label, extent) for label, extent in enumerate(tree.sizes))
+    chosen = choose_orders(tree, input_orders, output_order or tree.output, sizes, inner.bytes)
+    orders = (*tree.inputs, *chosen)
+    stored = inner if memory.accumulates else dtype
+
+    def part(schedule: Schedule, result: ScalarType) -> CompiledPart:
+        program = tree_program(tree, schedule.order, orders, inputs, dtype, result)
+        return CompiledPart(
+            schedule.order[-1], operands_of(tree, schedule.order), program, executable_of(program, device)
+        )
+
+    first = tuple(part(schedule, inner) for _, schedule in memory.first)
+    return TreePlan(tree, memory, orders, tuple(inputs), dtype, device, first, part(memory.main, stored))
+
+
+def memory_order(array: Array, labels: Labels) -> Labels:
+    """The indices of an array from the outermost in memory to the innermost."""
+    axes = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]) if array.shape[axis] > 1 else -math.inf)
+    return tuple(labels[axis] for axis in axes)
