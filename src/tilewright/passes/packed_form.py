@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tilewright.contraction.form import Contraction, Dimension, Kind, Operand
 from tilewright.contraction.normalise import constant
 from tilewright.ir.nodes import Apply, Lambda
-from tilewright.ir.scalars import BOOL, ScalarType
+from tilewright.ir.scalars import BOOL, ScalarType, compute_type, real_of
 from tilewright.ir.traversal import canonical
 from tilewright.machine.model import Machine
 from tilewright.passes.scalar_values import component_types
@@ -22,6 +22,7 @@ from tilewright.passes.vectorise import is_vectorisable
 PANEL_BYTES = 1 << 19
 SCALAR_PANEL_BYTES = 1 << 21
 DEPTH = 256
+LONGEST_PIECE = 1024
 BUFFERED_ELEMENTS = 1 << 17
 BLOCK = 4096
 
@@ -44,6 +45,7 @@ class PackedForm:
     `scalar_inner`: the scalar side's panels are the inner loop, since the output moves in smaller strides along it.
     `buffered`: a block of results is collected in scratch memory and written out along the output's unit stride.
     `nontemporal`: the output is larger than the caches and written once, so whole vectors go past them.
+    `waiting`: partial sums of a long sum wait in scratch memory, because the output cannot hold them.
     """
 
     contraction: Contraction
@@ -62,6 +64,7 @@ class PackedForm:
     nontemporal: bool
     vector_chunk: int
     scalar_chunk: int
+    waiting: bool = False
 
     @property
     def pitch(self) -> int:
@@ -124,7 +127,9 @@ def make_packed_form(contraction: Contraction, machine: Machine) -> PackedForm:
     parts = component_types(accumulator)
     step_bytes = max(1, min(depth, contracted)) * len(parts) * parts[0].bytes
     vector_block = _block(PANEL_BYTES // step_bytes, vector_total, tile)
-    scalar_block = _block(SCALAR_PANEL_BYTES // step_bytes, scalar_total, rows)
+    waiting = depth < contracted and not _holds_partial_sums(contraction)
+    room = 2 * BUFFERED_ELEMENTS // (vector_block + lanes) if waiting else BLOCK
+    scalar_block = _block(min(room, SCALAR_PANEL_BYTES // step_bytes), scalar_total, rows)
     buffered = (
         depth >= contracted
         and len(vector) > 1
@@ -148,6 +153,7 @@ def make_packed_form(contraction: Contraction, machine: Machine) -> PackedForm:
         buffered,
         depth >= contracted and not buffered and _output_bytes(contraction) > max(machine.l3_bytes // 2, 1 << 23),
         *chunks,
+        waiting,
     )
 
 
@@ -237,11 +243,21 @@ def _register_tile(machine: Machine, lanes: int, parts: int, vector_total: int, 
 
 
 def _depth(contraction: Contraction, contracted: int) -> int:
-    """Length of the sum that is packed at once: everything where partial sums cannot wait in the output."""
-    plain = contraction.epilogue is None and contraction.out.element == contraction.combine.parameters[0].type.element
-    if plain:
-        return min(DEPTH, _round_up_to_power_of_two(max(contracted, 1)))
-    return _round_up_to_power_of_two(max(contracted, 1))
+    """Length of the sum that is packed at once: all of a sum of middle length that cannot wait in the output."""
+    whole = _round_up_to_power_of_two(max(contracted, 1))
+    if not _holds_partial_sums(contraction) and whole <= LONGEST_PIECE:
+        return whole
+    return min(DEPTH, whole)
+
+
+def _holds_partial_sums(contraction: Contraction) -> bool:
+    """True if the output's elements are sums, in the precision in which they are summed."""
+    accumulator = contraction.combine.parameters[0].type.element
+    return (
+        contraction.epilogue is None
+        and contraction.out.element == accumulator
+        and compute_type(real_of(accumulator)) == real_of(accumulator)
+    )
 
 
 def _round_up_to_power_of_two(value: int) -> int:

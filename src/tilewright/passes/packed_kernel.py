@@ -174,23 +174,37 @@ def write_packed_kernel(form: PackedForm, name: str = "contraction") -> Launch:
         count = w.minimum(operation("sub", scalar_stop, start), scalar_step)
         _fill_tables(w, scalar, start, count, bases.scalar)
 
-        def piece(depth_start: Expression) -> None:
+        def piece(depth_start: Expression, write: Callable[[Expression], None]) -> None:
             depth = w.minimum(operation("sub", contracted, depth_start), depth_step)
             _fill_depth_tables(w, vector, scalar, depth_sizes, depth_start, depth)
             pack(w, scalar, count, depth)
+            write(depth)
 
-            def vector_block(vector_at: Expression) -> None:
-                vector_count = w.minimum(operation("sub", vector_stop, vector_at), vector_step)
-                _fill_tables(w, vector, vector_at, vector_count, bases.vector)
-                _mark_runs(w, vector, vector_count)
-                pack(w, vector, vector_count, depth)
-                first = operation("eq", depth_start, integer(0))
-                last = operation("ge", add(depth_start, depth_step), loop_end)
-                write_micro_kernels(w, vector, scalar, out, further, bases, (vector_count, count, depth), (first, last))
+        def vector_tables(vector_at: Expression) -> Expression:
+            vector_count = w.minimum(operation("sub", vector_stop, vector_at), vector_step)
+            _fill_tables(w, vector, vector_at, vector_count, bases.vector)
+            _mark_runs(w, vector, vector_count)
+            return vector_count
 
-            w.loop("vector_at", vector_start, vector_stop, vector_block, vector_step)
+        def block(vector_count: Expression, depth_start: Expression, depth: Expression) -> None:
+            pack(w, vector, vector_count, depth)
+            first = operation("eq", depth_start, integer(0))
+            last = operation("ge", add(depth_start, depth_step), loop_end)
+            write_micro_kernels(w, vector, scalar, out, further, bases, (vector_count, count, depth), (first, last))
 
-        w.loop("depth_at", integer(0), loop_end, piece, depth_step)
+        def pieces(write: Callable[[Expression, Expression], None]) -> None:
+            def at(start: Expression) -> None:
+                piece(start, lambda depth: write(start, depth))
+
+            w.loop("depth_at", integer(0), loop_end, at, depth_step)
+
+        def vector_blocks(write: Callable[[Expression], None]) -> None:
+            w.loop("vector_at", vector_start, vector_stop, lambda at: write(vector_tables(at)), vector_step)
+
+        if form.waiting:  # the sums of one pair of blocks wait until all pieces are in
+            vector_blocks(lambda n: pieces(lambda start, depth: block(n, start, depth)))
+        else:
+            pieces(lambda start, depth: vector_blocks(lambda n: block(n, start, depth)))
 
     w.loop("scalar_at", scalar_start, scalar_stop, scalar_block, scalar_step)
     kernel = Kernel(name, tuple(w.buffers), tuple(w.parameters), tuple(w.arrays), w.emit.statements)

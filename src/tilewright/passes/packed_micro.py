@@ -61,7 +61,8 @@ def write_micro_kernels(
     form = w.form
     pitch: Expression = integer(form.vector_tile)
     held = form.vector_tile * form.rows
-    if form.buffered:  # one more vector per row, so that rows do not share a cache set
+    collected = form.buffered or form.waiting
+    if collected:  # one more vector per row, so that rows do not share a cache set
         pitch, held = w.parameter("buffer_pitch", form.vector_block + form.lanes), 2 * BUFFERED_ELEMENTS
     tile = Scratch(tuple(w.workspace("tile", part, held) for part in component_types(form.accumulator)), pitch)
 
@@ -72,7 +73,13 @@ def write_micro_kernels(
         rows = w.minimum(operation("sub", scalar_count, scalar_first), integer(scalar.width))
         columns = w.minimum(operation("sub", vector_count, vector_first), integer(vector.width))
         place = _Place(w, vector, scalar, out, further, bases, vector_first, scalar_first, edges)
-        if form.buffered:
+        if form.waiting:
+            w.branch(
+                place.first,
+                lambda: place.spill(tile, accumulators, scalar_first, vector_first),
+                lambda: place.spill(tile, accumulators, scalar_first, vector_first, add_to=True),
+            )
+        elif form.buffered:
             place.spill(tile, accumulators, scalar_first, vector_first)
         elif _has_fast_path(w):
             w.branch(
@@ -89,8 +96,10 @@ def write_micro_kernels(
         w.loop("v", zero, vector_panels, lambda v: w.loop("s", zero, scalar_panels, lambda s: panels(v, s)))
     else:
         w.loop("s", zero, scalar_panels, lambda s: w.loop("v", zero, vector_panels, lambda v: panels(v, s)))
-    if form.buffered:
-        block = _Place(w, vector, scalar, out, further, bases, zero, zero, edges)
+    block = _Place(w, vector, scalar, out, further, bases, zero, zero, edges)
+    if form.waiting:
+        w.emit.when(edges[1], lambda: block.write_block(tile, scalar_count, vector_count))
+    elif form.buffered:
         block.write_block(tile, scalar_count, vector_count)
 
 
@@ -293,19 +302,29 @@ class _Place:
             (value,) = lower_lambda_vector(self.w.form.contraction.combine, (before, value), lanes, self.w.emit)
         self.w.emit.emit(Store(self.out, at, value[0]))
 
-    def spill(self, tile: Scratch, accumulators: Accumulators, j_first: Expression, i_first: Expression) -> None:
-        """The registers to scratch memory, from element (j_first, i_first) on."""
+    def spill(
+        self,
+        tile: Scratch,
+        accumulators: Accumulators,
+        j_first: Expression,
+        i_first: Expression,
+        add_to: bool = False,
+    ) -> None:
+        """The registers to scratch memory, from element (j_first, i_first) on, or combined into what is there."""
         w, lanes = self.w, self.w.form.lanes
         start = w.emit.let(add(multiply(j_first, tile.pitch), i_first), "tile_start")
         for (i, j), value in accumulators.items():
             at = add(add(start, multiply(integer(j), tile.pitch)), integer(i * lanes))
+            if add_to:
+                before = tuple(w.emit.let(load(b, at, lanes, aligned=lanes > 1), "before") for b in tile.buffers)
+                (value,) = lower_lambda_vector(w.form.contraction.combine, (before, value), lanes, w.emit)
             for buffer, part in zip(tile.buffers, value, strict=True):
                 w.emit.emit(Store(buffer, at, part, aligned=lanes > 1))
 
     def write_block(self, tile: Scratch, rows: Expression, columns: Expression) -> None:
         """A whole block from scratch memory, along the dimension next to the innermost (the output's own)."""
         w = self.w
-        inner = self.vector.sizes[-1]
+        inner = self.vector.sizes[-1] if self.vector.sizes else integer(1)
 
         def row(j: Expression) -> None:
             base = self._row_base(j)
@@ -377,7 +396,7 @@ class _Place:
         place = emit.let(add(tile_row, i), "place")
         value: Value = tuple(emit.let(load(buffer, place), "value") for buffer in tile.buffers)
         single_piece = w.form.depth >= w.form.contracted_total
-        if not single_piece:
+        if not single_piece and not w.form.waiting:
             held = tuple(emit.declare(part, "value") for part in value)
 
             def add_before() -> None:

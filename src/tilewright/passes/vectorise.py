@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tilewright.ir.nodes import Lambda
 from tilewright.ir.scalars import I64
+from tilewright.ir.traversal import used_variables
 from tilewright.kernel.ir import (
     Broadcast,
     Cast,
@@ -58,7 +59,12 @@ def lower_lambda_vector(
 def is_vectorisable(functions: Sequence[Lambda]) -> bool:
     """True if every function is straight-line code on scalars."""
     for function in functions:
-        emit = KernelBuilder(lambda name: (Name(name, I64),))
+        types = {one.name: one.type.element for one in used_variables(function)}
+        emit = KernelBuilder(
+            lambda name, types=types: tuple(  # type: ignore[misc]
+                Name(f"{name}_{part}", one) for part, one in enumerate(component_types(types.get(name, I64)))
+            )
+        )
         arguments = [
             tuple(Name(f"p{i}_{c}", t) for c, t in enumerate(component_types(p.type.element)))
             for i, p in enumerate(function.parameters)
