@@ -53,6 +53,18 @@ def test_broken_drivers_only_leave_a_reason(probes: dict[str, object]) -> None:
     }
 
 
+def test_without_llvmlite_the_cpu_is_absent_and_the_others_stay(probes: dict[str, object]) -> None:
+    def missing() -> tuple[object, ...]:
+        raise ImportError("No module named 'llvmlite'")
+
+    probes["cpu"] = missing
+    probes["cuda"] = lambda: ()
+    assert all(device.machine.kind != "cpu" for device in devices_module.devices())
+    assert "pip install llvmlite" in devices_module.absent_devices()["cpu"]
+    with pytest.raises(DeviceError, match="no device 'cuda'.*no cpu: No module named 'llvmlite'"):
+        devices_module.device_for("cuda")
+
+
 def test_names(probes: dict[str, object]) -> None:
     pair = tuple(Device(f"cuda:{n}", replace(A100, name=f"a{n}"), f"a{n}") for n in range(2))
     probes.update(cuda=lambda: pair, opencl=broken)

@@ -155,11 +155,11 @@ def _probed(kind: str) -> tuple[tuple[Device, ...], str]:
 
 
 def _probe(kind: str) -> tuple[tuple[Device, ...], str]:
-    if kind == "cpu":
-        return _PROBES[kind](), ""
     try:
         return _PROBES[kind](), ""
     except ImportError as error:
-        return (), f"{error} (pip install tilewright[{kind}])"
+        return (), f"{error} (pip install {'llvmlite' if kind == 'cpu' else f'tilewright[{kind}]'})"
     except Exception as error:  # drivers raise anything, and one that is broken must not take the others with it
+        if kind == "cpu":
+            raise
         return (), f"{error}" or type(error).__name__
