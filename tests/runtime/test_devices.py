@@ -61,7 +61,7 @@ def test_without_llvmlite_the_cpu_is_absent_and_the_others_stay(probes: dict[str
     probes["cuda"] = lambda: ()
     assert all(device.machine.kind != "cpu" for device in devices_module.devices())
     assert "pip install llvmlite" in devices_module.absent_devices()["cpu"]
-    with pytest.raises(DeviceError, match="no device 'cuda'.*no cpu: No module named 'llvmlite'"):
+    with pytest.raises(DeviceError, match=r"no device 'cuda'.*no cpu: No module named 'llvmlite'"):
         devices_module.device_for("cuda")
 
 
