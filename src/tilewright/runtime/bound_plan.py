@@ -20,7 +20,7 @@ from tilewright.kernel.launch import ScalarReference
 from tilewright.runtime import cpu_pool
 from tilewright.runtime.backends import NOTHING, Backend, Memory, argument_block, array_at, slot_bytes
 from tilewright.runtime.memory import SMALL_ALLOCATION, aligned_empty
-from tilewright.runtime.recording import Allocation, CheckErrors, RecordedLaunch, Recording
+from tilewright.runtime.recording import Allocation, CheckErrors, RecordedLaunch, Recording, Release
 from tilewright.runtime.scheduling import component_of, index_error, raise_errors
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -182,6 +182,8 @@ def _cpu_step(plan: BoundPlan, record: object) -> CpuStep:
         return _cpu_allocation(record, alignment, plan.name)
     if isinstance(record, CheckErrors):
         return _cpu_check(record, plan.name)
+    if isinstance(record, Release):
+        return _cpu_release(record)
     assert isinstance(record, RecordedLaunch)
     return _cpu_launch(record, plan)
 
@@ -210,6 +212,13 @@ def _cpu_allocation(record: Allocation, alignment: int, name: str) -> CpuStep:
         addresses[slot] = address_of(array)
 
     return small if nbytes < min(SMALL_ALLOCATION, 4096) and alignment <= 16 else large
+
+
+def _cpu_release(record: Release) -> CpuStep:
+    def release(addresses: list[int], kept: list[Any], arguments: Sequence[Any]) -> None:
+        kept[record.slot] = None
+
+    return release
 
 
 def _cpu_check(record: CheckErrors, name: str) -> CpuStep:
@@ -302,6 +311,8 @@ def _device_step(
     match record:
         case Allocation(slot, shape, dtype, zeros):
             memories[slot] = backend.zeros(shape[0]) if zeros else backend.allocate(shape, dtype, plan.name)
+        case Release(slot):
+            memories[slot] = Memory()
         case CheckErrors(slot, checks):
             raise_errors(backend, memories[slot], checks, plan.name)
         case RecordedLaunch(compiled, blocks, slots, scalars):

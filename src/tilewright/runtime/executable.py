@@ -18,6 +18,7 @@ from tilewright.runtime.cpu_pool import get_num_threads
 from tilewright.runtime.devices import Device
 from tilewright.runtime.executor import Executor
 from tilewright.runtime.host import HostProgram, KernelStep, written_by
+from tilewright.runtime.liveness import dead_after, with_releases
 from tilewright.runtime.scope import Entry, Placed, Scalar, row_major_strides
 from tilewright.runtime.steps import run_block
 
@@ -161,7 +162,7 @@ class Executable:
         inputs = self._place_arguments(executor, arguments, values)
         self._check_shapes(executor, out)
         outputs = self._place_outputs(executor, arguments, out)
-        entries = run_block(executor, self._host.block)
+        entries = run_block(executor, self._host.block, dead_after(self._host.block))
         for position, (one, entry) in enumerate(zip(out, entries, strict=True)):
             if one is not None:
                 self._check_shape(position, one, entry.shape if isinstance(entry, Placed) else ())
@@ -264,6 +265,9 @@ class Executable:
         if key is None or executor.recording.reason is not None or executor.scope.used_changing:
             return
         elements = self.program.body.results
+        executor.recording.records = with_releases(
+            executor.recording.records, (result.slot for result in results if result.slot >= 0)
+        )
         plan = BoundPlan(
             self.program.name,
             executor.recording,

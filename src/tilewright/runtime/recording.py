@@ -43,7 +43,14 @@ class CheckErrors:
     checks: tuple[host.CheckedIndex, ...]
 
 
-Record: TypeAlias = Allocation | RecordedLaunch | CheckErrors
+@dataclass(frozen=True)
+class Release:
+    """The memory is not used any more."""
+
+    slot: int
+
+
+Record: TypeAlias = Allocation | RecordedLaunch | CheckErrors | Release
 
 
 @dataclass

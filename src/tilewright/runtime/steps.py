@@ -74,10 +74,13 @@ def contraction_launches(e: Executor, step: host.ContractionStep, target: Placed
     return step.launches(e.scope) if moved else launches
 
 
-def run_block(e: Executor, block: host.Block) -> list[Entry]:
-    """Run steps; what the block is for."""
-    for step in block.steps:
+def run_block(e: Executor, block: host.Block, dead: Sequence[Sequence[str]] = ()) -> list[Entry]:
+    """Run steps; what the block is for. The arrays in `dead`, a list for each step, are dropped after it."""
+    for position, step in enumerate(block.steps):
         _RUN[type(step)](e, step)
+        for name in dead[position] if dead else ():
+            if isinstance(e.scope.entries.get(name), Placed):
+                del e.scope.entries[name]
     return [e.entry(atom) for atom in block.results]
 
 

@@ -1,0 +1,66 @@
+"""When the memory of arrays can be given back while a program runs: after the last step, or launch, that uses it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Iterator, Sequence
+
+from tilewright.ir.nodes import Literal, Variable
+from tilewright.ir.sizes import Size
+from tilewright.runtime import host
+from tilewright.runtime.recording import Allocation, CheckErrors, Record, RecordedLaunch, Release
+
+SMALLEST_RELEASED = 1 << 16
+"""Smaller arrays live until the call ends: giving them back early would cost more than it saves."""
+
+
+def dead_after(block: host.Block) -> tuple[tuple[str, ...], ...]:
+    """For each step of a block the names that neither a later step nor the block's results mention."""
+    last: dict[str, int] = {}
+    for position, step in enumerate(block.steps):
+        last.update(dict.fromkeys(_names(step), position))
+    kept = set(_names(block.results))
+    dead: list[list[str]] = [[] for _ in block.steps]
+    for name, position in last.items():
+        if name not in kept:
+            dead[position].append(name)
+    return tuple(map(tuple, dead))
+
+
+def _names(node: object) -> Iterator[str]:
+    """Names of variables and in sizes, anywhere in a step; of an array's stride or offset in a size, the array's."""
+    if isinstance(node, Variable):
+        yield node.name
+        yield from _names(node.type.shape)
+    elif isinstance(node, Size):
+        for name in node.names:
+            yield name
+            yield name.rpartition(".")[0]
+    elif isinstance(node, tuple):
+        for one in node:
+            yield from _names(one)
+    elif dataclasses.is_dataclass(node) and not isinstance(node, Literal | type):
+        for field in dataclasses.fields(node):
+            yield from _names(getattr(node, field.name))
+
+
+def with_releases(records: Sequence[Record], results: Iterable[int]) -> list[Record]:
+    """The records with a `Release` after the last launch that uses each large array that is no result."""
+    kept = set(results)
+    large = {
+        one.slot
+        for one in records
+        if isinstance(one, Allocation)
+        and one.slot not in kept
+        and math.prod(one.shape) * one.dtype.itemsize >= SMALLEST_RELEASED
+    }
+    last: dict[int, int] = {}
+    for position, one in enumerate(records):
+        if isinstance(one, RecordedLaunch | CheckErrors):
+            last.update(dict.fromkeys(one.slots if isinstance(one, RecordedLaunch) else (one.slot,), position))
+    released: list[Record] = []
+    for position, one in enumerate(records):
+        released.append(one)
+        released += [Release(slot) for slot in sorted(large) if last.get(slot) == position]
+    return released
