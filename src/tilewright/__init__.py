@@ -59,6 +59,9 @@ if TYPE_CHECKING:
     from tilewright.frontend.program import TracedProgram as TracedProgram
     from tilewright.frontend.program import program as program
     from tilewright.frontend.semiring import Semiring as Semiring
+    from tilewright.frontend.tree import einsum_tree as einsum_tree
+    from tilewright.frontend.tree import plan_tree as plan_tree
+    from tilewright.frontend.tree_plan import TreePlan as TreePlan
     from tilewright.runtime.cpu_pool import get_num_threads as get_num_threads
     from tilewright.runtime.cpu_pool import set_num_threads as set_num_threads
     from tilewright.runtime.devices import Device as Device
@@ -72,6 +75,8 @@ _MODULES = {
     "tilewright.frontend.einsum": ("einsum",),
     "tilewright.frontend.einsum_plan": ("EinsumPlan", "plan"),
     "tilewright.frontend.semiring": ("Semiring",),
+    "tilewright.frontend.tree": ("einsum_tree", "plan_tree"),
+    "tilewright.frontend.tree_plan": ("TreePlan",),
     "tilewright.runtime.devices": ("Device", "device_for", "devices"),
     "tilewright.runtime.cpu_pool": ("get_num_threads", "set_num_threads"),
     "tilewright.frontend.program": ("TracedProgram", "program"),
