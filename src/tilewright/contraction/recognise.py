@@ -10,28 +10,22 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from tilewright.contraction.affine import affine_value, is_index
+from tilewright.contraction.affine import is_index
 from tilewright.contraction.form import Contraction, Dimension, EpilogueOperand, Kind, Operand, Refusal
+from tilewright.contraction.nest import Nest, Refused, absorb, show
 from tilewright.ir.nodes import (
-    Alias,
     Apply,
     Atom,
     Body,
-    Cast,
     Expression,
-    If,
-    Index,
-    Iota,
     Lambda,
     Literal,
-    Loop,
     Map,
     Rearrange,
     Redomap,
     Reduce,
-    SizeValue,
     Statement,
     Type,
     Variable,
@@ -39,60 +33,17 @@ from tilewright.ir.nodes import (
 from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import Size, size
 from tilewright.ir.traversal import (
-    all_statements,
     bound_variables,
     canonical,
     free_names,
     mentioned_names,
-    sub_bodies,
     substitute,
     used_variables,
 )
-from tilewright.ir.views import ArrayView, view_of
+from tilewright.ir.views import ArrayView
 
 _COMMUTATIVE = frozenset({"add", "mul", "min", "max", "and", "or", "xor"})
-_SCALAR = (Alias, Apply, Cast, SizeValue, If, Loop)
 _COMMUTATIVE = frozenset({"add", "mul", "min", "max", "and", "or", "xor"})
-
-
-class _Refused(Exception):
-    pass
-
-
-@dataclass
-class _Nest:
-    """What the walk has seen so far.
-
-    `bound` are all names that the nest binds, `iotas` the arrays [0, 1, ...] of i64, `affine` the i64 scalars of the
-    nest that are polynomials in its indices ("@0", "@1", ... by depth) and in names from outside.
-    """
-
-    views: dict[str, ArrayView]
-    bound: frozenset[str]
-    iotas: set[str]
-    affine: dict[str, Size] = field(default_factory=dict)
-    scalar_statements: list[Statement] = field(default_factory=list)
-    parallel: list[tuple[str, Size]] = field(default_factory=list)
-    contracted: list[tuple[str, Size]] = field(default_factory=list)
-
-    def enter(
-        self, width: Size, parameters: tuple[Variable, ...], arrays: tuple[Variable, ...], reduction: bool
-    ) -> str:
-        index = f"@{len(self.parallel) + len(self.contracted)}"
-        extent = width.substitute(self.affine)
-        for name in sorted(extent.names):
-            if name in self.bound or is_index(name):
-                raise _Refused(f"the inner size {width} varies inside the nest")
-        (self.contracted if reduction else self.parallel).append((index, extent))
-        for parameter, one in zip(parameters, arrays, strict=True):
-            if one.name in self.iotas:
-                self.affine[parameter.name] = size(index)
-                continue
-            if one.name not in self.views:
-                raise _Refused(f"array {one.name} is computed inside the nest, so it is not a plain operand")
-            view = self.views[one.name]
-            self.views[parameter.name] = ArrayView(view.buffer, view.element, view.lmad.fix([size(index)]))
-        return index
 
 
 def recognise(
@@ -115,7 +66,7 @@ def recognise(
     """
     try:
         return _recognise(statement, views, out, iotas)
-    except _Refused as refused:
+    except Refused as refused:
         return Refusal((str(refused),))
 
 
@@ -123,11 +74,11 @@ def _recognise(
     statement: Statement, views: Mapping[str, ArrayView], out: Mapping[str, ArrayView], iotas: Collection[str]
 ) -> Contraction:
     if not isinstance(statement.expression, (Map, Redomap, Reduce)):
-        raise _Refused(f"{type(statement.expression).__name__.lower()} is not a map nest around a reduction")
+        raise Refused(f"{type(statement.expression).__name__.lower()} is not a map nest around a reduction")
     if len(statement.targets) != 1:
-        raise _Refused(f"the nest gives {len(statement.targets)} arrays, a contraction gives one")
+        raise Refused(f"the nest gives {len(statement.targets)} arrays, a contraction gives one")
     bound = frozenset(one.name for one in bound_variables(statement.expression))
-    nest = _Nest(dict(views), bound, set(iotas))
+    nest = Nest(dict(views), bound, set(iotas))
     target = out[statement.targets[0].name]
     level: Expression = statement.expression
     epilogue_result: Atom | None = None
@@ -137,7 +88,7 @@ def _recognise(
         index = nest.enter(level.width, level.function.parameters, level.arrays, reduction=False)
         lmad = lmad.fix([size(index)])
         if len(level.function.body.results) != 1:
-            raise _Refused("a map of the nest gives several results")
+            raise Refused("a map of the nest gives several results")
         core, permutation = _scan_level(nest, level.function.body)
         if isinstance(core.expression, Map):
             if permutation:
@@ -151,13 +102,13 @@ def _recognise(
     assert isinstance(level, (Redomap, Reduce)) and epilogue_result is not None
     combine, neutral, element = _reduction(nest, level)
     if len(nest.contracted) > 1 and not (level.commutative or is_commutative(combine)):
-        raise _Refused("several nested reductions with an operator that is not declared commutative keep their order")
+        raise Refused("several nested reductions with an operator that is not declared commutative keep their order")
     if accumulator.type.rank:
-        raise _Refused(f"the reduction combines arrays of type {accumulator.type}, not scalars")
+        raise Refused(f"the reduction combines arrays of type {accumulator.type}, not scalars")
     return _assemble(nest, target, lmad.offset, combine, neutral, element, accumulator, epilogue_result)
 
 
-def _scan_level(nest: _Nest, body: Body) -> tuple[Statement, tuple[int, ...]]:
+def _scan_level(nest: Nest, body: Body) -> tuple[Statement, tuple[int, ...]]:
     """The one construct that goes on inside, and the permutation applied to its result (() for none)."""
     core: Statement | None = None
     rearranged: dict[Atom, tuple[int, ...]] = {}
@@ -166,58 +117,31 @@ def _scan_level(nest: _Nest, body: Body) -> tuple[Statement, tuple[int, ...]]:
         if isinstance(expression, Rearrange) and expression.array in rearranged:
             before = rearranged[expression.array]
             rearranged[statement.targets[0]] = tuple(before[axis] for axis in expression.permutation)
-        elif not _absorb(nest, statement):
+        elif not absorb(nest, statement):
             if not isinstance(expression, (Map, Redomap, Reduce)):
-                raise _Refused(f"{_show(statement)} inside the nest needs an array of its own")
+                raise Refused(f"{show(statement)} inside the nest needs an array of its own")
             if core is not None:
-                raise _Refused(f"{_show(core)} and {_show(statement)} stand side by side in the nest")
+                raise Refused(f"{show(core)} and {show(statement)} stand side by side in the nest")
             core = statement
             rearranged[core.targets[0]] = tuple(range(core.targets[0].type.rank))
     if core is None:
-        raise _Refused("no dimension is contracted: there is no reduction in the nest, so no element is used twice")
+        raise Refused("no dimension is contracted: there is no reduction in the nest, so no element is used twice")
     if len(core.targets) != 1:
-        raise _Refused(f"{_show(core)} gives {len(core.targets)} results")
+        raise Refused(f"{show(core)} gives {len(core.targets)} results")
     if not isinstance(core.expression, Map):
         return core, ()
     if body.results[0] not in rearranged:
-        raise _Refused(f"the nest gives {body.results[0]}, which is not the result of its inner {_show(core)}")
+        raise Refused(f"the nest gives {body.results[0]}, which is not the result of its inner {show(core)}")
     return core, rearranged[body.results[0]]
 
 
-def _absorb(nest: _Nest, statement: Statement) -> bool:
-    """Take note of a statement that is a view, an index or scalar code."""
-    expression, name = statement.expression, statement.targets[0].name
-    if isinstance(expression, Iota) and expression.scalar == I64:
-        nest.iotas.add(name)
-        return True
-    if isinstance(expression, Index) and expression.array.name in nest.iotas and len(expression.indices) == 1:
-        expression = Alias(expression.indices[0])
-    index = affine_value(expression, nest.affine, nest.bound)
-    if index is not None:
-        nest.affine[name] = index
-        if not any(is_index(one) for one in index.names):
-            nest.scalar_statements.append(statement)
-        return True
-    view = view_of(expression, nest.views)
-    if view is not None:
-        nest.views[name] = ArrayView(view.buffer, view.element, view.lmad.substitute(nest.affine))
-        return True
-    if isinstance(expression, _SCALAR) and all(one.type.rank == 0 for one in statement.targets):
-        for inner in (one for body in sub_bodies(expression) for one in all_statements(body)):
-            if not isinstance(inner.expression, (*_SCALAR, Index)) or any(one.type.rank for one in inner.targets):
-                raise _Refused(f"{_show(inner)} inside the nest's scalar code needs an array of its own")
-        nest.scalar_statements.append(statement)
-        return True
-    return False
-
-
-def _reduction(nest: _Nest, level: Redomap | Reduce) -> tuple[Lambda, Literal, Atom]:
+def _reduction(nest: Nest, level: Redomap | Reduce) -> tuple[Lambda, Literal, Atom]:
     """Walk the nested reductions: their operator, its neutral element, and the value that is reduced."""
     combine, neutral = level.combine, level.neutral
     if len(neutral) != 1 or len(level.arrays) == 0:
-        raise _Refused(f"the reduction carries {len(neutral)} values")
+        raise Refused(f"the reduction carries {len(neutral)} values")
     if not isinstance(neutral[0], Literal):
-        raise _Refused(f"the neutral element {neutral[0]} is not a constant")
+        raise Refused(f"the neutral element {neutral[0]} is not a constant")
     _check_operator(nest, level)
     if isinstance(level, Reduce):
         (row,) = (one for one in level.combine.parameters[:1])
@@ -227,21 +151,21 @@ def _reduction(nest: _Nest, level: Redomap | Reduce) -> tuple[Lambda, Literal, A
     nest.enter(level.width, level.function.parameters, level.arrays, reduction=True)
     body = level.function.body
     if len(body.results) != 1:
-        raise _Refused("the reduction also maps out arrays")
+        raise Refused("the reduction also maps out arrays")
     inner: Statement | None = None
     for statement in body.statements:
-        if not _absorb(nest, statement):
+        if not absorb(nest, statement):
             if inner is not None or not isinstance(statement.expression, (Redomap, Reduce)):
-                raise _Refused(f"{_show(statement)} inside the reduction needs an array of its own")
+                raise Refused(f"{show(statement)} inside the reduction needs an array of its own")
             inner = statement
     if inner is None:
         return combine, neutral[0], body.results[0]
     if body.results[0] != inner.targets[0]:
-        raise _Refused("code between the nested reductions is not absorbed")
+        raise Refused("code between the nested reductions is not absorbed")
     assert isinstance(inner.expression, (Redomap, Reduce))
     inner_combine, inner_neutral, element = _reduction(nest, inner.expression)
     if canonical(inner_combine) != canonical(combine) or inner_neutral != neutral[0]:
-        raise _Refused("the nested reductions have different operators")
+        raise Refused("the nested reductions have different operators")
     return combine, neutral[0], element
 
 
@@ -259,26 +183,11 @@ def is_commutative(combine: Lambda) -> bool:
     )
 
 
-def _check_operator(nest: _Nest, level: Redomap | Reduce) -> None:
-    """The operator is the same everywhere, and may be reordered where several dimensions are contracted."""
+def _check_operator(nest: Nest, level: Redomap | Reduce) -> None:
+    """The operator is the same everywhere in the nest."""
     varying = sorted(free_names(level.combine) & nest.bound)
     if varying:
-        raise _Refused(f"the reduction's operator uses {varying[0]}, which varies inside the nest")
-    if nest.contracted and not (level.commutative or _is_commutative(level.combine)):
-        raise _Refused("several dimensions are contracted, but the operator is not declared commutative")
-
-
-def _is_commutative(combine: Lambda) -> bool:
-    """True for the operators of which everybody knows it."""
-    if len(combine.body.statements) != 1 or combine.body.results != combine.body.statements[0].targets:
-        return False
-    expression = combine.body.statements[0].expression
-    return (
-        isinstance(expression, Apply)
-        and expression.operator in _COMMUTATIVE
-        and len(combine.parameters) == 2
-        and set(expression.operands) == set(combine.parameters)
-    )
+        raise Refused(f"the reduction's operator uses {varying[0]}, which varies inside the nest")
 
 
 @dataclass(frozen=True)
@@ -287,7 +196,7 @@ class _Load:
     view: ArrayView
 
 
-def _extract(nest: _Nest, result: Atom, given: tuple[Variable, ...]) -> tuple[Lambda, tuple[_Load, ...]]:
+def _extract(nest: Nest, result: Atom, given: tuple[Variable, ...]) -> tuple[Lambda, tuple[_Load, ...]]:
     """The scalar function of (given..., elements read...) that computes `result`, and those elements."""
     wanted = mentioned_names(result)
     kept: list[Statement] = []
@@ -301,10 +210,10 @@ def _extract(nest: _Nest, result: Atom, given: tuple[Variable, ...]) -> tuple[La
         view = nest.views.get(name)
         if view is None:
             if name in nest.affine and any(is_index(one) for one in nest.affine[name].names):
-                raise _Refused(f"the index {name} is itself a value in the scalar code")
+                raise Refused(f"the index {name} is itself a value in the scalar code")
             continue
         if view.lmad.shape:
-            raise _Refused(f"scalar code indexes array {name} under a condition or in a loop")
+            raise Refused(f"scalar code indexes array {name} under a condition or in a loop")
         load = loads.setdefault((view.buffer, view.lmad.offset), _Load(Variable(name, _scalar_type(view)), view))
         same[name] = load.variable
     ordered = _by_first_use(kept, result, tuple(loads.values()), same)
@@ -331,7 +240,7 @@ def _by_first_use(
 
 
 def _assemble(
-    nest: _Nest,
+    nest: Nest,
     target: ArrayView,
     out_offset: Size,
     combine: Lambda,
@@ -343,7 +252,7 @@ def _assemble(
     map_function, loads = _extract(nest, element, ())
     if len(loads) != 2:
         names = ", ".join(load.view.buffer for load in loads) or "none"
-        raise _Refused(f"the reduced function reads {len(loads)} array elements ({names}), a contraction reads two")
+        raise Refused(f"the reduced function reads {len(loads)} array elements ({names}), a contraction reads two")
     epilogue: Lambda | None = None
     further: tuple[_Load, ...] = ()
     if epilogue_result != accumulator:
@@ -382,17 +291,17 @@ def _assemble(
     )
 
 
-def _check_offset(nest: _Nest, buffer: str, offset: Size) -> None:
+def _check_offset(nest: Nest, buffer: str, offset: Size) -> None:
     """What is left of an offset is known before the launch."""
     inside = sorted(name for name in offset.names if name in nest.bound)
     if inside:
-        raise _Refused(f"array {buffer} is indexed by {inside[0]}, which is computed inside the nest")
+        raise Refused(f"array {buffer} is indexed by {inside[0]}, which is computed inside the nest")
 
 
 def _split(offset: Size, index: str, width: Size) -> tuple[Size, Size]:
     parts = offset.coefficient_of(index)
     if parts is None:
-        raise _Refused(f"an operand is not indexed affinely along the dimension of size {width}")
+        raise Refused(f"an operand is not indexed affinely along the dimension of size {width}")
     return parts
 
 
@@ -403,7 +312,7 @@ def _kind(contracted: bool, left: Size, right: Size, width: Size) -> Kind:
         return Kind.C
     if left.terms or right.terms:
         return Kind.M if left.terms else Kind.N
-    raise _Refused(f"neither operand moves along the parallel dimension of size {width}: a broadcast")
+    raise Refused(f"neither operand moves along the parallel dimension of size {width}: a broadcast")
 
 
 def _name(width: Size, dimensions: list[Dimension]) -> str:
@@ -425,7 +334,3 @@ def _free_scalars(functions: tuple[Lambda, ...]) -> tuple[Variable, ...]:
         for name in names - found.keys():
             found[name] = Variable(name, Type(I64))
     return tuple(found[name] for name in sorted(found))
-
-
-def _show(statement: Statement) -> str:
-    return f"{type(statement.expression).__name__.lower()} {statement.targets[0].name}"

@@ -313,7 +313,8 @@ class _Place:
         """The registers to scratch memory, from element (j_first, i_first) on, or combined into what is there."""
         w, lanes = self.w, self.w.form.lanes
         start = w.emit.let(add(multiply(j_first, tile.pitch), i_first), "tile_start")
-        for (i, j), value in accumulators.items():
+        for (i, j), accumulator in accumulators.items():
+            value: Value = accumulator
             at = add(add(start, multiply(integer(j), tile.pitch)), integer(i * lanes))
             if add_to:
                 before = tuple(w.emit.let(load(b, at, lanes, aligned=lanes > 1), "before") for b in tile.buffers)
