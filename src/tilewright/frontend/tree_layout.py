@@ -35,7 +35,7 @@ def choose_orders(
         sizes: of the indices (of slices of them, where they are sliced).
         width: bytes of an element.
     """
-    model = _Model(tree, sizes, width)
+    model = TrafficModel(tree, sizes, width)
     chosen = [*inputs, *(step.output for step in tree.steps)]
     chosen[tree.root] = output
     best = model.cost(chosen)
@@ -48,7 +48,7 @@ def choose_orders(
     return tuple(chosen[len(inputs) :])
 
 
-def _by_dynamic_programming(tree: ResolvedTree, model: _Model, current: Sequence[Labels]) -> list[Labels]:
+def _by_dynamic_programming(tree: ResolvedTree, model: TrafficModel, current: Sequence[Labels]) -> list[Labels]:
     """The best combination of candidates; these are made of the orders that hold now."""
     table: dict[int, dict[Labels, tuple[float, tuple[Labels, ...]]]] = {
         number: {current[number]: (0.0, ())} for number in range(len(tree.inputs))
@@ -123,7 +123,7 @@ def _kinds_of_operand(tree: ResolvedTree, value: int, current: Sequence[Labels])
     return {label: "K" if label in parent.contracted else "C" if label in others else "F" for label in current[value]}
 
 
-class _Model:
+class TrafficModel:
     """Costs of steps in bytes, remembered."""
 
     def __init__(self, tree: ResolvedTree, sizes: tuple[int, ...], width: int) -> None:

@@ -1,0 +1,213 @@
+"""Trees evaluated: against NumPy, in every dtype, with slices, and with errors that say what was wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import opt_einsum
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tree_checks import NAMES, case_named, expected, interpreted, random_arrays, random_tree, smaller_limit
+
+import tilewright as tw
+from tilewright.frontend.tree_parse import TreeError, leaves
+from tilewright.runtime.devices import devices
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_projects_trees(name: str) -> None:
+    tree, sizes = case_named(name)
+    arrays = random_arrays(tree, sizes, np.float32)
+    found = tw.einsum_tree(tree, sizes, arrays)
+    assert found.dtype == np.float32 and found.flags.c_contiguous
+    np.testing.assert_array_equal(found, expected(tree, arrays))
+    if name != "mlp_relu":  # one expression over all inputs means the same where nothing is between the sums
+        numbers = {label: number for number, label in enumerate(sizes)}
+        terms: list[Any] = []
+        for leaf, array in zip(leaves(tree), arrays, strict=True):
+            terms += [array, [numbers[label] for label in leaf.labels]]
+        whole = opt_einsum.contract(*terms, [numbers[label] for label in tree.labels])
+        np.testing.assert_array_equal(found, whole)
+
+
+@pytest.mark.parametrize("name", ["course_lowering_2", "course_optimization_3", "mlp_relu"])
+def test_slices_give_the_same(name: str) -> None:
+    tree, sizes = case_named(name)
+    arrays = random_arrays(tree, sizes, np.float32)
+    limit = smaller_limit(tw.plan_tree(tree, sizes, dtype="f32"), 0.5)
+    plan = tw.plan_tree(tree, sizes, dtype="f32", memory_limit=limit)
+    assert plan.slices > 1 and plan.peak_bytes <= limit
+    np.testing.assert_array_equal(plan(*arrays), expected(tree, arrays))
+    np.testing.assert_array_equal(tw.einsum_tree(tree, sizes, arrays, memory_limit=limit), expected(tree, arrays))
+
+
+@given(st.integers(0, 10**9), st.sampled_from([0.0, 0.3, 0.7]))
+def test_random_trees_by_the_interpreter(seed: int, share: float) -> None:
+    tree, sizes = random_tree(seed)
+    arrays = random_arrays(tree, sizes, np.int64, seed)
+    plan = tw.plan_tree(tree, sizes, dtype="i64")
+    want = expected(tree, arrays)
+    found = interpreted(plan)(*arrays)
+    assert np.shape(found) == plan.shape
+    np.testing.assert_array_equal(found, want)
+    try:
+        sliced = tw.plan_tree(tree, sizes, dtype="i64", memory_limit=smaller_limit(plan, share))
+    except MemoryError as error:
+        assert "the least that slices of its indices can reach" in str(error)
+        return
+    assert sliced.peak_bytes <= max(smaller_limit(plan, share), 0)
+    np.testing.assert_array_equal(interpreted(sliced)(*arrays), want)
+    out = np.full(np.shape(want)[::-1], 7, np.int64).T
+    assert interpreted(sliced)(*arrays, out=out) is out
+    np.testing.assert_array_equal(out, want)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_trees_compiled(seed: int) -> None:
+    tree, sizes = random_tree(seed)
+    arrays = random_arrays(tree, sizes, np.int64, seed)
+    np.testing.assert_array_equal(tw.einsum_tree(tree, sizes, arrays), expected(tree, arrays))
+
+
+TREE = "[[0,1],[1,2]->[0,2]],[2,3]->[3,0]"
+SIZES = [3, 4, 5, 2]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64", "int32", "complex64", "bool", ">f4"])
+def test_dtypes(dtype: str) -> None:
+    tree = tw.einsum_tree(TREE, SIZES, _arrays(dtype))
+    native = np.dtype(dtype).newbyteorder("=")
+    assert tree.dtype == native
+    exact = np.einsum("ab,bc,cd->da", *(one.astype(native) for one in _arrays(dtype)))
+    np.testing.assert_array_equal(tree, exact)
+
+
+def _arrays(dtype: Any = np.float64) -> list[np.ndarray[Any, Any]]:
+    rng = np.random.default_rng(5)
+    return [rng.integers(-2, 3, shape).astype(dtype) for shape in ((3, 4), (4, 5), (5, 2))]
+
+
+def test_half_precision_is_rounded_once() -> None:
+    big = [np.full((1, 1), 300, np.float16), np.full((1, 1), 300, np.float16), np.full((1, 1), 0.01, np.float16)]
+    found = tw.einsum_tree(TREE, [1, 1, 1, 1], big)
+    assert np.isfinite(found).all() and found.dtype == np.float16
+    assert abs(float(found[0, 0]) - 90000 * float(np.float16(0.01))) < 1
+
+
+def test_slices_of_half_precision_are_added_up_in_single() -> None:
+    sizes = [4, 64, 64, 4]
+    ones = [np.ones((4, 64), np.float16), np.ones((64, 64), np.float16), np.ones((64, 4), np.float16)]
+    tree = "[0,1],[[1,2],[2,3]->[1,3]]->[0,3]"
+    limit = 4 * 4 * (2 + 4 + 4) + 100
+    plan = tw.plan_tree(tree, sizes, dtype="f16", memory_limit=limit)
+    assert plan.memory.accumulates
+    np.testing.assert_array_equal(plan(*ones), np.full((4, 4), 4096, np.float16))
+
+
+def test_mixed_dtypes_and_a_wider_one_to_compute_in() -> None:
+    a, b, c = _arrays()
+    mixed = tw.einsum_tree(TREE, SIZES, [a.astype(np.float32), b, c.astype(np.int16)])
+    assert mixed.dtype == np.float64
+    np.testing.assert_array_equal(mixed, np.einsum("ab,bc,cd->da", a, b, c))
+    wide = tw.einsum_tree(TREE, None, [one.astype(np.float32) for one in (a, b, c)], dtype="f64")
+    assert wide.dtype == np.float64
+    with pytest.raises(TypeError, match="input 0 of dtype float64 cannot become i32"):
+        tw.einsum_tree(TREE, SIZES, [a, b, c], dtype="i32")
+
+
+def test_inputs_and_results_of_any_strides() -> None:
+    a, b, c = _arrays()
+    padded = np.zeros((8, 10))
+    padded[::2, ::2] = b
+    want = np.einsum("ab,bc,cd->da", a, b, c)
+    strided = [np.asfortranarray(a), padded[::2, ::2], c[::-1][::-1]]
+    np.testing.assert_array_equal(tw.einsum_tree(TREE, SIZES, strided), want)
+    for out in (np.empty((2, 3)), np.empty((3, 2)).T, np.empty((4, 6))[::2, ::2]):
+        assert tw.einsum_tree(TREE, SIZES, strided, out=out) is out
+        np.testing.assert_array_equal(out, want)
+
+
+def test_results_without_dimensions_and_sums_of_lone_indices() -> None:
+    a, b, _ = _arrays()
+    total = tw.einsum_tree("[0,1],[1,2]->[]", None, [a, b])
+    assert isinstance(total, np.float64) and total == np.einsum("ab,bc->", a, b)
+    out = np.empty(())
+    assert tw.einsum_tree("[[0,1]->[1]]->[]", None, [a], out=out) is out and out == a.sum()
+    scaled = tw.einsum_tree("[],[0,1]->[1,0]", None, [2.0, a])
+    np.testing.assert_array_equal(scaled, 2 * a.T)
+    np.testing.assert_array_equal(tw.einsum_tree("[[0,1]->[0,1]r]->[1]", None, [a]), np.maximum(a, 0).sum(0))
+
+
+def test_empty_dimensions() -> None:
+    assert tw.einsum_tree("[0,1],[1,2]->[0,2]", [0, 3, 2], [np.ones((0, 3)), np.ones((3, 2))]).shape == (0, 2)
+    nothing = tw.einsum_tree("[0,1],[1,2]->[0,2]", [2, 0, 2], [np.ones((2, 0)), np.ones((0, 2))])
+    np.testing.assert_array_equal(nothing, np.zeros((2, 2)))
+
+
+def test_an_index_may_be_used_again_where_it_is_gone() -> None:
+    # 1 is summed inside both operands and is another index each time.
+    tree = "[[0,1],[1,2]->[0,2]],[[2,1],[1,3]->[2,3]]->[0,3]"
+    sizes = {0: 3, 1: 4, 2: 5, 3: 2}
+    rng = np.random.default_rng(1)
+    a, b, c, d = (rng.integers(-2, 3, shape).astype(float) for shape in ((3, 4), (4, 5), (5, 4), (4, 2)))
+    np.testing.assert_array_equal(tw.einsum_tree(tree, sizes, [a, b, c, d]), a @ b @ c @ d)
+
+
+def test_on_every_device() -> None:
+    tree, sizes = case_named("mlp_relu")
+    arrays = random_arrays(tree, sizes, np.float32)
+    for device in devices():
+        limit = smaller_limit(tw.plan_tree(tree, sizes, dtype="f32"), 0.5)
+        found = tw.einsum_tree(tree, sizes, arrays, target=device, memory_limit=limit)
+        np.testing.assert_array_equal(found, expected(tree, arrays), err_msg=str(device))
+
+
+def test_arguments_that_do_not_fit() -> None:
+    a, b, c = _arrays()
+    with pytest.raises(ValueError, match="has 3 inputs; 2 arrays were given"):
+        tw.einsum_tree(TREE, SIZES, [a, b])
+    with pytest.raises(ValueError, match=r"input 1 \[1,2\] has shape \(5, 4\), the sizes of its indices are \(4, 5\)"):
+        tw.einsum_tree(TREE, SIZES, [a, b.T, c])
+    with pytest.raises(ValueError, match=r"input 2 \[2,3\] has 1 dimensions \(shape \(5,\)\)"):
+        tw.einsum_tree(TREE, SIZES, [a, b, c[:, 0]])
+    with pytest.raises(ValueError, match=r"index 1 has size 5 in input 1 \[1,2\], but 4 before"):
+        tw.einsum_tree(TREE, None, [a, b.T, c])
+    with pytest.raises(TreeError, match="index 3 has no size"):
+        tw.einsum_tree(TREE, SIZES[:3], [a, b, c])
+    with pytest.raises(TypeError, match="input 0: dtype <U1 is not supported"):
+        tw.einsum_tree(TREE, SIZES, [np.full((3, 4), "x"), b, c])
+    with pytest.raises(ValueError, match="memory_limit must be a number of bytes, not -1"):
+        tw.einsum_tree(TREE, SIZES, [a, b, c], memory_limit=-1)
+    with pytest.raises(TypeError, match="relu is not defined on c128"):
+        tw.einsum_tree("[0]->[0]r", None, [np.ones(3, complex)])
+
+
+def test_results_that_cannot_be_written() -> None:
+    a, b, c = _arrays()
+    with pytest.raises(TypeError, match="out must be a NumPy array, not 3"):
+        tw.einsum_tree(TREE, SIZES, [a, b, c], out=3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"out has shape \(3, 2\), the result has \(2, 3\)"):
+        tw.einsum_tree(TREE, SIZES, [a, b, c], out=np.empty((3, 2)))
+    with pytest.raises(TypeError, match="out has dtype float32, the result has float64"):
+        tw.einsum_tree(TREE, SIZES, [a, b, c], out=np.empty((2, 3), np.float32))
+    with pytest.raises(ValueError, match="out shares memory with input 0"):
+        tw.einsum_tree(TREE, SIZES, [a, b, c], out=a.reshape(4, 3)[:2])
+    with pytest.raises(ValueError, match="out has elements that lie on one another"):
+        tw.einsum_tree(TREE, SIZES, [a, b, c], out=np.lib.stride_tricks.as_strided(np.empty(4), (2, 3), (8, 8)))
+    frozen = np.empty((2, 3))
+    frozen.flags.writeable = False
+    with pytest.raises(ValueError, match="out is read-only"):
+        tw.einsum_tree(TREE, SIZES, [a, b, c], out=frozen)
+
+
+def test_plans_check_their_arrays() -> None:
+    plan = tw.plan_tree(TREE, SIZES, dtype="f64")
+    a, b, c = _arrays()
+    with pytest.raises(ValueError, match="has 3 inputs; 1 arrays were given"):
+        plan(a)
+    with pytest.raises(ValueError, match=r"input 0 \[0,1\] has shape \(4, 3\)"):
+        plan(a.T, b, c)
+    with pytest.raises(TypeError, match="input 0 has dtype float32, planned was f64"):
+        plan(a.astype(np.float32), b, c)
