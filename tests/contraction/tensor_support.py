@@ -41,7 +41,7 @@ def expected(operation: TensorOperation, in0, in1, out: np.ndarray) -> np.ndarra
     where = offsets(operation, 2)
     where = where[tuple(slice(None) if axis not in contracted else 0 for axis in range(where.ndim))]
     main = operation.main.value
-    if main in ("gemm", "brgemm"):
+    if operation.main.family == "ternary":
         product = in0[offsets(operation, 0)].astype(wide) * in1[offsets(operation, 1)].astype(wide)
         before = apply(operation, operation.first_touch.value, out[where].astype(wide))
         value = before + product.sum(axis=contracted)

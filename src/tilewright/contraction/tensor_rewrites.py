@@ -234,7 +234,7 @@ def split_size(
         pairs = [
             (size // inner, inner)
             for inner in range(multiple, min(max_kernel_size, size // 2) + 1, multiple)
-            if size % inner == 0 and inner >= min_kernel_size and size // inner >= min_kernel_size
+            if size % inner == 0 and inner >= max(2, min_kernel_size) and size // inner >= min_kernel_size
         ]
         if pairs and min_kernel_size == 1:
             return pairs[-1]

@@ -1,21 +1,23 @@
 """The rules that a tensor operation must keep, each by its name; a broken one is told with numbers [S1 5.1].
 
-same-length            the lists of a configuration have one length
-dtype-supported        the element type is one that the operation's family computes on
-primitive-supported    the primitives exist, and touches work in place on the output's type
-first-touch            only what accumulates has a first touch
-clamp-range            a clamp has finite bounds in order, and nothing else has bounds
-size-positive          every size is at least 1
-stride-not-negative    every stride is at least 0: element 0 of an array is its first
-kind-of-family         unary operations have C dimensions only, binary ones M and N, contractions any
-kind-strides           an array has no stride in a dimension that it does not have
-execution-order        shared dimensions first, then seq, then prim
-contracted-in-order    a contracted dimension is never shared among threads
-primitive-count        the primitive dimensions are those that the main primitive needs
-transpose-strides      a transpose moves the unit stride from one primitive dimension to the other
-output-once            no two iterations over dimensions other than K write the same element
-addressable            offsets in bytes are below 2^62
-inside-arrays          no access lies outside an array that a call was given
+    same-length            the lists of a configuration have one length
+    dtype-supported        the element type is one that the operation's family computes on
+    primitive-supported    the primitives exist, and touches work in place on the output's type
+    first-touch            only what accumulates has a first touch
+    clamp-range            a clamp has finite bounds in order, and nothing else has bounds
+    size-positive          every size is at least 1
+    stride-not-negative    every stride is at least 0: element 0 of an array is its first
+    kind-of-family         unary operations have C dimensions only, binary ones M and N, contractions any
+    kind-strides           an array has no stride in a dimension that it does not have
+    execution-order        shared dimensions first, then seq, then prim
+    contracted-in-order    a contracted dimension is never shared among threads
+    primitive-count        the primitive dimensions are those that the main primitive needs
+    transpose-strides      a transpose moves the unit stride from one primitive dimension to the other
+    output-once            no two iterations over dimensions other than K write the same element
+    addressable            offsets in bytes are below 2^62
+    inside-arrays          no access lies outside an array that a call was given
+
+The last needs the arrays; the others are checked when an operation is made.
 """
 
 from __future__ import annotations
