@@ -120,7 +120,7 @@ def test_values_of_other_types():
         tw.TensorDimension("Q", "prim", 1, 0, 0, 0)
     with pytest.raises(ValueError, match="'gpu' is not a valid Execution"):
         tw.TensorDimension("M", "gpu", 1, 0, 0, 0)
-    with pytest.raises(TypeError, match="size of a dimension is 1.5"):
+    with pytest.raises(TypeError, match=r"size of a dimension is 1\.5"):
         tw.TensorDimension("M", "prim", 1.5, 0, 0, 0)
     with pytest.raises(TypeError, match="stride_out of a dimension is True"):
         tw.TensorDimension("M", "prim", 1, 0, 0, True)

@@ -83,7 +83,8 @@ def test_worked_large_product():
     assert [step.rewrite for step in derivation.steps] == ["split"] * 3 + ["identify", "order", "parallelise"]
     sizes = [(d.kind.value, d.execution.value, d.size) for d in derivation.operation.dimensions]
     assert sizes == [
-        ("N", "shared", 40), ("M", "seq", 50), ("K", "prim", 40), ("M", "prim", 32), ("N", "prim", 40), ("K", "prim", 40),
+        ("N", "shared", 40), ("M", "seq", 50),
+        ("K", "prim", 40), ("M", "prim", 32), ("N", "prim", 40), ("K", "prim", 40),
     ]  # fmt: skip
     assert derivation.operation.main.value == "brgemm"
     rng = np.random.default_rng(0)

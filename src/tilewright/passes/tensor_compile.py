@@ -69,9 +69,8 @@ class CompiledTensorOperation:
             ValueError: if an array is not contiguous, aligned or writable, or the output overlaps an input.
             TensorOperationError: if an array is too short.
         """
-        addresses = [
-            self._address(array, *expected) for array, expected in zip((in0, in1, out), self._arrays, strict=True)
-        ]
+        first, second, third = self._arrays
+        addresses = (self._address(in0, *first), self._address(in1, *second), self._address(out, *third))
         self._check_overlap(addresses)
         threads = 1 if self._is_small else cpu_pool.get_num_threads()
         free = self._free.setdefault(threads, [])
@@ -114,7 +113,7 @@ class CompiledTensorOperation:
             check_sizes(self.operation, {name: array.size})
         return address_of(array)
 
-    def _check_overlap(self, addresses: list[int]) -> None:
+    def _check_overlap(self, addresses: tuple[int, int, int]) -> None:
         begin = addresses[2]
         end = begin + self._bytes[2]
         for position in (0, 1):

@@ -1,0 +1,191 @@
+"""The forms of kernels of tensor operations: register tiles, other machines, and what is shared between operations."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensor_support
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tensor_support import check, random_contraction, random_elementwise
+
+from tilewright.contraction.tensor_operation import TensorDimension, TensorOperation
+from tilewright.kernel.ir import Kernel, Let, Shuffle, VectorType, walk
+from tilewright.machine.named import named_machine
+from tilewright.passes.tensor_compile import CompiledTensorOperation
+from tilewright.passes.tensor_gemm_form import chunks, gemm_form
+from tilewright.passes.tensor_kernel import tensor_launch
+
+WIDE = named_machine("cpu-avx512")
+
+
+def gemm(m, n, k, in0, in1, out, dtype="f32", **more):
+    """A single gemm; (stride of M, of K), (of N, of K), (of M, of N)."""
+    dims = (
+        TensorDimension("M", "prim", m, in0[0], 0, out[0]),
+        TensorDimension("N", "prim", n, 0, in1[0], out[1]),
+        TensorDimension("K", "prim", k, in0[1], in1[1], 0),
+    )
+    return TensorOperation(dtype, "gemm", dims, **more)
+
+
+def vectors(kernel: Kernel) -> set[int]:
+    return {
+        one.value.type.lanes
+        for one in walk(kernel.body)
+        if isinstance(one, Let) and isinstance(one.value.type, VectorType)
+    }
+
+
+@pytest.mark.parametrize("machine", ["cpu-avx2", "cpu-neon"])
+@settings(max_examples=8)
+@given(seed=st.integers(0, 10**6), dtype=st.sampled_from(["f32", "f64", "c64", "i8"]))
+def test_vectors_of_other_machines(machine, seed, dtype):
+    """Code for shorter vectors and fewer registers gives the same results; it runs here too."""
+    operation = random_contraction(seed, dtype)
+    check(operation, CompiledTensorOperation(operation, tensor_launch(operation, named_machine(machine))), seed)
+    operation = random_elementwise(seed, "f32", ["transpose", "relu", "sub"][seed % 3])
+    check(operation, CompiledTensorOperation(operation, tensor_launch(operation, named_machine(machine))), seed)
+
+
+@pytest.mark.parametrize("machine", ["cpu-avx512", "cpu-avx2", "cpu-neon"])
+@pytest.mark.parametrize("dtype", ["f32", "f64", "c64", "c128"])
+def test_tiles_fit_the_registers(machine, dtype):
+    """Accumulators, vectors and a broadcast element together."""
+    width = 2 if dtype.startswith("c") else 1
+    real = 4 if dtype in ("f32", "c64") else 8
+    registers = named_machine(machine).vector_registers
+    for m in (1, 5, 16, 31, 64, 100):
+        for n in (1, 4, 7, 64):
+            form = gemm_form(gemm(m, n, 32, (1, m), (32, 1), (1, m), dtype), named_machine(machine), real)
+            tile_vectors, rows = form.largest_tile
+            assert width * tile_vectors * rows + tile_vectors + width <= registers
+            assert sum(one.size * one.repeat for one in form.row_chunks) == form.scalar.size
+            covered = sum(one.size * one.repeat for one in form.vector_chunks) * form.lanes
+            assert covered - form.lanes < form.vector.size <= covered
+
+
+def test_chunks_of_overlapping_vectors_hold_two():
+    """A vector is only overlapped by one of its own tile, which is read before it is written."""
+    for m in range(1, 200):
+        form = gemm_form(gemm(m, 6, 32, (1, m), (32, 1), (1, m)), WIDE, 4)
+        last = form.vector_chunks[-1]
+        assert last.overlaps == (m % form.lanes != 0)
+        assert last.size >= 2 or not last.overlaps
+        assert all(not one.overlaps for one in form.vector_chunks[:-1])
+    assert [(one.size, one.repeat) for one in chunks(23, 6)] == [(5, 1), (6, 3)]
+
+
+LAYOUTS = {
+    "M consecutive everywhere": ((1, 32), (32, 1), (1, 32), "in0", True, True),
+    "N consecutive everywhere": ((32, 1), (1, 32), (32, 1), "in1", True, True),
+    "out along M, in0 along K": ((32, 1), (32, 1), (1, 32), "in0", False, True),
+    "out along N, in1 along K": ((32, 1), (32, 1), (32, 1), "in1", False, True),
+    "out strided": ((1, 32), (32, 1), (2, 64), "in0", True, False),
+    "all strided": ((2, 64), (64, 2), (2, 64), "in0", False, False),
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_the_vector_side_follows_the_strides(name):
+    in0, in1, out, array, reads, writes = LAYOUTS[name]
+    operation = gemm(32, 32, 32, in0, in1, out, first_touch="zero")
+    form = gemm_form(operation, WIDE, 4)
+    assert (form.vector_array, form.direct_input, form.direct_output) == (array, reads, writes)
+    launch = tensor_launch(operation, WIDE)
+    spaces = {re.sub(r"_\d+$", "", one.name) for one in launch.kernel.arrays}
+    assert spaces == ({"panel"} if not reads else set()) | ({"tile"} if not writes else set())
+    check(operation, operation.compile("cpu"))
+
+
+def test_a_matrix_vector_product_is_vectorised_along_what_there_is():
+    form = gemm_form(gemm(1, 64, 32, (1, 1), (1, 64), (1, 1)), WIDE, 4)
+    assert (form.vector_array, form.lanes) == ("in1", 16)
+
+
+def test_strides_and_outer_sizes_are_parameters():
+    """Operations that differ in them only have one kernel."""
+    kernels = set()
+    for leading, outer in ((64, 3), (80, 5), (1000, 7)):
+        block = gemm(64, 32, 16, (1, leading), (99, 1), (1, leading)).dimensions
+        loops = (TensorDimension("K", "seq", outer, 10**6, 10**6, 0),)
+        shared = (TensorDimension("M", "shared", outer, 10**5, 0, 10**5),)
+        launch = tensor_launch(TensorOperation("f32", "gemm", (*shared, *loops, *block), "zero", "relu"), WIDE)
+        assert launch.blocks == outer
+        kernels.add(launch.kernel)
+    assert len(kernels) == 1
+
+
+def test_rows_use_the_longest_vectors_that_fit():
+    for size, lanes in ((128, {16}), (24, {16, 8}), (13, {8, 4}), (3, {2}), (1, set())):
+        operation = TensorOperation("f32", "neg", [TensorDimension("C", "prim", size, 1, 0, 1)])
+        assert vectors(tensor_launch(operation, WIDE).kernel) == lanes, size
+        check(operation, operation.compile("cpu"))
+
+
+def test_a_transpose_goes_through_registers():
+    for rows, columns, lanes in ((64, 64, 16), (20, 64, 16), (9, 40, 8), (3, 40, 2)):
+        dims = (TensorDimension("C", "prim", rows, columns, 0, 1), TensorDimension("C", "prim", columns, 1, 0, rows))
+        operation = TensorOperation("f32", "transpose", dims)
+        kernel = tensor_launch(operation, WIDE).kernel
+        shuffles = [one for one in walk(kernel.body) if isinstance(one, Let) and isinstance(one.value, Shuffle)]
+        assert vectors(kernel) == {lanes}
+        assert len(shuffles) % (lanes * (lanes.bit_length() - 1)) == 0
+        assert shuffles
+        check(operation, operation.compile("cpu"))
+
+
+GUARDED = """
+import ctypes, mmap, sys
+import numpy as np
+sys.path[:0] = sys.argv[1:]
+from tensor_support import arrays, random_contraction, random_elementwise
+
+def guarded(array, at_end):
+    # The array against a page that nobody may touch, behind it or before it.
+    if array is None:
+        return None
+    pages = -(-array.nbytes // mmap.PAGESIZE)
+    memory = mmap.mmap(-1, (pages + 2) * mmap.PAGESIZE)
+    whole = np.frombuffer(memory, np.uint8)
+    start = mmap.PAGESIZE if not at_end else (pages + 1) * mmap.PAGESIZE - array.nbytes
+    libc = ctypes.CDLL(None, use_errno=True)
+    for page in (0, pages + 1):
+        address = whole.ctypes.data + page * mmap.PAGESIZE
+        assert libc.mprotect(ctypes.c_void_p(address), ctypes.c_size_t(mmap.PAGESIZE), 0) == 0
+    copy = whole[start : start + array.nbytes].view(array.dtype)
+    copy[:] = array
+    return copy
+
+for seed in range(24):
+    for operation in (
+        random_contraction(seed, ["f32", "c64", "i8", "f64"][seed % 4]),
+        random_elementwise(seed, "f32", ["copy", "add", "transpose", "exp"][seed % 4]),
+    ):
+        compiled = operation.compile("cpu")
+        for at_end in (False, True):
+            compiled(*(guarded(one, at_end) for one in arrays(operation, seed)))
+print("done")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="pages are protected by Linux's mprotect")
+def test_nothing_outside_the_arrays_is_touched():
+    """In a process of its own, since an access to a protected page ends it."""
+    command = [sys.executable, "-c", GUARDED, str(Path(tensor_support.__file__).parent)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.stdout == "done\n", (result.returncode, result.stderr[-2000:])
+
+
+def test_nan_and_infinities():
+    """relu and max give nan for nan, as NumPy does; a zero first touch forgets what was there."""
+    x = np.array([np.nan, -np.inf, np.inf, -0.0, 1], np.float32)
+    line = [TensorDimension("C", "prim", 5, 1, 0, 1)]
+    relu = TensorOperation("f32", "relu", line).compile("cpu")(x, None, np.empty_like(x))
+    assert np.array_equal(relu, np.maximum(x, 0), equal_nan=True)
+    out = np.full(4, np.nan, np.float32)
+    product = gemm(2, 2, 2, (1, 2), (2, 1), (1, 2), first_touch="zero").compile("cpu")
+    assert product(np.ones(4, np.float32), np.ones(4, np.float32), out).tolist() == [2, 2, 2, 2]
