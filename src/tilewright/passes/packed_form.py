@@ -45,6 +45,7 @@ class PackedForm:
     `scalar_inner`: the scalar side's panels are the inner loop, since the output moves in smaller strides along it.
     `buffered`: a block of results is collected in scratch memory and written out along the output's unit stride.
     `nontemporal`: the output is larger than the caches and written once, so whole vectors go past them.
+    `scalar_rows`: the scalar side's panels keep the sum innermost, as its operand has it; packing copies vectors.
     `waiting`: partial sums of a long sum wait in scratch memory, because the output cannot hold them.
     """
 
@@ -62,6 +63,7 @@ class PackedForm:
     scalar_inner: bool
     buffered: bool
     nontemporal: bool
+    scalar_rows: bool
     vector_chunk: int
     scalar_chunk: int
     waiting: bool = False
@@ -152,9 +154,17 @@ def make_packed_form(contraction: Contraction, machine: Machine) -> PackedForm:
         _scalar_side_is_inner(vector, scalar, step_bytes * min(scalar_block, scalar_total)),
         buffered,
         depth >= contracted and not buffered and _output_bytes(contraction) > max(machine.l3_bytes // 2, 1 << 23),
+        lanes > 1 and _sum_is_contiguous(contraction, scalar, vector_left),
         *chunks,
         waiting,
     )
+
+
+def _sum_is_contiguous(contraction: Contraction, scalar: tuple[SideDimension, ...], vector_left: bool) -> bool:
+    """True if the scalar side's operand has its unit stride along the sum."""
+    operand = contraction.right if vector_left else contraction.left
+    along = [abs(constant(d.stride_right if vector_left else d.stride_left)) for d in contraction.of_kind(Kind.K)]
+    return 1 in along and all(abs(one.stride) != 1 for one in scalar) and not operand.element.is_complex
 
 
 def _block(capacity: int, total: int, tile: int) -> int:

@@ -390,6 +390,14 @@ def _fill_depth_tables(
             w.emit.emit(Store(side.depth_table, position, offset))
 
     w.loop("position", integer(0), depth, fill)
+    if w.form.lanes > 1:
+        _mark_depth_runs(w, vector, depth)
+    if w.form.scalar_rows:
+        _mark_depth_runs(w, scalar, depth)
+
+
+def _mark_depth_runs(w: PackedWriter, side: Side, depth: Expression) -> None:
+    """For each `lanes` steps of the sum: whether the operand's elements are consecutive."""
     lanes = w.form.lanes
 
     def mark(group: Expression) -> None:
@@ -398,15 +406,13 @@ def _fill_depth_tables(
 
         def compare(lane: Expression) -> None:
             here = add(start, lane)
-            before = load(vector.depth_table, add(here, integer(-1)))
-            broken = operation("ne", operation("sub", load(vector.depth_table, here), before), integer(1))
-            w.emit.when(broken, lambda: w.emit.assign(together, integer(0)))
+            step = operation("sub", load(side.depth_table, here), load(side.depth_table, add(here, integer(-1))))
+            w.emit.when(operation("ne", step, integer(1)), lambda: w.emit.assign(together, integer(0)))
 
         w.loop("lane", integer(1), integer(lanes), compare)
-        w.emit.emit(Store(vector.depth_runs, group, Cast(together, U8)))
+        w.emit.emit(Store(side.depth_runs, group, Cast(together, U8)))
 
-    if lanes > 1:
-        w.loop("group", integer(0), operation("floordiv", depth, integer(lanes)), mark)
+    w.loop("group", integer(0), operation("floordiv", depth, integer(lanes)), mark)
 
 
 WHOLE, QUARTERS = 2, 1  # a vector's elements are consecutive in memory; those of each of its quarters are

@@ -139,6 +139,9 @@ def _accumulate(
     }
     vector_base = emit.let(multiply(vector_first, vector.pitch), "vector_panel")
     scalar_base = emit.let(multiply(scalar_first, scalar.pitch), "scalar_panel")
+    rows = [scalar_base]
+    for _ in range(form.rows - 1 if form.scalar_rows else 0):
+        rows.append(emit.let(add(rows[-1], scalar.pitch), "scalar_row"))
 
     def step(k: Expression) -> None:
         row = emit.let(add(vector_base, multiply(k, integer(vector.width))), "row")
@@ -150,9 +153,8 @@ def _accumulate(
         ]
         at = emit.let(add(scalar_base, multiply(k, integer(scalar.width))), "at")
         for j in range(form.rows):
-            element = tuple(
-                emit.let(_broadcast(load(panel, add(at, integer(j))), lanes), "scalar") for panel in scalar.panels
-            )
+            place = add(rows[j], k) if form.scalar_rows else add(at, integer(j))
+            element = tuple(emit.let(_broadcast(load(panel, place), lanes), "scalar") for panel in scalar.panels)
             for i in range(form.vectors):
                 _combine(w, accumulators[i, j], columns[i], element)
 

@@ -28,6 +28,9 @@ from tilewright.passes.scalar_values import load_element
 
 def pack(w: PackedWriter, side: Side, count: Expression, depth: Expression) -> None:
     """Fill the panels of a block of `count` elements for a piece of `depth` of the sum."""
+    if side.name == "s" and w.form.scalar_rows:
+        _pack_rows(w, side, count, depth)
+        return
 
     def panel(number: Expression) -> None:
         first = w.emit.let(multiply(number, integer(side.width)), "first")
@@ -39,6 +42,37 @@ def pack(w: PackedWriter, side: Side, count: Expression, depth: Expression) -> N
             _pack_elements(w, side, first, integer(0), base, (integer(0), depth), side.width)
 
     w.loop("panel", integer(0), w.panels(count, side.width), panel)
+
+
+def _pack_rows(w: PackedWriter, side: Side, count: Expression, depth: Expression) -> None:
+    """rows[j][k]: the sum stays innermost; what is consecutive in the operand is copied in vectors."""
+    lanes = w.form.lanes
+    groups = w.emit.let(operation("floordiv", depth, integer(lanes)), "groups")
+    rest = w.emit.let(multiply(groups, integer(lanes)), "rest")
+
+    def row(j: Expression) -> None:
+        start = w.emit.let(load(side.source_table, j), "from")
+        base = w.emit.let(multiply(j, side.pitch), "row")
+
+        def element(k: Expression) -> None:
+            at = w.emit.let(add(start, load(side.depth_table, k)), "at")
+            w.emit.emit(Store(side.panels[0], add(base, k), load(side.source, at)))
+
+        def group(number: Expression) -> None:
+            k = w.emit.let(multiply(number, integer(lanes)), "k")
+
+            def copy() -> None:
+                piece = load(side.source, add(start, load(side.depth_table, k)), lanes)
+                w.emit.emit(Store(side.panels[0], add(base, k), piece))
+
+            consecutive = operation("ne", load(side.depth_runs, number), Constant(0, U8))
+            w.branch(consecutive, copy, lambda: w.loop("k", k, add(k, integer(lanes)), element))
+
+        w.loop("group", integer(0), groups, group)
+        w.loop("k", rest, depth, element)
+
+    rows = w.emit.let(multiply(w.panels(count, side.width), integer(side.width)), "rows")
+    w.loop("j", integer(0), rows, row)
 
 
 def _pack_vector(
