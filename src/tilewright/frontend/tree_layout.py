@@ -10,6 +10,7 @@ whole, and a run inside C serves no tile at all.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
@@ -17,7 +18,9 @@ from tilewright.frontend.einsum_parse import Labels
 from tilewright.frontend.tree_steps import ResolvedTree, TreeStep
 
 _LINE_BYTES = 64
-_MOST_CANDIDATES = 12
+_MOST_CANDIDATES = 24
+_MOST_COMBINATIONS = 4000
+"""Of the orders of a step's result with those of its operands; where there would be more, fewer orders are tried."""
 _ROUNDS = 2
 _PER_DIMENSION = 0.02
 """What another dimension that is not fused costs, as a share of the array's bytes: loops, and shorter copies."""
@@ -56,6 +59,8 @@ def _by_dynamic_programming(tree: ResolvedTree, model: TrafficModel, current: Se
     for value in range(len(tree.inputs), tree.root + 1):
         step = tree.step(value)
         options = [current[value]] if value == tree.root else candidates(tree, value, current)
+        combinations = math.prod(len(table[one]) for one in step.operands)
+        options = options[: max(4, _MOST_COMBINATIONS // combinations)]
         table[value] = {}
         for order in options:
             best: tuple[float, tuple[Labels, ...]] | None = None

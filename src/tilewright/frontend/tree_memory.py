@@ -89,7 +89,8 @@ def plan_memory(tree: ResolvedTree, widths: Widths, limit: int | None = None) ->
             if one.peak <= limit:
                 fitting.append(one)
         if fitting:
-            return min(fitting, key=lambda plan: (plan.flops, plan.slices(tree), len(plan.pieces)))
+            best = min(fitting, key=lambda plan: (plan.flops, plan.slices(tree), len(plan.pieces)))
+            return _widened(tree, widths, best, limit)
     raise MemoryError(
         f"tree {tree.tree} needs {format_bytes(whole.peak)} at its peak, memory_limit is {format_bytes(limit)}; the "
         f"least that slices of its indices can reach is {format_bytes(least.peak)}{_barred_text(tree)}"
@@ -155,6 +156,22 @@ def _narrowed(tree: ResolvedTree, widths: Widths, labels: tuple[int, ...], limit
         yield _evaluated(tree, widths, _even(tree, pieces), hoist)
 
 
+def _widened(tree: ResolvedTree, widths: Widths, plan: MemoryPlan, limit: int) -> MemoryPlan:
+    """The plan with slices as long as the limit allows, one index after another."""
+    pieces = dict(plan.pieces)
+    hoist = bool(plan.first)
+    for label, low in plan.pieces:
+        high = tree.sizes[label]
+        while low < high:
+            middle = (low + high + 1) // 2
+            if _evaluated(tree, widths, {**pieces, label: middle}, hoist).peak <= limit:
+                low = middle
+            else:
+                high = middle - 1
+        pieces[label] = low
+    return _evaluated(tree, widths, _even(tree, pieces), hoist)
+
+
 def _even(tree: ResolvedTree, pieces: Mapping[int, int]) -> dict[int, int]:
     """Slices of about the same length, as many as there are; without the indices that are left whole."""
     extents = {label: tree.sizes[label] for label, piece in pieces.items() if piece < tree.sizes[label]}
@@ -182,10 +199,17 @@ def _evaluated(tree: ResolvedTree, widths: Widths, pieces: Mapping[int, int], ho
     main = schedule_of(tree, bytes_of, tree.root, frozenset(value for value, _ in first))
     if pieces:
         kept += result * (widths.accumulator if accumulates else 0 if widths.given else widths.result)
-    count = math.prod(math.ceil(tree.sizes[label] / piece) for label, piece in pieces.items())
+    counts = {label: math.ceil(tree.sizes[label] / piece) for label, piece in pieces.items()}
     flops = sum(tree.flops(tree.step(value)) for _, schedule in first for value in schedule.order)
-    flops += count * sum(tree.flops(tree.step(value), sizes) for value in main.order)
+    flops += sum(_repeated_flops(tree, value, counts) for value in main.order)
     return MemoryPlan(tuple(sorted(pieces.items())), first, main, accumulates, max(peak, kept + main.peak), flops)
+
+
+def _repeated_flops(tree: ResolvedTree, value: int, counts: Mapping[int, int]) -> int:
+    """Of a step in all slices: it is computed anew for every slice of an index that does not occur in it."""
+    step = tree.step(value)
+    own = {*step.output, *step.contracted}
+    return tree.flops(step) * math.prod(count for label, count in counts.items() if label not in own)
 
 
 def _invariant(

@@ -85,10 +85,11 @@ class ResolvedTree:
         known = self.sizes if sizes is None else sizes
         return math.prod(known[label] for label in labels)
 
-    def flops(self, step: TreeStep, sizes: tuple[int, ...] | None = None) -> int:
-        """Multiplications and additions of a step, one each per point."""
-        points = self.volume((*step.output, *step.contracted), sizes)
-        return points * (len(step.operands) - 1 + bool(step.contracted) + len(step.activations))
+    def flops(self, step: TreeStep) -> int:
+        """Multiplications and additions of a step, one each per point, and its activations."""
+        points = self.volume((*step.output, *step.contracted))
+        products = len(step.operands) - 1 + bool(step.contracted)
+        return points * products + self.volume(step.output) * len(step.activations)
 
     def text(self, labels: Labels) -> str:
         """Indices as they were called: [0,1,2]."""

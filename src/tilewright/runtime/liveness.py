@@ -11,7 +11,7 @@ from tilewright.ir.sizes import Size
 from tilewright.runtime import host
 from tilewright.runtime.recording import Allocation, CheckErrors, Record, RecordedLaunch, Release
 
-SMALLEST_RELEASED = 1 << 16
+SMALLEST_RELEASED = 1 << 12
 """Smaller arrays live until the call ends: giving them back early would cost more than it saves."""
 
 
