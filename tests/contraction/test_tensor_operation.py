@@ -231,6 +231,14 @@ def test_in_place_where_the_strides_agree():
     pair = operation([("M", "prim", 8, 1, 1, 1)], main="sub").compile("cpu")
     y = np.arange(8, dtype=np.float32)
     assert pair(x, y, y).tolist() == [0, 1, -2, 1, -4, 1, -6, 1]
+    line, column = ("M", "prim", 20, 1, 21, 1), ("N", "prim", 21, 20, 1, 20)
+    crossing = operation([column, line], main="sub").compile("cpu")
+    a, b = (
+        np.arange(420, dtype=np.float32).reshape(21, 20),
+        np.arange(420, dtype=np.float32)[::-1].reshape(20, 21).copy(),
+    )
+    want = a - b.T
+    assert np.array_equal(crossing(a, b, a), want)
     turned = operation([("C", "prim", 4, 2, 0, 1), ("C", "prim", 2, 1, 0, 4)], main="transpose").compile("cpu")
     with pytest.raises(ValueError, match="in0 and out overlap"):
         turned(x, None, x)

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import llvm_support
 import numpy as np
 import pytest
 import tensor_support
@@ -189,3 +190,17 @@ def test_nan_and_infinities():
     out = np.full(4, np.nan, np.float32)
     product = gemm(2, 2, 2, (1, 2), (2, 1), (1, 2), first_touch="zero").compile("cpu")
     assert product(np.ones(4, np.float32), np.ones(4, np.float32), out).tolist() == [2, 2, 2, 2]
+
+
+def test_bf16_is_read_as_it_is_and_summed_in_f32():
+    """NumPy has no such type: the bits go to the kernel directly."""
+    m, n, k = 21, 5, 9
+    operation = gemm(m, n, k, (1, m), (k, 1), (1, m), dtype="bf16", last_touch="relu")
+    rng = np.random.default_rng(3)
+    in0, in1 = (rng.integers(-8, 9, size).astype(np.float32) / 4 for size in (k * m, n * k))
+    bits = [(one.view(np.uint32) >> 16).astype(np.uint16) for one in (in0, in1)]
+    out = np.ones(n * m, np.float32)
+    launch = tensor_launch(operation, WIDE)
+    llvm_support.run(launch.kernel, [*bits, out], launch.scalars, launch.blocks)
+    want = np.maximum(in1.reshape(n, k) @ in0.reshape(k, m) + 1, 0)
+    assert np.array_equal(out.reshape(n, m), want)

@@ -93,10 +93,7 @@ class ElementwiseWriter:
     def _row(self, place: Place, row: Expression) -> None:
         """One line of vectors, then shorter ones, down to single elements."""
         w, size = self.w, self.along.size
-        bases: dict[str, Expression] = {
-            array: w.emit.let(add(place.of(array), multiply(row, self.other.of(array))), "row")
-            for array in (*(one.array for one in self.inputs), "out")
-        }
+        bases = self._bases(place, row)
         if self.crossing or self.lanes == 1:
             w.loop("i", integer(0), integer(size), lambda i: self._piece(bases, i, 1))
             return
@@ -116,6 +113,13 @@ class ElementwiseWriter:
                 lanes //= 2
             self._piece(bases, integer(done), lanes)
             done += lanes
+
+    def _bases(self, place: Place, row: Expression) -> dict[str, Expression]:
+        """Where a row begins in each array."""
+        return {
+            array: self.w.emit.let(add(place.of(array), multiply(row, self.other.of(array))), "row")
+            for array in (*(one.array for one in self.inputs), "out")
+        }
 
     def _piece(self, bases: dict[str, Expression], i: Expression, lanes: int) -> None:
         value = self._value(bases, i, lanes)
@@ -145,15 +149,36 @@ class ElementwiseWriter:
     # --- squares ------------------------------------------------------------------------------------------------------
 
     def _squares(self, place: Place) -> None:
-        """The block in squares of `lanes`; at an edge a square overlaps the one before it."""
+        """The block in squares of `lanes`. At the edges, a unary operation has squares that overlap their neighbours.
 
-        def over(size: int, body: Callable[[Expression], None]) -> None:
-            whole = size - size % self.lanes
-            self.w.loop("at", integer(0), integer(whole), body, step=self.lanes)
-            if whole < size:
-                body(integer(size - self.lanes))
+        A binary operation may be working in place on its other input, and so must touch each element once: its edges
+        are single elements.
+        """
+        lanes, rows, columns = self.lanes, self.other.size, self.along.size
+        whole_rows, whole_columns = rows - rows % lanes, columns - columns % lanes
+        unary = len(self.inputs) == 1
 
-        over(self.other.size, lambda row: over(self.along.size, lambda i: self._square(place, row, i)))
+        def over(size: int, whole: int, body: Callable[[Expression], None]) -> None:
+            self.w.loop("at", integer(0), integer(whole), body, step=lanes)
+            if unary and whole < size:
+                body(integer(size - lanes))
+
+        over(rows, whole_rows, lambda row: over(columns, whole_columns, lambda i: self._square(place, row, i)))
+        if not unary:
+            self._elements(place, (0, rows), (whole_columns, columns))
+            self._elements(place, (whole_rows, rows), (0, whole_columns))
+
+    def _elements(self, place: Place, rows: tuple[int, int], columns: tuple[int, int]) -> None:
+        """A part of the block, one by one."""
+        (first, last), (start, stop) = rows, columns
+        if first == last or start == stop:
+            return
+
+        def row(index: Expression) -> None:
+            bases = self._bases(place, index)
+            self.w.loop("i", integer(start), integer(stop), lambda i: self._piece(bases, i, 1))
+
+        self.w.loop("row", integer(first), integer(last), row)
 
     def _square(self, place: Place, row: Expression, i: Expression) -> None:
         w, lanes = self.w, self.lanes
