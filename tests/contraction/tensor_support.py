@@ -12,7 +12,6 @@ UNARY = {
     "relu": lambda x: np.maximum(x, np.zeros((), x.dtype)), "neg": np.negative, "abs": np.abs, "sqrt": np.sqrt,
     "exp": np.exp, "reciprocal": lambda x: 1 / x, "square": np.square,
 }  # fmt: skip
-SOURCES = {"f32": "f32", "f64": "f64", "c64": "c64", "c128": "c128", "f16": "f16", "i8": "i8"}
 
 
 def apply(operation: TensorOperation, primitive: str, value: np.ndarray) -> np.ndarray:

@@ -54,8 +54,8 @@ class TensorOperation:
         ...     TensorDimension("K", "prim", 32, 32, 1, 0)), first_touch="zero")
         >>> print(matmul)
         tensor operation on f32
-        zero:  out[m0 + 32 n0] = 0    for m0 < 32, n0 < 32
-        gemm:  out[m0 + 32 n0] += in0[m0 + 32 k0] * in1[32 n0 + k0]    for m0 < 32, n0 < 32, k0 < 32
+        zero: out[m0 + 32 n0] = 0    for m0 < 32, n0 < 32
+        gemm: out[m0 + 32 n0] += in0[m0 + 32 k0] * in1[32 n0 + k0]    for m0 < 32, n0 < 32, k0 < 32
 
     Raises:
         TensorOperationError: naming every rule that is broken.
