@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import tilewright as tw
-from tilewright.cli.stages import contractions_of, launch_text
+from tilewright.cli.stages import launch_text
 from tilewright.contraction.form import Contraction
 from tilewright.ir.interpreter import interpret
 from tilewright.ir.parser import parse_program
@@ -28,6 +28,7 @@ from tilewright.machine.occupancy import occupancy
 from tilewright.passes.pipelines import run_pipeline, standard_pipeline
 from tilewright.passes.tile import contraction_launches, packed_form, tiled_form
 from tilewright.report.contraction_text import contraction_text, form_text
+from tilewright.report.contractions import contractions_of
 from tilewright.report.explain import explain_contraction
 from tilewright.rewrite.derivation import Recording
 

@@ -57,3 +57,9 @@ def test_a_cpu_has_no_tiles_to_fix() -> None:
     a, b = _operands()
     with pytest.raises(IllegalTiling, match="not chosen by hand"):
         tw.einsum("ij,jk->ik", a, b, target="cpu", tiles={"i": (4, 4)})
+
+
+def test_a_plan_explains_the_given_tiles(opencl_runtime: object) -> None:
+    text = repr(tw.plan("ij,jk->ik", (64, 64), (64, 64), target="opencl", tiles={"i": (16, 2), "k": (8, 4), "j": 4}))
+    rows = {line.split()[1]: line.split()[-3:] for line in text.splitlines() if line.startswith(("  M", "  N", "  K"))}
+    assert rows == {"i": ["16", "2", "-"], "k": ["8", "4", "-"], "j": ["-", "-", "4"]}

@@ -8,22 +8,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tilewright.contraction.form import Contraction, Refusal
-from tilewright.contraction.recognise import recognise
 from tilewright.frontend.einsum_parse import ResolvedEinsum, parse_string, resolve
 from tilewright.frontend.einsum_path import contraction_path
 from tilewright.frontend.einsum_program import einsum_program, size_name
 from tilewright.frontend.semiring import semiring_named
-from tilewright.ir.nodes import Apply, Cast, Program, SizeValue, Statement
+from tilewright.ir.nodes import Program, Statement
 from tilewright.ir.scalars import scalar_type_of
-from tilewright.ir.views import ArrayView, fresh_view, parameter_view, view_of
 from tilewright.kernel.launch import Launch
 from tilewright.kernel.llvm_emitter import CpuTarget
 from tilewright.machine.model import Machine
 from tilewright.machine.named import NAMED_MACHINES, named_machine
 from tilewright.passes.pipelines import run_pipeline
+from tilewright.report.contractions import contractions_of
 
 _LLVM_TARGETS = {
     "x86-64-v3": CpuTarget("x86_64-unknown-linux-gnu", "x86-64-v3", "+avx,+avx2,+f16c,+fma"),
@@ -103,47 +102,6 @@ def follow(expression: str, sizes: Mapping[str, int], dtype: str = "f32", semiri
     letters = {size_name(label): name for label, name in enumerate(resolved.names)}
     statements, found = contractions_of(optimised, known, letters)
     return Stages(resolved, core, optimised, statements, found)
-
-
-def contractions_of(
-    program: Program, sizes: Mapping[str, int], letters: Mapping[str, str] | None = None
-) -> tuple[tuple[Statement, ...], tuple[Contraction | Refusal, ...]]:
-    """The top-level statements that compute something, and the contraction of each or why it is none.
-
-    Args:
-        program: after the pipeline.
-        sizes: the value of every size name; the parameters are taken to be row-major.
-        letters: other names for the dimensions, by size name.
-    """
-    known = dict(sizes)
-    views: dict[str, ArrayView] = {}
-    for parameter in program.parameters:
-        if parameter.type.rank:
-            views[parameter.name] = parameter_view(parameter)
-        known[f"{parameter.name}.offset"] = 0
-        stride = 1
-        for axis, extent in reversed(list(enumerate(parameter.type.shape))):
-            known[f"{parameter.name}.stride{axis}"] = stride
-            stride *= extent.evaluate(sizes)
-    statements: list[Statement] = []
-    found: list[Contraction | Refusal] = []
-    for statement in program.body.statements:
-        view = view_of(statement.expression, views)
-        if view is not None:
-            views[statement.targets[0].name] = view
-        elif not isinstance(statement.expression, Apply | Cast | SizeValue):
-            out = {one.name: fresh_view(one.name, one.type) for one in statement.targets}
-            one = recognise(statement, views, out)
-            statements.append(statement)
-            found.append(one if isinstance(one, Refusal) else _named(one.bind(known), letters or {}))
-            views.update(out)
-    return tuple(statements), tuple(found)
-
-
-def _named(contraction: Contraction, letters: Mapping[str, str]) -> Contraction:
-    """The contraction with the user's letters for its dimensions."""
-    dimensions = tuple(replace(one, name=letters.get(one.name, one.name)) for one in contraction.dimensions)
-    return replace(contraction, dimensions=dimensions)
 
 
 def machine_for(name: str) -> Machine:

@@ -15,13 +15,18 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.contraction.form import Contraction
 from tilewright.frontend.einsum import as_array, check_out, parsed_expression
 from tilewright.frontend.einsum_bind import BoundEinsum, bind, signature_for
 from tilewright.frontend.einsum_layout import Array, Signature, signature_of
 from tilewright.frontend.einsum_options import EinsumOptions, hashable_tiles
 from tilewright.frontend.einsum_parse import Label, Labels, interleaved_key, read_term
 from tilewright.frontend.einsum_path import Step, hashable_optimize, steps_of
+from tilewright.frontend.einsum_program import size_name
 from tilewright.frontend.semiring import Semiring, semiring_named
+from tilewright.passes.pipelines import run_pipeline
+from tilewright.report.contractions import contractions_of
+from tilewright.report.explain import explain_contraction
 from tilewright.runtime.devices import Device
 
 
@@ -64,6 +69,7 @@ class EinsumPlan:
     inputs: tuple[Signature, ...]
     operand_count: int
     beta: bool
+    tiles: tuple[tuple[str, Any], ...] = ()
 
     def __call__(self, *operands: Any, out: Array | None = None) -> Any:
         """The result for operands, then the epilogue's operands; written into `out` if that is given.
@@ -99,9 +105,25 @@ class EinsumPlan:
         return sum(one.flops for one in self.steps)
 
     def explain(self) -> str:
-        """How each statement of the program was compiled, with the reasons for what was not done."""
-        executable = self.bound.executable
-        return "a view of the operand; nothing runs" if executable is None else str(executable.explain())  # type: ignore[attr-defined]
+        """How each statement of the program was compiled, with the reasons for what was not done.
+
+        Contractions are explained as `tilewright explain` does: their dimensions after fusion, the bound that memory
+        and arithmetic set, tiles, occupancy and memory of the chosen form, and why each missing optimisation is.
+        """
+        bound = self.bound
+        if bound.executable is None or bound.program is None or bound.device is None:
+            return "a view of the operand; nothing runs"
+        resolved = bound.resolved
+        known = {size_name(label): extent for label, extent in enumerate(resolved.sizes)}
+        letters = {size_name(label): name for label, name in enumerate(resolved.names)}
+        parts = [str(bound.executable.explain())]  # type: ignore[attr-defined]
+        if 0 not in resolved.sizes:
+            for one in contractions_of(run_pipeline(bound.program), known, letters)[1]:
+                if isinstance(one, Contraction):
+                    names = {d.name for d in one.dimensions}
+                    tiles = {name: sizes for name, sizes in self.tiles if name in names}
+                    parts.append(str(explain_contraction(one, bound.device.machine, tiles)))
+        return "\n\n".join(parts)
 
     def table(self) -> str:
         """The steps with their dimensions and costs, as text."""
@@ -198,6 +220,7 @@ def plan(
         (*signatures, *extras),
         len(signatures),
         bool(beta),
+        tuple((bound.resolved.names[bound.resolved.labels.index(label)], one) for label, one in options.tiles),
     )
 
 

@@ -22,7 +22,7 @@ from tilewright.machine.model import Machine
 from tilewright.machine.occupancy import occupancy
 from tilewright.passes.packed_form import PackedForm
 from tilewright.passes.packed_kernel import write_packed_kernel
-from tilewright.passes.tile import packed_form, tiled_form
+from tilewright.passes.tile import Tiles, packed_form, tiled_form
 from tilewright.passes.tile_choice import TileCost, tile_cost
 from tilewright.passes.tile_form import StagedOperand, TileForm
 from tilewright.passes.tile_kernel import write_kernel
@@ -153,12 +153,13 @@ class Explanation:
         return "\n".join(lines)
 
 
-def explain_contraction(contraction: Contraction, machine: Machine) -> Explanation:
+def explain_contraction(contraction: Contraction, machine: Machine, tiles: Tiles | None = None) -> Explanation:
     """The decisions for a contraction on a machine, what they cost, and the reasons for what is not done.
 
     Args:
         contraction: with known sizes, strides and offsets (see `Contraction.bind`); a further scalar may be unknown.
         machine: any, there or not (`machine.named`).
+        tiles: tile sizes fixed by the user, by dimension.
 
     Raises:
         IllegalTiling: if no tiling fits the machine.
@@ -166,11 +167,11 @@ def explain_contraction(contraction: Contraction, machine: Machine) -> Explanati
     """
     bound = roofline(contraction, machine)
     if machine.is_gpu_like:
-        tiled = tiled_form(contraction, machine)
+        tiled = tiled_form(contraction, machine, tiles)
         launch = write_kernel(tiled)
         reasons = declined_tiled(tiled, machine, launch.blocks)
         return Explanation(machine, tiled.contraction, bound, _tiled_details(tiled, machine, launch), None, reasons)
-    packed = packed_form(contraction, machine)
+    packed = packed_form(contraction, machine, tiles)
     launch = write_packed_kernel(packed)
     reasons = declined_packed(packed, machine, launch.blocks)
     return Explanation(machine, packed.contraction, bound, None, _packed_details(packed, launch), reasons)
