@@ -29,7 +29,9 @@ def check(runtime: Any, case: Case, form: TileForm) -> None:
 def test_any_tiling(opencl_runtime: Any, data: st.DataObject) -> None:
     case = data.draw(cases())
     ready = order_dimensions(reclassify(case.contraction))
-    form = make_form(ready, data.draw(tilings(ready)))
+    tiling = data.draw(tilings(ready))
+    assume(tiling.threads > 1)  # a long unrolled body for one thread can crash Intel's compiler for CPUs
+    form = make_form(ready, tiling)
     assume(form.shared_bytes <= opencl_runtime.device.machine.shared_bytes_per_block)
     check(opencl_runtime, case, form)
 

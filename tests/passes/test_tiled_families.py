@@ -10,10 +10,10 @@ import pytest
 from contraction_cases import run_gpu, semirings, sum_of_squares
 from naive import assert_close, einsum_contraction, random_buffers
 
-from tilewright.contraction.form import Contraction, EpilogueOperand, Kind, Operand
+from tilewright.contraction.form import Contraction, Dimension, EpilogueOperand, Kind, Operand
 from tilewright.ir.builder import Builder
 from tilewright.ir.nodes import Type, Variable
-from tilewright.ir.scalars import BOOL, C64, F16, F32, F64, I8, I16, I32, I64, U8, ScalarType
+from tilewright.ir.scalars import BOOL, C64, C128, F16, F32, F64, I8, I16, I32, I64, U8, ScalarType
 from tilewright.ir.sizes import size
 from tilewright.kernel.ir import Store, VectorType, walk
 from tilewright.kernel.warp import Sample, touches
@@ -72,6 +72,18 @@ def test_a_function_with_scalars_is_not_padded() -> None:
     function = b.function([Type(F32)] * 2, lambda x, y: b.apply("add", b.apply("mul", x, y), alpha))
     contraction = replace(einsum_contraction("aq,qb->ab", PARTIAL[PartialTiles.BOTH], F32), map=function)
     assert tiled_form(replace(contraction, scalars=(alpha,)), OPENCL_CPU, TILES).padding is None
+
+
+@pytest.mark.opencl
+def test_complex_products_are_not_left_to_contraction(opencl_runtime: Any) -> None:
+    """Intel's compiler for CPUs has turned a*c - b*d of this very shape into wrong real parts."""
+    contraction = einsum_contraction("aq,qb->ab", dict(a=1, b=1, q=1), C128)
+    sizes = [("e", 2, 0, 37, 19832), ("d", 2, 2, 0, 9916), ("b", 67, 0, 74, 148), ("a", 37, 0, 1, 4), ("f", 2, 4, 0, 2),
+             ("c", 2, 1, 0, 1), ("q", 1, 8, 4958, 0)]  # fmt: skip
+    kinds = [Kind.N, Kind.M, Kind.N, Kind.N, Kind.M, Kind.M, Kind.K]
+    dimensions = [Dimension(name, kind, *map(size, rest)) for (name, *rest), kind in zip(sizes, kinds, strict=True)]
+    contraction = replace(contraction, dimensions=tuple(dimensions))
+    run(opencl_runtime, contraction, make_form(contraction, Tiling((16, 8, 1, 2, 1, 1), (3, 4, 1, 1, 1, 1), (1,))))
 
 
 # --- vector copies ----------------------------------------------------------------------------------------------------
