@@ -32,7 +32,8 @@ from tilewright.kernel.ir import (
 )
 from tilewright.passes.lower_scalar import lower_lambda
 from tilewright.passes.packed_form import BUFFERED_ELEMENTS
-from tilewright.passes.packed_kernel import QUARTERS, WHOLE, Bases, PackedWriter, Side, run_is, run_of
+from tilewright.passes.packed_kernel import QUARTERS, WHOLE, Bases, run_is, run_of
+from tilewright.passes.packed_writer import PackedWriter, Side
 from tilewright.passes.scalar_values import Value, component_types, load_element, store_element
 from tilewright.passes.scalar_values import constant as constant_value
 from tilewright.passes.vectorise import lower_lambda_vector
