@@ -11,14 +11,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.frontend.tree_steps import ResolvedTree
 from tilewright.runtime.memory import format_bytes
 
-_MOST_TOGETHER = 3
-"""So many sliced indices are chosen among all combinations; more are added one after another."""
+_MOST_COMBINED = 10
+"""All pairs and triples of so many indices are tried; beyond that indices are added one after another."""
+
+_HOIST = (True, False)
+"""Whether values without a sliced index are computed beforehand (and kept), or anew for every slice."""
 
 
 @dataclass(frozen=True)
@@ -75,26 +78,31 @@ class MemoryPlan:
 def plan_memory(tree: ResolvedTree, widths: Widths, limit: int | None = None) -> MemoryPlan:
     """The order with the smallest peak; if that is over the limit, slices that bring it under the limit.
 
+    Of the slices found those are taken that compute least twice, then the fewest.
+
     Raises:
         MemoryError: if no slices do, with the smallest peak that there is.
     """
     whole = _evaluated(tree, widths, {}, hoist=False)
     if limit is None or whole.peak <= limit:
         return whole
-    least = whole
-    for candidates in _searches(tree, widths, limit):
-        fitting = []
-        for one in candidates:
-            least = min(least, one, key=lambda plan: plan.peak)
-            if one.peak <= limit:
-                fitting.append(one)
+    legal = sliceable(tree)
+    outer = [label for label in legal if label in tree.output]
+    thinnest = [_evaluated(tree, widths, dict.fromkeys(all_, 1), hoist) for all_ in (outer, legal) for hoist in _HOIST]
+    least = min(whole, *thinnest, key=lambda plan: plan.peak)
+    if least.peak > limit:
+        raise MemoryError(
+            f"tree {tree.tree} needs {format_bytes(whole.peak)} at its peak, memory_limit is {format_bytes(limit)}; "
+            f"the least that slices of its indices can reach is {format_bytes(least.peak)}{_barred_text(tree)}"
+        )
+    for candidates in _searches(tree, widths, legal):
+        fitting = [
+            plan for labels in candidates if (plan := _narrowed(tree, widths, labels, limit)) and plan.peak <= limit
+        ]
         if fitting:
             best = min(fitting, key=lambda plan: (plan.flops, plan.slices(tree), len(plan.pieces)))
             return _widened(tree, widths, best, limit)
-    raise MemoryError(
-        f"tree {tree.tree} needs {format_bytes(whole.peak)} at its peak, memory_limit is {format_bytes(limit)}; the "
-        f"least that slices of its indices can reach is {format_bytes(least.peak)}{_barred_text(tree)}"
-    )
+    return _widened(tree, widths, least, limit)
 
 
 def _barred_text(tree: ResolvedTree) -> str:
@@ -120,30 +128,31 @@ def sliceable(tree: ResolvedTree) -> tuple[int, ...]:
     return tuple(sorted(label for label in found if tree.sizes[label] > 1))
 
 
-def _searches(tree: ResolvedTree, widths: Widths, limit: int) -> Iterator[Iterator[MemoryPlan]]:
-    """Groups of plans, to be tried one after another: one or two sliced indices, three, then any number."""
-    legal = sliceable(tree)
-    for counts in ((1, 2), tuple(range(3, _MOST_TOGETHER + 1))):
-        yield (
-            plan
-            for count in counts
-            for labels in itertools.combinations(legal, count)
-            for plan in _narrowed(tree, widths, labels, limit)
-        )
-    outer = tuple(label for label in legal if label in tree.output)
-    yield (plan for labels in (outer, legal) for plan in _narrowed(tree, widths, labels, limit))
+def _searches(tree: ResolvedTree, widths: Widths, legal: Sequence[int]) -> Iterator[Iterable[tuple[int, ...]]]:
+    """Groups of sets of indices, to be tried one after another: one or two, three, then as many as it takes."""
+
+    def peak_without(labels: Iterable[int]) -> tuple[int, int]:
+        plan = _evaluated(tree, widths, dict.fromkeys(labels, 1), hoist=True)
+        return plan.peak, plan.flops
+
+    promising = sorted(legal, key=lambda label: peak_without([label]))[:_MOST_COMBINED]
+    yield itertools.chain.from_iterable(itertools.combinations(promising, count) for count in (1, 2))
+    yield itertools.combinations(promising, 3)
+    chosen: list[int] = []
+    while len(chosen) < len(legal):
+        rest = [label for label in legal if label not in chosen]
+        chosen.append(min(rest, key=lambda label: peak_without([*chosen, label])))
+        if len(chosen) > 2:
+            yield [tuple(chosen)]
 
 
-def _narrowed(tree: ResolvedTree, widths: Widths, labels: tuple[int, ...], limit: int) -> Iterator[MemoryPlan]:
-    """Plans that slice these indices no thinner than the limit asks, with and without values computed beforehand."""
-    if not labels:
-        return
-    for hoist in (True, False):
-        thinnest = _evaluated(tree, widths, dict.fromkeys(labels, 1), hoist)
-        if thinnest.peak > limit:
-            yield thinnest
-            continue
+def _narrowed(tree: ResolvedTree, widths: Widths, labels: Sequence[int], limit: int) -> MemoryPlan | None:
+    """Slices of these indices no thinner than the limit asks; values are computed beforehand if there is room."""
+    for hoist in _HOIST:
         pieces = {label: tree.sizes[label] for label in labels}
+        current = _evaluated(tree, widths, dict.fromkeys(labels, 1), hoist)
+        if current.peak > limit:
+            continue
         current = _evaluated(tree, widths, pieces, hoist)
         while current.peak > limit:
             thinner = [
@@ -153,7 +162,10 @@ def _narrowed(tree: ResolvedTree, widths: Widths, labels: tuple[int, ...], limit
             ]
             current = min(thinner, key=lambda plan: (plan.peak, plan.flops))
             pieces = dict(current.pieces)
-        yield _evaluated(tree, widths, _even(tree, pieces), hoist)
+        even = _evaluated(tree, widths, _even(tree, pieces), hoist)
+        if even.peak <= limit:
+            return even
+    return None
 
 
 def _widened(tree: ResolvedTree, widths: Widths, plan: MemoryPlan, limit: int) -> MemoryPlan:
@@ -169,7 +181,9 @@ def _widened(tree: ResolvedTree, widths: Widths, plan: MemoryPlan, limit: int) -
             else:
                 high = middle - 1
         pieces[label] = low
-    return _evaluated(tree, widths, _even(tree, pieces), hoist)
+    wider = _evaluated(tree, widths, _even(tree, pieces), hoist)
+    # An index that is not sliced any more may let more values be computed beforehand than there is room for.
+    return wider if wider.peak <= limit else plan
 
 
 def _even(tree: ResolvedTree, pieces: Mapping[int, int]) -> dict[int, int]:

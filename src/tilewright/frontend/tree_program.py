@@ -4,9 +4,9 @@
 >>> from tilewright.frontend.tree_steps import resolve_tree
 >>> from tilewright.ir.scalars import F32
 >>> tree = resolve_tree(parse_tree("[[0,1],[1,2]->[0,2]],[2,3]->[0,3]"), {0: 4, 1: 5, 2: 6, 3: 7})
->>> program = tree_program(tree, (3, 4), ((0, 1), (1, 2), (2, 3), (2, 0), (0, 3)), (F32,) * 3, F32, F32)
+>>> program = tree_program(tree, (3, 4), (*tree.inputs, *(one.output for one in tree.steps)), (F32,) * 3, F32, F32)
 >>> [str(one.type) for one in program.parameters], str(program.body.results[0].type)
-(['[a][b]f32', '[b][c]f32', '[c][d]f32'], '[a][d]f32')
+(['[a][d]f32', '[d][c]f32', '[c][b]f32'], '[a][b]f32')
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ nothing else uses is drawn into the contraction below it (sums distribute over p
 epilogue of the step that it is applied to. What is left are contractions, and reductions or maps of single inputs.
 
 >>> from tilewright.frontend.tree_parse import parse_tree
->>> steps = resolve_tree(parse_tree("[[0,1],[1,2]->[0,2]]->[2,0]"), {0: 4, 1: 5, 2: 6}).steps
->>> [(one.operands, one.output) for one in steps]
-[((0, 1), (1, 0))]
+>>> tree = resolve_tree(parse_tree("[[0,1],[1,2]->[0,2]]->[2,0]"), {0: 4, 1: 5, 2: 6})
+>>> [(one.operands, one.output) for one in tree.steps]  # indices are numbered from the result's on
+[((0, 1), (0, 1))]
 """
 
 from __future__ import annotations
