@@ -76,7 +76,7 @@ def exact_fma(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
 def nearest(exact: Fraction, kind: type[np.floating]) -> np.floating:
     """Correct rounding: of the candidates around the exact value the nearest (the test's values make no ties)."""
     with np.errstate(all="ignore"):
-        first = kind(np.float64(min(max(exact, -Fraction(10) ** 300), Fraction(10) ** 300)))
+        first = kind(np.float64(min(max(exact, -(Fraction(10) ** 300)), Fraction(10) ** 300)))
         candidates = [first, np.nextafter(first, kind(-np.inf)), np.nextafter(first, kind(np.inf))]
     if not np.isfinite(first):
         return first

@@ -28,7 +28,7 @@ def affine_value(expression: Expression, known: Mapping[str, Size], bound: Colle
     if isinstance(expression, SizeValue):
         value = expression.size.substitute(known)
         return None if any(name in bound for name in value.names) else value
-    atoms = (expression.atom,) if isinstance(expression, Alias) else ()
+    atoms: tuple[Atom, ...] = (expression.atom,) if isinstance(expression, Alias) else ()
     if isinstance(expression, Apply):
         atoms = expression.operands
     values = [_polynomial(atom, known, bound) for atom in atoms]

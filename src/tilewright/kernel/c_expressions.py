@@ -134,9 +134,7 @@ class ExpressionPrinter:
             result,
             operation.operator,
             list(operands),
-            lambda parts, lane: operator_text(
-                self.dialect, self.helpers, operation.operator, type_.element, parts
-            ),
+            lambda parts, lane: operator_text(self.dialect, self.helpers, operation.operator, type_.element, parts),
         )
 
     def facts(self, operation: Operation, type_: ScalarType) -> Facts:

@@ -147,7 +147,7 @@ def _block_coordinates(
     """The batch element and the ranges of both sides that this block computes."""
     form, emit = w.form, w.emit
     rest: Expression = BlockIndex()
-    ranges = []
+    ranges: list[tuple[Expression, Expression]] = []
     for hint, chunk, total, count in (
         ("vector", form.vector_chunk, vector_total, blocks[2]),
         ("scalar", form.scalar_chunk, scalar_total, blocks[1]),
