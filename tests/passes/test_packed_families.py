@@ -88,7 +88,7 @@ def test_an_operator_whose_order_counts() -> None:
 def test_chunks_on_several_threads(text: str, a: int, b: int) -> None:
     contraction = einsum_contraction(text, dict(a=a, b=b, q=70), F32)
     form = form_of(contraction, replace(HOST, cores=8))
-    assert write_packed_kernel(form).blocks > 8
+    assert write_packed_kernel(form).blocks >= 4
     run(contraction, form, threads=3)
 
 

@@ -25,6 +25,8 @@ DEPTH = 256
 LONGEST_PIECE = 1024
 BUFFERED_ELEMENTS = 1 << 17
 BLOCK = 4096
+LEAST_CHUNK = 96
+SERIAL_WORK = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -280,13 +282,18 @@ def _chunks(
     """How much of either side one block of the launch takes: all, or a part of the longer side for each core."""
     batch = math.prod(constant(one.size) for one in contraction.of_kind(Kind.C))
     work = 2 * vector_total * scalar_total * math.prod(constant(one.size) for one in contraction.of_kind(Kind.K))
-    parts = 4 * machine.cores if machine.cores > 1 and batch < 4 * machine.cores and work * batch > 2_000_000 else 1
     vector_chunk, scalar_chunk = max(vector_total, 1), max(scalar_total, 1)
-    if parts > 1:
-        if scalar_total / rows >= vector_total / tile:
-            scalar_chunk = rows * math.ceil(scalar_total / rows / parts)
-        else:
-            vector_chunk = tile * math.ceil(vector_total / tile / parts)
+    if machine.cores == 1 or batch >= 4 * machine.cores or work * batch <= SERIAL_WORK:
+        return vector_chunk, scalar_chunk
+    # Every chunk packs the whole other side again, which a chunk of this size pays for.
+    vector_parts = min(4 * machine.cores, vector_total // max(LEAST_CHUNK, 2 * tile))
+    scalar_parts = min(4 * machine.cores, scalar_total // max(LEAST_CHUNK, rows))
+    if max(vector_parts, scalar_parts) < machine.cores:
+        vector_parts, scalar_parts = (machine.cores, 1) if vector_total > scalar_total else (1, machine.cores)
+    if scalar_parts >= vector_parts:
+        scalar_chunk = rows * math.ceil(scalar_total / rows / scalar_parts)
+    else:
+        vector_chunk = tile * math.ceil(vector_total / tile / vector_parts)
     return vector_chunk, scalar_chunk
 
 

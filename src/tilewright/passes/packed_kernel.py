@@ -252,7 +252,11 @@ def _offsets(
 
 
 def _fill_tables(w: PackedWriter, side: Side, start: Expression, count: Expression, base: Expression) -> None:
-    """Offsets of the block's elements; the last panel is filled up with copies of its last element."""
+    """Offsets of the block's elements; the last panel is filled up with copies of its last quarter of a vector.
+
+    So a block that ends with a whole quarter is still copied in quarters.
+    """
+    quarter = max(1, w.form.lanes // 4)
     strides = [
         [w.parameter(f"{side.name}{i}_stride", d.stride) for i, d in enumerate(side.dimensions)],
         [w.parameter(f"{side.name}{i}_out_stride", d.stride_out) for i, d in enumerate(side.dimensions)],
@@ -265,6 +269,10 @@ def _fill_tables(w: PackedWriter, side: Side, start: Expression, count: Expressi
 
     def fill(position: Expression) -> None:
         inside = w.minimum(position, operation("sub", count, integer(1)))
+        if side.name == "v" and quarter > 1:
+            past = operation("and", operation("sub", position, count), integer(quarter - 1))
+            repeated = operation("max", add(operation("sub", count, integer(quarter)), past), integer(0))
+            inside = w.emit.let(operation("select", operation("lt", position, count), inside, repeated), "inside")
         flat = w.emit.let(add(start, inside), "flat")
         for table, offset in zip(tables, _offsets(w, flat, side.sizes, strides), strict=True):
             w.emit.emit(Store(table, position, add(offset, base) if table is side.source_table else offset))
