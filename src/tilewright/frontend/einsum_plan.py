@@ -81,11 +81,10 @@ class EinsumPlan:
         if len(arrays) != len(self.inputs):
             raise ValueError(f"plan {self.expression!r} takes {len(self.inputs)} arrays, not {len(arrays)}")
         for number, (array, planned) in enumerate(zip(arrays, self.inputs, strict=True)):
-            what = f"plan {self.expression!r}: {_operand_name(number, self.operand_count)}"
             if array.dtype != planned.dtype:
-                raise TypeError(f"{what} has dtype {array.dtype}, planned was {planned.dtype}")
+                raise TypeError(f"{self._what(number)} has dtype {array.dtype}, planned was {planned.dtype}")
             if array.shape != planned.shape:
-                raise ValueError(f"{what} has shape {array.shape}, planned was {planned.shape}")
+                raise ValueError(f"{self._what(number)} has shape {array.shape}, planned was {planned.shape}")
         if out is None:
             if self.beta:
                 raise ValueError(f"plan {self.expression!r}: beta needs out, whose elements it multiplies")
@@ -98,6 +97,9 @@ class EinsumPlan:
             raise ValueError(f"plan {self.expression!r}: out has shape {out.shape}, the result {self.bound.shape}")
         check_out(out, arrays)
         return self.bound.run((*arrays, out) if self.beta else arrays, out)
+
+    def _what(self, number: int) -> str:
+        return f"plan {self.expression!r}: {_operand_name(number, self.operand_count)}"
 
     @property
     def flops(self) -> int:

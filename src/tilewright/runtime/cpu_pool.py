@@ -10,8 +10,10 @@ from __future__ import annotations
 import atexit
 import ctypes
 import functools
+import math
 import os
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +21,7 @@ from tilewright.runtime.cpu_driver import CALL_SLOTS, MAXIMUM_WORKERS, POOL_BYTE
 from tilewright.runtime.cpu_jit import NativeKernel, compile_text, host_cpu, load_engine
 
 THREADS_VARIABLE = "TILEWRIGHT_NUM_THREADS"
+CORES_ARE_KNOWN_FOR = 1.0  # seconds until the system is asked again, which costs more than a small launch
 CHUNKS_PER_THREAD = 8  # enough that a thread delayed by others does not hold up the rest
 
 Arguments = int | ctypes.Array[Any]
@@ -32,6 +35,8 @@ class _State:
 
     def __init__(self) -> None:
         self.chosen_threads: int | None = None
+        self.cores = 0
+        self.cores_until = -math.inf
         self.forget()
 
     def forget(self) -> None:
@@ -63,7 +68,10 @@ def get_num_threads() -> int:
         return _state.chosen_threads
     text = os.environ.get(THREADS_VARIABLE, "").strip()
     if not text:
-        return available_cores()
+        now = time.monotonic()
+        if now >= _state.cores_until:
+            _state.cores, _state.cores_until = available_cores(), now + CORES_ARE_KNOWN_FOR
+        return _state.cores
     if not text.lstrip("-").isdecimal():
         raise ValueError(f"{THREADS_VARIABLE} is {text!r}, not a number")
     _state.chosen_threads = _checked(int(text), THREADS_VARIABLE)
