@@ -237,18 +237,47 @@ def _make_side(
     )
 
 
-def _offsets(
-    w: PackedWriter, flat: Expression, sizes: Sequence[Expression], strides: Sequence[Sequence[Expression]]
-) -> list[Expression]:
-    """Offsets of flat index `flat` in several arrays; strides[array][dimension]."""
-    totals: list[Expression] = [integer(0) for _ in strides]
-    rest = flat
+def _walk(
+    w: PackedWriter,
+    start: Expression,
+    count: Expression,
+    sizes: Sequence[Expression],
+    visit: Callable[[Expression, list[Expression]], None],
+) -> None:
+    """`visit(position, indices)` for position < count: the indices of flat index start + position, counted up without
+    a division for each.
+    """
+    indices: list[Name] = []
+    rest = start
     for position in reversed(range(len(sizes))):
-        index = rest if position == 0 else w.emit.let(operation("mod", rest, sizes[position]), "index")
-        totals = [add(total, multiply(index, of[position])) for total, of in zip(totals, strides, strict=True)]
+        index = rest if position == 0 else operation("mod", rest, sizes[position])
+        indices.insert(0, w.emit.declare(index, "index"))
         if position:
             rest = w.emit.let(operation("floordiv", rest, sizes[position]), "rest")
-    return totals
+
+    def advance(position: int) -> None:
+        w.emit.assign(indices[position], add(indices[position], integer(1)))
+        if position:
+
+            def carry() -> None:
+                w.emit.assign(indices[position], integer(0))
+                advance(position - 1)
+
+            w.emit.when(operation("ge", indices[position], sizes[position]), carry)
+
+    def step(position: Expression) -> None:
+        visit(position, list(indices))
+        if indices:
+            advance(len(indices) - 1)
+
+    w.loop("position", integer(0), count, step)
+
+
+def _offset(indices: Sequence[Expression], strides: Sequence[Expression]) -> Expression:
+    total: Expression = integer(0)
+    for index, stride in zip(indices, strides, strict=True):
+        total = add(total, multiply(index, stride))
+    return total
 
 
 def _fill_tables(w: PackedWriter, side: Side, start: Expression, count: Expression, base: Expression) -> None:
@@ -267,18 +296,23 @@ def _fill_tables(w: PackedWriter, side: Side, start: Expression, count: Expressi
     ]
     tables = (side.source_table, side.out_table, *side.further_tables)
 
-    def fill(position: Expression) -> None:
-        inside = w.minimum(position, operation("sub", count, integer(1)))
-        if side.name == "v" and quarter > 1:
-            past = operation("and", operation("sub", position, count), integer(quarter - 1))
-            repeated = operation("max", add(operation("sub", count, integer(quarter)), past), integer(0))
-            inside = w.emit.let(operation("select", operation("lt", position, count), inside, repeated), "inside")
-        flat = w.emit.let(add(start, inside), "flat")
-        for table, offset in zip(tables, _offsets(w, flat, side.sizes, strides), strict=True):
+    def fill(position: Expression, indices: list[Expression]) -> None:
+        for table, of in zip(tables, strides, strict=True):
+            offset = _offset(indices, of)
             w.emit.emit(Store(table, position, add(offset, base) if table is side.source_table else offset))
 
+    def repeat(position: Expression) -> None:
+        inside: Expression = operation("sub", count, integer(1))
+        if side.name == "v" and quarter > 1:
+            past = operation("and", operation("sub", position, count), integer(quarter - 1))
+            inside = operation("max", add(operation("sub", count, integer(quarter)), past), integer(0))
+        inside = w.emit.let(inside, "inside")
+        for table in tables:
+            w.emit.emit(Store(table, position, load(table, inside)))
+
+    _walk(w, start, count, side.sizes, fill)
     padded = multiply(w.panels(count, side.width), integer(side.width))
-    w.loop("position", integer(0), w.emit.let(padded, "padded"), fill)
+    w.loop("position", count, w.emit.let(padded, "padded"), repeat)
 
 
 def _fill_depth_tables(
@@ -289,13 +323,11 @@ def _fill_depth_tables(
     right = [w.parameter(f"k{i}_right_stride", constant(d.stride_right)) for i, d in enumerate(contracted)]
     vector_strides, scalar_strides = (left, right) if w.form.vector_left else (right, left)
 
-    def fill(position: Expression) -> None:
-        flat = w.emit.let(add(start, position), "flat")
-        offsets = _offsets(w, flat, sizes, [vector_strides, scalar_strides])
-        for side, offset in zip((vector, scalar), offsets, strict=True):
-            w.emit.emit(Store(side.depth_table, position, offset))
+    def fill(position: Expression, indices: list[Expression]) -> None:
+        for side, strides in ((vector, vector_strides), (scalar, scalar_strides)):
+            w.emit.emit(Store(side.depth_table, position, _offset(indices, strides)))
 
-    w.loop("position", integer(0), depth, fill)
+    _walk(w, start, depth, sizes, fill)
     if w.form.lanes > 1:
         _mark_depth_runs(w, vector, depth)
     if w.form.scalar_rows:

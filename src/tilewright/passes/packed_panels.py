@@ -8,6 +8,8 @@ along the operand's unit stride, square pieces are transposed in registers; only
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tilewright.ir.scalars import U8
 from tilewright.kernel.ir import (
     Constant,
@@ -37,8 +39,7 @@ def pack(w: PackedWriter, side: Side, count: Expression, depth: Expression) -> N
         first = w.emit.let(multiply(number, integer(side.width)), "first")
         base = w.emit.let(multiply(first, side.pitch), "panel")
         if side.name == "v" and w.form.lanes > 1 and not side.operand.element.is_complex:
-            for vector in range(w.form.vectors):
-                _pack_vector(w, side, first, vector, base, depth)
+            _pack_vectors(w, side, first, base, depth)
         else:
             _pack_elements(w, side, first, integer(0), base, (integer(0), depth), side.width)
 
@@ -76,32 +77,61 @@ def _pack_rows(w: PackedWriter, side: Side, count: Expression, depth: Expression
     w.loop("j", integer(0), rows, row)
 
 
-def _pack_vector(
-    w: PackedWriter, side: Side, first: Expression, vector: int, base: Expression, depth: Expression
+def _pack_vectors(w: PackedWriter, side: Side, first: Expression, base: Expression, depth: Expression) -> None:
+    """A panel: where its vectors are consecutive (or their quarters), all of them at each step of the sum, so that what
+    lies together in the operand is read together; else one vector after another.
+    """
+    lanes, vectors = w.form.lanes, list(range(w.form.vectors))
+    marks = [w.emit.let(run_of(side.source_runs, first, vector, lanes), "mark") for vector in vectors]
+    least: Expression = marks[0]
+    for mark in marks[1:]:
+        least = w.emit.let(operation("min", least, mark), "least")
+
+    def one_by_one() -> None:
+        for vector, mark in zip(vectors, marks, strict=True):
+            _by_mark(w, side, mark, first, [vector], base, depth)
+
+    _by_mark(w, side, least, first, vectors, base, depth, one_by_one if len(marks) > 1 else None)
+
+
+def _by_mark(
+    w: PackedWriter,
+    side: Side,
+    mark: Expression,
+    first: Expression,
+    vectors: list[int],
+    base: Expression,
+    depth: Expression,
+    otherwise: Callable[[], None] | None = None,
 ) -> None:
-    lanes = w.form.lanes
-    mark = w.emit.let(run_of(side.source_runs, first, vector, lanes), "mark")
-    quarters = 4 if lanes >= 8 else 1
+    """Copy vectors whole or in quarters as their mark says; else do `otherwise`, or pack along the sum."""
 
     def broken() -> None:
-        if quarters == 1:
-            _pack_along_sum(w, side, first, vector, base, depth)
+        if otherwise is not None:
+            otherwise()
             return
-        w.branch(
-            run_is(mark, QUARTERS),
-            lambda: _copy_runs(w, side, first, vector, base, depth, quarters),
-            lambda: _pack_along_sum(w, side, first, vector, base, depth),
-        )
+        for vector in vectors:
+            _pack_along_sum(w, side, first, vector, base, depth)
 
-    w.branch(run_is(mark, WHOLE), lambda: _copy_runs(w, side, first, vector, base, depth, 1), broken)
+    def in_quarters() -> None:
+        w.branch(run_is(mark, QUARTERS), lambda: _copy_runs(w, side, first, vectors, base, depth, 4), broken)
+
+    in_parts = in_quarters if w.form.lanes >= 8 else broken
+    w.branch(run_is(mark, WHOLE), lambda: _copy_runs(w, side, first, vectors, base, depth, 1), in_parts)
 
 
 def _copy_runs(
-    w: PackedWriter, side: Side, first: Expression, vector: int, base: Expression, depth: Expression, parts: int
+    w: PackedWriter,
+    side: Side,
+    first: Expression,
+    vectors: list[int],
+    base: Expression,
+    depth: Expression,
+    parts: int,
 ) -> None:
-    """Vectors (parts == 1) or parts of vectors, one after another along the sum."""
+    """Vectors (parts == 1) or parts of vectors, at one step of the sum after another."""
     lanes = w.form.lanes // parts
-    places = [vector * w.form.lanes + part * lanes for part in range(parts)]
+    places = [vector * w.form.lanes + part * lanes for vector in vectors for part in range(parts)]
     starts = [w.emit.let(load(side.source_table, add(first, integer(place))), "from") for place in places]
 
     def copy(k: Expression) -> None:
