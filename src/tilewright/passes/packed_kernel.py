@@ -24,7 +24,6 @@ from tilewright.kernel.ir import (
     Comment,
     Constant,
     Expression,
-    Kernel,
     Name,
     Store,
     add,
@@ -105,9 +104,8 @@ def write_packed_kernel(form: PackedForm, name: str = "contraction") -> Launch:
             pieces(lambda start, depth: vector_blocks(lambda n: block(n, start, depth)))
 
     w.loop("scalar_at", scalar_start, scalar_stop, scalar_block, scalar_step)
-    kernel = Kernel(name, tuple(w.buffers), tuple(w.parameters), tuple(w.arrays), w.emit.statements)
     total_blocks = math.prod(blocks) if vector_total and scalar_total else 0
-    return Launch(kernel, total_blocks, tuple(w.buffer_names), tuple(w.values))
+    return w.launch(name, total_blocks)
 
 
 def describe(form: PackedForm) -> str:

@@ -13,15 +13,13 @@ from tilewright.kernel.ir import (
     For,
     If,
     Name,
-    ScalarParameter,
     Space,
     add,
     integer,
     operation,
 )
-from tilewright.kernel.launch import ScalarReference
+from tilewright.passes.launch_writer import LaunchWriter
 from tilewright.passes.packed_form import PackedForm, SideDimension
-from tilewright.passes.scalar_values import KernelBuilder, Value, component_types, memory_element
 
 
 @dataclass(frozen=True)
@@ -45,42 +43,13 @@ class Side:
     depth_runs: Buffer
 
 
-class PackedWriter:
+class PackedWriter(LaunchWriter):
     """The state of writing one packed kernel."""
 
     def __init__(self, form: PackedForm) -> None:
-        """Start with the parameters that every packed kernel has."""
+        """Begin the kernel of a form."""
+        super().__init__(form.contraction, I64)
         self.form = form
-        self.parameters: list[ScalarParameter] = []
-        self.values: list[int | float | bool | ScalarReference] = []
-        self.emit = KernelBuilder(self._free_scalar)
-        self.buffers: list[Buffer] = []
-        self.buffer_names: list[str] = []
-        self.arrays: list[Buffer] = []
-
-    def parameter(self, hint: str, value: int) -> Expression:
-        """A launch parameter; 0 and 1 are written into the kernel, since they decide its form."""
-        return integer(value) if value in (0, 1) else self._add(hint, I64, value)
-
-    def _add(self, hint: str, scalar: ScalarType, value: int | float | bool | ScalarReference) -> Name:
-        name = Name(self.emit.name(hint), scalar)
-        self.parameters.append(ScalarParameter(name.name, scalar))
-        self.values.append(value)
-        return name
-
-    def _free_scalar(self, name: str) -> Value | None:
-        for variable in self.form.contraction.scalars:
-            if variable.name == name:
-                types = component_types(variable.type.element)
-                return tuple(self._add(name, one, ScalarReference(name, which)) for which, one in enumerate(types))
-        return None
-
-    def global_buffer(self, operand: Operand, hint: str, read_only: bool) -> Buffer:
-        """The buffer of an array."""
-        buffer = Buffer(self.emit.name(hint), memory_element(operand.element), read_only=read_only)
-        self.buffers.append(buffer)
-        self.buffer_names.append(operand.buffer)
-        return buffer
 
     def workspace(self, hint: str, element: ScalarType, size: int) -> Buffer:
         """A scratch array of one worker."""

@@ -18,7 +18,6 @@ from tilewright.kernel.ir import (
     Buffer,
     Comment,
     Expression,
-    Kernel,
     Name,
     ThreadIndex,
     multiply,
@@ -56,17 +55,8 @@ def write_kernel(form: TileForm, name: str = "contraction") -> Launch:
     accumulators = initialise(w)
     contracted_loops(w, sizes, copies, lambda limits: accumulate(w, loads, accumulators, limits))
     _write_back(w, out, accumulators, starts, threads, sizes)
-    kernel = Kernel(
-        name,
-        tuple(w.buffers),
-        tuple(w.parameters),
-        tuple(w.arrays),
-        emit.statements,
-        form.tiling.threads,
-        form.index_type,
-    )
     blocks = math.prod(blocks_along(d, block) for d, block in zip(form.parallel, form.tiling.block, strict=True))
-    return Launch(kernel, blocks, tuple(w.buffer_names), tuple(w.values))
+    return w.launch(name, blocks, form.tiling.threads)
 
 
 def _describe(form: TileForm) -> str:

@@ -2,71 +2,24 @@
 
 from __future__ import annotations
 
-from tilewright.contraction.form import Operand
-from tilewright.ir.scalars import ScalarType
 from tilewright.kernel.ir import (
-    Buffer,
     Constant,
     Expression,
-    Name,
-    ScalarParameter,
     add,
     integer,
     operation,
 )
-from tilewright.kernel.launch import ScalarReference
-from tilewright.passes.scalar_values import (
-    KernelBuilder,
-    Value,
-    component_types,
-    memory_element,
-)
+from tilewright.passes.launch_writer import LaunchWriter
 from tilewright.passes.tile_form import TileForm
 
 
-class TileWriter:
-    """The state of writing one kernel: its parameters, its buffers, and the names that its parts share."""
+class TileWriter(LaunchWriter):
+    """The state of writing one tiled kernel."""
 
     def __init__(self, form: TileForm) -> None:
+        """Begin the kernel of a form."""
+        super().__init__(form.contraction, form.index_type, alignment=16)
         self.form = form
-        self.parameters: list[ScalarParameter] = []
-        self.values: list[int | float | bool | ScalarReference] = []
-        self.emit = KernelBuilder(self._free_scalar)
-        self.index = form.index_type
-        self.buffers: list[Buffer] = []
-        self.buffer_names: list[str] = []
-        self.arrays: list[Buffer] = []
-
-    # parameters
-
-    def parameter(self, hint: str, value: int) -> Expression:
-        """A launch parameter; 0 and 1 are written into the kernel, since they decide its form."""
-        if value in (0, 1):
-            return integer(value, self.index)
-        return self._add_parameter(hint, self.index, value)
-
-    def _add_parameter(self, hint: str, scalar: ScalarType, value: int | float | bool | ScalarReference) -> Name:
-        name = Name(self.emit.name(hint), scalar)
-        self.parameters.append(ScalarParameter(name.name, scalar))
-        self.values.append(value)
-        return name
-
-    def _free_scalar(self, name: str) -> Value | None:
-        for variable in self.form.contraction.scalars:
-            if variable.name == name:
-                types = component_types(variable.type.element)
-                return tuple(
-                    self._add_parameter(name, scalar, ScalarReference(name, which))
-                    for which, scalar in enumerate(types)
-                )
-        return None
-
-    def global_buffer(self, operand: Operand, hint: str, read_only: bool) -> Buffer:
-        """The buffer of an array."""
-        buffer = Buffer(self.emit.name(hint), memory_element(operand.element), read_only=read_only, alignment=16)
-        self.buffers.append(buffer)
-        self.buffer_names.append(operand.buffer)
-        return buffer
 
     # arithmetic with constants
 

@@ -1,0 +1,63 @@
+"""What writing any kernel of a contraction needs: its launch parameters and its buffers, collected as they are used."""
+
+from __future__ import annotations
+
+from tilewright.contraction.form import Contraction, Operand
+from tilewright.ir.scalars import ScalarType
+from tilewright.kernel.ir import Buffer, Expression, Kernel, Name, ScalarParameter, integer
+from tilewright.kernel.launch import Launch, ScalarReference
+from tilewright.passes.scalar_values import KernelBuilder, Value, component_types, memory_element
+
+
+class LaunchWriter:
+    """Parameters with their values, buffers with the arrays that they stand for, local arrays, and statements."""
+
+    def __init__(self, contraction: Contraction, index: ScalarType, alignment: int = 0) -> None:
+        """Begin a kernel whose indices have the type `index` and whose buffers start at multiples of `alignment`."""
+        self.contraction = contraction
+        self.index = index
+        self.alignment = alignment
+        self.emit = KernelBuilder(self._free_scalar)
+        self.arrays: list[Buffer] = []
+        self._parameters: list[ScalarParameter] = []
+        self._values: list[int | float | bool | ScalarReference] = []
+        self._buffers: list[Buffer] = []
+        self._buffer_names: list[str] = []
+
+    def parameter(self, hint: str, value: int) -> Expression:
+        """A launch parameter; 0 and 1 are written into the kernel, since they decide its form."""
+        return integer(value, self.index) if value in (0, 1) else self._add(hint, self.index, value)
+
+    def global_buffer(self, operand: Operand, hint: str, read_only: bool) -> Buffer:
+        """The buffer of an array."""
+        element = memory_element(operand.element)
+        buffer = Buffer(self.emit.name(hint), element, read_only=read_only, alignment=self.alignment)
+        self._buffers.append(buffer)
+        self._buffer_names.append(operand.buffer)
+        return buffer
+
+    def launch(self, name: str, blocks: int, threads_per_block: int = 1) -> Launch:
+        """The kernel of everything emitted so far, and its launch."""
+        kernel = Kernel(
+            name,
+            tuple(self._buffers),
+            tuple(self._parameters),
+            tuple(self.arrays),
+            self.emit.statements,
+            threads_per_block,
+            self.index,
+        )
+        return Launch(kernel, blocks, tuple(self._buffer_names), tuple(self._values))
+
+    def _add(self, hint: str, scalar: ScalarType, value: int | float | bool | ScalarReference) -> Name:
+        name = Name(self.emit.name(hint), scalar)
+        self._parameters.append(ScalarParameter(name.name, scalar))
+        self._values.append(value)
+        return name
+
+    def _free_scalar(self, name: str) -> Value | None:
+        for variable in self.contraction.scalars:
+            if variable.name == name:
+                types = component_types(variable.type.element)
+                return tuple(self._add(name, one, ScalarReference(name, which)) for which, one in enumerate(types))
+        return None
