@@ -15,7 +15,6 @@ import functools
 import inspect
 import os
 import sys
-import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -45,6 +44,7 @@ from tilewright.ir.scalars import I64, ScalarType, scalar_type_of
 from tilewright.ir.sizes import Size, size
 from tilewright.ir.verifier import IRError, verify
 from tilewright.runtime.devices import TARGET_VARIABLE, Device, device_for
+from tilewright.runtime.forking import ForkSafeLock
 
 _LOCATED = (TypeError, ValueError, IndexError, OverflowError)
 
@@ -73,7 +73,7 @@ class TracedProgram:
         self._types = tuple(one.annotation.accepts[0] for one in self.parameters)
         self._traced: dict[tuple[ScalarType, ...], _Traced] = {}
         self._executables: dict[Any, tuple[Callable[..., Any], bool]] = {}
-        self._lock = threading.RLock()
+        self._lock = ForkSafeLock()
         functools.update_wrapper(self, function)
 
     def __call__(self, *arguments: Any, out: Any = None, target: str | Device | None = None, **keywords: Any) -> Any:

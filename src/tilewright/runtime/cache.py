@@ -11,7 +11,6 @@ import hashlib
 import os
 import stat
 import tempfile
-import threading
 import time
 import warnings
 from collections import OrderedDict
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from tilewright.runtime.errors import CacheWarning
+from tilewright.runtime.forking import ForkSafeLock
 
 DEFAULT_LIMIT = 512 << 20
 """Bytes that the disk cache may hold when TILEWRIGHT_CACHE_LIMIT is not set."""
@@ -58,7 +58,7 @@ class DiskCache:
     def __init__(self, folder: Path | None, limit_bytes: int = DEFAULT_LIMIT) -> None:
         self.folder = folder
         self.limit_bytes = limit_bytes
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
         self._usable: bool | None = None if folder is not None else False
         self._writable = True
         self._held_bytes: int | None = None
@@ -197,9 +197,9 @@ class MemoryCache(Generic[Key, Value]):
         if capacity < 1:
             raise ValueError(f"a cache needs room for one entry at least, not {capacity}")
         self.capacity = capacity
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
         self._values: OrderedDict[Key, Value] = OrderedDict()
-        self._building: dict[Key, tuple[threading.RLock, int]] = {}  # the lock of a key and how many hold or await it
+        self._building: dict[Key, tuple[ForkSafeLock, int]] = {}  # the lock of a key and how many hold or await it
 
     def __len__(self) -> int:
         return len(self._values)
@@ -210,7 +210,7 @@ class MemoryCache(Generic[Key, Value]):
             if key in self._values:
                 self._values.move_to_end(key)
                 return self._values[key]
-            key_lock, users = self._building.get(key) or (threading.RLock(), 0)
+            key_lock, users = self._building.get(key) or (ForkSafeLock(), 0)
             self._building[key] = (key_lock, users + 1)
         try:
             with key_lock:

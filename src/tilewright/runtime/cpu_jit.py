@@ -14,7 +14,9 @@ import ctypes.util
 import functools
 import hashlib
 import os
+import sys
 import threading
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -32,8 +34,22 @@ _LOCK = threading.RLock()
 _MAGIC = b"TWOBJ001"  # object code travels as this, its SHA-256, and itself: LLVM crashes on a damaged object file
 
 
-if hasattr(os, "register_at_fork"):  # a child must not inherit the lock, nor LLVM in the middle of its work
-    os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
+_held_at_fork = ExitStack()
+
+
+def _hold_at_fork() -> None:
+    """A child must not inherit these locks in other hands, nor LLVM in the middle of its work.
+
+    llvmlite has a lock of its own, which its finalizers take on any thread. It is the inner one of the two.
+    """
+    _held_at_fork.enter_context(_LOCK)
+    llvmlite = sys.modules.get("llvmlite.binding.ffi")
+    if llvmlite is not None:
+        _held_at_fork.enter_context(llvmlite.lib._lock)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_hold_at_fork, after_in_parent=_held_at_fork.close, after_in_child=_held_at_fork.close)
 
 
 class JitError(RuntimeError):
@@ -96,7 +112,7 @@ def _vector_functions(binding: Any, cpu: CpuTarget) -> tuple[str, ...]:
 
 def object_key(kernel: Kernel, optimisation: Optimisation = "full") -> str:
     """A hexadecimal digest of all that the object code depends on: text, CPU, passes, llvmlite's version."""
-    return _key(llvm_text(kernel, host_cpu()), optimisation)
+    return text_key(llvm_text(kernel, host_cpu()), optimisation)
 
 
 def object_for(kernel: Kernel, optimisation: Optimisation = "full") -> bytes:
@@ -174,7 +190,8 @@ def assembly(kernel: Kernel, optimisation: Optimisation = "full") -> str:
     return text
 
 
-def _key(text: str, optimisation: Optimisation) -> str:
+def text_key(text: str, optimisation: Optimisation) -> str:
+    """A hexadecimal digest of all that the object code of LLVM text depends on; see `compile_text`."""
     import llvmlite
 
     cpu = host_cpu()

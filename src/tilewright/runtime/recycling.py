@@ -11,11 +11,12 @@ import contextlib
 import ctypes
 import mmap
 import os
-import threading
 import weakref
 from collections import OrderedDict
 
 import numpy as np
+
+from tilewright.runtime.forking import ForkSafeLock
 
 HUGE_PAGE = 2 << 20
 LARGE = 1 << 20
@@ -41,7 +42,7 @@ class MappingPool:
     def __init__(self, limit: int) -> None:
         """A pool that keeps at most `limit` bytes for later."""
         self.limit = limit
-        self._lock = threading.RLock()
+        self._lock = ForkSafeLock()
         self._free: OrderedDict[int, mmap.mmap] = OrderedDict()
         self._held = 0
 
@@ -102,7 +103,7 @@ def _limit_from_environment() -> int:
 
 
 _POOL: MappingPool | None = None
-_POOL_LOCK = threading.Lock()
+_POOL_LOCK = ForkSafeLock()
 
 
 def recycled_bytes(nbytes: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:

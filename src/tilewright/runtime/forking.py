@@ -1,0 +1,55 @@
+"""Locks that a process's child after a fork does not wait for.
+
+A child has only the thread that forked. A lock that another thread held at that moment would stay locked in it for
+ever, and threads of a server or a data loader fork at any moment.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from types import TracebackType
+
+
+class ForkSafeLock:
+    """A reentrant lock; what another thread held when the process forked is free in the child.
+
+    What the lock guards must stay usable if that thread is stopped anywhere while it holds the lock.
+
+    Example:
+        >>> lock = ForkSafeLock()
+        >>> with lock, lock:
+        ...     pass
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        _LOCKS.add(self)
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._lock.release()
+
+    def forget_other_threads(self) -> None:
+        """Only for a child after a fork, whose one thread keeps the locks that it held itself."""
+        if self._lock.acquire(blocking=False):
+            self._lock.release()
+        else:
+            self._lock = threading.RLock()
+
+
+_LOCKS: weakref.WeakSet[ForkSafeLock] = weakref.WeakSet()
+
+
+def _forget_other_threads() -> None:
+    for lock in list(_LOCKS):
+        lock.forget_other_threads()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_other_threads)

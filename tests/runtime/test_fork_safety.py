@@ -1,0 +1,136 @@
+"""A child never waits for a lock that a thread of its parent held when the process forked."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright.runtime.cache import MemoryCache
+from tilewright.runtime.recycling import HUGE_PAGE, MappingPool
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+
+SECONDS = 20
+
+
+def succeeds_in_a_child(check: Callable[[], bool]) -> bool:
+    """Fork, and say whether the check is true in the child, which is ended when it hangs."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            signal.alarm(SECONDS)
+            status = 0 if check() else 2
+        finally:
+            os._exit(status)
+    return os.waitpid(child, 0)[1] == 0
+
+
+class Busy:
+    """A thread that does some work and is stopped in the middle of it while the block runs."""
+
+    def __init__(self, work: Callable[[Callable[[], None]], object]) -> None:
+        self.reached, self.released = threading.Event(), threading.Event()
+        self.thread = threading.Thread(target=work, args=(self.wait,))
+
+    def wait(self) -> None:
+        self.reached.set()
+        assert self.released.wait(SECONDS)
+
+    def __enter__(self) -> None:
+        self.thread.start()
+        assert self.reached.wait(SECONDS)
+
+    def __exit__(self, *_: object) -> None:
+        self.released.set()
+        self.thread.join()
+
+
+def test_a_build_in_another_thread() -> None:
+    cache: MemoryCache[str, int] = MemoryCache()
+
+    def build(wait: Callable[[], None]) -> int:
+        wait()
+        return 7
+
+    with Busy(lambda wait: cache.get_or_build("key", lambda: build(wait))):
+        assert succeeds_in_a_child(lambda: cache.get_or_build("key", lambda: 8) == 8)
+    assert cache.get_or_build("key", lambda: 9) == 7
+
+
+def test_a_build_that_forks() -> None:
+    """The child of a build goes on with the build: it holds the key's lock itself."""
+    cache: MemoryCache[str, int] = MemoryCache()
+
+    def build() -> int:
+        assert succeeds_in_a_child(lambda: cache.get_or_build("other", lambda: 1) == 1)
+        return 3
+
+    assert cache.get_or_build("key", build) == 3
+
+
+def test_memory_that_another_thread_takes() -> None:
+    pool = MappingPool(limit=1 << 26)
+
+    def hold(wait: Callable[[], None]) -> None:
+        with pool._lock:
+            wait()
+
+    with Busy(hold):
+        assert succeeds_in_a_child(lambda: pool.take(HUGE_PAGE).size == HUGE_PAGE)
+
+
+def test_a_program_that_another_thread_traces() -> None:
+    stops: list[Callable[[], None]] = []
+
+    @tw.program
+    def doubled(x: tw.f64["n"]) -> object:  # noqa: F821, UP037
+        if stops:
+            stops.pop()()
+        return tw.map(lambda one: 2 * one, x)
+
+    data = np.arange(3.0)
+
+    def call(wait: Callable[[], None]) -> None:
+        stops.append(wait)
+        doubled(data)
+
+    with Busy(call):
+        assert succeeds_in_a_child(lambda: bool((doubled(data) == 2 * data).all()))
+    assert (doubled(data) == 2 * data).all()
+
+
+def test_llvm_at_work_in_another_thread() -> None:
+    """The fork waits for it: no lock could tell in what state LLVM would be in the child."""
+    from llvmlite import binding
+    from llvmlite.binding import ffi
+
+    data = np.arange(4.0)
+    tw.einsum("i,i->", data, data)  # LLVM is loaded
+    main = threading.get_ident()
+    entered = threading.Event()
+
+    def acquired() -> None:
+        if threading.get_ident() != main and not entered.is_set():
+            entered.set()
+            ended.wait(0.5)
+
+    def released() -> None:
+        pass
+
+    ended = threading.Event()
+    with ExitStack() as stack:
+        ffi.register_lock_callback(acquired, released)
+        stack.callback(ffi.unregister_lock_callback, acquired, released)
+        thread = threading.Thread(target=binding.get_host_cpu_name)
+        thread.start()
+        stack.callback(thread.join)
+        assert entered.wait(SECONDS)
+        assert succeeds_in_a_child(lambda: bool(binding.get_host_cpu_name()))
