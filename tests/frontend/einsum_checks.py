@@ -53,7 +53,8 @@ def backend(name: str) -> Iterator[str]:
     if name != "interpreter":
         yield name
         return
-    with mock.patch.object(einsum_bind, "executable_of", _interpreted), mock.patch.object(einsum_module, "_CALLS", {}):
+    caches = mock.patch.multiple(einsum_module, _CALLS={}, _RECENT={})
+    with mock.patch.object(einsum_bind, "executable_of", _interpreted), caches:
         yield "cpu"
 
 

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,11 +24,16 @@ from tilewright.frontend.einsum_parse import (
     read_term,
 )
 from tilewright.frontend.einsum_path import hashable_optimize
+from tilewright.frontend.einsum_quick import with_first
 from tilewright.frontend.semiring import Semiring
 from tilewright.runtime.devices import Device
 
+if TYPE_CHECKING:  # imported with the compiler, when something is compiled
+    from tilewright.runtime.cpu_entry import NativeEntry
+
 _CALLS: dict[Hashable, BoundEinsum] = {}
 _LARGEST_CALL_CACHE = 4096
+_RECENT: dict[Hashable, tuple[NativeEntry, ...]] = {}  # by expression and options: short cuts of the forms met last
 _NDARRAY = np.ndarray
 
 
@@ -97,6 +102,17 @@ def einsum(
         ...        epilogue_operands=[(bias, "k")]).tolist()
         [[13.0, 0.0], [10.0, 0.0]]
     """
+    recent: Hashable = None
+    if type(epilogue_operands) is tuple and not epilogue_operands and operands and type(operands[0]) is str:
+        recent = (operands[0], dtype, order, casting, optimize, semiring, epilogue, alpha, beta, target, tiles)
+        try:
+            entries = _RECENT.get(recent, ())
+        except TypeError:  # options that cannot be hashed
+            recent, entries = None, ()
+        for entry in entries:
+            found = entry(*operands[1:], out)
+            if found is not None:
+                return found
     if operands and type(operands[0]) is str:
         expression: Hashable = operands[0]
         arrays = operands[1:]
@@ -134,9 +150,15 @@ def einsum(
         if key is not None:
             _remember(key, bound)
     if out is None:
-        return bound.run(arrays, None)
-    check_out(out, arrays)
-    return bound.run((*arrays, out) if beta else arrays, out)
+        result = bound.run(arrays, None)
+    else:
+        check_out(out, arrays)
+        result = bound.run((*arrays, out) if beta else arrays, out)
+    if recent is not None and bound.quick is not None and bound.quick.entries:
+        if len(_RECENT) >= _LARGEST_CALL_CACHE:
+            _RECENT.clear()
+        _RECENT[recent] = with_first(bound.quick.entries[0], _RECENT.get(recent, ()))
+    return result
 
 
 def _interleaved(operands: Sequence[Any]) -> tuple[Hashable, tuple[Any, ...]]:

@@ -6,8 +6,9 @@ contraction path, the views that stand for diagonals and broadcast dimensions, t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -41,11 +42,13 @@ from tilewright.frontend.einsum_parse import (
 )
 from tilewright.frontend.einsum_path import Path, contraction_path
 from tilewright.frontend.einsum_program import einsum_program
+from tilewright.frontend.einsum_quick import QuickCalls
 from tilewright.frontend.semiring import semiring_named
 from tilewright.ir.nodes import Program
 from tilewright.ir.scalars import scalar_type_of
 from tilewright.runtime.cache import MemoryCache
 from tilewright.runtime.devices import Device, device_for
+from tilewright.runtime.recycling import LARGE
 
 _EXECUTABLES: MemoryCache[tuple[Program, str, tuple[Any, ...]], Callable[..., Any]] = MemoryCache(capacity=1024)
 
@@ -79,6 +82,7 @@ class BoundEinsum:
         axes: the result's axes from the outermost in memory to the innermost.
         order: the memory order that was asked for.
         indirect: `out` has foreign bytes or unaligned elements, so that the result is copied into it.
+        quick: what was learned for calls of hardly any size; None where nothing is to be learned.
     """
 
     resolved: ResolvedEinsum
@@ -92,9 +96,15 @@ class BoundEinsum:
     axes: tuple[int, ...]
     order: str
     indirect: bool
+    quick: QuickCalls | None = field(default=None, repr=False, compare=False)
 
     def run(self, arrays: Sequence[Array], out: Array | None) -> Any:
         """The result for operands (and epilogue operands) of the bound signatures; `out` has been checked."""
+        if self.quick is not None:
+            for entry in self.quick.entries:
+                found = entry(*arrays, out)
+                if found is not None:
+                    return found
         if self.executable is None:
             return self._view(arrays[0])
         if self.preparations is not None:
@@ -112,6 +122,8 @@ class BoundEinsum:
         result = empty_result(self.shape, self.dtype, self.axes) if fresh else out
         if 0 not in self.shape:
             self.executable(*arrays, out=result)
+            if self.quick is not None:
+                self.quick.learn(arrays, result)
         if out is None:
             return result
         if fresh:
@@ -198,21 +210,46 @@ def bind(
         element = scalar_type_of(stored)
         program = _program(plain, elements, scalar, semiring=semiring, path=path, epilogue=epilogue, out=element)
     device = device_for(options.target)
+    executable = executable_of(program, device, size_tiles(text, resolved, options.tiles))
+    preparations = _preparations(
+        operands, extras, stored if options.beta else None, resolved.spec.inputs, extra_labels, conversions
+    )
+    stored = _canonical(stored)
+    indirect = out is not None and (not out.dtype.isnative or _is_unaligned(out))
+    plain_call = preparations is None and not indirect
+    quick = _quick_calls(executable, sizes_out, stored, axes) if plain_call else None
     return BoundEinsum(
         resolved,
         path,
         program,
-        executable_of(program, device, size_tiles(text, resolved, options.tiles)),
+        executable,
         device,
-        _preparations(
-            operands, extras, stored if options.beta else None, resolved.spec.inputs, extra_labels, conversions
-        ),
+        preparations,
         sizes_out,
-        stored.newbyteorder("="),
+        stored,
         axes,
         order,
-        out is not None and (not out.dtype.isnative or _is_unaligned(out)),
+        indirect,
+        quick,
     )
+
+
+def _canonical(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype in native byte order, and as the one object that NumPy's own arrays have: short cuts compare these."""
+    native = dtype.newbyteorder("=")
+    canonical = np.dtype(native.type)
+    return canonical if canonical == native else native
+
+
+def _quick_calls(
+    executable: Callable[..., Any], shape: tuple[int, ...], dtype: np.dtype[Any], axes: tuple[int, ...]
+) -> QuickCalls | None:
+    from tilewright.runtime.executable import Executable
+
+    if not shape or not 0 < math.prod(shape) * dtype.itemsize < LARGE or not isinstance(executable, Executable):
+        return None
+    inner = row_major_strides([shape[axis] for axis in axes], dtype.itemsize)
+    return QuickCalls(executable, tuple(inner[axes.index(axis)] for axis in range(len(axes))))
 
 
 def _computed_dtype(

@@ -111,11 +111,11 @@ def cpu_runner(plan: BoundPlan) -> Runner:
     steps = [_cpu_step(plan, record) for record in plan.recording.records]
     count = plan.recording.slots
     inputs = [
-        (position, slot, _mask(plan, slot, element))
+        (position, slot, address_mask(plan, slot, element))
         for position, slot, element in plan.inputs
         if slot not in plan.empty
     ]
-    outputs = [(position, slot, _mask(plan, slot, element)) for position, slot, element in plan.outputs]
+    outputs = [(position, slot, address_mask(plan, slot, element)) for position, slot, element in plan.outputs]
     results = plan.results
     # The caller's arrays are written directly, so that they must not overlap anything that is read meanwhile.
     conflicts = [
@@ -150,7 +150,7 @@ def cpu_runner(plan: BoundPlan) -> Runner:
     return run
 
 
-def _mask(plan: BoundPlan, slot: int, element: ScalarType) -> int:
+def address_mask(plan: BoundPlan, slot: int, element: ScalarType) -> int:
     """The bits that must be 0 in the address of an array."""
     promised = max((_alignment(one, slot) for one in plan.recording.records), default=0)
     return max(promised, element.numpy.alignment) - 1

@@ -14,6 +14,7 @@ from tilewright.ir.nodes import Literal
 from tilewright.ir.scalars import ScalarType
 from tilewright.runtime.backends import Memory, backend_for, usable_strides
 from tilewright.runtime.bound_plan import BoundPlan, Result, Runner, Unfit, cpu_runner, deliver, device_runner
+from tilewright.runtime.cpu_entry import NativeEntry, entry_of
 from tilewright.runtime.cpu_pool import get_num_threads
 from tilewright.runtime.devices import Device
 from tilewright.runtime.executor import Executor
@@ -57,7 +58,7 @@ class Executable:
         self._size_arguments = size_arguments
         self._writes_directly = writes_directly and device.machine.kind == "cpu"
         self._backend = backend_for(device)
-        self._plans: OrderedDict[Any, Runner] = OrderedDict()
+        self._plans: OrderedDict[Any, tuple[Runner, BoundPlan]] = OrderedDict()
         self._lock = threading.Lock()
         self._declined: dict[tuple[str, str], None] = {}
         self._scalars = tuple(p for p, parameter in enumerate(self.program.parameters) if parameter.type.rank == 0)
@@ -68,16 +69,26 @@ class Executable:
         """Run the program on these arguments; see the class."""
         given = self._no_out if out is None else self._given(out)
         key = self._key(arguments, given)
-        runner = self._plans.get(key)
+        bound = self._plans.get(key)
         values: list[Any] | None = None
-        if runner is not None and key is not None:
+        if bound is not None and key is not None:
             try:
-                values = runner(arguments, given)
+                values = bound[0](arguments, given)
             except Unfit:
                 values = None
         if values is None:
             values = self._run(arguments, given, key)
         return values[0] if self._count == 1 else tuple(values)
+
+    def entry(self, arguments: Sequence[Array], out: Array, makes_result: bool) -> NativeEntry | None:
+        """A native function for arrays of this form, if a call with them has been made and was simple (`cpu_entry`).
+
+        With `makes_result` it makes an array of `out`'s dtype, shape and strides where it is given None.
+        """
+        if self.device.machine.kind != "cpu":
+            return None
+        bound = self._plans.get(self._key(arguments, (out,)))
+        return None if bound is None else entry_of(bound[1], arguments, out, makes_result)
 
     def explain(self) -> str:
         """How each statement was lowered, and why not otherwise."""
@@ -280,7 +291,7 @@ class Executable:
         )
         runner = cpu_runner(plan) if self.device.machine.kind == "cpu" else device_runner(plan, self._backend)
         with self._lock:
-            self._plans[key] = runner
+            self._plans[key] = runner, plan
             while len(self._plans) > PLANS:
                 self._plans.popitem(last=False)
 

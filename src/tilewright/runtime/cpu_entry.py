@@ -1,0 +1,227 @@
+"""Native functions that do a small repeated call on their own: check the arrays, make the result, run the kernel.
+
+For arrays of 8 x 8 the arithmetic takes a tenth of a microsecond, and Python needs several to look at three arrays.
+An entry is a built-in function of Python's fast calling convention whose code, the same for all entries, walks over a
+description of the arrays that it was made for:
+
+    entry(*arrays, out) -> the result, or None if the arrays are not of this form: the caller takes the long way
+
+It takes the arrays' types, shapes, strides and addresses from where NumPy's C interface keeps them. All of it is
+decided with the interpreter's lock held; the kernel runs without. The argument block lies on the stack and workspaces
+wait in a list that is touched only under the lock, so that entries may be called from any number of threads.
+
+Where the interpreter or NumPy is not laid out as expected there are no entries, only the long way.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import platform
+import sys
+import sysconfig
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tilewright.kernel.launch import ScalarReference
+from tilewright.runtime.backends import argument_block
+from tilewright.runtime.bound_plan import BoundPlan, address_mask
+from tilewright.runtime.cache import default_disk_cache, package_version
+from tilewright.runtime.cpu_entry_text import (
+    BYTES_HEADER,
+    MOST_ARRAYS,
+    MOST_SLOTS,
+    WORKSPACE_BYTES,
+    WRITEABLE,
+    WRITEABLE_BITS,
+    entry_text,
+)
+from tilewright.runtime.cpu_jit import NativeKernel, compile_text, load_engine, text_key
+from tilewright.runtime.recording import RecordedLaunch
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+NativeEntry: TypeAlias = Callable[..., Any]
+
+_METH_FASTCALL = 0x80
+_NEW_FROM_DESCRIPTOR = 94  # the place of PyArray_NewFromDescr in NumPy's table of functions
+_HEADER = 16
+_SAMPLE_SHAPE, _SAMPLE_STRIDES = (3, 5), (4, 12)
+
+
+@dataclass(frozen=True)
+class ArrayForm:
+    """What an entry demands of an array.
+
+    Attributes:
+        dtype: the very object that the array's `dtype` is.
+        shape: in elements.
+        strides: in bytes.
+        mask: the bits that must be 0 in the address.
+        span: the bytes that it covers from its address on: [low, high).
+    """
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    mask: int
+    span: tuple[int, int]
+
+    @property
+    def words(self) -> list[int]:
+        """As the native code reads it."""
+        return [id(self.dtype), len(self.shape), self.mask, *self.span, *self.shape, *self.strides]
+
+
+def make_entry(
+    native: NativeKernel,
+    blocks: int,
+    buffers: Sequence[int],
+    scalars: Sequence[int],
+    arrays: Sequence[ArrayForm],
+    makes_result: bool,
+) -> NativeEntry | None:
+    """An entry that runs a kernel, or None where there are none.
+
+    Args:
+        native: the kernel.
+        blocks: its number of blocks, run on the calling thread.
+        buffers: for each buffer of the kernel the number of its array.
+        scalars: the slots of the argument block after the buffers.
+        arrays: the forms of the operands, then of the result, which must not share bytes with them.
+        makes_result: whether None may be given as the result, so that an array of its form is made.
+    """
+    if (
+        len(arrays) > MOST_ARRAYS
+        or len(buffers) + len(scalars) > MOST_SLOTS
+        or native.workspace_bytes > WORKSPACE_BYTES
+    ):
+        return None
+    code = _code()
+    if code is None:
+        return None
+    words = [
+        code.state_address, len(arrays), native.address, blocks, int(native.workspace_bytes > 0), int(makes_result),
+        len(buffers), len(buffers) + len(scalars), *buffers, *scalars, *(word for one in arrays for word in one.words),
+    ]  # fmt: skip
+    description = b"".join((word & (2**64 - 1)).to_bytes(8, sys.byteorder) for word in words)
+    return code.function(description, (code, native, tuple(one.dtype for one in arrays)))
+
+
+def entry_of(plan: BoundPlan, arguments: Sequence[Array], out: Array, makes_result: bool) -> NativeEntry | None:
+    """An entry that does what a bound plan does for these arrays, or None if it cannot.
+
+    It can if the plan is one launch of one block that only reads its arguments and writes `out`.
+    """
+    records, results = plan.recording.records, plan.results
+    launch = records[0] if len(records) == 1 else None
+    if not isinstance(launch, RecordedLaunch) or not all(one.direct for one in results):
+        return None
+    every = tuple(range(len(arguments)))
+    if plan.scalar_types or plan.empty or launch.blocks != 1 or len(plan.outputs) != 1 or len(results) != 1:
+        return None
+    if tuple(position for position, _, _ in plan.inputs) != every:
+        return None
+    places = [*plan.inputs, (len(arguments), *plan.outputs[0][1:])]
+    number_of = {slot: position for position, slot, _ in places}
+    forms = [
+        ArrayForm(one.dtype, one.shape, one.strides, address_mask(plan, slot, element), plan.spans[slot])
+        for one, (_, slot, element) in zip([*arguments, out], places, strict=True)
+    ]
+    kernel, native = launch.compiled
+    scalars = [one for one in launch.scalars if not isinstance(one, ScalarReference)]
+    slots = list(argument_block(kernel, scalars))[len(kernel.buffers) :]
+    return make_entry(native, launch.blocks, [number_of[slot] for slot in launch.slots], slots, forms, makes_result)
+
+
+def entries_are_possible() -> bool:
+    """Whether this interpreter and NumPy are laid out as the native code needs them."""
+    return _code() is not None
+
+
+class _MethodDefinition(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int), ("text", ctypes.c_char_p),
+    ]  # fmt: skip
+
+
+class _Code:
+    """The native code of all entries and the addresses that it needs; never unloaded."""
+
+    def __init__(self) -> None:
+        text = entry_text()
+        disk = default_disk_cache()
+        parts = ("cpu entry", package_version(), text_key(text, "none"))
+        code = disk.get(parts)
+        if code is None:
+            code = compile_text(text, "none")
+            disk.put(parts, code)
+        self.engine = load_engine(code)
+        api = ctypes.pythonapi
+        functions = (api.PyEval_SaveThread, api.PyEval_RestoreThread, api.Py_IncRef, api.Py_DecRef, api.PyMem_RawMalloc)
+        addresses = [ctypes.cast(one, ctypes.c_void_p).value or 0 for one in functions]
+        new_array = _array_functions()[_NEW_FROM_DESCRIPTOR]
+        self.state = (ctypes.c_int64 * 9)(0, *addresses, new_array, id(np.ndarray), id(None))
+        self.state_address = ctypes.addressof(self.state)
+        address = self.engine.get_function_address("entry")
+        self.definition = _MethodDefinition(b"tilewright_entry", address, _METH_FASTCALL, None)
+        self._new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.py_object)(
+            ("PyCFunction_NewEx", api)
+        )
+
+    def function(self, description: bytes, kept: object) -> NativeEntry:
+        """A built-in function whose self is the description; it keeps `kept`, as its module, alive."""
+        made: NativeEntry = self._new(ctypes.addressof(self.definition), description, kept)
+        return made
+
+
+@functools.cache
+def _code() -> _Code | None:
+    return _Code() if _is_as_expected() else None
+
+
+def _array_functions() -> Any:
+    """NumPy's table of C functions."""
+    module = sys.modules.get("numpy._core._multiarray_umath") or sys.modules["numpy.core._multiarray_umath"]
+    pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+        ("PyCapsule_GetPointer", ctypes.pythonapi)
+    )
+    return (ctypes.c_void_p * (_NEW_FROM_DESCRIPTOR + 1)).from_address(pointer(module._ARRAY_API, None))
+
+
+def _is_as_expected() -> bool:
+    """Whether objects of this interpreter and of this NumPy lie in memory as the native code takes them to."""
+    if platform.python_implementation() != "CPython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return False
+    sizes = (ctypes.sizeof(ctypes.c_void_p), object.__basicsize__, bytes.__basicsize__)
+    if sizes != (8, _HEADER, BYTES_HEADER + 1):
+        return False
+    probes: list[Array] = [np.zeros((4, 7), np.float32)[1:, ::-2], np.zeros((2, 3, 4), np.int16).T, np.zeros(1)]
+    probes[1].flags.writeable = False
+    if not all(_fields(one) == _interface(one) for one in probes):
+        return False
+    dtype = np.dtype(np.float32)
+    new = ctypes.PYFUNCTYPE(
+        ctypes.py_object, ctypes.py_object, ctypes.py_object, ctypes.c_int, *[ctypes.c_void_p] * 3, ctypes.c_int,
+        ctypes.c_void_p,
+    )(_array_functions()[_NEW_FROM_DESCRIPTOR])  # fmt: skip
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(dtype))  # the call takes a reference for itself
+    shape, strides = (ctypes.c_int64 * 2)(*_SAMPLE_SHAPE), (ctypes.c_int64 * 2)(*_SAMPLE_STRIDES)
+    made = new(np.ndarray, dtype, 2, shape, strides, None, 0, None)
+    return (made.dtype, made.shape, made.strides, made.flags.owndata) == (dtype, _SAMPLE_SHAPE, _SAMPLE_STRIDES, True)
+
+
+def _fields(array: Array) -> tuple[Any, ...]:
+    """Address, dtype object, shape, strides, and whether it may be written, as the native code reads them."""
+    start, rank = id(array), array.ndim
+    word, number = ctypes.c_int64.from_address, ctypes.c_int32.from_address
+    shape, strides = (tuple((ctypes.c_int64 * rank).from_address(word(start + at).value)) for at in (32, 40))
+    own_type = word(start + 8).value == id(np.ndarray) and number(start + 24).value == rank
+    writeable = number(start + 64).value & WRITEABLE_BITS == WRITEABLE
+    return own_type, word(start + 16).value, word(start + 56).value, shape, strides, writeable
+
+
+def _interface(array: Array) -> tuple[Any, ...]:
+    return True, array.ctypes.data, id(array.dtype), array.shape, array.strides, array.flags.writeable
