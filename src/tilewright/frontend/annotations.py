@@ -113,6 +113,7 @@ class Parameter:
 
     name: str
     annotation: Annotation
+    keyword_only: bool = False
 
 
 def parameters_of(function: Callable[..., Any], around: Mapping[str, Any]) -> tuple[Parameter, ...]:
@@ -141,7 +142,7 @@ def parameters_of(function: Callable[..., Any], around: Mapping[str, Any]) -> tu
             )
         if annotation.name == "array" and not annotation.shape:
             raise TypeError(f"program {name}: parameter {one.name}: tw.array needs sizes, tw.array['n']")
-        found.append(Parameter(one.name, annotation))
+        found.append(Parameter(one.name, annotation, one.kind is one.KEYWORD_ONLY))
     _check_names(name, found)
     return tuple(found)
 

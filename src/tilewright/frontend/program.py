@@ -70,6 +70,7 @@ class TracedProgram:
         self.parameters: tuple[Parameter, ...] = parameters_of(function, around)
         self._signature = inspect.signature(function)
         self._generic = tuple(n for n, one in enumerate(self.parameters) if one.annotation.is_generic)
+        self._keyword_only = any(one.keyword_only for one in self.parameters)
         self._types = tuple(one.annotation.accepts[0] for one in self.parameters)
         self._traced: dict[tuple[ScalarType, ...], _Traced] = {}
         self._executables: dict[Any, tuple[Callable[..., Any], bool]] = {}
@@ -97,7 +98,7 @@ class TracedProgram:
 
         Inside of another program the call is traced along with it.
         """
-        if keywords or len(arguments) != len(self.parameters):
+        if keywords or len(arguments) != len(self.parameters) or self._keyword_only:
             arguments = self._bound(arguments, keywords)
         tracer = active_tracer()
         if tracer is not None:
@@ -177,7 +178,7 @@ class TracedProgram:
                 else:
                     sizes[parameter.name] = one.size
             prepared.append(one)
-        return self.function(*prepared)
+        return _result_of(self.function, self.parameters, prepared)
 
     # --- arguments
 
@@ -250,6 +251,13 @@ def program(function: Callable[..., Any]) -> TracedProgram:
     return TracedProgram(function, sys._getframe(1).f_locals)
 
 
+def _result_of(function: Callable[..., Any], parameters: Sequence[Parameter], values: Sequence[Any]) -> Any:
+    """The function called with a value for each parameter."""
+    pairs = list(zip(parameters, values, strict=True))
+    named = {one.name: value for one, value in pairs if one.keyword_only}
+    return function(*(value for one, value in pairs if not one.keyword_only), **named)
+
+
 def _trace(function: Callable[..., Any], parameters: Sequence[Parameter], types: Sequence[ScalarType]) -> _Traced:
     """Run the function on proxies."""
     name = getattr(function, "__name__", "program")
@@ -265,7 +273,7 @@ def _trace(function: Callable[..., Any], parameters: Sequence[Parameter], types:
     with tracing(tracer):
         proxies = [tracer.index_proxy(one) if one.type == Type(I64) else wrap(tracer, one) for one in variables]
         try:
-            values, several = values_of(function(*proxies), f"program {name}")
+            values, several = values_of(_result_of(function, parameters, proxies), f"program {name}")
             results = [atom_of(one) for one in values]
         except _LOCATED as error:
             message = _located(error, name)
