@@ -396,3 +396,40 @@ def test_inner_programs_check_their_arguments() -> None:
 
     assert "parameter xs: f32[k, k] does not take xs of type [n][m]f32: k is n here" in error_of(outer)
     assert "does not take xs of type [n][n]f64" in error_of(element)
+
+
+def test_values_of_another_program() -> None:
+    kept: list[Any] = []
+
+    def first(xs: tw.f32["n"], a: tw.f32) -> Any:
+        kept.extend((xs, a))
+        return xs
+
+    def array_of_another(xs: tw.f32["n"], a: tw.f32) -> Any:
+        return tw.map(lambda x, y: x + y, xs, kept[0])
+
+    def scalar_of_another(xs: tw.f32["n"], a: tw.f32) -> Any:
+        return tw.map(lambda x: x + kept[1], xs)
+
+    def result_of_another(xs: tw.f32["n"], a: tw.f32) -> Any:
+        return kept[1]
+
+    tw.program(first).trace()
+    for wrong in (array_of_another, scalar_of_another, result_of_another):
+        assert "while another program was traced" in error_of(wrong)
+
+
+def test_keyword_only_parameters() -> None:
+    @tw.program
+    def scaled(xs: tw.f32["n"], *, factor: tw.f32 = 3) -> Any:
+        return tw.map(lambda x: factor * x, xs)
+
+    @tw.program
+    def outer(xs: tw.f32["n"]) -> Any:
+        return scaled(xs, factor=5)
+
+    assert scaled(X, factor=2).tolist() == [2, 2, 2]
+    assert scaled(X).tolist() == [3, 3, 3]
+    assert outer(X).tolist() == [5, 5, 5]
+    with pytest.raises(TypeError, match="too many positional arguments"):
+        scaled(X, 2)

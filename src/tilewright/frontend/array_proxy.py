@@ -10,13 +10,14 @@ import numpy as np
 from tilewright.frontend.program_tracing import (
     IndexProxy,
     Tracer,
+    active_tracer,
     describe_value,
     index_size,
     is_array,
     user_location,
     wrap,
 )
-from tilewright.frontend.scalar_tracing import ScalarProxy, apply, power
+from tilewright.frontend.scalar_tracing import ScalarProxy, apply, foreign, power
 from tilewright.ir.nodes import Atom, Slice, SliceDimension, Variable
 from tilewright.ir.scalars import ScalarType
 from tilewright.ir.sizes import ZERO, ceil_division, size
@@ -31,18 +32,28 @@ class ArrayProxy:
     traced integers and slices; constants below 0 count from the end.
 
     Attributes:
-        variable: the array.
         builder: where operations on it are written.
     """
 
-    __slots__ = ("builder", "index_like", "variable")
+    __slots__ = ("_variable", "builder", "index_like")
     __hash__ = None  # type: ignore[assignment]  # == is elementwise
     __tilewright_array__ = True
 
     def __init__(self, variable: Variable, builder: Tracer) -> None:
-        self.variable = variable
+        self._variable = variable
         self.builder = builder
         self.index_like = False  # elements are indices: the result of iota
+
+    @property
+    def variable(self) -> Variable:
+        """The array.
+
+        Raises:
+            TypeError: while another program is traced, in which this name means nothing or something else.
+        """
+        if active_tracer() not in (self.builder, None):
+            raise TypeError(foreign(self._variable))
+        return self._variable
 
     @property
     def shape(self) -> tuple[IndexProxy, ...]:

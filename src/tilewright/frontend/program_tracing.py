@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import tilewright
-from tilewright.frontend.scalar_tracing import ScalarProxy, common_type, constant, convert
+from tilewright.frontend.scalar_tracing import ScalarProxy, common_type, constant, convert, foreign
 from tilewright.ir.builder import Builder
 from tilewright.ir.nodes import Atom, Body, Lambda, Type, Variable, atom_size
 from tilewright.ir.scalars import BOOL, C128, F64, I64, ScalarType, scalar_type_of
@@ -287,6 +287,8 @@ def atom_of(value: Any, preferred: ScalarType | None = None) -> Atom:
         variable: Variable = value.variable
         return variable
     if isinstance(value, ScalarProxy):
+        if active_tracer() not in (value.builder, None) and isinstance(value.atom, Variable):
+            raise TypeError(foreign(value.atom))
         return value.atom
     return constant(value, number_type(value, preferred))
 

@@ -363,8 +363,18 @@ def _promoted_for_constants(scalar: ScalarType, values: Sequence[Any]) -> Scalar
 
 def _atom(builder: Builder, value: Any, scalar: ScalarType) -> Atom:
     if isinstance(value, ScalarProxy):
+        if value.builder is not builder and isinstance(value.atom, Variable):
+            raise TypeError(foreign(value.atom))
         return convert(builder, scalar, value.atom)
     return constant(value, scalar)
+
+
+def foreign(variable: Variable) -> str:
+    """What to say of a value that is used where it cannot be known."""
+    return (
+        f"{variable} of type {variable.type} was made while another program was traced, and is unknown here; hand it "
+        "over as an argument"
+    )
 
 
 def power(base: Any, exponent: Any) -> Any:
