@@ -145,6 +145,11 @@ def test_show_has_defaults() -> None:
     assert "__global__" in run("show", "aq,qb->ab", "-s", SIZES, "--text", "cuda")
 
 
+@pytest.mark.parametrize("stage", ["contraction", "tiled", "kernel"])
+def test_show_says_that_a_view_has_no_kernel(stage: str) -> None:
+    assert "nothing is computed" in run("show", "ij->ji", "-s", "i=3,j=4", "--stage", stage)
+
+
 def test_the_kernel_is_the_one_that_runs() -> None:
     (found,) = stages.follow("aq,qb->ab", stages.parse_sizes(SIZES), "f64").found
     assert isinstance(found, Contraction)

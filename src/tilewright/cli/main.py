@@ -153,6 +153,9 @@ def show(
         typer.echo(_shown(stages, stage or Stage.KERNEL, text, machine))
 
 
+_NOTHING = "nothing is computed: the result is a view of the operand"
+
+
 def _shown(stages: Stages, stage: Stage, text: Text | None, machine: str | None) -> str:
     from tilewright.cli.stages import header, machine_for
     from tilewright.ir.printer import print_program
@@ -160,6 +163,8 @@ def _shown(stages: Stages, stage: Stage, text: Text | None, machine: str | None)
     if stage in (Stage.CORE, Stage.FUSED):
         return print_program(stages.core if stage is Stage.CORE else stages.optimised).rstrip("\n")
     by_text = {Text.CUDA: "h100", Text.OPENCL: "opencl-gpu", Text.LLVM: "host"}
+    if not stages.statements:
+        return _NOTHING
     found = machine_for(machine or (by_text.get(text, "host") if text is not None else "host"))
     parts = []
     for position in range(len(stages.statements)):
@@ -205,7 +210,7 @@ def explain(
         stages = follow(expression, parse_sizes(sizes), dtype, semiring)
         chosen = machine_for(machine)
         if not stages.statements:
-            typer.echo("nothing is computed: the result is a view of the operand")
+            typer.echo(_NOTHING)
         for position, one in enumerate(stages.found):
             if len(stages.found) > 1:
                 typer.echo(header(stages, position))
