@@ -148,3 +148,8 @@ def test_steps_fold_lone_labels_first_and_keep_the_output_order() -> None:
     first, second = steps_of(EinsumSpec(((0, 1), (1, 2), (3, 2, 0)), (3, 0)), ((0, 1), (0, 1)))
     assert first.output == (0, 2) and first.contracted == (1,)
     assert second.inputs == ((3, 2, 0), (0, 2)) and second.contracted == (2,)
+
+
+def test_sizes_are_not_negative() -> None:
+    with pytest.raises(ValueError, match=r"operand 1 has the shape \(3, -4\), and a size cannot be negative"):
+        resolve(parse_string("ij,jk->ik"), [(2, 3), (3, -4)])

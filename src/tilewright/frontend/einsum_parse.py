@@ -193,6 +193,11 @@ def resolve(parsed: ParsedEinsum, shapes: Sequence[tuple[int, ...]]) -> Resolved
             f"einsum {parsed.text!r} is of {len(parsed.inputs)} operands ({_numbered(parsed)}), "
             f"but {len(shapes)} were given"
         )
+    for number, shape in enumerate(shapes):
+        if any(extent < 0 for extent in shape):
+            raise ValueError(
+                f"einsum {parsed.text!r}: operand {number} has the shape {shape}, and a size cannot be negative"
+            )
     inputs = [_expand(parsed, number, len(shape)) for number, shape in enumerate(shapes)]
     output = _output(parsed, inputs)
     sizes = _sizes(parsed, inputs, shapes)
