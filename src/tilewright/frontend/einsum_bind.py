@@ -114,6 +114,8 @@ class BoundEinsum:
             ]
         if not self.shape:
             value = self.executable(*arrays)
+            if self.quick is not None:
+                self.quick.learn(arrays, None)
             if out is None:
                 return value
             out[...] = value
@@ -217,7 +219,7 @@ def bind(
     stored = _canonical(stored)
     indirect = out is not None and (not out.dtype.isnative or _is_unaligned(out))
     plain_call = preparations is None and not indirect
-    quick = _quick_calls(executable, sizes_out, stored, axes) if plain_call else None
+    quick = _quick_calls(executable, sizes_out, stored, axes, math.prod(resolved.sizes)) if plain_call else None
     return BoundEinsum(
         resolved,
         path,
@@ -242,14 +244,14 @@ def _canonical(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _quick_calls(
-    executable: Callable[..., Any], shape: tuple[int, ...], dtype: np.dtype[Any], axes: tuple[int, ...]
+    executable: Callable[..., Any], shape: tuple[int, ...], dtype: np.dtype[Any], axes: tuple[int, ...], points: int
 ) -> QuickCalls | None:
     from tilewright.runtime.executable import Executable
 
-    if not shape or not 0 < math.prod(shape) * dtype.itemsize < LARGE or not isinstance(executable, Executable):
+    if not 0 < math.prod(shape) * dtype.itemsize < LARGE or not isinstance(executable, Executable):
         return None
     inner = row_major_strides([shape[axis] for axis in axes], dtype.itemsize)
-    return QuickCalls(executable, tuple(inner[axes.index(axis)] for axis in range(len(axes))))
+    return QuickCalls(executable, tuple(inner[axes.index(axis)] for axis in range(len(axes))), points)
 
 
 def _computed_dtype(

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 import platform
 import sys
 import sysconfig
@@ -34,19 +35,20 @@ from tilewright.runtime.cpu_entry_text import (
     BYTES_HEADER,
     MOST_ARRAYS,
     MOST_SLOTS,
+    TEMPORARY_BYTES,
     WORKSPACE_BYTES,
     WRITEABLE,
     WRITEABLE_BITS,
     entry_text,
 )
 from tilewright.runtime.cpu_jit import NativeKernel, compile_text, load_engine, text_key
-from tilewright.runtime.recording import RecordedLaunch
+from tilewright.runtime.recording import Allocation, RecordedLaunch, Release
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 NativeEntry: TypeAlias = Callable[..., Any]
 
 _METH_FASTCALL = 0x80
-_NEW_FROM_DESCRIPTOR = 94  # the place of PyArray_NewFromDescr in NumPy's table of functions
+_NEW_FROM_DESCRIPTOR, _RETURN = 94, 76  # the places of PyArray_NewFromDescr and PyArray_Return in NumPy's table
 _HEADER = 16
 _SAMPLE_SHAPE, _SAMPLE_STRIDES = (3, 5), (4, 12)
 
@@ -75,65 +77,115 @@ class ArrayForm:
         return [id(self.dtype), len(self.shape), self.mask, *self.span, *self.shape, *self.strides]
 
 
+@dataclass(frozen=True)
+class EntryLaunch:
+    """A kernel to run on the calling thread.
+
+    Attributes:
+        native: the kernel.
+        blocks: how many.
+        buffers: for each buffer the number of its array; temporary ones are numbered after the others.
+        scalars: the slots of the argument block after the buffers.
+    """
+
+    native: NativeKernel
+    blocks: int
+    buffers: tuple[int, ...]
+    scalars: tuple[int, ...]
+
+    @property
+    def words(self) -> list[int]:
+        """As the native code reads it."""
+        slots = (*self.buffers, *self.scalars)
+        return [self.native.address, self.blocks, len(self.buffers), len(slots), *slots]
+
+
 def make_entry(
-    native: NativeKernel,
-    blocks: int,
-    buffers: Sequence[int],
-    scalars: Sequence[int],
-    arrays: Sequence[ArrayForm],
-    makes_result: bool,
+    launches: Sequence[EntryLaunch], arrays: Sequence[ArrayForm], temporaries: Sequence[int], makes_result: bool
 ) -> NativeEntry | None:
-    """An entry that runs a kernel, or None where there are none.
+    """An entry that runs kernels one after the other, or None where there are none.
 
     Args:
-        native: the kernel.
-        blocks: its number of blocks, run on the calling thread.
-        buffers: for each buffer of the kernel the number of its array.
-        scalars: the slots of the argument block after the buffers.
+        launches: the kernels.
         arrays: the forms of the operands, then of the result, which must not share bytes with them.
-        makes_result: whether None may be given as the result, so that an array of its form is made.
+        temporaries: sizes in bytes of arrays that live between launches.
+        makes_result: whether None may be given as the result, so that an array of its form is made (without
+            dimensions: a NumPy scalar).
     """
+    offsets = [WORKSPACE_BYTES]
+    for size in temporaries:
+        offsets.append(offsets[-1] + -(-size // 64) * 64)
+    workspace = max(one.native.workspace_bytes for one in launches)
     if (
-        len(arrays) > MOST_ARRAYS
-        or len(buffers) + len(scalars) > MOST_SLOTS
-        or native.workspace_bytes > WORKSPACE_BYTES
+        len(arrays) + len(temporaries) > MOST_ARRAYS
+        or any(len(one.buffers) + len(one.scalars) > MOST_SLOTS for one in launches)
+        or workspace > WORKSPACE_BYTES
+        or offsets.pop() > WORKSPACE_BYTES + TEMPORARY_BYTES
     ):
         return None
     code = _code()
     if code is None:
         return None
     words = [
-        code.state_address, len(arrays), native.address, blocks, int(native.workspace_bytes > 0), int(makes_result),
-        len(buffers), len(buffers) + len(scalars), *buffers, *scalars, *(word for one in arrays for word in one.words),
+        code.state_address, len(arrays), int(workspace > 0 or bool(temporaries)), int(makes_result),
+        len(temporaries), len(launches), *(word for one in arrays for word in one.words), *offsets,
+        *(word for one in launches for word in one.words),
     ]  # fmt: skip
     description = b"".join((word & (2**64 - 1)).to_bytes(8, sys.byteorder) for word in words)
-    return code.function(description, (code, native, tuple(one.dtype for one in arrays)))
+    kept = (code, tuple(one.native for one in launches), tuple(one.dtype for one in arrays))
+    return code.function(description, kept)
 
 
-def entry_of(plan: BoundPlan, arguments: Sequence[Array], out: Array, makes_result: bool) -> NativeEntry | None:
+def entry_of(
+    plan: BoundPlan, arguments: Sequence[Array], out: Array | None, makes_result: bool, serial: bool
+) -> NativeEntry | None:
     """An entry that does what a bound plan does for these arrays, or None if it cannot.
 
-    It can if the plan is one launch of one block that only reads its arguments and writes `out`.
+    It can if the plan only launches kernels of one block (with `serial`, of any number) that write `out` or a scalar.
     """
-    records, results = plan.recording.records, plan.results
-    launch = records[0] if len(records) == 1 else None
-    if not isinstance(launch, RecordedLaunch) or not all(one.direct for one in results):
-        return None
+    records = [one for one in plan.recording.records if not isinstance(one, Release)]
+    launches = [one for one in records if isinstance(one, RecordedLaunch)]
+    allocations = [one for one in records if isinstance(one, Allocation) and not one.zeros]
     every = tuple(range(len(arguments)))
-    if plan.scalar_types or plan.empty or launch.blocks != 1 or len(plan.outputs) != 1 or len(results) != 1:
+    if (
+        len(launches) + len(allocations) != len(records)
+        or not launches
+        or len(plan.results) != 1
+        or plan.scalar_types
+        or plan.empty
+        or tuple(position for position, _, _ in plan.inputs) != every
+        or not (serial or all(one.blocks == 1 for one in launches))
+    ):
         return None
-    if tuple(position for position, _, _ in plan.inputs) != every:
-        return None
-    places = [*plan.inputs, (len(arguments), *plan.outputs[0][1:])]
-    number_of = {slot: position for position, slot, _ in places}
+    (result,) = plan.results
+    if out is None:
+        if result.slot not in [one.slot for one in allocations] or result.shape or result.array:
+            return None
+        slot, out = result.slot, np.empty((), result.element.numpy)
+        span = (0, out.itemsize)
+    else:
+        if not result.direct or len(plan.outputs) != 1:
+            return None
+        slot = plan.outputs[0][1]
+        span = plan.spans[slot]
+    temporary = [one for one in allocations if one.slot != slot]
+    numbers = [*(one for _, one, _ in plan.inputs), slot, *(one.slot for one in temporary)]
     forms = [
-        ArrayForm(one.dtype, one.shape, one.strides, address_mask(plan, slot, element), plan.spans[slot])
-        for one, (_, slot, element) in zip([*arguments, out], places, strict=True)
+        ArrayForm(one.dtype, one.shape, one.strides, address_mask(plan, number, element), bytes_)
+        for one, number, element, bytes_ in [
+            *((arguments[position], one, element, plan.spans[one]) for position, one, element in plan.inputs),
+            (out, slot, result.element, span),
+        ]
     ]
-    kernel, native = launch.compiled
-    scalars = [one for one in launch.scalars if not isinstance(one, ScalarReference)]
+    sizes = [math.prod(one.shape) * one.dtype.itemsize for one in temporary]
+    return make_entry([_launch(one, numbers) for one in launches], forms, sizes, makes_result)
+
+
+def _launch(record: RecordedLaunch, numbers: Sequence[int]) -> EntryLaunch:
+    kernel, native = record.compiled
+    scalars = [one for one in record.scalars if not isinstance(one, ScalarReference)]  # all, without scalar arguments
     slots = list(argument_block(kernel, scalars))[len(kernel.buffers) :]
-    return make_entry(native, launch.blocks, [number_of[slot] for slot in launch.slots], slots, forms, makes_result)
+    return EntryLaunch(native, record.blocks, tuple(numbers.index(slot) for slot in record.slots), tuple(slots))
 
 
 def entries_are_possible() -> bool:
@@ -162,8 +214,10 @@ class _Code:
         api = ctypes.pythonapi
         functions = (api.PyEval_SaveThread, api.PyEval_RestoreThread, api.Py_IncRef, api.Py_DecRef, api.PyMem_RawMalloc)
         addresses = [ctypes.cast(one, ctypes.c_void_p).value or 0 for one in functions]
-        new_array = _array_functions()[_NEW_FROM_DESCRIPTOR]
-        self.state = (ctypes.c_int64 * 9)(0, *addresses, new_array, id(np.ndarray), id(None))
+        table = _array_functions()
+        self.state = (ctypes.c_int64 * 10)(
+            0, *addresses, table[_NEW_FROM_DESCRIPTOR], id(np.ndarray), id(None), table[_RETURN]
+        )
         self.state_address = ctypes.addressof(self.state)
         address = self.engine.get_function_address("entry")
         self.definition = _MethodDefinition(b"tilewright_entry", address, _METH_FASTCALL, None)
@@ -210,7 +264,12 @@ def _is_as_expected() -> bool:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(dtype))  # the call takes a reference for itself
     shape, strides = (ctypes.c_int64 * 2)(*_SAMPLE_SHAPE), (ctypes.c_int64 * 2)(*_SAMPLE_STRIDES)
     made = new(np.ndarray, dtype, 2, shape, strides, None, 0, None)
-    return (made.dtype, made.shape, made.strides, made.flags.owndata) == (dtype, _SAMPLE_SHAPE, _SAMPLE_STRIDES, True)
+    if (made.dtype, made.shape, made.strides, made.flags.owndata) != (dtype, _SAMPLE_SHAPE, _SAMPLE_STRIDES, True):
+        return False
+    cell = np.array(7, dtype)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(cell))
+    scalar = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(_array_functions()[_RETURN])(cell)
+    return type(scalar) is np.float32 and scalar == cell
 
 
 def _fields(array: Array) -> tuple[Any, ...]:

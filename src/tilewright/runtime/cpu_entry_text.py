@@ -5,7 +5,10 @@ from __future__ import annotations
 WORKSPACE_BYTES = 8 << 20
 """Kernels that need more than this get no entry. Only the pages that a kernel touches take memory."""
 
-MOST_ARRAYS, MOST_SLOTS = 16, 96
+TEMPORARY_BYTES = 1 << 20
+"""Room for arrays between launches, behind the kernels' workspace."""
+
+MOST_ARRAYS, MOST_SLOTS = 32, 96
 BYTES_HEADER = 32
 WRITEABLE = 0x400
 WRITEABLE_BITS = WRITEABLE - 2**31  # with the bit of arrays that warn when they are written, which must not be set
@@ -17,14 +20,15 @@ def entry_text() -> str:
         _TEMPLATE.replace("@@HEADER", str(BYTES_HEADER))
         .replace("@@ARRAYS", str(MOST_ARRAYS))
         .replace("@@SLOTS", str(MOST_SLOTS))
-        .replace("@@WORKSPACE", str(WORKSPACE_BYTES + 128))
+        .replace("@@WORKSPACE", str(WORKSPACE_BYTES + TEMPORARY_BYTES + 128))
         .replace("@@WRITEABLE_BITS", str(WRITEABLE_BITS))
         .replace("@@WRITEABLE", str(WRITEABLE))
     )
 
 
 # Slots of eight bytes. The state: the first free workspace, PyEval_SaveThread, PyEval_RestoreThread, Py_IncRef,
-# Py_DecRef, PyMem_RawMalloc, PyArray_NewFromDescr, the type of arrays, None. The description: see `make_entry`.
+# Py_DecRef, PyMem_RawMalloc, PyArray_NewFromDescr, the type of arrays, None, PyArray_Return. The description: see
+# `make_entry`.
 # A free workspace starts with the address of the next one; the 64 bytes of this are not the kernel's.
 _TEMPLATE = """
 define ptr @entry(ptr %self, ptr %given, i64 %count) {
@@ -38,17 +42,12 @@ entry:
   %d3 = getelementptr inbounds i64, ptr %description, i64 3
   %d4 = getelementptr inbounds i64, ptr %description, i64 4
   %d5 = getelementptr inbounds i64, ptr %description, i64 5
-  %d6 = getelementptr inbounds i64, ptr %description, i64 6
-  %d7 = getelementptr inbounds i64, ptr %description, i64 7
-  %template = getelementptr inbounds i64, ptr %description, i64 8
+  %forms = getelementptr inbounds i64, ptr %description, i64 6
   %arrays = load i64, ptr %d1, align 8
-  %kernel = load ptr, ptr %d2, align 8
-  %blocks = load i64, ptr %d3, align 8
-  %works = load i64, ptr %d4, align 8
-  %makes = load i64, ptr %d5, align 8
-  %buffers = load i64, ptr %d6, align 8
-  %slots = load i64, ptr %d7, align 8
-  %forms = getelementptr inbounds i64, ptr %template, i64 %slots
+  %works = load i64, ptr %d2, align 8
+  %makes = load i64, ptr %d3, align 8
+  %temporaries = load i64, ptr %d4, align 8
+  %launches = load i64, ptr %d5, align 8
   %s1 = getelementptr inbounds i64, ptr %state, i64 1
   %s2 = getelementptr inbounds i64, ptr %state, i64 2
   %s3 = getelementptr inbounds i64, ptr %state, i64 3
@@ -65,6 +64,8 @@ entry:
   %new.array = load ptr, ptr %s6, align 8
   %array.type = load ptr, ptr %s7, align 8
   %none = load ptr, ptr %s8, align 8
+  %s9 = getelementptr inbounds i64, ptr %state, i64 9
+  %as.scalar = load ptr, ptr %s9, align 8
   %last = sub i64 %arrays, 1
   %as.many = icmp eq i64 %count, %arrays
   br i1 %as.many, label %next.array, label %unfit
@@ -205,26 +206,7 @@ made.look:
 
 fill:
   %result = phi ptr [ %object, %keep ], [ %made, %made.look ]
-  br label %fill.next
-fill.next:
-  %slot = phi i64 [ 0, %fill ], [ %slot.next, %fill.store ]
-  %more.slots = icmp slt i64 %slot, %slots
-  br i1 %more.slots, label %fill.slot, label %workspace.look
-fill.slot:
-  %template.slot = getelementptr inbounds i64, ptr %template, i64 %slot
-  %word = load i64, ptr %template.slot, align 8
-  %is.buffer = icmp slt i64 %slot, %buffers
-  br i1 %is.buffer, label %fill.address, label %fill.store
-fill.address:
-  %buffer.slot = getelementptr inbounds i64, ptr %addresses, i64 %word
-  %buffer = load i64, ptr %buffer.slot, align 8
-  br label %fill.store
-fill.store:
-  %stored = phi i64 [ %word, %fill.slot ], [ %buffer, %fill.address ]
-  %block.slot = getelementptr inbounds i64, ptr %block, i64 %slot
-  store i64 %stored, ptr %block.slot, align 8
-  %slot.next = add i64 %slot, 1
-  br label %fill.next
+  br label %workspace.look
 
 workspace.look:
   %works.not = icmp eq i64 %works, 0
@@ -250,8 +232,66 @@ grown:
 run:
   %node = phi ptr [ null, %workspace.look ], [ %head, %pop ], [ %fresh, %grown ]
   %workspace = getelementptr i8, ptr %node, i64 64
+  %first.launch = getelementptr inbounds i64, ptr %form.next, i64 %temporaries
+  br label %next.temporary
+next.temporary:
+  %temporary = phi i64 [ 0, %run ], [ %temporary.next, %place ]
+  %more.temporaries = icmp slt i64 %temporary, %temporaries
+  br i1 %more.temporaries, label %place, label %release
+place:
+  %offset.slot = getelementptr inbounds i64, ptr %form.next, i64 %temporary
+  %offset = load i64, ptr %offset.slot, align 8
+  %temporary.place = getelementptr i8, ptr %workspace, i64 %offset
+  %temporary.number = add i64 %arrays, %temporary
+  %temporary.slot = getelementptr inbounds i64, ptr %addresses, i64 %temporary.number
+  store ptr %temporary.place, ptr %temporary.slot, align 8
+  %temporary.next = add i64 %temporary, 1
+  br label %next.temporary
+
+release:
   %thread = call ptr %save.thread()
+  br label %next.launch
+next.launch:
+  %launch = phi ptr [ %first.launch, %release ], [ %launch.next, %call ]
+  %launched = phi i64 [ 0, %release ], [ %launched.next, %call ]
+  %more.launches = icmp slt i64 %launched, %launches
+  br i1 %more.launches, label %prepare, label %finished
+prepare:
+  %kernel = load ptr, ptr %launch, align 8
+  %l1 = getelementptr inbounds i64, ptr %launch, i64 1
+  %blocks = load i64, ptr %l1, align 8
+  %l2 = getelementptr inbounds i64, ptr %launch, i64 2
+  %buffers = load i64, ptr %l2, align 8
+  %l3 = getelementptr inbounds i64, ptr %launch, i64 3
+  %slots = load i64, ptr %l3, align 8
+  %template = getelementptr inbounds i64, ptr %launch, i64 4
+  %launch.next = getelementptr inbounds i64, ptr %template, i64 %slots
+  %launched.next = add i64 %launched, 1
+  br label %fill.next
+fill.next:
+  %slot = phi i64 [ 0, %prepare ], [ %slot.next, %fill.store ]
+  %more.slots = icmp slt i64 %slot, %slots
+  br i1 %more.slots, label %fill.slot, label %call
+fill.slot:
+  %template.slot = getelementptr inbounds i64, ptr %template, i64 %slot
+  %word = load i64, ptr %template.slot, align 8
+  %is.buffer = icmp slt i64 %slot, %buffers
+  br i1 %is.buffer, label %fill.address, label %fill.store
+fill.address:
+  %buffer.slot = getelementptr inbounds i64, ptr %addresses, i64 %word
+  %buffer = load i64, ptr %buffer.slot, align 8
+  br label %fill.store
+fill.store:
+  %stored = phi i64 [ %word, %fill.slot ], [ %buffer, %fill.address ]
+  %block.slot = getelementptr inbounds i64, ptr %block, i64 %slot
+  store i64 %stored, ptr %block.slot, align 8
+  %slot.next = add i64 %slot, 1
+  br label %fill.next
+call:
   call void %kernel(ptr %block, i64 0, i64 %blocks, ptr %workspace)
+  br label %next.launch
+
+finished:
   call void %restore.thread(ptr %thread)
   br i1 %works.not, label %done, label %push
 push:
@@ -260,6 +300,13 @@ push:
   store ptr %node, ptr %state, align 8
   br label %done
 done:
+  %is.scalar = icmp eq i64 %rank, 0
+  %is.element = and i1 %is.wanted, %is.scalar
+  br i1 %is.element, label %element, label %give
+element:
+  %scalar = call ptr %as.scalar(ptr %result)
+  ret ptr %scalar
+give:
   ret ptr %result
 
 drop:

@@ -80,15 +80,18 @@ class Executable:
             values = self._run(arguments, given, key)
         return values[0] if self._count == 1 else tuple(values)
 
-    def entry(self, arguments: Sequence[Array], out: Array, makes_result: bool) -> NativeEntry | None:
+    def entry(
+        self, arguments: Sequence[Array], out: Array | None, makes_result: bool, serial: bool
+    ) -> NativeEntry | None:
         """A native function for arrays of this form, if a call with them has been made and was simple (`cpu_entry`).
 
-        With `makes_result` it makes an array of `out`'s dtype, shape and strides where it is given None.
+        With `makes_result` it makes an array of `out`'s dtype, shape and strides where it is given None (`out` is None
+        for a program that gives a scalar). With `serial` it runs kernels of several blocks on the calling thread.
         """
-        if self.device.machine.kind != "cpu":
+        if self.device.machine.kind != "cpu" or self._count != 1:
             return None
         bound = self._plans.get(self._key(arguments, (out,)))
-        return None if bound is None else entry_of(bound[1], arguments, out, makes_result)
+        return None if bound is None else entry_of(bound[1], arguments, out, makes_result, serial)
 
     def explain(self) -> str:
         """How each statement was lowered, and why not otherwise."""
