@@ -78,6 +78,8 @@ _MODULES = {
     "tilewright.frontend.tree": ("einsum_tree", "plan_tree"),
     "tilewright.frontend.tree_plan": ("TreePlan",),
     "tilewright.runtime.devices": ("Device", "device_for", "devices"),
+    "tilewright.runtime.errors": ("DeviceError", "DeviceMemoryError"),
+    "tilewright.passes.tiling": ("IllegalTiling",),
     "tilewright.runtime.cpu_pool": ("get_num_threads", "set_num_threads"),
     "tilewright.frontend.program": ("TracedProgram", "program"),
     "tilewright.frontend.array_functions": (

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -102,9 +103,10 @@ def einsum(
         ...        epilogue_operands=[(bias, "k")]).tolist()
         [[13.0, 0.0], [10.0, 0.0]]
     """
+    place = os.environ.get("TILEWRIGHT_TARGET") if target is None else target
     recent: Hashable = None
     if type(epilogue_operands) is tuple and not epilogue_operands and operands and type(operands[0]) is str:
-        recent = (operands[0], dtype, order, casting, optimize, semiring, epilogue, alpha, beta, target, tiles)
+        recent = (operands[0], dtype, order, casting, optimize, semiring, epilogue, alpha, beta, place, tiles)
         try:
             entries = _RECENT.get(recent, ())
         except TypeError:  # options that cannot be hashed
@@ -134,7 +136,7 @@ def einsum(
     key: Hashable = (
         expression, operand_count, *[(one.dtype, one.shape, one.strides) for one in arrays],
         None if out is None else (out.dtype, out.shape, out.strides),
-        dtype, order, casting, optimize, semiring, epilogue, labels, alpha, beta, target,
+        dtype, order, casting, optimize, semiring, epilogue, labels, alpha, beta, place,
         hashable_tiles(tiles),
     )  # fmt: skip
     try:

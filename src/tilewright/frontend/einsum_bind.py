@@ -142,6 +142,9 @@ class BoundEinsum:
         return view
 
 
+_AMBIGUOUS = {"i8": ("int8", "int64"), "u8": ("uint8", "uint64")}
+"""Dtype names that mean eight bits in the language and eight bytes in NumPy."""
+
 _program = lru_cache(maxsize=1024)(einsum_program)
 
 
@@ -174,7 +177,7 @@ def bind(
     semiring = semiring_named(options.semiring)
     resolved = resolve(parsed, [one.shape for one in operands])
     text = parsed.text
-    dtype, conversions = _computed_dtype(text, operands, options)
+    dtype, conversions = _computed_dtype(text, operands, options, out)
     extra_labels = extra_labels_of(text, resolved, extras, options.extra_labels)
     sizes_out = resolved.output_shape
     if out is not None and out.shape != sizes_out:
@@ -255,15 +258,26 @@ def _quick_calls(
 
 
 def _computed_dtype(
-    text: str, operands: Sequence[Signature], options: EinsumOptions
+    text: str, operands: Sequence[Signature], options: EinsumOptions, out: Signature | None
 ) -> tuple[np.dtype[Any], list[np.dtype[Any] | None]]:
-    """The dtype that is computed in, and for each operand the one to convert it to beforehand, if any."""
+    """The dtype that is computed in, and for each operand the one to convert it to beforehand, if any.
+
+    As in NumPy, an `out` takes part: sums of small integers into a wider one do not wrap around. Not so with an
+    epilogue, whose result `out` holds.
+    """
+    if isinstance(options.dtype, str) and options.dtype in _AMBIGUOUS:
+        ours, numpys = _AMBIGUOUS[options.dtype]
+        raise ValueError(f"einsum {text!r}: dtype {options.dtype!r} is {numpys} in NumPy; write {ours!r} or {numpys!r}")
     if options.dtype is not None:
         dtype = scalar_type_of(options.dtype).numpy
     else:
         for number, one in enumerate(operands):
             supported_type(f"einsum {text!r}: operand {number}", one.dtype)
-        dtype = np.result_type(*(one.dtype for one in operands)).newbyteorder("=")
+        meeting = [one.dtype for one in operands]
+        if out is not None and options.epilogue is None:
+            supported_type(f"einsum {text!r}: out", out.dtype)
+            meeting.append(out.dtype)
+        dtype = np.result_type(*meeting).newbyteorder("=")
         supported_type(f"einsum {text!r}: the result", dtype)
     conversions: list[np.dtype[Any] | None] = []
     for number, one in enumerate(operands):

@@ -18,7 +18,7 @@ import numpy as np
 from tilewright.contraction.form import Contraction
 from tilewright.frontend.einsum import as_array, check_out, parsed_expression
 from tilewright.frontend.einsum_bind import BoundEinsum, bind, signature_for
-from tilewright.frontend.einsum_layout import Array, Signature, signature_of
+from tilewright.frontend.einsum_layout import Array, Signature, overlaps_itself, signature_of
 from tilewright.frontend.einsum_options import EinsumOptions, hashable_tiles
 from tilewright.frontend.einsum_parse import Label, Labels, interleaved_key, read_term
 from tilewright.frontend.einsum_path import Step, hashable_optimize, steps_of
@@ -96,6 +96,12 @@ class EinsumPlan:
             return self.bound.run(arrays, None)
         if self.bound.executable is None:
             raise ValueError(f"plan {self.expression!r} gives a view of its operand and so takes no out")
+        if not isinstance(out, np.ndarray):
+            raise TypeError(f"plan {self.expression!r}: out must be a NumPy array, not {out!r}")
+        if overlaps_itself(signature_of(out)):
+            raise ValueError(
+                f"plan {self.expression!r}: elements of out lie on one another in memory (strides {out.strides})"
+            )
         if out.dtype != self.bound.dtype:
             raise TypeError(f"plan {self.expression!r}: out has dtype {out.dtype}, the result {self.bound.dtype}")
         if out.shape != self.bound.shape:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
@@ -18,6 +17,7 @@ from tilewright.runtime.cpu_entry import NativeEntry, entry_of
 from tilewright.runtime.cpu_pool import get_num_threads
 from tilewright.runtime.devices import Device
 from tilewright.runtime.executor import Executor
+from tilewright.runtime.forking import ForkSafeLock
 from tilewright.runtime.host import HostProgram, KernelStep, written_by
 from tilewright.runtime.liveness import dead_after, with_releases
 from tilewright.runtime.scope import Entry, Placed, Scalar, row_major_strides
@@ -59,7 +59,7 @@ class Executable:
         self._writes_directly = writes_directly and device.machine.kind == "cpu"
         self._backend = backend_for(device)
         self._plans: OrderedDict[Any, tuple[Runner, BoundPlan]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
         self._declined: dict[tuple[str, str], None] = {}
         self._scalars = tuple(p for p, parameter in enumerate(self.program.parameters) if parameter.type.rank == 0)
         self._count = len(self.program.body.results)
