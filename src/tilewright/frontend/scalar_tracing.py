@@ -26,7 +26,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tilewright.ir.builder import Builder
-from tilewright.ir.nodes import Atom, Literal, Type, Variable
+from tilewright.ir.nodes import Atom, Literal, Variable
 from tilewright.ir.operators import OPERATORS
 from tilewright.ir.scalars import (
     BF16,
@@ -420,11 +420,6 @@ def trace(
 def proxies(builder: Builder, variables: Sequence[Variable]) -> tuple[ScalarProxy, ...]:
     """Proxies of scalar variables."""
     return tuple(ScalarProxy(one, builder) for one in variables)
-
-
-def scalar_variable(builder: Builder, hint: str, scalar: ScalarType) -> ScalarProxy:
-    """A proxy of a new scalar variable (a parameter, for example)."""
-    return ScalarProxy(builder.variable(hint, Type(scalar)), builder)
 
 
 _UFUNCS = {

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
-from tilewright.ir.scalars import BOOL, I32, I64, ScalarType, compute_type
+from tilewright.ir.scalars import BOOL, I64, ScalarType, compute_type
 
 
 class Space(Enum):
@@ -401,6 +401,3 @@ def walk(body: tuple[Statement, ...]) -> Iterator[Statement]:
         yield statement
         for inner in bodies(statement):
             yield from walk(inner)
-
-
-INDEX_TYPES = (I32, I64)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from tilewright.contraction.form import Dimension, Kind, Operand
 from tilewright.contraction.normalise import constant
@@ -22,7 +21,6 @@ from tilewright.kernel.ir import (
     Buffer,
     Cast,
     Comment,
-    Constant,
     Expression,
     Name,
     Store,
@@ -34,15 +32,14 @@ from tilewright.kernel.ir import (
 )
 from tilewright.kernel.launch import Launch
 from tilewright.passes.packed_form import BLOCK, PANEL_BYTES, SCALAR_PANEL_BYTES, PackedForm, SideDimension
-from tilewright.passes.packed_writer import PackedWriter, Side
+from tilewright.passes.packed_micro import write_micro_kernels
+from tilewright.passes.packed_panels import pack
+from tilewright.passes.packed_writer import QUARTERS, WHOLE, Bases, PackedWriter, Side
 from tilewright.passes.scalar_values import component_types
 
 
 def write_packed_kernel(form: PackedForm, name: str = "contraction") -> Launch:
     """The kernel of a form and everything that its launch needs."""
-    from tilewright.passes.packed_micro import write_micro_kernels
-    from tilewright.passes.packed_panels import pack
-
     w = PackedWriter(form)
     contraction = form.contraction
     vector_source = w.global_buffer(form.vector_operand, "vector_side", True)
@@ -120,16 +117,6 @@ def describe(form: PackedForm) -> str:
 
 
 # --- coordinates ------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Bases:
-    """Flat start of each array for this block's batch element."""
-
-    vector: Expression
-    scalar: Expression
-    out: Expression
-    further: tuple[Expression, ...]
 
 
 def _blocks(form: PackedForm) -> tuple[int, int, int]:
@@ -351,9 +338,6 @@ def _mark_depth_runs(w: PackedWriter, side: Side, depth: Expression) -> None:
     w.loop("group", integer(0), operation("floordiv", depth, integer(lanes)), mark)
 
 
-WHOLE, QUARTERS = 2, 1  # a vector's elements are consecutive in memory; those of each of its quarters are
-
-
 def _mark_runs(w: PackedWriter, side: Side, count: Expression) -> None:
     """For each vector of the block: `WHOLE`, `QUARTERS` or 0, in the operand and in the output."""
     lanes = w.form.lanes
@@ -377,13 +361,3 @@ def _mark_runs(w: PackedWriter, side: Side, count: Expression) -> None:
             w.emit.emit(Store(runs, vector, Cast(together, U8)))
 
     w.loop("vector", integer(0), padded, mark)
-
-
-def run_of(runs: Buffer, first: Expression, number: int, lanes: int) -> Expression:
-    """The mark of vector `number` of the panel that begins at element `first`."""
-    return load(runs, add(operation("floordiv", first, integer(lanes)), integer(number)))
-
-
-def run_is(mark: Expression, least: int) -> Expression:
-    """The vector is consecutive at least to this degree."""
-    return operation("ge", mark, Constant(least, U8))

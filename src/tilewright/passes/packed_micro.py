@@ -24,9 +24,8 @@ from tilewright.kernel.ir import (
     operation,
 )
 from tilewright.passes.packed_form import BUFFERED_ELEMENTS
-from tilewright.passes.packed_kernel import Bases
 from tilewright.passes.packed_store import Accumulators, Place, Scratch, has_fast_path
-from tilewright.passes.packed_writer import PackedWriter, Side
+from tilewright.passes.packed_writer import Bases, PackedWriter, Side
 from tilewright.passes.scalar_values import Value, component_types
 from tilewright.passes.scalar_values import constant as constant_value
 from tilewright.passes.vectorise import lower_lambda_vector

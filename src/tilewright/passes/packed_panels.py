@@ -24,8 +24,7 @@ from tilewright.kernel.ir import (
     multiply,
     operation,
 )
-from tilewright.passes.packed_kernel import QUARTERS, WHOLE, run_is, run_of
-from tilewright.passes.packed_writer import PackedWriter, Side
+from tilewright.passes.packed_writer import QUARTERS, WHOLE, PackedWriter, Side, run_is, run_of
 from tilewright.passes.scalar_values import load_element
 
 

@@ -29,8 +29,7 @@ from tilewright.kernel.ir import (
     operation,
 )
 from tilewright.passes.lower_scalar import lower_lambda
-from tilewright.passes.packed_kernel import QUARTERS, WHOLE, Bases, run_is, run_of
-from tilewright.passes.packed_writer import PackedWriter, Side
+from tilewright.passes.packed_writer import QUARTERS, WHOLE, Bases, PackedWriter, Side, run_is, run_of
 from tilewright.passes.scalar_values import Value, load_element, store_element
 from tilewright.passes.vectorise import lower_lambda_vector
 

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tilewright.contraction.form import Operand
-from tilewright.ir.scalars import I64, ScalarType
+from tilewright.ir.scalars import I64, U8, ScalarType
 from tilewright.kernel.ir import (
     Buffer,
+    Constant,
     Expression,
     For,
     If,
@@ -16,6 +17,7 @@ from tilewright.kernel.ir import (
     Space,
     add,
     integer,
+    load,
     operation,
 )
 from tilewright.passes.launch_writer import LaunchWriter
@@ -41,6 +43,16 @@ class Side:
     source_runs: Buffer
     out_runs: Buffer
     depth_runs: Buffer
+
+
+@dataclass(frozen=True)
+class Bases:
+    """Flat start of each array for this block's batch element."""
+
+    vector: Expression
+    scalar: Expression
+    out: Expression
+    further: tuple[Expression, ...]
 
 
 class PackedWriter(LaunchWriter):
@@ -90,3 +102,16 @@ class PackedWriter(LaunchWriter):
         if width == 1:
             return count
         return self.emit.let(operation("floordiv", add(count, integer(width - 1)), integer(width)), "panels")
+
+
+WHOLE, QUARTERS = 2, 1  # a vector's elements are consecutive in memory; those of each of its quarters are
+
+
+def run_of(runs: Buffer, first: Expression, number: int, lanes: int) -> Expression:
+    """The mark of vector `number` of the panel that begins at element `first`."""
+    return load(runs, add(operation("floordiv", first, integer(lanes)), integer(number)))
+
+
+def run_is(mark: Expression, least: int) -> Expression:
+    """The vector is consecutive at least to this degree."""
+    return operation("ge", mark, Constant(least, U8))

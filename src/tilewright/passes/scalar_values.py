@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TypeAlias
 
 from tilewright.ir.operators import result_type
-from tilewright.ir.scalars import BOOL, I64, ScalarType, compute_type, real_of
+from tilewright.ir.scalars import BOOL, ScalarType, compute_type, real_of
 from tilewright.kernel.ir import (
     Assign,
     Buffer,
@@ -330,8 +330,3 @@ def _complex_sqrt(a: Expression, b: Expression, emit: KernelBuilder) -> Value:
     real = emit.let(_op("select", left, other, t))
     imaginary = emit.let(_op("select", left, t, other))
     return real, _op("select", negative, _op("neg", imaginary), imaginary)
-
-
-def as_i64(value: Expression) -> Expression:
-    """An index expression widened to i64."""
-    return value if value.type == I64 else Cast(value, I64)
