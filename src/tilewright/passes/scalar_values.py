@@ -46,6 +46,7 @@ class KernelBuilder:
         values: the kernel value of each core scalar in scope, by its core name.
 
     Example:
+        >>> from tilewright.ir.scalars import I64
         >>> emit = KernelBuilder()
         >>> emit.let(add(Name("a", I64), Constant(1, I64)), "b").name
         'b_1'
