@@ -42,7 +42,7 @@ def einsum(
     *operands: Any,
     out: Array | None = None,
     dtype: Any = None,
-    order: str = "K",
+    order: str | None = None,
     casting: str = "safe",
     optimize: Any = True,
     semiring: str | Semiring = "plus_times",
@@ -67,7 +67,8 @@ def einsum(
             operands.
         dtype: the type to compute in (default: `numpy.result_type` of the operands). f16 and bf16 accumulate in f32
             and are rounded once.
-        order: memory order of a new result: "C", "F", "A", or "K" (follows the operands, as in NumPy).
+        order: memory order of the result, "C", "F", "A" or "K", as in NumPy. By default a new array is C-ordered
+            (NumPy's default is "K", which follows the operands), and a view stays a view.
         casting: which casts of operands to `dtype` and of the result to `out` are allowed, as in `numpy.can_cast`.
         optimize: the order of contraction of three and more operands: True, False (one loop nest), a method of
             opt_einsum ("greedy", "optimal", "dp", ...), or a path as `numpy.einsum_path` gives.

@@ -190,7 +190,7 @@ def bind(
         # wraps): one nest, in which it is the start value only.
         semiring = replace(semiring, distributive=False)
         path = (tuple(range(len(operands))),)
-    order = options.order.upper()
+    order = "any" if options.order is None else options.order.upper()
     axes = output_axes(order, list(zip(operands, resolved.spec.inputs, strict=True)), resolved.spec.output)
     if out_dtype is None and _is_view(resolved.spec, operands[0], dtype, out, options):
         return BoundEinsum(resolved, path, None, None, None, None, sizes_out, dtype, axes, order, False)

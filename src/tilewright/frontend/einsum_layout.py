@@ -96,7 +96,8 @@ def output_axes(order: str, operands: Sequence[tuple[Signature, Labels]], output
     """The axes of the result from the outermost in memory to the innermost.
 
     Args:
-        order: "C", "F", "A" (F if all operands are F-ordered and not all C-ordered) or "K" (follows the operands).
+        order: "C", "F", "A" (F if all operands are F-ordered and not all C-ordered), "K" (follows the operands), or
+            "any", which is C.
         operands: their signatures and labels.
         output: the labels of the result.
     """

@@ -28,7 +28,7 @@ class EinsumOptions:
     """
 
     dtype: Any = None
-    order: str = "K"
+    order: str | None = None
     casting: str = "safe"
     optimize: Hashable = True
     semiring: str | Semiring = "plus_times"
@@ -78,8 +78,9 @@ def check_options(options: EinsumOptions) -> None:
     """
     if options.casting not in _CASTINGS:
         raise ValueError(f"casting must be one of {', '.join(map(repr, _CASTINGS))}, not {options.casting!r}")
-    if not isinstance(options.order, str) or options.order.upper() not in _ORDERS:
-        raise ValueError(f"order must be one of {', '.join(map(repr, _ORDERS))}, not {options.order!r}")
+    order = options.order
+    if order is not None and (not isinstance(order, str) or order.upper() not in _ORDERS):
+        raise ValueError(f"order must be None or one of {', '.join(map(repr, _ORDERS))}, not {order!r}")
 
 
 def supported_type(what: str, dtype: np.dtype[Any]) -> ScalarType:

@@ -180,7 +180,7 @@ def plan(
     dtype: Any = "f64",
     out_dtype: Any = None,
     compute_dtype: Any = None,
-    order: str = "K",
+    order: str | None = None,
     casting: str = "safe",
     optimize: Any = True,
     semiring: str | Semiring = "plus_times",
