@@ -28,6 +28,7 @@ from tilewright.kernel.ir import (
     Cast,
     Constant,
     Expression,
+    FirstLanes,
     Kernel,
     Lane,
     Load,
@@ -78,6 +79,8 @@ class ExpressionPrinter:
         """A store, as one statement."""
         if statement.buffer.read_only:
             raise ValueError(f"kernel {self.kernel.name} stores to {statement.buffer.name}, which is read-only")
+        if statement.mask is not None:
+            raise TypeError(f"a store to buffer {statement.buffer.name} is masked, in CPU kernels only")
         value, buffer = statement.value, statement.buffer
         access = self.access(buffer, statement.index, value.type, statement.aligned, statement.nontemporal)
         if buffer.vector > 1:
@@ -104,7 +107,11 @@ class ExpressionPrinter:
                 return self.operation(expression)
             case Cast():
                 return self.cast(expression)
-            case Load(buffer=buffer, index=index, type=type_, aligned=aligned):
+            case FirstLanes():
+                raise TypeError("lanes are masked in CPU kernels only")
+            case Load(buffer=buffer, index=index, type=type_, aligned=aligned, mask=mask):
+                if mask is not None:
+                    raise TypeError(f"a load of {type_} from buffer {buffer.name} is masked, in CPU kernels only")
                 access = self.access(buffer, index, type_, aligned, False)
                 if buffer.vector > 1:
                     return Piece(f"{access.name}[{access.index.code}]")

@@ -3,7 +3,7 @@
     kernel     ::= name buffers scalars body            -- launched as `blocks` x `threads_per_block` workers
     statement  ::= Let | Declare | Assign | Store | For | While | If | Barrier | Comment
     expression ::= Constant | Name | BlockIndex | ThreadIndex | Address | Operation | Cast | Load | Broadcast | Lane
-                 | Shuffle
+                 | Shuffle | FirstLanes
 
 Conventions, which every printer and every producer of kernels relies on:
 
@@ -143,13 +143,15 @@ class Cast:
 class Load:
     """The element (or, with a vector type, the `lanes` consecutive elements) of `buffer` from flat `index` on.
 
-    `aligned` promises that a vector access starts at a multiple of its own size.
+    `aligned` promises that a vector access starts at a multiple of its own size. Where `mask` (a bool for each lane)
+    is false nothing is read, and the lane is 0.
     """
 
     buffer: Buffer
     index: Expression
     type: ValueType
     aligned: bool = False
+    mask: Expression | None = None
 
 
 @dataclass(frozen=True)
@@ -179,8 +181,27 @@ class Shuffle:
     type: VectorType
 
 
+@dataclass(frozen=True)
+class FirstLanes:
+    """A bool for each lane: true for those before `count` (an i64, not negative); in CPU kernels only."""
+
+    count: Expression
+    type: VectorType
+
+
 Expression: TypeAlias = (
-    Constant | Name | BlockIndex | ThreadIndex | Address | Operation | Cast | Load | Broadcast | Lane | Shuffle
+    Constant
+    | Name
+    | BlockIndex
+    | ThreadIndex
+    | Address
+    | Operation
+    | Cast
+    | Load
+    | Broadcast
+    | Lane
+    | Shuffle
+    | FirstLanes
 )
 
 
@@ -213,13 +234,17 @@ class Assign:
 
 @dataclass(frozen=True)
 class Store:
-    """buffer[index] = value; a vector value writes consecutive elements. `nontemporal` bypasses the cache."""
+    """buffer[index] = value; a vector value writes consecutive elements. `nontemporal` bypasses the cache.
+
+    Where `mask` (a bool for each lane of a vector) is false nothing is written.
+    """
 
     buffer: Buffer
     index: Expression
     value: Expression
     aligned: bool = False
     nontemporal: bool = False
+    mask: Expression | None = None
 
 
 @dataclass(frozen=True)
@@ -359,8 +384,10 @@ def children(expression: Expression) -> tuple[Expression, ...]:
             return operands
         case Cast(operand=operand) | Broadcast(operand=operand) | Lane(operand=operand):
             return (operand,)
-        case Load(index=index):
-            return (index,)
+        case Load(index=index, mask=mask):
+            return (index,) if mask is None else (index, mask)
+        case FirstLanes(count=count):
+            return (count,)
         case Shuffle(first=first, second=second):
             return (first, second)
         case _:
@@ -385,8 +412,8 @@ def expressions(statement: Statement) -> tuple[Expression, ...]:
     match statement:
         case Let(value=value) | Declare(value=value) | Assign(value=value):
             return (value,)
-        case Store(index=index, value=value):
-            return (index, value)
+        case Store(index=index, value=value, mask=mask):
+            return (index, value) if mask is None else (index, value, mask)
         case For(start=start, stop=stop, step=step):
             return (start, stop, step)
         case While(condition=condition) | If(condition=condition):

@@ -11,6 +11,7 @@ from tilewright.kernel.ir import (
     Cast,
     Constant,
     Expression,
+    FirstLanes,
     Lane,
     Load,
     Name,
@@ -77,6 +78,8 @@ def _emit(emitter: Emitter, node: Expression) -> str:
             if not 0 <= lane < lanes_of(operand.type):
                 raise TypeError(f"lane {lane} of a value of type {operand.type} does not exist")
             return emitter.emit(f"extractelement {spelling(operand.type)} {vector}, i32 {lane}")
+        case FirstLanes(count=count, type=type_):
+            return _first_lanes(emitter, count, type_)
         case Shuffle(first=first, second=second, lanes=lanes):
             text = spelling(first.type)
             if first.type != second.type or not lanes or not 0 <= min(lanes) <= max(lanes) < 2 * lanes_of(first.type):
@@ -121,8 +124,24 @@ def _broadcast(emitter: Emitter, operand: Expression, type_: VectorType) -> str:
     value = emit_expression(emitter, operand)
     if isinstance(operand, Constant):
         return splat(value, element, type_.lanes)
+    if emitter.target.is_arm and isinstance(operand, Load):
+        # Arm's multiply-adds take one factor from a lane for free, while a load into all lanes also occupies a vector
+        # unit (Arm, Neoverse N1 Software Optimization Guide, LD1R). LLVM would join load and broadcast; this keeps
+        # them apart.
+        value = emitter.emit(f"freeze {element} {value}")
     first = emitter.emit(f"insertelement {text} poison, {element} {value}, i32 0")
     return emitter.emit(f"shufflevector {text} {first}, {text} poison, <{type_.lanes} x i32> zeroinitializer")
+
+
+def _first_lanes(emitter: Emitter, count: Expression, type_: VectorType) -> str:
+    if count.type != I64 or type_.element != BOOL:
+        raise TypeError(f"the first lanes of {type_} are counted by an i64 and are bools, not {count.type}")
+    text = vector_of("i32", type_.lanes)
+    narrow = emitter.emit(f"trunc i64 {emit_expression(emitter, count)} to i32")
+    first = emitter.emit(f"insertelement {text} poison, i32 {narrow}, i32 0")
+    every = emitter.emit(f"shufflevector {text} {first}, {text} poison, <{type_.lanes} x i32> zeroinitializer")
+    lanes = ", ".join(f"i32 {lane}" for lane in range(type_.lanes))
+    return emitter.emit(f"icmp ugt {text} {every}, <{lanes}>")
 
 
 # --- conversions ------------------------------------------------------------------------------------------------------
@@ -277,7 +296,10 @@ def _load(emitter: Emitter, node: Load) -> str:
     buffer, lanes = node.buffer, lanes_of(node.type)
     address, attributes = _access(emitter, buffer, node.index, node.type, node.aligned)
     memory = memory_spelling(buffer.element, emitter.target.has_half_conversion)
-    raw = emitter.emit(f"load {vector_of(memory, lanes)}, ptr {address}{attributes}", buffer.name)
+    if node.mask is None:
+        raw = emitter.emit(f"load {vector_of(memory, lanes)}, ptr {address}{attributes}", buffer.name)
+    else:
+        raw = _masked_load(emitter, node, vector_of(memory, lanes), address)
     if buffer.element == BOOL:
         return emitter.emit(f"icmp ne {vector_of('i8', lanes)} {raw}, {splat('0', 'i8', lanes)}")
     if memory == "half":
@@ -286,6 +308,26 @@ def _load(emitter: Emitter, node: Load) -> str:
         widen = _f16_to_f32 if buffer.element == F16 else _bf16_to_f32
         return widen(_Bits(emitter, lanes), raw)
     return raw
+
+
+def _mask(emitter: Emitter, mask: Expression, value: ValueType, buffer: Buffer) -> str:
+    if lanes_of(value) < 2 or mask.type != VectorType(BOOL, lanes_of(value)):
+        raise TypeError(f"an access of {value} to buffer {buffer.name} has a mask of type {mask.type}")
+    return emit_expression(emitter, mask)
+
+
+def _masked_load(emitter: Emitter, node: Load, text: str, address: str) -> str:
+    """LLVM's intrinsic: an instruction where the processor has one, else a branch for each lane."""
+    assert node.mask is not None
+    mask = _mask(emitter, node.mask, node.type, node.buffer)
+    return emitter.call(
+        f"llvm.masked.load.{suffix(text)}.p0",
+        text,
+        ("ptr", address),
+        ("i32", str(node.buffer.element.bytes)),
+        (vector_of("i1", lanes_of(node.type)), mask),
+        (text, "zeroinitializer"),
+    )
 
 
 def emit_store(emitter: Emitter, node: Store) -> None:
@@ -304,6 +346,13 @@ def emit_store(emitter: Emitter, node: Store) -> None:
     elif buffer.element in (F16, BF16):
         narrow = _f32_to_f16 if buffer.element == F16 else _f32_to_bf16
         value = narrow(_Bits(emitter, lanes), value)
+    if node.mask is not None:
+        text, mask = vector_of(memory, lanes), _mask(emitter, node.mask, type_, buffer)
+        name, bits = f"llvm.masked.store.{suffix(text)}.p0", vector_of("i1", lanes)
+        emitter.declarations.setdefault(name, f"declare void @{name}({text}, ptr, i32 immarg, {bits})")
+        alignment = buffer.element.bytes
+        emitter.effect(f"call void @{name}({text} {value}, ptr {address}, i32 {alignment}, {bits} {mask})")
+        return
     if node.nontemporal and node.aligned and lanes > 1:
         attributes += f", !nontemporal {emitter.node('!{i32 1}')}"
         emitter.writes_around_cache = True

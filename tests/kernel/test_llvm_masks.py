@@ -1,0 +1,105 @@
+"""Masked accesses of the LLVM form: what the mask leaves out is neither read nor written."""
+
+import ctypes
+import mmap
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from llvm_support import run
+
+from tilewright.ir.scalars import BF16, BOOL, F16, F32, F64, I8, I64, compute_type
+from tilewright.kernel.cuda import cuda_text
+from tilewright.kernel.ir import (
+    Buffer,
+    Cast,
+    FirstLanes,
+    Kernel,
+    Let,
+    Load,
+    Name,
+    ScalarParameter,
+    Store,
+    VectorType,
+    integer,
+    operation,
+)
+
+LANES = 8
+MASKS = VectorType(BOOL, LANES)
+N = Name("n", I64)
+
+
+@pytest.fixture
+def page() -> Iterator[np.ndarray]:
+    """The bytes of a page after which nothing may be touched."""
+    if not sys.platform.startswith("linux"):
+        pytest.skip("pages are protected as on Linux")
+    memory = mmap.mmap(-1, 2 * mmap.PAGESIZE)
+    pages = np.frombuffer(memory, np.uint8)
+    guard, library = ctypes.c_void_p(pages.ctypes.data + mmap.PAGESIZE), ctypes.CDLL(None, use_errno=True)
+    size = ctypes.c_size_t(mmap.PAGESIZE)
+    assert library.mprotect(guard, size, 0) == 0
+    yield pages[: mmap.PAGESIZE]
+    assert library.mprotect(guard, size, mmap.PROT_READ | mmap.PROT_WRITE) == 0
+
+
+def copy_kernel(element, mask) -> Kernel:
+    """y = x and z = x where the mask is true; elsewhere y = 0 and z stays."""
+    x, y, z = Buffer("x", element), Buffer("y", element), Buffer("z", element)
+    value = Name("value", VectorType(compute_type(element), LANES))
+    body = (
+        Let("mask", mask),
+        Let("value", Load(x, integer(0), value.type, mask=Name("mask", MASKS))),
+        Store(y, integer(0), value),
+        Store(z, integer(0), value, mask=Name("mask", MASKS)),
+        Store(x, integer(0), value, mask=Name("mask", MASKS)),
+    )
+    return Kernel("masked", (x, y, z), (ScalarParameter("n", I64),), (), body)
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, 8])
+@pytest.mark.parametrize("element", [F32, I8, F64, BOOL, F16, BF16], ids=str)
+def test_nothing_past_the_mask_is_touched(page: np.ndarray, element, count: int) -> None:
+    stored = np.uint16 if element in (F16, BF16) else element.numpy
+    x = page[len(page) - count * element.bytes :].view(stored)
+    x[...] = (np.arange(count) % 2).astype(stored) if element == BOOL else np.arange(2, 2 + count).astype(stored)
+    before = x.copy()
+    y, z = np.ones(LANES, stored), np.ones(LANES, stored)
+    run(copy_kernel(element, FirstLanes(N, MASKS)), [x, y, z], (count,))
+    np.testing.assert_array_equal(x, before)
+    np.testing.assert_array_equal(y, np.concatenate([before, np.zeros(LANES - count, stored)]))
+    np.testing.assert_array_equal(z, np.concatenate([before, np.ones(LANES - count, stored)]))
+
+
+def test_masks_are_bools_like_others() -> None:
+    """Lanes 3 and 4 of the first 5: without the first 3."""
+    mask = operation("and", FirstLanes(integer(5), MASKS), operation("not", FirstLanes(N, MASKS)))
+    x, y, z = np.arange(1, 9, dtype=np.float32), np.zeros(8, np.float32), np.full(8, -1, np.float32)
+    run(copy_kernel(F32, mask), [x, y, z], (3,))
+    np.testing.assert_array_equal(y, [0, 0, 0, 4, 5, 0, 0, 0])
+    np.testing.assert_array_equal(z, [-1, -1, -1, 4, 5, -1, -1, -1])
+
+
+def test_masks_of_another_width_are_refused() -> None:
+    narrow = FirstLanes(N, VectorType(BOOL, 4))
+    x = Buffer("x", F32)
+    value = Load(x, integer(0), VectorType(F32, LANES), mask=narrow)
+    with pytest.raises(TypeError, match="an access of f32x8 to buffer x has a mask of type boolx4"):
+        run(Kernel("wrong", (x,), (), (), (Store(x, integer(0), value),)), [np.zeros(8, np.float32)])
+    counted = FirstLanes(Cast(N, BOOL), MASKS)
+    with pytest.raises(TypeError, match="counted by an i64"):
+        run(copy_kernel(F32, counted), [np.zeros(8, np.float32)] * 3, (1,))
+
+
+@pytest.mark.parametrize("store", [False, True])
+def test_gpus_have_no_masks(store: bool) -> None:
+    x = Buffer("x", F32)
+    value, mask = VectorType(F32, 4), FirstLanes(integer(3), VectorType(BOOL, 4))
+    if store:
+        body = (Store(x, integer(0), Load(x, integer(0), value), mask=mask),)
+    else:
+        body = (Store(x, integer(0), Load(x, integer(0), value, mask=mask)),)
+    with pytest.raises(TypeError, match="masked, in CPU kernels only"):
+        cuda_text(Kernel("masked", (x,), (), (), body))
