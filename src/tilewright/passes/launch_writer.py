@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tilewright.contraction.form import Contraction, Operand
 from tilewright.ir.scalars import ScalarType
-from tilewright.kernel.ir import Buffer, Expression, Kernel, Name, ScalarParameter, integer
+from tilewright.kernel.ir import (
+    Buffer,
+    Expression,
+    For,
+    If,
+    Kernel,
+    Name,
+    ScalarParameter,
+    Space,
+    integer,
+    operation,
+)
 from tilewright.kernel.launch import Launch, ScalarReference
 from tilewright.passes.scalar_values import KernelBuilder, Value, component_types, memory_element
 
@@ -35,6 +48,40 @@ class LaunchWriter:
         self._buffers.append(buffer)
         self._buffer_names.append(operand.buffer)
         return buffer
+
+    def workspace(self, hint: str, element: ScalarType, size: int) -> Buffer:
+        """A scratch array of one worker."""
+        buffer = Buffer(self.emit.name(hint), element, Space.WORKSPACE, size)
+        self.arrays.append(buffer)
+        return buffer
+
+    def loop(
+        self,
+        hint: str,
+        start: Expression,
+        stop: Expression,
+        write: Callable[[Expression], None],
+        step: Expression | int = 1,
+        independent: bool = False,
+    ) -> None:
+        """for hint in start .. stop by step."""
+        index = Name(self.emit.name(hint), self.index)
+        step = integer(step, self.index) if isinstance(step, int) else step
+        with self.emit.scope() as body:
+            write(index)
+        self.emit.emit(For(index.name, start, stop, tuple(body), step, independent=independent))
+
+    def branch(self, condition: Expression, then: Callable[[], None], otherwise: Callable[[], None]) -> None:
+        """if condition then else."""
+        with self.emit.scope() as yes:
+            then()
+        with self.emit.scope() as no:
+            otherwise()
+        self.emit.emit(If(condition, tuple(yes), tuple(no)))
+
+    def minimum(self, left: Expression, right: Expression) -> Expression:
+        """min, bound to a name."""
+        return self.emit.let(operation("min", left, right), "count")
 
     def launch(self, name: str, blocks: int, threads_per_block: int = 1) -> Launch:
         """The kernel of everything emitted so far, and its launch."""

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from tilewright.contraction.form import Operand
-from tilewright.ir.scalars import I64, U8, ScalarType
+from tilewright.ir.scalars import I64, U8
 from tilewright.kernel.ir import (
     Buffer,
     Constant,
     Expression,
-    For,
-    If,
-    Name,
-    Space,
     add,
     integer,
     load,
@@ -62,40 +57,6 @@ class PackedWriter(LaunchWriter):
         """Begin the kernel of a form."""
         super().__init__(form.contraction, I64)
         self.form = form
-
-    def workspace(self, hint: str, element: ScalarType, size: int) -> Buffer:
-        """A scratch array of one worker."""
-        buffer = Buffer(self.emit.name(hint), element, Space.WORKSPACE, size)
-        self.arrays.append(buffer)
-        return buffer
-
-    def loop(
-        self,
-        hint: str,
-        start: Expression,
-        stop: Expression,
-        write: Callable[[Expression], None],
-        step: Expression | int = 1,
-        independent: bool = False,
-    ) -> None:
-        """for hint in start .. stop by step."""
-        index = Name(self.emit.name(hint), I64)
-        step = integer(step) if isinstance(step, int) else step
-        with self.emit.scope() as body:
-            write(index)
-        self.emit.emit(For(index.name, start, stop, tuple(body), step, independent=independent))
-
-    def branch(self, condition: Expression, then: Callable[[], None], otherwise: Callable[[], None]) -> None:
-        """if condition then else."""
-        with self.emit.scope() as yes:
-            then()
-        with self.emit.scope() as no:
-            otherwise()
-        self.emit.emit(If(condition, tuple(yes), tuple(no)))
-
-    def minimum(self, left: Expression, right: Expression) -> Expression:
-        """min, bound to a name."""
-        return self.emit.let(operation("min", left, right), "count")
 
     def panels(self, count: Expression, width: int) -> Expression:
         """Panels that hold `count` elements."""
