@@ -287,3 +287,44 @@ def test_threads_share_the_blocks():
         tw.set_num_threads(before)
     np.testing.assert_allclose(results[0], b @ a[: 3 * n].T, rtol=1e-10, atol=1e-10)
     assert all(np.array_equal(results[0], one) for one in results[1:])
+
+
+def test_repeated_calls_are_made_by_native_code_with_the_same_checks():
+    """The second call finds the entry of the first; whatever does not fit takes the long way, with its messages."""
+    op = operation(first_touch="zero")
+    run = op.compile("cpu")
+    rng = np.random.default_rng(5)
+    for shape in ((6, 4), (24,), (2, 12)):  # another form of in0 replaces the entry
+        for _ in range(3):
+            a, b = rng.integers(-4, 5, shape).astype("f"), rng.integers(-4, 5, (5, 6)).astype("f")
+            c = np.full((5, 4), np.nan, "f")
+            assert run(a, b, c) is c
+            assert np.array_equal(c, b @ a.reshape(6, 4))
+    with pytest.raises(TensorOperationError, match="in1 has 29 elements"):
+        run(a, b.ravel()[:-1], c)
+    with pytest.raises(TypeError, match="in0 has dtype float64"):
+        run(a.astype(float), b, c)
+    with pytest.raises(ValueError, match="in1 and out overlap"):
+        run(a, both := np.zeros((5, 6), "f"), both.ravel()[:20].reshape(5, 4))
+    c.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        run(a, b, c)
+    assert np.array_equal(run(a, b, np.ones((5, 4), "f")), b @ a.reshape(6, 4))
+
+
+def test_repeated_unary_calls_take_no_second_input():
+    x = np.arange(-4, 4, dtype=np.float32)
+    relu, zero = operation([C], main="relu").compile("cpu"), operation([("C", "prim", 8, 0, 0, 1)], main="zero")
+    zero = zero.compile("cpu")
+    for _ in range(3):
+        assert relu(x, None, np.empty_like(x)).tolist() == [0, 0, 0, 0, 0, 1, 2, 3]
+        assert not zero(None, None, x.copy()).any()
+    with pytest.raises(TypeError, match="relu has no in1"):
+        relu(x, x, np.empty_like(x))
+    with pytest.raises(TypeError, match="zero has no in0"):
+        zero(x, None, x.copy())
+    with pytest.raises(TypeError, match="in0 is NoneType"):
+        relu(None, None, x)
+    y = x.copy()
+    assert relu(y, None, y) is y  # in place, after calls that were not
+    assert y.tolist() == [0, 0, 0, 0, 0, 1, 2, 3]

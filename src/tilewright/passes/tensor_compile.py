@@ -16,6 +16,7 @@ from tilewright.runtime import cpu_pool
 from tilewright.runtime.backends import argument_block
 from tilewright.runtime.bound_plan import address_of
 from tilewright.runtime.cpu_device import compile_for_cpu
+from tilewright.runtime.cpu_entry import ArrayForm, EntryLaunch, NativeEntry, make_entry
 from tilewright.runtime.devices import Device, device_for
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -23,13 +24,16 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 _PARALLEL_FLOPS = 1 << 20  # operations that take some 10 microseconds on one core: less is not worth waking others
 _PARALLEL_ELEMENTS = 1 << 15  # the same for elements that are only moved
 
+_MOST_ENTRIES = 16  # made for one operation: one that is called with ever new shapes gains nothing by them
+
 _Slots = ctypes.Array[ctypes.c_uint64]
 
 
 class CompiledTensorOperation:
     """Machine code of a tensor operation: `compiled(in0, in1, out)` computes into `out` and returns it.
 
-    Calls may come from several threads. `set_num_threads` bounds the threads of later calls.
+    Calls may come from several threads. `set_num_threads` bounds the threads of later calls. Where one thread does all
+    the work, repeated calls with arrays of one form are checked and made by native code (`runtime.cpu_entry`).
 
     Attributes:
         operation: what was compiled.
@@ -47,6 +51,9 @@ class CompiledTensorOperation:
         work, enough = operation.flops, _PARALLEL_FLOPS if operation.main.family == "ternary" else _PARALLEL_ELEMENTS
         self._is_small = work < enough or launch.blocks == 1
         self._free: dict[int, list[tuple[_Slots, Callable[[], None]]]] = {}
+        self._entry: NativeEntry | None = None
+        self._entries_left = _MOST_ENTRIES if self._is_small else 0
+        self._needed = tuple(extent > 0 for _, _, extent in self._arrays)
         strides = [one.strides for one in operation.dimensions if one.size > 1]
         elementwise = operation.main.family in ("unary", "binary")
         self._in_place = tuple(
@@ -69,6 +76,15 @@ class CompiledTensorOperation:
             ValueError: if an array is not contiguous, aligned or writable, or the output overlaps an input.
             TensorOperationError: if an array is too short.
         """
+        if self._entry is not None and (self._needed[1] or in1 is None):
+            if self._needed[1]:
+                done = self._entry(in0, in1, out)
+            elif self._needed[0]:
+                done = self._entry(in0, out)
+            else:
+                done = self._entry(out) if in0 is None else None
+            if done is not None:
+                return out
         first, second, third = self._arrays
         addresses = (self._address(in0, *first), self._address(in1, *second), self._address(out, *third))
         self._check_overlap(addresses)
@@ -86,7 +102,22 @@ class CompiledTensorOperation:
                 position += 1
         run()
         free.append((slots, run))
+        if self._entries_left:
+            self._entries_left -= 1
+            self._entry = self._entry_for([one for one in (in0, in1, out) if one is not None])
         return out
+
+    def _entry_for(self, arrays: list[Array]) -> NativeEntry | None:
+        """Native code for calls with arrays of the same shapes and strides that do not overlap."""
+        count = len(arrays)
+        slots = argument_block(self.launch.kernel, self._scalars())[count:]
+        spans = [size for size in self._bytes if size]
+        forms = [
+            ArrayForm(one.dtype, one.shape, one.strides, one.dtype.alignment - 1, (0, span))
+            for one, span in zip(arrays, spans, strict=True)
+        ]
+        launch = EntryLaunch(self._native, self.launch.blocks, tuple(range(count)), tuple(slots))
+        return make_entry([launch], forms, (), makes_result=False)
 
     def _scalars(self) -> list[int]:
         return [value for value in self.launch.scalars if isinstance(value, int)]
