@@ -11,6 +11,7 @@ Names are imported when they are first used, so that importing the package costs
 from __future__ import annotations
 
 from importlib import import_module
+from time import time_ns
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -69,6 +70,8 @@ if TYPE_CHECKING:
     from tilewright.runtime.devices import devices as devices
 
 __version__ = "0.1.0"
+_IMPORTED_AT = time_ns()
+"""Source files that change after this are not those of which this process's modules were made."""
 
 _MODULES = {
     "tilewright.contraction.tensor_operation": ("TensorDimension", "TensorOperation"),

@@ -6,12 +6,13 @@ import stat
 import threading
 import time
 import warnings
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 from tilewright.runtime import cache as cache_module
-from tilewright.runtime.cache import DiskCache, MemoryCache, cache_folder, default_disk_cache
+from tilewright.runtime.cache import DiskCache, MemoryCache, cache_folder, default_disk_cache, package_version
 from tilewright.runtime.errors import CacheWarning
 
 KEY = ("some text", "some device")
@@ -143,9 +144,10 @@ def test_full_disk_gives_one_warning(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert not list((tmp_path / "c").glob("??/.writing-*"))
 
 
-def test_folder_that_cannot_be_made_gives_one_warning(tmp_path: Path) -> None:
+@pytest.mark.parametrize("below", [".", "c", "c/d"])
+def test_folder_that_cannot_be_made_gives_one_warning(tmp_path: Path, below: str) -> None:
     (tmp_path / "file").write_text("in the way")
-    cache = DiskCache(tmp_path / "file" / "c")
+    cache = DiskCache(tmp_path / "file" / below)
     with pytest.warns(CacheWarning, match="cannot be made") as caught:
         cache.put(KEY, b"x")
         assert cache.get(KEY) is None
@@ -220,14 +222,14 @@ def test_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", str(tmp_path / "named"))
     monkeypatch.setenv("TILEWRIGHT_CACHE_LIMIT", "2M")
     cache = default_disk_cache()
-    assert (cache.folder, cache.limit_bytes) == (tmp_path / "named", 2 << 20)
+    assert (cache.folder, cache.limit_bytes) == (str(tmp_path / "named"), 2 << 20)
     assert default_disk_cache() is cache
     monkeypatch.delenv("TILEWRIGHT_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert cache_folder() == tmp_path / "xdg" / "tilewright"
+    assert cache_folder() == str(tmp_path / "xdg" / "tilewright")
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert cache_folder() == tmp_path / "home" / ".cache" / "tilewright"
+    assert cache_folder() == str(tmp_path / "home" / ".cache" / "tilewright")
     monkeypatch.setenv("TILEWRIGHT_CACHE_LIMIT", "a lot")
     with pytest.raises(ValueError, match="TILEWRIGHT_CACHE_LIMIT='a lot' is not a number of bytes"):
         default_disk_cache()
@@ -238,6 +240,10 @@ def test_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     off.put(KEY, b"x")
     assert off.get(KEY) is None
     assert not (tmp_path / "home").exists()
+
+
+def test_the_version_is_that_of_the_installed_package() -> None:
+    assert package_version() == metadata.version("tilewright")
 
 
 def test_memory_cache_builds_once_for_many_threads() -> None:

@@ -7,20 +7,18 @@ program.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
-import tempfile
+import sys
 import time
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
-from importlib import metadata
-from pathlib import Path
 from typing import Generic, TypeVar
 
+from tilewright.runtime.digest import sha256
 from tilewright.runtime.errors import CacheWarning
 from tilewright.runtime.forking import ForkSafeLock
 
@@ -49,14 +47,14 @@ class DiskCache:
 
     Example:
         >>> import tempfile
-        >>> cache = DiskCache(Path(tempfile.mkdtemp()))
+        >>> cache = DiskCache(tempfile.mkdtemp())
         >>> cache.put(("text", "device"), b"program")
         >>> cache.get(("text", "device"))
         b'program'
     """
 
-    def __init__(self, folder: Path | None, limit_bytes: int = DEFAULT_LIMIT) -> None:
-        self.folder = folder
+    def __init__(self, folder: str | os.PathLike[str] | None, limit_bytes: int = DEFAULT_LIMIT) -> None:
+        self.folder = None if folder is None else os.fspath(folder)
         self.limit_bytes = limit_bytes
         self._lock = ForkSafeLock()
         self._usable: bool | None = None if folder is not None else False
@@ -77,7 +75,7 @@ class DiskCache:
             self._warn(f"the cache entry {path} cannot be read ({error}); the program is built again")
             return None
         payload = data[_HEADER:]
-        if data[:_HEADER] != _header(path.name, payload):
+        if data[:_HEADER] != _header(os.path.basename(path), payload):
             self._warn(f"the cache entry {path} is damaged; the program is built again")
             _remove(path)
             return None
@@ -94,8 +92,9 @@ class DiskCache:
         if size > self.limit_bytes:
             return
         try:
-            path.parent.mkdir(mode=0o700, exist_ok=True)
-            _write_atomically(path, _header(path.name, data) + data)
+            with suppress(FileExistsError):
+                os.mkdir(os.path.dirname(path), 0o700)
+            _write_atomically(path, _header(os.path.basename(path), data) + data)
         except OSError as error:
             self._writable = False
             self._warn(f"the program cache in {self.folder} cannot be written ({error}); nothing more is stored there")
@@ -114,21 +113,21 @@ class DiskCache:
         """Total size of the entries on disk now."""
         return sum(size for _, size, _ in self._entries())
 
-    def _path(self, key_parts: tuple[str, ...]) -> Path | None:
+    def _path(self, key_parts: tuple[str, ...]) -> str | None:
         with self._lock:
             if self._usable is None:
                 self._usable = self._open_folder()
         if not self._usable or self.folder is None:
             return None
         digest = _digest_of_key(key_parts)
-        return self.folder / digest[:2] / digest
+        return os.path.join(self.folder, digest[:2], digest)
 
     def _open_folder(self) -> bool:
         """Make the folder or check that it is ours alone to write."""
         assert self.folder is not None
         try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            status = self.folder.stat()
+            _make_folders(self.folder)
+            status = os.stat(self.folder)
         except OSError as error:
             self._warn(f"the program cache folder {self.folder} cannot be made ({error}); working without it")
             return False
@@ -158,21 +157,20 @@ class DiskCache:
             held -= size
         return held
 
-    def _entries(self) -> list[tuple[Path, int, int]]:
+    def _entries(self) -> list[tuple[str, int, int]]:
         """Path, size and time of last use (ns) of every entry; files that a dead writer left are removed."""
-        found: list[tuple[Path, int, int]] = []
-        if self.folder is None:
-            return found
-        for path in self.folder.glob("??/*"):
+        found: list[tuple[str, int, int]] = []
+        folders = [] if self.folder is None else [one for one in _listed(self.folder) if len(one.name) == 2]
+        for entry in [one for folder in folders for one in _listed(folder.path)]:
             try:
-                status = path.stat()
+                status = entry.stat()
             except FileNotFoundError:  # removed by another process meanwhile
                 continue
-            if path.name.startswith(_TEMPORARY_PREFIX):
+            if entry.name.startswith(_TEMPORARY_PREFIX):
                 if time.time() - status.st_mtime > _SECONDS_UNTIL_ABANDONED:
-                    _remove(path)
+                    _remove(entry.path)
                 continue
-            found.append((path, status.st_size, status.st_mtime_ns))
+            found.append((entry.path, status.st_size, status.st_mtime_ns))
         return found
 
     @staticmethod
@@ -249,23 +247,23 @@ def default_disk_cache() -> DiskCache:
     return _disk_cache(cache_folder(), _limit_from_environment())
 
 
-def cache_folder() -> Path:
+def cache_folder() -> str:
     """The folder of the user's caches (see `default_disk_cache`); it may not exist yet."""
     named = os.environ.get("TILEWRIGHT_CACHE_DIR")
     if named:
-        return Path(named)
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "tilewright"
+        return named
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(base, "tilewright")
 
 
-@lru_cache(maxsize=1)
 def package_version() -> str:
     """The version of this package, a part of every key: another version may generate and call code differently."""
-    return metadata.version("tilewright")
+    version: str = sys.modules[__name__.partition(".")[0]].__version__  # of the metadata, which take long to read
+    return version
 
 
 @lru_cache(maxsize=8)
-def _disk_cache(folder: Path | None, limit_bytes: int) -> DiskCache:
+def _disk_cache(folder: str | None, limit_bytes: int) -> DiskCache:
     return DiskCache(folder, limit_bytes)
 
 
@@ -281,17 +279,19 @@ def _limit_from_environment() -> int:
 
 
 def _digest_of_key(key_parts: tuple[str, ...]) -> str:
-    digest = hashlib.sha256()
+    digest = sha256()
     for part in key_parts:  # the length in front keeps ("a", "bc") and ("ab", "c") apart
         encoded = part.encode()
         digest.update(len(encoded).to_bytes(8, "little"))
         digest.update(encoded)
-    return digest.hexdigest()
+    name: str = digest.hexdigest()
+    return name
 
 
 def _header(name: str, payload: bytes) -> bytes:
     """Magic and checksum; the checksum covers the name, so that an entry under a wrong name is damaged too."""
-    return _MAGIC + hashlib.sha256(name.encode() + payload).digest()
+    checksum: bytes = sha256(name.encode() + payload).digest()
+    return _MAGIC + checksum
 
 
 def _why_not_private(status: os.stat_result) -> str | None:
@@ -305,7 +305,7 @@ def _why_not_private(status: os.stat_result) -> str | None:
     return None
 
 
-def _read_owned(path: Path) -> bytes:
+def _read_owned(path: str) -> bytes:
     """The content of a regular file that only this user can write; OSError otherwise."""
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0))
     with os.fdopen(descriptor, "rb") as file:
@@ -315,17 +315,39 @@ def _read_owned(path: Path) -> bytes:
         return file.read()
 
 
-def _write_atomically(path: Path, data: bytes) -> None:
-    descriptor, temporary = tempfile.mkstemp(prefix=_TEMPORARY_PREFIX, dir=path.parent)  # made with mode 0600
+def _write_atomically(path: str, data: bytes) -> None:
+    temporary = os.path.join(os.path.dirname(path), _TEMPORARY_PREFIX + os.urandom(8).hex())
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+    descriptor = os.open(temporary, flags, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
         os.replace(temporary, path)
     except BaseException:
-        _remove(Path(temporary))
+        _remove(temporary)
         raise
 
 
-def _remove(path: Path) -> None:
+def _remove(path: str) -> None:
     with suppress(OSError):  # a disk that became read-only: the entry stays and is found damaged or old again
-        path.unlink(missing_ok=True)
+        os.unlink(path)
+
+
+def _make_folders(path: str) -> None:
+    """Make a folder for this user alone, and those above it where they are missing."""
+    above = os.path.dirname(path)
+    if above and not os.path.isdir(above):
+        _make_folders(above)
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
+
+
+def _listed(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError:  # it is not there yet, or is no folder
+        return []
