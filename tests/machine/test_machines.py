@@ -39,19 +39,6 @@ def test_host_machine_is_plausible() -> None:
     assert host.memory_bytes > 0
 
 
-@pytest.mark.parametrize(
-    ("features", "processor", "expected"),
-    [
-        ({"avx512f": True, "avx": True}, "x86_64", (64, 32)),
-        ({"avx512f": False, "avx": True}, "x86_64", (32, 16)),
-        ({"sse2": True}, "AMD64", (16, 16)),
-        ({}, "aarch64", (16, 32)),
-    ],
-)
-def test_vector_registers(features: dict[str, bool], processor: str, expected: tuple[int, int]) -> None:
-    assert detect.vector_registers(features, processor) == expected
-
-
 def _cache_folder(folder: Path, entries: list[tuple[str, str, str]]) -> Path:
     for number, (level, kind, size) in enumerate(entries):
         index = folder / f"index{number}"

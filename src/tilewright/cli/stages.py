@@ -21,18 +21,9 @@ from tilewright.kernel.launch import Launch
 from tilewright.kernel.llvm_emitter import CpuTarget
 from tilewright.machine.model import Machine
 from tilewright.machine.named import NAMED_MACHINES, named_machine
+from tilewright.machine.processors import named_processor
 from tilewright.passes.pipelines import run_pipeline
 from tilewright.report.contractions import contractions_of
-
-_LLVM_TARGETS = {
-    "x86-64-v3": CpuTarget("x86_64-unknown-linux-gnu", "x86-64-v3", "+avx,+avx2,+f16c,+fma"),
-    "x86-64-v4": CpuTarget(
-        "x86_64-unknown-linux-gnu",
-        "x86-64-v4",
-        "+avx,+avx2,+avx512bw,+avx512cd,+avx512dq,+avx512f,+avx512vl,+f16c,+fma",
-    ),
-    "armv8-a": CpuTarget("aarch64-unknown-linux-gnu", "generic", "+fp-armv8,+neon"),
-}
 
 
 @dataclass(frozen=True)
@@ -155,11 +146,10 @@ def launch_text(launch: Launch, machine: Machine, text: str) -> str:
 
 
 def _llvm_target(machine: Machine) -> CpuTarget:
-    if machine.architecture in _LLVM_TARGETS:
-        return _LLVM_TARGETS[machine.architecture]
-    from tilewright.runtime.cpu_jit import host_cpu
+    from tilewright.runtime.cpu_jit import cpu_target, host_cpu
 
-    return host_cpu()
+    named = machine.name in NAMED_MACHINES and machine.kind == "cpu"
+    return cpu_target(named_processor(machine.architecture)) if named else host_cpu()
 
 
 def default_text(machine: Machine) -> str:

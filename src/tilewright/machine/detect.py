@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.machine.model import KIBI, MEBI, Machine
+from tilewright.machine.processors import host_processor
 
 FALLBACK_CACHES = {1: 32 * KIBI, 2: 512 * KIBI, 3: 8 * MEBI}
 """Cache sizes by level where the system does not tell them: what nearly every 64-bit processor has at least."""
@@ -56,33 +57,16 @@ def cpu_caches(folder: Path = _CPU_CACHES) -> dict[int, int]:
     return {1: found.get(1, FALLBACK_CACHES[1]), 2: found.get(2, FALLBACK_CACHES[2]), 3: found.get(3, 0)}
 
 
-def vector_registers(features: dict[str, bool], processor: str) -> tuple[int, int]:
-    """Bytes of a vector register and how many there are, from LLVM's feature names.
-
-    Example:
-        >>> vector_registers({"avx512f": True, "avx2": True}, "x86_64")
-        (64, 32)
-    """
-    if processor.lower() in ("aarch64", "arm64"):
-        return 16, 32
-    if features.get("avx512f"):
-        return 64, 32
-    if features.get("avx"):
-        return 32, 16
-    return 16, 16
-
-
 @lru_cache(maxsize=1)
 def host_machine() -> Machine:
     """The CPU that this process runs on.
 
     Importing LLVM for its processor name and vector width happens in the first call.
     """
-    from llvmlite import binding
-
+    processor = host_processor()
     caches = cpu_caches()
-    vector_bytes, registers = vector_registers(dict(binding.get_host_cpu_features()), platform.machine())
-    architecture = str(binding.get_host_cpu_name())
+    vector_bytes, registers = processor.vector_registers
+    architecture = processor.name
     return Machine(
         kind="cpu",
         name=f"{_processor_name()} ({architecture})",

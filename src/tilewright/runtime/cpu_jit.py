@@ -16,14 +16,18 @@ import hashlib
 import os
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple
 
 from tilewright.kernel.ir import Kernel
 from tilewright.kernel.llvm import CpuTarget, llvm_text
 from tilewright.kernel.llvm_operators import LIBRARY_SYMBOLS
 from tilewright.kernel.llvm_vector_math import FUNCTIONS, variants
+from tilewright.machine.processors import Processor, host_processor
+from tilewright.runtime.elf_image import Unsuitable, image_of
+from tilewright.runtime.native_image import ImageError, LoadedImage, NativeKernel
 
 Optimisation = Literal["none", "full"]
 """none: for kernels whose vectors are explicit (registers for variables, loop unrolling where asked, code generation).
@@ -56,17 +60,12 @@ class JitError(RuntimeError):
     """LLVM rejected a kernel's text or could not link its code."""
 
 
-@dataclass(frozen=True)
-class NativeKernel:
-    """Machine code of a kernel in this process; it stays loaded as long as this value lives.
+class LoadedCode(NamedTuple):
+    """Object code in this process, and the image that it was made of (b"" where LLVM's linker loaded it)."""
 
-    `address` is that of `void (ptr arguments, i64 first_block, i64 last_block, ptr workspace)`.
-    """
-
-    name: str
-    address: int
-    workspace_bytes: int = 0
-    engine: Any = field(default=None, repr=False, compare=False)
+    image: bytes
+    address: Callable[[str], int]
+    kept: Any
 
 
 @functools.cache
@@ -87,11 +86,14 @@ def _binding() -> Any:
 
 @functools.cache
 def host_cpu() -> CpuTarget:
-    """The CPU that this process runs on, as LLVM names it."""
-    binding = _binding()
-    features = ",".join(sorted(binding.get_host_cpu_features().flatten().split(",")))
-    triple, name = binding.get_process_triple(), binding.get_host_cpu_name()
-    return CpuTarget(triple, name, features, _vector_functions(binding, CpuTarget(triple, name, features)))
+    """The CPU that this process runs on, as LLVM names it (`machine.processors`)."""
+    cpu = cpu_target(host_processor())
+    return replace(cpu, vector_functions=_vector_functions(_binding(), cpu))
+
+
+def cpu_target(processor: Processor) -> CpuTarget:
+    """A processor as the printer of LLVM text takes it, without functions of any library."""
+    return CpuTarget(processor.triple, processor.name, processor.features)
 
 
 def _vector_functions(binding: Any, cpu: CpuTarget) -> tuple[str, ...]:
@@ -148,43 +150,72 @@ def load_object(code: bytes, name: str, workspace_bytes: int = 0) -> NativeKerne
     Raises:
         JitError: if the bytes are damaged or do not define `name`.
     """
-    engine = load_engine(code)
-    with _LOCK:
-        address = engine.get_function_address(name)
+    loaded = load_code(code)
+    address = loaded.address(name)
     if not address:
         raise JitError(f"the object code of {len(code)} bytes does not define the function {name}")
-    return NativeKernel(name, address, workspace_bytes, engine)
+    return NativeKernel(name, address, workspace_bytes, loaded.kept, loaded.image)
 
 
-def load_engine(code: bytes) -> Any:
-    """An LLVM execution engine that holds this object code, linked."""
-    binding = _binding()
+def load_code(code: bytes) -> LoadedCode:
+    """Object code, linked: as an image where it has one, else by LLVM.
+
+    Raises:
+        JitError: if the bytes are damaged.
+    """
     head = len(_MAGIC) + hashlib.sha256().digest_size
     content = code[head:]
     if code[:head] != _MAGIC + hashlib.sha256(content).digest():
         raise JitError(f"cannot load {len(code)} bytes of object code: they are damaged or of another version")
+    try:
+        image = image_of(content)
+        loaded = LoadedImage(image)
+    except (Unsuitable, ImageError):  # another processor than 64-bit x86, or a function that only LLVM knows
+        return _linked_by_llvm(content)
+    return LoadedCode(image, lambda name: loaded.functions.get(name, 0), loaded)
+
+
+def _linked_by_llvm(content: bytes) -> LoadedCode:
+    binding = _binding()
     with _LOCK:
-        engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _target_machine(2))
+        engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _target_machine(2, host_cpu()))
         engine.add_object_file(binding.ObjectFileRef.from_data(content))
         engine.finalize_object()
-        return engine
+
+    def address(name: str) -> int:
+        with _LOCK:
+            found: int = engine.get_function_address(name)
+        return found
+
+    return LoadedCode(b"", address, engine)
 
 
-def compile_text(text: str, optimisation: Optimisation = "full") -> bytes:
-    """Object code of LLVM text, for this CPU, with a checksum in front.
+def compile_text(text: str, optimisation: Optimisation = "full", cpu: CpuTarget | None = None) -> bytes:
+    """Object code of LLVM text, for this CPU (or a part of it: `cpu`), with a checksum in front.
 
     Raises:
         JitError: if LLVM rejects the text.
     """
-    machine, module = _optimised(text, optimisation)
-    with _LOCK:
-        content: bytes = machine.emit_object(module)
+    content = object_file(text, optimisation, cpu or host_cpu())
     return _MAGIC + hashlib.sha256(content).digest() + content
 
 
-def assembly(kernel: Kernel, optimisation: Optimisation = "full") -> str:
-    """The kernel's machine code as text, for readers."""
-    machine, module = _optimised(llvm_text(kernel, host_cpu()), optimisation)
+def object_file(text: str, optimisation: Optimisation, cpu: CpuTarget) -> bytes:
+    """An object file (ELF on Linux) of LLVM text for any CPU that LLVM knows, of this computer or another.
+
+    Raises:
+        JitError: if LLVM rejects the text.
+    """
+    machine, module = _optimised(text, optimisation, cpu)
+    with _LOCK:
+        content: bytes = machine.emit_object(module)
+    return content
+
+
+def assembly(kernel: Kernel, optimisation: Optimisation = "full", cpu: CpuTarget | None = None) -> str:
+    """The kernel's machine code as text, for readers; for this CPU if no other is given."""
+    cpu = cpu or host_cpu()
+    machine, module = _optimised(llvm_text(kernel, cpu), optimisation, cpu)
     with _LOCK:
         text: str = machine.emit_assembly(module)
     return text
@@ -199,20 +230,23 @@ def text_key(text: str, optimisation: Optimisation) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def _target_machine(level: int) -> Any:
+def _target_machine(level: int, cpu: CpuTarget) -> Any:
     """Position-independent code of the small model: constants and local calls are addressed relative to the code."""
-    binding, cpu = _binding(), host_cpu()
+    binding = _binding()
+    if cpu.architecture != host_cpu().architecture:
+        binding.initialize_all_targets()
+        binding.initialize_all_asmprinters()
     target = binding.Target.from_triple(cpu.triple)
     return target.create_target_machine(cpu.name, cpu.features, opt=level, reloc="pic", codemodel="small", jit=True)
 
 
-def _optimised(text: str, optimisation: Optimisation) -> tuple[Any, Any]:
+def _optimised(text: str, optimisation: Optimisation, cpu: CpuTarget) -> tuple[Any, Any]:
     """The target machine and the module after its passes."""
     if optimisation not in _OPTIMISATIONS:
         raise ValueError(f"optimisation {optimisation!r} is none of {', '.join(_OPTIMISATIONS)}")
     binding = _binding()
     with _LOCK:
-        machine = _target_machine(3 if optimisation == "full" else 2)
+        machine = _target_machine(3 if optimisation == "full" else 2, cpu)
         try:
             module = binding.parse_assembly(text)
             module.verify()
