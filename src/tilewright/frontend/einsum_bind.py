@@ -115,7 +115,7 @@ class BoundEinsum:
         if not self.shape:
             value = self.executable(*arrays)
             if self.quick is not None:
-                self.quick.learn(arrays, None)
+                self.quick.learn(arrays, None, np.empty((), self.dtype))
             if out is None:
                 return value
             out[...] = value
@@ -254,7 +254,8 @@ def _quick_calls(
     if not 0 < math.prod(shape) * dtype.itemsize < LARGE or not isinstance(executable, Executable):
         return None
     inner = row_major_strides([shape[axis] for axis in axes], dtype.itemsize)
-    return QuickCalls(executable, tuple(inner[axes.index(axis)] for axis in range(len(axes))), points)
+    strides = tuple(inner[axes.index(axis)] for axis in range(len(axes)))
+    return QuickCalls(executable.flat_plan, strides, points)
 
 
 def _computed_dtype(

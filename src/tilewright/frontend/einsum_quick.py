@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
-from tilewright.frontend.einsum_layout import Array
-
-if TYPE_CHECKING:  # imported with the compiler, when something is compiled
+if TYPE_CHECKING:  # imported when something is compiled, or loaded
+    from tilewright.frontend.einsum_layout import Array
     from tilewright.runtime.cpu_entry import NativeEntry
-    from tilewright.runtime.executable import Executable
+    from tilewright.runtime.flat_plan import FlatPlan
 
 MOST_ENTRIES = 8
 _SERIAL_POINTS = 1 << 13  # less work than this is done before other threads are awake
@@ -21,30 +20,43 @@ def with_first(entry: NativeEntry, entries: tuple[NativeEntry, ...]) -> tuple[Na
     return (entry, *(one for one in entries if one is not entry))[:MOST_ENTRIES]
 
 
+PlanOf: TypeAlias = "Callable[[Sequence[Array], Array | None], FlatPlan | None]"
+
+
 class QuickCalls:
     """The entries of one einsum, tried in turn: `entry(*arrays, out)` gives None if the arrays are of another form."""
 
-    def __init__(self, executable: Executable, fresh_strides: tuple[int, ...], points: int) -> None:
-        """Of an einsum whose operands go to the executable as they are.
+    def __init__(self, plan_of: PlanOf, fresh_strides: tuple[int, ...], points: int) -> None:
+        """Of an einsum whose operands go to the kernels as they are.
 
         Args:
-            executable: the compiled program.
+            plan_of: the flat plan for these operands and this result (None: a scalar), if there is one.
             fresh_strides: those of a new result.
             points: of the whole index space.
         """
         self.entries: tuple[NativeEntry, ...] = ()
-        self._executable = executable
+        self._plan_of = plan_of
         self._fresh_strides = fresh_strides
         self._serial = points <= _SERIAL_POINTS
         self._calls = 0
 
-    def learn(self, arrays: Sequence[Array], result: Array | None) -> None:
-        """Called after the executable has computed `result` (None: a scalar); the first call learns nothing."""
+    def learn(self, arrays: Sequence[Array], result: Array | None, cell: Array | None = None) -> None:
+        """Called after `result` has been computed; the first call learns nothing.
+
+        For a scalar, `result` is None and `cell` an array without dimensions of its type.
+        """
         self._calls += 1
         if not 2 <= self._calls <= _MOST_LESSONS:
             return
+        plan = self._plan_of(arrays, result)
+        if plan is None:
+            return
+        from tilewright.runtime.cpu_entry import entry_for
+
+        place = cell if result is None else result
+        assert place is not None, "a scalar result needs a cell"
         fresh = result is None or result.strides == self._fresh_strides
-        entry = self._executable.entry(arrays, result, fresh, self._serial)
+        entry = entry_for(plan, (*arrays, place), fresh, self._serial)
         if entry is not None:
             # Where two threads learn at once, one entry may be lost, to be learned again.
             self.entries = with_first(entry, self.entries)

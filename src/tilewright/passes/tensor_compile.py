@@ -14,10 +14,10 @@ from tilewright.kernel.launch import Launch
 from tilewright.passes.tensor_kernel import tensor_launch
 from tilewright.runtime import cpu_pool
 from tilewright.runtime.backends import argument_block
-from tilewright.runtime.bound_plan import address_of
 from tilewright.runtime.cpu_device import compile_for_cpu
 from tilewright.runtime.cpu_entry import ArrayForm, EntryLaunch, NativeEntry, make_entry
 from tilewright.runtime.devices import Device, device_for
+from tilewright.runtime.flat_plan import address_of
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 

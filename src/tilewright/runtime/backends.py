@@ -15,9 +15,9 @@ from tilewright.kernel.ir import Kernel
 from tilewright.machine.model import Machine
 from tilewright.runtime import cpu_pool
 from tilewright.runtime.cpu_device import compile_for_cpu
-from tilewright.runtime.cpu_jit import NativeKernel
 from tilewright.runtime.devices import Device, open_device
 from tilewright.runtime.memory import aligned_empty
+from tilewright.runtime.native_image import NativeKernel
 from tilewright.runtime.protocol import CompiledKernel, DeviceBuffer, DeviceRuntime
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]

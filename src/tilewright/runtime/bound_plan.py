@@ -6,6 +6,7 @@ On the CPU a repeated run is little more than filling addresses into prepared ar
 from __future__ import annotations
 
 import ctypes
+import math
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,33 +20,12 @@ from tilewright.kernel.ir import Kernel
 from tilewright.kernel.launch import ScalarReference
 from tilewright.runtime import cpu_pool
 from tilewright.runtime.backends import NOTHING, Backend, Memory, argument_block, array_at, slot_bytes
+from tilewright.runtime.flat_plan import EntryLaunch, FlatPlan, Unfit, address_of
 from tilewright.runtime.memory import SMALL_ALLOCATION, aligned_empty
 from tilewright.runtime.recording import Allocation, CheckErrors, RecordedLaunch, Recording, Release
 from tilewright.runtime.scheduling import component_of, index_error, raise_errors
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
-
-_DATA_FIELD = object.__basicsize__  # in NumPy's C interface the address is an array's first field after the header
-
-
-def _address_from_interface(array: Array) -> int:
-    address: int = array.__array_interface__["data"][0]
-    return address
-
-
-def _address_from_field(array: Array) -> int:
-    return ctypes.c_size_t.from_address(id(array) + _DATA_FIELD).value
-
-
-def _choose_address() -> Callable[[Array], int]:
-    """The fast way if it is right in this interpreter (the interface costs a microsecond)."""
-    probes: list[Array] = [np.arange(10), np.zeros((3, 4), np.float32)[1:, ::2]]
-    if all(_address_from_field(one) == _address_from_interface(one) for one in probes):
-        return _address_from_field
-    return _address_from_interface
-
-
-address_of = _choose_address()
 
 
 @dataclass(frozen=True)
@@ -81,10 +61,6 @@ class BoundPlan:
     scalar_types: dict[int, ScalarType]
     empty: frozenset[int] = frozenset()
     spans: dict[int, tuple[int, int]] = field(default_factory=dict)
-
-
-class Unfit(Exception):
-    """The arguments cannot be used as they are (misaligned, overlapping); the run must be done step by step."""
 
 
 Runner: TypeAlias = Callable[[Sequence[Any], Sequence[Array | None]], list[Any]]
@@ -285,6 +261,50 @@ def _cpu_launch(record: RecordedLaunch, plan: BoundPlan) -> CpuStep:
 
     free.append(make())
     return run
+
+
+def flat_plan_of(plan: BoundPlan, arguments: int, out: Array | None) -> FlatPlan | None:
+    """The plan without its special cases: launches alone, on so many operands and a result that is written directly.
+
+    None if it has any: scalar arguments, checks, arrays without elements, results that the host computes. The result
+    is `out`; where that is None it must be a scalar, for which there will be an array without dimensions.
+    """
+    records = [one for one in plan.recording.records if not isinstance(one, Release)]
+    launches = [one for one in records if isinstance(one, RecordedLaunch)]
+    allocations = [one for one in records if isinstance(one, Allocation) and not one.zeros]
+    if (
+        len(launches) + len(allocations) != len(records)
+        or not launches
+        or len(plan.results) != 1
+        or plan.scalar_types
+        or plan.empty
+        or tuple(position for position, _, _ in plan.inputs) != tuple(range(arguments))
+    ):
+        return None
+    (result,) = plan.results
+    if out is None:
+        if result.slot not in [one.slot for one in allocations] or result.shape or result.array:
+            return None
+        slot = result.slot
+    else:
+        if not result.direct or len(plan.outputs) != 1:
+            return None
+        slot = plan.outputs[0][1]
+    temporary = [one for one in allocations if one.slot != slot]
+    numbers = [*(one for _, one, _ in plan.inputs), slot, *(one.slot for one in temporary)]
+    elements = [*((one, element) for _, one, element in plan.inputs), (slot, result.element)]
+    return FlatPlan(
+        tuple(address_mask(plan, one, element) for one, element in elements),
+        tuple(math.prod(one.shape) * one.dtype.itemsize for one in temporary),
+        tuple(_flat_launch(one, numbers) for one in launches),
+    )
+
+
+def _flat_launch(record: RecordedLaunch, numbers: Sequence[int]) -> EntryLaunch:
+    kernel, native = record.compiled
+    scalars = [one for one in record.scalars if not isinstance(one, ScalarReference)]  # all, without scalar arguments
+    slots = list(argument_block(kernel, scalars))[len(kernel.buffers) :]
+    return EntryLaunch(native, record.blocks, tuple(numbers.index(slot) for slot in record.slots), tuple(slots))
 
 
 # --- on other devices -------------------------------------------------------------------------------------------------

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tilewright.kernel.ir import Declare, Kernel, Let, VectorType, walk
 from tilewright.runtime.cache import MemoryCache, default_disk_cache, package_version
-from tilewright.runtime.cpu_jit import NativeKernel, Optimisation, load_object, object_for, object_key
+from tilewright.runtime.cpu_jit import Optimisation, load_object, object_for, object_key
+from tilewright.runtime.native_image import NativeKernel
 
 _KERNELS: MemoryCache[str, NativeKernel] = MemoryCache(capacity=1024)
 

@@ -17,7 +17,10 @@ thread, pool (0: run serially), tickets.
 
 from __future__ import annotations
 
-from tilewright.kernel.llvm import CpuTarget
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # the compiler is imported when something is compiled
+    from tilewright.kernel.llvm import CpuTarget
 
 TICKETS, COUNTER, FINISHED, JOB, PARKED, STOP, MUTEX, CONDITION, WORKSPACES = 0, 64, 128, 192, 256, 320, 384, 512, 640
 MAXIMUM_WORKERS = 511

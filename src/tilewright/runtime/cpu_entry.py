@@ -17,20 +17,14 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import math
 import platform
 import sys
 import sysconfig
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from tilewright.kernel.launch import ScalarReference
-from tilewright.runtime.backends import argument_block
-from tilewright.runtime.bound_plan import BoundPlan, address_mask
-from tilewright.runtime.cache import default_disk_cache, package_version
 from tilewright.runtime.cpu_entry_text import (
     BYTES_HEADER,
     MOST_ARRAYS,
@@ -41,8 +35,10 @@ from tilewright.runtime.cpu_entry_text import (
     WRITEABLE_BITS,
     entry_text,
 )
-from tilewright.runtime.cpu_jit import NativeKernel, compile_text, load_engine, text_key
-from tilewright.runtime.recording import Allocation, RecordedLaunch, Release
+from tilewright.runtime.flat_plan import ArrayForm, EntryLaunch, FlatPlan
+from tilewright.runtime.native_code import native_functions
+
+__all__ = ["ArrayForm", "EntryLaunch", "NativeEntry", "entries_are_possible", "entry_for", "make_entry"]
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 NativeEntry: TypeAlias = Callable[..., Any]
@@ -51,53 +47,6 @@ _METH_FASTCALL = 0x80
 _NEW_FROM_DESCRIPTOR, _RETURN = 94, 76  # the places of PyArray_NewFromDescr and PyArray_Return in NumPy's table
 _HEADER = 16
 _SAMPLE_SHAPE, _SAMPLE_STRIDES = (3, 5), (4, 12)
-
-
-@dataclass(frozen=True)
-class ArrayForm:
-    """What an entry demands of an array.
-
-    Attributes:
-        dtype: the very object that the array's `dtype` is.
-        shape: in elements.
-        strides: in bytes.
-        mask: the bits that must be 0 in the address.
-        span: the bytes that it covers from its address on: [low, high).
-    """
-
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    mask: int
-    span: tuple[int, int]
-
-    @property
-    def words(self) -> list[int]:
-        """As the native code reads it."""
-        return [id(self.dtype), len(self.shape), self.mask, *self.span, *self.shape, *self.strides]
-
-
-@dataclass(frozen=True)
-class EntryLaunch:
-    """A kernel to run on the calling thread.
-
-    Attributes:
-        native: the kernel.
-        blocks: how many.
-        buffers: for each buffer the number of its array; temporary ones are numbered after the others.
-        scalars: the slots of the argument block after the buffers.
-    """
-
-    native: NativeKernel
-    blocks: int
-    buffers: tuple[int, ...]
-    scalars: tuple[int, ...]
-
-    @property
-    def words(self) -> list[int]:
-        """As the native code reads it."""
-        slots = (*self.buffers, *self.scalars)
-        return [self.native.address, self.blocks, len(self.buffers), len(slots), *slots]
 
 
 def make_entry(
@@ -136,56 +85,14 @@ def make_entry(
     return code.function(description, kept)
 
 
-def entry_of(
-    plan: BoundPlan, arguments: Sequence[Array], out: Array | None, makes_result: bool, serial: bool
-) -> NativeEntry | None:
-    """An entry that does what a bound plan does for these arrays, or None if it cannot.
+def entry_for(plan: FlatPlan, arrays: Sequence[Array], makes_result: bool, serial: bool) -> NativeEntry | None:
+    """An entry that does what a flat plan does for arrays of these forms (the operands, the result), or None.
 
-    It can if the plan only launches kernels of one block (with `serial`, of any number) that write `out` or a scalar.
+    Kernels of several blocks are left to several threads unless `serial` says that the calling one shall do all.
     """
-    records = [one for one in plan.recording.records if not isinstance(one, Release)]
-    launches = [one for one in records if isinstance(one, RecordedLaunch)]
-    allocations = [one for one in records if isinstance(one, Allocation) and not one.zeros]
-    every = tuple(range(len(arguments)))
-    if (
-        len(launches) + len(allocations) != len(records)
-        or not launches
-        or len(plan.results) != 1
-        or plan.scalar_types
-        or plan.empty
-        or tuple(position for position, _, _ in plan.inputs) != every
-        or not (serial or all(one.blocks == 1 for one in launches))
-    ):
+    if not serial and any(one.blocks != 1 for one in plan.launches):
         return None
-    (result,) = plan.results
-    if out is None:
-        if result.slot not in [one.slot for one in allocations] or result.shape or result.array:
-            return None
-        slot, out = result.slot, np.empty((), result.element.numpy)
-        span = (0, out.itemsize)
-    else:
-        if not result.direct or len(plan.outputs) != 1:
-            return None
-        slot = plan.outputs[0][1]
-        span = plan.spans[slot]
-    temporary = [one for one in allocations if one.slot != slot]
-    numbers = [*(one for _, one, _ in plan.inputs), slot, *(one.slot for one in temporary)]
-    forms = [
-        ArrayForm(one.dtype, one.shape, one.strides, address_mask(plan, number, element), bytes_)
-        for one, number, element, bytes_ in [
-            *((arguments[position], one, element, plan.spans[one]) for position, one, element in plan.inputs),
-            (out, slot, result.element, span),
-        ]
-    ]
-    sizes = [math.prod(one.shape) * one.dtype.itemsize for one in temporary]
-    return make_entry([_launch(one, numbers) for one in launches], forms, sizes, makes_result)
-
-
-def _launch(record: RecordedLaunch, numbers: Sequence[int]) -> EntryLaunch:
-    kernel, native = record.compiled
-    scalars = [one for one in record.scalars if not isinstance(one, ScalarReference)]  # all, without scalar arguments
-    slots = list(argument_block(kernel, scalars))[len(kernel.buffers) :]
-    return EntryLaunch(native, record.blocks, tuple(numbers.index(slot) for slot in record.slots), tuple(slots))
+    return make_entry(plan.launches, plan.forms(arrays), plan.temporaries, makes_result)
 
 
 def entries_are_possible() -> bool:
@@ -200,17 +107,10 @@ class _MethodDefinition(ctypes.Structure):
 
 
 class _Code:
-    """The native code of all entries and the addresses that it needs; never unloaded."""
+    """The native code of all entries and the addresses that it needs."""
 
     def __init__(self) -> None:
-        text = entry_text()
-        disk = default_disk_cache()
-        parts = ("cpu entry", package_version(), text_key(text, "none"))
-        code = disk.get(parts)
-        if code is None:
-            code = compile_text(text, "none")
-            disk.put(parts, code)
-        self.engine = load_engine(code)
+        address = native_functions("entry", ("entry",), lambda cpu: entry_text())["entry"]
         api = ctypes.pythonapi
         functions = (api.PyEval_SaveThread, api.PyEval_RestoreThread, api.Py_IncRef, api.Py_DecRef, api.PyMem_RawMalloc)
         addresses = [ctypes.cast(one, ctypes.c_void_p).value or 0 for one in functions]
@@ -219,7 +119,6 @@ class _Code:
             0, *addresses, table[_NEW_FROM_DESCRIPTOR], id(np.ndarray), id(None), table[_RETURN]
         )
         self.state_address = ctypes.addressof(self.state)
-        address = self.engine.get_function_address("entry")
         self.definition = _MethodDefinition(b"tilewright_entry", address, _METH_FASTCALL, None)
         self._new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.py_object)(
             ("PyCFunction_NewEx", api)

@@ -18,7 +18,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewright.runtime.cpu_driver import CALL_SLOTS, MAXIMUM_WORKERS, POOL_BYTES, WORKSPACES, driver_text
-from tilewright.runtime.cpu_jit import NativeKernel, compile_text, host_cpu, load_engine
+from tilewright.runtime.native_code import native_functions
+from tilewright.runtime.native_image import NativeKernel
 
 THREADS_VARIABLE = "TILEWRIGHT_NUM_THREADS"
 CORES_ARE_KNOWN_FOR = 1.0  # seconds until the system is asked again, which costs more than a small launch
@@ -95,14 +96,14 @@ def _checked(number: int, what: str) -> int:
 
 
 class _Driver:
-    """The native functions; made once per process and never unloaded, for the pool's threads run in them."""
+    """The native functions; made once per process, when a launch first has several threads."""
 
     def __init__(self) -> None:
-        self.engine = load_engine(compile_text(driver_text(host_cpu()), "none"))
+        addresses = native_functions("driver", ("launch", "worker", "prepare", "stop"), driver_text)
         pointer, number = ctypes.c_void_p, ctypes.c_int64
 
         def function(name: str, *types: Any) -> Callable[..., None]:
-            native: Callable[..., None] = ctypes.CFUNCTYPE(None, *types)(self.engine.get_function_address(name))
+            native: Callable[..., None] = ctypes.CFUNCTYPE(None, *types)(addresses[name])
             return native
 
         self.launch = function("launch", pointer)
@@ -208,8 +209,22 @@ if hasattr(os, "register_at_fork"):
 # --- launches ---------------------------------------------------------------------------------------------------------
 
 
+_KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+
+
+class _SerialLaunch:
+    """A prepared launch on the calling thread, with a workspace."""
+
+    def __init__(self, native: NativeKernel, address: int, blocks: int, kept: object) -> None:
+        self.function, self.address, self.blocks, self.kept = _KERNEL(native.address), address, blocks, kept
+        self.workspace_bytes = native.workspace_bytes
+
+    def __call__(self) -> None:
+        self.function(self.address, 0, self.blocks, _local.address(self.workspace_bytes))
+
+
 class _Launch:
-    """A prepared launch that needs workspaces or several threads. Call blocks are reused, one per call under way."""
+    """A prepared launch on several threads. Call blocks are reused, one per call under way."""
 
     def __init__(self, slots: tuple[int, ...], threads: int, workspace_bytes: int, kept: object) -> None:
         self.slots, self.workers, self.workspace_bytes, self.kept = slots, threads - 1, workspace_bytes, kept
@@ -225,8 +240,8 @@ class _Launch:
         call, address = entry
         if self.workspace_bytes:
             call[4] = _local.address(self.workspace_bytes)
-        pool = _the_pool() if self.workers else None
-        if pool is not None and pool.lock.acquire(blocking=False):
+        pool = _the_pool()
+        if pool.lock.acquire(blocking=False):
             try:
                 pool.attach(call, self.workers, self.workspace_bytes)
                 self.native_launch(address)
@@ -252,13 +267,14 @@ def prepare(
     threads = get_num_threads() if threads is None else _checked(threads, "the number of threads")
     threads = max(1, min(threads, -(-blocks // grain)))
     chunk = max(grain, blocks // (threads * CHUNKS_PER_THREAD))
-    slots = (native.address, address, blocks, chunk, 0, 0, 0)
     keep = (native, arguments)
     if threads == 1 and native.workspace_bytes == 0:
-        call = (ctypes.c_int64 * CALL_SLOTS)(*slots)
-        direct = functools.partial(_driver().launch, ctypes.addressof(call))
-        direct.kept = (call, keep)  # type: ignore[attr-defined]
+        direct = functools.partial(_KERNEL(native.address), address, 0, blocks, 0)
+        direct.kept = keep  # type: ignore[attr-defined]
         return direct
+    if threads == 1:
+        return _SerialLaunch(native, address, blocks, keep)
+    slots = (native.address, address, blocks, chunk, 0, 0, 0)
     return _Launch(slots, threads, native.workspace_bytes, keep)
 
 

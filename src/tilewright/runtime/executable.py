@@ -12,11 +12,11 @@ from tilewright.ir.arguments import convert_arguments, infer_sizes
 from tilewright.ir.nodes import Literal
 from tilewright.ir.scalars import ScalarType
 from tilewright.runtime.backends import Memory, backend_for, usable_strides
-from tilewright.runtime.bound_plan import BoundPlan, Result, Runner, Unfit, cpu_runner, deliver, device_runner
-from tilewright.runtime.cpu_entry import NativeEntry, entry_of
+from tilewright.runtime.bound_plan import BoundPlan, Result, Runner, cpu_runner, deliver, device_runner, flat_plan_of
 from tilewright.runtime.cpu_pool import get_num_threads
 from tilewright.runtime.devices import Device
 from tilewright.runtime.executor import Executor
+from tilewright.runtime.flat_plan import FlatPlan, Unfit, span_of
 from tilewright.runtime.forking import ForkSafeLock
 from tilewright.runtime.host import HostProgram, KernelStep, written_by
 from tilewright.runtime.liveness import dead_after, with_releases
@@ -80,18 +80,15 @@ class Executable:
             values = self._run(arguments, given, key)
         return values[0] if self._count == 1 else tuple(values)
 
-    def entry(
-        self, arguments: Sequence[Array], out: Array | None, makes_result: bool, serial: bool
-    ) -> NativeEntry | None:
-        """A native function for arrays of this form, if a call with them has been made and was simple (`cpu_entry`).
+    def flat_plan(self, arguments: Sequence[Array], out: Array | None) -> FlatPlan | None:
+        """What a call with arrays of this form does (`flat_plan`), if one has been made and was simple.
 
-        With `makes_result` it makes an array of `out`'s dtype, shape and strides where it is given None (`out` is None
-        for a program that gives a scalar). With `serial` it runs kernels of several blocks on the calling thread.
+        `out` is where the result went; None for a program that gives a scalar.
         """
         if self.device.machine.kind != "cpu" or self._count != 1:
             return None
         bound = self._plans.get(self._key(arguments, (out,)))
-        return None if bound is None else entry_of(bound[1], arguments, out, makes_result, serial)
+        return None if bound is None else flat_plan_of(bound[1], len(arguments), out)
 
     def explain(self) -> str:
         """How each statement was lowered, and why not otherwise."""
@@ -290,7 +287,7 @@ class Executable:
             tuple(results),
             {position: self.program.parameters[position].type.element for position in self._scalars},
             frozenset(slot for position, slot, _ in inputs if 0 in key[position + 1][0]),
-            _spans(arguments, inputs) | {memory.slot: _span(memory.array) for memory in outputs.values()},
+            _spans(arguments, inputs) | {memory.slot: span_of(memory.array) for memory in outputs.values()},
         )
         runner = cpu_runner(plan) if self.device.machine.kind == "cpu" else device_runner(plan, self._backend)
         with self._lock:
@@ -304,12 +301,4 @@ def _own_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _spans(arguments: Sequence[Any], inputs: Sequence[tuple[int, int, ScalarType]]) -> dict[int, tuple[int, int]]:
-    return {slot: _span(arguments[position]) for position, slot, _ in inputs}
-
-
-def _span(array: Array | None) -> tuple[int, int]:
-    """The bytes that an array covers, from its first element's address on: [low, high)."""
-    if array is None or not array.size:
-        return 0, 0
-    reaches = [(extent - 1) * stride for extent, stride in zip(array.shape, array.strides, strict=True)]
-    return sum(r for r in reaches if r < 0), sum(r for r in reaches if r > 0) + array.itemsize
+    return {slot: span_of(arguments[position]) for position, slot, _ in inputs}
