@@ -40,6 +40,7 @@ def everything (x: [n]f32, y: [n][m]f32, p: bool, j: i64, index: [n]i64, bins: [
   let (e7: f64) = e1 as f64
   let (e8: i64) = size(m*n - 3*floordiv(n, 2) - max(m, n) + mod(n, 7))
   let (e9: i64) = n // 2i64
+  let (e10: bool) = threshold outer_0 (m*n)
   let (f1: f32, f2: i64) = if p then (e1, 1i64) else (e2, j)
   let (f3: f32) = if a3 then
     let (f4: f32) = neg(e1)

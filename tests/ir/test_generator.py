@@ -61,7 +61,7 @@ def nodes_of(programs: list[Program]) -> set[str]:
 
 
 def test_every_construct_of_the_source_language_occurs() -> None:
-    segmented = {"SegMap", "SegRed", "SegScan", "SegHist"}
+    segmented = {"SegMap", "SegRed", "SegScan", "SegHist", "Threshold"}
     expected = {one.__name__ for one in Expression.__args__} - segmented
     assert nodes_of([random_program(seed) for seed in SEEDS]) == expected
 

@@ -17,7 +17,7 @@ row to the last, starting from the neutral element.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,6 +57,7 @@ from tilewright.ir.nodes import (
     SizeValue,
     Slice,
     StreamSeq,
+    Threshold,
     Type,
     Update,
     Variable,
@@ -69,20 +70,22 @@ from tilewright.ir.typing import body_types, types_of
 __all__ = ["infer_sizes", "interpret"]
 
 Values = tuple[Value, ...]
+DEFAULT_THRESHOLD = 2**16  # [S2, Autotuning]
 
 
-def interpret(program: Program, arguments: Sequence[Argument]) -> Values:
+def interpret(program: Program, arguments: Sequence[Argument], thresholds: Mapping[str, float] | None = None) -> Values:
     """The results of a program: arrays (fresh ones, never the arguments' memory) and NumPy scalars.
 
     Args:
         program: any well-typed program.
         arguments: one NumPy array (any strides) or scalar per parameter.
+        thresholds: values of the program's thresholds, which pick its versions; 2**16 for those not named.
 
     Raises:
         ValueError, TypeError: if the arguments do not fit the parameters, or a value does not fit its declared type.
         IndexError: for an Index, Slice or Update out of range, naming the array, the index and the extent.
     """
-    environment = Environment()
+    environment = Environment(thresholds or {})
     with np.errstate(all="ignore"):
         values = convert_arguments(program, arguments)
         for name, value in infer_sizes(program, arguments).items():
@@ -98,8 +101,9 @@ def interpret(program: Program, arguments: Sequence[Argument]) -> Values:
 class Environment:
     """The values of the names in scope. Names are unique in a program, so one dictionary serves all scopes."""
 
-    def __init__(self) -> None:
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
         self.values: dict[str, Value] = {}
+        self.thresholds = thresholds
 
     def size(self, size: Size) -> int:
         """The value of a size."""
@@ -208,6 +212,10 @@ def _cast(x: Cast, e: Environment) -> Values:
 
 def _size_value(x: SizeValue, e: Environment) -> Values:
     return (np.int64(e.size(x.size)),)
+
+
+def _threshold(x: Threshold, e: Environment) -> Values:
+    return (np.bool_(e.size(x.parallelism) >= e.thresholds.get(x.name, DEFAULT_THRESHOLD)),)
 
 
 def _if(x: If, e: Environment) -> Values:
@@ -402,7 +410,7 @@ def _seg_hist(x: SegHist, e: Environment) -> Values:
 
 
 _MEANINGS: dict[type, Callable[[Any, Environment], Values]] = {
-    Alias: _alias, Apply: _apply, Cast: _cast, SizeValue: _size_value, If: _if, Loop: _loop,
+    Alias: _alias, Apply: _apply, Cast: _cast, SizeValue: _size_value, Threshold: _threshold, If: _if, Loop: _loop,
     Index: _index, Slice: _slice, Update: _update, Iota: _iota, Replicate: _replicate, Concat: _concat,
     Reshape: _reshape, Rearrange: _rearrange, Copy: _copy,
     Map: _map, Reduce: _fold, Scan: _fold, Redomap: _fold, Scanomap: _fold,

@@ -159,6 +159,14 @@ class SizeValue:
 
 
 @dataclass(frozen=True)
+class Threshold:
+    """parallelism >= the value of the named free choice `name`: a bool that picks one of several versions [S2]."""
+
+    name: str
+    parallelism: Size
+
+
+@dataclass(frozen=True)
 class If:
     """if condition then body else body; both give the same types."""
 
@@ -440,7 +448,7 @@ class SegHist:
 
 
 Expression: TypeAlias = (
-    Alias | Apply | Cast | SizeValue | If | Loop
+    Alias | Apply | Cast | SizeValue | Threshold | If | Loop
     | Index | Slice | Update | Iota | Replicate | Concat | Reshape | Rearrange | Copy
     | Map | Reduce | Scan | Redomap | Scanomap | Scatter | Hist | StreamSeq
     | SegMap | SegRed | SegScan | SegHist

@@ -50,6 +50,7 @@ from tilewright.ir.nodes import (
     SliceDimension,
     Statement,
     StreamSeq,
+    Threshold,
     Type,
     Update,
     Variable,
@@ -335,6 +336,8 @@ class _Parser:
                 return If(condition, then, self.body())
             case "loop":
                 return self.loop()
+            case "threshold":
+                return Threshold(self.cursor.expect_name("the threshold's name"), self.size_argument())
             case "iota":
                 return Iota(self.size_argument(), self.scalar())
             case "replicate":

@@ -6,6 +6,7 @@
     lambda     ::= (\\(bindings) -> body)
     atom       ::= NAME | 1i32 | -0.5f32 | f32.inf | f64.nan | c64(1.0, -2.0) | true
     expression ::= atom | atom + atom | exp(atom) | atom as TYPE | size(SIZE)
+                 | threshold NAME SIZE                                  -- SIZE >= the choice called NAME
                  | if atom then body else body
                  | loop (bindings) = (atoms) for NAME: i64 < SIZE do body
                  | loop (bindings) = (atoms) while lambda do body
@@ -67,6 +68,7 @@ from tilewright.ir.nodes import (
     SliceDimension,
     Statement,
     StreamSeq,
+    Threshold,
     Type,
     Update,
     Variable,
@@ -228,6 +230,8 @@ def print_expression(expression: Expression, indent: int = 0) -> str:
             return f"{print_atom(operand)} as {scalar}"
         case SizeValue(size):
             return f"size({print_size(size)})"
+        case Threshold(name, parallelism):
+            return f"threshold {quote(name)} {_size_argument(parallelism)}"
         case If(condition, then, otherwise):
             first = _block(f"if {print_atom(condition)} then", then, indent)
             separator = "\n" + _STEP * indent if then.statements else " "

@@ -33,6 +33,7 @@ from tilewright.ir.nodes import (
     SizeValue,
     Slice,
     StreamSeq,
+    Threshold,
     Type,
     Update,
     Variable,
@@ -119,6 +120,9 @@ def result_types(expression: Expression) -> tuple[Type, ...]:
             return (Type(scalar),)
         case SizeValue():
             return (Type(I64),)
+        case Threshold(name):
+            _require(bool(name), "a threshold needs a name")
+            return (Type(BOOL),)
         case If(condition, then, otherwise):
             _require(condition.type == Type(BOOL), f"if needs a bool condition, not {condition.type}")
             left, right = body_types(then), body_types(otherwise)

@@ -6,8 +6,12 @@ from importlib import import_module
 
 # in the order in which their rules are tried
 MODULES = tuple(
-    f"{__name__}.{name}" for name in ("scalars", "views", "simplification", "maps", "hoisting", "fusion", "horizontal")
-)
+    f"{__name__}.{name}"
+    for name in (
+        "scalars", "views", "simplification", "maps", "hoisting", "fusion", "horizontal",
+        "flatten_distribute", "flatten_arrays", "flatten_segments",
+    )
+)  # fmt: skip
 
 
 def load() -> None:

@@ -1,0 +1,62 @@
+"""Flattening: nested parallelism becomes segmented operations over flat spaces [S2].
+
+    flatten_fully   every regular parallelism is used: nests are distributed down to their innermost parallel construct
+    flatten_outer   only the outermost nests are parallel; everything inside runs sequentially
+
+Both run the rules of `rewrite.rules.flatten_*` from the outside in, and record every step.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from tilewright.ir.nodes import Program
+from tilewright.rewrite.derivation import Recording
+from tilewright.rewrite.rule import rule_named
+from tilewright.rewrite.strategy import Strategy, each, everywhere, first_of, repeat, run_strategy
+
+SEGMENTS = ("flatten_redomap", "flatten_scan", "flatten_hist")
+VIEWS = (
+    "flatten_rearrange", "flatten_reshape", "flatten_slice", "flatten_concat", "flatten_copy", "flatten_replicate",
+)  # fmt: skip
+INWARDS = ("interchange_loop", "interchange_if", "split_fold", "distribute")
+
+
+def _rules(*names: str) -> Strategy:
+    return everywhere(first_of([rule_named(one) for one in names]))
+
+
+@cache
+def full_flattening() -> Strategy:
+    """Constant arrays out of the nests first; then nests from the outside in, a perfect one becomes an operation."""
+    nests = _rules(*INWARDS, *VIEWS, *SEGMENTS, "flatten_scatter", "flatten_map")
+    return each(repeat(_rules("lift_constant")), nests)
+
+
+@cache
+def outer_flattening() -> Strategy:
+    """The outermost nests as they are; folds that stand in no nest."""
+    return _rules("flatten_map", *SEGMENTS)
+
+
+def _run(program: Program, strategy: Strategy, derivation: Recording | None) -> Program:
+    state = run_strategy(program, strategy)
+    if derivation is not None:
+        derivation.add(state.steps, state.refusals)
+    return state.program
+
+
+def flatten_fully(program: Program, derivation: Recording | None = None) -> Program:
+    """The program with all its regular parallelism used; the steps, and what stays sequential, go to `derivation`.
+
+    map (\\xs -> reduce (+) 0 xs) xss  =>  segred (i < n, j < m) (+) 0 do xss[i, j]
+    """
+    return _run(program, full_flattening(), derivation)
+
+
+def flatten_outer(program: Program, derivation: Recording | None = None) -> Program:
+    """The program with only its outermost parallelism used.
+
+    map (\\xs -> reduce (+) 0 xs) xss  =>  segmap (i < n) do reduce (+) 0 xss[i]
+    """
+    return _run(program, outer_flattening(), derivation)

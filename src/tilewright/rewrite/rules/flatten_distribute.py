@@ -1,0 +1,222 @@
+"""Map distribution and interchange: a nest with several things inside becomes perfect nests around one each [S2]."""
+
+from __future__ import annotations
+
+from tilewright.ir.nodes import (
+    Atom,
+    Body,
+    ForLoop,
+    If,
+    Iota,
+    Loop,
+    Map,
+    Redomap,
+    Reduce,
+    Replicate,
+    Scan,
+    Scanomap,
+    Statement,
+    StreamSeq,
+    Variable,
+)
+from tilewright.ir.sizes import Size
+from tilewright.rewrite.names import bodies_of, bound, mentioned, replace_names, with_body
+from tilewright.rewrite.rule import Declined, Place, no_match, rule
+from tilewright.rewrite.rules.flatten_nest import (
+    Nest,
+    extended,
+    inner_level,
+    nest_of,
+    renamed,
+    spread,
+    without_unused,
+    write_nest,
+)
+from tilewright.rewrite.rules.flatten_regular import (
+    Group,
+    can_interchange_if,
+    can_interchange_loop,
+    exploitable,
+    groups_of,
+    holds_combinator,
+    holds_parallelism,
+    is_regular,
+)
+
+INSIDE = no_match("it stands inside a construct that is flattened, or not, as a whole")
+
+
+@rule("flattening", Map)
+def distribute(at: Place) -> Body | Declined:
+    """S |- let a = e1 in e2  =>  let as = (S |- e1) in (S, a in as |- e2), if a's sizes do not vary in S
+
+    e1 is the first group of `groups_of`: one parallel statement or a view, or sequential statements; the names of e1
+    that e2 uses become arrays over the whole context.
+    """
+    if inner_level(at) is None:
+        return INSIDE
+    nest = nest_of(at.statement)
+    if not holds_parallelism(nest.body, nest.varying):
+        return _why_sequential(nest)
+    if nest.sole is not None:
+        return no_match("the nest is perfect around one statement")
+    groups = groups_of(nest)
+    if len(groups) == 1 and not groups[0].alone:
+        return _why_sequential(nest)
+    return _split(at, nest, groups[0], tuple(one for group in groups[1:] for one in group.statements))
+
+
+def _why_sequential(nest: Nest) -> Declined:
+    for statement in nest.body.statements:
+        for one in statement.targets:
+            if not is_regular((one,), nest.varying):
+                reason = f"{one} has type {one.type}, which varies in the nest: its parts would make an irregular array"
+                return Declined(f"{reason}, so what uses it stays sequential")
+    for statement in nest.body.statements:
+        if any(map(holds_combinator, bodies_of(statement.expression))):
+            names = ", ".join(one.name for one in statement.targets)
+            return Declined(f"{names} is computed by parallelism under control that varies in the nest")
+    return no_match("there is no parallelism inside")
+
+
+def _split(at: Place, nest: Nest, first: Group, rest: tuple[Statement, ...]) -> Body:
+    made = {one.name: one for statement in first.statements for one in statement.targets}
+    results = nest.body.results
+    later = mentioned(rest)
+    arrays: dict[str, Variable] = {}  # a value of the first nest to the array of its values at all points
+    same: dict[str, Atom] = {}
+    for target, result in zip(at.statement.targets, results, strict=True):
+        if isinstance(result, Variable) and result.name in made:
+            if result.name in arrays:
+                same[target.name] = arrays[result.name]
+            arrays.setdefault(result.name, target)
+    for name, one in made.items():
+        if name not in arrays and (name in later or first.alone):
+            arrays[name] = Variable(at.names(name), one.type.array_of(*nest.shape))
+    exported = tuple(one for name, one in made.items() if name in arrays)
+    before = without_unused(Nest(nest.levels, Body(first.statements, exported)))
+    here = write_nest(before, tuple(arrays[one.name] for one in exported), at.names)
+    left = [pair for pair in zip(at.statement.targets, results, strict=True)
+            if not (isinstance(pair[1], Variable) and pair[1].name in made)]  # fmt: skip
+    if left:
+        after = renamed(Nest(nest.levels, Body(rest, tuple(result for _, result in left))), at.names)
+        inputs = [(Variable(at.names(one.name), one.type), arrays[one.name]) for one in exported]
+        values: dict[str, Atom] = {one.name: new for one, (new, _) in zip(exported, inputs, strict=True)}
+        after = extended(Nest(after.levels, replace_names(after.body, values)), inputs, at.names)
+        here += write_nest(without_unused(after), tuple(target for target, _ in left), at.names)
+    return at.substitute(same, here)
+
+
+@rule("flattening", Map)
+def interchange_loop(at: Place) -> Body | Declined:
+    """S |- loop p = p0 for i < n do e  =>  loop ps = p0s for i < n do (S, p in ps |- e), if n does not vary in S
+
+    Only where e holds parallelism; otherwise every point runs its own loop.
+    """
+    if inner_level(at) is None:
+        return INSIDE
+    nest = nest_of(at.statement)
+    loop = nest.sole.expression if nest.sole is not None else None
+    if not isinstance(loop, Loop):
+        return no_match("the nest is not around a loop")
+    if not can_interchange_loop(loop, nest.varying) or not isinstance(loop.form, ForLoop):
+        return Declined("the loop's bound or values vary in the nest, or there is no regular parallelism inside")
+    before: list[Statement] = []
+    initial: list[Variable] = []
+    for atom in loop.initial:
+        statements, array = spread(nest, atom, at.names)
+        before += statements
+        initial.append(array)
+    carried = [Variable(at.names(one.name), one.type.array_of(*nest.shape)) for one in loop.parameters]
+    inner = extended(Nest(nest.levels, loop.body), list(zip(loop.parameters, carried, strict=True)), at.names)
+    results = tuple(Variable(at.names(one.name), one.type) for one in carried)
+    body = Body(write_nest(without_unused(inner), results, at.names), results)
+    return at.replace(*before, Statement(at.statement.targets, Loop(tuple(carried), tuple(initial), loop.form, body)))
+
+
+@rule("flattening", Map)
+def interchange_if(at: Place) -> Body | Declined:
+    """S |- if c then e1 else e2  =>  if c then (S |- e1) else (S |- e2), if c does not vary in S
+
+    Only where e1 or e2 holds parallelism.
+    """
+    if inner_level(at) is None:
+        return INSIDE
+    nest = nest_of(at.statement)
+    branch = nest.sole.expression if nest.sole is not None else None
+    if not isinstance(branch, If):
+        return no_match("the nest is not around an if")
+    if not can_interchange_if(branch, nest.varying):
+        return Declined("the condition varies in the nest, or neither branch holds regular parallelism")
+    bodies = []
+    for inside in (branch.then, branch.otherwise):
+        copy = without_unused(renamed(Nest(nest.levels, inside), at.names))
+        targets = tuple(Variable(at.names(one.name), one.type) for one in at.statement.targets)
+        bodies.append(Body(write_nest(copy, targets, at.names), targets))
+    return at.become(If(branch.condition, *bodies))
+
+
+@rule("flattening", Map, Redomap, Scanomap)
+def split_fold(at: Place) -> Body | Declined:
+    """S |- redomap op ne f xs  =>  S |- let ys = map f xs in reduce op ne ys, if f holds parallelism; also scanomap"""
+    if inner_level(at) is None:
+        return INSIDE
+    nest = nest_of(at.statement)
+    fold = nest.sole.expression if nest.sole is not None else None
+    if nest.sole is None or not isinstance(fold, Redomap | Scanomap):
+        return no_match("the nest is not around a fused fold")
+    if not exploitable(nest.sole, nest.varying) or not holds_parallelism(fold.function.body, nest.varying):
+        return no_match("the fold's function holds no regular parallelism")
+    body = split(nest.sole, fold, at)
+    return at.replace(*write_nest(Nest(nest.levels, body), at.statement.targets, at.names))
+
+
+def split(statement: Statement, fold: Redomap | Scanomap, at: Place) -> Body:
+    """A fused fold as a map and a fold."""
+    count = len(fold.neutral)
+    rows = tuple(
+        Variable(at.names(one.name), atom.type.array_of(fold.width))
+        for one, atom in zip(statement.targets, fold.function.body.results[:count], strict=False)
+    )
+    kind: Reduce | Scan
+    if isinstance(fold, Redomap):
+        kind = Reduce(fold.width, fold.combine, fold.neutral, rows, fold.commutative)
+    else:
+        kind = Scan(fold.width, fold.combine, fold.neutral, rows)
+    mapped = Statement((*rows, *statement.targets[count:]), Map(fold.width, fold.function, fold.arrays))
+    return Body((mapped, Statement(statement.targets[:count], kind)), statement.targets)
+
+
+@rule("flattening", Map, Redomap, Scanomap, Loop, StreamSeq)
+def lift_constant(at: Place) -> Body | Declined:
+    """map (\\x -> a = iota n; e) xs  =>  a = iota n; map (\\x -> e) xs, for the program's sizes; also replicate
+
+    Inside, every point would make the array for itself; and a fold's neutral element must be known outside.
+    """
+    if inner_level(at) is None:
+        return INSIDE
+    expression = at.expression
+    varying = bound(expression)
+    moved: list[Statement] = []
+    for number, body in enumerate(bodies_of(expression)):
+        here = [one for one in body.statements if _is_constant(one, varying, at)]
+        if here:
+            moved += here
+            rest = tuple(one for one in body.statements if one not in here)
+            expression = with_body(expression, number, Body(rest, body.results))
+    return at.replace(*moved, Statement(at.statement.targets, expression)) if moved else no_match("nothing is constant")
+
+
+def _is_constant(statement: Statement, varying: frozenset[str], at: Place) -> bool:
+    match statement.expression:
+        case Iota(count):
+            return is_product_of_sizes(count, at)
+        case Replicate(count, value):
+            return is_product_of_sizes(count, at) and mentioned(value).isdisjoint(varying)
+    return False
+
+
+def is_product_of_sizes(count: Size, at: Place) -> bool:
+    """True for a sum of products of sizes of the program's arrays, which is never negative."""
+    names = {atom for monomial, _ in count.terms for atom in monomial}
+    return names <= set(at.program.size_names) and all(coefficient > 0 for _, coefficient in count.terms)
