@@ -204,3 +204,43 @@ def test_bf16_is_read_as_it_is_and_summed_in_f32():
     llvm_support.run(launch.kernel, [*bits, out], launch.scalars, launch.blocks)
     want = np.maximum(in1.reshape(n, k) @ in0.reshape(k, m) + 1, 0)
     assert np.array_equal(out.reshape(n, m), want)
+
+
+def test_vectors_that_lie_far_apart_are_copied_into_panels():
+    """Steps along K of a whole page each: told why, and computed right, in pieces and with several batches."""
+    far = 5000
+    one = gemm(96, 64, 70, (1, far), (70, 1), (1, 96), first_touch="zero", last_touch="relu")
+    assert "K has stride 5000 in in0" in gemm_form(one, WIDE, 4).why_panel
+    assert not gemm_form(gemm(96, 64, 70, (1, 96), (70, 1), (1, 96)), WIDE, 4).panel  # near
+    assert not gemm_form(gemm(96, 6, 70, (1, far), (70, 1), (1, 96)), WIDE, 4).panel  # used by few rows
+    check(one, one.compile("cpu"))
+    for batches, size in ((3, 70), (40, 40), (2, 700)):
+        dims = (TensorDimension("K", "prim", batches, far * size + 3, size + 1, 0), *one.dimensions[:2])
+        dims = (*dims, TensorDimension("K", "prim", size, far, 1, 0))
+        dims = (dims[0], dims[1], TensorDimension("N", "prim", 64, 0, batches * (size + 1), 96), dims[3])
+        many = TensorOperation("f32", "brgemm", dims, "neg", "abs")
+        form = gemm_form(many, WIDE, 4)
+        assert form.panel
+        assert form.batch.size == batches
+        check(many, many.compile("cpu"))
+
+
+@pytest.mark.parametrize("dtype", ["f64", "c64", "c128", "f16", "i8"])
+def test_panels_of_other_types(dtype):
+    operation = gemm(21, 96, 90, (1, 9000), (90, 1), (1, 21), dtype, first_touch="neg")
+    form = gemm_form(operation, WIDE, {"f64": 8, "c128": 8}.get(dtype, 4))
+    assert form.panel
+    assert form.direct_input
+    check(operation, operation.compile("cpu"))
+
+
+def test_contracted_dimensions_that_are_one_in_memory_are_one():
+    dims = (TensorDimension("K", "prim", 5, 64, 6, 0), TensorDimension("M", "prim", 8, 1, 0, 1),
+            TensorDimension("N", "prim", 4, 0, 30, 8), TensorDimension("K", "prim", 6, 8, 1, 0))  # fmt: skip
+    apart = TensorOperation("f32", "brgemm", dims)
+    assert gemm_form(apart, WIDE, 4).batch.size == 5
+    one = apart.replace(dimensions=(TensorDimension("K", "prim", 5, 48, 6, 0), *dims[1:]))
+    form = gemm_form(one, WIDE, 4)
+    assert (form.batch, form.contracted.size) == (None, 30)
+    for each in (apart, one):
+        check(each, each.compile("cpu"))

@@ -163,17 +163,32 @@ class TensorOperation:
 
     def optimise(
         self,
-        min_kernel_size: int = 16,
-        max_kernel_size: int = 1024,
+        min_kernel_size: int | None = None,
+        max_kernel_size: int | None = None,
         thread_target: int = 1024,
     ) -> TensorOperation:
         """The same operation with its dimensions fused, split, given primitives, shared among threads and ordered.
 
-        See `tensor_rewrites.optimise`; `tensor_rewrites.derive` also tells each step.
+        Args:
+            min_kernel_size, max_kernel_size: limits of the primitive's dimensions, 16 and 1024 if only one is given.
+                Without limits, sizes are chosen for this computer's CPU.
+            thread_target: at most so many blocks are shared among threads.
+
+        See `tensor_rewrites.optimise` with limits and `passes.tensor_placing` without; `tensor_rewrites.derive` and
+        `tensor_placing.place` also tell each step.
+
+        Raises:
+            ValueError: unless 1 <= min_kernel_size <= max_kernel_size and 1 <= thread_target.
         """
         from tilewright.contraction.tensor_rewrites import optimise
+        from tilewright.passes.tensor_placing import place  # a pass, and so above this folder
+        from tilewright.runtime.devices import device_for
 
-        return optimise(self, min_kernel_size, max_kernel_size, thread_target)
+        if min_kernel_size is None and max_kernel_size is None:
+            return place(self, device_for("cpu").machine, thread_target).operation
+        least = min(16, max_kernel_size or 16) if min_kernel_size is None else min_kernel_size
+        most = max(1024, least) if max_kernel_size is None else max_kernel_size
+        return optimise(self, least, most, thread_target)
 
     def compile(self, target: str | Device | None = None) -> CompiledTensorOperation:
         """Machine code of the operation, as a function `compiled(in0, in1, out)` of arrays.

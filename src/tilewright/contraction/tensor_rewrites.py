@@ -7,7 +7,8 @@
     order           seq loops  =>  larger strides of the output outside, contracted loops inside
     parallelise     some seq dimensions other than K  =>  shared, outermost
 
-Each leaves the meaning as it is, but for the order of the terms of a sum.
+Each leaves the meaning as it is, but for the order of the terms of a sum. Sizes are limited by the caller;
+`passes.tensor_placing` chooses them for a machine.
 
     >>> from tilewright.contraction.tensor_operation import TensorOperation
     >>> matmul = TensorOperation.from_lists("f32", "contraction", "MNK", ["seq"] * 3, (64, 96, 4000),
@@ -37,6 +38,10 @@ EQUATIONS = {
     "identify": "seq => prim",
     "order": "loops in another order",
     "parallelise": "seq => shared",
+    "absorb": "for k: gemm => brgemm over k",
+    "merge": "for X(a, b*s): prim X(b, s) => prim X(a*b, s)",
+    "coarsen": "shared X1(a*c, b*s) prim X0(b, s) => shared X1(a, b*c*s) prim X0(b*c, s)",
+    "spread": "prim X(a*b, s) => shared X1(a, b*s) prim X0(b, s)",
 }
 
 
@@ -130,7 +135,7 @@ def derive(
             f"min_kernel_size {min_kernel_size}, max_kernel_size {max_kernel_size} and thread_target {thread_target} "
             "must be at least 1, and the first not above the second"
         )
-    passes: tuple[tuple[str, Callable[[TensorOperation], TensorOperation | None]], ...] = (
+    passes: Passes = (
         ("insert-unit", insert_unit),
         ("fuse", lambda one: fuse(one, min_kernel_size)),
         ("split", lambda one: split(one, max_kernel_size, min_kernel_size, multiples)),
@@ -138,6 +143,14 @@ def derive(
         ("order", order),
         ("parallelise", lambda one: parallelise(one, thread_target)),
     )
+    return run_passes(operation, passes)
+
+
+Passes = tuple[tuple[str, Callable[[TensorOperation], TensorOperation | None]], ...]
+
+
+def run_passes(operation: TensorOperation, passes: Passes) -> TensorDerivation:
+    """Apply rewrites by name, each until it finds no more to do."""
     steps: list[TensorStep] = []
     for name, rewrite in passes:
         while (after := rewrite(operation)) is not None:

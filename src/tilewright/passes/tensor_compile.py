@@ -12,6 +12,7 @@ from tilewright.contraction.tensor_operation import TensorOperation
 from tilewright.contraction.tensor_rules import ARRAYS, check_sizes
 from tilewright.kernel.launch import Launch
 from tilewright.passes.tensor_kernel import tensor_launch
+from tilewright.passes.tensor_placing import regroup
 from tilewright.runtime import cpu_pool
 from tilewright.runtime.backends import argument_block
 from tilewright.runtime.cpu_device import compile_for_cpu
@@ -52,7 +53,7 @@ class CompiledTensorOperation:
         self._is_small = work < enough or launch.blocks == 1
         self._free: dict[int, list[tuple[_Slots, Callable[[], None]]]] = {}
         self._entry: NativeEntry | None = None
-        self._entries_left = _MOST_ENTRIES if self._is_small else 0
+        self._entries_left = _MOST_ENTRIES
         self._needed = tuple(extent > 0 for _, _, extent in self._arrays)
         strides = [one.strides for one in operation.dimensions if one.size > 1]
         elementwise = operation.main.family in ("unary", "binary")
@@ -76,7 +77,8 @@ class CompiledTensorOperation:
             ValueError: if an array is not contiguous, aligned or writable, or the output overlaps an input.
             TensorOperationError: if an array is too short.
         """
-        if self._entry is not None and (self._needed[1] or in1 is None):
+        threads = 1 if self._is_small else cpu_pool.get_num_threads()
+        if threads == 1 and self._entry is not None and (self._needed[1] or in1 is None):
             if self._needed[1]:
                 done = self._entry(in0, in1, out)
             elif self._needed[0]:
@@ -88,7 +90,6 @@ class CompiledTensorOperation:
         first, second, third = self._arrays
         addresses = (self._address(in0, *first), self._address(in1, *second), self._address(out, *third))
         self._check_overlap(addresses)
-        threads = 1 if self._is_small else cpu_pool.get_num_threads()
         free = self._free.setdefault(threads, [])
         try:
             slots, run = free.pop()
@@ -102,7 +103,7 @@ class CompiledTensorOperation:
                 position += 1
         run()
         free.append((slots, run))
-        if self._entries_left:
+        if self._entries_left and threads == 1:
             self._entries_left -= 1
             self._entry = self._entry_for([one for one in (in0, in1, out) if one is not None])
         return out
@@ -161,4 +162,5 @@ class CompiledTensorOperation:
 def compile_operation(operation: TensorOperation, target: str | Device | None = None) -> CompiledTensorOperation:
     """Compile a placed operation for the CPU; see `TensorOperation.compile`."""
     device = device_for(target)
-    return CompiledTensorOperation(operation, tensor_launch(operation, device.machine))
+    derivation = regroup(operation, device.machine)
+    return CompiledTensorOperation(operation, tensor_launch(derivation.operation, device.machine))

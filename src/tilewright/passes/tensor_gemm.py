@@ -34,10 +34,9 @@ from tilewright.kernel.ir import (
     multiply,
     operation,
 )
-from tilewright.passes.tensor_gemm_form import Chunk, GemmForm, gemm_form
+from tilewright.passes.tensor_gemm_form import Chunk, GemmForm, gemm_form, panel_pieces
 from tilewright.passes.tensor_writer import FALSE, Place, Strides, TensorWriter, transposed, vector_or_scalar
 
-PANEL_DEPTH = 512  # contracted elements of a gathered panel: with 64 vectors' elements it stays in a cache
 Accumulators = dict[tuple[int, int], tuple[Name, ...]]
 
 
@@ -47,7 +46,7 @@ class _Piece:
 
     vector_at: Expression
     scalar_at: Expression
-    batches: int
+    batches: Expression
     count: Expression
     first: Expression
     last: Expression
@@ -70,9 +69,9 @@ class GemmWriter:
         self.lanes = form.lanes * w.width  # reals of a vector
         vectors, rows = form.largest_tile
         batches = 1 if form.batch is None else form.batch.size
-        self.whole = form.contracted.size * batches <= PANEL_DEPTH  # the panel holds all batches
-        depth = form.contracted.size * batches if self.whole else min(form.contracted.size, PANEL_DEPTH)
-        self.panel = None if form.direct_input else w.workspace("panel", w.real, depth * vectors * self.lanes)
+        self.pieces = panel_pieces(batches, form.contracted.size, form.panel_depth)
+        depth = self.pieces[0] * self.pieces[1]
+        self.panel = None if not form.panel else w.workspace("panel", w.real, depth * vectors * self.lanes)
         self.tile = None if form.direct_output else w.workspace("tile", w.real, rows * vectors * self.lanes)
 
     def write(self, place: Place) -> None:
@@ -90,7 +89,7 @@ class GemmWriter:
         whole = _Piece(
             place.of(self.form.vector_array),
             place.of(self.form.scalar_array),
-            1 if self.batch is None else self.batch.size,
+            integer(1 if self.batch is None else self.batch.size),
             integer(self.contracted.size),
             place.first,
             place.last,
@@ -113,19 +112,28 @@ class GemmWriter:
 
     def _gathered(self, place: Place, whole: _Piece, chunk: Chunk, positions: list[Expression]) -> None:
         """Copy the vectors of a piece of the sum into the panel, then compute with it; piece after piece."""
-        if self.whole:
+        w, size = self.w, self.contracted.size
+        batches = 1 if self.batch is None else self.batch.size
+        if self.pieces == (batches, size):
             self._gather_and_compute(place, whole, chunk, positions)
             return
-        w, size = self.w, self.contracted.size
+
+        def least(rest: int, from_: Expression, most: int) -> Expression:
+            """How many there are from here on, but not more than a piece holds."""
+            if rest % most == 0:
+                return integer(most)
+            return w.emit.let(operation("min", operation("sub", integer(rest), from_), integer(most)), "count")
 
         def piece(b: Expression, k: Expression) -> None:
-            count = w.emit.let(operation("min", operation("sub", integer(size), k), integer(PANEL_DEPTH)), "count")
+            some, count = least(batches, b, self.pieces[0]), least(size, k, self.pieces[1])
             begins = w.both(operation("eq", b, integer(0)), operation("eq", k, integer(0)))
-            ends = w.both(operation("eq", b, integer(whole.batches - 1)), operation("eq", add(k, count), integer(size)))
+            ends = w.both(
+                operation("eq", add(b, some), integer(batches)), operation("eq", add(k, count), integer(size))
+            )
             part = _Piece(
                 self._offset(whole.vector_at, self.form.vector_array, b, k),
                 self._offset(whole.scalar_at, self.form.scalar_array, b, k),
-                1,
+                some,
                 count,
                 w.emit.let(w.both(whole.first, begins), "first"),
                 w.emit.let(w.both(whole.last, ends), "last"),
@@ -133,9 +141,9 @@ class GemmWriter:
             self._gather_and_compute(place, part, chunk, positions)
 
         def batch(b: Expression) -> None:
-            w.loop("k", integer(0), integer(size), lambda k: piece(b, k), step=PANEL_DEPTH)
+            w.loop("k", integer(0), integer(size), lambda k: piece(b, k), step=self.pieces[1])
 
-        w.loop("b", integer(0), integer(whole.batches), batch)
+        w.loop("b", integer(0), integer(batches), batch, step=self.pieces[0])
 
     def _offset(self, base: Expression, array: str, b: Expression, k: Expression) -> Expression:
         moved = add(base, multiply(k, self.contracted.of(array)))
@@ -150,15 +158,34 @@ class GemmWriter:
         def gather(b: Expression) -> None:
             base = self._offset(piece.vector_at, self.form.vector_array, b, integer(0))
             into = self.w.emit.let(multiply(multiply(b, piece.count), integer(row)), "into")
-            for number, position in enumerate(positions):
-                start = self.w.emit.let(add(base, multiply(position, self.vector.of(self.form.vector_array))), "start")
+            starts = [
+                self.w.emit.let(add(base, multiply(position, self.vector.of(self.form.vector_array))), "start")
+                for position in positions
+            ]
+            if self.form.direct_input:
+                self._copy(panel, into, starts, piece.count)
+                return
+            for number, start in enumerate(starts):
                 self._gather(panel, add(into, integer(number * self.lanes)), row, start, piece.count)
 
-        self.w.loop("b", integer(0), integer(piece.batches), gather)
+        self.w.loop("b", integer(0), piece.batches, gather)
         with_panel = _Piece(
             piece.vector_at, piece.scalar_at, piece.batches, piece.count, piece.first, piece.last, panel
         )
         self._rows(place, with_panel, chunk, positions)
+
+    def _copy(self, panel: Buffer, into: Expression, starts: Sequence[Expression], count: Expression) -> None:
+        """panel[k, i] = vector i of row k, which lies ready in the input."""
+        w, row = self.w, len(starts) * self.lanes
+
+        def line(k: Expression) -> None:
+            along = w.emit.let(multiply(k, self.contracted.of(self.form.vector_array)), "along")
+            values = [self._load(self.sources["vector"], add(start, along), self.lanes) for start in starts]
+            place = w.emit.let(add(into, multiply(k, integer(row))), "place")
+            for number, value in enumerate([w.emit.let(value, "vector") for value in values]):
+                w.emit.emit(Store(panel, add(place, integer(number * self.lanes)), value))
+
+        w.loop("k", integer(0), count, line)
 
     def _gather(self, panel: Buffer, into: Expression, row: int, start: Expression, count: Expression) -> None:
         """panel[k, lane] = vector side[lane, k]: squares through registers where K has unit stride, else elements."""
@@ -286,7 +313,7 @@ class GemmWriter:
             ]
             w.loop("k", zero, piece.count, lambda k: step(b, vector_base, scalars, k))
 
-        w.loop("b", integer(0), integer(piece.batches), batch)
+        w.loop("b", integer(0), piece.batches, batch)
 
     def _multiply_add(self, total: Name, vector: Expression, element: Expression) -> None:
         if self.w.real.is_integer:

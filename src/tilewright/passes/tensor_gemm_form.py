@@ -5,6 +5,9 @@ other side, the *scalar side*, are broadcast. Best is the dimension that has uni
 then vectors are read and written where they lie. Else the input is gathered into a panel first, or results are
 scattered from a small tile.
 
+Vectors that lie ready in the input are copied into a panel all the same, if many rows of results use each of them and
+the steps along K lead far: then every step would be a cache line of another page, in few sets of the caches.
+
 A size that is no multiple of the vector's length ends with a vector that overlaps the one before it. Both are in one
 register tile, whose elements are all read before any is written, so that computing some twice does no harm.
 """
@@ -18,6 +21,11 @@ from tilewright.contraction.form import Kind
 from tilewright.contraction.tensor_operation import Execution, TensorDimension, TensorOperation
 from tilewright.machine.model import Machine
 
+PANEL_DEPTH = 512  # contracted elements that a panel holds at the least
+_PANEL_SHARE = 2  # a panel takes up to this part of the L2 cache: deep ones touch the output seldom
+_LEAST_TILES = 4  # of rows that must use a panel before the copy pays
+_CACHE_SHARE = 4  # strided vectors of one tile may span this part of the L2 cache
+_UNKNOWN_CACHE = 1 << 19  # bytes of L2 where the machine does not tell
 _TILE_START = 24  # cycles around the contracted loop of a tile, roughly
 _ADDRESS = 0.05  # cycles for each row whose address finds no register
 
@@ -40,6 +48,7 @@ class GemmForm:
     """The decisions. Arrays are named; `lanes` counts elements.
 
     `direct_input`, `direct_output`: vectors are consecutive elements there.
+    `panel`: vectors are first copied into a panel of up to `panel_depth` contracted elements; `why_panel` tells why.
     """
 
     vector: TensorDimension
@@ -53,6 +62,13 @@ class GemmForm:
     direct_output: bool
     vector_chunks: tuple[Chunk, ...]
     row_chunks: tuple[Chunk, ...]
+    why_panel: str = ""
+    panel_depth: int = PANEL_DEPTH
+
+    @property
+    def panel(self) -> bool:
+        """Whether vectors are copied into a panel."""
+        return bool(self.why_panel)
 
     @property
     def largest_tile(self) -> tuple[int, int]:
@@ -72,7 +88,7 @@ def gemm_form(operation: TensorOperation, machine: Machine, accumulator_bytes: i
     lanes = max(1, machine.lanes(accumulator_bytes) // width)
     primitive = operation.of_execution(Execution.PRIM)
     m, n = (next(one for one in primitive if one.kind is kind) for kind in (Kind.M, Kind.N))
-    *batch, contracted = (one for one in primitive if one.kind is Kind.K)
+    *batch, contracted = joined([one for one in primitive if one.kind is Kind.K])
     sides = {"in0": (m, n), "in1": (n, m)}
     quality = {
         array: _quality(side, array, contracted) * min(side.size, lanes) / lanes for array, (side, _) in sides.items()
@@ -86,6 +102,7 @@ def gemm_form(operation: TensorOperation, machine: Machine, accumulator_bytes: i
     depth = contracted.size * math.prod(one.size for one in batch)
     registers = max(8, machine.vector_registers)
     vectors, rows = _tile(pieces, scalar.size, overlaps, registers, width, depth)
+    why = _why_panel((vector, array, scalar.size), contracted, (lanes * vectors, rows), machine, operation.dtype.bytes)
     return GemmForm(
         vector=vector,
         vector_array=array,
@@ -98,7 +115,48 @@ def gemm_form(operation: TensorOperation, machine: Machine, accumulator_bytes: i
         direct_output=_unit(vector, "out"),
         vector_chunks=chunks(pieces, vectors, overlaps),
         row_chunks=chunks(scalar.size, rows),
+        why_panel=why,
+        panel_depth=max(
+            PANEL_DEPTH, _l2_bytes(machine) // _PANEL_SHARE // (vectors * lanes * width * accumulator_bytes)
+        ),
     )
+
+
+def joined(contracted: list[TensorDimension]) -> list[TensorDimension]:
+    """Two contracted dimensions that are one in memory as one."""
+    if len(contracted) == 2:
+        outer, inner = contracted
+        if outer.strides == tuple(inner.size * stride for stride in inner.strides):
+            return [TensorDimension(inner.kind, inner.execution, outer.size * inner.size, *inner.strides)]
+    return contracted
+
+
+def _why_panel(
+    vectors: tuple[TensorDimension, str, int], contracted: TensorDimension, tile: tuple[int, int], machine: Machine,
+    element_bytes: int,
+) -> str:  # fmt: skip
+    """Why vectors are copied into a panel; empty if they are not.
+
+    Args:
+        vectors: the dimension along which they lie, in which array, and how many rows of results use them.
+        contracted: the inner contracted dimension.
+        tile: elements of the vectors and rows of the register tile.
+        machine: its caches.
+        element_bytes: of the input.
+    """
+    side, array, rows = vectors
+    if not _unit(side, array):
+        return f"{side.kind.value} has stride {stride_in(side, array)} in {array}"
+    stride = stride_in(contracted, array)
+    span = min(contracted.size, PANEL_DEPTH) * stride * element_bytes
+    cache = _l2_bytes(machine) // _CACHE_SHARE
+    if stride < 2 * tile[0] or rows < _LEAST_TILES * tile[1] or span <= cache:
+        return ""
+    return f"{contracted.kind.value} has stride {stride} in {array}: vectors of one tile lie over {span} bytes"
+
+
+def _l2_bytes(machine: Machine) -> int:
+    return machine.l2_bytes or _UNKNOWN_CACHE
 
 
 def stride_in(dimension: TensorDimension, array: str) -> int:
@@ -172,3 +230,16 @@ def _cycles(vectors: int, rows: int, width: int, depth: int) -> float:
     each = max(width * vectors * rows / 2, latency, (vectors + width * rows) / 2)
     each += _ADDRESS * max(0, rows - 6)
     return each * depth + _TILE_START + vectors * rows
+
+
+def panel_pieces(batches: int, size: int, depth: int) -> tuple[int, int]:
+    """Batches and contracted elements of one panel: even pieces of at most `depth` elements together.
+
+    Example:
+        >>> panel_pieces(1, 1600, 512), panel_pieces(40, 40, 512), panel_pieces(8, 32, 512)
+        ((1, 400), (10, 40), (8, 32))
+    """
+    if size >= depth:
+        return 1, -(-size // -(-size // depth))
+    most = max(1, depth // size)
+    return -(-batches // -(-batches // most)), size
