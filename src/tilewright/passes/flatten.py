@@ -2,8 +2,9 @@
 
     flatten_fully   every regular parallelism is used: nests are distributed down to their innermost parallel construct
     flatten_outer   only the outermost nests are parallel; everything inside runs sequentially
+    flatten_incrementally   both, and blocks that share what is inside, picked by thresholds when the program runs
 
-Both run the rules of `rewrite.rules.flatten_*` from the outside in, and record every step.
+All run the rules of `rewrite.rules.flatten_*` from the outside in, and record every step.
 """
 
 from __future__ import annotations
@@ -34,6 +35,13 @@ def full_flattening() -> Strategy:
 
 
 @cache
+def incremental_flattening() -> Strategy:
+    """Full flattening that, before it goes into a nest, keeps the versions that do not."""
+    versions = _rules("version_outer", "version_block", *INWARDS, *VIEWS, *SEGMENTS, "flatten_scatter", "flatten_map")
+    return each(repeat(_rules("lift_constant")), versions)
+
+
+@cache
 def outer_flattening() -> Strategy:
     """The outermost nests as they are; folds that stand in no nest."""
     return _rules("flatten_map", *SEGMENTS)
@@ -60,3 +68,13 @@ def flatten_outer(program: Program, derivation: Recording | None = None) -> Prog
     map (\\xs -> reduce (+) 0 xs) xss  =>  segmap (i < n) do reduce (+) 0 xss[i]
     """
     return _run(program, outer_flattening(), derivation)
+
+
+def flatten_incrementally(program: Program, derivation: Recording | None = None) -> Program:
+    """The program with a version for every amount of parallelism, picked by thresholds (`rules.flatten_versions`).
+
+    map (\\xs -> reduce (+) 0 xs) xss  =>  if n >= outer_0 then segmap (i < n) do reduce (+) 0 xss[i]
+    else if n >= block_0 and m fits a block then segmap@block (i < n) do segred (j < m) (+) 0 do xss[i, j]
+    else segred (i < n, j < m) (+) 0 do xss[i, j]
+    """
+    return _run(program, incremental_flattening(), derivation)

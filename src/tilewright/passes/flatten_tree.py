@@ -1,0 +1,164 @@
+"""The versions of an incrementally flattened program as a tree of decisions: to read, to count and to reach them.
+
+>>> from tilewright.ir.parser import parse_program
+>>> from tilewright.passes.flatten import flatten_incrementally
+>>> program = parse_program('''
+... def sums (xss: [n][m]i64) =
+...   let (sums: [n]i64) = map n (\\\\(xs: [m]i64) ->
+...     let (sum: i64) = reduce m (\\\\(a: i64, b: i64) -> let (c: i64) = a + b in (c)) (0i64) xs
+...     in (sum)) xss
+...   in (sums)''')
+>>> print(explain_versions(flatten_incrementally(program)))
+sums: 3 versions
+sums: n >= outer_0?
+  yes: sums_1 = segmap@thread (n), in each: reduce
+  no: n >= block_0 and m < threads_per_block?
+    yes: sums_3 = segmap@block (n), in each:
+      sum_2 = segred@thread (m)
+    no: sums_4 = segred@thread (n, m)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import TypeAlias
+
+from tilewright.ir.nodes import Body, ForLoop, If, Loop, Program, Statement, Threshold
+from tilewright.ir.traversal import all_statements
+from tilewright.ir.verifier import kind_of
+from tilewright.machine.model import Machine
+from tilewright.rewrite.names import bodies_of
+from tilewright.rewrite.rules.flatten_nest import Segmented
+from tilewright.rewrite.rules.flatten_regular import SOAC
+from tilewright.rewrite.rules.flatten_versions import BLOCK_BYTES, BLOCK_THREADS, comparisons, thresholds_of
+
+DEFAULT_THRESHOLD = 2**16  # [S2, Autotuning], where a machine does not say how many threads it runs at once
+
+
+@dataclass(frozen=True)
+class Work:
+    """A statement that is no decision: an operation, or a loop or an if with more inside."""
+
+    statement: Statement
+    inside: tuple[Node, ...] = ()
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A question with the nodes on both sides: `asked` has the thresholds and the answers that lead to `yes`."""
+
+    statement: Statement
+    asked: tuple[tuple[Threshold, bool], ...]
+    yes: tuple[Node, ...]
+    no: tuple[Node, ...]
+
+    @property
+    def question(self) -> str:
+        """The question as text."""
+        return " and ".join(f"{one.parallelism} {'>=' if true else '<'} {one.name}" for one, true in self.asked)
+
+
+Node: TypeAlias = Work | Decision
+
+
+def decisions(body: Body) -> tuple[Node, ...]:
+    """The segmented operations of a body and the decisions between them, in order."""
+    nodes: list[Node] = []
+    for statement in body.statements:
+        expression = statement.expression
+        if isinstance(expression, If) and (asked := comparisons(body, expression.condition)):
+            yes, no = decisions(expression.then), decisions(expression.otherwise)
+            nodes.append(Decision(statement, tuple(asked), yes, no))
+            continue
+        inside = tuple(one for inner in bodies_of(expression) for one in decisions(inner))
+        if isinstance(expression, Segmented) or inside:
+            nodes.append(Work(statement, inside))
+    return tuple(nodes)
+
+
+def version_settings(program: Program) -> tuple[dict[str, float], ...]:
+    """For every version of every nest, values of the thresholds with which it runs; names not given do not matter."""
+    return tuple(_settings(decisions(program.body), {}))
+
+
+def _settings(nodes: tuple[Node, ...], so_far: Mapping[str, float]) -> Iterator[dict[str, float]]:
+    for one in nodes:
+        if isinstance(one, Work):
+            yield from _settings(one.inside, so_far)
+            continue
+        (first, true), *_ = one.asked
+        taken = {**so_far, **{threshold.name: 0.0 if wanted else inf for threshold, wanted in one.asked}}
+        for side, values in ((one.yes, taken), (one.no, {**so_far, first.name: inf if true else 0.0})):
+            deeper = list(_settings(side, values))
+            yield from deeper or [dict(values)]
+
+
+def machine_thresholds(program: Program, machine: Machine) -> dict[str, float]:
+    """What a machine's numbers say about a program's thresholds, before anything is tuned.
+
+    `outer_k`: as many points as threads are resident at once; `block_k`: a block for each core; what fits a block is
+    the machine's limit (none for threads where they are the lanes of a vector).
+    """
+    limits: dict[str, float] = {
+        BLOCK_THREADS: machine.max_threads_per_block + 1 if machine.max_threads_per_block > 1 else inf,
+        BLOCK_BYTES: machine.shared_bytes_per_block + 1 if machine.shared_bytes_per_block else inf,
+    }
+    resident = machine.cores * machine.max_threads_per_core or DEFAULT_THRESHOLD
+    values: dict[str, float] = {}
+    for name in thresholds_of(program):
+        values[name] = limits.get(name, resident if name.startswith("outer_") else machine.cores)
+    return values
+
+
+# --- as text ----------------------------------------------------------------------------------------------------------
+
+
+def explain_versions(program: Program) -> str:
+    """The tree of decisions: what is compared with which threshold, and what runs then."""
+    count = len(version_settings(program))
+    head = f"{program.name}: {count} version{'s' if count > 1 else ''}" if count else f"{program.name}: one version"
+    return "\n".join([head, *_lines(decisions(program.body), 0)])
+
+
+def _lines(nodes: tuple[Node, ...], indent: int) -> Iterator[str]:
+    margin = "  " * indent
+    for one in nodes:
+        names = ", ".join(target.name for target in one.statement.targets)
+        if isinstance(one, Work):
+            yield f"{margin}{names} = {_work(one)}"
+            yield from _lines(one.inside, indent + 1)
+            continue
+        yield f"{margin}{names}: {one.question}?"
+        yield from _answer("yes", one.yes, indent + 1)
+        yield from _answer("no", one.no, indent + 1)
+
+
+def _answer(word: str, nodes: tuple[Node, ...], indent: int) -> Iterator[str]:
+    """The nodes after a word; one alone on the word's line."""
+    margin = "  " * indent
+    if len(nodes) != 1:
+        yield f"{margin}{word}:"
+        yield from _lines(nodes, indent + 1)
+        return
+    first, *rest = _lines(nodes, indent)
+    if isinstance(nodes[0], Decision):
+        first = margin + f"{nodes[0].question}?"
+    yield f"{margin}{word}: {first.strip()}"
+    yield from rest
+
+
+def _work(one: Work) -> str:
+    expression = one.statement.expression
+    if isinstance(expression, Segmented):
+        shape = ", ".join(map(str, expression.space.shape))
+        text = f"{kind_of(expression)}@{expression.level.value} ({shape})"
+        sequential = [kind_of(inner.expression) for inner in all_statements(expression.body)
+                      if isinstance(inner.expression, SOAC)]  # fmt: skip
+        if one.inside:
+            return f"{text}, in each:"
+        return f"{text}, in each: {', '.join(dict.fromkeys(sequential))}" if sequential else text
+    if isinstance(expression, Loop):
+        return f"loop for {expression.form.bound} rounds:" if isinstance(expression.form, ForLoop) else "loop:"
+    return f"{kind_of(expression)}:"

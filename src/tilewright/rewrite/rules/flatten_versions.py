@@ -1,0 +1,256 @@
+"""Incremental flattening: several versions of a nest, picked when the program runs [S2].
+
+At every nest with parallelism inside there are up to three versions: only the nest is parallel (one thread per point),
+the nest runs in blocks whose threads share the parallelism inside (one block per point), or flattening goes on.
+
+- Threshold `outer_k` >= Par(S): enough points to keep all threads busy, so nothing inside needs to be parallel.
+- Threshold `block_k` >= Par(S): enough points to keep all cores busy with a block each; and the block must fit:
+  `threads_per_block` and `bytes_per_block`, for all nests, are the first sizes that no longer fit the machine.
+
+Bound: a question about Par(S) is asked once on the way inwards, and along one way there are as many different Par(S) as
+nested maps; so a statement under d maps is written at most 2*d + 1 times. A perfect nest of several maps is asked about
+once, as a whole: with fewer of its maps parallel the same work would be done with less parallelism.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+from tilewright.ir.nodes import (
+    Apply,
+    Atom,
+    Body,
+    Hist,
+    If,
+    Level,
+    Loop,
+    Map,
+    Program,
+    Rearrange,
+    Redomap,
+    Reduce,
+    Reshape,
+    Scan,
+    Scanomap,
+    Scatter,
+    SegMap,
+    SegRed,
+    SegScan,
+    Slice,
+    Statement,
+    StreamSeq,
+    Threshold,
+    Type,
+    Variable,
+)
+from tilewright.ir.scalars import BOOL
+from tilewright.ir.sizes import ZERO, Size, maximum, product
+from tilewright.ir.traversal import all_statements, with_fresh_names
+from tilewright.rewrite.names import bodies_of, definitions, mentioned
+from tilewright.rewrite.rule import Declined, Place, no_match, rule
+from tilewright.rewrite.rules.flatten_distribute import INSIDE
+from tilewright.rewrite.rules.flatten_nest import Nest, Segmented, inner_level, nest_of, open_space
+from tilewright.rewrite.rules.flatten_regular import exploitable, holds_parallelism
+from tilewright.rewrite.rules.flatten_segments import fold_nest
+
+BLOCK_THREADS, BLOCK_BYTES = "threads_per_block", "bytes_per_block"
+_VIEWS = Rearrange | Reshape | Slice
+
+
+def thresholds_of(program: Program) -> dict[str, Size]:
+    """The thresholds of a program and what is compared with each (the largest, where there are several)."""
+    found: dict[str, Size] = {}
+    for statement in all_statements(program.body):
+        if isinstance(statement.expression, Threshold):
+            name, size = statement.expression.name, statement.expression.parallelism
+            found[name] = maximum(found[name], size) if name in found else size
+    return found
+
+
+@rule("incremental flattening", Map, Redomap, Scanomap)
+def version_outer(at: Place) -> Body | Declined:
+    """S |- e  =>  if Par(S) >= t then segmap S e else (S |- e), if e holds parallelism; also segred, segscan"""
+    if inner_level(at) is None or _in_segment(at):
+        return INSIDE
+    nest = nest_of(at.statement)
+    if not holds_parallelism(nest.body, nest.varying):
+        return no_match("there is no regular parallelism inside")
+    asked = _asked(at, "outer_")
+    if nest.levels and product(nest.shape) not in asked:
+        return _choice(at, nest, whole_fold=False)
+    fold = nest.sole.expression if nest.sole is not None else None
+    if nest.sole is None or not isinstance(fold, Redomap | Scanomap) or not exploitable(nest.sole, nest.varying):
+        return no_match("it was already asked whether the points are enough")
+    if not holds_parallelism(fold.function.body, nest.varying):
+        return no_match("the fold inside holds no parallelism of its own")
+    if product((*nest.shape, fold.width)) in asked:
+        return no_match("it was already asked whether the points of the fold are enough")
+    return _choice(at, nest, whole_fold=True)
+
+
+def _choice(at: Place, nest: Nest, whole_fold: bool) -> Body:
+    """The nest as it is (or with the fold inside, if that is parallel too) as an operation, if it has points enough."""
+    copy = with_fresh_names(at.statement, at.names)
+    outer = nest_of(copy)
+    operation: SegMap | SegRed | SegScan
+    fold = outer.sole.expression if outer.sole is not None else None
+    if whole_fold and isinstance(fold, Redomap | Scanomap):
+        outer = fold_nest(outer, fold, at.names)
+        space, body = open_space(outer, at.names)
+        if isinstance(fold, Redomap):
+            operation = SegRed(Level.THREAD, space, fold.combine, fold.neutral, body, fold.commutative)
+        else:
+            operation = SegScan(Level.THREAD, space, fold.combine, fold.neutral, body)
+    else:
+        operation = SegMap(Level.THREAD, *open_space(outer, at.names))
+    enough = Variable(at.names("enough"), Type(BOOL))
+    question = Statement((enough,), Threshold(_new_name(at.program, "outer_"), product(outer.shape)))
+    return _either(at, (question,), enough, Statement(copy.targets, operation))
+
+
+def _either(at: Place, questions: tuple[Statement, ...], condition: Variable, version: Statement) -> Body:
+    """if condition then version else what is here."""
+    targets = tuple(Variable(at.names(one.name), one.type) for one in at.statement.targets)
+    otherwise = Body((Statement(targets, at.expression),), targets)
+    return at.replace(
+        *questions, Statement(at.statement.targets, If(condition, Body((version,), version.targets), otherwise))
+    )
+
+
+@rule("incremental flattening", Map)
+def version_block(at: Place) -> Body | Declined:
+    """S |- e  =>  if Par(S) >= t and e fits a block then segmap@block S e else (S |- e), if e holds parallelism
+
+    Inside, e is flattened for the threads of a block.
+    """
+    if inner_level(at) is None or _in_segment(at):
+        return INSIDE
+    nest = nest_of(at.statement)
+    if not holds_parallelism(nest.body, nest.varying):
+        return no_match("there is no regular parallelism inside")
+    if product(nest.shape) in _asked(at, "block_"):
+        return no_match("it was already asked whether the points are enough for a block each")
+    threads, memory = inner_parallelism(nest.body, nest.varying), block_bytes(nest.body)
+    if threads is None or not mentioned(memory).isdisjoint(nest.varying):
+        return Declined(
+            "the parallelism or the arrays inside vary in size, so that it is not known if a block holds them"
+        )
+    copy = with_fresh_names(at.statement, at.names)
+    version = Statement(copy.targets, SegMap(Level.BLOCK, *open_space(nest_of(copy), at.names)))
+    questions: list[Statement] = []
+
+    def ask(expression: Threshold | Apply, hint: str) -> Variable:
+        variable = Variable(at.names(hint), Type(BOOL))
+        questions.append(Statement((variable,), expression))
+        return variable
+
+    condition = ask(Threshold(_new_name(at.program, "block_"), product(nest.shape)), "enough")
+    for name, needed in ((BLOCK_THREADS, threads), (BLOCK_BYTES, memory)):
+        if needed != ZERO:
+            fits = ask(Apply("not", (ask(Threshold(name, needed), "beyond"),)), "fits")
+            condition = ask(Apply("and", (condition, fits)), "chosen")
+    return _either(at, tuple(questions), condition, version)
+
+
+# --- what was asked further out ---------------------------------------------------------------------------------------
+
+
+def _in_segment(at: Place) -> bool:
+    return any(isinstance(body.statements[index].expression, Segmented) for body, index in at.chain[:-1])
+
+
+def _asked(at: Place, prefix: str) -> set[Size]:
+    """The sizes for which the branches around this place say that there is not enough parallelism."""
+    asked: set[Size] = set()
+    for (body, index), (_, number) in zip(at.chain[:-1], at.site.path, strict=True):
+        expression = body.statements[index].expression
+        if isinstance(expression, If) and number == 1:
+            thresholds = (one for one, _ in comparisons(body, expression.condition))
+            asked.update(one.parallelism for one in thresholds if one.name.startswith(prefix))
+    return asked
+
+
+def comparisons(body: Body, condition: Atom, wanted: bool = True) -> list[tuple[Threshold, bool]]:
+    """The thresholds that a condition, computed in this body, asks for, each with the answer that it wants.
+
+    The first is the one that belongs to this version alone.
+    """
+    index = definitions(body).get(condition.name) if isinstance(condition, Variable) else None
+    expression = body.statements[index].expression if index is not None else None
+    match expression:
+        case Threshold():
+            return [(expression, wanted)]
+        case Apply("and", operands) if wanted:
+            return [one for operand in operands for one in comparisons(body, operand)]
+        case Apply("not", (operand,)):
+            return comparisons(body, operand, not wanted)
+    return []
+
+
+def _new_name(program: Program, prefix: str) -> str:
+    taken = {one.expression.name for one in all_statements(program.body) if isinstance(one.expression, Threshold)}
+    return next(name for number in itertools.count() if (name := f"{prefix}{number}") not in taken)
+
+
+# --- does it fit a block? ---------------------------------------------------------------------------------------------
+
+
+def inner_parallelism(body: Body, varying: frozenset[str]) -> Size | None:
+    """The most points of one construct in a body, as it is flattened for one block; None if that varies.
+
+    What is irregular inside a construct runs sequentially in a thread and does not count.
+    """
+    sizes: list[Size] = []
+    for statement in body.statements:
+        expression = statement.expression
+        width = _width(expression)
+        if isinstance(expression, StreamSeq) or (width is not None and not mentioned(width).isdisjoint(varying)):
+            return None
+        if isinstance(expression, Map | Redomap | Scanomap):
+            inside = inner_parallelism(_regular(expression.function.body, varying), varying)
+            sizes.append(expression.width if inside in (None, ZERO) else expression.width * (inside or 1))
+        elif width is not None:
+            sizes.append(width)
+        elif isinstance(expression, Loop | If):
+            for inner in bodies_of(expression):
+                most = inner_parallelism(inner, varying)
+                if most is None:
+                    return None
+                sizes.append(most)
+    most = ZERO
+    for one in sizes:
+        most = one if most == ZERO else maximum(most, one) if one != ZERO else most
+    return most
+
+
+def _width(expression: object) -> Size | None:
+    match expression:
+        case Map(width=width) | Reduce(width=width) | Scan(width=width) | Redomap(width=width) | Scanomap(width=width):
+            return width
+        case Scatter(indices=indices) | Hist(indices=indices):
+            return indices.type.shape[0]
+    return None
+
+
+def _regular(body: Body, varying: frozenset[str]) -> Body:
+    return Body(tuple(one for one in body.statements if exploitable(one, varying)), body.results)
+
+
+def block_bytes(body: Body) -> Size:
+    """An estimate of the memory that a block needs for the arrays that its body makes, views and results aside.
+
+    Arrays that flattening puts between the parts of one construct inside are not counted.
+    """
+    results = {one.name for one in body.results if isinstance(one, Variable)}
+    total = ZERO
+    for statement in body.statements:
+        expression = statement.expression
+        kept = [one for one in statement.targets if one.name not in results]
+        if isinstance(expression, Loop | If):
+            kept = list(expression.parameters) if isinstance(expression, Loop) else kept
+            for inner in bodies_of(expression):
+                total = total + block_bytes(inner)
+        if not isinstance(expression, _VIEWS):
+            for one in kept:
+                total = total + (product(one.type.shape) * one.type.element.bytes if one.type.rank else ZERO)
+    return total
