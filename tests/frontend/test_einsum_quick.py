@@ -76,6 +76,7 @@ def test_the_short_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("the long way was taken")
 
     monkeypatch.setattr("tilewright.runtime.executable.Executable.__call__", fail)
+    monkeypatch.setattr(einsum_module, "record_key", lambda *call: None)
     for call in calls:
         np.testing.assert_array_equal(call(a, b), a @ b)
         np.testing.assert_array_equal(call(b, a, out=np.empty_like(a)), b @ a)

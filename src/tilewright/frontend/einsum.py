@@ -7,35 +7,45 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilewright.frontend.einsum_bind import BoundEinsum, bind
-from tilewright.frontend.einsum_layout import Array, overlap, signature_of
-from tilewright.frontend.einsum_options import EinsumOptions, hashable_tiles
-from tilewright.frontend.einsum_parse import (
-    Label,
-    ParsedEinsum,
-    interleaved_key,
-    parse_interleaved,
-    parse_string,
-    read_term,
-)
-from tilewright.frontend.einsum_path import hashable_optimize
+from tilewright.frontend.einsum_arrays import Array, as_array, check_out
 from tilewright.frontend.einsum_quick import with_first
-from tilewright.frontend.semiring import Semiring
-from tilewright.runtime.devices import Device
+from tilewright.frontend.einsum_stored import StoredEinsum, record_key, store_einsum, stored_einsum
 
 if TYPE_CHECKING:  # imported with the compiler, when something is compiled
+    from tilewright.frontend.einsum_bind import BoundEinsum
+    from tilewright.frontend.semiring import Semiring
     from tilewright.runtime.cpu_entry import NativeEntry
+    from tilewright.runtime.devices import Device
 
-_CALLS: dict[Hashable, BoundEinsum] = {}
+_CALLS: dict[Hashable, BoundEinsum | StoredEinsum] = {}
 _LARGEST_CALL_CACHE = 4096
 _RECENT: dict[Hashable, tuple[NativeEntry, ...]] = {}  # by expression and options: short cuts of the forms met last
 _NDARRAY = np.ndarray
+_TARGET = b"TILEWRIGHT_TARGET"
+
+
+def _environment_reader() -> Callable[[bytes], Any]:
+    """A function that reads a variable of the environment as it is now, which `os.environ` writes through to.
+
+    Looking it up in `os.environ` takes longer than a whole call on small arrays.
+    """
+    try:
+        reader: Any = ctypes.PyDLL(None).getenv  # keeps the interpreter's lock, under which os.environ is written
+    except (TypeError, OSError, AttributeError):  # no POSIX system
+        return lambda name: os.environ.get(name.decode())
+    reader.restype = ctypes.c_char_p
+    return reader  # type: ignore[no-any-return]
+
+
+_read_environment = _environment_reader()
 
 
 def einsum(
@@ -104,7 +114,7 @@ def einsum(
         ...        epilogue_operands=[(bias, "k")]).tolist()
         [[13.0, 0.0], [10.0, 0.0]]
     """
-    place = os.environ.get("TILEWRIGHT_TARGET") if target is None else target
+    place = _read_environment(_TARGET) if target is None else target
     recent: Hashable = None
     if type(epilogue_operands) is tuple and not epilogue_operands and operands and type(operands[0]) is str:
         recent = (operands[0], dtype, order, casting, optimize, semiring, epilogue, alpha, beta, place, tiles)
@@ -120,43 +130,55 @@ def einsum(
         expression: Hashable = operands[0]
         arrays = operands[1:]
     else:
-        expression, arrays = _interleaved(operands)
+        from tilewright.frontend.einsum_calls import interleaved
+
+        expression, arrays = interleaved(operands)
     for one in arrays:
         if type(one) is not _NDARRAY:
             arrays = tuple(map(as_array, arrays))
             break
-    labels: tuple[tuple[Label, ...] | None, ...] = ()
+    labels: tuple[Any, ...] = ()
     operand_count = len(arrays)
     if type(epilogue_operands) is not tuple or epilogue_operands:
-        extra, labels = _epilogue_operands(epilogue_operands)
+        from tilewright.frontend import einsum_calls
+
+        extra, labels = einsum_calls.epilogue_operands(epilogue_operands)
         arrays = (*arrays, *extra)
     if out is None and beta:
         raise ValueError(f"einsum: beta = {beta} needs out, whose elements it multiplies")
     if out is not None and not isinstance(out, _NDARRAY):
         raise TypeError(f"einsum: out must be a NumPy array, not {out!r} of type {type(out).__name__}")
-    key: Hashable = (
-        expression, operand_count, *[(one.dtype, one.shape, one.strides) for one in arrays],
-        None if out is None else (out.dtype, out.shape, out.strides),
+    forms = [(one.dtype, one.shape, one.strides) for one in arrays]
+    given = None if out is None else (out.dtype, out.shape, out.strides)
+    key: tuple[Any, ...] = (
+        expression, operand_count, *forms, given,
         dtype, order, casting, optimize, semiring, epilogue, labels, alpha, beta, place,
-        hashable_tiles(tiles),
+        () if tiles is None else _hashable_tiles(tiles),
     )  # fmt: skip
     try:
-        bound = _CALLS.get(key)
+        bound, known = _CALLS.get(key), True
     except TypeError:  # optimize may be a list; everything else that cannot be hashed is refused below
-        key, bound = None, None
+        bound, known = None, False
+    record: tuple[str, ...] | None = None
     if bound is None:
-        options = EinsumOptions(
-            dtype, order, casting, hashable_optimize(optimize), semiring, epilogue, labels, alpha, beta, target,
-            hashable_tiles(tiles),
-        )  # fmt: skip
-        bound = _bound(expression, arrays, operand_count, out, options)
-        if key is not None:
+        options = {
+            "dtype": dtype, "order": order, "casting": casting, "optimize": optimize, "semiring": semiring,
+            "epilogue": epilogue, "extra_labels": labels, "alpha": alpha, "beta": beta, "target": target,
+            "tiles": tiles,
+        }  # fmt: skip
+        compiled = partial(_compiled, expression, operand_count, forms, given, options)
+        record = record_key(key, arrays, out) if known else None
+        bound = stored_einsum(record, partial(compiled, "cpu")) if record is not None else None
+        bound, record = (compiled(), record) if bound is None else (bound, None)
+        if known:
             _remember(key, bound)
     if out is None:
         result = bound.run(arrays, None)
     else:
         check_out(out, arrays)
         result = bound.run((*arrays, out) if beta else arrays, out)
+    if record is not None and not isinstance(bound, StoredEinsum):
+        store_einsum(record, bound, arrays, result)
     if recent is not None and bound.quick is not None and bound.quick.entries:
         if len(_RECENT) >= _LARGEST_CALL_CACHE:
             _RECENT.clear()
@@ -164,76 +186,25 @@ def einsum(
     return result
 
 
-def _interleaved(operands: Sequence[Any]) -> tuple[Hashable, tuple[Any, ...]]:
-    if not operands:
-        raise ValueError("einsum needs an expression and operands, or operands and their indices")
-    if len(operands) == 1:
-        raise TypeError(f"einsum needs an expression or indices; it was given only {operands[0]!r}")
-    return interleaved_key(operands), tuple(operands[0 : len(operands) - len(operands) % 2 : 2])
+def _hashable_tiles(tiles: Mapping[Any, Any]) -> Hashable:
+    from tilewright.frontend.einsum_options import hashable_tiles
+
+    return hashable_tiles(tiles)
 
 
-def as_array(operand: Any) -> Array:
-    """An operand as a plain NumPy array, without a copy where it can be had: arrays, numbers, lists, DLPack."""
-    if isinstance(operand, _NDARRAY):
-        return np.asarray(operand)
-    if hasattr(operand, "__dlpack__") and not hasattr(operand, "__array__"):
-        return np.from_dlpack(operand)
-    array = np.asarray(operand)
-    if array.dtype == object and not hasattr(operand, "__array__"):
-        raise TypeError(f"einsum: {operand!r} of type {type(operand).__name__} is no array of numbers")
-    return array
+def _compiled(
+    expression: Hashable, operand_count: int, forms: Sequence[Any], out: Any, options: dict[str, Any],
+    target: str | None = None,
+) -> BoundEinsum:  # fmt: skip
+    """A call bound to its program, which is compiled when it first runs; on `target` if one is given."""
+    from tilewright.frontend.einsum_calls import bound_call
 
-
-def _epilogue_operands(given: Sequence[Any]) -> tuple[list[Array], tuple[tuple[Label, ...] | None, ...]]:
-    if isinstance(given, _NDARRAY) or not isinstance(given, Sequence):
-        raise TypeError("epilogue_operands must be a list of arrays or of pairs (array, indices)")
-    arrays: list[Array] = []
-    labels: list[tuple[Label, ...] | None] = []
-    for one in given:
-        pair = isinstance(one, tuple) and len(one) == 2 and isinstance(one[1], str | list | tuple)
-        arrays.append(as_array(one[0] if pair else one))
-        if not pair:
-            labels.append(None)
-        else:
-            labels.append(read_term(one[1], one[1]) if isinstance(one[1], str) else tuple(one[1]))
-    return arrays, tuple(labels)
-
-
-def _bound(
-    expression: Hashable, arrays: Sequence[Array], operand_count: int, out: Array | None, options: EinsumOptions
-) -> BoundEinsum:
-    signatures = [signature_of(one) for one in arrays]
-    return bind(
-        parsed_expression(expression),
-        signatures[:operand_count],
-        signatures[operand_count:],
-        None if out is None else signature_of(out),
-        options,
+    return bound_call(
+        expression, operand_count, forms, out, options if target is None else options | {"target": target}
     )
 
 
-def parsed_expression(expression: Any) -> ParsedEinsum:
-    """An expression string, or label lists as `interleaved_key` gives them, parsed."""
-    return parse_string(expression) if isinstance(expression, str) else parse_interleaved(*expression)
-
-
-def _remember(key: Hashable, bound: BoundEinsum) -> None:
+def _remember(key: Hashable, bound: BoundEinsum | StoredEinsum) -> None:
     if len(_CALLS) >= _LARGEST_CALL_CACHE:
         _CALLS.clear()
     _CALLS[key] = bound
-
-
-def check_out(out: Array, arrays: Sequence[Array]) -> None:
-    """Refuse an `out` that cannot be written while the operands are read.
-
-    Raises:
-        ValueError: if it is read-only or shares memory with an operand, naming that.
-    """
-    if not out.flags.writeable:
-        raise ValueError("einsum: out is read-only")
-    for number, one in enumerate(arrays):
-        if overlap(out, one):
-            raise ValueError(
-                f"einsum: out shares memory with operand {number}, which is still read while out is written; "
-                "give another array, or a copy of the operand"
-            )

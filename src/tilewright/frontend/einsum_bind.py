@@ -14,14 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.frontend.einsum_arrays import Array, empty_result, fresh_strides, row_major_strides
 from tilewright.frontend.einsum_layout import (
-    Array,
     Signature,
-    empty_result,
     output_axes,
     overlaps_itself,
     plain_view,
-    row_major_strides,
     transposed_view,
 )
 from tilewright.frontend.einsum_options import (
@@ -253,9 +251,7 @@ def _quick_calls(
 
     if not 0 < math.prod(shape) * dtype.itemsize < LARGE or not isinstance(executable, Executable):
         return None
-    inner = row_major_strides([shape[axis] for axis in axes], dtype.itemsize)
-    strides = tuple(inner[axes.index(axis)] for axis in range(len(axes)))
-    return QuickCalls(executable.flat_plan, strides, points)
+    return QuickCalls(executable.flat_plan, fresh_strides(shape, dtype.itemsize, axes), points)
 
 
 def _computed_dtype(

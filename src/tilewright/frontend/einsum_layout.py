@@ -8,22 +8,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
+from tilewright.frontend.einsum_arrays import Array, Strides
 from tilewright.frontend.einsum_parse import BROADCAST, Labels
-from tilewright.runtime.memory import aligned_empty
-from tilewright.runtime.recycling import LARGE
-
-Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
-Strides: TypeAlias = tuple[int, ...]
-
-_OVERLAP_WORK: Any = 100_000  # how long to look for a shared element before two arrays count as overlapping
 
 
 @dataclass(frozen=True)
@@ -59,15 +52,6 @@ def _contiguous(innermost_first: Any, signature: Signature) -> bool:
 def signature_of(array: Array) -> Signature:
     """The signature of an array."""
     return Signature(array.dtype, array.shape, array.strides)
-
-
-def row_major_strides(shape: Sequence[int], itemsize: int) -> Strides:
-    """The strides of a new array in C order."""
-    strides: list[int] = []
-    for extent in reversed(shape):
-        strides.insert(0, itemsize)
-        itemsize *= max(extent, 1)
-    return tuple(strides)
 
 
 def plain_view(array: Array, labels: Labels) -> tuple[Array, Labels]:
@@ -144,29 +128,6 @@ def _is_larger(left: Sequence[int], right: Sequence[int]) -> bool | None:
     """Whether `left` moves by more than `right`; None if no operand moves along both."""
     compared = [a > b for a, b in zip(left, right, strict=True) if a and b]
     return all(compared) if compared else None
-
-
-def empty_result(shape: tuple[int, ...], dtype: np.dtype[Any], axes: tuple[int, ...]) -> Array:
-    """A new array whose axes lie in memory in the given order, outermost first."""
-    if axes == tuple(range(len(shape))):
-        return _empty(shape, dtype)
-    inner = _empty(tuple(shape[axis] for axis in axes), dtype)
-    return inner.transpose([axes.index(axis) for axis in range(len(axes))])
-
-
-def _empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    large = math.prod(shape) * dtype.itemsize >= LARGE
-    return aligned_empty(shape, dtype, "the result") if large else np.empty(shape, dtype)
-
-
-def overlap(left: Array, right: Array) -> bool:
-    """Whether two arrays share an element; arrays for which that is too hard to tell count as overlapping."""
-    if not np.may_share_memory(left, right):
-        return False
-    try:
-        return np.shares_memory(left, right, max_work=_OVERLAP_WORK)
-    except np.exceptions.TooHardError:
-        return True
 
 
 def overlaps_itself(array: Signature) -> bool:

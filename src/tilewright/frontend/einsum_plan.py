@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from tilewright.contraction.form import Contraction
-from tilewright.frontend.einsum import as_array, check_out, parsed_expression
+from tilewright.frontend.einsum_arrays import Array, as_array, check_out
 from tilewright.frontend.einsum_bind import BoundEinsum, bind, signature_for
-from tilewright.frontend.einsum_layout import Array, Signature, overlaps_itself, signature_of
+from tilewright.frontend.einsum_calls import parsed_expression
+from tilewright.frontend.einsum_layout import Signature, overlaps_itself, signature_of
 from tilewright.frontend.einsum_options import EinsumOptions, hashable_tiles
 from tilewright.frontend.einsum_parse import Label, Labels, interleaved_key, read_term
 from tilewright.frontend.einsum_path import Step, hashable_optimize, steps_of

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:  # imported when something is compiled, or loaded
-    from tilewright.frontend.einsum_layout import Array
+    from tilewright.frontend.einsum_arrays import Array
     from tilewright.runtime.cpu_entry import NativeEntry
     from tilewright.runtime.flat_plan import FlatPlan
 

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.frontend.einsum import as_array
-from tilewright.frontend.einsum_layout import Array
+from tilewright.frontend.einsum_arrays import Array, as_array
 from tilewright.frontend.tree_parse import Leaf, Node, check_tree, leaves, parse_tree, sizes_of
 from tilewright.frontend.tree_plan import TreePlan, make_plan, memory_order
 from tilewright.frontend.tree_steps import ResolvedTree, resolve_tree

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.frontend.einsum_arrays import Array, overlap
 from tilewright.frontend.einsum_bind import executable_of
-from tilewright.frontend.einsum_layout import Array, overlap, overlaps_itself, signature_of
+from tilewright.frontend.einsum_layout import overlaps_itself, signature_of
 from tilewright.frontend.einsum_parse import Labels
 from tilewright.frontend.tree_layout import choose_orders
 from tilewright.frontend.tree_memory import MemoryPlan, Schedule, Widths, plan_memory

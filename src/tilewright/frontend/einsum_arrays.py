@@ -1,0 +1,88 @@
+"""Operands and results of an einsum as NumPy arrays: taking them, making them, and whether they share memory.
+
+The first call imports this and little else, so that it imports nothing of the compiler.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tilewright.runtime.recycling import LARGE
+
+Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+Strides: TypeAlias = tuple[int, ...]
+
+_OVERLAP_WORK: Any = 100_000  # how long to look for a shared element before two arrays count as overlapping
+
+
+def as_array(operand: Any) -> Array:
+    """An operand as a plain NumPy array, without a copy where it can be had: arrays, numbers, lists, DLPack."""
+    if isinstance(operand, np.ndarray):
+        return np.asarray(operand)
+    if hasattr(operand, "__dlpack__") and not hasattr(operand, "__array__"):
+        return np.from_dlpack(operand)
+    array = np.asarray(operand)
+    if array.dtype == object and not hasattr(operand, "__array__"):
+        raise TypeError(f"einsum: {operand!r} of type {type(operand).__name__} is no array of numbers")
+    return array
+
+
+def row_major_strides(shape: Sequence[int], itemsize: int) -> Strides:
+    """The strides of a new array in C order."""
+    strides: list[int] = []
+    for extent in reversed(shape):
+        strides.insert(0, itemsize)
+        itemsize *= max(extent, 1)
+    return tuple(strides)
+
+
+def fresh_strides(shape: Sequence[int], itemsize: int, axes: Sequence[int]) -> Strides:
+    """The strides of what `empty_result` makes."""
+    inner = row_major_strides([shape[axis] for axis in axes], itemsize)
+    return tuple(inner[axes.index(axis)] for axis in range(len(axes)))
+
+
+def empty_result(shape: tuple[int, ...], dtype: np.dtype[Any], axes: tuple[int, ...]) -> Array:
+    """A new array whose axes lie in memory in the given order, outermost first."""
+    if axes == tuple(range(len(shape))):
+        return _empty(shape, dtype)
+    inner = _empty(tuple(shape[axis] for axis in axes), dtype)
+    return inner.transpose([axes.index(axis) for axis in range(len(axes))])
+
+
+def _empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    if math.prod(shape) * dtype.itemsize < LARGE:
+        return np.empty(shape, dtype)
+    from tilewright.runtime.memory import aligned_empty
+
+    return aligned_empty(shape, dtype, "the result")
+
+
+def overlap(left: Array, right: Array) -> bool:
+    """Whether two arrays share an element; arrays for which that is too hard to tell count as overlapping."""
+    if not np.may_share_memory(left, right):
+        return False
+    try:
+        return np.shares_memory(left, right, max_work=_OVERLAP_WORK)
+    except np.exceptions.TooHardError:
+        return True
+
+
+def check_out(out: Array, arrays: Sequence[Array]) -> None:
+    """Refuse an `out` that cannot be written while the operands are read.
+
+    Raises:
+        ValueError: if it is read-only or shares memory with an operand, naming that.
+    """
+    if not out.flags.writeable:
+        raise ValueError("einsum: out is read-only")
+    for number, one in enumerate(arrays):
+        if overlap(out, one):
+            raise ValueError(
+                f"einsum: out shares memory with operand {number}, which is still read while out is written; "
+                "give another array, or a copy of the operand"
+            )

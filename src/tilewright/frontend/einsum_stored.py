@@ -1,0 +1,142 @@
+"""Einsums that an earlier process compiled: taken from the disk, they run without the compiler being imported.
+
+A record is of one call: expression, options, dtypes, shapes and strides of all arrays, the number of threads, and
+everything that compiled programs depend on (`runtime.fingerprint`). Calls with epilogues, tiles, several devices or
+unusual dtypes have no record; nor has anything while TILEWRIGHT_VERIFY asks for the compiler's work to be checked.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tilewright.frontend.einsum_arrays import Array, empty_result, fresh_strides
+from tilewright.frontend.einsum_quick import QuickCalls
+from tilewright.runtime.cache import default_disk_cache
+from tilewright.runtime.cpu_pool import available_cores, get_num_threads
+from tilewright.runtime.fingerprint import fingerprint
+from tilewright.runtime.flat_plan import FlatPlan, FlatRunner, Unfit, flat_runner
+from tilewright.runtime.plan_record import store_plan, stored_plan
+from tilewright.runtime.recycling import LARGE
+
+if TYPE_CHECKING:  # the compiler is imported when something is compiled
+    from tilewright.frontend.einsum_bind import BoundEinsum
+
+_MOST_TEMPORARIES = 64 << 20  # bytes: stored plans keep all temporary arrays until they are done
+_CPU = (None, "", b"", "cpu", b"cpu")
+
+
+class StoredEinsum:
+    """What `BoundEinsum` is to a compiled einsum, to one from the disk."""
+
+    def __init__(self, plan: FlatPlan, facts: dict[str, Any], compiled: Callable[[], BoundEinsum]) -> None:
+        """Of a record; `compiled` gives the einsum compiled anew, for calls that the record does not serve."""
+        self.shape, self.axes = tuple(map(int, facts["shape"])), tuple(map(int, facts["axes"]))
+        self.dtype: np.dtype[Any] = np.dtype(np.dtype(str(facts["dtype"])).type)
+        self.quick: QuickCalls | None = None
+        if math.prod(self.shape) * self.dtype.itemsize < LARGE:
+            strides = fresh_strides(self.shape, self.dtype.itemsize, self.axes)
+            self.quick = QuickCalls(lambda arrays, result: plan, strides, int(facts["points"]))
+        self._plan = plan
+        self._runner: FlatRunner | None = None
+        self._threads = get_num_threads()
+        self._compiled = compiled
+        self._bound: BoundEinsum | None = None
+
+    def run(self, arrays: Sequence[Array], out: Array | None) -> Any:
+        """The result for operands of the recorded forms; `out` has been checked."""
+        if self.quick is not None:
+            for entry in self.quick.entries:
+                found = entry(*arrays, out)
+                if found is not None:
+                    return found
+        if self._bound is None and self._threads == get_num_threads():
+            result = empty_result(self.shape, self.dtype, self.axes) if out is None else out
+            every = (*arrays, result)
+            if self._runner is None:
+                self._runner = flat_runner(self._plan, every)
+            try:
+                self._runner(every)
+            except Unfit:
+                return self._run_compiled(arrays, out)
+            if self.quick is not None:
+                self.quick.learn(arrays, result if self.shape else None, result)
+            return result if self.shape else result[()]
+        return self._run_compiled(arrays, out)
+
+    def _run_compiled(self, arrays: Sequence[Array], out: Array | None) -> Any:
+        if self._bound is None:
+            self._bound = self._compiled()
+        return self._bound.run(arrays, out)
+
+
+def record_key(key: tuple[Any, ...], arrays: Sequence[Array], out: Array | None) -> tuple[str, ...] | None:
+    """The key on the disk of a call whose key in memory ends with its options, or None if it has no record."""
+    dtype, order, casting, optimize, semiring, epilogue, labels, alpha, beta, place, tiles = key[-11:]
+    options = (order, casting, optimize, semiring, alpha)
+    every = arrays if out is None else (*arrays, out)
+    if (
+        type(key[0]) is not str
+        or epilogue is not None
+        or labels
+        or tiles
+        or beta != 0
+        or place not in _CPU
+        or not all(one is None or type(one) in (str, bool, int, float, complex) for one in options)
+        or not all(one.dtype.isbuiltin == 1 and one.size for one in every)
+        or (out is not None and not out.ndim)
+        or os.environ.get("TILEWRIGHT_VERIFY", "0") not in ("", "0")
+    ):
+        return None
+    computed = _dtype_text(dtype)
+    print_ = fingerprint()
+    if computed is None or print_ is None:
+        return None
+    forms = [f"{one.dtype.str} {one.shape} {one.strides}" for one in every]
+    threads = f"{get_num_threads()} threads on {available_cores()} cores"
+    call = (key[0], "out" if out is not None else "", *forms, computed, *map(repr, options))
+    return "einsum", *print_, threads, *call
+
+
+def _dtype_text(dtype: Any) -> str | None:
+    """The argument `dtype` as text, None if it has no simple one. Names differ from types: our i8 is not NumPy's."""
+    if dtype is None or type(dtype) is str:
+        return repr(dtype)
+    try:
+        known = np.dtype(dtype)
+    except TypeError:
+        return None
+    return known.str if known.isbuiltin == 1 else None
+
+
+def stored_einsum(key: tuple[str, ...], compiled: Callable[[], BoundEinsum]) -> StoredEinsum | None:
+    """The einsum of a record; None if there is none. `compiled`: see `StoredEinsum`."""
+    found = stored_plan(default_disk_cache(), key)
+    if found is None:
+        return None
+    try:
+        return StoredEinsum(*found, compiled)
+    except (KeyError, TypeError, ValueError):  # facts of another version
+        return None
+
+
+def store_einsum(key: tuple[str, ...], bound: BoundEinsum, arrays: Sequence[Array], result: Any) -> None:
+    """Keep an einsum that has been run on these arrays, if it is simple enough."""
+    from tilewright.runtime.executable import Executable
+
+    if not isinstance(bound.executable, Executable) or bound.preparations is not None or bound.indirect:
+        return
+    plan = bound.executable.flat_plan(arrays, result if bound.shape else None)
+    if plan is None or sum(plan.temporaries) > _MOST_TEMPORARIES:
+        return
+    facts = {
+        "shape": bound.shape,
+        "axes": bound.axes,
+        "dtype": bound.dtype.str,
+        "points": math.prod(bound.resolved.sizes),
+    }
+    store_plan(default_disk_cache(), key, plan, facts)

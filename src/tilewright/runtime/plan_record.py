@@ -1,0 +1,87 @@
+"""Flat plans on the disk, machine code included, to be used again without compiler and LLVM.
+
+A record is JSON: facts that the caller adds, the plan, and for each kernel its name, workspace and the SHA-256 of its
+image (`native_image`), which is an entry of its own: plans for other sizes may share it.
+
+What is read here is going to be run. It comes from the disk cache, which checks owner, mode and SHA-256, under a key
+with `fingerprint()` in it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tilewright.runtime.cache import DiskCache, MemoryCache
+from tilewright.runtime.digest import sha256
+from tilewright.runtime.flat_plan import EntryLaunch, FlatPlan
+from tilewright.runtime.native_image import ImageError, NativeKernel, load_kernel
+
+_VERSION = 1
+_KERNELS: MemoryCache[tuple[str, int, str], NativeKernel] = MemoryCache(capacity=1024)
+
+
+def store_plan(disk: DiskCache, key: tuple[str, ...], plan: FlatPlan, facts: dict[str, Any]) -> bool:
+    """Store a plan under a key; False if a kernel has no image (LLVM linked it) or the plan holds much memory."""
+    kernels = list(dict.fromkeys(one.native for one in plan.launches))
+    if not all(one.image for one in kernels):
+        return False
+    described = []
+    for one in kernels:
+        digest = sha256(one.image).hexdigest()
+        if disk.get(_image_key(digest)) is None:
+            disk.put(_image_key(digest), one.image)
+        described.append([one.name, one.workspace_bytes, digest])
+    record = {
+        "version": _VERSION,
+        "facts": facts,
+        "masks": plan.masks,
+        "temporaries": plan.temporaries,
+        "launches": [[kernels.index(one.native), one.blocks, one.buffers, one.scalars] for one in plan.launches],
+        "kernels": described,
+    }
+    disk.put(key, json.dumps(record).encode())
+    return True
+
+
+def stored_plan(disk: DiskCache, key: tuple[str, ...]) -> tuple[FlatPlan, dict[str, Any]] | None:
+    """The plan of a key with its kernels loaded, and the facts; None if there is none that can be used here."""
+    data = disk.get(key)
+    if data is None:
+        return None
+    try:
+        record = json.loads(data)
+        if record["version"] != _VERSION:
+            return None
+        kernels = [_kernel(disk, *one) for one in record["kernels"]]
+        launches = tuple(
+            EntryLaunch(kernels[number], int(blocks), _numbers(buffers), _numbers(scalars))
+            for number, blocks, buffers, scalars in record["launches"]
+        )
+        plan = FlatPlan(_numbers(record["masks"]), _numbers(record["temporaries"]), launches)
+        arrays = len(plan.masks) + len(plan.temporaries)
+        if not launches or any(not 0 <= number < arrays for one in launches for number in one.buffers):
+            return None
+        return plan, dict(record["facts"])
+    except (ValueError, KeyError, TypeError, IndexError, ImageError):  # of another version, or evicted in part
+        return None
+
+
+def _numbers(values: Any) -> tuple[int, ...]:
+    return tuple(int(one) for one in values)
+
+
+def _image_key(digest: str) -> tuple[str, ...]:
+    return "kernel image", digest
+
+
+def _kernel(disk: DiskCache, name: str, workspace_bytes: int, digest: str) -> NativeKernel:
+    """The kernel, loaded once however many plans have it."""
+
+    def load() -> NativeKernel:
+        image = disk.get(_image_key(digest))
+        if image is None or sha256(image).hexdigest() != digest:
+            raise ImageError(f"the image {digest} is not there any more")
+        return load_kernel(image, name, workspace_bytes)
+
+    return _KERNELS.get_or_build((name, int(workspace_bytes), digest), load)
