@@ -1,25 +1,30 @@
-"""Tensor contractions on the CPU beside NumPy, and beside torch and TBLIS where they are installed.
+"""Tensor contractions on the CPU beside NumPy, and beside torch, TBLIS and JAX where they are installed.
 
     python benchmarks/contractions.py [--dtype f32,f64] [--threads N] [--max-gflop 3] [--name 'sd1*,tccg_01']
 
 Cases: benchmarks/contractions.json, the TCCG benchmark and the CCSD(T) kernels of NWChem. Peers run with the settings
-under which they are fastest, and are called in turns with us in one process. A contender is measured twice: "call" as a
-user writes it, and "C" with a result that is C-contiguous, because NumPy and torch may return a permuted view and leave
-the last transposition to whoever reads it. Every element of every contender's result is checked against NumPy in double
-precision, with the bound (n + 3) u |A| |B| (twice that for double precision).
+under which they are fastest, and are called in turns with us in one process; "matmul" is one `numpy.matmul` of
+transposed copies. A contender is measured twice: "call" as a user writes it, and "C" with a result that is
+C-contiguous, because NumPy and torch may return a permuted view and leave the last transposition to whoever reads it.
+Every element of every contender's result is checked against NumPy in double precision, with the bound
+(n + 3) u |A| |B| (twice that for double precision).
 """
 
 from __future__ import annotations
 
 import argparse
 import fnmatch
+import functools
+import itertools
 import json
+import math
 import sys
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import limits
 from support import (
     HERE,
     describe_machine,
@@ -31,7 +36,7 @@ from support import (
     write_results,
 )
 
-PEERS = ("numpy", "torch", "pytblis")
+PEERS = ("numpy", "matmul", "torch", "pytblis", "jax")
 
 
 def arguments() -> argparse.Namespace:
@@ -50,31 +55,100 @@ def arguments() -> argparse.Namespace:
 
 
 def contenders(names: list[str], threads: int) -> dict[str, Callable[..., Any]]:
-    """einsum functions of arrays by name, of those that are installed."""
+    """Contractions of two NumPy arrays by name, of those that are installed."""
     import numpy as np
 
     import tilewright as tw
 
     tw.set_num_threads(threads)
     found: dict[str, Callable[..., Any]] = {"tilewright": tw.einsum}
-    if "numpy" in names:
-        found["numpy"] = partial(np.einsum, optimize=True)
-    if "torch" in names:
+    makers = {"numpy": lambda: partial(np.einsum, optimize=True), "matmul": lambda: transposed_matmul,
+              "torch": partial(_torch, threads), "pytblis": _pytblis, "jax": _jax}  # fmt: skip
+    for name in names:
         try:
-            import torch
+            found[name] = makers[name]()
         except ImportError:
-            print("torch is not installed")
-        else:
-            torch.set_num_threads(threads)
-            found["torch"] = lambda text, a, b: torch.einsum(text, torch.from_numpy(a), torch.from_numpy(b)).numpy()
-    if "pytblis" in names:
-        try:
-            import pytblis
-        except ImportError:
-            print("pytblis is not installed")
-        else:
-            found["pytblis"] = pytblis.einsum
+            print(f"{name} is not installed")
     return found
+
+
+def _torch(threads: int) -> Callable[..., Any]:
+    import torch
+
+    torch.set_num_threads(threads)
+    return lambda text, a, b: torch.einsum(text, torch.from_numpy(a), torch.from_numpy(b)).numpy()
+
+
+def _pytblis() -> Callable[..., Any]:
+    import pytblis
+
+    return pytblis.einsum  # type: ignore[no-any-return]
+
+
+def _jax() -> Callable[..., Any]:
+    import jax
+    import jax.numpy as jnp
+
+    jax.config.update("jax_enable_x64", True)
+    jax.config.update("jax_platforms", "cpu")
+    compiled: dict[str, Callable[..., Any]] = {}
+    placed: dict[int, Any] = {}  # operands are put on the device once, not at every call
+
+    def call(text: str, a: Any, b: Any) -> Any:
+        import numpy as np
+
+        for one in (a, b):
+            if placed.get(id(one), (None,))[0] is not one:
+                if len(placed) > 1:
+                    placed.clear()
+                placed[id(one)] = (one, jax.device_put(one))
+        function = compiled.setdefault(text, jax.jit(lambda x, y: jnp.einsum(text, x, y)))
+        return np.asarray(function(placed[id(a)][1], placed[id(b)][1]).block_until_ready())
+
+    return call
+
+
+def transposed_matmul(text: str, a: Any, b: Any) -> Any:
+    """The contraction as one matrix product of transposed copies, with the fewest bytes copied."""
+    import numpy as np
+
+    left, right, output, rows, columns, contracted, swapped = _matmul_plan(text, a.shape, b.shape)
+    sizes = dict(zip(left + right, a.shape + b.shape, strict=True))
+
+    def matrix(array: Any, labels: str, outer: str, inner: str) -> Any:
+        shape = [int(np.prod([sizes[one] for one in part], dtype=int)) for part in (outer, inner)]
+        if labels == inner + outer:
+            return array.reshape(shape[::-1]).T
+        return array.transpose([labels.index(one) for one in outer + inner]).reshape(shape)
+
+    x, y = matrix(a, left, rows, contracted), matrix(b, right, columns, contracted).T
+    order = columns + rows if swapped else rows + columns
+    product = np.matmul(y.T, x.T) if swapped else np.matmul(x, y)
+    whole = product.reshape([sizes[one] for one in order])
+    return np.ascontiguousarray(whole.transpose([order.index(one) for one in output]))
+
+
+@functools.cache
+def _matmul_plan(text: str, *shapes: tuple[int, ...]) -> tuple[str, str, str, str, str, str, bool]:
+    inputs, output = text.split("->")
+    left, right = inputs.split(",")
+    sizes = dict(zip(left + right, shapes[0] + shapes[1], strict=True))
+
+    def kept(labels: str) -> list[str]:
+        return ["".join(one for one in source if one in labels) for source in (labels, output)]
+
+    rows, columns = (set(kept("".join(one for one in term if one in output))) for term in (left, right))
+    sums = {"".join(one for one in source if one in left and one in right) for source in (left, right)}
+    volume = {labels: math.prod(sizes[one] for one in labels) for labels in (left, right, output)}
+
+    def copied(plan: tuple[str, str, str, bool]) -> int:
+        m, n, k, swapped = plan
+        total = 0 if left in (m + k, k + m) else volume[left]
+        total += 0 if right in (n + k, k + n) else volume[right]
+        return total + (0 if output == (n + m if swapped else m + n) else 2 * volume[output])
+
+    best = min(itertools.product(sorted(rows), sorted(columns), sorted(sums), (False, True)), key=copied)
+    return left, right, output, *best
 
 
 def clock_of(options: argparse.Namespace) -> Callable[[], float]:
@@ -106,18 +180,16 @@ def measure(case: dict[str, Any], dtype: str, functions: dict[str, Callable[...,
         error = float(np.max(np.abs(result - exact) / np.maximum(bound, np.finfo(np.float64).tiny)))
         row["contenders"][name] = {"error_over_bound": error, "correct": bool(error <= 1.0)}
         calls[name] = partial(function, expression, a, b)
-        calls[f"{name} C"] = partial(_c_ordered, function, expression, a, b, name == "tilewright")
+        calls[f"{name} C"] = partial(_c_ordered, function, expression, a, b)
     for name, times in interleaved(calls, options.seconds, clock_of(options)).items():
         contender, _, order = name.partition(" ")
         row["contenders"][contender]["C" if order else "call"] = summary(times)
     return row
 
 
-def _c_ordered(function: Callable[..., Any], expression: str, a: Any, b: Any, ours: bool) -> Any:
+def _c_ordered(function: Callable[..., Any], expression: str, a: Any, b: Any) -> Any:
     import numpy as np
 
-    if ours:
-        return function(expression, a, b, order="C")
     return np.ascontiguousarray(function(expression, a, b))
 
 
@@ -126,16 +198,30 @@ def rate(row: dict[str, Any], name: str, order: str) -> float:
     return float(row["gflop"] / row["contenders"][name][order]["best"])
 
 
+def beside_best(row: dict[str, Any], order: str) -> float:
+    """Our speed over that of the best peer of this case."""
+    return rate(row, "tilewright", order) / max(rate(row, p, order) for p in row["contenders"] if p != "tilewright")
+
+
+def _roofline(row: dict[str, Any], known: dict[str, float], threads: int) -> float:
+    """GFLOP/s if every array crosses the memory bus once, or the multiply-add units never wait."""
+    terms = row["expr"].replace("->", ",").split(",")
+    width = 4 if row["dtype"] == "f32" else 8
+    a, b, c = (width * math.prod(row["sizes"][one] for one in term) for term in terms)
+    peaks = {name: value * (threads if "GFLOP" in name else 1) for name, value in known.items()}
+    return limits.roofline(row["gflop"], a + b, c, row["dtype"], peaks)
+
+
 def main() -> int:
     options = arguments()
     changed = with_best_settings(options.threads)
     functions = contenders(options.peers.split(","), options.threads)
     machine = describe_machine()
+    known = limits.limits()
+    machine["limits of one core"] = {name: round(value, 1) for name, value in known.items()}
     print(f"{machine['processor']}, {options.threads} of {machine['cores']} cores, {machine['versions']}")
     print("settings: " + ", ".join(f"{name}={value}" for name, value in changed.items()))
-    peers = [name for name in functions if name != "tilewright"]
-    head = f"{'case':<9}{'expression':<22}{'type':<5}{'GFLOP':>6}  {'ours':>6}{'ours C':>8}"
-    print(head + "".join(f"{peer:>9}{peer + ' C':>11}{'ratio C':>9}" for peer in peers) + f"{'error':>8}")
+    print(f"{'case':<9}{'expression':<22}{'type':<5}{'GFLOP':>6}  GFLOP/s as called (in C order)")
     cases = json.loads((HERE / "contractions.json").read_text())
     rows = []
     for case in cases:
@@ -143,25 +229,25 @@ def main() -> int:
             continue
         for dtype in options.dtype.split(","):
             row = measure(case, dtype, functions, options)
+            row["roofline"] = _roofline(row, known, options.threads)
             rows.append(row)
-            line = f"{row['name']:<9}{row['expr']:<22}{dtype:<5}{row['gflop']:>6.2f}  "
-            ours = rate(row, "tilewright", "C")
-            line += f"{rate(row, 'tilewright', 'call'):>6.0f}{ours:>8.0f}"
-            for peer in peers:
-                line += (
-                    f"{rate(row, peer, 'call'):>9.0f}{rate(row, peer, 'C'):>11.0f}{ours / rate(row, peer, 'C'):>9.2f}"
-                )
+            line = f"{row['name']:<9}{row['expr']:<22}{dtype:<5}{row['gflop']:>6.2f} "
+            for name in functions:
+                line += f" {name} {rate(row, name, 'call'):.0f} ({rate(row, name, 'C'):.0f})"
+            line += f"  beside the best {beside_best(row, 'call'):.2f} ({beside_best(row, 'C'):.2f})"
+            line += f", roofline {row['roofline']:.0f}, error"
             wrong = [name for name, found in row["contenders"].items() if not found["correct"]]
             error = row["contenders"]["tilewright"]["error_over_bound"]
-            print(f"{line}{error:>8.3f}" + (f"  WRONG: {', '.join(wrong)}" if wrong else ""), flush=True)
+            print(f"{line} {error:.3f} of its bound" + (f"  WRONG: {', '.join(wrong)}" if wrong else ""), flush=True)
     for dtype in options.dtype.split(","):
-        for peer in peers:
-            means = [
-                geometric_mean([rate(r, "tilewright", o) / rate(r, peer, o) for r in rows if r["dtype"] == dtype])
-                for o in ("call", "C")
-            ]
+        mine = [row for row in rows if row["dtype"] == dtype]
+        for order in ("call", "C"):
+            ratios = {row["name"]: beside_best(row, order) for row in mine}
+            share = geometric_mean([rate(row, "tilewright", order) / row["roofline"] for row in mine])
+            least = min(ratios, key=ratios.__getitem__)
             print(
-                f"our speed over {peer}'s, {dtype}, geometric mean: {means[0]:.2f} as called, {means[1]:.2f} in C order"
+                f"{dtype}, {order}: our speed over the best peer's, geometric mean {geometric_mean([*ratios.values()]):.2f},"
+                f" least {ratios[least]:.2f} ({least}); share of the roofline {share:.2f}"
             )
     content = {"machine": machine, "settings": changed, "threads": options.threads, "rows": rows}
     print(f"written: {write_results(options.output, content)}")

@@ -9,6 +9,7 @@ import platform
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -38,12 +39,19 @@ def with_best_settings(threads: int) -> dict[str, str]:
     """Start this script once more with the settings under which its peers are fastest; return those that changed.
 
     OpenBLAS and BLIS choose their kernels when they are loaded, and on processors newer than themselves they choose
-    slow ones; glibc gives large arrays back to the system at every call, which costs all contenders page faults.
+    slow ones; MKL (in torch) does so on every processor that is not Intel's, unless its question is answered for it;
+    glibc gives large arrays back to the system at every call, which costs all contenders page faults.
     """
     wanted = {f"{library}_NUM_THREADS": str(threads) for library in ("OPENBLAS", "OMP", "BLIS", "TBLIS", "MKL")}
-    wanted["GLIBC_TUNABLES"] = "glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=8589934592"
+    tunables = ("mmap_threshold=4294967296", "trim_threshold=8589934592", "hugetlb=1")
+    wanted["GLIBC_TUNABLES"] = ":".join(f"glibc.malloc.{one}" for one in tunables)
+    if threads == 1:
+        wanted["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     if "avx512f" in processor()[1]:
         wanted |= {"OPENBLAS_CORETYPE": "SkylakeX", "BLIS_ARCH_TYPE": "0"}
+    library = _answer_for_mkl()
+    if library is not None:
+        wanted["LD_PRELOAD"] = str(library)
     if READY not in os.environ:
         found = {name: os.environ.get(name, "") for name in wanted}
         environment = {**os.environ, **wanted, READY: json.dumps(found)}
@@ -52,12 +60,28 @@ def with_best_settings(threads: int) -> dict[str, str]:
     return {name: f"{value} (was {found[name] or 'unset'})" for name, value in wanted.items() if value != found[name]}
 
 
+def _answer_for_mkl() -> Path | None:
+    """A library that lets MKL take the kernels of this processor's features; None without a C compiler."""
+    folder = Path(tempfile.gettempdir()) / f"tilewright-benchmarks-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    library = folder / "mkl_answer.so"
+    if library.exists():
+        return library
+    text = "int mkl_serv_intel_cpu_true(void) { return 1; }\nint mkl_serv_intel_cpu(void) { return 1; }\n"
+    command = ["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(library)]
+    try:
+        subprocess.run(command, input=text, text=True, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return library
+
+
 def describe_machine() -> dict[str, Any]:
     """The machine and the versions of what is compared."""
     from importlib import metadata
 
     versions = {}
-    for package in ("tilewright", "numpy", "llvmlite", "torch", "pytblis", "cuda-bindings"):
+    for package in ("tilewright", "numpy", "llvmlite", "torch", "pytblis", "jax", "etops", "numba", "cuda-bindings"):
         try:
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
