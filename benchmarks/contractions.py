@@ -245,8 +245,9 @@ def main() -> int:
             ratios = {row["name"]: beside_best(row, order) for row in mine}
             share = geometric_mean([rate(row, "tilewright", order) / row["roofline"] for row in mine])
             least = min(ratios, key=ratios.__getitem__)
+            mean = geometric_mean([*ratios.values()])
             print(
-                f"{dtype}, {order}: our speed over the best peer's, geometric mean {geometric_mean([*ratios.values()]):.2f},"
+                f"{dtype}, {order}: our speed over the best peer's, geometric mean {mean:.2f},"
                 f" least {ratios[least]:.2f} ({least}); share of the roofline {share:.2f}"
             )
     content = {"machine": machine, "settings": changed, "threads": options.threads, "rows": rows}
