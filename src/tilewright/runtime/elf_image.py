@@ -168,7 +168,10 @@ def _relocate(file: _Object, table: _Section, places: dict[int, int], slots: _Sl
         else:
             raise Unsuitable(f"a relocation of type {kind} refers to {symbol.name or 'a section'}")
         place = places[table.info] + offset
-        slots.code[place : place + 4] = (target + addend - place).to_bytes(4, "little", signed=True)
+        distance = target + addend - place
+        if not -(1 << 31) <= distance < 1 << 31:
+            raise Unsuitable(f"a reference to {symbol.name or 'a section'} goes too far")
+        slots.code[place : place + 4] = distance.to_bytes(4, "little", signed=True)
 
 
 def _text(strings: bytes, start: int) -> str:
