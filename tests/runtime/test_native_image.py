@@ -1,4 +1,4 @@
-"""Images of machine code: made of object files, they do what LLVM's linker makes of them; what they cannot do is told."""
+"""Images of machine code: they do what LLVM's linker makes of the same object files; what they cannot do is told."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ctypes
 import math
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -138,9 +139,8 @@ def test_what_is_written_can_be_read(
     ],
 )  # fmt: skip
 def test_damaged_images_are_refused(damaged: bytes) -> None:
-    with pytest.raises(ImageError, match="are no image|does not begin"):
-        if not read_image(damaged)[0]:
-            raise ImageError("are no image: they define nothing")
+    with pytest.raises(ImageError, match=f"{len(damaged)} bytes are no image"):
+        read_image(damaged)
 
 
 def test_a_function_that_this_system_has_not_is_named() -> None:
@@ -163,7 +163,7 @@ UNSUITABLE = {
 @pytest.mark.parametrize("name", ["variable", "zeros", "thread", "pointers"])
 def test_more_than_code_and_constants_is_left_to_llvm(name: str) -> None:
     code = compile_text(UNSUITABLE[name], "none")
-    with pytest.raises(Unsuitable, match="more than code and constants|a relocation of type"):
+    with pytest.raises(Unsuitable, match=r"more than code and constants|a relocation of type"):
         image_of(code[40:])
     if name != "thread":  # LLVM's linker has no thread-local variables either
         loaded = load_code(code)
@@ -182,10 +182,8 @@ def test_damaged_object_files_raise_nothing_else(data: Any) -> None:
     code = bytearray(object_of(UNSUITABLE["data"] if data.draw(st.booleans()) else TEXT))
     for _ in range(data.draw(st.integers(1, 8))):
         code[data.draw(st.integers(0, len(code) - 1))] = data.draw(st.integers(0, 255))
-    try:
+    with suppress(Unsuitable, ImageError):
         read_image(image_of(bytes(code[: data.draw(st.integers(0, len(code)))])))
-    except (Unsuitable, ImageError):
-        pass
 
 
 def test_an_address_that_is_too_far_is_refused() -> None:

@@ -105,8 +105,8 @@ def read_image(image: bytes) -> tuple[list[tuple[str, int]], list[tuple[str, int
     code = image[16 + length :]
     found: dict[str, list[tuple[str, int]]] = {"function": [], "slot": []}
     try:
-        if image[:8] != MAGIC:
-            raise ValueError("it does not begin as an image does")
+        if image[:8] != MAGIC or len(image) < 16 + length:
+            raise ValueError("they do not begin as an image does, or are cut off")
         for line in image[16 : 16 + length].decode().splitlines():
             kind, name, offset = line.split(" ")
             if not 0 <= int(offset) <= len(code) - (8 if kind == "slot" else 1):
