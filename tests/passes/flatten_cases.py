@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.ir.nodes import Body, Lambda, Map, Program, Statement, Type, Variable
+from tilewright.ir.nodes import Body, Lambda, Map, Program, Statement, Variable
 from tilewright.ir.parser import parse_program
 from tilewright.ir.sizes import size
 from tilewright.ir.traversal import FreshNames

@@ -9,12 +9,15 @@ All run the rules of `rewrite.rules.flatten_*` from the outside in, and record e
 
 from __future__ import annotations
 
+import dataclasses
 from functools import cache
 
 from tilewright.ir.nodes import Program
+from tilewright.passes.pipelines import Pass, PassFunction, standard_pipeline
+from tilewright.passes.simplify import simplify
 from tilewright.rewrite.derivation import Recording
-from tilewright.rewrite.rule import rule_named
-from tilewright.rewrite.strategy import Strategy, each, everywhere, first_of, repeat, run_strategy
+from tilewright.rewrite.rule import Declined, Rule, rule_named
+from tilewright.rewrite.strategy import State, Strategy, each, everywhere, first_of, repeat, run_strategy
 
 SEGMENTS = ("flatten_redomap", "flatten_scan", "flatten_hist")
 VIEWS = (
@@ -23,28 +26,45 @@ VIEWS = (
 INWARDS = ("interchange_loop", "interchange_if", "split_fold", "distribute")
 
 
-def _rules(*names: str) -> Strategy:
-    return everywhere(first_of([rule_named(one) for one in names]))
+def _rules(*names: str) -> list[Rule]:
+    return [rule_named(one) for one in names]
+
+
+def _nests(*names: str) -> Strategy:
+    """These rules at every statement, and where none fires a segmented map.
+
+    Why the others did not fire is kept: that is why something inside the map stays sequential.
+    """
+    rules, last = first_of(_rules(*names)), first_of(_rules("flatten_map"))
+
+    def run(state: State) -> State | Declined:
+        outcome = rules(state)
+        if isinstance(outcome, State):
+            return outcome
+        flat = last(state)
+        if isinstance(flat, Declined):
+            return outcome
+        return dataclasses.replace(flat, refusals=tuple(dict.fromkeys((*flat.refusals, *outcome.refusals))))
+
+    return each(repeat(everywhere(first_of(_rules("lift_constant")))), everywhere(run))
 
 
 @cache
 def full_flattening() -> Strategy:
     """Constant arrays out of the nests first; then nests from the outside in, a perfect one becomes an operation."""
-    nests = _rules(*INWARDS, *VIEWS, *SEGMENTS, "flatten_scatter", "flatten_map")
-    return each(repeat(_rules("lift_constant")), nests)
+    return _nests(*INWARDS, *VIEWS, *SEGMENTS, "flatten_scatter")
 
 
 @cache
 def incremental_flattening() -> Strategy:
     """Full flattening that, before it goes into a nest, keeps the versions that do not."""
-    versions = _rules("version_outer", "version_block", *INWARDS, *VIEWS, *SEGMENTS, "flatten_scatter", "flatten_map")
-    return each(repeat(_rules("lift_constant")), versions)
+    return _nests("version_outer", "version_block", *INWARDS, *VIEWS, *SEGMENTS, "flatten_scatter")
 
 
 @cache
 def outer_flattening() -> Strategy:
     """The outermost nests as they are; folds that stand in no nest."""
-    return _rules("flatten_map", *SEGMENTS)
+    return everywhere(first_of(_rules("flatten_map", *SEGMENTS)))
 
 
 def _run(program: Program, strategy: Strategy, derivation: Recording | None) -> Program:
@@ -78,3 +98,15 @@ def flatten_incrementally(program: Program, derivation: Recording | None = None)
     else segred (i < n, j < m) (+) 0 do xss[i, j]
     """
     return _run(program, incremental_flattening(), derivation)
+
+
+def _pipeline(name: str, why: str, run: PassFunction) -> tuple[Pass, ...]:
+    tidy = Pass("simplify", "reads of rows of rows become one read", simplify)
+    return (*standard_pipeline, Pass(name, why, run), tidy)
+
+
+full_flattening_pipeline = _pipeline("flatten", "kernels can only be flat; every parallelism is used", flatten_fully)
+outer_flattening_pipeline = _pipeline("flatten outer", "only the outermost parallelism is used", flatten_outer)
+incremental_flattening_pipeline = _pipeline(
+    "flatten incrementally", "how much parallelism pays is only known when the program runs", flatten_incrementally
+)

@@ -25,6 +25,7 @@ from tilewright.rewrite.rule import Declined, Place, no_match, rule
 from tilewright.rewrite.rules.flatten_nest import (
     Nest,
     extended,
+    in_segment,
     inner_level,
     nest_of,
     renamed,
@@ -193,8 +194,8 @@ def lift_constant(at: Place) -> Body | Declined:
 
     Inside, every point would make the array for itself; and a fold's neutral element must be known outside.
     """
-    if inner_level(at) is None:
-        return INSIDE
+    if in_segment(at):
+        return no_match("it stands inside an operation")
     expression = at.expression
     varying = bound(expression)
     moved: list[Statement] = []

@@ -192,6 +192,11 @@ def open_space(nest: Nest, names: FreshNames) -> tuple[SegSpace, Body]:
 Segmented = SegMap | SegRed | SegScan | SegHist
 
 
+def in_segment(at: Place) -> bool:
+    """Whether a place is inside a segmented operation."""
+    return any(isinstance(body.statements[index].expression, Segmented) for body, index in at.chain[:-1])
+
+
 def inner_level(at: Place) -> Level | None:
     """The level of a segmented operation that stands here: one deeper than those around it.
 

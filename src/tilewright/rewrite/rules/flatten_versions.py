@@ -49,7 +49,7 @@ from tilewright.ir.traversal import all_statements, with_fresh_names
 from tilewright.rewrite.names import bodies_of, definitions, mentioned
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 from tilewright.rewrite.rules.flatten_distribute import INSIDE
-from tilewright.rewrite.rules.flatten_nest import Nest, Segmented, inner_level, nest_of, open_space
+from tilewright.rewrite.rules.flatten_nest import Nest, in_segment, inner_level, nest_of, open_space
 from tilewright.rewrite.rules.flatten_regular import exploitable, holds_parallelism
 from tilewright.rewrite.rules.flatten_segments import fold_nest
 
@@ -70,7 +70,7 @@ def thresholds_of(program: Program) -> dict[str, Size]:
 @rule("incremental flattening", Map, Redomap, Scanomap)
 def version_outer(at: Place) -> Body | Declined:
     """S |- e  =>  if Par(S) >= t then segmap S e else (S |- e), if e holds parallelism; also segred, segscan"""
-    if inner_level(at) is None or _in_segment(at):
+    if inner_level(at) is None or in_segment(at):
         return INSIDE
     nest = nest_of(at.statement)
     if not holds_parallelism(nest.body, nest.varying):
@@ -123,7 +123,7 @@ def version_block(at: Place) -> Body | Declined:
 
     Inside, e is flattened for the threads of a block.
     """
-    if inner_level(at) is None or _in_segment(at):
+    if inner_level(at) is None or in_segment(at):
         return INSIDE
     nest = nest_of(at.statement)
     if not holds_parallelism(nest.body, nest.varying):
@@ -153,10 +153,6 @@ def version_block(at: Place) -> Body | Declined:
 
 
 # --- what was asked further out ---------------------------------------------------------------------------------------
-
-
-def _in_segment(at: Place) -> bool:
-    return any(isinstance(body.statements[index].expression, Segmented) for body, index in at.chain[:-1])
 
 
 def _asked(at: Place, prefix: str) -> set[Size]:
