@@ -63,11 +63,13 @@ if TYPE_CHECKING:
     from tilewright.frontend.tree import einsum_tree as einsum_tree
     from tilewright.frontend.tree import plan_tree as plan_tree
     from tilewright.frontend.tree_plan import TreePlan as TreePlan
-    from tilewright.runtime.cpu_pool import get_num_threads as get_num_threads
-    from tilewright.runtime.cpu_pool import set_num_threads as set_num_threads
     from tilewright.runtime.devices import Device as Device
     from tilewright.runtime.devices import device_for as device_for
     from tilewright.runtime.devices import devices as devices
+    from tilewright.runtime.thread_count import get_num_threads as get_num_threads
+    from tilewright.runtime.thread_count import num_threads as num_threads
+    from tilewright.runtime.thread_count import set_num_threads as set_num_threads
+    from tilewright.runtime.thread_limits import register_with_threadpoolctl as register_with_threadpoolctl
 
 __version__ = "0.1.0"
 _IMPORTED_AT = time_ns()
@@ -81,9 +83,10 @@ _MODULES = {
     "tilewright.frontend.tree": ("einsum_tree", "plan_tree"),
     "tilewright.frontend.tree_plan": ("TreePlan",),
     "tilewright.runtime.devices": ("Device", "device_for", "devices"),
+    "tilewright.runtime.thread_count": ("get_num_threads", "num_threads", "set_num_threads"),
+    "tilewright.runtime.thread_limits": ("register_with_threadpoolctl",),
     "tilewright.runtime.errors": ("DeviceError", "DeviceMemoryError"),
     "tilewright.passes.tiling": ("IllegalTiling",),
-    "tilewright.runtime.cpu_pool": ("get_num_threads", "set_num_threads"),
     "tilewright.frontend.program": ("TracedProgram", "program"),
     "tilewright.frontend.array_functions": (
         "concat", "iota", "map", "rearrange", "replicate", "reshape", "scatter", "transpose", "update",

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from tilewright.machine import detect
+from tilewright.machine.cores import usable_cores
 from tilewright.machine.named import A100, H200, NAMED_MACHINES, named_machine
 
 
@@ -32,7 +33,7 @@ def test_vector_lanes() -> None:
 def test_host_machine_is_plausible() -> None:
     host = detect.host_machine()
     assert host.kind == "cpu"
-    assert host.cores == detect.usable_cores() >= 1
+    assert host.cores == usable_cores() >= 1
     assert host.vector_bytes in (16, 32, 64)
     assert host.max_threads_per_block == 1
     assert 8 << 10 <= host.l1_bytes < host.l2_bytes

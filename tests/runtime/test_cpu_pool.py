@@ -1,4 +1,4 @@
-"""The CPU's thread pool: every block exactly once, concurrent callers, fork, workspaces, number of threads."""
+"""The CPU's thread pool: every block exactly once, concurrent callers, fork, workspaces."""
 
 import ctypes
 import os
@@ -13,7 +13,7 @@ from tilewright.ir.scalars import F32, I64
 from tilewright.kernel.ir import BlockIndex, Buffer, For, Kernel, Name, Space, Store, add, integer, load, multiply
 from tilewright.runtime import cpu_pool
 from tilewright.runtime.cpu_jit import compile_kernel
-from tilewright.runtime.cpu_pool import available_cores, get_num_threads, launch, prepare, set_num_threads
+from tilewright.runtime.cpu_pool import launch, prepare
 
 
 @pytest.fixture(scope="module")
@@ -35,12 +35,6 @@ def through_workspace():
         For("j", integer(0), integer(1000), (Store(y, at, load(scratch, j)),)),
     )
     return compile_kernel(Kernel("through_workspace", (y,), (), (scratch,), body))
-
-
-@pytest.fixture(autouse=True)
-def default_threads(monkeypatch):
-    monkeypatch.setattr(cpu_pool._state, "chosen_threads", None)
-    monkeypatch.delenv(cpu_pool.THREADS_VARIABLE, raising=False)
 
 
 def block_of(*arrays: np.ndarray) -> ctypes.Array:
@@ -196,38 +190,6 @@ def test_the_process_ends_with_sleeping_workers():
     code = FORKING.split("going = True", maxsplit=1)[0] + "import time; time.sleep(0.01); print('end')"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert (result.returncode, result.stdout.strip(), result.stderr) == (0, "end", "")
-
-
-def test_number_of_threads(monkeypatch):
-    assert get_num_threads() == available_cores() >= 1
-    set_num_threads(3)
-    assert get_num_threads() == 3
-    for wrong in (0, -1, 513):
-        with pytest.raises(ValueError, match=f"is {wrong}; it must be from 1 to 512"):
-            set_num_threads(wrong)
-    assert get_num_threads() == 3
-
-
-def test_number_of_threads_from_the_environment(monkeypatch):
-    monkeypatch.setenv(cpu_pool.THREADS_VARIABLE, "5")
-    assert get_num_threads() == 5
-
-
-@pytest.mark.parametrize("text", ["many", "0", "-2"])
-def test_a_wrong_environment_variable_is_refused(monkeypatch, text):
-    monkeypatch.setenv(cpu_pool.THREADS_VARIABLE, text)
-    with pytest.raises(ValueError, match=cpu_pool.THREADS_VARIABLE):
-        get_num_threads()
-
-
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs sched_setaffinity")
-def test_affinity_is_respected():
-    code = (
-        "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))});"
-        "from tilewright.runtime.cpu_pool import get_num_threads; assert get_num_threads() == 1"
-    )
-    environment = {name: value for name, value in os.environ.items() if name != cpu_pool.THREADS_VARIABLE}
-    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
 
 
 def test_wrong_launches_are_refused(counting):

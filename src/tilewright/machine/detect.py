@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from tilewright.machine.cores import usable_cores
 from tilewright.machine.model import KIBI, MEBI, Machine
 from tilewright.machine.processors import host_processor
 
@@ -27,13 +28,6 @@ _CUDA_LANES = {
     (7, 0): (64, 32), (7, 5): (64, 2), (8, 0): (64, 32), (8, 6): (128, 2), (8, 9): (128, 2), (9, 0): (128, 64),
     (10, 0): (128, 64), (12, 0): (128, 2),
 }  # fmt: skip
-
-
-def usable_cores() -> int:
-    """Processor cores that this process may run on (its affinity, not the machine's count)."""
-    if hasattr(os, "sched_getaffinity"):
-        return max(1, len(os.sched_getaffinity(0)))
-    return os.cpu_count() or 1
 
 
 def cpu_caches(folder: Path = _CPU_CACHES) -> dict[int, int]:

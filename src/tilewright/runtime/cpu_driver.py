@@ -1,11 +1,16 @@
 """The native half of the CPU's thread pool, as LLVM text: sharing blocks out, waiting for work, waking, joining.
 
-Memory of a pool (byte offsets; what different threads write lies in different cache lines):
+Memory of a pool (byte offsets; what different threads write lies 128 bytes apart, which are a cache line of some
+processors and a pair of lines, fetched together, of others):
 
     TICKETS    how many more workers may join the present launch      PARKED   how many workers sleep
     COUNTER    the next block that nobody has taken                    STOP     1 when workers must return
     FINISHED   how many joined workers are done                        MUTEX, CONDITION   for sleeping
-    JOB        kernel, arguments, blocks, chunk                        WORKSPACES   one address per worker
+    JOB        kernel, arguments, blocks, chunk                        BUSY     1 while there is a launch
+                                                                       WORKSPACES   one address per worker
+
+The pool serves one launch at a time. One that finds it BUSY runs on its own thread alone: then the cores have work
+already. It is native code that takes and releases BUSY, where no exception (Ctrl-C) can come between.
 
 A worker joins a launch by taking a ticket; it may then read JOB, because the launcher changes it only after every
 ticket that was taken has been reported in FINISHED. The launcher never waits for a worker that did not join, so one
@@ -22,15 +27,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # the compiler is imported when something is compiled
     from tilewright.kernel.llvm import CpuTarget
 
-TICKETS, COUNTER, FINISHED, JOB, PARKED, STOP, MUTEX, CONDITION, WORKSPACES = 0, 64, 128, 192, 256, 320, 384, 512, 640
+TICKETS, COUNTER, FINISHED, JOB, PARKED, STOP, MUTEX, CONDITION, BUSY, WORKSPACES = range(0, 1280, 128)
 MAXIMUM_WORKERS = 511
 POOL_BYTES = WORKSPACES + 8 * MAXIMUM_WORKERS
 CALL_SLOTS = 7
 
 # How often a worker looks for new work, and a launcher for its last worker, before giving the processor away. One look
 # costs 10 to 50 ns, so that a worker stays awake for some 20 microseconds: launches in quick succession find it awake.
+#
+# Where other programs keep the cores busy, the system may have put worker and launcher on the same core: then one that
+# looks keeps the other from doing what it looks for. So a worker lets others go first every few looks, which costs
+# nothing if nobody waits for this core, and a launcher does so at every look once it has waited for some microseconds.
 WORKER_LOOKS = 1000
-LAUNCHER_LOOKS = 2000
+LOOKS_PER_YIELD = 32
+LAUNCHER_LOOKS = 200
 
 
 def _pause(target: CpuTarget) -> tuple[str, str]:
@@ -38,7 +48,8 @@ def _pause(target: CpuTarget) -> tuple[str, str]:
     if target.is_x86:
         return "declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"
     if target.is_arm:
-        return "declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"
+        # YIELD does nothing on most of these processors; ISB takes about as long as PAUSE does on x86.
+        return "declare void @llvm.aarch64.isb(i32)", "call void @llvm.aarch64.isb(i32 15)"
     return "", ""
 
 
@@ -48,12 +59,13 @@ def driver_text(target: CpuTarget) -> str:
     text = _TEMPLATE
     fields = {
         "TICKETS": TICKETS, "COUNTER": COUNTER, "FINISHED": FINISHED, "JOB": JOB, "PARKED": PARKED, "STOP": STOP,
-        "MUTEX": MUTEX, "CONDITION": CONDITION, "WORKSPACES": WORKSPACES,
+        "MUTEX": MUTEX, "CONDITION": CONDITION, "BUSY": BUSY, "WORKSPACES": WORKSPACES,
     }  # fmt: skip
     for name, offset in fields.items():
         text = text.replace(f"@@{name}", f"getelementptr inbounds i8, ptr %pool, i64 {offset}")
     text = text.replace("@@PAUSE_DECLARATION", declaration).replace("@@PAUSE", pause)
-    return text.replace("@@WORKER_LOOKS", str(WORKER_LOOKS)).replace("@@LAUNCHER_LOOKS", str(LAUNCHER_LOOKS))
+    text = text.replace("@@WORKER_LOOKS", str(WORKER_LOOKS)).replace("@@LAUNCHER_LOOKS", str(LAUNCHER_LOOKS))
+    return text.replace("@@LOOKS_PER_YIELD", str(LOOKS_PER_YIELD))
 
 
 _TEMPLATE = """
@@ -121,7 +133,7 @@ entry:
   %chunk.slot = getelementptr inbounds i64, ptr %job, i64 3
   br label %look
 look:
-  %looks = phi i64 [ 0, %entry ], [ 0, %run ], [ 0, %claim ], [ %looks.next, %again ]
+  %looks = phi i64 [ 0, %entry ], [ 0, %run ], [ 0, %claim ], [ %looks.next, %pause ], [ %looks.next, %give.way ]
   %stopped = load atomic i64, ptr %stop monotonic, align 8
   %leave = icmp ne i64 %stopped, 0
   br i1 %leave, label %exit, label %seek
@@ -130,10 +142,19 @@ seek:
   %any = icmp sgt i64 %offered, 0
   br i1 %any, label %claim, label %again
 again:
-  @@PAUSE
   %looks.next = add i64 %looks, 1
   %tired = icmp sgt i64 %looks.next, @@WORKER_LOOKS
-  br i1 %tired, label %park, label %look
+  br i1 %tired, label %park, label %linger
+linger:
+  %since = urem i64 %looks.next, @@LOOKS_PER_YIELD
+  %turn = icmp eq i64 %since, 0
+  br i1 %turn, label %give.way, label %pause
+pause:
+  @@PAUSE
+  br label %look
+give.way:
+  %w0 = call i32 @sched_yield()
+  br label %look
 park:
   %p0 = call i32 @pthread_mutex_lock(ptr %mutex)
   %p1 = atomicrmw add ptr %parked, i64 1 seq_cst
@@ -190,10 +211,15 @@ entry:
   %pool = load ptr, ptr %pool.slot, align 8
   %offered = load i64, ptr %offered.slot, align 8
   %alone = icmp eq ptr %pool, null
-  br i1 %alone, label %serial, label %parallel
+  br i1 %alone, label %serial, label %enter
 serial:
   call void %kernel(ptr %arguments, i64 0, i64 %blocks, ptr %workspace)
   ret void
+enter:
+  %busy = @@BUSY
+  %entering = cmpxchg ptr %busy, i64 0, i64 1 acquire monotonic
+  %entered = extractvalue { i64, i1 } %entering, 1
+  br i1 %entered, label %parallel, label %serial
 parallel:
   %tickets = @@TICKETS
   %counter = @@COUNTER
@@ -247,6 +273,7 @@ yield:
   %y = call i32 @sched_yield()
   br label %wait
 exit:
+  store atomic i64 0, ptr %busy release, align 8
   ret void
 }
 """

@@ -2,7 +2,9 @@
 
 Threads of a persistent pool take chunks of blocks from a shared counter; all of that is native code
 (`cpu_driver`), so that a launch costs microseconds. The pool serves one launch at a time: a launch that finds it busy
-runs on its own thread alone. A child after fork has no pool and makes its own when it needs one.
+runs on its own thread alone, so that programs with many threads of their own do not end up with more than one each.
+A child after fork has no pool and makes its own when it needs one. How many threads there may be is the matter of
+`thread_count`; it is asked at each launch that has blocks to share out.
 """
 
 from __future__ import annotations
@@ -10,34 +12,29 @@ from __future__ import annotations
 import atexit
 import ctypes
 import functools
-import math
 import os
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
 from tilewright.runtime.cpu_driver import CALL_SLOTS, MAXIMUM_WORKERS, POOL_BYTES, WORKSPACES, driver_text
 from tilewright.runtime.native_code import native_functions
 from tilewright.runtime.native_image import NativeKernel
+from tilewright.runtime.thread_count import MOST_THREADS, available_cores, get_num_threads, set_num_threads
 
-THREADS_VARIABLE = "TILEWRIGHT_NUM_THREADS"
-CORES_ARE_KNOWN_FOR = 1.0  # seconds until the system is asked again, which costs more than a small launch
+__all__ = ["Arguments", "available_cores", "get_num_threads", "launch", "prepare", "set_num_threads"]
+
+PATIENCE_AT_EXIT = 1.0  # seconds for workers to return
 CHUNKS_PER_THREAD = 8  # enough that a thread delayed by others does not hold up the rest
+assert MAXIMUM_WORKERS + 1 == MOST_THREADS
 
 Arguments = int | ctypes.Array[Any]
 
 
-# --- number of threads ------------------------------------------------------------------------------------------------
-
-
 class _State:
-    """What this process has chosen and started."""
+    """What this process has started."""
 
     def __init__(self) -> None:
-        self.chosen_threads: int | None = None
-        self.cores = 0
-        self.cores_until = -math.inf
         self.forget()
 
     def forget(self) -> None:
@@ -48,48 +45,6 @@ class _State:
 
 
 _state = _State()
-
-
-def set_num_threads(number: int) -> None:
-    """Let later launches use up to `number` threads, the calling one included.
-
-    Raises:
-        ValueError: unless 1 <= number <= 512.
-    """
-    _state.chosen_threads = _checked(number, "the number of threads")
-
-
-def get_num_threads() -> int:
-    """Threads that a launch may use: as set, else TILEWRIGHT_NUM_THREADS, else the cores that this process may use.
-
-    Raises:
-        ValueError: if the environment variable is not a number from 1 to 512.
-    """
-    if _state.chosen_threads is not None:
-        return _state.chosen_threads
-    text = os.environ.get(THREADS_VARIABLE, "").strip()
-    if not text:
-        now = time.monotonic()
-        if now >= _state.cores_until:
-            _state.cores, _state.cores_until = available_cores(), now + CORES_ARE_KNOWN_FOR
-        return _state.cores
-    if not text.lstrip("-").isdecimal():
-        raise ValueError(f"{THREADS_VARIABLE} is {text!r}, not a number")
-    _state.chosen_threads = _checked(int(text), THREADS_VARIABLE)
-    return _state.chosen_threads
-
-
-def available_cores() -> int:
-    """Cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return min(len(os.sched_getaffinity(0)), MAXIMUM_WORKERS + 1)
-    return min(os.cpu_count() or 1, MAXIMUM_WORKERS + 1)
-
-
-def _checked(number: int, what: str) -> int:
-    if not 1 <= number <= MAXIMUM_WORKERS + 1:
-        raise ValueError(f"{what} is {number}; it must be from 1 to {MAXIMUM_WORKERS + 1}")
-    return number
 
 
 # --- native code and memory -------------------------------------------------------------------------------------------
@@ -155,36 +110,52 @@ class _Pool:
         self.lock = threading.Lock()
         self.memory = _Memory(POOL_BYTES)
         self.threads: list[threading.Thread] = []
-        self.workspaces: list[_Memory | None] = []
+        self.workspace_bytes = 0  # of every worker
+        self.kept: list[_Memory] = []
         self.driver.prepare(self.memory.address)
 
-    def attach(self, call: ctypes.Array[ctypes.c_int64], workers: int, workspace_bytes: int) -> None:
-        """Make a call block use up to `workers` workers beside the calling thread; `self.lock` is held."""
-        while len(self.threads) < workers:
-            self._start()
-        # Any worker may take a ticket, so all of them need the workspace.
-        for number in range(len(self.threads) if workspace_bytes else 0):
-            memory = self.workspaces[number]
-            if memory is None or memory.size < workspace_bytes:
-                self.workspaces[number] = memory = _Memory(workspace_bytes)
-                slot = ctypes.c_int64.from_address(self.memory.address + WORKSPACES + 8 * number)
-                slot.value = memory.address
-        call[5], call[6] = self.memory.address, workers
+    def provide(self, workers: int, workspace_bytes: int) -> None:
+        """See to it that there are so many workers, with workspaces of so many bytes; there may be a launch meanwhile.
+
+        Any worker may take a ticket, so all of them need the workspace. The old ones stay, for workers may be using
+        them; each is at least twice as large as the one before.
+        """
+        with self.lock:
+            if workspace_bytes > self.workspace_bytes:
+                size = max(workspace_bytes, 2 * self.workspace_bytes)
+                for number in range(len(self.threads)):
+                    self._give_workspace(number, size)
+                self.workspace_bytes = size
+            while len(self.threads) < workers:
+                self._start()
+
+    def _give_workspace(self, number: int, size: int) -> None:
+        memory = _Memory(size)
+        self.kept.append(memory)
+        ctypes.c_int64.from_address(self.memory.address + WORKSPACES + 8 * number).value = memory.address
 
     def _start(self) -> None:
         number = len(self.threads)
+        if self.workspace_bytes:
+            self._give_workspace(number, self.workspace_bytes)
         arguments = (self.memory.address, number)
         thread = threading.Thread(target=self.driver.worker, args=arguments, name=f"tilewright-{number}", daemon=True)
-        thread.start()
+        # Its number is taken before it starts: an exception (Ctrl-C) may come after it has started.
         self.threads.append(thread)
-        self.workspaces.append(None)
+        try:
+            thread.start()
+        except RuntimeError:  # the system allows no more threads, and says so
+            self.threads.pop()
+            raise
 
     def close(self) -> None:
-        """Let the workers return. Runs at exit, when no launch can be under way but for one of a daemon thread."""
-        if self.lock.acquire(timeout=1.0):
-            self.driver.stop(self.memory.address)
-            for thread in self.threads:
-                thread.join()
+        """Let the workers return. Runs at exit; a daemon thread may still have a launch, which then goes on without
+        workers that have not joined it, and which is not waited for.
+        """
+        self.driver.stop(self.memory.address)
+        for thread in self.threads:
+            if thread.is_alive():
+                thread.join(timeout=PATIENCE_AT_EXIT / len(self.threads))
 
 
 def _the_pool() -> _Pool:
@@ -226,31 +197,38 @@ class _SerialLaunch:
 class _Launch:
     """A prepared launch on several threads. Call blocks are reused, one per call under way."""
 
-    def __init__(self, slots: tuple[int, ...], threads: int, workspace_bytes: int, kept: object) -> None:
-        self.slots, self.workers, self.workspace_bytes, self.kept = slots, threads - 1, workspace_bytes, kept
-        self.native_launch = _driver().launch
-        self.free: list[tuple[ctypes.Array[ctypes.c_int64], int]] = []
+    def __init__(
+        self, native: NativeKernel, address: int, blocks: int, threads: int | None, grain: int, kept: object
+    ) -> None:
+        self.native, self.address, self.blocks, self.grain, self.kept = native, address, blocks, grain, kept
+        self.threads, self.most, self.workspace_bytes = threads, -(-blocks // grain), native.workspace_bytes
+        self.alone = _KERNEL(native.address)
+        self.free: list[tuple[ctypes.Array[ctypes.c_int64], int, int, _Pool]] = []
 
     def __call__(self) -> None:
+        threads = min(self.threads or get_num_threads(), self.most)
+        workspace = _local.address(self.workspace_bytes)
+        if threads == 1:
+            self.alone(self.address, 0, self.blocks, workspace)
+            return
+        pool = _state.pool or _the_pool()
+        if threads > len(pool.threads) + 1 or self.workspace_bytes > pool.workspace_bytes:
+            pool.provide(threads - 1, self.workspace_bytes)
         try:
             entry = self.free.pop()
         except IndexError:
-            block = (ctypes.c_int64 * CALL_SLOTS)(*self.slots)
-            entry = (block, ctypes.addressof(block))
-        call, address = entry
-        if self.workspace_bytes:
-            call[4] = _local.address(self.workspace_bytes)
-        pool = _the_pool()
-        if pool.lock.acquire(blocking=False):
-            try:
-                pool.attach(call, self.workers, self.workspace_bytes)
-                self.native_launch(address)
-            finally:
-                pool.lock.release()
-        else:
-            call[5] = 0
-            self.native_launch(address)
+            entry = self._call_block(threads, pool)
+        if entry[2] != threads or entry[3] is not pool:
+            entry = self._call_block(threads, pool)
+        entry[0][4] = workspace
+        pool.driver.launch(entry[1])
         self.free.append(entry)
+
+    def _call_block(self, threads: int, pool: _Pool) -> tuple[ctypes.Array[ctypes.c_int64], int, int, _Pool]:
+        chunk = max(self.grain, self.blocks // (threads * CHUNKS_PER_THREAD))
+        slots = (self.native.address, self.address, self.blocks, chunk, 0, pool.memory.address, threads - 1)
+        block = (ctypes.c_int64 * CALL_SLOTS)(*slots)
+        return block, ctypes.addressof(block), threads, pool
 
 
 def prepare(
@@ -259,23 +237,22 @@ def prepare(
     """A callable that launches with these arguments each time; see `launch`.
 
     What can be decided once is decided here: a serial launch without workspace costs a single native call. The
-    argument block is read at each launch and may be rewritten between them. Calls may come from several threads.
+    argument block is read at each launch and may be rewritten between them, and so is the number of threads if none
+    is given. Calls may come from several threads.
     """
     if blocks < 0 or grain < 1:
         raise ValueError(f"kernel {native.name} cannot run {blocks} blocks with grain {grain}")
+    if threads is not None and not 1 <= threads <= MOST_THREADS:
+        raise ValueError(f"the number of threads is {threads}; it must be from 1 to {MOST_THREADS}")
     address = arguments if isinstance(arguments, int) else ctypes.addressof(arguments)
-    threads = get_num_threads() if threads is None else _checked(threads, "the number of threads")
-    threads = max(1, min(threads, -(-blocks // grain)))
-    chunk = max(grain, blocks // (threads * CHUNKS_PER_THREAD))
     keep = (native, arguments)
-    if threads == 1 and native.workspace_bytes == 0:
-        direct = functools.partial(_KERNEL(native.address), address, 0, blocks, 0)
-        direct.kept = keep  # type: ignore[attr-defined]
-        return direct
-    if threads == 1:
+    if blocks > grain and threads != 1:
+        return _Launch(native, address, blocks, threads, grain, keep)
+    if native.workspace_bytes:
         return _SerialLaunch(native, address, blocks, keep)
-    slots = (native.address, address, blocks, chunk, 0, 0, 0)
-    return _Launch(slots, threads, native.workspace_bytes, keep)
+    direct = functools.partial(_KERNEL(native.address), address, 0, blocks, 0)
+    direct.kept = keep  # type: ignore[attr-defined]
+    return direct
 
 
 def launch(native: NativeKernel, arguments: Arguments, blocks: int, threads: int | None = None, grain: int = 1) -> None:
