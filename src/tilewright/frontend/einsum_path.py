@@ -13,7 +13,6 @@ its result at the end of the list (the form of `numpy.einsum_path` and opt_einsu
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -99,7 +98,9 @@ def _method(optimize: Hashable) -> tuple[str | None, int | None]:
     from opt_einsum.paths import _PATH_OPTIONS as methods
 
     if not isinstance(optimize, str) or optimize not in methods:
-        near = difflib.get_close_matches(str(optimize), methods, n=1)
+        from difflib import get_close_matches
+
+        near = get_close_matches(str(optimize), methods, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise ValueError(
             f"unknown optimize {optimize!r}; {hint}there are True, False, a path, {', '.join(map(repr, methods))}"

@@ -17,11 +17,11 @@ import numpy as np
 from tilewright.frontend.einsum_arrays import Array, empty_result, fresh_strides
 from tilewright.frontend.einsum_quick import QuickCalls
 from tilewright.runtime.cache import default_disk_cache
-from tilewright.runtime.cpu_pool import available_cores, get_num_threads
 from tilewright.runtime.fingerprint import fingerprint
 from tilewright.runtime.flat_plan import FlatPlan, FlatRunner, Unfit, flat_runner
 from tilewright.runtime.plan_record import store_plan, stored_plan
 from tilewright.runtime.recycling import LARGE
+from tilewright.runtime.thread_count import available_cores, get_num_threads
 
 if TYPE_CHECKING:  # the compiler is imported when something is compiled
     from tilewright.frontend.einsum_bind import BoundEinsum

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -99,7 +98,9 @@ def semiring_named(semiring: str | Semiring) -> Semiring:
     if not isinstance(semiring, str):
         raise TypeError(f"semiring must be a name or a tw.Semiring, not {semiring!r} of type {type(semiring).__name__}")
     if semiring not in SEMIRINGS:
-        near = difflib.get_close_matches(semiring, SEMIRINGS, n=1, cutoff=0.5)
+        from difflib import get_close_matches
+
+        near = get_close_matches(semiring, SEMIRINGS, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise ValueError(f"unknown semiring {semiring!r}; {hint}there are {', '.join(SEMIRINGS)}")
     return SEMIRINGS[semiring]

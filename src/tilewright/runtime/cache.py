@@ -284,14 +284,12 @@ def _digest_of_key(key_parts: tuple[str, ...]) -> str:
         encoded = part.encode()
         digest.update(len(encoded).to_bytes(8, "little"))
         digest.update(encoded)
-    name: str = digest.hexdigest()
-    return name
+    return digest.hexdigest()
 
 
 def _header(name: str, payload: bytes) -> bytes:
     """Magic and checksum; the checksum covers the name, so that an entry under a wrong name is damaged too."""
-    checksum: bytes = sha256(name.encode() + payload).digest()
-    return _MAGIC + checksum
+    return _MAGIC + sha256(name.encode() + payload).digest()
 
 
 def _why_not_private(status: os.stat_result) -> str | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tilewright.kernel.ir import Declare, Kernel, Let, VectorType, walk
+from tilewright.kernel.llvm import llvm_text
 from tilewright.runtime.cache import MemoryCache, default_disk_cache, package_version
-from tilewright.runtime.cpu_jit import Optimisation, load_object, object_for, object_key
+from tilewright.runtime.cpu_jit import Optimisation, compile_text, host_cpu, load_object, text_key
 from tilewright.runtime.native_image import NativeKernel
 
 _KERNELS: MemoryCache[str, NativeKernel] = MemoryCache(capacity=1024)
@@ -16,14 +17,15 @@ def compile_for_cpu(kernel: Kernel) -> NativeKernel:
     A kernel with vectors of its own gets the short pipeline, scalar code LLVM's vectorisers.
     """
     optimisation: Optimisation = "none" if has_vectors(kernel) else "full"
-    key = object_key(kernel, optimisation)
+    text = llvm_text(kernel, host_cpu())
+    key = text_key(text, optimisation)
 
     def build() -> NativeKernel:
         disk = default_disk_cache()
         parts = ("cpu", package_version(), key)
         code = disk.get(parts)
         if code is None:
-            code = object_for(kernel, optimisation)
+            code = compile_text(text, optimisation)
             disk.put(parts, code)
         return load_object(code, kernel.name, kernel.workspace_bytes)
 

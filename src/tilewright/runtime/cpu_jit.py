@@ -10,9 +10,7 @@ A disk cache belongs between the first two, under the third's name. llvmlite is 
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import functools
-import hashlib
 import os
 import sys
 import threading
@@ -26,6 +24,7 @@ from tilewright.kernel.llvm import CpuTarget, llvm_text
 from tilewright.kernel.llvm_operators import LIBRARY_SYMBOLS
 from tilewright.kernel.llvm_vector_math import FUNCTIONS, variants
 from tilewright.machine.processors import Processor, host_processor
+from tilewright.runtime.digest import sha256
 from tilewright.runtime.elf_image import Unsuitable, image_of
 from tilewright.runtime.native_image import ImageError, LoadedImage, NativeKernel
 
@@ -77,11 +76,17 @@ def _binding() -> Any:
         binding.initialize_native_target()
         binding.initialize_native_asmprinter()
         missing = [symbol for symbol in LIBRARY_SYMBOLS if binding.address_of_symbol(symbol) is None]
-        library = ctypes.CDLL(ctypes.util.find_library("m")) if missing else None
+        library = _mathematical_library() if missing else None
         for symbol in missing:
             if hasattr(library, symbol):
                 binding.add_symbol(symbol, ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value)
         return binding
+
+
+def _mathematical_library() -> Any:
+    from ctypes.util import find_library  # which starts with what it takes to run a compiler
+
+    return ctypes.CDLL(find_library("m"))
 
 
 @functools.cache
@@ -163,9 +168,9 @@ def load_code(code: bytes) -> LoadedCode:
     Raises:
         JitError: if the bytes are damaged.
     """
-    head = len(_MAGIC) + hashlib.sha256().digest_size
+    head = len(_MAGIC) + sha256().digest_size
     content = code[head:]
-    if code[:head] != _MAGIC + hashlib.sha256(content).digest():
+    if code[:head] != _MAGIC + sha256(content).digest():
         raise JitError(f"cannot load {len(code)} bytes of object code: they are damaged or of another version")
     try:
         image = image_of(content)
@@ -197,7 +202,7 @@ def compile_text(text: str, optimisation: Optimisation = "full", cpu: CpuTarget 
         JitError: if LLVM rejects the text.
     """
     content = object_file(text, optimisation, cpu or host_cpu())
-    return _MAGIC + hashlib.sha256(content).digest() + content
+    return _MAGIC + sha256(content).digest() + content
 
 
 def object_file(text: str, optimisation: Optimisation, cpu: CpuTarget) -> bytes:
@@ -227,7 +232,7 @@ def text_key(text: str, optimisation: Optimisation) -> str:
 
     cpu = host_cpu()
     parts = (text, optimisation, cpu.triple, cpu.name, cpu.features, *cpu.vector_functions, llvmlite.__version__, "1")
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    return sha256("\0".join(parts).encode()).hexdigest()
 
 
 def _target_machine(level: int, cpu: CpuTarget) -> Any:

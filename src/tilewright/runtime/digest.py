@@ -6,7 +6,9 @@ The interpreter's own implementation is what `hashlib` itself falls back on; `ra
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["sha256"]
 
 
 def _constructor() -> Any:
@@ -18,4 +20,7 @@ def _constructor() -> Any:
     raise ImportError("this Python has no SHA-256")
 
 
-sha256 = _constructor()
+if TYPE_CHECKING:  # the same function
+    from hashlib import sha256
+else:
+    sha256 = _constructor()

@@ -10,7 +10,7 @@ import os
 import platform
 import sys
 from functools import cache
-from importlib.util import find_spec
+from importlib.machinery import PathFinder
 
 import numpy as np
 
@@ -71,7 +71,7 @@ def source_stamp(folder: str) -> tuple[str, int]:
 
 def _file_stamp(module: str) -> str:
     """Which build of a package is installed, without importing it."""
-    spec = find_spec(module)
+    spec = PathFinder.find_spec(module)
     if spec is None or spec.origin is None:
         return "none"
     try:
