@@ -48,9 +48,8 @@ def call(function: Lambda, arguments: Sequence[Any], scope: Mapping[str, Any], w
     def atom(one: Atom) -> Any:
         return np.asarray(one.value, _dtype(one.scalar, wide)) if isinstance(one, Literal) else values[one.name]
 
-    def run(body: Any) -> Any:
+    def run(body: Any) -> list[Any]:
         for statement in body.statements:
-            (target,) = statement.targets
             match statement.expression:
                 case Alias(one):
                     result = atom(one)
@@ -61,14 +60,18 @@ def call(function: Lambda, arguments: Sequence[Any], scope: Mapping[str, Any], w
                 case SizeValue(one):
                     result = np.int64(one.evaluate({name: int(values[name]) for name in one.names}))
                 case If(condition, then, otherwise):
-                    result = np.where(atom(condition), run(then), run(otherwise))
+                    sides = zip(run(then), run(otherwise), strict=True)
+                    for target, (yes, no) in zip(statement.targets, sides, strict=True):
+                        values[target.name] = np.where(atom(condition), yes, no)
+                    continue
                 case other:
                     raise AssertionError(f"naive evaluation of {other}")
+            (target,) = statement.targets
             values[target.name] = result
-        return atom(body.results[0])
+        return [atom(one) for one in body.results]
 
     with np.errstate(all="ignore"):
-        return run(function.body)
+        return run(function.body)[0]
 
 
 def flat_index(dimensions: Sequence[Dimension], strides: Sequence[int], offset: int) -> np.ndarray:

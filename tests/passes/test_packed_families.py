@@ -13,7 +13,7 @@ from naive import assert_close, einsum_contraction, random_buffers
 from tilewright.contraction.form import Contraction, EpilogueOperand, Operand
 from tilewright.contraction.normalise import normalise
 from tilewright.ir.builder import Builder
-from tilewright.ir.nodes import Lambda, Literal, Type, Variable
+from tilewright.ir.nodes import Atom, Lambda, Literal, Type, Variable
 from tilewright.ir.scalars import BOOL, C64, F16, F32, F64, I8, I32, I64, U16, ScalarType
 from tilewright.ir.sizes import size
 from tilewright.kernel.llvm import CpuTarget, llvm_text
@@ -125,14 +125,14 @@ def test_other_processors_print() -> None:
         assert f"<{machine.vector_bytes // 4} x float>" in llvm_text(launch.kernel, CpuTarget(target))
 
 
-# --- one lane ---------------------------------------------------------------------------------------------------------
+# --- bools, control flow, one lane ------------------------------------------------------------------------------------
 
 
-def test_bool_has_one_lane() -> None:
+def test_bools_are_bytes() -> None:
     contraction = with_semiring(
-        einsum_contraction("aq,qb->ab", dict(a=9, b=21, q=17), BOOL, "eq", "eq"), BOOL, "or_and"
+        einsum_contraction("aq,qb->ab", dict(a=9, b=221, q=17), BOOL, "eq", "eq"), BOOL, "or_and"
     )
-    assert form_of(contraction).lanes == 1
+    assert form_of(contraction, CPU_AVX512).lanes == 64
     run(contraction)
 
 
@@ -147,10 +147,28 @@ def relu_product() -> Lambda:
     return b.function([Type(F32)] * 2, write)
 
 
-def test_control_flow_has_one_lane() -> None:
+def test_control_flow_becomes_a_choice() -> None:
     contraction = replace(einsum_contraction("aq,qb->ab", dict(a=9, b=21, q=300), F32), map=relu_product())
-    assert form_of(contraction).lanes == 1
+    assert form_of(contraction, CPU_AVX512).lanes == 16
     run(contraction)
+
+
+def test_loops_have_one_lane() -> None:
+    """x doubled three times, in a loop, times y."""
+    b = Builder()
+
+    def write(x: Variable, y: Variable) -> Atom:
+        (eight,) = b.for_loop(size(3), [x], lambda _, total: b.apply("add", total, total))
+        return b.apply("mul", eight, y)
+
+    function = b.function([Type(F32)] * 2, write)
+    contraction = replace(einsum_contraction("aq,qb->ab", dict(a=9, b=21, q=30), F32), map=function)
+    form = form_of(contraction)
+    assert form.lanes == 1
+    buffers = random_buffers(contraction, 7)
+    got = run_cpu(write_packed_kernel(form), buffers, {})
+    expected = 8.0 * buffers["A"][:270].reshape(9, 30).astype(float) @ buffers["B"][:630].reshape(30, 21)
+    np.testing.assert_allclose(got[:189].reshape(9, 21), expected, rtol=0, atol=300 * np.finfo("f4").eps)
 
 
 def test_a_processor_without_vectors() -> None:

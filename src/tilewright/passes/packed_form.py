@@ -16,6 +16,7 @@ from tilewright.ir.nodes import Apply, Lambda
 from tilewright.ir.scalars import BOOL, ScalarType, compute_type, real_of
 from tilewright.ir.traversal import canonical
 from tilewright.machine.model import Machine
+from tilewright.passes.packed_operands import with_conversions_in_packing
 from tilewright.passes.scalar_values import component_types
 from tilewright.passes.vectorise import is_vectorisable
 
@@ -71,6 +72,11 @@ class PackedForm:
     waiting: bool = False
 
     @property
+    def written_by_blocks(self) -> bool:
+        """Whether the output's unit stride is not along the innermost dimension of the vector side."""
+        return _is_written_by_blocks(self.vector_dimensions)
+
+    @property
     def pitch(self) -> int:
         """Steps of the sum that one panel holds."""
         return max(1, min(self.depth, self.contracted_total))
@@ -117,6 +123,7 @@ class PackedForm:
 
 def make_packed_form(contraction: Contraction, machine: Machine) -> PackedForm:
     """The form of a normalised contraction with known sizes."""
+    contraction = with_conversions_in_packing(contraction)
     vector_left = _vector_side_is_left(contraction)
     vector = _side(contraction, Kind.M if vector_left else Kind.N, vector_left)
     scalar = _side(contraction, Kind.N if vector_left else Kind.M, not vector_left)
@@ -136,8 +143,7 @@ def make_packed_form(contraction: Contraction, machine: Machine) -> PackedForm:
     scalar_block = _block(min(room, SCALAR_PANEL_BYTES // step_bytes), scalar_total, rows)
     buffered = (
         depth >= contracted
-        and len(vector) > 1
-        and abs(vector[-1].stride_out) > min(abs(one.stride_out) for one in vector)
+        and _is_written_by_blocks(vector)
         and (vector_block + lanes) * scalar_block <= 2 * BUFFERED_ELEMENTS
     )
     chunks = _chunks(contraction, machine, vector_total, scalar_total, tile, rows)
@@ -164,9 +170,12 @@ def make_packed_form(contraction: Contraction, machine: Machine) -> PackedForm:
 
 def _sum_is_contiguous(contraction: Contraction, scalar: tuple[SideDimension, ...], vector_left: bool) -> bool:
     """True if the scalar side's operand has its unit stride along the sum."""
-    operand = contraction.right if vector_left else contraction.left
     along = [abs(constant(d.stride_right if vector_left else d.stride_left)) for d in contraction.of_kind(Kind.K)]
-    return 1 in along and all(abs(one.stride) != 1 for one in scalar) and not operand.element.is_complex
+    return 1 in along and all(abs(one.stride) != 1 for one in scalar)
+
+
+def _is_written_by_blocks(vector: tuple[SideDimension, ...]) -> bool:
+    return len(vector) > 1 and abs(vector[-1].stride_out) > min(abs(one.stride_out) for one in vector)
 
 
 def _block(capacity: int, total: int, tile: int) -> int:
@@ -229,10 +238,12 @@ def _elements(contraction: Contraction, missing: Kind) -> int:
 
 
 def _lanes(contraction: Contraction, machine: Machine, accumulator: ScalarType) -> int:
-    if accumulator == BOOL or not is_vectorisable((contraction.map, contraction.combine)):
+    """Lanes of a vector of the accumulator; of what the map takes, where the accumulator is one bool."""
+    functions = (contraction.map, contraction.combine)
+    if not is_vectorisable(functions):
         return 1
-    part = component_types(accumulator)[0]
-    return machine.lanes(part.bytes)
+    deciding = {accumulator, *(one.type.element for one in contraction.map.parameters if accumulator == BOOL)}
+    return machine.lanes(max(component_types(one)[0].bytes for one in deciding))
 
 
 def _register_tile(machine: Machine, lanes: int, parts: int, vector_total: int, scalar_total: int) -> tuple[int, int]:
@@ -298,9 +309,9 @@ def _chunks(
 
 
 def is_multiply_add(contraction: Contraction) -> bool:
-    """True if the contraction sums products of real floating-point numbers."""
+    """True if the contraction sums products of real or complex floating-point numbers."""
     return (
-        contraction.neutral.scalar.is_float
+        (contraction.neutral.scalar.is_float or contraction.neutral.scalar.is_complex)
         and _is_operator(contraction.map, "mul")
         and _is_operator(contraction.combine, "add")
     )

@@ -31,11 +31,13 @@ from tilewright.kernel.ir import (
     operation,
 )
 from tilewright.kernel.launch import Launch
+from tilewright.passes.packed_combine import gives_no_nan
+from tilewright.passes.packed_epilogue import along_vectors
 from tilewright.passes.packed_form import BLOCK, PANEL_BYTES, SCALAR_PANEL_BYTES, PackedForm, SideDimension
 from tilewright.passes.packed_micro import write_micro_kernels
+from tilewright.passes.packed_operands import panel_types
 from tilewright.passes.packed_panels import pack
 from tilewright.passes.packed_writer import QUARTERS, WHOLE, Bases, PackedWriter, Side
-from tilewright.passes.scalar_values import component_types
 
 
 def write_packed_kernel(form: PackedForm, name: str = "contraction") -> Launch:
@@ -68,11 +70,11 @@ def write_packed_kernel(form: PackedForm, name: str = "contraction") -> Launch:
         count = w.minimum(operation("sub", scalar_stop, start), scalar_step)
         _fill_tables(w, scalar, start, count, bases.scalar)
 
-        def piece(depth_start: Expression, write: Callable[[Expression], None]) -> None:
+        def piece(depth_start: Expression, write: Callable[[Expression, Expression | None], None]) -> None:
             depth = w.minimum(operation("sub", contracted, depth_start), depth_step)
             _fill_depth_tables(w, vector, scalar, depth_sizes, depth_start, depth)
             pack(w, scalar, count, depth)
-            write(depth)
+            write(depth, gives_no_nan(w, scalar, count, depth))
 
         def vector_tables(vector_at: Expression) -> Expression:
             vector_count = w.minimum(operation("sub", vector_stop, vector_at), vector_step)
@@ -80,15 +82,20 @@ def write_packed_kernel(form: PackedForm, name: str = "contraction") -> Launch:
             _mark_runs(w, vector, vector_count)
             return vector_count
 
-        def block(vector_count: Expression, depth_start: Expression, depth: Expression) -> None:
+        def block(
+            vector_count: Expression, depth_start: Expression, depth: Expression, no_nan: Expression | None
+        ) -> None:
             pack(w, vector, vector_count, depth)
+            if no_nan is not None and (vector_too := gives_no_nan(w, vector, vector_count, depth)) is not None:
+                no_nan = w.emit.let(operation("and", no_nan, vector_too), "no_nan")
             first = operation("eq", depth_start, integer(0))
             last = operation("ge", add(depth_start, depth_step), loop_end)
-            write_micro_kernels(w, vector, scalar, out, further, bases, (vector_count, count, depth), (first, last))
+            counts = vector_count, count, depth
+            write_micro_kernels(w, vector, scalar, out, further, bases, counts, (first, last), no_nan)
 
-        def pieces(write: Callable[[Expression, Expression], None]) -> None:
+        def pieces(write: Callable[[Expression, Expression, Expression | None], None]) -> None:
             def at(start: Expression) -> None:
-                piece(start, lambda depth: write(start, depth))
+                piece(start, lambda depth, no_nan: write(start, depth, no_nan))
 
             w.loop("depth_at", integer(0), loop_end, at, depth_step)
 
@@ -96,9 +103,9 @@ def write_packed_kernel(form: PackedForm, name: str = "contraction") -> Launch:
             w.loop("vector_at", vector_start, vector_stop, lambda at: write(vector_tables(at)), vector_step)
 
         if form.waiting:  # the sums of one pair of blocks wait until all pieces are in
-            vector_blocks(lambda n: pieces(lambda start, depth: block(n, start, depth)))
+            vector_blocks(lambda n: pieces(lambda start, depth, no_nan: block(n, start, depth, no_nan)))
         else:
-            pieces(lambda start, depth: vector_blocks(lambda n: block(n, start, depth)))
+            pieces(lambda start, depth, no_nan: vector_blocks(lambda n: block(n, start, depth, no_nan)))
 
     w.loop("scalar_at", scalar_start, scalar_stop, scalar_block, scalar_step)
     total_blocks = math.prod(blocks) if vector_total and scalar_total else 0
@@ -199,7 +206,8 @@ def _make_side(
     form = w.form
     is_vector = name == "v"
     width, panel_bytes = (form.vector_tile, PANEL_BYTES) if is_vector else (form.rows, SCALAR_PANEL_BYTES)
-    parts = component_types(operand.element)
+    held = form.contraction.map.parameters[0 if is_vector == form.vector_left else 1]
+    parts = panel_types(held.type.element, form.lanes)
     table = BLOCK + width
     vectors = table // form.lanes + 1
     panel = form.panel_capacity(width, panel_bytes)
@@ -339,23 +347,30 @@ def _mark_depth_runs(w: PackedWriter, side: Side, depth: Expression) -> None:
 
 
 def _mark_runs(w: PackedWriter, side: Side, count: Expression) -> None:
-    """For each vector of the block: `WHOLE`, `QUARTERS` or 0, in the operand and in the output."""
+    """For each vector of the block: `WHOLE`, `QUARTERS` or 0, in the operand and in the output. There the epilogue's
+    operands must be consecutive or constant along the vector as well, where they are so along its innermost dimension.
+    """
     lanes = w.form.lanes
     padded = w.emit.let(multiply(w.panels(count, side.width), integer(side.width // lanes)), "vectors")
     quarter = max(1, lanes // 4)
+    written = [(side.out_table, 1)]
+    if len(side.dimensions) > 1:
+        kinds = [along_vectors(w.form, number).value for number in range(len(side.further_tables))]
+        written += [(t, step) for t, step in zip(side.further_tables, kinds, strict=True) if step is not None]
 
     def mark(vector: Expression) -> None:
         start = w.emit.let(multiply(vector, integer(lanes)), "start")
-        for table, runs in ((side.source_table, side.source_runs), (side.out_table, side.out_runs)):
+        for tables, runs in (([(side.source_table, 1)], side.source_runs), (written, side.out_runs)):
             together = w.emit.declare(integer(WHOLE), "together")
 
-            def compare(lane: Expression, table: Buffer = table, together: Name = together) -> None:
+            def compare(lane: Expression, tables: list[tuple[Buffer, int]] = tables, together: Name = together) -> None:
                 here = add(start, lane)
-                step = operation("sub", load(table, here), load(table, add(here, integer(-1))))
                 at_quarter = operation("eq", operation("and", lane, integer(quarter - 1)), integer(0))
                 found = operation("select", at_quarter, integer(QUARTERS), integer(0))
-                broken = operation("ne", step, integer(1))
-                w.emit.when(broken, lambda: w.emit.assign(together, operation("min", together, found)))
+                for table, distance in tables:
+                    step = operation("sub", load(table, here), load(table, add(here, integer(-1))))
+                    broken = operation("ne", step, integer(distance))
+                    w.emit.when(broken, lambda: w.emit.assign(together, operation("min", together, found)))
 
             w.loop("lane", integer(1), integer(lanes), compare)
             w.emit.emit(Store(runs, vector, Cast(together, U8)))

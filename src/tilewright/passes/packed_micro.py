@@ -13,8 +13,6 @@ from tilewright.kernel.ir import (
     Broadcast,
     Buffer,
     Expression,
-    Name,
-    Operation,
     VectorType,
     add,
     element_of,
@@ -23,12 +21,11 @@ from tilewright.kernel.ir import (
     multiply,
     operation,
 )
+from tilewright.passes.packed_combine import combine, first_values, results
 from tilewright.passes.packed_form import BUFFERED_ELEMENTS
 from tilewright.passes.packed_store import Accumulators, Place, Scratch, has_fast_path
 from tilewright.passes.packed_writer import Bases, PackedWriter, Side
-from tilewright.passes.scalar_values import Value, component_types
-from tilewright.passes.scalar_values import constant as constant_value
-from tilewright.passes.vectorise import lower_lambda_vector
+from tilewright.passes.scalar_values import component_types
 
 
 def write_micro_kernels(
@@ -40,6 +37,7 @@ def write_micro_kernels(
     bases: Bases,
     counts: tuple[Expression, Expression, Expression],
     edges: tuple[Expression, Expression],
+    no_nan: Expression | None = None,
 ) -> None:
     """The two loops over panels around the register tile.
 
@@ -47,6 +45,7 @@ def write_micro_kernels(
         w, vector, scalar, out, further, bases: the kernel's parts.
         counts: elements of the vector block, of the scalar block, of the piece of the sum.
         edges: whether this piece is the first, and whether it is the last.
+        no_nan: whether the map gives no nan on these panels, where that matters (see packed_combine.py).
     """
     vector_count, scalar_count, depth = counts
     form = w.form
@@ -60,7 +59,7 @@ def write_micro_kernels(
     def panels(v: Expression, s: Expression) -> None:
         vector_first = w.emit.let(multiply(v, integer(vector.width)), "vector_first")
         scalar_first = w.emit.let(multiply(s, integer(scalar.width)), "scalar_first")
-        accumulators = _accumulate(w, vector, scalar, vector_first, scalar_first, depth)
+        accumulators = _accumulate(w, vector, scalar, vector_first, scalar_first, depth, no_nan)
         rows = w.minimum(operation("sub", scalar_count, scalar_first), integer(scalar.width))
         columns = w.minimum(operation("sub", vector_count, vector_first), integer(vector.width))
         place = Place(w, vector, scalar, out, further, bases, vector_first, scalar_first, edges)
@@ -70,6 +69,8 @@ def write_micro_kernels(
                 lambda: place.spill(tile, accumulators, scalar_first, vector_first),
                 lambda: place.spill(tile, accumulators, scalar_first, vector_first, add_to=True),
             )
+            if not form.written_by_blocks:
+                w.emit.when(edges[1], lambda: place.write_tile(tile, scalar_first, vector_first, rows, columns))
         elif form.buffered:
             place.spill(tile, accumulators, scalar_first, vector_first)
         elif has_fast_path(w):
@@ -88,7 +89,7 @@ def write_micro_kernels(
     else:
         w.loop("s", zero, scalar_panels, lambda s: w.loop("v", zero, vector_panels, lambda v: panels(v, s)))
     block = Place(w, vector, scalar, out, further, bases, zero, zero, edges)
-    if form.waiting:
+    if form.waiting and form.written_by_blocks:
         w.emit.when(edges[1], lambda: block.write_block(tile, scalar_count, vector_count))
     elif form.buffered:
         block.write_block(tile, scalar_count, vector_count)
@@ -101,12 +102,12 @@ def _accumulate(
     vector_first: Expression,
     scalar_first: Expression,
     depth: Expression,
+    no_nan: Expression | None,
 ) -> Accumulators:
     form, emit = w.form, w.emit
     lanes = form.lanes
-    neutral = constant_value(form.contraction.neutral.value, form.contraction.neutral.scalar)
     accumulators: Accumulators = {
-        (i, j): tuple(emit.declare(_broadcast(part, lanes), "sum") for part in neutral)
+        (i, j): tuple(emit.declare(_broadcast(part, lanes), "sum") for part in first_values(form))
         for j in range(form.rows)
         for i in range(form.vectors)
     }
@@ -116,7 +117,7 @@ def _accumulate(
     for _ in range(form.rows - 1 if form.scalar_rows else 0):
         rows.append(emit.let(add(rows[-1], scalar.pitch), "scalar_row"))
 
-    def step(k: Expression) -> None:
+    def step(k: Expression, no_nan: bool) -> None:
         row = emit.let(add(vector_base, multiply(k, integer(vector.width))), "row")
         columns = [
             tuple(
@@ -129,10 +130,16 @@ def _accumulate(
             place = add(rows[j], k) if form.scalar_rows else add(at, integer(j))
             element = tuple(emit.let(_broadcast(load(panel, place), lanes), "scalar") for panel in scalar.panels)
             for i in range(form.vectors):
-                _combine(w, accumulators[i, j], columns[i], element)
+                combine(w, accumulators[i, j], columns[i], element, no_nan)
 
-    w.loop("k", integer(0), depth, step)
-    return accumulators
+    def steps(no_nan: bool) -> None:
+        w.loop("k", integer(0), depth, lambda k: step(k, no_nan))
+
+    if no_nan is None:
+        steps(False)
+    else:
+        w.branch(no_nan, lambda: steps(True), lambda: steps(False))
+    return {place: results(w, one) for place, one in accumulators.items()}
 
 
 def _load_panel(panel: Buffer, index: Expression, lanes: int) -> Expression:
@@ -141,18 +148,3 @@ def _load_panel(panel: Buffer, index: Expression, lanes: int) -> Expression:
 
 def _broadcast(part: Expression, lanes: int) -> Expression:
     return part if lanes == 1 else Broadcast(part, VectorType(element_of(part.type), lanes))
-
-
-def _combine(w: PackedWriter, accumulator: tuple[Name, ...], vector: Value, element: Value) -> None:
-    form, emit = w.form, w.emit
-    if form.fused_multiply_add:
-        total = accumulator[0]
-        mapped_types = component_types(form.accumulator)
-        if element_of(vector[0].type) == element_of(element[0].type) == mapped_types[0]:
-            emit.assign(total, Operation("fma", (vector[0], element[0], total), total.type))
-            return
-    left, right = (vector, element) if form.vector_left else (element, vector)
-    (mapped,) = lower_lambda_vector(form.contraction.map, (left, right), form.lanes, emit)
-    (combined,) = lower_lambda_vector(form.contraction.combine, (accumulator, mapped), form.lanes, emit)
-    for variable, part in zip(accumulator, combined, strict=True):
-        emit.assign(variable, part)

@@ -15,7 +15,6 @@ from tilewright.kernel.ir import (
     Constant,
     Expression,
     Shuffle,
-    Store,
     VectorType,
     add,
     element_of,
@@ -24,8 +23,9 @@ from tilewright.kernel.ir import (
     multiply,
     operation,
 )
+from tilewright.passes.packed_operands import in_panel_type, load_parts
 from tilewright.passes.packed_writer import QUARTERS, WHOLE, PackedWriter, Side, run_is, run_of
-from tilewright.passes.scalar_values import load_element
+from tilewright.passes.scalar_values import Value
 
 
 def pack(w: PackedWriter, side: Side, count: Expression, depth: Expression) -> None:
@@ -37,12 +37,19 @@ def pack(w: PackedWriter, side: Side, count: Expression, depth: Expression) -> N
     def panel(number: Expression) -> None:
         first = w.emit.let(multiply(number, integer(side.width)), "first")
         base = w.emit.let(multiply(first, side.pitch), "panel")
-        if side.name == "v" and w.form.lanes > 1 and not side.operand.element.is_complex:
+        if side.name == "v" and w.form.lanes > 1:
             _pack_vectors(w, side, first, base, depth)
         else:
             _pack_elements(w, side, first, integer(0), base, (integer(0), depth), side.width)
 
     w.loop("panel", integer(0), w.panels(count, side.width), panel)
+
+
+def _copy(w: PackedWriter, side: Side, source: Expression, to: Expression, lanes: int, aligned: bool = False) -> None:
+    """`lanes` consecutive elements into the panels, one panel for each part."""
+    value = load_parts(side.source, side.operand.element, source, lanes, w.emit)
+    for panel, part in zip(side.panels, value, strict=True):
+        w.fill(panel, to, part, aligned)
 
 
 def _pack_rows(w: PackedWriter, side: Side, count: Expression, depth: Expression) -> None:
@@ -57,14 +64,14 @@ def _pack_rows(w: PackedWriter, side: Side, count: Expression, depth: Expression
 
         def element(k: Expression) -> None:
             at = w.emit.let(add(start, load(side.depth_table, k)), "at")
-            w.emit.emit(Store(side.panels[0], add(base, k), load(side.source, at)))
+            _copy(w, side, at, add(base, k), 1)
 
         def group(number: Expression) -> None:
             k = w.emit.let(multiply(number, integer(lanes)), "k")
 
             def copy() -> None:
-                piece = load(side.source, add(start, load(side.depth_table, k)), lanes)
-                w.emit.emit(Store(side.panels[0], add(base, k), piece))
+                at = w.emit.let(add(start, load(side.depth_table, k)), "at")
+                _copy(w, side, at, add(base, k), lanes)
 
             consecutive = operation("ne", load(side.depth_runs, number), Constant(0, U8))
             w.branch(consecutive, copy, lambda: w.loop("k", k, add(k, integer(lanes)), element))
@@ -137,8 +144,7 @@ def _copy_runs(
         along = w.emit.let(load(side.depth_table, k), "along")
         row = w.emit.let(add(base, multiply(k, integer(side.width))), "row")
         for place, start in zip(places, starts, strict=True):
-            piece = load(side.source, add(start, along), lanes)
-            w.emit.emit(Store(side.panels[0], add(row, integer(place)), piece, aligned=True))
+            _copy(w, side, add(start, along), add(row, integer(place)), lanes, aligned=True)
 
     w.loop("k", integer(0), depth, copy)
 
@@ -171,13 +177,15 @@ def _transpose_piece(
 ) -> None:
     lanes = w.form.lanes
     along = w.emit.let(load(side.depth_table, start), "along")
-    rows: list[Expression] = []
+    rows: list[Value] = []
     for i in range(lanes):
         at = add(load(side.source_table, add(first, integer(place + i))), along)
-        rows.append(w.emit.let(load(side.source, w.emit.let(at, "at"), lanes), "row"))
-    for k, column in enumerate(transpose(w, rows)):
-        at = add(add(base, multiply(add(start, integer(k)), integer(side.width))), integer(place))
-        w.emit.emit(Store(side.panels[0], at, column, aligned=True))
+        rows.append(load_parts(side.source, side.operand.element, w.emit.let(at, "at"), lanes, w.emit))
+    for part, panel in enumerate(side.panels):
+        square: list[Expression] = [w.emit.let(in_panel_type(row[part], panel.element), "row") for row in rows]
+        for k, column in enumerate(transpose(w, square)):
+            at = add(add(base, multiply(add(start, integer(k)), integer(side.width))), integer(place))
+            w.fill(panel, at, column, aligned=True)
 
 
 def transpose(w: PackedWriter, rows: list[Expression]) -> list[Expression]:
@@ -208,17 +216,14 @@ def _pack_elements(
     width: int,
 ) -> None:
     """Element by element, the sum innermost: `width` elements from place `at` of the panel on."""
-    scalar = side.operand.element
 
     def row(i: Expression) -> None:
         place = w.emit.let(add(at, i), "place")
         start = w.emit.let(load(side.source_table, add(first, place)), "from")
 
         def copy(k: Expression) -> None:
-            value = load_element(side.source, scalar, w.emit.let(add(start, load(side.depth_table, k)), "at"), w.emit)
-            target = w.emit.let(add(add(base, multiply(k, integer(side.width))), place), "to")
-            for panels, part in zip(side.panels, value, strict=True):
-                w.emit.emit(Store(panels, target, part))
+            at = w.emit.let(add(start, load(side.depth_table, k)), "at")
+            _copy(w, side, at, w.emit.let(add(add(base, multiply(k, integer(side.width))), place), "to"), 1)
 
         w.loop("k", *piece, copy)
 

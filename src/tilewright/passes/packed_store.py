@@ -6,7 +6,7 @@ through a small scratch tile, from which vectors or single elements are written,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -29,6 +29,8 @@ from tilewright.kernel.ir import (
     operation,
 )
 from tilewright.passes.lower_scalar import lower_lambda
+from tilewright.passes.packed_epilogue import finished, has_vector_results
+from tilewright.passes.packed_operands import load_parts, store_parts
 from tilewright.passes.packed_writer import QUARTERS, WHOLE, Bases, PackedWriter, Side, run_is, run_of
 from tilewright.passes.scalar_values import Value, load_element, store_element
 from tilewright.passes.vectorise import lower_lambda_vector
@@ -46,18 +48,12 @@ class Scratch:
 
 def has_fast_path(w: PackedWriter) -> bool:
     """Results are what the output holds, so that registers can be stored as they are."""
-    contraction = w.form.contraction
-    return (
-        w.form.lanes > 1
-        and contraction.epilogue is None
-        and not w.form.accumulator.is_complex
-        and contraction.out.element == w.form.accumulator
-    )
+    return w.form.contraction.epilogue is None and has_vector_results(w.form)
 
 
-def _part_of(value: Expression, first: int, lanes: int) -> Expression:
-    vector = VectorType(element_of(value.type), lanes)
-    return Shuffle(value, value, tuple(range(first, first + lanes)), vector)
+def _part_of(value: Value, first: int, lanes: int) -> Value:
+    picked = tuple(range(first, first + lanes))
+    return tuple(Shuffle(part, part, picked, VectorType(element_of(part.type), lanes)) for part in value)
 
 
 class Place:
@@ -161,19 +157,11 @@ class Place:
         together: Expression = integer(0)
         for place in places:
             together = operation("or", together, place)
-        bytes_ = self.out.element.bytes
+        bytes_ = self.w.form.contraction.out.element.bytes
         remainder = operation("or", multiply(together, integer(bytes_)), Address(self.out))
         return operation(
             "and", condition, operation("eq", operation("and", remainder, integer(lanes * bytes_ - 1)), integer(0))
         )
-
-    def _branch_on_run(self, i: int, write: Callable[[int], None]) -> None:
-        """`write(1)` where vector i is consecutive in the output, `write(4)` where its quarters are."""
-        if self._least_run() == WHOLE:
-            write(1)
-            return
-        mark = run_of(self.vector.out_runs, self.vector_first, i, self.w.form.lanes)
-        self.w.branch(run_is(mark, WHOLE), lambda: write(1), lambda: write(4))
 
     def _store_column(
         self,
@@ -191,18 +179,17 @@ class Place:
             place = add(self.vector_first, integer(i * self.w.form.lanes + part * lanes))
             start = self.w.emit.let(load(self.vector.out_table, place), "out_at")
             for base, value in zip(bases, values, strict=True):
-                piece = value if parts == 1 else (_part_of(value[0], part * lanes, lanes),)
+                piece = value if parts == 1 else _part_of(value, part * lanes, lanes)
                 at = self.w.emit.let(add(base, start), "at")
-                if nontemporal:
-                    self.w.emit.emit(Store(self.out, at, piece[0], aligned=True, nontemporal=True))
-                else:
-                    self._store_vector(at, piece, add_to, lanes)
+                self._store_vector(at, piece, add_to, lanes, nontemporal)
 
-    def _store_vector(self, at: Expression, value: Value, add_to: bool, lanes: int) -> None:
+    def _store_vector(self, at: Expression, value: Value, add_to: bool, lanes: int, past: bool = False) -> None:
+        """One vector of results, combined with what is there if `add_to`."""
+        contraction, emit = self.w.form.contraction, self.w.emit
         if add_to:
-            before = (self.w.emit.let(load(self.out, at, lanes), "before"),)
-            (value,) = lower_lambda_vector(self.w.form.contraction.combine, (before, value), lanes, self.w.emit)
-        self.w.emit.emit(Store(self.out, at, value[0]))
+            before = load_parts(self.out, contraction.out.element, at, lanes, emit)
+            (value,) = lower_lambda_vector(contraction.combine, (before, value), lanes, emit)
+        store_parts(self.out, contraction.out.element, at, value, lanes, emit, past)
 
     def spill(
         self,
@@ -250,44 +237,81 @@ class Place:
         w.loop("j", integer(0), rows, row)
 
     def write_through(self, tile: Scratch, accumulators: Accumulators, rows: Expression, columns: Expression) -> None:
-        """Spill the registers to the scratch tile, then write elements, or vectors where consecutive."""
-        w, lanes = self.w, self.w.form.lanes
+        """Spill the registers to the scratch tile and write it."""
         self.spill(tile, accumulators, integer(0), integer(0))
+        self.write_tile(tile, integer(0), integer(0), rows, columns)
+
+    def write_tile(
+        self, tile: Scratch, j_first: Expression, i_first: Expression, rows: Expression, columns: Expression
+    ) -> None:
+        """Write a register tile that lies in scratch memory from element (j_first, i_first) on, in vectors if it can
+        be, else by elements.
+        """
+        w, lanes = self.w, self.w.form.lanes
 
         def row(j: Expression) -> None:
             base = self._row_base(j)
-            tile_row = w.emit.let(multiply(j, tile.pitch), "tile_row")
-            if not has_fast_path(w):
+            tile_row = w.emit.let(add(multiply(add(j_first, j), tile.pitch), i_first), "tile_row")
+            if not has_vector_results(w.form):
                 w.loop("i", integer(0), columns, lambda i: self._write_element(tile, tile_row, base, i, j))
                 return
-            for i in range(w.form.vectors):
-                stop = w.emit.let(operation("min", columns, integer((i + 1) * lanes)), "stop")
-                mark = run_of(self.vector.out_runs, self.vector_first, i, lanes)
-                whole = operation(
-                    "and", operation("ge", columns, integer((i + 1) * lanes)), run_is(mark, self._least_run())
-                )
+
+            def vector(i: Expression) -> None:
+                stop = w.emit.let(operation("min", columns, add(i, integer(lanes))), "stop")
+                mark = w.emit.let(load(self.vector.out_runs, self._vector_number(i)), "mark")
+                is_whole = operation("eq", operation("sub", stop, i), integer(lanes))
                 w.branch(
-                    whole,
-                    lambda i=i: self._write_vector(tile.buffers[0], tile_row, base, i),  # type: ignore[misc]
-                    lambda i=i, stop=stop: w.loop(  # type: ignore[misc]
-                        "i", integer(i * lanes), stop, lambda at: self._write_element(tile, tile_row, base, at, j)
-                    ),
+                    operation("and", is_whole, run_is(mark, self._least_run())),
+                    lambda: self._write_vector(tile, tile_row, base, i, j, mark),
+                    lambda: w.loop("i", i, stop, lambda at: self._write_element(tile, tile_row, base, at, j)),
                 )
+
+            w.loop("i", integer(0), columns, vector, lanes)
 
         w.loop("j", integer(0), rows, row)
 
-    def _write_vector(self, tile: Buffer, tile_row: Expression, base: Expression, i: int) -> None:
-        w, lanes = self.w, self.w.form.lanes
-        value = (w.emit.let(load(tile, add(tile_row, integer(i * lanes)), lanes, aligned=True), "value"),)
+    def _vector_number(self, i: Expression) -> Expression:
+        """The number in the block of the vector that begins at element i of this tile."""
+        return operation("floordiv", add(self.vector_first, i), integer(self.w.form.lanes))
 
-        def write(parts: int) -> None:
+    def _write_vector(
+        self, tile: Scratch, tile_row: Expression, base: Expression, i: Expression, j: Expression, mark: Expression
+    ) -> None:
+        """A vector of a tile in scratch memory, whole or in quarters."""
+        w = self.w
+
+        def write(first: Expression, lanes: int) -> None:
+            place = w.emit.let(add(self.vector_first, first), "vector_at")
+            at = w.emit.let(add(base, load(self.vector.out_table, place)), "at")
+            value: Value = tuple(
+                w.emit.let(load(buffer, add(tile_row, first), lanes, aligned=True), "value") for buffer in tile.buffers
+            )
+            if not self._adds_to_output():
+                scalar_place = w.emit.let(add(self.scalar_first, j), "scalar_at")
+                sides = self.vector, self.scalar
+                value = finished(w, sides, self.further, self.bases, value, (place, scalar_place), lanes)
+                self._store_vector(at, value, False, lanes)
+                return
             w.branch(
                 self.first,
-                lambda: self._store_column(i, [base], [value], False, parts),
-                lambda: self._store_column(i, [base], [value], True, parts),
+                lambda: self._store_vector(at, value, False, lanes),
+                lambda: self._store_vector(at, value, True, lanes),
             )
 
-        self._branch_on_run(i, write)
+        lanes = w.form.lanes
+        if self._least_run() == WHOLE:
+            write(i, lanes)
+            return
+        quarter = lanes // 4
+        w.branch(
+            run_is(mark, WHOLE),
+            lambda: write(i, lanes),
+            lambda: w.loop("part", i, add(i, integer(lanes)), lambda first: write(first, quarter), quarter),
+        )
+
+    def _adds_to_output(self) -> bool:
+        """Partial sums of several pieces meet in the output."""
+        return self.w.form.depth < self.w.form.contracted_total and not self.w.form.waiting
 
     def _write_element(
         self, tile: Scratch, tile_row: Expression, base: Expression, i: Expression, j: Expression
@@ -298,8 +322,7 @@ class Place:
         at = emit.let(add(base, load(self.vector.out_table, vector_at)), "at")
         place = emit.let(add(tile_row, i), "place")
         value: Value = tuple(emit.let(load(buffer, place), "value") for buffer in tile.buffers)
-        single_piece = w.form.depth >= w.form.contracted_total
-        if not single_piece and not w.form.waiting:
+        if self._adds_to_output():
             held = tuple(emit.declare(part, "value") for part in value)
 
             def add_before() -> None:
@@ -310,13 +333,6 @@ class Place:
 
             emit.when(operation("not", self.first), add_before)
             value = held
-        if contraction.epilogue is not None:
-            operands = []
-            for number, buffer in enumerate(self.further):
-                scalar_part = load(self.scalar.further_tables[number], add(self.scalar_first, j))
-                vector_part = load(self.vector.further_tables[number], vector_at)
-                where = emit.let(add(add(self.bases.further[number], scalar_part), vector_part), "where")
-                element = contraction.epilogue_operands[number].operand.element
-                operands.append(load_element(buffer, element, where, emit))
-            (value,) = lower_lambda(contraction.epilogue, (value, *operands), emit)
+        sides, places = (self.vector, self.scalar), (vector_at, emit.let(add(self.scalar_first, j), "scalar_at"))
+        value = finished(w, sides, self.further, self.bases, value, places, 1)
         store_element(self.out, contraction.out.element, at, value, emit)

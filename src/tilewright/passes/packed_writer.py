@@ -10,6 +10,7 @@ from tilewright.kernel.ir import (
     Buffer,
     Constant,
     Expression,
+    Store,
     add,
     integer,
     load,
@@ -17,6 +18,7 @@ from tilewright.kernel.ir import (
 )
 from tilewright.passes.launch_writer import LaunchWriter
 from tilewright.passes.packed_form import PackedForm, SideDimension
+from tilewright.passes.packed_operands import in_panel_type
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,10 @@ class PackedWriter(LaunchWriter):
         """Begin the kernel of a form."""
         super().__init__(form.contraction, I64)
         self.form = form
+
+    def fill(self, panel: Buffer, at: Expression, value: Expression, aligned: bool = False) -> None:
+        """panel[at] = value, converted to what the panel holds."""
+        self.emit.emit(Store(panel, at, in_panel_type(value, panel.element), aligned=aligned))
 
     def panels(self, count: Expression, width: int) -> Expression:
         """Panels that hold `count` elements."""

@@ -45,14 +45,12 @@ def declined_packed(form: PackedForm, machine: Machine, blocks: int) -> tuple[st
     contraction = form.contraction
     reasons = list(not_fused(contraction))
     if form.lanes == 1 and machine.vector_bytes:
-        if form.accumulator == BOOL:
-            reasons.append("no vectors: the values are bool, whose vectors have no layout in memory")
-        elif not is_vectorisable((contraction.map, contraction.combine)):
-            reasons.append("no vectors: map or combine has control flow, which lanes cannot follow separately")
+        if not is_vectorisable((contraction.map, contraction.combine)):
+            reasons.append("no vectors: map or combine has a loop, whose rounds lanes cannot count separately")
         else:
             reasons.append(f"no vectors: one {form.accumulator} fills a register of {machine.vector_bytes} bytes")
     if not form.fused_multiply_add:
-        reasons.append("no fused multiply-add: the contraction is no sum of products of real floating-point numbers")
+        reasons.append("no fused multiply-add: the contraction is no sum of products of floating-point numbers")
     if form.contracted_total > form.depth // 2 and _keeps_whole_sum(contraction):
         why = "an epilogue follows" if contraction.epilogue is not None else "the result is stored in another type"
         reasons.append(
