@@ -116,16 +116,17 @@ def einsum(
     """
     place = _read_environment(_TARGET) if target is None else target
     recent: Hashable = None
-    if type(epilogue_operands) is tuple and not epilogue_operands and operands and type(operands[0]) is str:
-        recent = (operands[0], dtype, order, casting, optimize, semiring, epilogue, alpha, beta, place, tiles)
-        try:
-            entries = _RECENT.get(recent, ())
-        except TypeError:  # options that cannot be hashed
-            recent, entries = None, ()
-        for entry in entries:
+    try:
+        recent = (
+            operands[0], dtype, order, casting, optimize, semiring, epilogue, epilogue_operands, alpha, beta, place,
+            tiles,
+        )  # fmt: skip
+        for entry in _RECENT.get(recent, ()):
             found = entry(*operands[1:], out)
             if found is not None:
                 return found
+    except (TypeError, IndexError):  # options that cannot be hashed, operands and indices in turns, or none at all
+        recent = None
     if operands and type(operands[0]) is str:
         expression: Hashable = operands[0]
         arrays = operands[1:]
@@ -168,8 +169,9 @@ def einsum(
         }  # fmt: skip
         compiled = partial(_compiled, expression, operand_count, forms, given, options)
         record = record_key(key, arrays, out) if known else None
-        bound = stored_einsum(record, partial(compiled, "cpu")) if record is not None else None
-        bound, record = (compiled(), record) if bound is None else (bound, None)
+        bound = None if record is None else stored_einsum(record, partial(compiled, "cpu"))
+        if bound is None:
+            bound = compiled()
         if known:
             _remember(key, bound)
     if out is None:
@@ -179,7 +181,13 @@ def einsum(
         result = bound.run((*arrays, out) if beta else arrays, out)
     if record is not None and not isinstance(bound, StoredEinsum):
         store_einsum(record, bound, arrays, result)
-    if recent is not None and bound.quick is not None and bound.quick.entries:
+    if (
+        recent is not None
+        and type(expression) is str
+        and not labels
+        and bound.quick is not None
+        and bound.quick.entries
+    ):
         if len(_RECENT) >= _LARGEST_CALL_CACHE:
             _RECENT.clear()
         _RECENT[recent] = with_first(bound.quick.entries[0], _RECENT.get(recent, ()))

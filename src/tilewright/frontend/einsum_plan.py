@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.contraction.form import Contraction
 from tilewright.frontend.einsum_arrays import Array, as_array, check_out
 from tilewright.frontend.einsum_bind import BoundEinsum, bind, signature_for
 from tilewright.frontend.einsum_calls import parsed_expression
@@ -25,9 +24,6 @@ from tilewright.frontend.einsum_parse import Label, Labels, interleaved_key, rea
 from tilewright.frontend.einsum_path import Step, hashable_optimize, steps_of
 from tilewright.frontend.einsum_program import size_name
 from tilewright.frontend.semiring import Semiring, semiring_named
-from tilewright.passes.pipelines import run_pipeline
-from tilewright.report.contractions import contractions_of
-from tilewright.report.explain import explain_contraction
 from tilewright.runtime.devices import Device
 
 
@@ -124,6 +120,11 @@ class EinsumPlan:
         Contractions are explained as `tilewright explain` does: their dimensions after fusion, the bound that memory
         and arithmetic set, tiles, occupancy and memory of the chosen form, and why each missing optimisation is.
         """
+        from tilewright.contraction.form import Contraction  # not needed to make a plan and to call it
+        from tilewright.passes.pipelines import run_pipeline
+        from tilewright.report.contractions import contractions_of
+        from tilewright.report.explain import explain_contraction
+
         bound = self.bound
         if bound.executable is None or bound.program is None or bound.device is None:
             return "a view of the operand; nothing runs"
