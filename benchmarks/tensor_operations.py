@@ -49,6 +49,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=0.3, help="for each contender of each case")
     parser.add_argument("--peers", default=",".join(PEERS))
     parser.add_argument("--peak", type=float, default=0.0, help="GFLOP/s of the threads used: shares of it are shown")
+    parser.add_argument("--offset", type=int, default=0, help="bytes from a multiple of 64 to where arrays begin: 0 as "
+                        "torch and tilewright make them, 16 as NumPy often does")  # fmt: skip
     parser.add_argument("--clock", choices=("auto", "wall", "cpu"), default="auto",
                         help="auto: processor time with one thread, the wall clock with several")  # fmt: skip
     parser.add_argument("--output", default="tensor_operations", help="the name of the file in benchmarks/results/")
@@ -266,7 +268,8 @@ def measure(case: Case, names: list[str], options: argparse.Namespace) -> dict[s
     operation = case.operation
     element = {"f32": np.float32, "f64": np.float64}[options.dtype]
     rng = np.random.default_rng(7)
-    in0, in1, out = (rng.uniform(-1, 1, n).astype(element) if n else None for n in operation.extents)
+    in0, in1, out = (placed(rng.uniform(-1, 1, n).astype(element), options.offset) if n else None
+                     for n in operation.extents)  # fmt: skip
     before = out.copy()
     wide = [None if one is None else one.astype(np.float64) for one in (in0, in1, out)]
     in_numpy(operation, *wide)()
@@ -294,6 +297,17 @@ def measure(case: Case, names: list[str], options: argparse.Namespace) -> dict[s
     for name, times in interleaved(timed, options.seconds, clock).items():
         row["contenders"][name] |= summary([one / repeats[name] for one in times])
     return row
+
+
+def placed(array: Any, offset: int) -> Any:
+    """A copy that begins `offset` bytes behind a multiple of 64."""
+    import numpy as np
+
+    memory = np.empty(array.nbytes + 128, np.uint8)
+    start = -memory.ctypes.data % 64 + offset
+    copy = memory[start : start + array.nbytes].view(array.dtype)
+    copy[...] = array
+    return copy
 
 
 def repeats_of(call: Callable[[], Any]) -> int:
@@ -351,7 +365,7 @@ def main() -> int:
                 print(f"our speed over {peer}'s, {len(ratios)} cases in {unit}: geometric mean "
                       f"{geometric_mean(ratios):.2f}, least {min(ratios):.2f}")  # fmt: skip
     content = {
-        "machine": machine, "settings": changed, "threads": options.threads,
+        "machine": machine, "settings": changed, "threads": options.threads, "offset": options.offset,
         "clock": "cpu" if clock_is_cpu(options) else "wall", "load_average": os.getloadavg()[0], "rows": rows,
     }  # fmt: skip
     print(f"written: {write_results(options.output, content)}")

@@ -1,5 +1,6 @@
 """The forms of kernels of tensor operations: register tiles, other machines, and what is shared between operations."""
 
+import dataclasses
 import re
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from tensor_support import check, random_contraction, random_elementwise
 
 from tilewright.contraction.tensor_operation import TensorDimension, TensorOperation
-from tilewright.kernel.ir import Kernel, Let, Shuffle, VectorType, walk
+from tilewright.kernel.ir import Kernel, Let, Shuffle, Store, VectorType, walk
 from tilewright.machine.named import named_machine
 from tilewright.passes.tensor_compile import CompiledTensorOperation
 from tilewright.passes.tensor_gemm_form import chunks, gemm_form
@@ -244,3 +245,57 @@ def test_contracted_dimensions_that_are_one_in_memory_are_one():
     assert (form.batch, form.contracted.size) == (None, 30)
     for each in (apart, one):
         check(each, each.compile("cpu"))
+
+
+TINY = dataclasses.replace(WIDE, name="tiny caches", l2_bytes=1 << 10, l3_bytes=0)
+
+
+@settings(max_examples=25)
+@given(
+    rows=st.sampled_from([16, 32, 33, 64, 130, 1040]),
+    columns=st.sampled_from([16, 48, 64, 129, 160, 256, 1030]),
+    pitch=st.sampled_from([0, 1, 16]),
+    shift=st.integers(0, 17),
+    kind=st.sampled_from(["turned", "turned relu", "straight", "zero", "in place", "sum", "turned sum"]),
+    machine=st.sampled_from([WIDE, TINY]),
+)
+def test_long_rows_begin_anywhere(rows, columns, pitch, shift, kind, machine):
+    """Aligned stores, and stores past the caches, wherever the output begins; nothing around it is written."""
+    out_pitch = columns + pitch
+    dtype = ["f32", "f64"][shift % 2]
+    lists = {"straight": ("copy", out_pitch, 1), "in place": ("neg", out_pitch, 1), "zero": ("zero", 0, 0)}
+    main, in_row, in_column = lists.get(kind, ("copy", 1, rows))
+    if kind == "turned relu":
+        main = "relu"
+    if "sum" in kind:
+        dims = [TensorDimension("M", "prim", rows, 1 if "turned" in kind else out_pitch, out_pitch, out_pitch),
+                TensorDimension("N", "prim", columns, rows if "turned" in kind else 1, 1, 1)]  # fmt: skip
+        operation = TensorOperation(dtype, "add", dims)
+    else:
+        dims = [TensorDimension("C", "prim", rows, in_row, 0, out_pitch),
+                TensorDimension("C", "prim", columns, in_column, 0, 1)]  # fmt: skip
+        operation = TensorOperation(dtype, main, dims, last_touch="abs" if kind == "turned" else "none")
+    in0, in1, out = tensor_support.arrays(operation, rows * columns)
+    memory = np.full(out.size + 64, np.nan, out.dtype)
+    target = memory[shift : shift + out.size]
+    target[:] = out
+    first = target if kind == "in place" else in0
+    want = tensor_support.expected(operation, first, in1, target.copy())
+    compiled = CompiledTensorOperation(operation, tensor_launch(operation, machine))
+    compiled(first, in1, target)
+    np.testing.assert_allclose(target, want, rtol=1e-6)
+    assert np.isnan(memory[:shift]).all()
+    assert np.isnan(memory[shift + out.size :]).all()
+
+
+def test_only_what_leaves_the_caches_is_written_past_them():
+    def past(operation, machine):
+        return {
+            one.nontemporal for one in walk(tensor_launch(operation, machine).kernel.body) if isinstance(one, Store)
+        }
+
+    row = TensorOperation("f32", "relu", [TensorDimension("C", "prim", 4096, 1, 0, 1)])
+    turned = [TensorDimension("C", "prim", 2048, 2048, 0, 1), TensorDimension("C", "prim", 2048, 1, 0, 2048)]
+    for operation in (row, TensorOperation("f32", "transpose", turned)):
+        assert past(operation, TINY) == {False, True}
+        assert past(operation, dataclasses.replace(WIDE, l3_bytes=1 << 30)) == {False}

@@ -36,6 +36,7 @@ _BLOCKS_PER_CORE = 16  # at most: small blocks cost starts, few large ones leave
 _LEAST_BLOCKS_PER_CORE = 8
 _LEAST_WORK = 1 << 21  # floating-point operations of a block, some 20 microseconds
 _LEAST_ELEMENTS = 1 << 16  # the same for elements that are only moved
+_LONG_RUN = 16  # vectors that a run should have at the least
 _PANEL_COPY = 3.0  # what copying an element of a panel costs, in multiply-adds of a vector
 _THREAD_TARGET = 1024
 _ANY_SIZE = 1 << 62
@@ -189,8 +190,9 @@ def _waste(cut: Cut, have: int, cores: int, lanes: int, contraction: bool) -> fl
     vectors = -(-inner // lanes) * lanes / inner
     if contraction:
         vectors += max(0.0, 4 * lanes / inner - 1) * 0.1 + _PANEL_COPY / rows
-    else:  # runs in memory should be long
-        vectors += 0.1 * (first.size // inner > 1)
+    else:  # blocks should be wide: along what is written above all, where lines are only whole within a block
+        vectors += 0.3 * (first.size > inner) + 0.1 * (inner < _LONG_RUN * lanes)
+        vectors += 0.1 * (bool(others) and others[0][0].size > rows < _LONG_RUN * lanes)
     return vectors * (-(-blocks // cores) * cores / blocks)
 
 
