@@ -1,0 +1,232 @@
+"""Incremental flattening: which versions there are, that thresholds reach each of them, and that all agree [S2]."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from flatten_cases import RUNNING_EXAMPLE, verified
+from locvolcalib import locvolcalib, reference, sweep
+
+from tilewright.ir import interpreter
+from tilewright.ir.interpreter import interpret
+from tilewright.ir.nodes import Program, SegHist, SegMap, SegRed, SegScan
+from tilewright.ir.parser import parse_program
+from tilewright.ir.printer import print_program
+from tilewright.ir.sizes import size
+from tilewright.machine.named import named_machine
+from tilewright.passes.flatten import incremental_flattening_pipeline
+from tilewright.passes.flatten_tree import (
+    Decision,
+    Work,
+    decisions,
+    explain_versions,
+    fix_thresholds,
+    machine_thresholds,
+    version_settings,
+)
+from tilewright.passes.pipelines import run_pipeline
+from tilewright.rewrite.rules.flatten_versions import BLOCK_BYTES, BLOCK_THREADS, thresholds_of
+
+RANDOM = np.random.default_rng(5)
+MATMUL = """\
+def matmul (a: [n][k]f64, b: [m][k]f64) =
+  let (c: [n][m]f64) = map n (\\(row: [k]f64) ->
+    let (c_row: [m]f64) = map m (\\(column: [k]f64) ->
+      let (sum: f64) = redomap_comm k (\\(s: f64, t: f64) ->
+        let (u: f64) = s + t
+        in (u)) (0.0f64) (\\(x: f64, y: f64) ->
+        let (xy: f64) = x * y
+        in (xy)) row column
+      in (sum)) b
+    in (c_row)) a
+  in (c)
+"""
+NESTED_FOLD = """\
+def norm (xss: [n][m]f64) =
+  let (total: f64) = redomap_comm n (\\(s: f64, t: f64) ->
+    let (u: f64) = s + t
+    in (u)) (0.0f64) (\\(xs: [m]f64) ->
+    let (most: f64) = reduce_comm m (\\(p: f64, q: f64) ->
+      let (r: f64) = max(p, q)
+      in (r)) (0.0f64) xs
+    let (scaled: f64) = most * most
+    in (scaled)) xss
+  in (total)
+"""
+LOCVOLCALIB = (
+    RANDOM.normal(size=(2, 3, 4)), RANDOM.uniform(0.1, 0.5, 2), RANDOM.uniform(0.1, 1, (2, 3, 4)),
+    RANDOM.uniform(0.1, 1, (2, 4, 3)), 2,
+)  # fmt: skip
+# name, program, arguments, the number of versions
+CASES: list[tuple[str, Program, Sequence[Any], int]] = [
+    ("matmul", verified(MATMUL), [RANDOM.normal(size=(3, 5)), RANDOM.normal(size=(4, 5))], 3),
+    ("nested_fold", verified(NESTED_FOLD), [RANDOM.normal(size=(3, 4))], 3),
+    ("running_example", verified(RUNNING_EXAMPLE), [RANDOM.integers(0, 4, (3, 3)), 2], 7),
+    ("sweep", sweep.trace(), [RANDOM.normal(size=(2, 3, 4))], 3),
+    ("locvolcalib", locvolcalib.trace(), LOCVOLCALIB, 8),
+]
+each_case = pytest.mark.parametrize(("name", "source", "arguments", "count"), CASES, ids=[one[0] for one in CASES])
+
+
+def versions(source: Program) -> Program:
+    return run_pipeline(source, incremental_flattening_pipeline, verify=True)
+
+
+def executed(program: Program, arguments: Sequence[Any], thresholds: dict[str, float]) -> set[int]:
+    """The segmented operations that run, by identity."""
+    seen: set[int] = set()
+    kinds = (SegMap, SegRed, SegScan, SegHist)
+    meanings = {kind: interpreter._MEANINGS[kind] for kind in kinds}
+
+    def noting(expression: Any, environment: Any) -> Any:
+        seen.add(id(expression))
+        return meanings[type(expression)](expression, environment)
+
+    interpreter._MEANINGS.update(dict.fromkeys(kinds, noting))
+    try:
+        interpret(program, arguments, thresholds)
+    finally:
+        interpreter._MEANINGS.update(meanings)
+    return seen
+
+
+def operations_in(nodes: Sequence[Work | Decision]) -> Iterator[int]:
+    """All segmented operations in a part of the tree, by identity."""
+    for one in nodes:
+        if isinstance(one, Work):
+            if isinstance(one.statement.expression, SegMap | SegRed | SegScan | SegHist):
+                yield id(one.statement.expression)
+            yield from operations_in(one.inside)
+        else:
+            yield from operations_in((*one.yes, *one.no))
+
+
+@each_case
+def test_versions(
+    name: str, source: Program, arguments: Sequence[Any], count: int, golden: Callable[[str, str], None]
+) -> None:
+    program = versions(source)
+    golden(f"passes/flatten_versions_{name}.txt", explain_versions(program))
+    assert len(version_settings(program)) == count
+    assert parse_program(print_program(program)) == program
+
+
+@each_case
+def test_every_version_is_reached_and_right(name: str, source: Program, arguments: Sequence[Any], count: int) -> None:
+    program = versions(source)
+    expected = interpret(source, arguments)
+    reached: set[int] = set()
+    for thresholds in version_settings(program):
+        reached |= executed(program, arguments, thresholds)
+        for want, got in zip(expected, interpret(program, arguments, thresholds), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+    assert reached == set(operations_in(decisions(program.body)))
+
+
+@each_case
+@pytest.mark.parametrize("value", [0, 1, math.inf])
+def test_forced_thresholds(name: str, source: Program, arguments: Sequence[Any], count: int, value: float) -> None:
+    program = versions(source)
+    outer = {name: value for name in thresholds_of(program) if name.startswith("outer_")}
+    for block in (0, 1, math.inf):
+        thresholds = {**dict.fromkeys(thresholds_of(program), block), **outer, BLOCK_THREADS: 99, BLOCK_BYTES: 9999}
+        for want, got in zip(interpret(source, arguments), interpret(program, arguments, thresholds), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+        kinds = executed(program, arguments, thresholds)
+        outermost = [one for one in decisions(program.body) if isinstance(one, Decision)]
+        taken = set(operations_in(outermost[0].yes))
+        assert (taken <= kinds) == (value <= 1)
+
+
+def test_locvolcalib_is_right() -> None:
+    np.testing.assert_allclose(interpret(locvolcalib.trace(), LOCVOLCALIB)[0], reference(*LOCVOLCALIB), rtol=1e-12)
+
+
+def shapes(nodes: Sequence[Work | Decision]) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Of the operations in a part of the tree: what, at which level, over which space."""
+    found = []
+    for one in nodes:
+        assert isinstance(one, Work)
+        expression = one.statement.expression
+        assert isinstance(expression, SegMap | SegRed | SegScan | SegHist)
+        found.append((type(expression).__name__, expression.level.value, tuple(map(str, expression.space.shape))))
+        found += shapes(one.inside)
+    return found
+
+
+def test_the_three_options_of_the_slides_come_from_one_source() -> None:
+    (first,) = decisions(versions(sweep.trace()).body)
+    assert isinstance(first, Decision) and first.question == "o*y >= outer_0"
+    assert shapes(first.yes) == [("SegMap", "thread", ("o", "y"))]  # option I: the scans run sequentially
+    (second,) = first.no
+    assert isinstance(second, Decision)
+    assert second.question == f"o*y >= block_0 and x < {BLOCK_THREADS} and 16*x < {BLOCK_BYTES}"
+    scans = [("SegScan", "thread", ("x",))] * 3
+    assert shapes(second.yes) == [("SegMap", "block", ("o", "y")), *scans]  # option III: in a block's memory
+    assert shapes(second.no) == [("SegScan", "thread", ("o", "y", "x"))] * 3  # option II: flat
+
+
+def test_both_sweeps_of_locvolcalib_have_the_three_options() -> None:
+    program = versions(locvolcalib.trace())
+
+    def asked(nodes: Sequence[Work | Decision]) -> Iterator[Decision]:
+        for one in nodes:
+            if isinstance(one, Decision):
+                yield one
+                yield from asked((*one.yes, *one.no))
+            else:
+                yield from asked(one.inside)
+
+    questions = {one.question: one for one in asked(decisions(program.body))}
+    for points, width, number in (("o*y", "x", 1), ("o*x", "y", 2)):
+        first = questions[f"{points} >= outer_{number}"]
+        outer = tuple(points.split("*"))
+        assert shapes(first.yes) == [("SegMap", "thread", outer)]
+        (second,) = first.no
+        assert isinstance(second, Decision)
+        in_blocks = shapes(second.yes)
+        assert in_blocks[0] == ("SegMap", "block", outer)
+        assert in_blocks.count(("SegScan", "thread", (width,))) == 3
+        assert shapes(second.no).count(("SegScan", "thread", (*outer, width))) == 3
+
+
+def test_a_machine_says_what_fits() -> None:
+    program = versions(sweep.trace())
+    values = machine_thresholds(program, named_machine("h100"))
+    assert values[BLOCK_THREADS] == 1025
+    assert values[BLOCK_BYTES] == 232448 + 1
+    assert values["block_0"] == 132
+    assert values["outer_0"] == 132 * 2048
+    assert machine_thresholds(program, named_machine("cpu-avx512"))[BLOCK_THREADS] == math.inf
+
+
+@each_case
+def test_thresholds_can_be_fixed(name: str, source: Program, arguments: Sequence[Any], count: int) -> None:
+    program = versions(source)
+    for thresholds in version_settings(program):
+        fixed = fix_thresholds(program, {**dict.fromkeys(thresholds_of(program), math.inf), **thresholds})
+        assert not thresholds_of(fixed)
+        assert len(version_settings(fixed)) == 0
+        for want, got in zip(interpret(source, arguments), interpret(fixed, arguments), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+
+
+def test_versions_that_do_not_fit_a_machine_are_removed() -> None:
+    source = verified(MATMUL.replace("[k]", "[2048]").replace("redomap_comm k", "redomap_comm 2048"))
+    program = versions(source)
+    fixed = fix_thresholds(program, {BLOCK_THREADS: 1025})
+    assert set(thresholds_of(program)) == {"outer_0", "block_0", BLOCK_THREADS}
+    assert set(thresholds_of(fixed)) == {"outer_0"}
+    assert len(version_settings(fixed)) == 2
+
+
+def test_what_is_compared_is_known() -> None:
+    program = versions(sweep.trace())
+    points = size("o") * "y"
+    assert thresholds_of(program) == {
+        "outer_0": points, "block_0": points, BLOCK_THREADS: size("x"), BLOCK_BYTES: 16 * size("x"),
+    }  # fmt: skip
