@@ -220,6 +220,31 @@ let (yss: [n][m]f32) = map n (\\(xs: [m]f32) ->
 in (yss)""",
     ),
 ]
+SQUARES = """\
+let (ys: [n]f32) = segmap@thread (i: i64 < n) do
+  let (x: f32) = xs[i]
+  let (y: f32) = x * x
+  in (y)
+"""
+FIRES += [
+    (
+        "segmap_into_operation",
+        "xs: [n]f32",
+        SQUARES + f"let (z: f32) = segred@thread (j: i64 < n) {add()} do\n  let (e: f32) = ys[j]\n  in (e)\nin (z)",
+    ),
+    (
+        "segmap_into_operation",  # a few scalar operations are computed again along further dimensions
+        "xs: [n]f32, zss: [n][m]f32",
+        SQUARES
+        + """\
+let (wss: [n][m]f32) = segmap@thread (j: i64 < n, k: i64 < m) do
+  let (e: f32) = ys[j]
+  let (z: f32) = zss[j, k]
+  let (w: f32) = e + z
+  in (w)
+in (wss)""",
+    ),
+]
 
 VARYING_SCAN = f"""\
 let (rs: [n]f32) = map n (\\(p: i64) ->
@@ -253,7 +278,7 @@ let (rs: [n]f32) = map n (\\(p: f32) ->
 in (rs)"""
 SCALARS_ONLY = "let (ys: [n]f32) = map n (\\(x: f32) ->\n  let (y: f32) = x + x\n  in (y)) ps\nin (ys)"
 
-# rule, parameters, body, words of the reason; the first statement is tried
+# rule, parameters, body, words of the reason; the first statement is tried (of segment fusion the second)
 DECLINES = [
     ("distribute", "ps: [n]i64", VARYING_SCAN, "xs has type [c]f32, which varies in the nest"),
     ("distribute", "ps: [n]i64, xs: [m]f32", VARYING_LOOP, "r is computed by parallelism under control that varies"),
@@ -301,5 +326,41 @@ DECLINES = [
         "  let (y: [m][k][m]f32) = map m (\\(z: f32) ->\n"
         "    let (w: [k][m]f32) = rearrange (1, 0) x\n    in (w)) zs\n  in (y)) xs\nin (ys)",
         "what is taken varies along an outer dimension",
+    ),
+    *(
+        ("segmap_into_operation", parameters, SQUARES.replace("x * x", operator) + rest, reason)
+        for parameters, operator, rest, reason in (
+            (
+                "xs: [n]f32",
+                "x * x",
+                f"let (z: f32) = segred@thread (j: i64 < n) {add()} do\n  let (e: f32) = ys[j]\n  in (e)\nin (z, ys)",
+                "is also read elsewhere",
+            ),
+            (
+                "xs: [n]f32",
+                "x * x",
+                f"let (z: f32) = segred@thread (j: i64 < n) {add()} do\n  let (e: f32) = ys[0i64]\n  in (e)\nin (z)",
+                "is read at other points too",
+            ),
+            (
+                "xs: [n]f32, m: i64",
+                "exp(x)",
+                "let (wss: [n][m]f32) = segmap@thread (j: i64 < n, k: i64 < m) do\n"
+                "  let (e: f32) = ys[j]\n  in (e)\nin (wss)",
+                "would be computed again",
+            ),
+            (
+                "xs: [n]f32",
+                "x * x",
+                "let (zs: [n]f32) = segmap@block (j: i64 < n) do\n  let (e: f32) = ys[j]\n  in (e)\nin (zs)",
+                "is computed by blocks",
+            ),
+            (
+                "xs: [n]f32, m: i64",
+                "x * x",
+                "let (zs: [m]f32) = segmap@thread (j: i64 < m) do\n  let (e: f32) = ys[j]\n  in (e)\nin (zs)",
+                "is computed over another space",
+            ),
+        )
     ),
 ]

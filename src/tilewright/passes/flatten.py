@@ -16,7 +16,7 @@ from tilewright.ir.nodes import Program
 from tilewright.passes.pipelines import Pass, PassFunction, standard_pipeline
 from tilewright.passes.simplify import simplify
 from tilewright.rewrite.derivation import Recording
-from tilewright.rewrite.rule import Declined, Rule, rule_named
+from tilewright.rewrite.rule import Declined, Rule, rule_named, rules_of
 from tilewright.rewrite.strategy import State, Strategy, each, everywhere, first_of, repeat, run_strategy
 
 SEGMENTS = ("flatten_redomap", "flatten_scan", "flatten_hist")
@@ -100,9 +100,28 @@ def flatten_incrementally(program: Program, derivation: Recording | None = None)
     return _run(program, incremental_flattening(), derivation)
 
 
+@cache
+def segment_fusion() -> Strategy:
+    """Segmented maps into the operations that read them, until nothing fires."""
+    return repeat(everywhere(first_of(rules_of("segment fusion"))))
+
+
+def fuse_segments(program: Program, derivation: Recording | None = None) -> Program:
+    """The program without segmented maps whose points one other operation reads.
+
+    ys = segmap (i < n) do x[i] * x[i]; z = segred (i < n) (+) 0 do ys[i]  =>  z = segred (i < n) (+) 0 do x[i] * x[i]
+    """
+    return _run(program, segment_fusion(), derivation)
+
+
 def _pipeline(name: str, why: str, run: PassFunction) -> tuple[Pass, ...]:
-    tidy = Pass("simplify", "reads of rows of rows become one read", simplify)
-    return (*standard_pipeline, Pass(name, why, run), tidy)
+    return (
+        *standard_pipeline,
+        Pass(name, why, run),
+        Pass("simplify", "reads of rows of rows become one read", simplify),
+        Pass("fuse segments", "distribution leaves scalar maps before the operations that need them", fuse_segments),
+        Pass("simplify", "what was read is now computed in place", simplify),
+    )
 
 
 full_flattening_pipeline = _pipeline("flatten", "kernels can only be flat; every parallelism is used", flatten_fully)

@@ -9,7 +9,7 @@ MODULES = tuple(
     f"{__name__}.{name}"
     for name in (
         "scalars", "views", "simplification", "maps", "hoisting", "fusion", "horizontal",
-        "flatten_distribute", "flatten_arrays", "flatten_segments", "flatten_versions",
+        "flatten_distribute", "flatten_arrays", "flatten_segments", "flatten_versions", "flatten_fusion",
     )
 )  # fmt: skip
 

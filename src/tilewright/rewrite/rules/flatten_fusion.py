@@ -1,0 +1,115 @@
+"""Fusion of segmented operations: a segmented map disappears into the one operation that reads its points.
+
+Distribution cuts nests at every parallel construct; what it leaves behind is often a scalar map before the next
+operation over the same space.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tilewright.ir.nodes import (
+    Alias,
+    Apply,
+    Atom,
+    Body,
+    Cast,
+    Index,
+    Level,
+    SegHist,
+    SegMap,
+    SegRed,
+    SegScan,
+    SizeValue,
+    Statement,
+    Variable,
+)
+from tilewright.rewrite.names import definitions, mentioned, replace_names, used
+from tilewright.rewrite.rule import Declined, Place, no_match, rule
+
+Operation = SegMap | SegRed | SegScan | SegHist
+_CHEAP = Alias | Apply | Cast | Index | SizeValue
+_DEAR = frozenset(("exp", "log", "log1p", "expm1", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh",
+                   "tanh", "pow", "sqrt", "div"))  # fmt: skip
+
+
+@rule("segment fusion", SegMap, SegRed, SegScan, SegHist)
+def segmap_into_operation(at: Place) -> Body | Declined:
+    """ys = segmap S e; zs = segop (S, T) f[ys[S]]  =>  zs = segop (S, T) f[e], if ys is read nowhere else
+
+    With further dimensions T, e is computed again for each of their points: only a few scalar operations are.
+    """
+    consumer = at.expression
+    if not isinstance(consumer, Operation):
+        raise TypeError("segmap_into_operation is for segmented operations")
+    indices = tuple(index for index, _ in consumer.space.dimensions)
+    bound_at = definitions(at.body)
+    declined: Declined | None = None
+    for index in sorted({bound_at[name] for name in used(at.statement) if name in bound_at}, reverse=True):
+        producer = at.body.statements[index]
+        if not isinstance(producer.expression, SegMap):
+            continue
+        names = ", ".join(one.name for one in producer.targets)
+        if reason := _why_not(at, producer, producer.expression, consumer, indices):
+            declined = declined or Declined(f"{names} {reason}")
+            continue
+        return _fused(at, index, producer.expression, consumer, indices)
+    return declined or no_match("no input is computed by a segmented map of the same body")
+
+
+def _why_not(
+    at: Place, producer: Statement, inner: SegMap, outer: Operation, indices: tuple[Variable, ...]
+) -> str | None:
+    rank = len(inner.space.dimensions)
+    if Level.BLOCK in (inner.level, outer.level):
+        return "is computed by blocks, whose memory would have to hold more"
+    if outer.space.shape[:rank] != inner.space.shape:
+        return "is computed over another space"
+    if len(indices) > rank and not _is_cheap(inner.body):
+        return "would be computed again at every point of the further dimensions"
+    made = {one.name for one in producer.targets}
+    for name in made:
+        if any(use != at.index for use in at.uses(name)):
+            return "is also read elsewhere"
+    for statement in outer.body.statements:
+        expression = statement.expression
+        if mentioned(statement).isdisjoint(made):
+            continue
+        if not isinstance(expression, Index) or expression.indices[:rank] != indices[:rank]:
+            return "is read at other points too"
+    elsewhere = (
+        getattr(outer, f.name) for f in dataclasses.fields(outer) if f.name not in ("body", "level", "commutative")
+    )
+    if not mentioned((tuple(elsewhere), outer.body.results)).isdisjoint(made):
+        return "is used as a whole"
+    return None
+
+
+def _is_cheap(body: Body) -> bool:
+    return all(
+        isinstance(one.expression, _CHEAP)
+        and not (isinstance(one.expression, Apply) and one.expression.operator in _DEAR)
+        and all(target.type.rank == 0 for target in one.targets)
+        for one in body.statements
+    )
+
+
+def _fused(at: Place, index: int, inner: SegMap, outer: Operation, indices: tuple[Variable, ...]) -> Body:
+    targets = at.body.statements[index].targets
+    points = [point for point, _ in inner.space.dimensions]
+    values: dict[str, Atom] = {point.name: new for point, new in zip(points, indices, strict=False)}
+    first = replace_names(inner.body, values)
+    made = {one.name: result for one, result in zip(targets, first.results, strict=True)}
+    statements: list[Statement] = []
+    for statement in outer.body.statements:
+        expression = statement.expression
+        if isinstance(expression, Index) and expression.array.name in made:
+            value, rest = made[expression.array.name], expression.indices[len(points) :]
+            picked = Index(value, rest) if rest and isinstance(value, Variable) else Alias(value)
+            statements.append(Statement(statement.targets, picked))
+        else:
+            statements.append(statement)
+    body = Body((*first.statements, *statements), outer.body.results)
+    fused = Statement(at.statement.targets, dataclasses.replace(outer, body=body))
+    old = at.body.statements
+    return Body((*old[:index], *old[index + 1 : at.index], fused, *old[at.index + 1 :]), at.body.results)
