@@ -9,13 +9,12 @@ A disk cache belongs between the first two, under the third's name. llvmlite is 
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import os
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
@@ -26,7 +25,7 @@ from tilewright.kernel.llvm_vector_math import FUNCTIONS, variants
 from tilewright.machine.processors import Processor, host_processor
 from tilewright.runtime.digest import sha256
 from tilewright.runtime.elf_image import Unsuitable, image_of
-from tilewright.runtime.native_image import ImageError, LoadedImage, NativeKernel
+from tilewright.runtime.native_image import ImageError, LoadedImage, NativeKernel, library_function
 
 Optimisation = Literal["none", "full"]
 """none: for kernels whose vectors are explicit (registers for variables, loop unrolling where asked, code generation).
@@ -69,24 +68,25 @@ class LoadedCode(NamedTuple):
 
 @functools.cache
 def _binding() -> Any:
-    """llvmlite, initialised, with the C library's functions known to its linker."""
+    """llvmlite, initialised."""
     with _LOCK:
         from llvmlite import binding
 
         binding.initialize_native_target()
         binding.initialize_native_asmprinter()
-        missing = [symbol for symbol in LIBRARY_SYMBOLS if binding.address_of_symbol(symbol) is None]
-        library = _mathematical_library() if missing else None
-        for symbol in missing:
-            if hasattr(library, symbol):
-                binding.add_symbol(symbol, ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value)
         return binding
 
 
-def _mathematical_library() -> Any:
-    from ctypes.util import find_library  # which starts with what it takes to run a compiler
-
-    return ctypes.CDLL(find_library("m"))
+@functools.cache
+def _linker() -> Any:
+    """llvmlite, with the C library's functions known to its linker."""
+    binding = _binding()
+    with _LOCK:
+        for symbol in LIBRARY_SYMBOLS:
+            if binding.address_of_symbol(symbol) is None:
+                with suppress(ImageError):  # the linker will name it, should a kernel need it
+                    binding.add_symbol(symbol, library_function(symbol))
+        return binding
 
 
 @functools.cache
@@ -181,7 +181,7 @@ def load_code(code: bytes) -> LoadedCode:
 
 
 def _linked_by_llvm(content: bytes) -> LoadedCode:
-    binding = _binding()
+    binding = _linker()
     with _LOCK:
         engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _target_machine(2, host_cpu()))
         engine.add_object_file(binding.ObjectFileRef.from_data(content))

@@ -53,7 +53,7 @@ class LoadedImage:
 
     def __init__(self, image: bytes) -> None:
         functions, slots, code = read_image(image)
-        addresses = [(offset, _address_of(name)) for name, offset in slots]
+        addresses = [(offset, library_function(name)) for name, offset in slots]
         self._pages = mmap.mmap(-1, max(1, len(code)), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self._pages.write(code)
         for offset, address in addresses:
@@ -133,8 +133,12 @@ def _library(name: str | None) -> Any:
 
 
 @cache
-def _address_of(symbol: str) -> int:
-    """Where a function of the C library is."""
+def library_function(symbol: str) -> int:
+    """Where a function of the C library is.
+
+    Raises:
+        ImageError: if this system has no function of this name.
+    """
     for name in _LIBRARIES:
         library = _library(name)
         if library is not None and hasattr(library, symbol):
