@@ -2,12 +2,16 @@
 
     python benchmarks/latency.py
 
-First calls are measured in fresh processes, with an empty cache of programs on disk and with a filled one; warm calls
-in one process, in turns with NumPy.
+First calls are measured in fresh processes that have imported NumPy and `tilewright` and have their byte code on the
+disk: with an empty cache of programs (the call compiles), with a filled one (it takes what another process compiled),
+and each of these once more with the modules that it needs imported beforehand. Given are the time on the clock, the
+processor time of all threads, and how many modules the call imported. Warm calls are measured in one process, in turns
+with NumPy.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import statistics
 import subprocess
@@ -21,35 +25,63 @@ from support import describe_machine, interleaved, summary, with_best_settings, 
 PROCESSES = 5
 IMPORT = "import time; t = time.perf_counter(); import {module}; print(time.perf_counter() - t)"
 FIRST = """
+import json
+import sys
 import time
 import numpy as np
 import tilewright as tw
+{before}
 a, b = (np.ones(shape, np.float32) for shape in {shapes})
-start = time.perf_counter()
+modules = len(sys.modules)
+start = time.perf_counter(), time.process_time()
 {function}({expression!r}, a, b)
-print(time.perf_counter() - start)
+end = time.perf_counter(), time.process_time()
+print(json.dumps([end[0] - start[0], end[1] - start[1], len(sys.modules) - modules]))
 """
+COMPILER = (
+    "import llvmlite.binding, tilewright.frontend.einsum, tilewright.frontend.einsum_calls, tilewright.passes.compile"
+)
+LOADER = "import tilewright.frontend.einsum"
+WAYS = {  # what is called, what is imported beforehand, and whether the cache is filled
+    "tw.einsum, empty cache": ("tw.einsum", "", False),
+    "tw.einsum, empty cache, modules imported": ("tw.einsum", COMPILER, False),
+    "tw.einsum, filled cache": ("tw.einsum", "", True),
+    "tw.einsum, filled cache, modules imported": ("tw.einsum", LOADER, True),
+    "np.einsum": ("np.einsum", "", False),
+}
 
 
-def fresh(script: str, cache: str) -> float:
+def fresh(script: str, cache: str) -> Any:
     """What a script prints, in a process of its own."""
     environment = {**os.environ, "TILEWRIGHT_CACHE_DIR": cache}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its byte code
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
-    return float(done.stdout)
+    return json.loads(done.stdout)
 
 
-def first_calls(expression: str, shapes: list[tuple[int, ...]], processes: int = PROCESSES) -> dict[str, float]:
-    """Median seconds of a first call: with an empty cache, with a filled one, and NumPy's."""
-    ours = FIRST.format(expression=expression, shapes=shapes, function="tw.einsum")
-    theirs = FIRST.format(expression=expression, shapes=shapes, function="np.einsum")
-    empty, filled, numpy = [], [], []
+def first_calls(expression: str, shapes: list[tuple[int, ...]], processes: int = PROCESSES) -> list[dict[str, Any]]:
+    """For each way the median seconds of a first call, on the clock and on all processors, and the modules imported."""
+    found: dict[str, list[Any]] = {name: [] for name in WAYS}
     for _ in range(processes):
-        with tempfile.TemporaryDirectory() as cache:
-            empty.append(fresh(ours, cache))
-            filled.append(fresh(ours, cache))
-            numpy.append(fresh(theirs, cache))
-    return {name: statistics.median(v) for name, v in (("empty", empty), ("filled", filled), ("numpy", numpy))}
+        with tempfile.TemporaryDirectory() as filled:
+            scripts = {
+                name: FIRST.format(expression=expression, shapes=shapes, function=function, before=before)
+                for name, (function, before, _) in WAYS.items()
+            }
+            fresh(scripts["tw.einsum, empty cache"], filled)
+            for name, script in scripts.items():
+                with tempfile.TemporaryDirectory() as empty:
+                    found[name].append(fresh(script, filled if WAYS[name][2] else empty))
+    return [
+        {
+            "what": f"first {expression} of {shapes[0]}: {name}",
+            "median": statistics.median(one[0] for one in runs),
+            "median_processor": statistics.median(one[1] for one in runs),
+            "modules": max(one[2] for one in runs),
+            "runs": len(runs),
+        }
+        for name, runs in found.items()
+    ]
 
 
 def warm_calls() -> list[dict[str, Any]]:
@@ -95,13 +127,11 @@ def main() -> int:
         ("ij,jk->ik", [(256, 256), (256, 256)]),
         ("icaq,qbjk->abcijk", [(8, 8, 8, 8), (8, 8, 8, 8)]),
     ):
-        found = first_calls(expression, shapes)
-        for name, seconds in found.items():
-            which = "np.einsum" if name == "numpy" else f"tw.einsum, {name} cache"
-            rows.append({"what": f"first {expression} of {shapes[0]}: {which}", "median": seconds, "runs": PROCESSES})
+        rows += first_calls(expression, shapes)
     rows += warm_calls()
     for row in rows:
-        print(f"{row['what']:<70}{_shown(row['median']):>12}")
+        details = f"  processor {_shown(row['median_processor'])}, {row['modules']} modules" if "modules" in row else ""
+        print(f"{row['what']:<90}{_shown(row['median']):>12}{details}")
     content = {"machine": describe_machine(), "settings": changed, "rows": rows}
     print(f"written: {write_results('latency', content)}")
     return 0
