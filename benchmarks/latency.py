@@ -38,10 +38,8 @@ start = time.perf_counter(), time.process_time()
 end = time.perf_counter(), time.process_time()
 print(json.dumps([end[0] - start[0], end[1] - start[1], len(sys.modules) - modules]))
 """
-COMPILER = (
-    "import llvmlite.binding, tilewright.frontend.einsum, tilewright.frontend.einsum_calls, tilewright.passes.compile"
-)
 LOADER = "import tilewright.frontend.einsum"
+COMPILER = f"{LOADER}, tilewright.frontend.einsum_calls, tilewright.passes.compile, llvmlite.binding"
 WAYS = {  # what is called, what is imported beforehand, and whether the cache is filled
     "tw.einsum, empty cache": ("tw.einsum", "", False),
     "tw.einsum, empty cache, modules imported": ("tw.einsum", COMPILER, False),
@@ -130,7 +128,9 @@ def main() -> int:
         rows += first_calls(expression, shapes)
     rows += warm_calls()
     for row in rows:
-        details = f"  processor {_shown(row['median_processor'])}, {row['modules']} modules" if "modules" in row else ""
+        details = ""
+        if "modules" in row:
+            details = f"  (processor {_shown(row['median_processor'])}, {row['modules']} modules imported)"
         print(f"{row['what']:<90}{_shown(row['median']):>12}{details}")
     content = {"machine": describe_machine(), "settings": changed, "rows": rows}
     print(f"written: {write_results('latency', content)}")
