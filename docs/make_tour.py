@@ -26,7 +26,7 @@ from tilewright.machine.model import Machine
 from tilewright.machine.named import CPU_AVX512, H100, OPENCL_GPU
 from tilewright.machine.occupancy import occupancy
 from tilewright.passes.pipelines import run_pipeline, standard_pipeline
-from tilewright.passes.tile import contraction_launches, packed_form, tiled_form
+from tilewright.passes.tile import contraction_launches, cpu_form, tiled_form
 from tilewright.report.contraction_text import contraction_text, form_text
 from tilewright.report.contractions import contractions_of
 from tilewright.report.explain import explain_contraction
@@ -107,7 +107,7 @@ def tour() -> str:
     (cpu,) = contraction_launches(contraction, CPU_AVX512)
     scalars = {p.name: int(v) for p, v in zip(gpu.kernel.scalars, gpu.scalars, strict=True)}
     report = check_kernel(gpu.kernel, scalars)
-    form = tiled_form(contraction, H100)
+    form, chosen = tiled_form(contraction, H100), cpu_form(contraction, CPU_AVX512)
     resident = occupancy(H100, form.tiling.threads, 64, form.shared_bytes)
     weights = next(one for one in core.parameters if one.name.startswith("w"))
     views = {weights.name: parameter_view(weights)}
@@ -154,8 +154,9 @@ def tour() -> str:
         "## passes/tile*.py: tiles",
         f"Tile sizes T (threads), R (registers) and Q (pieces of the sum) come from a cost model. For {H100.name}:",
         fence(form_text(form)),
-        f"On a CPU the same contraction is packed into panels that feed a register tile. For {CPU_AVX512.name}:",
-        fence(form_text(packed_form(contraction, CPU_AVX512))),
+        "On a CPU a register tile is fed from the operands' own strides, or from panels that hold copies of them. For "
+        f"{CPU_AVX512.name} the contraction is {chosen.reason}:",
+        fence(form_text(chosen.form)),
         "## kernel/: the kernel and its spellings",
         "The kernel in the kernel language, which all targets share. Sizes and strides are parameters, so that other "
         "sizes with the same tiles use the same kernel:",

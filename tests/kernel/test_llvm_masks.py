@@ -19,12 +19,14 @@ from tilewright.kernel.ir import (
     Let,
     Load,
     Name,
+    Prefetch,
     ScalarParameter,
     Store,
     VectorType,
     integer,
     operation,
 )
+from tilewright.report.kernel_text import kernel_text
 
 LANES = 8
 MASKS = VectorType(BOOL, LANES)
@@ -103,3 +105,22 @@ def test_gpus_have_no_masks(store: bool) -> None:
         body = (Store(x, integer(0), Load(x, integer(0), value, mask=mask)),)
     with pytest.raises(TypeError, match="masked, in CPU kernels only"):
         cuda_text(Kernel("masked", (x,), (), (), body))
+
+
+def test_prefetches_may_lie_outside() -> None:
+    x, y = Buffer("x", F32), Buffer("y", F32)
+    body = (Prefetch(x, integer(1 << 40)), Prefetch(x, N), Store(y, integer(0), Load(x, integer(0), F32)))
+    kernel = Kernel("ahead", (x, y), (ScalarParameter("n", I64),), (), body)
+    out = np.zeros(1, np.float32)
+    run(kernel, [np.ones(1, np.float32), out], (-5,))
+    assert out == 1
+    assert "prefetch x[n]" in kernel_text(kernel)
+    with pytest.raises(TypeError, match="prefetched, in CPU kernels only"):
+        cuda_text(kernel)
+
+
+def test_masks_are_shown() -> None:
+    text = kernel_text(copy_kernel(F32, FirstLanes(N, MASKS)))
+    assert "let mask = first(n)" in text
+    assert "let value = x[0] where mask" in text
+    assert "z[0] = value where mask" in text

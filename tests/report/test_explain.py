@@ -14,7 +14,8 @@ from tilewright.ir.scalars import BOOL, F16, F32, F64, I32
 from tilewright.ir.sizes import size
 from tilewright.kernel.checks import AccessReport
 from tilewright.machine.named import A100, CPU_AVX2, CPU_AVX512, H100, NAMED_MACHINES, OPENCL_GPU
-from tilewright.passes.tile import packed_form, tiled_form
+from tilewright.passes.direct_form import DirectForm
+from tilewright.passes.tile import cpu_form, packed_form, tiled_form
 from tilewright.report import contraction_text, declined, explain, kernel_text, roofline, text
 from tilewright.report.examples import matmul
 from tilewright.report.explain import explain_contraction, summarise
@@ -36,8 +37,9 @@ def test_examples_in_the_docstrings(module: object) -> None:
 def test_every_machine_gives_an_explanation_within_its_limits(name: str) -> None:
     machine = NAMED_MACHINES[name]
     found = explain_contraction(contraction("icaq,qbjk->abcijk", a=31, b=8, c=5, i=7, j=6, k=32, q=33), machine)
-    assert (found.tiled is None) != (found.packed is None)
-    assert found.form == ("tiled" if machine.is_gpu_like else "packed")
+    assert [found.tiled, found.packed, found.direct].count(None) == 2
+    assert found.form in (("tiled",) if machine.is_gpu_like else ("packed", "direct"))
+    assert bool(found.reason) != machine.is_gpu_like
     if found.tiled is not None:
         assert 1 <= found.tiled.threads <= machine.max_threads_per_block
         assert 0 < found.tiled.shared_bytes <= machine.shared_bytes_per_block
@@ -46,8 +48,12 @@ def test_every_machine_gives_an_explanation_within_its_limits(name: str) -> None
     if found.packed is not None:
         assert found.packed.registers <= machine.vector_registers
         assert found.packed.lanes * 4 == machine.vector_bytes
+    if found.direct is not None:
+        assert found.direct.registers <= machine.vector_registers
+        assert max(found.direct.lanes) * 4 <= machine.vector_bytes
     rendered = str(found)
     assert machine.name in rendered
+    assert found.reason in rendered
     assert all(reason in rendered for reason in found.declined)
 
 
@@ -62,9 +68,29 @@ def test_the_numbers_are_those_of_the_form() -> None:
     assert [q for _, q, r in details.tiles if r is None] == list(form.tiling.sequential)
     blocks = math.prod(-(-size_ // block) for size_, block in zip((1000, 77), form.tiling.block, strict=True))
     assert details.blocks == blocks
-    packed = explain_contraction(one, CPU_AVX2).packed
+    direct, chosen = explain_contraction(one, CPU_AVX2).direct, cpu_form(one, CPU_AVX2).form
+    assert direct is not None and isinstance(chosen, DirectForm)
+    assert (direct.lanes, direct.rows) == (chosen.lanes, chosen.rows)
+    products = contraction("aq,qb->ab", "c64", a=1000, b=77, q=50)
+    packed, form_ = explain_contraction(products, CPU_AVX2).packed, packed_form(products, CPU_AVX2)
     assert packed is not None
-    assert (packed.vectors, packed.rows) == (packed_form(one, CPU_AVX2).vectors, packed_form(one, CPU_AVX2).rows)
+    assert (packed.vectors, packed.rows) == (form_.vectors, form_.rows)
+
+
+def test_the_choice_of_a_cpu_is_told() -> None:
+    small = explain_contraction(matmul(64, 64, 64), CPU_AVX512)
+    assert small.form == "direct"
+    assert "chosen     fed directly: the model says" in str(small)
+    assert "vectors along j; broadcasts along i" in str(small)
+    products = explain_contraction(contraction("aq,qb->ab", "c64", a=100, b=77, q=50), CPU_AVX2)
+    assert products.form == "packed"
+    assert "not fed directly: elements of type c64 have two components" in str(products)
+    turned = explain_contraction(contraction("qa,bq->ab", a=64, b=64, q=512), CPU_AVX512)
+    assert "turned in registers" in str(turned)
+    collected = explain_contraction(contraction("aebd,ce->dcba", a=72, b=72, c=24, d=72, e=72), CPU_AVX512)
+    assert "collected in scratch memory" in str(collected)
+    copied = explain_contraction(contraction("aq,bq->ab", a=64, b=64, q=64), CPU_AVX512)
+    assert "a copy of what a tile reads of the right operand" in str(copied)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +224,8 @@ def test_reasons_on_a_cpu() -> None:
     assert "on padding" in reasons(matmul(1, 3, 64), CPU_AVX512)
     stored = matmul(64, 64, 4096)
     stored = dataclasses.replace(stored, out=dataclasses.replace(stored.out, element=F16))
-    assert "is not cut into cache-sized pieces: the result is stored in another type" in reasons(stored, CPU_AVX512)
+    waiting = "\n".join(declined.declined_packed(packed_form(stored, CPU_AVX512), CPU_AVX512, 8))
+    assert "is not cut into cache-sized pieces: the result is stored in another type" in waiting
 
 
 def test_machines_without_doubles() -> None:
@@ -209,7 +236,6 @@ def test_machines_without_doubles() -> None:
 
 def test_what_has_no_kernels_is_said_everywhere() -> None:
     assert declined.NO_GPU_KERNELS in reasons(matmul(64, 64, 64), OPENCL_GPU)
-    assert declined.NO_CPU_KERNELS in reasons(matmul(64, 64, 64), CPU_AVX2)
 
 
 # --- text -------------------------------------------------------------------------------------------------------------
@@ -230,6 +256,8 @@ def test_forms_as_text() -> None:
     assert "partial tiles" in tiled
     assert "left:" in tiled
     assert "staged as 0.0f32" in tiled
+    direct = contraction_text.form_text(cpu_form(one, CPU_AVX2).form)
+    assert "vector side (operand1): tiles of" in direct
     packed = contraction_text.form_text(packed_form(one, CPU_AVX2))
     assert "vector side (operand1)" in packed
     assert "scalar side (operand0)" in packed

@@ -177,7 +177,7 @@ def _shown(stages: Stages, stage: Stage, text: Text | None, machine: str | None)
 def _shown_statement(stages: Stages, position: int, stage: Stage, text: Text | None, machine: Machine) -> str:
     from tilewright.cli.stages import default_text, launch_text
     from tilewright.contraction.form import Refusal
-    from tilewright.passes.tile import contraction_launches, packed_form, tiled_form
+    from tilewright.passes.tile import contraction_launches, cpu_form, tiled_form
     from tilewright.report.contraction_text import contraction_text, form_text
 
     one = stages.found[position]
@@ -186,7 +186,7 @@ def _shown_statement(stages: Stages, position: int, stage: Stage, text: Text | N
     if stage is Stage.CONTRACTION:
         return contraction_text(one)
     if stage is Stage.TILED:
-        return form_text(tiled_form(one, machine) if machine.is_gpu_like else packed_form(one, machine))
+        return form_text(tiled_form(one, machine) if machine.is_gpu_like else cpu_form(one, machine).form)
     chosen = text.value if text is not None else default_text(machine)
     return "\n".join(launch_text(launch, machine, chosen) for launch in contraction_launches(one, machine))
 

@@ -37,6 +37,7 @@ from tilewright.kernel.ir import (
     Let,
     Load,
     Name,
+    Prefetch,
     Space,
     Statement,
     Store,
@@ -180,6 +181,8 @@ class _Printer:
                 self.line(f"{self.values.names.values[name]} = {self.values.text(value).code};")
             case Store():
                 self.line(self.values.store(statement))
+            case Prefetch(buffer=buffer):
+                raise TypeError(f"buffer {buffer.name} is prefetched, in CPU kernels only")
             case For():
                 self.loop(statement)
             case While():

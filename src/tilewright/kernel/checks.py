@@ -20,6 +20,7 @@ from tilewright.kernel.ir import (
     Cast,
     Constant,
     Expression,
+    FirstLanes,
     Kernel,
     Load,
     Name,
@@ -259,8 +260,10 @@ def describe(expression: Expression) -> str:
             return "thread"
         case BlockIndex():
             return "block"
-        case Load(buffer=buffer, index=index):
-            return f"{buffer.name}[{describe(index)}]"
+        case Load(buffer=buffer, index=index, mask=mask):
+            return f"{buffer.name}[{describe(index)}]" + ("" if mask is None else f" where {describe(mask)}")
+        case FirstLanes(count=count):
+            return f"first({describe(count)})"
         case Operation(operator=operator, operands=(left, right)) if operator in _SIGNS:
             return f"({describe(left)} {_SIGNS[operator]} {describe(right)})"
         case Operation(operator=operator, operands=operands):

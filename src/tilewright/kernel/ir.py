@@ -1,7 +1,7 @@
 """The kernel language: what one worker of a machine runs, in a form that prints as OpenCL C, CUDA C++ and LLVM IR.
 
     kernel     ::= name buffers scalars body            -- launched as `blocks` x `threads_per_block` workers
-    statement  ::= Let | Declare | Assign | Store | For | While | If | Barrier | Comment
+    statement  ::= Let | Declare | Assign | Store | Prefetch | For | While | If | Barrier | Comment
     expression ::= Constant | Name | BlockIndex | ThreadIndex | Address | Operation | Cast | Load | Broadcast | Lane
                  | Shuffle | FirstLanes
 
@@ -248,6 +248,14 @@ class Store:
 
 
 @dataclass(frozen=True)
+class Prefetch:
+    """A hint to bring the cache line of `buffer[index]` near, which may lie outside the buffer; in CPU kernels only."""
+
+    buffer: Buffer
+    index: Expression
+
+
+@dataclass(frozen=True)
 class For:
     """for (index = start; index < stop; index += step) body. The index has the type of `start`; `step` is positive.
 
@@ -294,7 +302,7 @@ class Comment:
     text: str
 
 
-Statement: TypeAlias = Let | Declare | Assign | Store | For | While | If | Barrier | Comment
+Statement: TypeAlias = Let | Declare | Assign | Store | Prefetch | For | While | If | Barrier | Comment
 
 
 @dataclass(frozen=True)
@@ -412,6 +420,8 @@ def expressions(statement: Statement) -> tuple[Expression, ...]:
     match statement:
         case Let(value=value) | Declare(value=value) | Assign(value=value):
             return (value,)
+        case Prefetch(index=index):
+            return (index,)
         case Store(index=index, value=value, mask=mask):
             return (index, value) if mask is None else (index, value, mask)
         case For(start=start, stop=stop, step=step):

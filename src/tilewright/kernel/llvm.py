@@ -31,13 +31,21 @@ from tilewright.kernel.ir import (
     Kernel,
     Let,
     Name,
+    Prefetch,
     Space,
     Statement,
     Store,
     While,
 )
 from tilewright.kernel.llvm_emitter import CpuTarget, Emitter, literal, scalar_spelling, spelling
-from tilewright.kernel.llvm_expressions import BLOCK, buffer_register, element_spelling, emit_expression, emit_store
+from tilewright.kernel.llvm_expressions import (
+    BLOCK,
+    buffer_register,
+    element_spelling,
+    emit_expression,
+    emit_prefetch,
+    emit_store,
+)
 from tilewright.kernel.llvm_operators import LIBRARY_SYMBOLS
 
 __all__ = ["CpuTarget", "llvm_text"]
@@ -197,6 +205,9 @@ def _statement(emitter: Emitter, statement: Statement) -> None:
         case Store():
             with emitter.statement():
                 emit_store(emitter, statement)
+        case Prefetch(buffer=buffer, index=index):
+            with emitter.statement():
+                emit_prefetch(emitter, buffer, index)
         case For():
             _for(emitter, statement)
         case While():

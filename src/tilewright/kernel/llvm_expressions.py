@@ -330,6 +330,18 @@ def _masked_load(emitter: Emitter, node: Load, text: str, address: str) -> str:
     )
 
 
+def emit_prefetch(emitter: Emitter, buffer: Buffer, index: Expression) -> None:
+    """Print a prefetch for reading, into all caches."""
+    position = convert(emitter, emit_expression(emitter, index), index.type, I64)
+    element = element_spelling(emitter, buffer)
+    # Without inbounds: the address may be past the array.
+    address = emitter.emit(f"getelementptr {element}, ptr {buffer_register(buffer)}, {INDEX} {position}", "p")
+    emitter.declarations.setdefault(
+        "llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)"
+    )
+    emitter.effect(f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 3, i32 1)")
+
+
 def emit_store(emitter: Emitter, node: Store) -> None:
     """Print a store: the value in the buffer's element type, aligned and past the cache where asked."""
     buffer, type_ = node.buffer, node.value.type

@@ -1,7 +1,7 @@
 """From a contraction with known sizes to kernel launches, for the machine at hand.
 
-A machine whose blocks have threads and shared memory gets the block- and register-tiled form, a CPU the packed form;
-both cut the same dimensions into tiles and stage them one level down.
+A machine whose blocks have threads and shared memory gets the block- and register-tiled form, a CPU the direct or the
+packed form (form_choice.py); all cut the same dimensions into tiles and stage them one level down.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ from tilewright.contraction.form import Contraction
 from tilewright.contraction.normalise import normalise, order_dimensions, reclassify
 from tilewright.kernel.launch import Launch
 from tilewright.machine.model import Machine
+from tilewright.passes.direct_form import DirectForm
+from tilewright.passes.direct_kernel import write_direct_kernel
+from tilewright.passes.form_choice import FormChoice, choose_form
 from tilewright.passes.packed_form import PackedForm, make_packed_form
 from tilewright.passes.packed_kernel import write_packed_kernel
 from tilewright.passes.tile_choice import choose_tiling, ranked_tilings
@@ -44,16 +47,35 @@ def tiled_form(contraction: Contraction, machine: Machine, tiles: Tiles | None =
 
 
 def packed_form(contraction: Contraction, machine: Machine, tiles: Tiles | None = None) -> PackedForm:
-    """The decisions for the packed form.
+    """The decisions for the packed form, whether or not it is the one that is chosen.
 
     Raises:
         IllegalTiling: if tile sizes are given; on a CPU they follow from the vector registers.
     """
+    _refuse_tiles(tiles)
+    return make_packed_form(normalise(contraction), machine)
+
+
+def cpu_form(contraction: Contraction, machine: Machine, tiles: Tiles | None = None) -> FormChoice:
+    """The direct or the packed form, and why.
+
+    Raises:
+        IllegalTiling: if tile sizes are given; on a CPU they follow from the vector registers.
+    """
+    _refuse_tiles(tiles)
+    return choose_form(normalise(contraction), machine)
+
+
+def _refuse_tiles(tiles: Tiles | None) -> None:
     if tiles:
         raise IllegalTiling(
             f"tiles are given for {', '.join(tiles)}, but on a CPU the register tile is not chosen by hand"
         )
-    return make_packed_form(normalise(contraction), machine)
+
+
+def write_cpu_kernel(form: DirectForm | PackedForm) -> Launch:
+    """The kernel of a form of the CPU, and its launch."""
+    return write_direct_kernel(form) if isinstance(form, DirectForm) else write_packed_kernel(form)
 
 
 def contraction_launches(contraction: Contraction, machine: Machine, tiles: Tiles | None = None) -> tuple[Launch, ...]:
@@ -69,4 +91,4 @@ def contraction_launches(contraction: Contraction, machine: Machine, tiles: Tile
     """
     if machine.is_gpu_like:
         return (write_kernel(tiled_form(contraction, machine, tiles)),)
-    return (write_packed_kernel(packed_form(contraction, machine, tiles)),)
+    return (write_cpu_kernel(cpu_form(contraction, machine, tiles).form),)

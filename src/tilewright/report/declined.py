@@ -10,12 +10,12 @@ from tilewright.contraction.form import Contraction, Dimension, Kind
 from tilewright.contraction.normalise import constant
 from tilewright.ir.scalars import BOOL, C128, F64, I64
 from tilewright.machine.model import Machine
+from tilewright.passes.direct_form import DirectForm
 from tilewright.passes.packed_form import PackedForm
 from tilewright.passes.tile_form import StagedOperand, TileForm, axis_place
 from tilewright.passes.vectorise import is_vectorisable
 
 NO_GPU_KERNELS = "matrix instructions, asynchronous copies, double buffering, sums split between blocks"
-NO_CPU_KERNELS = "reading small operands where they lie, without packing"
 
 
 def declined_tiled(form: TileForm, machine: Machine, blocks: int) -> tuple[str, ...]:
@@ -63,8 +63,27 @@ def declined_packed(form: PackedForm, machine: Machine, blocks: int) -> tuple[st
     if waste > 0.1:
         tile = f"{form.vector_tile} x {form.rows}"
         reasons.append(f"{waste:.0%} of the register tiles' work is on padding: no tile fits better than {tile}")
-    reasons.append(f"there are no kernels yet with: {NO_CPU_KERNELS}")
     return tuple(reasons)
+
+
+def declined_direct(form: DirectForm, machine: Machine, blocks: int) -> tuple[str, ...]:
+    """The reasons for what a direct kernel does without."""
+    reasons = list(not_fused(form.contraction))
+    if not form.fused_multiply_add:
+        reasons.append("no fused multiply-add: the contraction is no sum of products of floating-point numbers")
+    if 0 < blocks < machine.cores:
+        reasons.append(f"{blocks} of {machine.cores} cores used: there is too little work to share out")
+    waste = direct_waste(form)
+    if waste > 0.1:
+        tile = f"{form.width} x {form.rows}"
+        reasons.append(f"{waste:.0%} of the work is done twice or on padding: no tile is better than {tile}")
+    return tuple(reasons)
+
+
+def direct_waste(form: DirectForm) -> float:
+    """The share of multiply-adds that are done twice, or on lanes that are masked."""
+    computed = form.vector_tiles * form.width * form.scalar_tiles * form.rows
+    return 1.0 - form.vector_size * form.scalar_size / computed
 
 
 def padding_waste(form: PackedForm) -> float:

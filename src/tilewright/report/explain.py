@@ -20,14 +20,15 @@ from tilewright.kernel.checks import AccessReport, KernelReport, check_kernel
 from tilewright.kernel.launch import Launch
 from tilewright.machine.model import Machine
 from tilewright.machine.occupancy import occupancy
+from tilewright.passes.direct_form import DirectForm
 from tilewright.passes.packed_form import PackedForm
-from tilewright.passes.packed_kernel import write_packed_kernel
-from tilewright.passes.tile import Tiles, packed_form, tiled_form
+from tilewright.passes.tile import Tiles, cpu_form, tiled_form, write_cpu_kernel
 from tilewright.passes.tile_choice import TileCost, tile_cost
 from tilewright.passes.tile_form import StagedOperand, TileForm
 from tilewright.passes.tile_kernel import write_kernel
 from tilewright.passes.tiling import estimate_resources
-from tilewright.report.declined import declined_packed, declined_tiled, padding_waste, tiles_text
+from tilewright.report.declined import declined_direct, declined_packed, declined_tiled, padding_waste, tiles_text
+from tilewright.report.direct_text import DirectDetails, direct_details, direct_lines
 from tilewright.report.roofline import Roofline, roofline
 from tilewright.report.text import amount, byte_amount, duration, table
 
@@ -125,7 +126,8 @@ class Explanation:
         machine: the machine meant.
         contraction: with its dimensions as they are after dropping, fusing and ordering.
         roofline: the lower bound of its time.
-        tiled, packed: the details of the form that was chosen; the other is None.
+        tiled, packed, direct: the details of the form that was chosen; the others are None.
+        reason: why a CPU gets the direct or the packed form; empty for other machines.
         declined: why each optimisation that did not happen did not.
     """
 
@@ -135,11 +137,15 @@ class Explanation:
     tiled: TiledDetails | None
     packed: PackedDetails | None
     declined: tuple[str, ...]
+    direct: DirectDetails | None = None
+    reason: str = ""
 
     @property
     def form(self) -> str:
-        """ "tiled" or "packed"."""
-        return "tiled" if self.tiled is not None else "packed"
+        """ "tiled", "packed" or "direct"."""
+        if self.tiled is not None:
+            return "tiled"
+        return "packed" if self.packed is not None else "direct"
 
     def __str__(self) -> str:
         lines = [f"machine    {self.machine.name} ({self.machine.kind}, {self.machine.cores} cores)"]
@@ -149,6 +155,10 @@ class Explanation:
             lines += _tiled_lines(self.tiled, self.machine)
         if self.packed is not None:
             lines += _packed_lines(self.packed, self.machine)
+        if self.direct is not None:
+            lines += direct_lines(self.direct, self.machine)
+        if self.reason:
+            lines.append(f"chosen     {self.reason}")
         lines += ["declined", *(f"  - {reason}" for reason in self.declined)]
         return "\n".join(lines)
 
@@ -171,10 +181,15 @@ def explain_contraction(contraction: Contraction, machine: Machine, tiles: Tiles
         launch = write_kernel(tiled)
         reasons = declined_tiled(tiled, machine, launch.blocks)
         return Explanation(machine, tiled.contraction, bound, _tiled_details(tiled, machine, launch), None, reasons)
-    packed = packed_form(contraction, machine, tiles)
-    launch = write_packed_kernel(packed)
-    reasons = declined_packed(packed, machine, launch.blocks)
-    return Explanation(machine, packed.contraction, bound, None, _packed_details(packed, launch), reasons)
+    chosen = cpu_form(contraction, machine, tiles)
+    form, launch = chosen.form, write_cpu_kernel(chosen.form)
+    if isinstance(form, DirectForm):
+        reasons = declined_direct(form, machine, launch.blocks)
+        details = direct_details(form, launch)
+        return Explanation(machine, form.contraction, bound, None, None, reasons, details, chosen.reason)
+    reasons = declined_packed(form, machine, launch.blocks)
+    packed = _packed_details(form, launch)
+    return Explanation(machine, form.contraction, bound, None, packed, reasons, None, chosen.reason)
 
 
 # --- details ----------------------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from tilewright.kernel.ir import (
     If,
     Kernel,
     Let,
+    Prefetch,
     Statement,
     Store,
     While,
@@ -64,8 +65,12 @@ def _statement(statement: Statement, depth: int) -> list[str]:
             return [f"{pad}var {name} = {describe(value)}"]
         case Assign(name=name, value=value):
             return [f"{pad}{name} = {describe(value)}"]
-        case Store(buffer=buffer, index=index, value=value, nontemporal=past):
-            return [f"{pad}{buffer.name}[{describe(index)}] = {describe(value)}{'  # past the cache' if past else ''}"]
+        case Store(buffer=buffer, index=index, value=value, nontemporal=past, mask=mask):
+            where = "" if mask is None else f" where {describe(mask)}"
+            cache = "  # past the cache" if past else ""
+            return [f"{pad}{buffer.name}[{describe(index)}] = {describe(value)}{where}{cache}"]
+        case Prefetch(buffer=buffer, index=index):
+            return [f"{pad}prefetch {buffer.name}[{describe(index)}]"]
         case Barrier():
             return [f"{pad}barrier"]
         case Comment(text=text):

@@ -1,0 +1,164 @@
+"""The decisions for the direct CPU form of a contraction: a register tile fed from the operands' own strides [S1 5.2].
+
+The *vector side* is the operand whose elements are taken `lanes` at a time, the *scalar side* the other, whose elements
+are broadcast. A register tile is `width` elements along one dimension of the vector side times `rows` along one of the
+scalar side; all other dimensions are loops, and the whole sum is done in the registers. An operand whose strides do not
+suit is first copied into a small panel, for one tile at a time.
+
+A tile that would stick out of its dimension is moved back inside instead, and computes some results a second time;
+where the dimension is shorter than the tile, the last vector is masked. So nothing outside an array is touched.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+
+from tilewright.contraction.form import Contraction, Dimension, Operand
+from tilewright.contraction.normalise import constant
+from tilewright.ir.scalars import ScalarType
+from tilewright.passes.packed_form import is_multiply_add
+
+PANEL_ELEMENTS = 1 << 16
+"""Elements of the scratch memory for the panels of either operand."""
+
+COLLECTED_ELEMENTS = 1 << 15
+"""Elements of the scratch memory for collected results."""
+
+
+class Results(Enum):
+    """How a register tile is stored: its vectors as they are; turned, so that a vector runs along the scalar side;
+    or a square of tiles at a time, turned on the way, where the output's unit stride is another dimension's.
+    """
+
+    VECTORS = "vectors"
+    TURNED = "turned"
+    COLLECTED = "collected"
+
+
+@dataclass(frozen=True)
+class DirectForm:
+    """The decisions. `vector_left`: the vector side is the left operand (the map's first argument).
+
+    Attributes:
+        contraction: normalised, with known sizes.
+        vector: the dimension of the vector side along which the tile runs.
+        scalar: the dimension of the scalar side along which its rows run; None if that side has none.
+        collected: with `Results.COLLECTED`, the vector side's dimension that is the output's unit stride.
+        contracted: the dimensions of the sum, outermost first.
+        outer: all others, outermost first; each point of them is a block of the launch (or several).
+        lanes: of each vector of the tile.
+        rows: of the tile.
+        vector_packed, scalar_packed: the operand is copied into panels first.
+        results: how the tile is stored.
+        scalar_outer: tiles along the scalar side are the outer loop, those along the vector side the inner one.
+        prefetched: the next tile's vectors are prefetched, since main memory is far and their steps are wide.
+        vector_chunk, scalar_chunk: tiles along either side that one block computes.
+    """
+
+    contraction: Contraction
+    vector_left: bool
+    vector: Dimension
+    scalar: Dimension | None
+    collected: Dimension | None
+    contracted: tuple[Dimension, ...]
+    outer: tuple[Dimension, ...]
+    lanes: tuple[int, ...]
+    rows: int
+    vector_packed: bool
+    scalar_packed: bool
+    results: Results
+    scalar_outer: bool = False
+    prefetched: bool = False
+    vector_chunk: int = 1
+    scalar_chunk: int = 1
+
+    @property
+    def width(self) -> int:
+        """Elements of the tile along the vector side."""
+        return sum(self.lanes)
+
+    @property
+    def pitch(self) -> int:
+        """Elements of a row of the vector side's panel: whole vectors of the widest kind."""
+        return -(-self.width // self.lanes[0]) * self.lanes[0]
+
+    @property
+    def all_vectors_packed(self) -> bool:
+        """The panels of all of the block's tiles are made first, since the outer loop comes by each of them."""
+        return self.vector_packed and self.scalar_outer and self.collected is None
+
+    @property
+    def panel_elements(self) -> tuple[int, int]:
+        """Scratch elements that the panels of the vector and the scalar side need."""
+        steps = self.contracted_total
+        vector = steps * self.pitch * (self.vector_tiles if self.all_vectors_packed else 1) + self.lanes[0] * self.pitch
+        return (vector if self.vector_packed else 0, steps * self.rows if self.scalar_packed else 0)
+
+    @property
+    def vector_size(self) -> int:
+        """Length of the dimension of the vector side."""
+        return constant(self.vector.size)
+
+    @property
+    def scalar_size(self) -> int:
+        """Length of the dimension of the scalar side."""
+        return 1 if self.scalar is None else constant(self.scalar.size)
+
+    @property
+    def vector_tiles(self) -> int:
+        """Tiles along the vector side; the last may overlap the one before."""
+        return -(-self.vector_size // self.width)
+
+    @property
+    def scalar_tiles(self) -> int:
+        """Tiles along the scalar side; the last may overlap the one before."""
+        return -(-self.scalar_size // self.rows)
+
+    @property
+    def masked(self) -> bool:
+        """The one tile is longer than the dimension: its last vector is not whole."""
+        return self.width > self.vector_size
+
+    @property
+    def contracted_total(self) -> int:
+        """Length of the sum."""
+        return math.prod(constant(one.size) for one in self.contracted)
+
+    @property
+    def accumulator(self) -> ScalarType:
+        """The type that is summed in."""
+        return self.contraction.combine.parameters[0].type.element
+
+    @property
+    def vector_operand(self) -> Operand:
+        """The operand of the vector side."""
+        return self.contraction.left if self.vector_left else self.contraction.right
+
+    @property
+    def scalar_operand(self) -> Operand:
+        """The operand of the scalar side."""
+        return self.contraction.right if self.vector_left else self.contraction.left
+
+    @property
+    def fused_multiply_add(self) -> bool:
+        """Products and sums are one instruction."""
+        return is_multiply_add(self.contraction)
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """Blocks of the launch along the outer dimensions, the collected one, the scalar and the vector side."""
+        collected = () if self.collected is None else (-(-constant(self.collected.size) // self.lanes[0]),)
+        return (
+            *(constant(one.size) for one in self.outer),
+            *collected,
+            -(-self.scalar_tiles // self.scalar_chunk),
+            -(-self.vector_tiles // self.vector_chunk),
+        )
+
+    def stride(self, dimension: Dimension, side: str) -> int:
+        """The stride of a dimension in an array: "vector", "scalar" or "out"."""
+        if side == "out":
+            return constant(dimension.stride_out)
+        return constant(dimension.stride_left if (side == "vector") == self.vector_left else dimension.stride_right)

@@ -1,0 +1,243 @@
+"""The direct CPU form of a contraction, written from a `DirectForm`.
+
+    for each point of the outer dimensions and chunk of either side (the blocks of the launch):
+        for each tile of one side: copy what must be copied into a panel
+            for each tile of the other side: the register tile over the whole sum; store
+
+Sizes and strides are launch parameters, so that shapes share kernels; the tile and the kinds of feeding are constants.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from tilewright.contraction.normalise import constant
+from tilewright.kernel.ir import (
+    BlockIndex,
+    Buffer,
+    Comment,
+    Expression,
+    add,
+    integer,
+    multiply,
+    operation,
+)
+from tilewright.kernel.launch import Launch
+from tilewright.passes.direct_form import COLLECTED_ELEMENTS, DirectForm, Results
+from tilewright.passes.direct_panels import Panel, pack_scalars, pack_vectors
+from tilewright.passes.direct_store import spill, store_collected, store_turned, store_vectors
+from tilewright.passes.direct_tile import Place, accumulate
+from tilewright.passes.direct_writer import Bases, DirectWriter
+from tilewright.passes.scalar_values import component_types
+
+
+def write_direct_kernel(form: DirectForm, name: str = "contraction") -> Launch:
+    """The kernel of a form and everything that its launch needs."""
+    w = DirectWriter(form)
+    w.emit.emit(Comment(f"fed directly, register tile of {' + '.join(map(str, form.lanes))} by {form.rows}"))
+    bases, ranges, collected = _block_coordinates(w)
+    vector_panel = w.panel("vector_panel", form.vector_operand) if form.vector_packed else None
+    scalar_panel = w.panel("scalar_panel", form.scalar_operand) if form.scalar_packed else None
+
+    block = _Block(w, bases, ranges, vector_panel, scalar_panel, collected)
+    if collected is not None:
+        block.collect(collected)
+    elif form.scalar_outer:
+        block.rows_outside()
+    else:
+        block.vectors_outside()
+    return w.launch(name, math.prod(form.blocks))
+
+
+@dataclass(frozen=True)
+class _Collected:
+    """The elements along the output's unit stride that this block collects, and the scratch memory for them."""
+
+    tile: Buffer
+    first: Expression
+    count: Expression
+
+
+@dataclass(frozen=True)
+class _Block:
+    """The loops over the tiles of one block."""
+
+    w: DirectWriter
+    bases: Bases
+    ranges: list[tuple[Expression, Expression] | None]
+    vector_panel: Buffer | None
+    scalar_panel: Buffer | None
+    collected: _Collected | None
+
+    def rows_outside(self) -> None:
+        """For each tile of rows all tiles of vectors, whose panels are made once for all rows."""
+        w = self.w
+        pitch = self._panel_pitch()
+        if self.vector_panel is not None:
+
+            def packed(v: Expression, number: Expression, old: Expression) -> None:
+                self._packed(v, multiply(number, pitch))
+
+            self._vector_tiles(packed)
+
+        def rows(s: Expression, number: Expression, old_rows: Expression) -> None:
+            scalars = None if self.scalar_panel is None else pack_scalars(w, self.scalar_panel, self.bases, s)
+
+            def tile(v: Expression, number: Expression, old: Expression) -> None:
+                vectors = None
+                if self.vector_panel is not None:
+                    start = w.emit.let(multiply(number, pitch), "panel")
+                    vectors = Panel(self.vector_panel, start, w.form.pitch)
+                self._write(Place(self.bases, v, s, vectors, scalars, old, old_rows))
+
+            self._vector_tiles(tile)
+
+        self._scalar_tiles(rows)
+
+    def vectors_outside(self) -> None:
+        """For each tile of vectors, whose panel is made first, all tiles of rows."""
+        ahead = integer(self.w.form.width) if self.w.form.prefetched else None
+
+        def columns(v: Expression, number: Expression, old_columns: Expression) -> None:
+            vectors = self._packed(v, integer(0))
+            self._scalar_tiles(
+                lambda s, number, old: self._write(Place(self.bases, v, s, vectors, None, old_columns, old, ahead))
+            )
+
+        self._vector_tiles(columns)
+
+    def collect(self, collected: _Collected) -> None:
+        """For each tile of vectors the collected ones, one after another; then all of them are stored."""
+        w, form = self.w, self.w.form
+        assert form.collected is not None
+        stride = w.stride(form.collected, "vector")
+        pitch = form.lanes[0] * form.pitch * form.rows
+        zero = integer(0)
+
+        def columns(v: Expression, number: Expression, old: Expression) -> None:
+            def one(which: Expression) -> None:
+                moved = multiply(add(collected.first, which), stride)
+                bases = replace(self.bases, vector=w.emit.let(add(self.bases.vector, moved), "base"))
+                vectors = None
+                if self.vector_panel is not None:
+                    vectors = pack_vectors(w, self.vector_panel, bases.vector, v, zero)
+
+                def rows(s: Expression, number: Expression, old: Expression) -> None:
+                    into = w.emit.let(add(multiply(number, integer(pitch)), multiply(which, integer(form.pitch))), "to")
+                    place = Place(bases, v, s, vectors, None, zero, zero, stride if form.prefetched else None)
+                    spill(w, collected.tile, into, accumulate(w, place))
+
+                self._scalar_tiles(rows)
+
+            w.loop("collected", zero, collected.count, one)
+
+            def turn(s: Expression, number: Expression, old: Expression) -> None:
+                start = w.emit.let(multiply(number, integer(pitch)), "from")
+                place = Place(self.bases, v, s, None, None, zero, zero)
+                store_collected(w, place, collected.tile, start, collected.first, collected.count)
+
+            self._scalar_tiles(turn)
+
+        self._vector_tiles(columns)
+
+    def _write(self, place: Place) -> None:
+        sums = accumulate(self.w, place)
+        store = store_turned if self.w.form.results is Results.TURNED else store_vectors
+        store(self.w, place, sums)
+
+    def _packed(self, v: Expression, into: Expression) -> Panel | None:
+        if self.vector_panel is None:
+            return None
+        return pack_vectors(self.w, self.vector_panel, self.bases.vector, v, self.w.emit.let(into, "into"))
+
+    def _panel_pitch(self) -> Expression:
+        form = self.w.form
+        return self.w.parameter("panel_size", form.contracted_total * form.pitch) if form.vector_packed else integer(0)
+
+    def _scalar_tiles(self, write: Callable[[Expression, Expression, Expression], None]) -> None:
+        form = self.w.form
+        _tiles(self.w, "s", self.ranges[0], form.rows, form.scalar_tiles, self.w.last_row, write)
+
+    def _vector_tiles(self, write: Callable[[Expression, Expression, Expression], None]) -> None:
+        form = self.w.form
+        _tiles(self.w, "v", self.ranges[1], form.width, form.vector_tiles, self.w.last_column, write)
+
+
+def describe(form: DirectForm) -> str:
+    """One line on the form, for readers of the kernel and for `explain`."""
+    scalar = "1" if form.scalar is None else form.scalar.name
+    contracted = "*".join(one.name for one in form.contracted)
+    lanes = " + ".join(map(str, form.lanes))
+    return f"direct: vectors along {form.vector.name} in tiles of {lanes}, rows along {scalar} in tiles of" + (
+        f" {form.rows}, sum over {contracted} in the registers"
+    )
+
+
+def _tiles(
+    w: DirectWriter,
+    hint: str,
+    bounds: tuple[Expression, Expression] | None,
+    step: int,
+    tiles: int,
+    last: Expression,
+    write: Callable[[Expression, Expression, Expression], None],
+) -> None:
+    """`write(start, number, old)` for the tiles of a range; the last of all ends with its dimension, so that its
+    first `old` elements belong to the tile before too.
+    """
+    if tiles == 1:
+        write(integer(0), integer(0), integer(0))
+        return
+    assert bounds is not None
+
+    def at(number: Expression) -> None:
+        wanted = w.emit.let(multiply(number, integer(step)), "wanted")
+        start = w.emit.let(operation("min", wanted, last), f"{hint}_at")
+        write(start, operation("sub", number, bounds[0]), operation("sub", wanted, start))
+
+    w.loop(f"{hint}_tile", *bounds, at)
+
+
+def _block_coordinates(
+    w: DirectWriter,
+) -> tuple[Bases, list[tuple[Expression, Expression] | None], _Collected | None]:
+    """Where this block's arrays begin, its tiles along the scalar and the vector side, what it collects."""
+    form, emit = w.form, w.emit
+    rest: Expression = BlockIndex()
+    ranges: list[tuple[Expression, Expression] | None] = []
+    sides = (("v", form.vector_tiles, form.vector_chunk), ("s", form.scalar_tiles, form.scalar_chunk))
+    outer_total = math.prod(constant(one.size) for one in form.outer)
+    for hint, tiles, chunk in sides:
+        if tiles == 1:
+            ranges.append(None)
+            continue
+        count = -(-tiles // chunk)
+        total = w.parameter(f"{hint}_tiles", tiles)
+        if count == 1:
+            ranges.append((integer(0), total))
+            continue
+        step, chunks = w.parameter(f"{hint}_chunk", chunk), w.parameter(f"{hint}_chunks", count)
+        start = emit.let(multiply(operation("mod", rest, chunks), step), f"{hint}_first")
+        rest = emit.let(operation("floordiv", rest, chunks), "rest")
+        ranges.append((start, emit.let(operation("min", add(start, step), total), f"{hint}_stop")))
+    collected = None
+    if form.collected is not None:
+        lanes, extent = form.lanes[0], constant(form.collected.size)
+        size, groups = w.parameter("w_size", extent), w.parameter("w_tiles", -(-extent // lanes))
+        first = emit.let(multiply(operation("mod", rest, groups), integer(lanes)), "w_first")
+        rest = emit.let(operation("floordiv", rest, groups), "rest")
+        taken = emit.let(operation("min", integer(lanes), operation("sub", size, first)), "w_count")
+        scratch = w.workspace("tile", component_types(form.accumulator)[0], COLLECTED_ELEMENTS)
+        collected = _Collected(scratch, first, taken)
+    coordinates: list[Expression] = []
+    for position, one in reversed(list(enumerate(form.outer))):
+        if position == 0:
+            coordinates.append(rest if outer_total > 1 else integer(0))
+            continue
+        points = w.parameter(f"o{position}_size", constant(one.size))
+        coordinates.append(emit.let(operation("mod", rest, points), f"o{position}"))
+        rest = emit.let(operation("floordiv", rest, points), "rest")
+    coordinates.reverse()
+    return w.bases(coordinates), ranges[::-1], collected

@@ -1,0 +1,159 @@
+"""Where the results of a direct register tile go: as vectors, turned in registers, or collected for a turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tilewright.ir.scalars import BOOL
+from tilewright.kernel.ir import (
+    Broadcast,
+    Buffer,
+    Constant,
+    Expression,
+    FirstLanes,
+    Load,
+    Name,
+    Shuffle,
+    Store,
+    VectorType,
+    add,
+    element_of,
+    integer,
+    load,
+    multiply,
+    operation,
+)
+from tilewright.passes.direct_tile import Accumulators, Place, starts
+from tilewright.passes.direct_writer import DirectWriter
+from tilewright.passes.tensor_writer import transposed
+from tilewright.passes.vectorise import lower_lambda_vector
+
+
+def store_vectors(w: DirectWriter, place: Place, accumulators: Accumulators) -> None:
+    """Each vector of each row, after the epilogue. With further operands, one of which may be the output itself, only
+    what no tile has stored before.
+    """
+    form, emit = w.form, w.emit
+    base = emit.let(add(place.bases.out, place.v), "out_at")
+    stride = integer(0) if form.scalar is None else w.stride(form.scalar, "out")
+    masks = _new_columns(w, place) if w.further else _valid_columns(w)
+    for j in range(form.rows):
+        number = emit.let(add(place.s, integer(j)), "number")
+        row = emit.let(add(base, multiply(number, stride)), "out_row")
+
+        def store(j: int = j, number: Expression = number, row: Expression = row) -> None:
+            for i, start in enumerate(starts(form.lanes)):
+                value = _with_epilogue(w, place, accumulators[i, j], number, start, masks[i])
+                emit.emit(Store(w.out, add(row, integer(start)), value, mask=masks[i]))
+
+        if w.further and place.old_rows != integer(0):
+            emit.when(operation("le", place.old_rows, integer(j)), store)
+        else:
+            store()
+
+
+def _valid_columns(w: DirectWriter) -> list[Expression | None]:
+    return [w.mask if i == len(w.form.lanes) - 1 else None for i in range(len(w.form.lanes))]
+
+
+def _new_columns(w: DirectWriter, place: Place) -> list[Expression | None]:
+    masks = _valid_columns(w)
+    if place.old_columns == integer(0):
+        return masks
+    for i, (start, lanes) in enumerate(zip(starts(w.form.lanes), w.form.lanes, strict=True)):
+        old = operation("max", operation("sub", place.old_columns, integer(start)), integer(0))
+        known = FirstLanes(operation("min", old, integer(lanes)), VectorType(BOOL, lanes))
+        masks[i] = w.emit.let(operation("not", known), "new")
+    return masks
+
+
+def _with_epilogue(
+    w: DirectWriter, place: Place, total: Name, row: Expression, start: int, mask: Expression | None
+) -> Expression:
+    contraction, emit = w.form.contraction, w.emit
+    if contraction.epilogue is None:
+        return total
+    assert isinstance(total.type, VectorType)
+    values: list[tuple[Expression, ...]] = [(emit.snapshot(total, "total"),)]
+    for number, buffer in enumerate(w.further):
+        at = place.bases.further[number]
+        if w.form.scalar is not None:
+            at = add(at, multiply(row, w.stride(w.form.scalar, str(number))))
+        along = w.stride(w.form.vector, str(number))
+        if along == integer(0):
+            one = load(buffer, at)
+            values.append((emit.let(Broadcast(one, VectorType(element_of(one.type), total.type.lanes)), "operand"),))
+            continue
+        value = load(buffer, add(at, add(place.v, integer(start))), total.type.lanes)
+        values.append((emit.let(Load(buffer, value.index, value.type, mask=mask), "operand"),))
+    ((result,),) = lower_lambda_vector(contraction.epilogue, values, total.type.lanes, emit)
+    return emit.let(result, "result")
+
+
+def store_turned(w: DirectWriter, place: Place, accumulators: Accumulators) -> None:
+    """Squares of `rows` by `rows`, turned in registers: the output's unit stride is the scalar side's."""
+    form, emit = w.form, w.emit
+    turned = form.rows
+    base = emit.let(add(place.bases.out, place.s), "out_at")
+    for i, (start, lanes) in enumerate(zip(starts(form.lanes), form.lanes, strict=True)):
+        for first in range(0, lanes, turned):
+            rows: list[Expression] = []
+            for j in range(turned):
+                value: Expression = accumulators[i, j]
+                vector = VectorType(element_of(value.type), turned)
+                if lanes > turned:
+                    value = Shuffle(value, value, tuple(range(first, first + turned)), vector)
+                rows.append(emit.snapshot(value, "part"))
+            columns = transposed(w.emit, rows)
+            for lane, column in enumerate(columns):
+                at = add(base, multiply(add(place.v, integer(start + first + lane)), w.stride(form.vector, "out")))
+                store = Store(w.out, emit.let(at, "at"), column)
+                _where_valid(w, i, first + lane, lambda store=store: emit.emit(store))  # type: ignore[misc]
+
+
+def _where_valid(w: DirectWriter, vector: int, lane: int, write: Callable[[], None]) -> None:
+    """`write()`, if that lane of that vector of the tile lies inside its dimension."""
+    if w.form.masked and vector == len(w.form.lanes) - 1 and lane:
+        assert w.valid is not None
+        w.emit.when(operation("gt", w.valid, integer(lane)), write)
+    else:
+        write()
+
+
+def spill(w: DirectWriter, tile: Buffer, at: Expression, accumulators: Accumulators) -> None:
+    """The registers into the scratch tile [row][collected][column], from element `at` on."""
+    form = w.form
+    for (i, j), total in accumulators.items():
+        start = j * form.lanes[0] * form.pitch + starts(form.lanes)[i]
+        w.emit.emit(Store(tile, add(at, integer(start)), total, aligned=True))
+
+
+def store_collected(
+    w: DirectWriter, place: Place, tile: Buffer, start: Expression, first: Expression, count: Expression
+) -> None:
+    """The scratch tile that begins at `start`, turned: vectors of `count` elements along the output's unit stride, from
+    `first` on.
+    """
+    form, emit = w.form, w.emit
+    lanes = form.lanes[0]
+    mask = emit.let(FirstLanes(count, VectorType(BOOL, lanes)), "collected")
+    base = emit.let(add(place.bases.out, first), "out_at")
+    scalar_stride = integer(0) if form.scalar is None else w.stride(form.scalar, "out")
+
+    def row(j: Expression) -> None:
+        out_row = emit.let(add(base, multiply(add(place.s, j), scalar_stride)), "out_row")
+        from_row = emit.let(add(start, multiply(j, integer(lanes * form.pitch))), "from")
+        for i, column_start in enumerate(starts(form.lanes)):
+            held: list[Expression] = []
+            for number in range(lanes):
+                at = add(from_row, integer(number * form.pitch + column_start))
+                held.append(emit.let(load(tile, at, lanes, aligned=True), "row"))
+            for lane, column in enumerate(transposed(w.emit, held)[: form.lanes[i]]):
+                at = add(out_row, multiply(add(place.v, integer(column_start + lane)), w.stride(form.vector, "out")))
+                store = Store(w.out, emit.let(at, "at"), column, mask=mask)
+                _where_valid(w, i, lane, lambda store=store: emit.emit(store))  # type: ignore[misc]
+
+    w.loop("j", integer(0), integer(form.rows), row)
+
+
+__all__ = ["Constant", "spill", "store_collected", "store_turned", "store_vectors"]

@@ -1,0 +1,130 @@
+"""The register tile of the direct form: the whole sum of `width` by `rows` results. direct_store.py stores them.
+
+acc[i][j] = combine(acc[i][j], map(vector side[v + i, k], broadcast scalar side[s + j, k]))    for all k
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tilewright.kernel.ir import (
+    Broadcast,
+    Expression,
+    Load,
+    Name,
+    Operation,
+    Prefetch,
+    Shuffle,
+    VectorType,
+    add,
+    element_of,
+    integer,
+    load,
+    multiply,
+)
+from tilewright.passes.direct_panels import Panel
+from tilewright.passes.direct_writer import Bases, DirectWriter, Step
+from tilewright.passes.scalar_values import constant as constant_value
+from tilewright.passes.vectorise import lower_lambda_vector
+
+Accumulators: TypeAlias = dict[tuple[int, int], Name]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A tile: where the block's arrays begin, its first element and row, and the panels that it reads.
+
+    `next_vectors` is how far ahead of this tile's vectors the next tile's begin in the operand, None where they need no
+    prefetching. `old_columns` and `old_rows` are how many of its first elements and rows the tile before has too.
+    """
+
+    bases: Bases
+    v: Expression
+    s: Expression
+    vectors: Panel | None
+    scalars: Panel | None
+    old_columns: Expression
+    old_rows: Expression
+    next_vectors: Expression | None = None
+
+
+def starts(lanes: Sequence[int]) -> list[int]:
+    """Where each vector of the tile begins."""
+    return [sum(lanes[:number]) for number in range(len(lanes))]
+
+
+def accumulate(w: DirectWriter, place: Place) -> Accumulators:
+    """The sums of one tile, in registers."""
+    form, emit = w.form, w.emit
+    (neutral,) = constant_value(form.contraction.neutral.value, form.contraction.neutral.scalar)
+    accumulators = {
+        (i, j): emit.declare(Broadcast(neutral, VectorType(element_of(neutral.type), lanes)), "sum")
+        for j in range(form.rows)
+        for i, lanes in enumerate(form.lanes)
+    }
+    vector_base = emit.let(add(place.bases.vector, multiply(place.v, w.stride(form.vector, "vector"))), "vector_at")
+    stride = integer(0) if form.scalar is None else w.stride(form.scalar, "scalar")
+    scalar_base = emit.let(add(place.bases.scalar, multiply(place.s, stride)), "scalar_at")
+    rows = [emit.let(multiply(integer(j), stride), "row") for j in range(form.rows)]
+
+    def step(one: Step) -> None:
+        columns = _columns(w, place, vector_base, one)
+        along = emit.let(add(scalar_base, one.scalar), "along")
+        for j in range(form.rows):
+            if place.scalars is None:
+                element: Expression = load(w.scalar_source, add(along, rows[j]))
+            else:
+                at = add(multiply(one.number, integer(place.scalars.pitch)), integer(j))
+                element = load(place.scalars.buffer, at)
+            wide = _broadcasts(w, element)
+            for i, column in enumerate(columns):
+                _combine(w, accumulators[i, j], column, wide[i])
+
+    w.over_sum(step)
+    return accumulators
+
+
+def _columns(w: DirectWriter, place: Place, base: Expression, step: Step) -> list[Expression]:
+    """The vectors of one step of the sum."""
+    columns: list[Expression] = []
+    lanes, panel = w.form.lanes, place.vectors
+    if panel is not None:
+        at = w.emit.let(add(panel.start, multiply(step.number, integer(panel.pitch))), "at")
+        for start, width in zip(starts(lanes), lanes, strict=True):
+            value = load(panel.buffer, add(at, integer(start)), width, aligned=True)
+            columns.append(w.emit.let(value, "vector"))
+        return columns
+    at = w.emit.let(add(base, step.vector), "at")
+    for number, (start, width) in enumerate(zip(starts(lanes), lanes, strict=True)):
+        mask = w.mask if number == len(lanes) - 1 else None
+        value = load(w.vector_source, add(at, integer(start)), width)
+        columns.append(w.emit.let(Load(value.buffer, value.index, value.type, mask=mask), "vector"))
+        if place.next_vectors is not None:
+            w.emit.emit(Prefetch(w.vector_source, add(add(at, integer(start)), place.next_vectors)))
+    return columns
+
+
+def _broadcasts(w: DirectWriter, element: Expression) -> list[Expression]:
+    """The element in all lanes, for each vector of the tile; narrower vectors are parts of the widest."""
+    widest = max(w.form.lanes)
+    type_ = element_of(element.type)
+    wide = w.emit.let(Broadcast(element, VectorType(type_, widest)), "scalar")
+    return [
+        wide if lanes == widest else Shuffle(wide, wide, tuple(range(lanes)), VectorType(type_, lanes))
+        for lanes in w.form.lanes
+    ]
+
+
+def _combine(w: DirectWriter, total: Name, vector: Expression, element: Expression) -> None:
+    form, emit = w.form, w.emit
+    if form.fused_multiply_add and element_of(vector.type) == element_of(element.type) == element_of(total.type):
+        emit.assign(total, Operation("fma", (vector, element, total), total.type))
+        return
+    assert isinstance(total.type, VectorType)
+    vector, element = emit.let(vector, "left"), emit.let(element, "right")
+    pair = (vector, element) if form.vector_left else (element, vector)
+    (mapped,) = lower_lambda_vector(form.contraction.map, [(one,) for one in pair], total.type.lanes, emit)
+    ((combined,),) = lower_lambda_vector(form.contraction.combine, ((total,), mapped), total.type.lanes, emit)
+    emit.assign(total, combined)

@@ -1,0 +1,68 @@
+"""Direct or packed: which form of a contraction a CPU gets, by what either costs in the model, and the reason."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tilewright.contraction.form import Contraction, Kind
+from tilewright.contraction.normalise import constant
+from tilewright.machine.model import Machine
+from tilewright.passes.direct_choice import choose_direct_form, memory_once
+from tilewright.passes.direct_form import DirectForm
+from tilewright.passes.packed_form import PackedForm, make_packed_form
+from tilewright.passes.scalar_values import component_types
+
+PACKED_START = 4000.0  # cycles for the tables of a block
+PACKED_ELEMENT = 0.5  # cycles to move four bytes into a panel
+PACKED_STEP = 1.05  # of the multiply-adds, for the loops around them
+
+
+@dataclass(frozen=True)
+class FormChoice:
+    """The form that a CPU gets, and why."""
+
+    form: DirectForm | PackedForm
+    reason: str
+
+
+def choose_form(contraction: Contraction, machine: Machine) -> FormChoice:
+    """The form of a normalised contraction with known sizes."""
+    packed = make_packed_form(contraction, machine)
+    direct = choose_direct_form(contraction, machine)
+    if isinstance(direct, str):
+        return FormChoice(packed, f"not fed directly: {direct}")
+    form, cost = direct
+    other = packed_cycles(packed, machine)
+    kilocycles = f"{cost.cycles / 1000:.3g} thousand cycles fed directly, {other / 1000:.3g} from packed panels"
+    if cost.cycles <= other:
+        return FormChoice(form, f"fed directly: the model says {kilocycles}")
+    return FormChoice(packed, f"not fed directly: the model says {kilocycles}")
+
+
+def packed_cycles(form: PackedForm, machine: Machine) -> float:
+    """What the packed form costs on one core, in the cycles of `direct_cost`: packing reads the arrays before the
+    multiply-adds begin, which so hide nothing of its waiting.
+    """
+    contraction = form.contraction
+    batch = math.prod(constant(one.size) for one in contraction.of_kind(Kind.C))
+    vector, scalar = form.total(form.vector_dimensions), form.total(form.scalar_dimensions)
+    steps = form.contracted_total
+    vector_tiles, scalar_tiles = -(-vector // form.vector_tile), -(-scalar // form.rows)
+    parts = component_types(form.accumulator)
+    each = PACKED_STEP * (1 if form.fused_multiply_add else 2) * len(parts) ** 2
+    compute = batch * vector_tiles * scalar_tiles * form.vectors * form.rows * (each * steps + 1)
+    width = len(parts) * parts[0].bytes / 4
+    # The scalar side stays packed while all vector blocks pass; these are packed again for each scalar block.
+    passes = -(-scalar // form.scalar_block)
+    packing = batch * (PACKED_START + PACKED_ELEMENT * width * steps * (passes * vector + scalar))
+    pieces = (form.vector_tile * form.vector_operand.element.bytes, form.rows * form.scalar_operand.element.bytes)
+    operands = (form.vector_operand, form.scalar_operand)
+    sides = tuple(_bytes(contraction, operand is contraction.left, operand.element.bytes) for operand in operands)
+    out = batch * vector * scalar * contraction.out.element.bytes
+    return compute + packing + memory_once((*sides, out), pieces, machine)
+
+
+def _bytes(contraction: Contraction, left: bool, width: int) -> int:
+    strides = ((constant(one.stride_left if left else one.stride_right), one) for one in contraction.dimensions)
+    return width * math.prod(constant(one.size) for stride, one in strides if stride)

@@ -1,0 +1,47 @@
+"""The direct CPU form, run through the JIT, against the naive evaluation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from contraction_cases import Case, cases, run_cpu
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from naive import assert_close, examples
+
+from tilewright.contraction.normalise import normalise
+from tilewright.machine.detect import host_machine
+from tilewright.machine.model import Machine
+from tilewright.machine.named import CPU_AVX2, CPU_AVX512, CPU_NEON
+from tilewright.passes.direct_choice import choose_direct_form, direct_cost, direct_forms
+from tilewright.passes.direct_kernel import describe, write_direct_kernel
+
+MACHINES = [host_machine(), CPU_AVX2, CPU_AVX512, CPU_NEON]
+
+
+@settings(max_examples=examples(60))
+@given(case=cases(), machine=st.sampled_from(MACHINES))
+def test_any_contraction(case: Case, machine: Machine) -> None:
+    """The form that the model chooses."""
+    chosen = choose_direct_form(normalise(case.contraction), machine)
+    if isinstance(chosen, str):
+        assert chosen
+        return
+    buffers = case.buffers()
+    got = run_cpu(write_direct_kernel(chosen[0]), buffers, case.scalars)
+    assert_close(case.contraction, got, buffers, case.scalars)
+
+
+@settings(max_examples=examples(60))
+@given(case=cases(), machine=st.sampled_from(MACHINES), data=st.data())
+def test_any_form(case: Case, machine: Machine, data: st.DataObject) -> None:
+    """A form at random, with its tiles shared out among several blocks and threads."""
+    contraction = normalise(case.contraction)
+    assume(not isinstance(choose_direct_form(contraction, machine), str))
+    form = data.draw(st.sampled_from(list(direct_forms(contraction, machine))), label="form")
+    assert direct_cost(form, machine).cycles > 0 and describe(form)
+    form = replace(form, vector_chunk=data.draw(st.integers(1, form.vector_tiles)),
+                   scalar_chunk=data.draw(st.integers(1, form.scalar_tiles)))  # fmt: skip
+    buffers = case.buffers()
+    got = run_cpu(write_direct_kernel(form), buffers, case.scalars, data.draw(st.integers(1, 2)))
+    assert_close(case.contraction, got, buffers, case.scalars)
