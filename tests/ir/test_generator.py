@@ -13,21 +13,23 @@ from tilewright.ir.builder import Builder
 from tilewright.ir.generator import SIZE_VALUES, random_arguments, random_program
 from tilewright.ir.generator_scalars import SCALARS, FoldOperator, affine_composition, largest_with_place, random_fold
 from tilewright.ir.interpreter import infer_sizes, interpret
-from tilewright.ir.nodes import Atom, Body, Expression, Program, Variable
+from tilewright.ir.nodes import Atom, Body, Expression, Level, Program, SegHist, SegMap, SegRed, SegScan, Variable
 from tilewright.ir.parser import parse_program
 from tilewright.ir.printer import print_program
 from tilewright.ir.scalars import F32, I32, I64
 from tilewright.ir.sizes import Size
-from tilewright.ir.traversal import all_statements, inline, substitute
+from tilewright.ir.traversal import all_statements, inline, sub_bodies, substitute
 from tilewright.ir.verifier import verify
 
 SEEDS = range(300)
+OPERATIONS = (SegMap, SegRed, SegScan, SegHist)
 
 
+@pytest.mark.parametrize("segmented", [False, True])
 @pytest.mark.parametrize("first", SEEDS[::25])
-def test_programs_run(first: int) -> None:
+def test_programs_run(first: int, segmented: bool) -> None:
     for seed in range(first, first + 25):
-        program = random_program(seed)
+        program = random_program(seed, segmented=segmented)
         verify(program)
         arguments = random_arguments(program, seed)
         results = interpret(program, arguments)
@@ -42,9 +44,10 @@ def test_programs_run(first: int) -> None:
                 assert np.isfinite(value).all(), seed
 
 
-def test_programs_print_and_parse() -> None:
+@pytest.mark.parametrize("segmented", [False, True])
+def test_programs_print_and_parse(segmented: bool) -> None:
     for seed in SEEDS[::5]:
-        program = random_program(seed)
+        program = random_program(seed, segmented=segmented)
         assert parse_program(print_program(program)) == program, seed
 
 
@@ -64,6 +67,25 @@ def test_every_construct_of_the_source_language_occurs() -> None:
     segmented = {"SegMap", "SegRed", "SegScan", "SegHist", "Threshold"}
     expected = {one.__name__ for one in Expression.__args__} - segmented
     assert nodes_of([random_program(seed) for seed in SEEDS]) == expected
+    assert nodes_of([random_program(seed, segmented=True) for seed in SEEDS]) == expected | segmented
+
+
+def test_segmented_operations_nest() -> None:
+    """Blocks hold operations of threads, and clusters those of blocks."""
+    found: set[tuple[Level, Level]] = set()
+
+    def look(body: Body, around: Level | None) -> None:
+        for one in body.statements:
+            level = getattr(one.expression, "level", None) if isinstance(one.expression, OPERATIONS) else None
+            if around is not None and level is not None:
+                found.add((around, level))
+            for inner in sub_bodies(one.expression):
+                look(inner, level or around)
+
+    for seed in SEEDS:
+        look(random_program(seed, segmented=True).body, None)
+    cluster, block, thread = Level.CLUSTER, Level.BLOCK, Level.THREAD
+    assert found == {(cluster, block), (cluster, thread), (block, thread)}
 
 
 def test_sizes_vary_and_programs_differ_in_length() -> None:

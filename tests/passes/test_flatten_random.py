@@ -42,6 +42,7 @@ from tilewright.passes.flatten_tree import version_settings
 from tilewright.passes.pipelines import run_pipeline
 from tilewright.rewrite.derivation import Derivation, Recording, agree
 from tilewright.rewrite.rule import rules_of
+from tilewright.rewrite.rules.flatten_versions import thresholds_of
 
 DEPTH = 5
 PIPELINES = (full_flattening_pipeline, outer_flattening_pipeline, incremental_flattening_pipeline)
@@ -62,8 +63,10 @@ def check_versions(source: Program, flat: Program, seed: int) -> None:
     verify(flat)
     arguments = random_arguments(source, seed)
     expected = interpret(source, arguments)
+    own = thresholds_of(source)
     for thresholds in ({}, *version_settings(flat)):
-        difference = agree(expected, interpret(flat, arguments, thresholds))
+        wanted = interpret(source, arguments, thresholds) if own else expected
+        difference = agree(wanted, interpret(flat, arguments, thresholds))
         assert difference is None, f"seed {seed}, thresholds {thresholds}: {difference}"
 
 
@@ -82,6 +85,13 @@ def test_passes_alone_keep_the_meaning(seed: int) -> None:
         flat = flatten(source)
         assert parse_program(print_program(flat)) == flat
         check_versions(source, flat, seed)
+
+
+@given(seed=SEEDS)
+def test_what_is_flat_in_parts_can_be_flattened(seed: int) -> None:
+    source = random_program(seed, segmented=True)
+    for pipeline in PIPELINES:
+        check_versions(source, run_pipeline(source, pipeline, verify=True), seed)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -1,7 +1,7 @@
 """Random well-typed programs and arguments for them, to test passes and backends against the interpreter.
 
-Every seed gives the same program everywhere. Programs use all constructs of the source language (no segmented
-operations, which only flattening makes) on bool, i32, i64, f32 and f64, with symbolic sizes that may be zero.
+Every seed gives the same program everywhere. Programs use all constructs of the source language on bool, i32, i64, f32
+and f64, with symbolic sizes that may be zero; and segmented operations, which flattening makes, if asked for.
 
 >>> program = random_program(3)
 >>> arguments = random_arguments(program, seed=5)
@@ -22,11 +22,13 @@ from tilewright.ir.arguments import Argument, Array
 from tilewright.ir.builder import Builder
 from tilewright.ir.generator_arrays import ARRAY_STATEMENTS
 from tilewright.ir.generator_scalars import SCALARS, clamp, random_literal, random_scalar
+from tilewright.ir.generator_segmented import SEGMENTED_STATEMENTS
 from tilewright.ir.generator_soacs import SOAC_STATEMENTS
 from tilewright.ir.nodes import (
     Alias,
     Atom,
     Index,
+    Level,
     Literal,
     Program,
     Slice,
@@ -50,7 +52,12 @@ _MAX_WORK = 1500
 
 
 def random_program(
-    seed: int, depth: int = 3, statements: int = 6, scalars: Sequence[ScalarType] = SCALARS, name: str = "random"
+    seed: int,
+    depth: int = 3,
+    statements: int = 6,
+    scalars: Sequence[ScalarType] = SCALARS,
+    name: str = "random",
+    segmented: bool = False,
 ) -> Program:
     """A random program.
 
@@ -60,15 +67,18 @@ def random_program(
         statements: how many constructs the outermost body has (each may be a few statements).
         scalars: the scalar types of its parameters.
         name: the program's name.
+        segmented: with segmented operations and thresholds.
     """
-    return Generator(Random(seed), scalars).program(name, depth, statements)
+    return Generator(Random(seed), scalars, segmented).program(name, depth, statements)
 
 
 class Generator:
     """The state of writing one program: the builder, and what is in scope at each level of nesting."""
 
-    def __init__(self, random: Random, scalars: Sequence[ScalarType] = SCALARS) -> None:
+    def __init__(self, random: Random, scalars: Sequence[ScalarType] = SCALARS, segmented: bool = False) -> None:
         self.random = random
+        self.segmented = segmented
+        self.level: Level | None = None
         self.scalars = tuple(scalars)
         self.b = Builder()
         self.scopes: list[list[Variable]] = []
@@ -177,6 +187,8 @@ class Generator:
                 if depth > 0:
                     kinds += [lambda: self.random.choice(SOAC_STATEMENTS)(self, depth - 1)] * 6
                     kinds += [lambda: self.control(depth - 1)] * 2
+                    if self.segmented:
+                        kinds += [lambda: self.random.choice(SEGMENTED_STATEMENTS)(self, depth - 1)] * 8
             self.random.choice(kinds)()
 
     def plain_scalar(self) -> None:

@@ -68,7 +68,7 @@ def emit_map(g: Generator, depth: int) -> None:
         g.add(*g.b.emit(Map(width, function, tuple(arrays))))
 
 
-def _keep(g: Generator, operator: FoldOperator, value: Variable) -> None:
+def keep_fold(g: Generator, operator: FoldOperator, value: Variable) -> None:
     """Make a fold's result available: cut to the limits if it may exceed them, or else only as a program's result."""
     if operator.bounded or not value.type.element.is_float:
         g.add(value)
@@ -97,7 +97,7 @@ def emit_fold(g: Generator, depth: int) -> None:
         result = g.b.reduce(operator.combine, operator.neutral[0], array, _declared(g, operator))
     else:
         result = g.b.scan(operator.combine, operator.neutral[0], array)
-    _keep(g, operator, result)
+    keep_fold(g, operator, result)
 
 
 def emit_fused_fold(g: Generator, depth: int) -> None:
@@ -121,7 +121,7 @@ def emit_fused_fold(g: Generator, depth: int) -> None:
         fold, *mapped = g.b.emit(Redomap(width, operator.combine, operator.neutral, function, tuple(arrays), declared))
     else:
         fold, *mapped = g.b.emit(Scanomap(width, operator.combine, operator.neutral, function, tuple(arrays)))
-    _keep(g, operator, fold)
+    keep_fold(g, operator, fold)
     g.add(*mapped)
 
 
@@ -162,7 +162,7 @@ def emit_row_fold(g: Generator, depth: int) -> None:
         result = g.b.reduce(combine, neutral, array, _declared(g, operator))
     else:
         result = g.b.scan(combine, neutral, array)
-    _keep(g, operator, result)
+    keep_fold(g, operator, result)
 
 
 def emit_scatter(g: Generator, depth: int) -> None:
@@ -199,7 +199,7 @@ def emit_hist(g: Generator, depth: int) -> None:
     operator = random_fold(g.b, g.random, element, accumulating=True)
     places = _random_places(g, values.type.shape[0], bins.type.shape[0])
     (result,) = g.b.emit(Hist((bins,), operator.combine, operator.neutral, places, (values,)))
-    _keep(g, operator, result)
+    keep_fold(g, operator, result)
 
 
 def emit_stream(g: Generator, depth: int) -> None:
@@ -222,7 +222,7 @@ def emit_stream(g: Generator, depth: int) -> None:
     function = Lambda((length, total, *parts), g.b.body(body))
     chunk = size(g.random.randint(1, 3))
     folded, *mapped = g.b.emit(StreamSeq(width, chunk, function, operator.neutral, tuple(arrays)))
-    _keep(g, operator, folded)
+    keep_fold(g, operator, folded)
     g.add(*mapped)
 
 

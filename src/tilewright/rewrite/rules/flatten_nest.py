@@ -34,7 +34,7 @@ from tilewright.ir.nodes import If as IfExpression
 from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import Size
 from tilewright.ir.traversal import FreshNames
-from tilewright.rewrite.names import bound, mentioned, replace_names
+from tilewright.rewrite.names import bodies_of, bound, mentioned, replace_names
 from tilewright.rewrite.rule import Place
 
 
@@ -197,11 +197,24 @@ def in_segment(at: Place) -> bool:
     return any(isinstance(body.statements[index].expression, Segmented) for body, index in at.chain[:-1])
 
 
+def holds_operation(expression: Expression) -> bool:
+    """Whether there is a segmented operation in an expression (the answer is kept with the expression)."""
+    known: bool | None = expression.__dict__.get("_holds_operation")
+    if known is None:
+        inside = (one.expression for body in bodies_of(expression) for one in body.statements)
+        known = any(isinstance(one, Segmented) or holds_operation(one) for one in inside)
+        expression.__dict__["_holds_operation"] = known
+    return known
+
+
 def inner_level(at: Place) -> Level | None:
     """The level of a segmented operation that stands here: one deeper than those around it.
 
-    None inside an operation of level thread, and inside the function of a combinator, which is flattened as a whole.
+    None inside an operation of level thread, inside the function of a combinator, which is flattened as a whole, and
+    for a combinator that holds segmented operations already.
     """
+    if holds_operation(at.expression):
+        return None
     level: Level | None = None
     for outer, index in at.chain[:-1]:
         expression: Expression = outer.statements[index].expression
