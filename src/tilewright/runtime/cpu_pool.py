@@ -87,16 +87,17 @@ class _Memory:
 
 
 class _Local(threading.local):
-    """What each calling thread keeps: its workspace, grown when a kernel needs more."""
+    """What each calling thread keeps: its workspace, grown when a kernel needs more.
 
-    workspace: _Memory | None = None
+    Who launches holds on to it meanwhile: when the interpreter ends, it takes this away from daemon threads.
+    """
 
-    def address(self, size: int) -> int:
-        if size == 0:
-            return 0
-        if self.workspace is None or self.workspace.size < size:
+    workspace = _Memory(0)
+
+    def memory(self, size: int) -> _Memory:
+        if self.workspace.size < size:
             self.workspace = _Memory(size)
-        return self.workspace.address
+        return self.workspace
 
 
 _local = _Local()
@@ -191,7 +192,8 @@ class _SerialLaunch:
         self.workspace_bytes = native.workspace_bytes
 
     def __call__(self) -> None:
-        self.function(self.address, 0, self.blocks, _local.address(self.workspace_bytes))
+        workspace = _local.memory(self.workspace_bytes)
+        self.function(self.address, 0, self.blocks, workspace.address)
 
 
 class _Launch:
@@ -207,9 +209,9 @@ class _Launch:
 
     def __call__(self) -> None:
         threads = min(self.threads or get_num_threads(), self.most)
-        workspace = _local.address(self.workspace_bytes)
+        workspace = _local.memory(self.workspace_bytes)
         if threads == 1:
-            self.alone(self.address, 0, self.blocks, workspace)
+            self.alone(self.address, 0, self.blocks, workspace.address)
             return
         pool = _state.pool or _the_pool()
         if threads > len(pool.threads) + 1 or self.workspace_bytes > pool.workspace_bytes:
@@ -220,7 +222,7 @@ class _Launch:
             entry = self._call_block(threads, pool)
         if entry[2] != threads or entry[3] is not pool:
             entry = self._call_block(threads, pool)
-        entry[0][4] = workspace
+        entry[0][4] = workspace.address
         pool.driver.launch(entry[1])
         self.free.append(entry)
 

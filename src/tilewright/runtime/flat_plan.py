@@ -130,8 +130,7 @@ def flat_runner(plan: FlatPlan, arrays: Sequence[Array]) -> FlatRunner:
     """The plan as a function of operands and result, of the shapes and strides that `arrays` have.
 
     The function raises Unfit, and has done nothing, for arrays that are misaligned, or of which an operand may share
-    memory with the result. It may be called by several threads, and uses as many as `get_num_threads` said when it was
-    made.
+    memory with the result. It may be called by several threads.
     """
     launches = [_Launch(one) for one in plan.launches]
     spans = [span_of(one) for one in arrays]

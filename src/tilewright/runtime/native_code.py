@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tilewright.runtime.cache import default_disk_cache, package_version
 from tilewright.runtime.fingerprint import fingerprint
-from tilewright.runtime.native_image import ImageError, LoadedImage
+from tilewright.runtime.native_image import ImageError, LoadedImage, keep_for_ever
 
 if TYPE_CHECKING:  # the compiler is imported when something is compiled
     from tilewright.kernel.llvm import CpuTarget
-
-_KEPT: list[Any] = []  # never unloaded: threads may be in the code when the interpreter ends
 
 
 def native_functions(name: str, functions: Sequence[str], text: Callable[[CpuTarget], str]) -> dict[str, int]:
@@ -32,12 +30,14 @@ def native_functions(name: str, functions: Sequence[str], text: Callable[[CpuTar
     image = None if parts is None else disk.get(parts)
     if image is not None:
         with suppress(ImageError):  # this system's C library is another one: compiled anew below
-            return LoadedImage(image).keep().functions
+            mapped = LoadedImage(image)
+            keep_for_ever(mapped)
+            return mapped.functions
     code = _object_code(text)
     from tilewright.runtime.cpu_jit import load_code
 
     loaded = load_code(code)
-    _KEPT.append(loaded)
+    keep_for_ever(loaded.kept)
     if parts is not None and loaded.image:
         disk.put(parts, loaded.image)
     return {one: loaded.address(one) for one in functions}

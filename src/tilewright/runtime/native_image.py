@@ -64,10 +64,10 @@ class LoadedImage:
             raise ImageError(f"memory cannot be made executable (error {ctypes.get_errno()})")
         self.functions = {name: start + offset for name, offset in functions}
 
-    def keep(self) -> LoadedImage:
-        """The image, kept until the process ends: for code that threads may be in when the interpreter is gone."""
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._bytes))
-        return self
+
+def keep_for_ever(code: object) -> None:
+    """Never unload code: threads may be in it when the interpreter, with all that it holds, is gone."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(code))
 
 
 def load_kernel(image: bytes, name: str, workspace_bytes: int = 0) -> NativeKernel:
