@@ -13,6 +13,7 @@ import dataclasses
 from functools import cache
 
 from tilewright.ir.nodes import Program
+from tilewright.passes.fuse import fuse_further
 from tilewright.passes.pipelines import Pass, PassFunction, standard_pipeline
 from tilewright.passes.simplify import simplify
 from tilewright.rewrite.derivation import Recording
@@ -117,6 +118,7 @@ def fuse_segments(program: Program, derivation: Recording | None = None) -> Prog
 def _pipeline(name: str, why: str, run: PassFunction) -> tuple[Pass, ...]:
     return (
         *standard_pipeline,
+        Pass("fuse further", "every nest becomes a kernel: the fewer, the better", fuse_further),
         Pass(name, why, run),
         Pass("simplify", "reads of rows of rows become one read", simplify),
         Pass("fuse segments", "distribution leaves scalar maps before the operations that need them", fuse_segments),

@@ -30,3 +30,21 @@ def fuse(program: Program, derivation: Recording | None = None) -> Program:
     if derivation is not None:
         derivation.add(state.steps, state.refusals)
     return state.program
+
+
+@cache
+def further_fusion() -> Strategy:
+    """Fusion with results that stay needed, side by side and across ifs, and what that makes possible."""
+    families = ("further fusion", "fusion", "horizontal fusion")
+    return repeat(each(*(everywhere(first_of(rules_of(one))) for one in families)))
+
+
+def fuse_further(program: Program, derivation: Recording | None = None) -> Program:
+    """The program fused further, which has fewer nests but larger ones: what flattening starts from.
+
+    ys = map (2*) xs; z = sum ys; (z, ys)  =>  z, ys = redomap (+) 0 (\\x -> (2*x, 2*x)) xs; (z, ys)
+    """
+    state = run_strategy(program, further_fusion())
+    if derivation is not None:
+        derivation.add(state.steps, state.refusals)
+    return state.program

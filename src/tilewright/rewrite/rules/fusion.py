@@ -87,7 +87,7 @@ def _fuse(at: Place, consumer: Consumer, function: Lambda | None) -> Body | Decl
         if reason:
             reasons[reason] = None
             continue
-        inner, arrays = _composed(producer, function or identity(at, consumer.arrays), consumer.arrays)
+        inner, arrays, _ = composed(producer, function or identity(at, consumer.arrays), consumer.arrays)
         fused = Statement(at.statement.targets, _with_function(consumer, inner, arrays))
         old = at.body.statements
         kept = (*old[:index], *old[index + 1 : at.index])
@@ -136,8 +136,13 @@ def _with_function(consumer: Consumer, function: Lambda, arrays: tuple[Variable,
             return dataclasses.replace(consumer, function=function, arrays=arrays)
 
 
-def _composed(producer: Statement, outer: Lambda, arrays: tuple[Variable, ...]) -> tuple[Lambda, tuple[Variable, ...]]:
-    """outer . producer's function, and what it is mapped over; an array that both read is read once."""
+def composed(
+    producer: Statement, outer: Lambda, arrays: tuple[Variable, ...]
+) -> tuple[Lambda, tuple[Variable, ...], tuple[Atom, ...]]:
+    """outer . producer's function, what it is mapped over, and the producer's results in it.
+
+    An array that both read is read once.
+    """
     inner = producer.expression
     if not isinstance(inner, Map):
         raise TypeError(f"the producer is a {type(inner).__name__}, not a map")
@@ -159,7 +164,8 @@ def _composed(producer: Statement, outer: Lambda, arrays: tuple[Variable, ...]) 
             values[parameter.name] = first.results[positions[array.name]]
     second = replace_names(outer.body, values)
     parameters, read_arrays = zip(*inputs.values(), strict=True) if inputs else ((), ())
-    return Lambda(parameters, Body(first.statements + second.statements, second.results)), read_arrays
+    function = Lambda(parameters, Body(first.statements + second.statements, second.results))
+    return function, read_arrays, first.results
 
 
 # --- nests stay perfect -----------------------------------------------------------------------------------------------

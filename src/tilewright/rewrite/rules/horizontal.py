@@ -20,7 +20,7 @@ def map_beside_map(at: Place) -> Body | Declined:
     first = statement.expression
     if not isinstance(first, Map):
         raise TypeError("the partner of a map is a map")
-    function, arrays = _beside(first.function, first.arrays, second.function, second.arrays)
+    function, arrays = beside(first.function, first.arrays, second.function, second.arrays)
     fused = Statement(statement.targets + at.statement.targets, Map(first.width, function, arrays))
     return _replace_both(at, index, place, fused)
 
@@ -40,7 +40,7 @@ def reduce_beside_reduce(at: Place) -> Body | Declined:
     one, two = _as_redomap(at, statement.expression), _as_redomap(at, at.expression)
     if one.commutative != two.commutative:
         return Declined("one of the two operators is commutative and the other is not")
-    function, arrays = _beside(one.function, one.arrays, two.function, two.arrays)
+    function, arrays = beside(one.function, one.arrays, two.function, two.arrays)
     m, n = len(one.neutral), len(two.neutral)
     results, k = function.body.results, len(one.function.body.results)
     ordered = (*results[:m], *results[k : k + n], *results[m:k], *results[k + n :])
@@ -48,7 +48,7 @@ def reduce_beside_reduce(at: Place) -> Body | Declined:
     targets = (*left[:m], *right[:n], *left[m:], *right[n:])
     redomap = Redomap(
         one.width,
-        _both(one.combine, two.combine),
+        both(one.combine, two.combine),
         one.neutral + two.neutral,
         Lambda(function.parameters, Body(function.body.statements, ordered)),
         arrays,
@@ -66,14 +66,14 @@ def _as_redomap(at: Place, expression: Reduce | Redomap) -> Redomap:
     )
 
 
-def _both(one: Lambda, two: Lambda) -> Lambda:
+def both(one: Lambda, two: Lambda) -> Lambda:
     """Two operators side by side: (a, b) op (c, d) = (a op1 c, b op2 d)."""
     m, n = len(one.parameters) // 2, len(two.parameters) // 2
     parameters = (*one.parameters[:m], *two.parameters[:n], *one.parameters[m:], *two.parameters[n:])
     return Lambda(parameters, Body(one.body.statements + two.body.statements, one.body.results + two.body.results))
 
 
-def _beside(
+def beside(
     one: Lambda, arrays: tuple[Variable, ...], two: Lambda, others: tuple[Variable, ...]
 ) -> tuple[Lambda, tuple[Variable, ...]]:
     """The functions side by side over the arrays of both, each read once."""
