@@ -44,13 +44,13 @@ from tilewright.ir.nodes import (
     Variable,
 )
 from tilewright.ir.scalars import BOOL
-from tilewright.ir.sizes import ZERO, Size, maximum, product
+from tilewright.ir.sizes import ONE, ZERO, Size, maximum, product
 from tilewright.ir.traversal import all_statements, with_fresh_names
 from tilewright.rewrite.names import bodies_of, definitions, mentioned
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 from tilewright.rewrite.rules.flatten_distribute import INSIDE
 from tilewright.rewrite.rules.flatten_nest import Nest, in_segment, inner_level, nest_of, open_space
-from tilewright.rewrite.rules.flatten_regular import exploitable, holds_parallelism
+from tilewright.rewrite.rules.flatten_regular import exploitable, holds_parallelism, is_regular
 from tilewright.rewrite.rules.flatten_segments import fold_nest
 
 BLOCK_THREADS, BLOCK_BYTES = "threads_per_block", "bytes_per_block"
@@ -130,7 +130,7 @@ def version_block(at: Place) -> Body | Declined:
         return no_match("there is no regular parallelism inside")
     if product(nest.shape) in _asked(at, "block_"):
         return no_match("it was already asked whether the points are enough for a block each")
-    threads, memory = inner_parallelism(nest.body, nest.varying), block_bytes(nest.body)
+    threads, memory = inner_parallelism(nest.body, nest.varying), block_bytes(nest.body, nest.varying)
     if threads is None or not mentioned(memory).isdisjoint(nest.varying):
         return Declined(
             "the parallelism or the arrays inside vary in size, so that it is not known if a block holds them"
@@ -232,10 +232,10 @@ def _regular(body: Body, varying: frozenset[str]) -> Body:
     return Body(tuple(one for one in body.statements if exploitable(one, varying)), body.results)
 
 
-def block_bytes(body: Body) -> Size:
-    """An estimate of the memory that a block needs for the arrays that its body makes, views and results aside.
+def block_bytes(body: Body, varying: frozenset[str], points: Size = ONE) -> Size:
+    """The most memory that a block needs for the arrays that its body makes, views and results aside.
 
-    Arrays that flattening puts between the parts of one construct inside are not counted.
+    A map with parallelism inside will be distributed: what its body computes then becomes arrays over its `points`.
     """
     results = {one.name for one in body.results if isinstance(one, Variable)}
     total = ZERO
@@ -245,8 +245,11 @@ def block_bytes(body: Body) -> Size:
         if isinstance(expression, Loop | If):
             kept = list(expression.parameters) if isinstance(expression, Loop) else kept
             for inner in bodies_of(expression):
-                total = total + block_bytes(inner)
-        if not isinstance(expression, _VIEWS):
+                total = total + block_bytes(inner, varying, points)
+        if isinstance(expression, Map | Redomap | Scanomap) and holds_parallelism(expression.function.body, varying):
+            total = total + block_bytes(expression.function.body, varying, points * expression.width)
+        if not isinstance(expression, _VIEWS) and is_regular(statement.targets, varying):
             for one in kept:
-                total = total + (product(one.type.shape) * one.type.element.bytes if one.type.rank else ZERO)
+                is_array = one.type.rank > 0 or points != ONE
+                total = total + (product((points, *one.type.shape)) * one.type.element.bytes if is_array else ZERO)
     return total
