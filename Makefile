@@ -3,7 +3,7 @@
 #   make demo     the six contractions of the demonstration, on every device found
 #   make test     ruff, mypy and the tests (two workers; under 25 minutes on two cores)
 #   make fuzz     the property tests with many random examples, and the slow tests
-#   make bench    benchmarks of contractions and latencies; results in benchmarks/results/
+#   make bench    benchmarks of contractions, latencies and threads; results in benchmarks/results/
 #   make gpu      correctness and benchmarks on a CUDA device, with the python3 at hand: no venv, no network
 #   make docs     regenerates docs/tour.md
 #   make golden   rewrites the golden files of the tests and docs/tour.md; read the difference before committing it
@@ -53,6 +53,7 @@ fuzz: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python benchmarks/contractions.py $(BENCH_ARGS)
 	$(BIN)/python benchmarks/latency.py
+	$(BIN)/python benchmarks/threads.py
 
 # Correctness first, then benchmarks; both run even if the first fails.
 gpu:
