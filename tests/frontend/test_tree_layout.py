@@ -136,10 +136,33 @@ def test_a_plan_prints_its_tree() -> None:
     assert lines[1].endswith("2 steps, 578 kflop, peak memory 20800 bytes (20.3 KiB)")
     assert [" ".join(line.split()) for line in lines[2:]] == [
         "[3,0] 70x40 step 2 M=40 N=70 K=60 336 kflop",
-        "├─ [2,0] 60x40 step 1 M=40 N=60 K=50 relu 242 kflop",
+        "├─ [0,2] 40x60 step 1 M=40 N=60 K=50 relu 242 kflop",
         "│ ├─ [0,1] 40x50 input 0",
         "│ └─ [1,2] 50x60 input 1",
         "└─ [2,3] 60x70 input 2",
     ]
     small = tw.plan_tree("[[0,1],[1,2]->[0,2]],[2,3]->[0,3]", [40, 5, 60, 7], dtype="f32", memory_limit=6000)
     assert repr(small).splitlines()[2] == "2 slices of 0=40 by 20, written into the result"
+
+
+def test_an_operand_that_is_read_again_keeps_its_runs_long() -> None:
+    """The small operand is read for each block of the large one: what is summed lies together in it, and the rest."""
+    plan = tw.plan_tree(
+        "[[2,7,3],[3,8,4]->[2,7,8,4]],[[4,9,0],[[0,5,1],[1,6,2]->[0,5,6,2]]->[4,9,5,6,2]]->[5,6,7,8,9]",
+        [26, 26, 26, 26, 26, 16, 16, 16, 16, 16], dtype="f32", target="cpu",
+    )  # fmt: skip
+    tree = plan.resolved
+    left, right = tree.step(tree.root).operands
+    assert len(plan.orders[left]) == 4
+    for operand in (left, right):
+        order = plan.orders[operand]
+        summed = [label in tree.step(tree.root).contracted for label in order]
+        assert sum(one != two for one, two in itertools.pairwise(summed)) == 1, tree.text(order)
+
+
+def test_vectors_do_not_run_across_the_runs_of_their_operand() -> None:
+    """The result's innermost index is innermost in its operand, or else a summed one is."""
+    plan = tw.plan_tree("[[0,1,2],[2,3]->[3,0,1]],[3,4]->[4,0,1]", [30, 40, 50, 60, 70], dtype="f32", target="cpu")
+    tree = plan.resolved
+    middle = plan.orders[tree.step(tree.root).operands[0]]
+    assert tree.text(middle)[1:-1].split(",")[-1] in ("1", "3")

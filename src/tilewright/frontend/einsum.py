@@ -62,6 +62,7 @@ def einsum(
     beta: int | float | complex = 0,
     target: str | Device | None = None,
     tiles: Mapping[Any, Any] | None = None,
+    memory_limit: int | None = None,
 ) -> Any:
     """Contract arrays as an index expression says.
 
@@ -94,6 +95,9 @@ def einsum(
         tiles: tile sizes for devices with thread blocks, by index: (T, R) = threads and registers of an index of the
             output, Q = piece of a contracted one; indices that are left out get (1, 1), or at most 16. By default the
             cost model chooses.
+        memory_limit: bytes that intermediates and the result (if it is not `out`) may take, as for `einsum_tree`: where
+            that is too little for the whole, slices of some indices are computed one after another. Only for sums of
+            products without an epilogue.
 
     Returns:
         `out`; a new array; for a result without dimensions a NumPy scalar; and where one operand's dimensions are only
@@ -103,6 +107,7 @@ def einsum(
         ValueError: for expressions, shapes, paths, and option values that do not fit, naming the operand, the index
             and the sizes.
         TypeError: for dtypes that are not supported, casts that are not allowed, arguments of a wrong type.
+        MemoryError: if `memory_limit` cannot be kept, with the peak and the least that slices can reach.
 
     Example:
         >>> import numpy as np
@@ -114,6 +119,19 @@ def einsum(
         ...        epilogue_operands=[(bias, "k")]).tolist()
         [[13.0, 0.0], [10.0, 0.0]]
     """
+    if memory_limit is not None:
+        from tilewright.frontend import einsum_calls, einsum_memory
+
+        text, terms = (operands[0], operands[1:]) if operands and isinstance(operands[0], str) else (
+            einsum_calls.interleaved(operands)
+        )  # fmt: skip
+        return einsum_memory.einsum_within(
+            text, terms, memory_limit=memory_limit, out=out, dtype=dtype, order=order, optimize=optimize, target=target,
+            others={
+                "casting": casting, "semiring": semiring, "epilogue": epilogue, "epilogue_operands": epilogue_operands,
+                "alpha": alpha, "beta": beta, "tiles": tiles,
+            },
+        )  # fmt: skip
     place = _read_environment(_TARGET) if target is None else target
     recent: Hashable = None
     try:

@@ -1,10 +1,15 @@
 """The order of each intermediate's indices in memory: dynamic programming over a few candidates for each.
 
 A contraction reads and writes any order without a copy; what the order decides is how long the runs are that lie
-together. Neighbouring indices of one kind (M: left and result, N: right and result, K: summed, C: in all three) that
-stand in the same order in every array are one dimension; the innermost such dimension of an array is its run. The
-model counts the bytes of the three arrays, those of arrays with short runs several times over: a cache line is moved
-whole, and a run inside C serves no tile at all.
+together, and how often they are read. Neighbouring indices of one kind (M: left and result, N: right and result, K:
+summed, C: in all three) that stand in the same order in every array are one dimension. The model counts the bytes of
+the three arrays, each several times over:
+
+- a cache line is moved whole, so short runs cost more: the innermost indices of one kind are read together, the
+  innermost dimension in one piece; a run inside C serves no tile at all;
+- an operand is copied into panels again for every block of the other one's own indices;
+- vectors are computed along the innermost index of the result: its operand should have this index, or else a
+  summed one, innermost.
 """
 
 from __future__ import annotations
@@ -22,8 +27,16 @@ _MOST_CANDIDATES = 24
 _MOST_COMBINATIONS = 4000
 """Of the orders of a step's result with those of its operands; where there would be more, fewer orders are tried."""
 _ROUNDS = 2
-_PER_DIMENSION = 0.02
+_PER_DIMENSION = 0.05
 """What another dimension that is not fused costs, as a share of the array's bytes: loops, and shorter copies."""
+_PER_PIECE = 0.3
+"""What short dimensions inside a run cost, as a share of what short runs do."""
+_BLOCK = 256
+"""Elements of a block of one operand's own indices, for which the other operand is read again."""
+_ACROSS = 4.0
+"""How often an operand's bytes count that has another index innermost than the vectors of the result run along."""
+_TURNED = 0.3
+"""The same for a summed index: vectors are read along it and turned in registers."""
 
 
 def choose_orders(
@@ -149,13 +162,40 @@ class TrafficModel:
         """Bytes that a step moves with its arrays in these orders."""
         key = (id(step), operands, order)
         if key not in self.known:
-            arrays = (*operands, order)
-            masks = {label: tuple(label in one for one in arrays) for label in {a for one in arrays for a in one}}
-            dimensions = fused(arrays)
-            every = (True,) * len(arrays)
-            batch = every if len(operands) > 1 else None
-            self.known[key] = sum(self._array_cost(one, dimensions, masks, batch) for one in arrays)
+            self.known[key] = self._sum_of_costs(operands, order)
         return self.known[key]
+
+    def _sum_of_costs(self, operands: tuple[Labels, ...], order: Labels) -> float:
+        arrays = (*operands, order)
+        masks = {label: tuple(label in one for one in arrays) for label in {a for one in arrays for a in one}}
+        dimensions = fused(arrays)
+        batch = (True,) * len(arrays) if len(operands) > 1 else None
+        cost = self._array_cost(order, dimensions, masks, batch)
+        for position, operand in enumerate(operands):
+            own = {label for other in operands for label in other if label not in operand}
+            again = max(1.0, self.tree.volume(tuple(own), self.sizes) / _BLOCK)
+            cost += again * self._array_cost(operand, dimensions, masks, batch)
+            if batch is not None:
+                cost += self._across(position, arrays, dimensions, masks)
+        return cost
+
+    def _across(
+        self,
+        position: int,
+        arrays: tuple[Labels, ...],
+        dimensions: Mapping[int, Labels],
+        masks: Mapping[int, tuple[bool, ...]],
+    ) -> float:
+        """What it costs that vectors of the result lie across the runs of the operand that has their index."""
+        vectors, run = self._innermost(arrays[-1]), self._innermost(arrays[position])
+        if vectors is None or run is None or not masks[vectors][position] or all(masks[vectors]):
+            return 0.0
+        if dimensions[run] == dimensions[vectors]:
+            return 0.0
+        return (_ACROSS if masks[run][-1] else _TURNED) * self.tree.volume(arrays[position], self.sizes) * self.width
+
+    def _innermost(self, order: Labels) -> int | None:
+        return next((label for label in reversed(order) if self.sizes[label] > 1), None)
 
     def _array_cost(
         self,
@@ -168,9 +208,12 @@ class TrafficModel:
         long = [label for label in order if self.sizes[label] > 1]
         if not long:
             return moved
-        innermost = long[-1]
-        run = 1 if masks[innermost] == batch else self.tree.volume(dimensions[innermost], self.sizes)
-        waste = max(1.0, _LINE_BYTES / (run * self.width))
+        kind = masks[long[-1]]
+        together = tuple(itertools.takewhile(lambda label: masks[label] == kind, reversed(long)))
+        run, piece = (1, 1) if kind == batch else (
+            self.tree.volume(together, self.sizes), self.tree.volume(dimensions[long[-1]], self.sizes)
+        )  # fmt: skip
+        waste = 1.0 + _LINE_BYTES / self.width * (1 / run + _PER_PIECE / piece)
         count = len({dimensions[label] for label in long})
         return moved * (waste + _PER_DIMENSION * count)
 

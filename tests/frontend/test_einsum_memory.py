@@ -1,0 +1,103 @@
+"""`einsum` with a limit of memory: results, what it really takes, and what it refuses."""
+
+from __future__ import annotations
+
+import doctest
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tilewright as tw
+from tilewright.frontend import einsum_memory
+
+
+def test_examples_in_the_documentation() -> None:
+    result = doctest.testmod(einsum_memory)
+    assert result.attempted > 0
+    assert result.failed == 0
+
+
+EXPRESSIONS = ("ij,jk,kl->il", "ij,jk,kl,lm->im", "ab,cb,cd,da->", "aij,jk,bk,b->ai", "ii,ij,jk->k", "...i,ij,jk->...k",
+               "ij,jk->ki", "ijk->ik", "i,j,k->kji", "ij,j,jk,k->ik")  # fmt: skip
+
+
+@settings(max_examples=40)
+@given(
+    text=st.sampled_from(EXPRESSIONS),
+    sizes=st.lists(st.integers(1, 9), min_size=8, max_size=8),
+    share=st.floats(0.0, 1.2),
+    optimize=st.sampled_from([True, False, "greedy"]),
+    order=st.sampled_from([None, "C", "F"]),
+    given_out=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_slices_give_the_same(text, sizes, share, optimize, order, given_out, seed) -> None:
+    rng = np.random.default_rng(seed)
+    size = dict(zip("abcdijklm", [*sizes, 3], strict=True))
+    shapes = [[2, 3][: 2 * ("..." in term)] + [size[one] for one in term if one != "."]
+              for term in text.split("->")[0].split(",")]  # fmt: skip
+    arrays = [rng.integers(-3, 4, shape).astype(np.float64) for shape in shapes]
+    want = np.einsum(text, *arrays)
+    out = np.full(want.shape, np.nan) if given_out else None
+    limit = int(share * 8 * (want.size + max(one.size for one in arrays)))
+    try:
+        got = tw.einsum(text, *arrays, memory_limit=limit, optimize=optimize, order=order, out=out, target="cpu")
+    except MemoryError as error:
+        assert "at its peak, memory_limit is" in str(error)
+        assert "the least that slices of its indices can reach" in str(error)
+        return
+    np.testing.assert_array_equal(got, want)
+    assert out is None or got is out
+    assert order != "F" or given_out or np.asarray(got).flags.f_contiguous
+
+
+def test_operands_and_indices_in_turns_and_broadcast_sizes() -> None:
+    a, b, c = np.arange(6.0).reshape(2, 3), np.arange(3.0)[None], np.arange(12.0).reshape(3, 4)
+    want = np.einsum(a, [0, 1], b, [0, 1], c, [1, 2], [2, 0])
+    got = tw.einsum(a, [0, 1], b, [0, 1], c, [1, 2], [2, 0], memory_limit=200, target="cpu")
+    np.testing.assert_array_equal(got, want)
+
+
+def test_the_limit_bounds_what_is_allocated() -> None:
+    """ik has 8 MB, the result a number; 1 MB of slices is enough."""
+    a, b = np.ones((1000, 30)), np.ones((30, 1000))
+    arrays = (a, b, np.ones((1000, 1000)))
+    path = [(0, 1), (0, 1)]
+    limit = 1 << 20
+
+    def run(**options) -> int:
+        tw.einsum("ij,jk,ik->", *arrays, optimize=path, target="cpu", **options)  # compiled, and told to the caches
+        tracemalloc.start()
+        try:
+            assert tw.einsum("ij,jk,ik->", *arrays, optimize=path, target="cpu", **options) == 30e6
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    assert run(memory_limit=limit) < limit + 200_000
+
+
+def test_too_small_a_limit_is_told_with_the_peak() -> None:
+    a, b, c = np.ones((10, 20)), np.ones((20, 30)), np.ones((30, 40))
+    with pytest.raises(MemoryError, match=r"einsum 'ij,jk,kl->il': .* needs 5600 bytes .*memory_limit is 100 bytes"):
+        tw.einsum("ij,jk,kl->il", a, b, c, memory_limit=100, target="cpu")
+
+
+def test_what_does_not_go_with_a_limit() -> None:
+    a, b = np.ones((3, 3)), np.ones((3, 3))
+    for options, name in (
+        (dict(semiring="min_plus"), "semiring = 'min_plus'"), (dict(alpha=2), "alpha = 2"),
+        (dict(epilogue=lambda x: x), "epilogue"), (dict(tiles={"i": (1, 1)}), "tiles"),
+        (dict(beta=1, out=np.ones((3, 3))), "beta = 1"), (dict(casting="unsafe"), "casting = 'unsafe'"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=f"memory_limit does not go with {name}"):
+            tw.einsum("ij,jk->ik", a, b, memory_limit=10**6, target="cpu", **options)
+    with pytest.raises(ValueError, match="output index that repeats"):
+        tw.einsum("i,i->ii", a[0], b[0], memory_limit=10**6, target="cpu")
+    with pytest.raises(ValueError, match="memory_limit must be a number of bytes, not -1"):
+        tw.einsum("ij,jk->ik", a, b, memory_limit=-1, target="cpu")
+    with pytest.raises(ValueError, match="order must be"):
+        tw.einsum("ij,jk->ik", a, b, memory_limit=10**6, order="Q", target="cpu")
