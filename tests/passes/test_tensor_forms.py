@@ -1,9 +1,11 @@
 """The forms of kernels of tensor operations: register tiles, other machines, and what is shared between operations."""
 
 import dataclasses
+import doctest
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import llvm_support
@@ -299,3 +301,24 @@ def test_only_what_leaves_the_caches_is_written_past_them():
     for operation in (row, TensorOperation("f32", "transpose", turned)):
         assert past(operation, TINY) == {False, True}
         assert past(operation, dataclasses.replace(WIDE, l3_bytes=1 << 30)) == {False}
+
+
+def test_a_compiled_operation_explains_itself():
+    near = gemm(96, 64, 70, (1, 96), (70, 1), (1, 96)).compile("cpu").explain()
+    assert near.startswith("tensor operation on f32\ngemm: out[m0 + 96 n0] +=")
+    assert "in0: vectors are read where they lie" in near
+    loops = (TensorDimension("M", "seq", 3, 96, 0, 96),)
+    far = gemm(96, 64, 70, (1, 50000), (70, 1), (1, 288))
+    text = far.replace(dimensions=(*loops, *far.dimensions)).compile("cpu").explain()
+    assert "1. merge    for X(a, b*s): prim X(b, s) => prim X(a*b, s)" in text
+    assert "in0: copied into panels of up to" in text
+    assert "for K has stride 50000 in in0" in text
+    turned = [TensorDimension("C", "prim", 64, 64, 0, 1), TensorDimension("C", "prim", 64, 1, 0, 64)]
+    assert "turned in registers" in TensorOperation("f32", "transpose", turned).compile("cpu").explain()
+
+
+@pytest.mark.parametrize("name", ["tensor_kernel", "tensor_compile", "tensor_gemm_form"])
+def test_examples_in_the_documentation(name):
+    result = doctest.testmod(import_module(f"tilewright.passes.{name}"))
+    assert result.attempted > 0
+    assert result.failed == 0

@@ -11,7 +11,7 @@ import numpy as np
 from tilewright.contraction.tensor_operation import TensorOperation
 from tilewright.contraction.tensor_rules import ARRAYS, check_sizes
 from tilewright.kernel.launch import Launch
-from tilewright.passes.tensor_kernel import tensor_launch
+from tilewright.passes.tensor_kernel import describe_primitive, tensor_launch
 from tilewright.passes.tensor_placing import regroup
 from tilewright.runtime import cpu_pool
 from tilewright.runtime.backends import argument_block
@@ -41,9 +41,10 @@ class CompiledTensorOperation:
         launch: the kernel in the kernel language, and its launch parameters.
     """
 
-    def __init__(self, operation: TensorOperation, launch: Launch) -> None:
-        """Compile, or take the code from the caches."""
+    def __init__(self, operation: TensorOperation, launch: Launch, notes: str = "") -> None:
+        """Compile, or take the code from the caches; `notes` tell how the launch came about."""
         self.operation = operation
+        self._notes = notes
         self.launch = launch
         self._native = compile_for_cpu(launch.kernel)
         types = (operation.dtype.numpy, operation.dtype.numpy, operation.out_dtype.numpy)
@@ -108,6 +109,20 @@ class CompiledTensorOperation:
             self._entry = self._entry_for([one for one in (in0, in1, out) if one is not None])
         return out
 
+    def explain(self) -> str:
+        """The loop nest, what compiling changed in it, and what its primitive does on this machine.
+
+        Example:
+            >>> from tilewright.contraction.tensor_operation import TensorDimension
+            >>> relu = TensorOperation("f32", "relu", (TensorDimension("C", "prim", 4, 1, 0, 1),))
+            >>> print(relu.compile("cpu").explain())
+            tensor operation on f32
+            relu: out[c0] = relu(in0[c0])    for c0 < 4
+            in0: in vectors of 4
+            out: in the caches
+        """
+        return f"{self.operation}\n{self._notes}".rstrip()
+
     def _entry_for(self, arrays: list[Array]) -> NativeEntry | None:
         """Native code for calls with arrays of the same shapes and strides that do not overlap."""
         count = len(arrays)
@@ -163,4 +178,7 @@ def compile_operation(operation: TensorOperation, target: str | Device | None = 
     """Compile a placed operation for the CPU; see `TensorOperation.compile`."""
     device = device_for(target)
     derivation = regroup(operation, device.machine)
-    return CompiledTensorOperation(operation, tensor_launch(derivation.operation, device.machine))
+    launch = tensor_launch(derivation.operation, device.machine)
+    steps = f"{derivation}\n{derivation.operation}\n" if derivation.steps else ""
+    notes = steps + describe_primitive(derivation.operation, device.machine)
+    return CompiledTensorOperation(operation, launch, notes)

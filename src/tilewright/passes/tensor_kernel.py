@@ -38,3 +38,45 @@ def tensor_launch(operation: TensorOperation, machine: Machine) -> Launch:
         body=w.emit.statements,
     )
     return Launch(kernel, blocks, tuple(w.buffers), tuple(w.values))
+
+
+def describe_primitive(operation: TensorOperation, machine: Machine) -> str:
+    """What the code of the primitive does on a machine, a line for each decision.
+
+    Example:
+        >>> from tilewright.contraction.tensor_operation import TensorDimension
+        >>> from tilewright.machine.named import named_machine
+        >>> dims = (TensorDimension("C", "prim", 64, 64, 0, 1), TensorDimension("C", "prim", 64, 1, 0, 64))
+        >>> print(describe_primitive(TensorOperation("f32", "transpose", dims), named_machine("cpu-avx512")))
+        in0: in squares of 16 x 16, turned in registers
+        out: in the caches
+    """
+    w = TensorWriter(operation, machine)
+    if operation.main.family == "ternary":
+        return "\n".join(_described_gemm(GemmWriter(w)))
+    writer = ElementwiseWriter(w)
+    shape = f"in squares of {writer.lanes} x {writer.lanes}, turned in registers" if writer.lanes > 1 else "by elements"
+    words = {
+        "direct": f"in vectors of {writer.lanes}" if writer.lanes > 1 else "by elements",
+        "constant": "one element, broadcast", "crossing": shape, "strided": "by elements",
+    }  # fmt: skip
+    lines = [f"{one.array}: {words[one.form]}" for one in writer.inputs]
+    past = "past the caches, which all arrays together do not fit" if writer.streams else "in the caches"
+    return "\n".join([*lines, f"out: {past}"])
+
+
+def _described_gemm(writer: GemmWriter) -> list[str]:
+    form = writer.form
+    vectors, rows = form.largest_tile
+    lines = [
+        f"vectors of {form.lanes} along {form.vector.kind.value}; broadcasts along {form.scalar.kind.value}",
+        f"register tiles of up to {vectors} vectors x {rows} rows",
+    ]
+    if form.panel:
+        batches, depth = writer.pieces
+        size = f"{vectors * form.lanes} x {batches * depth}"
+        lines.append(f"{form.vector_array}: copied into panels of up to {size} elements, for {form.why_panel}")
+    else:
+        lines.append(f"{form.vector_array}: vectors are read where they lie")
+    lines.append("out: vectors in place" if form.direct_output else "out: by elements, from a small tile")
+    return lines
