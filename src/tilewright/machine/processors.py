@@ -134,8 +134,8 @@ def named_processor(name: str) -> Processor:
 def host_processor() -> Processor:
     """The CPU that this process runs on, or the one of the environment variable TILEWRIGHT_CPU (read once).
 
-    The variable takes a name of `NAMED_PROCESSORS`, all of whose features this CPU must have: to get the code that
-    another computer gets, bit for bit, or to compare instruction sets.
+    The variable takes a name of `NAMED_PROCESSORS`, all of whose features this CPU must have: to have the
+    vectors and instructions of another computer, or to compare them.
 
     Raises:
         ValueError: if the variable names no processor, or one with features that are missing here.
