@@ -19,7 +19,6 @@ MORE_INDICES = "asserts that more than 52 indices and negative labels are refuse
 REPEATED_OUTPUT = "asserts that a repeated output index is refused; here it writes a diagonal"
 OVERLAP = "lets out share memory with an operand; here that is refused with a message"
 UNSAFE_OUT = "puts float64 into an int64 out under casting='safe', which NumPy's loops (optimize=False) refuse too"
-BLOCKED_SUM = "wants a sum of a million terms within 1.5e-15, which depends on the device's order of summation"
 
 EXCLUDED = {
     "TestEinsum::test_einsum_errors[einsum-True]": REPEATED_OUTPUT,
@@ -35,7 +34,6 @@ EXCLUDED = {
     "TestEinsum::test_einsum_0d_out": UNSAFE_OUT,
     "TestEinsum::test_out_is_res": OVERLAP,
     "test_overlap": OVERLAP,
-    "test_einsum_chunking_precision": BLOCKED_SUM,
 }
 
 

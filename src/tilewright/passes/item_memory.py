@@ -69,6 +69,7 @@ class Item:
         self.inner: set[str] = set()
         self.destinations: dict[str, ArrayView] = {}
         self.failed = Name("failed_0", BOOL)
+        self.vector_lanes = False  # the processor runs loops over independent lanes in vectors
         self._outer = dict(outer)
         self._read_only = frozenset(layouts) - frozenset(written)
         for name, layout in layouts.items():

@@ -129,18 +129,6 @@ def _discard(values: Sequence[AnyValue]) -> None:
     """The values were written to their destinations."""
 
 
-@lower_expression.register(nodes.Reduce)
-@lower_expression.register(nodes.Redomap)
-def _(expression: nodes.Reduce | nodes.Redomap, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
-    count = len(expression.neutral)
-    places = [item.target(target) if target.type.rank else None for target in targets[:count]]
-    mapped = [item.target(target) for target in targets[count:]]
-    function = expression.function if isinstance(expression, nodes.Redomap) else None
-    rows = function_rows(item, function, arrays_of(item, expression.arrays))
-    values = fold(item, expression.width, expression.combine, expression.neutral, rows, places, mapped)
-    return [*values, *mapped]
-
-
 @lower_expression.register(nodes.Scan)
 @lower_expression.register(nodes.Scanomap)
 def _(expression: nodes.Scan | nodes.Scanomap, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:

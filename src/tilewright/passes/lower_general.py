@@ -273,6 +273,7 @@ def lower_points(
     if points.flat is not None and all(placed[one.name].dense for one in (*points.flat.arrays, *targets)):
         points = points.flat.points
     item = Item(types, placed, [target.name for target in targets])
+    item.vector_lanes = threads_per_block == 1
     schedule = Schedule.SEQUENTIAL
     if points.space:
         schedule = Schedule.BLOCKS if threads_per_block == 1 else Schedule.THREADS

@@ -6,24 +6,28 @@ registers; any other one in the order of the rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from tilewright.contraction.form import Contraction, Kind
 from tilewright.ir import nodes
 from tilewright.ir.lmad import row_major
-from tilewright.ir.nodes import Atom, Type
+from tilewright.ir.nodes import Atom, Type, Variable
 from tilewright.ir.scalars import I64, compute_type
-from tilewright.ir.sizes import ZERO, Size, minimum, size
+from tilewright.ir.sizes import ZERO, Size, minimum, product, size
 from tilewright.ir.traversal import all_statements
 from tilewright.ir.views import ArrayView
-from tilewright.kernel.ir import Buffer, Constant, For, Space
+from tilewright.kernel.ir import Buffer, Constant, For, If, Space, integer, operation
+from tilewright.machine.model import Machine
 from tilewright.passes import lower_folds
 from tilewright.passes.item_memory import Item
 from tilewright.passes.lower_general import Places, Points
-from tilewright.passes.lower_items import AnyValue, call, row_of, write
-from tilewright.passes.lower_scalar import lower_atom
+from tilewright.passes.lower_items import AnyValue, call, lower_expression, row_of, write
+from tilewright.passes.lower_scalar import assign_values, declare_value, lower_atom, lower_size
 from tilewright.passes.scalar_values import memory_element
 
 LANES = 32
+BRANCHES, LEVELS = 16, 3
+LEAST_ROWS = 4 * LANES
 
 Reduction = nodes.Reduce | nodes.Redomap
 
@@ -54,6 +58,41 @@ def chunk_points(reduction: Reduction, chunks: str, chunk_length: str, interleav
     return Points((size(chunks),), write_chunk)
 
 
+@lower_expression.register(nodes.Reduce)
+@lower_expression.register(nodes.Redomap)
+def _(expression: Reduction, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
+    """A fold inside a work item, on a CPU in lanes where there are enough rows."""
+    count = len(expression.neutral)
+    places = [item.target(target) if target.type.rank else None for target in targets[:count]]
+    mapped = [item.target(target) for target in targets[count:]]
+    function = expression.function if isinstance(expression, nodes.Redomap) else None
+    rows = lower_folds.function_rows(item, function, lower_folds.arrays_of(item, expression.arrays))
+    arguments = item, expression.width, expression.combine, expression.neutral, rows, places, mapped
+    if not (item.vector_lanes and _allows_lanes(expression)):
+        return [*lower_folds.fold(*arguments), *mapped]
+    results = [declare_value(lower_atom(atom, item.emit), "folded", item.emit) for atom in expression.neutral]
+    branches = []
+    for fold in (_fold_in_lanes, lower_folds.fold):
+        with item.emit.scope() as statements:
+            values = [one for one in fold(*arguments) if isinstance(one, tuple)]
+            assign_values(results, values, item.emit)
+        branches.append(tuple(statements))
+    many = operation("ge", lower_size(expression.width, item.emit), integer(LEAST_ROWS))
+    item.emit.emit(If(many, *branches))
+    return [*results, *mapped]
+
+
+def is_long_fold(contraction: Contraction, machine: Machine) -> bool:
+    """Whether a contraction with known sizes has no element that is used twice, and long sums of real numbers in the
+    type in which they are stored: folds in lanes read its operands once, where they lie.
+    """
+    accumulator = contraction.combine.parameters[0].type.element
+    reused = any(one.kind in (Kind.M, Kind.N) and one.size.constant != 1 for one in contraction.dimensions)
+    length = product(one.size for one in contraction.of_kind(Kind.K)).constant or 0
+    plain = not accumulator.is_complex and compute_type(accumulator) == accumulator
+    return not (machine.is_gpu_like or reused) and plain and length >= LEAST_ROWS
+
+
 def _allows_lanes(reduction: Reduction) -> bool:
     """Whether the operator is a commutative one on real scalars, and the rows are scalars computed without loops."""
     functions = [reduction.combine] + ([reduction.function] if isinstance(reduction, nodes.Redomap) else [])
@@ -77,35 +116,80 @@ def _fold_in_lanes(
     scanned: Sequence[ArrayView] = (),
     start: Size = ZERO,
 ) -> list[AnyValue]:
-    """`lower_folds.fold` for scalars: lane l takes the rows l, l + LANES, ...; then the rest, then all lanes."""
-    partial = [_lane_array(item, atom.type) for atom in neutral]
-    for place, atom in zip(partial, neutral, strict=True):
-        initial = lower_atom(atom, item.emit)
-        item.loop(size(LANES), "lane", lambda lane: item.store(place, (lane,), initial))  # noqa: B023
-    whole = extent // LANES
+    """`lower_folds.fold` for scalars: lane l takes the rows l, l + LANES, ...; then the rest, then all lanes.
 
-    def round_(number: Size) -> None:
-        index, lane = item.index("lane", size(LANES))
-        with item.emit.scope() as body:
+    The rounds of a lane are a tree of `LEVELS` levels, at whose nodes `BRANCHES` values are folded, and the lanes are
+    folded by halves. So the error of a sum hardly grows with its length.
+    """
+    whole = extent // LANES
+    partial = _lanes(item, neutral)
+
+    def rounds(first: Size, count: Size, into: Sequence[ArrayView], levels: int) -> None:
+        if not levels:
+            item.loop(count, "round", lambda number: one_round(first + number, into))
+            return
+        length = size(BRANCHES**levels)
+
+        def piece(number: Size) -> None:
+            begin = number * length
+            inner = _lanes(item, neutral)
+            rounds(first + begin, minimum(length, count - begin), inner, levels - 1)
+
+            _each_lane(item, lambda lane: _take_over(item, combine, into, lane, inner, lane))
+
+        item.loop((count + length - 1) // length, "piece", piece)
+
+    def one_round(number: Size, into: Sequence[ArrayView]) -> None:
+        def step(lane: Size) -> None:
             at = start + number * LANES + lane
             nothing: list[ArrayView | None] = [None] * len(neutral)
             values = rows(at, nothing + [row_of(place, at) for place in mapped])
-            old = [item.load(place, (lane,)) for place in partial]
-            for place, value in zip(partial, call(item, combine, [*old, *values[: len(neutral)]]), strict=True):
+            old = [item.load(place, (lane,)) for place in into]
+            for place, value in zip(into, call(item, combine, [*old, *values[: len(neutral)]]), strict=True):
                 write(item, value, row_of(place, lane))
-        stop = Constant(LANES, I64)
-        item.emit.emit(For(index.name, Constant(0, I64), stop, tuple(body), independent=True))
 
-    item.loop(whole, "round", round_)
+        _each_lane(item, step)
+
+    rounds(ZERO, whole, partial, LEVELS)
     done = whole * LANES
     rest = lower_folds.fold(item, extent - done, combine, neutral, rows, accumulator_places, mapped, start=start + done)
+    half = LANES
+    while half := half // 2:
+        for lane in range(half):
+            _take_over(item, combine, partial, size(lane), partial, size(lane + half))
     accumulators = lower_folds.Accumulators(item, rest, [None] * len(rest))
-    item.loop(
-        size(LANES),
-        "lane",
-        lambda lane: accumulators.update(combine, [*rest, *(item.load(place, (lane,)) for place in partial)]),
-    )
+    accumulators.update(combine, [*rest, *(item.load(place, (size(0),)) for place in partial)])
     return rest
+
+
+def _take_over(
+    item: Item, combine: nodes.Lambda, into: Sequence[ArrayView], at: Size, other: Sequence[ArrayView], where: Size
+) -> None:
+    """into[at] = combine(into[at], other[where])."""
+    values = [*(item.load(place, (at,)) for place in into), *(item.load(place, (where,)) for place in other)]
+    for place, value in zip(into, call(item, combine, values), strict=True):
+        write(item, value, row_of(place, at))
+
+
+def _each_lane(item: Item, write_lane: Callable[[Size], None]) -> None:
+    """A loop over the lanes that the CPU may run in vectors."""
+    index, lane = item.index("lane", size(LANES))
+    with item.emit.scope() as body:
+        write_lane(lane)
+    item.emit.emit(For(index.name, Constant(0, I64), Constant(LANES, I64), tuple(body), independent=True))
+
+
+def _lanes(item: Item, neutral: Sequence[Atom]) -> list[ArrayView]:
+    """For each accumulator one private element per lane, the neutral element at first."""
+    places = [_lane_array(item, atom.type) for atom in neutral]
+    initial = [lower_atom(atom, item.emit) for atom in neutral]
+
+    def begin(lane: Size) -> None:
+        for place, value in zip(places, initial, strict=True):
+            item.store(place, (lane,), value)
+
+    _each_lane(item, begin)
+    return places
 
 
 def _lane_array(item: Item, type_: Type) -> ArrayView:

@@ -1,0 +1,78 @@
+"""Folds inside a work item of a CPU: in lanes, as a tree, where there are enough rows."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive import examples, random_values
+
+import tilewright as tw
+from tilewright.ir.scalars import C64, F16, F32, F64, I8, I32, U16, ScalarType
+from tilewright.passes.lower_reduction import BRANCHES, LANES, LEAST_ROWS
+
+ROUNDING = {F32: np.finfo("f4").eps, F64: np.finfo("f8").eps, C64: 2 * np.finfo("f4").eps, F16: np.finfo("f2").eps}
+AROUND = [1, LANES, LEAST_ROWS - 1, LEAST_ROWS, LEAST_ROWS + 1, BRANCHES * LANES + 5, BRANCHES**2 * LANES + 77]
+
+
+def check(text: str, arrays: list[np.ndarray], scalar: ScalarType, length: int) -> None:
+    """Exact for integers; else within length units of rounding of the sum of absolute values, and its own rounding."""
+    got = tw.einsum(text, *arrays)
+    if scalar.is_integer:
+        np.testing.assert_array_equal(got, np.einsum(text, *arrays))
+        return
+    wide = [one.astype("c16" if scalar.is_complex else "f8") for one in arrays]
+    exact, size = np.einsum(text, *wide), np.einsum(text, *(np.abs(one) for one in wide))
+    assert (np.abs(got - exact) <= ROUNDING[scalar] * ((length + 2) * size + np.abs(exact))).all()
+
+
+@settings(max_examples=examples(40))
+@given(
+    text=st.sampled_from(["i->", "bi->b", "ib->b", "bi->", "bci->c", "i,i->", "bi,bi->b", "ib,ib->b", "bi,i->b"]),
+    length=st.sampled_from(AROUND),
+    scalar=st.sampled_from([F32, F64, C64, F16, I8, I32, U16]),
+    step=st.sampled_from([1, 1, 2, -1]),
+    seed=st.integers(0, 100),
+)
+def test_sums_and_dots(text: str, length: int, scalar: ScalarType, step: int, seed: int) -> None:
+    sizes = {"b": 3, "c": 2, "i": length}
+    generator = np.random.default_rng(seed)
+    arrays: list[np.ndarray] = []
+    terms = text.partition("->")[0].split(",")
+    for term in terms:
+        shape = [sizes[label] * (2 if step == 2 else 1) for label in term]
+        values = random_values(generator, scalar, math.prod(shape)).reshape(shape)
+        arrays.append(values[tuple(slice(None, None, step) for _ in term)])
+    total = length * math.prod(sizes[one] for one in terms[0] if one != "i")
+    check(text, arrays, scalar, total)
+
+
+@pytest.mark.parametrize("length", AROUND)
+@pytest.mark.parametrize("name", ["min_plus", "max_plus", "max_times"])
+def test_other_operators(name: str, length: int) -> None:
+    """They pick an element, so nothing is rounded but the map."""
+    generator = np.random.default_rng(1)
+    a, b = generator.standard_normal((2, 3, length)).astype("f4")
+    function = np.multiply if name == "max_times" else np.add
+    pick: Any = np.min if name == "min_plus" else np.max
+    np.testing.assert_array_equal(tw.einsum("bi,bi->b", a, b, semiring=name), pick(function(a, b), axis=1))
+    a[1, length // 2] = np.nan
+    got = tw.einsum("bi,bi->b", a, b, semiring=name)
+    assert np.isnan(got).tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize("value", [1.0 + 8196 * np.finfo("f8").eps, 1 / 3, 0.1])
+@pytest.mark.parametrize("length", [1_000_000, 999_983])
+def test_a_sum_of_a_million_terms_is_a_tree(value: float, length: int) -> None:
+    """Terms that are all equal, whose rounding errors add up in one direction: a fold in a few lanes is off by
+    thousands of units. A fold of b values from the neutral element on errs by at most (b - 1)/2 units of each of its
+    partial sums, relative to the result; what a node of the tree adds up is within twice its mean.
+    """
+    nodes = 3 * BRANCHES + length // (LANES * BRANCHES**3) + math.log2(LANES) + 1
+    got = float(tw.einsum("i->", np.full(length, value)))
+    exact = math.fsum([value] * length)
+    assert abs(got - exact) <= nodes / 2 * np.finfo("f8").eps * exact
