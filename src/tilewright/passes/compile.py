@@ -22,7 +22,7 @@ from tilewright.ir.views import parameter_view
 from tilewright.kernel.launch import Launch, LaunchDeclined
 from tilewright.machine.model import Machine
 from tilewright.passes.lower_general import Points, copy_points, lower_points, points_of
-from tilewright.passes.lower_reduction import chunk_points
+from tilewright.passes.lower_reduction import chunk_points, is_long_fold
 from tilewright.passes.pipelines import run_pipeline
 from tilewright.passes.scalar_values import LoweringError
 from tilewright.passes.tile import Tiles, contraction_launches
@@ -373,6 +373,8 @@ def _contraction_launches(
     empty = [d.name for d in bound.dimensions if d.size.constant == 0]
     if empty:
         raise LaunchDeclined(f"dimension {empty[0]} of the contraction is empty")
+    if not tiles and is_long_fold(bound, machine):
+        raise LaunchDeclined("no element of the contraction is used twice, so its operands are read once by a fold")
     if tiles:
         names = {d.name for d in bound.dimensions}
         return contraction_launches(bound, machine, {name: one for name, one in tiles.items() if name in names})

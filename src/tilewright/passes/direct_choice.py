@@ -15,6 +15,7 @@ from tilewright.contraction.normalise import constant
 from tilewright.ir.scalars import BOOL, ScalarType, compute_type
 from tilewright.machine.model import Machine
 from tilewright.passes.direct_form import COLLECTED_ELEMENTS, PANEL_ELEMENTS, DirectForm, Results
+from tilewright.passes.packed_combine import nan_guard
 from tilewright.passes.scalar_values import component_types
 from tilewright.passes.vectorise import is_vectorisable
 
@@ -236,7 +237,9 @@ def direct_cost(form: DirectForm, machine: Machine) -> DirectCost:
     wide = sum(max(lanes / widest, 0.5) for lanes in form.lanes)
     step = max(wide * form.rows, CHAINS, len(form.lanes) + form.rows)
     if not form.fused_multiply_add:
-        step = max(2 * wide * form.rows, CHAINS)
+        # min and max of floats take more than one instruction, unless panels are known to make no nan.
+        instructions = 2 if nan_guard(form.contraction) is None else 4
+        step = max(instructions * wide * form.rows, CHAINS)
     stores = STORED_VECTOR[form.results] * len(form.lanes) * form.rows
     compute = tiles * (form.contracted_total * step + stores + TILE_CYCLES)
     return DirectCost(compute, _packing(form, outer), _memory(form, machine))
