@@ -12,10 +12,10 @@ mention the program's size names and every i64 scalar in scope. The semantics of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, I64, ScalarType
 from tilewright.ir.sizes import Size, SizeLike, size
 

@@ -1,0 +1,75 @@
+"""Frozen dataclasses that cost half as much to define.
+
+The compiler consists of some two hundred small immutable classes. The standard decorator writes six methods as text for
+each of them and has Python compile these: nearly half of what importing the compiler takes, in the first call of every
+process that compiles. Here the three that need not be fast to call or to write (`__eq__`, `__hash__`, `__repr__`) are
+closures over the names of the fields. In everything else, and for type checkers, this is `dataclasses.dataclass`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["dataclass"]
+
+if TYPE_CHECKING:  # the same in all that a type checker sees
+    from dataclasses import dataclass
+else:
+    import dataclasses
+
+    def dataclass(cls=None, /, *, frozen=False, eq=True, repr=True, **options):
+        """As `dataclasses.dataclass`; frozen classes without further options are made as this module says.
+
+        Example:
+            >>> @dataclass(frozen=True)
+            ... class Point:
+            ...     x: int
+            ...     y: int = 0
+            >>> Point(1), Point(1) == Point(1, 0), hash(Point(1)) == hash(Point(1, 0))
+            (Point(x=1, y=0), True, True)
+        """
+        if cls is None:
+            return lambda one: dataclass(one, frozen=frozen, eq=eq, repr=repr, **options)
+        if not frozen or options:
+            return dataclasses.dataclass(cls, frozen=frozen, eq=eq, repr=repr, **options)
+        own = set(cls.__dict__)
+        without_hash = cls.__dict__.get("__hash__") is None  # Python puts None where a class defines only __eq__
+        made = dataclasses.dataclass(cls, frozen=True, eq=False, repr=False)
+        if repr and "__repr__" not in own:
+            made.__repr__ = _represented
+        if eq:
+            key = _key(tuple(one.name for one in fields(made) if one.compare))
+            if "__eq__" not in own:
+                made.__eq__ = _equality(key)
+            if without_hash:
+                made.__hash__ = _hash(key)
+        return made
+
+
+def _represented(self: Any) -> str:
+    shown = (f"{one.name}={getattr(self, one.name)!r}" for one in fields(self) if one.repr)
+    return f"{type(self).__qualname__}({', '.join(shown)})"
+
+
+def _key(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
+    """What is compared: always a tuple, whose comparison takes objects that are the same for equal (such as a NaN)."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda self: tuple(getattr(self, name) for name in names)
+
+
+def _equality(key: Callable[[Any], tuple[Any, ...]]) -> Callable[[Any, Any], Any]:
+    def __eq__(self: Any, other: Any) -> Any:
+        return key(self) == key(other) if other.__class__ is self.__class__ else NotImplemented
+
+    return __eq__
+
+
+def _hash(key: Callable[[Any], tuple[Any, ...]]) -> Callable[[Any], int]:
+    def __hash__(self: Any) -> int:
+        return hash(key(self))
+
+    return __hash__
