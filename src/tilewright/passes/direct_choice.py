@@ -19,7 +19,7 @@ from tilewright.passes.packed_combine import nan_guard
 from tilewright.passes.scalar_values import component_types
 from tilewright.passes.vectorise import is_vectorisable
 
-SERIAL_CYCLES = 40_000
+SERIAL_CYCLES = 160_000
 """Work that takes some 10 microseconds: less is not worth waking other threads."""
 
 LINE = 64  # bytes of a cache line
@@ -61,7 +61,10 @@ def choose_direct_form(contraction: Contraction, machine: Machine) -> tuple[Dire
         return _unplaced(contraction)
     form, cost = best
     wide_steps = not form.vector_packed and _level(_array_bytes(form, "vector"), machine) > 2
-    form = replace(form, prefetched=wide_steps and (form.collected is not None or not form.scalar_outer))
+    past = form.results is Results.VECTORS and _array_bytes(form, "out") > max(machine.l3_bytes // 2, 1 << 23)
+    form = replace(
+        form, nontemporal=past, prefetched=wide_steps and (form.collected is not None or not form.scalar_outer)
+    )
     return _shared_out(form, cost, machine), cost
 
 
@@ -99,7 +102,7 @@ def _unplaced(contraction: Contraction) -> str:
     if not units:
         return "the output has no dimension of unit stride"
     if units[0].kind is Kind.C:
-        return f"the output's unit stride is dimension {units[0].name}, which all arrays have"
+        return f"dimension {units[0].name}, which all arrays have, is not consecutive in each of them"
     for number, one in enumerate(contraction.epilogue_operands):
         if _along(contraction, number, units[0]) not in (0, 1):
             return f"further operand {one.operand.buffer} is not consecutive along dimension {units[0].name}"
@@ -112,13 +115,16 @@ def _unplaced(contraction: Contraction) -> str:
 def _placements(contraction: Contraction) -> Iterator[DirectForm]:
     """Forms without a tile: which dimensions the vectors and the rows run along."""
     unit = [one for one in contraction.dimensions if one.kind is not Kind.K and constant(one.stride_out) == 1]
-    if len(unit) != 1 or unit[0].kind is Kind.C:
+    if len(unit) != 1:
+        return
+    if any(_along(contraction, number, unit[0]) not in (0, 1) for number in range(len(contraction.epilogue_operands))):
+        return
+    if unit[0].kind is Kind.C:
+        yield from _elementwise(contraction, unit[0])
         return
     own = contraction.of_kind(unit[0].kind)
     other = contraction.of_kind(Kind.N if unit[0].kind is Kind.M else Kind.M)
     left = unit[0].kind is Kind.M
-    if any(_along(contraction, number, unit[0]) not in (0, 1) for number in range(len(contraction.epilogue_operands))):
-        return
     for scalar in other or (None,):
         yield from _with_panels(_placed(contraction, left, unit[0], scalar, None, Results.VECTORS))
     if contraction.epilogue is not None:
@@ -130,6 +136,17 @@ def _placements(contraction: Contraction) -> Iterator[DirectForm]:
         if vector != unit[0] and _stride(vector, left) == 1:
             for scalar in other or (None,):
                 yield from _with_panels(_placed(contraction, left, vector, scalar, unit[0], Results.COLLECTED))
+
+
+def _elementwise(contraction: Contraction, unit: Dimension) -> Iterator[DirectForm]:
+    """Vectors along a dimension of all arrays; the tile's two indices run along other dimensions of either side."""
+    if not _stride(unit, True) == _stride(unit, False) == 1:
+        return
+    for columns in (None, *contraction.of_kind(Kind.M)):
+        for scalar in (None, *contraction.of_kind(Kind.N)):
+            form = _placed(contraction, True, unit, scalar, None, Results.VECTORS)
+            outer = tuple(one for one in form.outer if one != columns)
+            yield replace(form, columns=columns, outer=outer)
 
 
 def _along(contraction: Contraction, number: int, dimension: Dimension) -> int:
@@ -175,9 +192,12 @@ def _tiles(form: DirectForm, machine: Machine) -> Iterator[DirectForm]:
     registers = machine.vector_registers or 16
     for vectors in range(1, 7):
         lanes = (widest,) * vectors
-        is_last = vectors * widest >= form.vector_size
-        if is_last:
-            lanes = _exact(form.vector_size, widest)
+        if form.columns is None:
+            is_last = vectors * widest >= form.vector_size
+            lanes = _exact(form.vector_size, widest) if is_last else lanes
+        else:
+            is_last = vectors >= form.column_size
+            lanes = _exact(min(form.vector_size, widest), widest) * vectors
         most = min(form.scalar_size, (registers - 1 - len(lanes)) // len(lanes))
         for rows in _rows(form, lanes, most):
             tile = replace(form, lanes=lanes, rows=rows)
@@ -232,10 +252,11 @@ def direct_cost(form: DirectForm, machine: Machine) -> DirectCost:
     outer = math.prod(constant(one.size) for one in form.outer)
     if form.collected is not None:
         outer *= constant(form.collected.size)
-    tiles = outer * form.vector_tiles * form.scalar_tiles
+    tiles = outer * form.vector_tiles * form.column_tiles * form.scalar_tiles
     widest = machine.lanes(component_types(form.accumulator)[0].bytes)
     wide = sum(max(lanes / widest, 0.5) for lanes in form.lanes)
-    step = max(wide * form.rows, CHAINS, len(form.lanes) + form.rows)
+    loads = len(form.lanes) + form.rows * (len(form.lanes) if form.elementwise and form.columns is None else 1)
+    step = max(wide * form.rows, CHAINS, loads)
     if not form.fused_multiply_add:
         # min and max of floats take more than one instruction, unless panels are known to make no nan.
         instructions = 2 if nan_guard(form.contraction) is None else 4
@@ -268,8 +289,10 @@ def _memory(form: DirectForm, machine: Machine) -> float:
     vector, scalar, out = (_array_bytes(form, side) for side in ("vector", "scalar", "out"))
     steps = form.contracted_total
     vector_element, scalar_element = form.vector_operand.element.bytes, form.scalar_operand.element.bytes
-    strip, row = steps * form.width * vector_element, steps * form.rows * scalar_element
+    strip, row = steps * sum(form.lanes) * vector_element, steps * form.rows * scalar_element
     all_vectors, all_rows = steps * form.vector_size * vector_element, steps * form.scalar_size * scalar_element
+    if form.elementwise:
+        row, all_rows = row * form.lanes[0], all_rows * form.lanes[0]
     if form.scalar_outer:
         vector_level, scalar_level = _level(all_vectors + 2 * row, machine), _level(strip + row, machine)
     else:
@@ -278,8 +301,11 @@ def _memory(form: DirectForm, machine: Machine) -> float:
         vector_level = max(vector_level, _alias_level(form, strip, machine))
     cycles = memory_once((vector, scalar, out), (_run(form, "vector"), _run(form, "scalar")), machine)
     cycles += (form.scalar_tiles - 1) * vector / BYTES_PER_CYCLE[vector_level]
-    cycles += (form.vector_tiles - 1) * scalar / BYTES_PER_CYCLE[scalar_level]
-    if form.scalar is not None and not form.scalar_packed and not _rows_stay(form, machine):
+    if _level(vector + scalar + out, machine) == 4:
+        cycles += out / _written_together(form) * FAR_PIECE / 2
+    again = form.column_tiles if form.elementwise else form.vector_tiles
+    cycles += (again - 1) * scalar / BYTES_PER_CYCLE[scalar_level]
+    if form.scalar is not None and not (form.scalar_packed or form.elementwise) and not _rows_stay(form, machine):
         points = math.prod(constant(one.size) for one in form.contraction.dimensions)
         cycles += points / form.width * LINE / BYTES_PER_CYCLE[2]
     return cycles
@@ -321,15 +347,24 @@ def _run(form: DirectForm, side: str) -> int:
     """Bytes of an operand that one tile reads together in memory."""
     operand = form.vector_operand if side == "vector" else form.scalar_operand
     extents = [(abs(form.stride(one, side)), constant(one.size)) for one in form.contracted]
-    if side == "vector":
-        extents.append((abs(form.stride(form.vector, side)), min(form.width, form.vector_size)))
-    elif form.scalar is not None:
-        extents.append((abs(form.stride(form.scalar, side)), form.rows))
+    width, rows = min(form.width, form.vector_size), form.rows
+    if side == "vector" or form.elementwise:
+        extents.append((abs(form.stride(form.vector, side)), width))
+    if side == "scalar" and form.scalar is not None:
+        extents.append((abs(form.stride(form.scalar, side)), rows))
     run = 1
     for stride, extent in sorted(extents):
         if stride == run:
             run *= extent
     return run * operand.element.bytes
+
+
+def _written_together(form: DirectForm) -> int:
+    """Bytes of the output that are written one after another."""
+    elements = {Results.TURNED: form.scalar_size, Results.COLLECTED: form.lanes[0]}.get(form.results, form.width)
+    if form.results is Results.VECTORS and (form.scalar_outer or form.vector_tiles == 1):
+        elements = form.vector_size * form.rows
+    return elements * form.contraction.out.element.bytes
 
 
 def _array_bytes(form: DirectForm, side: str) -> int:

@@ -15,7 +15,7 @@ import math
 from dataclasses import dataclass
 from enum import Enum
 
-from tilewright.contraction.form import Contraction, Dimension, Operand
+from tilewright.contraction.form import Contraction, Dimension, Kind, Operand
 from tilewright.contraction.normalise import constant
 from tilewright.ir.scalars import ScalarType
 from tilewright.passes.packed_form import is_multiply_add
@@ -44,6 +44,8 @@ class DirectForm:
     Attributes:
         contraction: normalised, with known sizes.
         vector: the dimension of the vector side along which the tile runs.
+        columns: None where the tile's vectors follow each other along `vector`. Where that is a dimension of all
+            arrays, the tile's vectors may lie along this other dimension of the vector side instead.
         scalar: the dimension of the scalar side along which its rows run; None if that side has none.
         collected: with `Results.COLLECTED`, the vector side's dimension that is the output's unit stride.
         contracted: the dimensions of the sum, outermost first.
@@ -54,6 +56,7 @@ class DirectForm:
         results: how the tile is stored.
         scalar_outer: tiles along the scalar side are the outer loop, those along the vector side the inner one.
         prefetched: the next tile's vectors are prefetched, since main memory is far and their steps are wide.
+        nontemporal: the output is larger than the caches, so whole vectors go past them.
         vector_chunk, scalar_chunk: tiles along either side that one block computes.
     """
 
@@ -71,13 +74,15 @@ class DirectForm:
     results: Results
     scalar_outer: bool = False
     prefetched: bool = False
+    columns: Dimension | None = None
+    nontemporal: bool = False
     vector_chunk: int = 1
     scalar_chunk: int = 1
 
     @property
     def width(self) -> int:
-        """Elements of the tile along the vector side."""
-        return sum(self.lanes)
+        """Elements of the tile along `vector`."""
+        return sum(self.lanes) if self.columns is None else self.lanes[0]
 
     @property
     def pitch(self) -> int:
@@ -110,6 +115,21 @@ class DirectForm:
     def vector_tiles(self) -> int:
         """Tiles along the vector side; the last may overlap the one before."""
         return -(-self.vector_size // self.width)
+
+    @property
+    def column_size(self) -> int:
+        """Length of `columns`."""
+        return len(self.lanes) if self.columns is None else constant(self.columns.size)
+
+    @property
+    def column_tiles(self) -> int:
+        """Tiles along `columns`."""
+        return 1 if self.columns is None else -(-self.column_size // len(self.lanes))
+
+    @property
+    def elementwise(self) -> bool:
+        """The scalar side has the dimension of the vectors too: its elements are vectors, not broadcasts."""
+        return self.vector.kind is Kind.C
 
     @property
     def scalar_tiles(self) -> int:

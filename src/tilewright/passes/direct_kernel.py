@@ -102,9 +102,15 @@ class _Block:
 
         def columns(v: Expression, number: Expression, old_columns: Expression) -> None:
             vectors = self._packed(v, integer(0))
-            self._scalar_tiles(
-                lambda s, number, old: self._write(Place(self.bases, v, s, vectors, None, old_columns, old, ahead))
-            )
+
+            def group(q: Expression, number: Expression, old_group: Expression) -> None:
+                def tile(s: Expression, number: Expression, old_rows: Expression) -> None:
+                    place = Place(self.bases, v, s, vectors, None, old_columns, old_rows, ahead, q, old_group)
+                    self._write(place)
+
+                self._scalar_tiles(tile)
+
+            self._groups(group)
 
         self._vector_tiles(columns)
 
@@ -159,6 +165,11 @@ class _Block:
     def _scalar_tiles(self, write: Callable[[Expression, Expression, Expression], None]) -> None:
         form = self.w.form
         _tiles(self.w, "s", self.ranges[0], form.rows, form.scalar_tiles, self.w.last_row, write)
+
+    def _groups(self, write: Callable[[Expression, Expression, Expression], None]) -> None:
+        form = self.w.form
+        bounds = (integer(0), self.w.parameter("q_tiles", form.column_tiles)) if form.column_tiles > 1 else None
+        _tiles(self.w, "q", bounds, len(form.lanes), form.column_tiles, self.w.last_group, write)
 
     def _vector_tiles(self, write: Callable[[Expression, Expression, Expression], None]) -> None:
         form = self.w.form

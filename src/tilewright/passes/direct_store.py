@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tilewright.ir.scalars import BOOL
 from tilewright.kernel.ir import (
+    Address,
     Broadcast,
     Buffer,
     Constant,
@@ -36,24 +37,69 @@ def store_vectors(w: DirectWriter, place: Place, accumulators: Accumulators) -> 
     form, emit = w.form, w.emit
     base = emit.let(add(place.bases.out, place.v), "out_at")
     stride = integer(0) if form.scalar is None else w.stride(form.scalar, "out")
+    offsets = w.column_offsets("out", place.q)
+    if form.nontemporal:
+        w.branch(
+            _is_aligned(w, base, place, stride, offsets),
+            lambda: _store_rows(w, place, accumulators, base, stride, offsets, True),
+            lambda: _store_rows(w, place, accumulators, base, stride, offsets, False),
+        )
+    else:
+        _store_rows(w, place, accumulators, base, stride, offsets, False)
+
+
+def _is_aligned(
+    w: DirectWriter, base: Expression, place: Place, stride: Expression, offsets: list[Expression]
+) -> Expression:
+    """Every vector of the tile begins at a multiple of the widest one's size."""
+    together = operation("or", add(base, multiply(place.s, stride)), stride)
+    for offset in offsets if w.form.columns is not None else ():
+        together = operation("or", together, offset)
+    bytes_ = w.out.element.bytes
+    remainder = operation("or", multiply(together, integer(bytes_)), Address(w.out))
+    mask = integer(max(w.form.lanes) * bytes_ - 1)
+    return w.emit.let(operation("eq", operation("and", remainder, mask), integer(0)), "aligned")
+
+
+def _store_rows(
+    w: DirectWriter,
+    place: Place,
+    accumulators: Accumulators,
+    base: Expression,
+    stride: Expression,
+    offsets: list[Expression],
+    past: bool,
+) -> None:
+    """The rows one after another; `past` the caches where a vector is whole."""
+    form, emit = w.form, w.emit
     masks = _new_columns(w, place) if w.further else _valid_columns(w)
     for j in range(form.rows):
         number = emit.let(add(place.s, integer(j)), "number")
         row = emit.let(add(base, multiply(number, stride)), "out_row")
 
         def store(j: int = j, number: Expression = number, row: Expression = row) -> None:
-            for i, start in enumerate(starts(form.lanes)):
-                value = _with_epilogue(w, place, accumulators[i, j], number, start, masks[i])
-                emit.emit(Store(w.out, add(row, integer(start)), value, mask=masks[i]))
+            for i, offset in enumerate(offsets):
 
-        if w.further and place.old_rows != integer(0):
-            emit.when(operation("le", place.old_rows, integer(j)), store)
-        else:
-            store()
+                def one(i: int = i, offset: Expression = offset) -> None:
+                    value = _with_epilogue(w, place, accumulators[i, j], number, i, masks[i])
+                    whole = past and masks[i] is None and form.lanes[i] == max(form.lanes)
+                    emit.emit(Store(w.out, add(row, offset), value, aligned=whole, nontemporal=whole, mask=masks[i]))
+
+                _unless_old(w, place.old_group, i, one)
+
+        _unless_old(w, place.old_rows, j, store)
+
+
+def _unless_old(w: DirectWriter, old: Expression, number: int, write: Callable[[], None]) -> None:
+    """`write()`, but not a second time where that would do harm."""
+    if w.further and old != integer(0):
+        w.emit.when(operation("le", old, integer(number)), write)
+    else:
+        write()
 
 
 def _valid_columns(w: DirectWriter) -> list[Expression | None]:
-    return [w.mask if i == len(w.form.lanes) - 1 else None for i in range(len(w.form.lanes))]
+    return [w.mask_of(i) for i in range(len(w.form.lanes))]
 
 
 def _new_columns(w: DirectWriter, place: Place) -> list[Expression | None]:
@@ -61,6 +107,7 @@ def _new_columns(w: DirectWriter, place: Place) -> list[Expression | None]:
     if place.old_columns == integer(0):
         return masks
     for i, (start, lanes) in enumerate(zip(starts(w.form.lanes), w.form.lanes, strict=True)):
+        start = start if w.form.columns is None else 0
         old = operation("max", operation("sub", place.old_columns, integer(start)), integer(0))
         known = FirstLanes(operation("min", old, integer(lanes)), VectorType(BOOL, lanes))
         masks[i] = w.emit.let(operation("not", known), "new")
@@ -68,23 +115,26 @@ def _new_columns(w: DirectWriter, place: Place) -> list[Expression | None]:
 
 
 def _with_epilogue(
-    w: DirectWriter, place: Place, total: Name, row: Expression, start: int, mask: Expression | None
+    w: DirectWriter, place: Place, total: Name, row: Expression, i: int, mask: Expression | None
 ) -> Expression:
     contraction, emit = w.form.contraction, w.emit
     if contraction.epilogue is None:
         return total
     assert isinstance(total.type, VectorType)
+    start = integer(starts(w.form.lanes)[i] if w.form.columns is None else 0)
     values: list[tuple[Expression, ...]] = [(emit.snapshot(total, "total"),)]
     for number, buffer in enumerate(w.further):
         at = place.bases.further[number]
         if w.form.scalar is not None:
             at = add(at, multiply(row, w.stride(w.form.scalar, str(number))))
         along = w.stride(w.form.vector, str(number))
+        if w.form.columns is not None:
+            at = add(at, w.column_offsets(str(number), place.q)[i])
         if along == integer(0):
             one = load(buffer, at)
             values.append((emit.let(Broadcast(one, VectorType(element_of(one.type), total.type.lanes)), "operand"),))
             continue
-        value = load(buffer, add(at, add(place.v, integer(start))), total.type.lanes)
+        value = load(buffer, add(at, add(place.v, start)), total.type.lanes)
         values.append((emit.let(Load(buffer, value.index, value.type, mask=mask), "operand"),))
     ((result,),) = lower_lambda_vector(contraction.epilogue, values, total.type.lanes, emit)
     return emit.let(result, "result")

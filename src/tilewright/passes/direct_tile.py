@@ -29,6 +29,7 @@ from tilewright.passes.direct_writer import Bases, DirectWriter, Step
 from tilewright.passes.scalar_values import constant as constant_value
 from tilewright.passes.vectorise import lower_lambda_vector
 
+ZERO = integer(0)
 Accumulators: TypeAlias = dict[tuple[int, int], Name]
 
 
@@ -48,6 +49,8 @@ class Place:
     old_columns: Expression
     old_rows: Expression
     next_vectors: Expression | None = None
+    q: Expression = ZERO
+    old_group: Expression = ZERO
 
 
 def starts(lanes: Sequence[int]) -> list[int]:
@@ -66,13 +69,21 @@ def accumulate(w: DirectWriter, place: Place) -> Accumulators:
     }
     vector_base = emit.let(add(place.bases.vector, multiply(place.v, w.stride(form.vector, "vector"))), "vector_at")
     stride = integer(0) if form.scalar is None else w.stride(form.scalar, "scalar")
-    scalar_base = emit.let(add(place.bases.scalar, multiply(place.s, stride)), "scalar_at")
+    start = add(place.bases.scalar, place.v) if form.elementwise else place.bases.scalar
+    scalar_base = emit.let(add(start, multiply(place.s, stride)), "scalar_at")
     rows = [emit.let(multiply(integer(j), stride), "row") for j in range(form.rows)]
 
+    offsets = w.column_offsets("vector", place.q)
+
     def step(one: Step) -> None:
-        columns = _columns(w, place, vector_base, one)
+        columns = _columns(w, place, vector_base, one, offsets)
         along = emit.let(add(scalar_base, one.scalar), "along")
         for j in range(form.rows):
+            if form.elementwise:
+                wide = _vectors_of_row(w, add(along, rows[j]))
+                for i, column in enumerate(columns):
+                    _combine(w, accumulators[i, j], column, wide[i])
+                continue
             if place.scalars is None:
                 element: Expression = load(w.scalar_source, add(along, rows[j]))
             else:
@@ -86,7 +97,23 @@ def accumulate(w: DirectWriter, place: Place) -> Accumulators:
     return accumulators
 
 
-def _columns(w: DirectWriter, place: Place, base: Expression, step: Step) -> list[Expression]:
+def _vectors_of_row(w: DirectWriter, at: Expression) -> list[Expression]:
+    """The scalar side's vector for each vector of the tile: one for all where these lie side by side elsewhere."""
+    lanes = w.form.lanes
+    found: list[Expression] = []
+    for number, start in enumerate(starts(lanes)):
+        if w.form.columns is not None and found:
+            found.append(found[0])
+            continue
+        value = load(w.scalar_source, add(at, integer(start)), lanes[number])
+        value = Load(value.buffer, value.index, value.type, mask=w.mask_of(number))
+        found.append(w.emit.let(value, "scalar"))
+    return found
+
+
+def _columns(
+    w: DirectWriter, place: Place, base: Expression, step: Step, offsets: Sequence[Expression]
+) -> list[Expression]:
     """The vectors of one step of the sum."""
     columns: list[Expression] = []
     lanes, panel = w.form.lanes, place.vectors
@@ -97,12 +124,11 @@ def _columns(w: DirectWriter, place: Place, base: Expression, step: Step) -> lis
             columns.append(w.emit.let(value, "vector"))
         return columns
     at = w.emit.let(add(base, step.vector), "at")
-    for number, (start, width) in enumerate(zip(starts(lanes), lanes, strict=True)):
-        mask = w.mask if number == len(lanes) - 1 else None
-        value = load(w.vector_source, add(at, integer(start)), width)
-        columns.append(w.emit.let(Load(value.buffer, value.index, value.type, mask=mask), "vector"))
+    for number, (offset, width) in enumerate(zip(offsets, lanes, strict=True)):
+        value = load(w.vector_source, add(at, offset), width)
+        columns.append(w.emit.let(Load(value.buffer, value.index, value.type, mask=w.mask_of(number)), "vector"))
         if place.next_vectors is not None:
-            w.emit.emit(Prefetch(w.vector_source, add(add(at, integer(start)), place.next_vectors)))
+            w.emit.emit(Prefetch(w.vector_source, add(add(at, offset), place.next_vectors)))
     return columns
 
 

@@ -58,8 +58,7 @@ class DirectWriter(LaunchWriter):
         roles = [("v", form.vector)] + ([("s", form.scalar)] if form.scalar is not None else [])
         roles += [(f"o{position}", one) for position, one in enumerate(form.outer)]
         roles += [(f"k{position}", one) for position, one in enumerate(form.contracted)]
-        if form.collected is not None:
-            roles.append(("w", form.collected))
+        roles += [(role, one) for role, one in (("w", form.collected), ("q", form.columns)) if one is not None]
         self._roles = {one.name: role for role, one in roles}
         self.sums = tuple(
             self.parameter(f"{self._roles[one.name]}_size", constant(one.size)) for one in form.contracted
@@ -67,6 +66,7 @@ class DirectWriter(LaunchWriter):
         self.last_column = self.parameter("last_column", max(0, form.vector_size - form.width))
         self.last_row = self.parameter("last_row", max(0, form.scalar_size - form.rows))
         self._places = {one.name: position for position, one in enumerate(form.contraction.dimensions)}
+        self.last_group = self.parameter("last_group", max(0, form.column_size - len(form.lanes)))
         self.valid: Expression | None = None  # elements of the last vector that are inside the dimension
         self.mask: Expression | None = None
         if form.masked:
@@ -84,6 +84,19 @@ class DirectWriter(LaunchWriter):
                 value = self.form.stride(dimension, side)
             self._strides[key] = self.parameter(f"{self._roles[dimension.name]}_{side}", value)
         return self._strides[key]
+
+    def mask_of(self, number: int) -> Expression | None:
+        """The mask of a vector of the tile: all of them begin together, or only the last one may not be whole."""
+        alike = self.form.columns is not None or number == len(self.form.lanes) - 1
+        return self.mask if alike else None
+
+    def column_offsets(self, side: str, q: Expression) -> list[Expression]:
+        """How far each vector of the tile is from the first along `vector`, in an array."""
+        form = self.form
+        if form.columns is None:
+            return [integer(sum(form.lanes[:number])) for number in range(len(form.lanes))]
+        stride = self.stride(form.columns, side)
+        return [self.emit.let(multiply(add(q, integer(i)), stride), "column") for i in range(len(form.lanes))]
 
     def bases(self, coordinates: Sequence[Expression]) -> Bases:
         """Where each array begins at a point of the outer dimensions."""
