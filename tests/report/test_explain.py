@@ -217,9 +217,7 @@ def test_sums_without_a_neutral_pad_are_guarded() -> None:
 def test_reasons_on_a_cpu() -> None:
     assert "no fused multiply-add" in reasons(contraction("aq,qb->ab", "f32", "min_plus", a=64, b=64, q=64), CPU_AVX512)
     assert "no fused multiply-add" not in reasons(matmul(64, 64, 64), CPU_AVX512)
-    assert "no vectors: the values are bool" in reasons(
-        contraction("aq,qb->ab", "bool", "or_and", a=64, b=64, q=64), CPU_AVX512
-    )
+    assert "no vectors" not in reasons(contraction("aq,qb->ab", "bool", "or_and", a=64, b=64, q=64), CPU_AVX512)
     assert "1 of 8 cores used" in reasons(matmul(16, 16, 16), CPU_AVX512)
     assert "on padding" in reasons(matmul(1, 3, 64), CPU_AVX512)
     stored = matmul(64, 64, 4096)
