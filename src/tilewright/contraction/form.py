@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Lambda, Literal, Variable
 from tilewright.ir.scalars import ScalarType
 from tilewright.ir.sizes import Size, size

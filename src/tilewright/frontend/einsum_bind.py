@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -42,6 +42,7 @@ from tilewright.frontend.einsum_path import Path, contraction_path
 from tilewright.frontend.einsum_program import einsum_program
 from tilewright.frontend.einsum_quick import QuickCalls
 from tilewright.frontend.semiring import semiring_named
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Program
 from tilewright.ir.scalars import scalar_type_of
 from tilewright.runtime.cache import MemoryCache

@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 
 from tilewright.frontend.einsum_arrays import Array, Strides
 from tilewright.frontend.einsum_parse import BROADCAST, Labels
+from tilewright.ir.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from tilewright.frontend.einsum_parse import BROADCAST, Label, Labels, ResolvedE
 from tilewright.frontend.einsum_program import Epilogue, size_name
 from tilewright.frontend.scalar_tracing import constant
 from tilewright.frontend.semiring import Semiring
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import ScalarType, compute_type, scalar_type_of
 from tilewright.runtime.devices import Device
 

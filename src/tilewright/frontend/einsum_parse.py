@@ -13,11 +13,12 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
+
+from tilewright.ir.dataclass import dataclass
 
 BROADCAST = -1
 """The label of a dimension of size 1 that is read at index 0 for every value of the index."""

@@ -14,11 +14,11 @@ its result at the end of the list (the form of `numpy.einsum_path` and opt_einsu
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
 
 from tilewright.frontend.einsum_parse import BROADCAST, EinsumSpec, Labels
+from tilewright.ir.dataclass import dataclass
 
 Path: TypeAlias = tuple[tuple[int, ...], ...]
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from tilewright.frontend.einsum_parse import Label, Labels, interleaved_key, rea
 from tilewright.frontend.einsum_path import Step, hashable_optimize, steps_of
 from tilewright.frontend.einsum_program import size_name
 from tilewright.frontend.semiring import Semiring, semiring_named
+from tilewright.ir.dataclass import dataclass
 from tilewright.runtime.devices import Device
 
 

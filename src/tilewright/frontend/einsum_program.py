@@ -18,13 +18,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from tilewright.frontend.einsum_parse import BROADCAST, EinsumSpec, Labels
 from tilewright.frontend.einsum_path import Path, Step, distinct, steps_of
 from tilewright.frontend.scalar_tracing import constant, convert, trace
 from tilewright.frontend.semiring import PLUS_TIMES, Semiring, combine_lambda, map_atoms, neutral_literal
 from tilewright.ir.builder import Builder
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Atom, Iota, Program, Redomap, Type, Variable, index_literal
 from tilewright.ir.scalars import ScalarType, compute_type
 from tilewright.ir.sizes import size

@@ -7,11 +7,11 @@ line here. Operands of one operator have one type, but for `select(condition, th
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, ScalarType, real_of
 
 _NUMBER, _REAL, _FLOAT, _FLOATING, _ANY, _INTEGRAL = "iufc", "iuf", "f", "fc", "biufc", "biu"

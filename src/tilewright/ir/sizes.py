@@ -9,9 +9,10 @@ Products have sorted factors and sums sorted terms, hence a*(b*c) == (c*b)*a [S0
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
+
+from tilewright.ir.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from dataclasses import dataclass
 from typing import Any
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import (
     Apply,
     Body,

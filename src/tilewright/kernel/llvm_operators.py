@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, F32, ScalarType
 from tilewright.kernel.ir import ValueType, element_of
 from tilewright.kernel.llvm_emitter import Emitter, lanes_of, literal, scalar_spelling, splat, suffix, vector_of

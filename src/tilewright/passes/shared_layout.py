@@ -11,13 +11,13 @@ for scalars.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
 
 from tilewright.contraction.form import Dimension
+from tilewright.ir.dataclass import dataclass
 
 Addresses: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
 

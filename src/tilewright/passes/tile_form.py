@@ -6,13 +6,13 @@ partial, vector widths); sizes and strides are launch parameters, so that one ke
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
 
 from tilewright.contraction.form import Contraction, Dimension, Kind, Operand
 from tilewright.contraction.normalise import constant
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.interpreter import interpret
 from tilewright.ir.nodes import Literal, Program
 from tilewright.ir.scalars import BOOL, I32, I64, ScalarType, compute_type, real_of

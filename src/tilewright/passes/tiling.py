@@ -9,10 +9,10 @@ neighbouring elements.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from tilewright.contraction.form import Contraction, Dimension, Kind
 from tilewright.contraction.normalise import constant
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import ScalarType, compute_type, real_of
 from tilewright.machine.model import Machine
 

@@ -6,11 +6,11 @@ A derivation can be printed, replayed on the source, and checked step by step wi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.interpreter import interpret
 from tilewright.ir.nodes import Body, Program
 from tilewright.ir.printer import print_atom, print_statement

@@ -17,9 +17,9 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Body, Program
 from tilewright.rewrite.derivation import Step
 from tilewright.rewrite.names import bodies_of

@@ -9,12 +9,13 @@ import ctypes
 import math
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from tilewright.ir.arguments import as_scalar
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import F32, F64, ScalarType
 from tilewright.kernel.ir import Kernel
 from tilewright.kernel.launch import ScalarReference

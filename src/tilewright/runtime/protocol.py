@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import F64, ScalarType
 from tilewright.kernel.ir import Kernel, Space, Store, walk
 from tilewright.machine.model import Machine

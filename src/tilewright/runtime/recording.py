@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.kernel.launch import ScalarReference
 from tilewright.runtime import host
 from tilewright.runtime.backends import Memory

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.lmad import LMAD
 from tilewright.ir.scalars import ScalarType
 from tilewright.ir.sizes import Size, size
