@@ -24,6 +24,7 @@ def load(name: str) -> ModuleType:
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module  # dataclasses look their module up there
         spec.loader.exec_module(module)
         return module
     finally:
@@ -104,3 +105,40 @@ def test_the_half_busy_core_ends_with_its_block() -> None:
     with threads.half_busy_core() as process:
         assert process.poll() is None
     assert process.poll() is not None
+
+
+def test_tensor_operations_mean_the_same_to_every_contender() -> None:
+    """Small operations of each kind: ours, and what the benchmark asks of NumPy and finds for etops and torch."""
+    import tilewright as tw
+
+    benchmark = load("tensor_operations")
+    blocked = tw.TensorOperation.from_lists(
+        "f32", "contraction", "MNKMNK", ["seq"] * 6, (2, 3, 2, 4, 5, 6), (48, 0, 24, 1, 0, 4), (0, 60, 30, 0, 6, 1),
+        (60, 20, 0, 1, 4, 0), last_touch="relu", first_touch="zero",
+    )  # fmt: skip
+    operations = [
+        blocked, blocked.replace(first_touch="none", last_touch="none"),
+        benchmark.unary("f32", "copy", "abc->cab", {"a": 3, "b": 4, "c": 5}),
+        benchmark.unary("f32", "relu", "ab->ab", {"a": 3, "b": 4}),
+        benchmark.unary("f32", "zero", "ab->ab", {"a": 3, "b": 4}),
+    ]  # fmt: skip
+    peers = [name for name in benchmark.PEERS if benchmark.is_installed(name)]
+    for operation in operations:
+        rng = np.random.default_rng(1)
+        arrays = [benchmark.placed(rng.uniform(-1, 1, n).astype("f"), 16) if n else None for n in operation.extents]
+        assert all(one is None or one.ctypes.data % 64 == 16 for one in arrays)
+        before = arrays[2].copy()
+        calls = benchmark.contenders(benchmark.Case("case", operation, {}), peers, arrays, 1)
+        assert {"tilewright", "numpy"} <= set(calls)
+        results = {}
+        for name, call in calls.items():
+            arrays[2][...] = before
+            call()
+            results[name] = arrays[2].copy()
+        for name, result in results.items():
+            np.testing.assert_allclose(result, results["tilewright"], rtol=1e-5, atol=1e-5, err_msg=name)
+
+
+def test_the_cases_of_tensor_operations_have_names_of_their_own() -> None:
+    names = [case.name for case in load("tensor_operations").cases("f32")]
+    assert len(names) == len(set(names)) > 30

@@ -33,7 +33,7 @@ from tilewright.contraction.tensor_rewrites import (
 from tilewright.machine.model import Machine
 
 _BLOCKS_PER_CORE = 16  # at most: small blocks cost starts, few large ones leave cores idle at the end
-_LEAST_BLOCKS_PER_CORE = 8
+_LEAST_BLOCKS_PER_CORE = 4
 _LEAST_WORK = 1 << 21  # floating-point operations of a block, some 20 microseconds
 _LEAST_ELEMENTS = 1 << 16  # the same for elements that are only moved
 _LONG_RUN = 16  # vectors that a run should have at the least
