@@ -10,14 +10,15 @@ from naive import einsum_contraction
 from named_cpus import machine_for, named_target
 
 from tilewright.contraction.normalise import normalise
-from tilewright.ir.scalars import F32, F64, ScalarType
+from tilewright.ir.scalars import C64, F32, F64, ScalarType
 from tilewright.kernel.llvm import CpuTarget
 from tilewright.machine.processors import LINUX_X86, named_processor
 from tilewright.passes.packed_form import PackedForm, make_packed_form
 from tilewright.passes.packed_kernel import write_packed_kernel
+from tilewright.passes.tile import contraction_launches
 from tilewright.runtime.cpu_jit import assembly
 
-MULTIPLY_ADD = r"\b(?:fmla|vfmadd\w+)\b"
+MULTIPLY_ADD = r"\b(?:fml[as]|vfn?madd\w+)\b"
 
 
 def form_for(name: str, scalar: ScalarType) -> PackedForm:
@@ -52,6 +53,20 @@ def test_neon(name: str, scalar: ScalarType) -> None:
     assert count(lines, r"\.[sd]\[\d\]") == tile, "every multiply-add takes its factor from a lane"
     assert count(lines, r"\b(?:ld1r|dup|mov|fmov)\b") == 0, "no instruction only spreads or moves"
     assert count(lines, r"\bsp\b|\bstr\b|\bstp\b") == 0, "nothing is spilled"
+
+
+@pytest.mark.parametrize("scalar", [F32, F64, C64], ids=str)
+@pytest.mark.parametrize("size", [30, 64, 256])
+@pytest.mark.parametrize("name", ["neoverse-n1", "apple-m1", "haswell", "skylake-avx512"])
+def test_the_kernels_that_are_chosen_spill_nothing(name: str, size: int, scalar: ScalarType) -> None:
+    """Whatever form is chosen for a size: in the loop with most multiply-adds the stack is not touched."""
+    contraction = einsum_contraction("aq,qb->ab", dict(a=size, b=size, q=size), scalar)
+    (launch,) = contraction_launches(normalise(contraction), machine_for(name))
+    text = assembly(launch.kernel, "none", named_target(name))
+    blocks = re.split(r"^(?=\.L\w+:)", text, flags=re.MULTILINE)
+    best = max(blocks, key=lambda block: len(re.findall(MULTIPLY_ADD, block))).splitlines()
+    assert count(best, MULTIPLY_ADD) >= 8
+    assert count(best, r"\bsp\b|%rsp") == 0, "\n".join(best)
 
 
 @pytest.mark.parametrize("scalar", [F32, F64], ids=str)

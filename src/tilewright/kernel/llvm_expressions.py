@@ -358,6 +358,10 @@ def emit_store(emitter: Emitter, node: Store) -> None:
     elif buffer.element in (F16, BF16):
         narrow = _f32_to_f16 if buffer.element == F16 else _f32_to_bf16
         value = narrow(_Bits(emitter, lanes), value)
+    if emitter.target.is_arm and lanes * buffer.element.bytes * 8 > emitter.target.vector_bits:
+        # LLVM would join interleaving and storing to one instruction (ST2), which wants its registers side by side,
+        # and would keep them so in the loops that compute them, with copies and spills there; this prevents it.
+        value = emitter.emit(f"freeze {vector_of(memory, lanes)} {value}")
     if node.mask is not None:
         text, mask = vector_of(memory, lanes), _mask(emitter, node.mask, type_, buffer)
         name, bits = f"llvm.masked.store.{suffix(text)}.p0", vector_of("i1", lanes)
