@@ -91,7 +91,8 @@ def einsum(
             `(bias, "j")`, with indices of the output.
         alpha: factor of the contraction (a compile-time constant).
         beta: factor of what `out` held: out = epilogue(alpha * contraction) + beta * out.
-        target: the device: "cpu", "opencl", "cuda:1", a `Device`; default the variable TILEWRIGHT_TARGET, or the CPU.
+        target: the device: "cpu", "opencl", "cuda:1", a `Device`; default the variable TILEWRIGHT_TARGET as it is at
+            the time of the call, or the CPU.
         tiles: tile sizes for devices with thread blocks, by index: (T, R) = threads and registers of an index of the
             output, Q = piece of a contracted one; indices that are left out get (1, 1), or at most 16. By default the
             cost model chooses.
