@@ -14,6 +14,7 @@ from tilewright.machine.detect import host_machine
 from tilewright.machine.model import Machine
 from tilewright.machine.named import CPU_AVX2, CPU_AVX512, CPU_NEON
 from tilewright.passes.direct_choice import choose_direct_form, direct_cost, direct_forms
+from tilewright.passes.direct_form import Results
 from tilewright.passes.direct_kernel import describe, write_direct_kernel
 
 MACHINES = [host_machine(), CPU_AVX2, CPU_AVX512, CPU_NEON]
@@ -42,6 +43,10 @@ def test_any_form(case: Case, machine: Machine, data: st.DataObject) -> None:
     assert direct_cost(form, machine).cycles > 0 and describe(form)
     form = replace(form, vector_chunk=data.draw(st.integers(1, form.vector_tiles)),
                    scalar_chunk=data.draw(st.integers(1, form.scalar_tiles)))  # fmt: skip
+    along = form.stride(form.contracted[-1], "scalar") == 1 and not form.scalar_packed
+    form = replace(form, nontemporal=form.results is Results.VECTORS and data.draw(st.booleans()),
+                   prefetched=not form.vector_packed and data.draw(st.booleans()),
+                   rows_prefetched=along and data.draw(st.booleans()))  # fmt: skip
     buffers = case.buffers()
     got = run_cpu(write_direct_kernel(form), buffers, case.scalars, data.draw(st.integers(1, 2)))
     assert_close(case.contraction, got, buffers, case.scalars)

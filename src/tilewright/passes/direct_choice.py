@@ -14,7 +14,7 @@ from tilewright.contraction.form import Contraction, Dimension, Kind
 from tilewright.contraction.normalise import constant
 from tilewright.ir.scalars import BOOL, ScalarType, compute_type
 from tilewright.machine.model import Machine
-from tilewright.passes.direct_form import COLLECTED_ELEMENTS, PANEL_ELEMENTS, DirectForm, Results
+from tilewright.passes.direct_form import COLLECTED_ELEMENTS, LINE, PANEL_ELEMENTS, DirectForm, Results
 from tilewright.passes.packed_combine import nan_guard
 from tilewright.passes.scalar_values import component_types
 from tilewright.passes.vectorise import is_vectorisable
@@ -22,7 +22,6 @@ from tilewright.passes.vectorise import is_vectorisable
 SERIAL_CYCLES = 160_000
 """Work that takes some 10 microseconds: less is not worth waking other threads."""
 
-LINE = 64  # bytes of a cache line
 CACHE_WAYS = 8  # of the first and second cache: lines that share a set
 CHAINS = 4  # cycles until the result of a multiply-add can be added to
 TILE_CYCLES = 15  # loops and addresses of one tile
@@ -60,12 +59,21 @@ def choose_direct_form(contraction: Contraction, machine: Machine) -> tuple[Dire
     if best is None:
         return _unplaced(contraction)
     form, cost = best
-    wide_steps = not form.vector_packed and _level(_array_bytes(form, "vector"), machine) > 2
+    return _shared_out(_with_hints(form, machine), cost, machine), cost
+
+
+def _with_hints(form: DirectForm, machine: Machine) -> DirectForm:
+    """What is prefetched, and whether results go past the caches."""
     past = form.results is Results.VECTORS and _array_bytes(form, "out") > max(machine.l3_bytes // 2, 1 << 23)
-    form = replace(
-        form, nontemporal=past, prefetched=wide_steps and (form.collected is not None or not form.scalar_outer)
+    far_vectors = not form.vector_packed and _level(_array_bytes(form, "vector"), machine) > 2
+    far_rows = not (form.scalar_packed or form.elementwise) and _level(_array_bytes(form, "scalar"), machine) > 2
+    along = len(form.contracted) == 1 and form.stride(form.contracted[0], "scalar") == 1
+    return replace(
+        form,
+        nontemporal=past,
+        prefetched=far_vectors and (form.collected is not None or not form.scalar_outer),
+        rows_prefetched=far_rows and along and (form.scalar_outer or form.vector_tiles == 1),
     )
-    return _shared_out(form, cost, machine), cost
 
 
 def direct_forms(contraction: Contraction, machine: Machine) -> Iterator[DirectForm]:
@@ -346,25 +354,34 @@ def _alias_level(form: DirectForm, strip: int, machine: Machine) -> int:
 def _run(form: DirectForm, side: str) -> int:
     """Bytes of an operand that one tile reads together in memory."""
     operand = form.vector_operand if side == "vector" else form.scalar_operand
-    extents = [(abs(form.stride(one, side)), constant(one.size)) for one in form.contracted]
+    extents = [(form.stride(one, side), constant(one.size)) for one in form.contracted]
     width, rows = min(form.width, form.vector_size), form.rows
     if side == "vector" or form.elementwise:
-        extents.append((abs(form.stride(form.vector, side)), width))
+        extents.append((form.stride(form.vector, side), width))
     if side == "scalar" and form.scalar is not None:
-        extents.append((abs(form.stride(form.scalar, side)), rows))
-    run = 1
-    for stride, extent in sorted(extents):
-        if stride == run:
-            run *= extent
-    return run * operand.element.bytes
+        extents.append((form.stride(form.scalar, side), rows))
+    return _consecutive(extents) * operand.element.bytes
 
 
 def _written_together(form: DirectForm) -> int:
-    """Bytes of the output that are written one after another."""
-    elements = {Results.TURNED: form.scalar_size, Results.COLLECTED: form.lanes[0]}.get(form.results, form.width)
-    if form.results is Results.VECTORS and (form.scalar_outer or form.vector_tiles == 1):
-        elements = form.vector_size * form.rows
-    return elements * form.contraction.out.element.bytes
+    """Bytes of the output that are written one after another, by one tile or by those of the inner loop."""
+    if form.collected is not None:
+        return form.lanes[0] * form.contraction.out.element.bytes
+    inner_vectors = form.scalar_outer or form.vector_tiles == 1
+    inner_rows = not form.scalar_outer or form.scalar_tiles == 1
+    extents = [(form.stride(form.vector, "out"), form.vector_size if inner_vectors else form.width)]
+    if form.scalar is not None:
+        extents.append((form.stride(form.scalar, "out"), form.scalar_size if inner_rows else form.rows))
+    return _consecutive(extents) * form.contraction.out.element.bytes
+
+
+def _consecutive(extents: list[tuple[int, int]]) -> int:
+    """Elements that lie side by side, of dimensions with these strides and extents."""
+    run = 1
+    for stride, extent in sorted((abs(stride), extent) for stride, extent in extents):
+        if stride == run:
+            run *= extent
+    return run
 
 
 def _array_bytes(form: DirectForm, side: str) -> int:

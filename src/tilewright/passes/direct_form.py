@@ -23,6 +23,7 @@ from tilewright.passes.packed_form import is_multiply_add
 PANEL_ELEMENTS = 1 << 16
 """Elements of the scratch memory for the panels of either operand."""
 
+LINE = 64  # bytes of a cache line
 COLLECTED_ELEMENTS = 1 << 15
 """Elements of the scratch memory for collected results."""
 
@@ -56,6 +57,7 @@ class DirectForm:
         results: how the tile is stored.
         scalar_outer: tiles along the scalar side are the outer loop, those along the vector side the inner one.
         prefetched: the next tile's vectors are prefetched, since main memory is far and their steps are wide.
+        rows_prefetched: so are the next tile's rows, along which the sum runs.
         nontemporal: the output is larger than the caches, so whole vectors go past them.
         vector_chunk, scalar_chunk: tiles along either side that one block computes.
     """
@@ -74,6 +76,7 @@ class DirectForm:
     results: Results
     scalar_outer: bool = False
     prefetched: bool = False
+    rows_prefetched: bool = False
     columns: Dimension | None = None
     nontemporal: bool = False
     vector_chunk: int = 1

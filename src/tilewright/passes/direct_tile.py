@@ -24,6 +24,7 @@ from tilewright.kernel.ir import (
     load,
     multiply,
 )
+from tilewright.passes.direct_form import LINE
 from tilewright.passes.direct_panels import Panel
 from tilewright.passes.direct_writer import Bases, DirectWriter, Step
 from tilewright.passes.scalar_values import constant as constant_value
@@ -74,6 +75,8 @@ def accumulate(w: DirectWriter, place: Place) -> Accumulators:
     rows = [emit.let(multiply(integer(j), stride), "row") for j in range(form.rows)]
 
     offsets = w.column_offsets("vector", place.q)
+    if form.rows_prefetched:
+        _prefetch_rows(w, add(scalar_base, multiply(integer(form.rows), stride)), rows)
 
     def step(one: Step) -> None:
         columns = _columns(w, place, vector_base, one, offsets)
@@ -95,6 +98,17 @@ def accumulate(w: DirectWriter, place: Place) -> Accumulators:
 
     w.over_sum(step)
     return accumulators
+
+
+def _prefetch_rows(w: DirectWriter, start: Expression, rows: Sequence[Expression]) -> None:
+    """The lines of all rows that begin at `start`: those of the next tile."""
+
+    def line(k: Expression) -> None:
+        at = w.emit.let(add(start, k), "ahead")
+        for row in rows:
+            w.emit.emit(Prefetch(w.scalar_source, add(at, row)))
+
+    w.loop("line", integer(0), w.sums[-1], line, LINE // w.scalar_source.element.bytes)
 
 
 def _vectors_of_row(w: DirectWriter, at: Expression) -> list[Expression]:

@@ -1,0 +1,204 @@
+"""The direct CPU form on purpose: which form the model picks, every way of feeding and storing, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from contraction_cases import run_cpu, semirings
+from naive import assert_close, einsum_contraction, random_buffers
+
+from tilewright.contraction.form import Contraction, EpilogueOperand, Operand
+from tilewright.contraction.normalise import normalise
+from tilewright.ir.builder import Builder
+from tilewright.ir.nodes import Type
+from tilewright.ir.scalars import BOOL, C64, F16, F32, F64, I32, ScalarType
+from tilewright.ir.sizes import size
+from tilewright.machine.detect import host_machine
+from tilewright.machine.model import Machine
+from tilewright.machine.named import CPU_AVX2, CPU_AVX512, CPU_NEON
+from tilewright.passes.direct_choice import choose_direct_form, direct_forms
+from tilewright.passes.direct_form import PANEL_ELEMENTS, DirectForm, Results
+from tilewright.passes.direct_kernel import describe, write_direct_kernel
+from tilewright.passes.form_choice import choose_form
+from tilewright.passes.packed_form import PackedForm
+from tilewright.report.kernel_text import kernel_text
+
+HOST = host_machine()
+
+
+def form_of(contraction: Contraction, machine: Machine = HOST) -> DirectForm:
+    chosen = choose_direct_form(normalise(contraction), machine)
+    assert not isinstance(chosen, str), chosen
+    return chosen[0]
+
+
+def run(contraction: Contraction, form: DirectForm, threads: int = 1, **scalars: Any) -> None:
+    buffers = random_buffers(contraction, 7)
+    got = run_cpu(write_direct_kernel(form), buffers, scalars, threads)
+    assert_close(contraction, got, buffers, scalars)
+
+
+def square(text: str, n: int, scalar: ScalarType = F32) -> Contraction:
+    return einsum_contraction(text, {letter: n for letter in text if letter.isalpha()}, scalar)
+
+
+# --- which form -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["aq,qb->ab", "qa,qb->ab", "aq,bq->ab", "qa,bq->ab", "zaq,zqb->zab"])
+@pytest.mark.parametrize("n", [8, 17, 32, 64])
+def test_small_products_are_fed_directly(text: str, n: int) -> None:
+    contraction = square(text, n)
+    chosen = choose_form(normalise(contraction), CPU_AVX512)
+    assert isinstance(chosen.form, DirectForm)
+    assert chosen.reason.startswith("fed directly: the model says ")
+    run(contraction, chosen.form)
+
+
+@pytest.mark.parametrize(("text", "vector_packed", "results"), [
+    ("aq,qb->ab", False, Results.VECTORS),
+    ("qa,qb->ab", False, Results.VECTORS),
+    ("aq,bq->ab", True, Results.VECTORS),  # the output's unit stride is not the operand's: a small copy, turned
+    ("qa,bq->ab", False, Results.TURNED),  # or the other operand's vectors, and the results turned
+])  # fmt: skip
+def test_how_small_products_are_fed(text: str, vector_packed: bool, results: Results) -> None:
+    form = form_of(square(text, 64), CPU_AVX512)
+    assert (form.vector_packed, form.scalar_packed, form.results) == (vector_packed, False, results)
+
+
+def test_a_large_operand_that_is_read_once_is_not_packed() -> None:
+    huge = {"a": 312, "b": 312, "c": 24, "d": 312}
+    form = choose_form(normalise(einsum_contraction("adb,cd->cba", huge, F32)), CPU_AVX512).form
+    assert isinstance(form, DirectForm)
+    assert form.results is Results.COLLECTED
+    assert not form.vector_packed
+    assert form.prefetched
+    sizes = {"a": 72, "b": 72, "c": 24, "d": 72, "e": 72}
+    turned = choose_form(normalise(einsum_contraction("dabe,ec->dcba", sizes, F32)), CPU_AVX512).form
+    assert isinstance(turned, DirectForm)
+    assert turned.results is Results.TURNED
+    assert turned.lanes == (16, 8)
+
+
+def test_a_dimension_of_all_arrays_is_the_vectors() -> None:
+    form = form_of(einsum_contraction("ijb,jkb->ikb", dict(i=8, j=8, k=8, b=100), F32), CPU_AVX512)
+    assert form.elementwise
+    assert form.columns is not None
+    assert describe(form).startswith("direct: vectors along b ")
+
+
+def test_large_products_are_packed() -> None:
+    chosen = choose_form(normalise(square("aq,qb->ab", 4096)), CPU_AVX512)
+    assert isinstance(chosen.form, PackedForm)
+    assert chosen.reason.startswith("not fed directly: the model says ")
+
+
+@pytest.mark.parametrize("machine", [CPU_AVX2, CPU_AVX512, CPU_NEON], ids=lambda m: m.name)
+@pytest.mark.parametrize("scalar", [F32, F64, F16, I32], ids=str)
+def test_tiles_fit_the_registers_and_panels_their_memory(machine: Machine, scalar: ScalarType) -> None:
+    for text in ("aq,qb->ab", "aq,bq->ab", "qa,bq->ab", "aqc,qb->abc", "abq,bq->ab"):
+        for form in direct_forms(normalise(square(text, 50, scalar)), machine):
+            assert len(form.lanes) * (form.rows + 1) + 1 <= machine.vector_registers
+            assert max(form.panel_elements) <= PANEL_ELEMENTS
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("contraction", "machine", "reason"), [
+    (square("aq,qb->ab", 8, C64), HOST, "elements of type c64 have two components"),
+    (square("aq,qb->ab", 8), replace(CPU_AVX2, vector_bytes=0), "has no vector registers"),
+    (einsum_contraction("aq,qb->ab", dict(a=4, q=0, b=9), F32), HOST, "a dimension is empty"),
+    (square("q,q->", 9), HOST, "the output has no dimension of unit stride"),
+    (square("za,za->z", 9), HOST, "dimension z, which all arrays have, is not consecutive in each of them"),
+    (einsum_contraction("aq,bq->ab", dict(a=9, q=1 << 16, b=9), F32), HOST, "too long for the panels"),
+])  # fmt: skip
+def test_what_is_refused(contraction: Contraction, machine: Machine, reason: str) -> None:
+    found = choose_direct_form(normalise(contraction), machine)
+    assert isinstance(found, str)
+    assert reason in found
+    chosen = choose_form(normalise(contraction), machine)
+    assert isinstance(chosen.form, PackedForm)
+    assert reason in chosen.reason
+
+
+def test_bools_are_refused() -> None:
+    function, combine, neutral = semirings(BOOL)["or_and"]
+    contraction = einsum_contraction("aq,qb->ab", dict(a=9, b=21, q=17), BOOL, "eq", "eq")
+    found = choose_direct_form(normalise(replace(contraction, map=function, combine=combine, neutral=neutral)), HOST)
+    assert found == "bools are not computed in vectors"
+
+
+def test_outputs_and_further_operands_of_other_strides_are_refused() -> None:
+    dense = einsum_contraction("aq,qb->ab", dict(a=20, b=30, q=9), F32)
+    a, b, q = dense.dimensions
+    strided = replace(dense, dimensions=(replace(a, stride_out=size(60)), replace(b, stride_out=size(2)), q))
+    assert choose_direct_form(normalise(strided), HOST) == "the output has no dimension of unit stride"
+    b_ = Builder()
+    function = b_.function([Type(F32)] * 2, lambda total, one: b_.apply("add", total, one))
+    operand = EpilogueOperand(Operand("D", F32, size(0)), (size(1), size(20), size(0)))
+    found = choose_direct_form(normalise(replace(dense, epilogue=function, epilogue_operands=(operand,))), HOST)
+    assert found == "further operand D is not consecutive along dimension b"
+
+
+# --- stores -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["aq,qb->ab", "aq,bq->ab", "aqz,qbz->abz"])
+@pytest.mark.parametrize("n", [17, 50])
+def test_the_output_may_be_an_operand_of_the_epilogue(text: str, n: int) -> None:
+    """out = 2 * out + sum: tiles that overlap must not add twice."""
+    dense = square(text, n)
+    b = Builder()
+    function = b.function([Type(F32)] * 2, lambda total, old: b.apply("add", total, b.apply("add", old, old)))
+    strides = tuple(one.stride_out for one in dense.dimensions)
+    contraction = replace(
+        dense, epilogue=function, epilogue_operands=(EpilogueOperand(replace(dense.out, buffer="D"), strides),)
+    )
+    buffers = random_buffers(contraction, 3)
+    buffers["D"] = buffers["C"] = np.random.default_rng(0).random(len(buffers["C"]), np.float32)
+    expected_from = {name: array.copy() for name, array in buffers.items()}
+    overlapping = 0
+    for form in list(direct_forms(normalise(contraction), HOST))[::9]:
+        overlapping += form.vector_size % form.width > 0 or form.scalar_size % form.rows > 0
+        launch = write_direct_kernel(form)
+        launch = replace(launch, buffers=tuple("C" if name == "D" else name for name in launch.buffers))
+        got = run_cpu(launch, expected_from, {})
+        assert_close(contraction, got, expected_from, {})
+    assert overlapping
+
+
+@pytest.mark.parametrize("columns", [2048, 2077])
+def test_outputs_past_the_caches(columns: int) -> None:
+    contraction = einsum_contraction("aq,qb->ab", dict(a=1030, b=columns, q=2), F32)
+    form = form_of(contraction, replace(HOST, l3_bytes=1 << 20))
+    assert form.nontemporal
+    assert "past the cache" in kernel_text(write_direct_kernel(form).kernel)
+    run(contraction, form, threads=2)
+
+
+def test_much_work_is_shared_out() -> None:
+    machine = replace(HOST, cores=8)
+    assert write_direct_kernel(form_of(square("aq,qb->ab", 32), machine)).blocks == 1
+    for text in ("aq,qb->ab", "aq,bq->ab", "qa,bq->ab"):
+        contraction = einsum_contraction(text, dict(a=300, b=310, q=100), F32)
+        form = form_of(contraction, machine)
+        assert write_direct_kernel(form).blocks >= 8
+        run(contraction, form, threads=3)
+
+
+def test_shapes_share_kernels() -> None:
+    """Sizes and strides are launch parameters."""
+    texts = {
+        kernel_text(write_direct_kernel(form_of(einsum_contraction("aq,qb->ab", dict(a=a, b=64, q=q), F32))).kernel)
+        for a, q in ((64, 64), (65, 100), (64, 37))
+    }
+    assert len(texts) <= 2
+
+
+def test_the_kernel_of_a_small_product(golden: Any) -> None:
+    form = form_of(einsum_contraction("aq,bq->ab", dict(a=4, b=6, q=5), F32), CPU_NEON)
+    golden("direct_kernel.txt", kernel_text(write_direct_kernel(form).kernel))
