@@ -224,6 +224,8 @@ def in_etops(operation: Any, threads: int, optimised: bool) -> Callable[[Any, An
     elif threads > 1 and kinds[0] == "seq" and dimensions[0].kind.value != "K":
         kinds[0] = "shared"
     arrays = (0, 2) if operation.main.family == "unary" else (0, 1, 2)
+    if main == "zero":
+        arrays = (2, 2)  # it wants strides of an input all the same
     try:
         config = etops.TensorOperationConfig(
             backend="tpp", data_type={"f32": etops.float32, "f64": etops.float64}[str(operation.dtype)],
@@ -238,7 +240,7 @@ def in_etops(operation: Any, threads: int, optimised: bool) -> Callable[[Any, An
             limits = etops.backend.tpp.get_default_optimization_config() | {"num_threads": threads}
             config = etops.optimize(config, limits)
         return etops.TensorOperation(config).execute
-    except (RuntimeError, ValueError):
+    except (RuntimeError, ValueError):  # what it cannot compile it does not run
         return None
 
 
