@@ -250,10 +250,13 @@ class Store:
 
 @dataclass(frozen=True)
 class Prefetch:
-    """A hint to bring the cache line of `buffer[index]` near, which may lie outside the buffer; in CPU kernels only."""
+    """A hint to bring the cache line of `buffer[index]`, which may lie outside the buffer, to the cache of a `level` (1
+    to 3); in CPU kernels only.
+    """
 
     buffer: Buffer
     index: Expression
+    level: int = 1
 
 
 @dataclass(frozen=True)

@@ -205,9 +205,9 @@ def _statement(emitter: Emitter, statement: Statement) -> None:
         case Store():
             with emitter.statement():
                 emit_store(emitter, statement)
-        case Prefetch(buffer=buffer, index=index):
+        case Prefetch(buffer=buffer, index=index, level=level):
             with emitter.statement():
-                emit_prefetch(emitter, buffer, index)
+                emit_prefetch(emitter, buffer, index, level)
         case For():
             _for(emitter, statement)
         case While():

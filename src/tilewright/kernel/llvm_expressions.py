@@ -330,8 +330,8 @@ def _masked_load(emitter: Emitter, node: Load, text: str, address: str) -> str:
     )
 
 
-def emit_prefetch(emitter: Emitter, buffer: Buffer, index: Expression) -> None:
-    """Print a prefetch for reading, into all caches."""
+def emit_prefetch(emitter: Emitter, buffer: Buffer, index: Expression, level: int) -> None:
+    """Print a prefetch for reading, into the cache of a level and those beyond it."""
     position = convert(emitter, emit_expression(emitter, index), index.type, I64)
     element = element_spelling(emitter, buffer)
     # Without inbounds: the address may be past the array.
@@ -339,7 +339,7 @@ def emit_prefetch(emitter: Emitter, buffer: Buffer, index: Expression) -> None:
     emitter.declarations.setdefault(
         "llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)"
     )
-    emitter.effect(f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 3, i32 1)")
+    emitter.effect(f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 {4 - level}, i32 1)")
 
 
 def emit_store(emitter: Emitter, node: Store) -> None:

@@ -23,6 +23,7 @@ from tilewright.kernel.launch import Launch, LaunchDeclined
 from tilewright.machine.model import Machine
 from tilewright.passes.lower_general import Points, copy_points, lower_points, points_of
 from tilewright.passes.lower_reduction import chunk_points, is_long_fold
+from tilewright.passes.permute_kernel import permute_launch
 from tilewright.passes.pipelines import run_pipeline
 from tilewright.passes.scalar_values import LoweringError
 from tilewright.passes.tile import Tiles, contraction_launches
@@ -31,7 +32,7 @@ from tilewright.runtime import host
 from tilewright.runtime.cache import MemoryCache
 from tilewright.runtime.devices import Device
 from tilewright.runtime.executable import Executable
-from tilewright.runtime.host import Block, HostProgram, KernelPlan, KernelStep, Layout, Layouts, Note, Step
+from tilewright.runtime.host import Block, Copier, HostProgram, KernelPlan, KernelStep, Layout, Layouts, Note, Step
 
 
 def compile_program(
@@ -69,7 +70,7 @@ def compile_program(
     return Executable(
         HostProgram(ready, block, notes),
         device,
-        functools.partial(copy_step, threads=threads_per_block(device)),
+        _copier(device),
         arguments,
         not checked,
     )
@@ -133,6 +134,13 @@ def kernel_step(
 
     names = {name for extent in points.space for name in extent.names}
     return KernelStep(label, targets, reads, lower, points.copied, tuple(sorted(names)))
+
+
+def _copier(device: Device) -> Copier:
+    """How arrays are copied on a device."""
+    step = functools.partial(copy_step, threads=threads_per_block(device))
+    on_cpu = not device.machine.is_gpu_like
+    return Copier(step, functools.partial(permute_launch, machine=device.machine) if on_cpu else None)
 
 
 @functools.lru_cache(maxsize=256)

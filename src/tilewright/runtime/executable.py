@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,7 +18,7 @@ from tilewright.runtime.devices import Device
 from tilewright.runtime.executor import Executor
 from tilewright.runtime.flat_plan import FlatPlan, Unfit, span_of
 from tilewright.runtime.forking import ForkSafeLock
-from tilewright.runtime.host import HostProgram, KernelStep, written_by
+from tilewright.runtime.host import Copier, HostProgram, written_by
 from tilewright.runtime.liveness import dead_after, with_releases
 from tilewright.runtime.scope import Entry, Placed, Scalar, row_major_strides
 from tilewright.runtime.steps import run_block
@@ -46,7 +46,7 @@ class Executable:
         self,
         host: HostProgram,
         device: Device,
-        copier: Callable[[ScalarType, int], KernelStep],
+        copier: Copier,
         size_arguments: frozenset[int],
         writes_directly: bool,
     ) -> None:
@@ -206,35 +206,37 @@ class Executable:
 
     def _place_outputs(
         self, executor: Executor, arguments: Sequence[Any], out: Sequence[Array | None]
-    ) -> dict[int, Memory]:
-        """Let steps write to the caller's arrays where that is safe."""
-        outputs: dict[int, Memory] = {}
-        if not self._writes_directly or all(one is None for one in out):
+    ) -> dict[int, Placed]:
+        """The caller's arrays that kernels may write to, and those of them that the last step computes into."""
+        outputs: dict[int, Placed] = {}
+        if self.device.machine.kind != "cpu" or all(one is None for one in out):
             return outputs
         if self._overlaps(arguments, out):
             executor.recording.refuse("a result overlaps an argument")
             return outputs
         # Only the last step may: a failure after an earlier one would leave results half written.
-        last = written_by(self._host.block.steps[-1]) if self._host.block.steps else frozenset()
-        seen: set[str] = set()
+        last = written_by(self._host.block.steps[-1]) if self._host.block.steps and self._writes_directly else ()
         for position, (atom, one) in enumerate(zip(self.program.body.results, out, strict=True)):
-            if one is None or isinstance(atom, Literal) or atom.name not in last - seen or not atom.type.rank:
+            if one is None or isinstance(atom, Literal) or not atom.type.rank:
                 continue
             if not one.size or not usable_strides(one):
                 continue
-            seen.add(atom.name)
             memory = Memory(one.ctypes.data, one)
             executor.recording.slot(memory)
             strides = tuple(stride // one.itemsize for stride in one.strides)
-            executor.destinations[atom.name] = Placed(memory, atom.type.element, one.shape, strides)
-            outputs[position] = memory
+            outputs[position] = Placed(memory, atom.type.element, one.shape, strides)
+            if atom.name in last:
+                executor.destinations.setdefault(atom.name, outputs[position])
         return outputs
 
     def _results(
-        self, executor: Executor, entries: Sequence[Entry], outputs: dict[int, Memory]
+        self, executor: Executor, entries: Sequence[Entry], outputs: dict[int, Placed]
     ) -> list[tuple[Result, Memory | None]]:
-        """Every result in fresh memory of its own, or in the caller's array."""
+        """Every result in fresh memory of its own, or in the caller's array: what does not lie there yet is copied
+        when nothing can fail any more.
+        """
         used: set[int] = set()
+        copies: list[tuple[Placed, Placed]] = []
         results: list[tuple[Result, Memory | None]] = []
         for position, (atom, entry) in enumerate(zip(self.program.body.results, entries, strict=True)):
             element = atom.type.element
@@ -244,9 +246,13 @@ class Executable:
                     executor.recording.refuse("a result is computed by the host")
                 results.append((Result(element, (), value=value, argument=entry.argument, array=False), None))
                 continue
-            direct = outputs.get(position) is entry.memory
             owned = entry.fresh and entry.offset == 0 and id(entry.memory) not in used
-            if not direct and not (owned and entry.strides == _own_strides(entry.shape)):
+            direct = position in outputs
+            if direct:
+                if entry.memory is not outputs[position].memory:
+                    copies.append((entry, outputs[position]))
+                entry = outputs[position]
+            elif not (owned and entry.strides == _own_strides(entry.shape)):
                 copy = executor.allocate_shape(element, entry.shape, f"result {position}")
                 executor.copy(entry, copy)
                 entry = copy
@@ -254,6 +260,8 @@ class Executable:
             array = atom.type.rank > 0
             result = Result(element, entry.shape, entry.memory.slot, direct=direct, array=array)
             results.append((result, entry.memory))
+        for entry, place in copies:
+            executor.copy(entry, place)
         return results
 
     def _read(self, result: Result, memory: Memory | None, values: Sequence[Any]) -> Any:
@@ -270,7 +278,7 @@ class Executable:
         key: Any,
         arguments: Sequence[Any],
         inputs: Sequence[tuple[int, int, ScalarType]],
-        outputs: dict[int, Memory],
+        outputs: dict[int, Placed],
         results: Sequence[Result],
     ) -> None:
         if key is None or executor.recording.reason is not None or executor.scope.used_changing:
@@ -283,11 +291,11 @@ class Executable:
             self.program.name,
             executor.recording,
             tuple((position, slot, element) for position, slot, element in inputs),
-            tuple((position, memory.slot, elements[position].type.element) for position, memory in outputs.items()),
+            tuple((position, one.memory.slot, elements[position].type.element) for position, one in outputs.items()),
             tuple(results),
             {position: self.program.parameters[position].type.element for position in self._scalars},
             frozenset(slot for position, slot, _ in inputs if 0 in key[position + 1][0]),
-            _spans(arguments, inputs) | {memory.slot: span_of(memory.array) for memory in outputs.values()},
+            _spans(arguments, inputs) | {one.memory.slot: span_of(one.memory.array) for one in outputs.values()},
         )
         runner = cpu_runner(plan) if self.device.machine.kind == "cpu" else device_runner(plan, self._backend)
         with self._lock:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +23,7 @@ from tilewright.runtime.scope import Entry, Placed, Scalar, Scope, row_major_str
 class Executor:
     """One run of a program."""
 
-    def __init__(self, backend: Backend, name: str, copier: Callable[[ScalarType, int], host.KernelStep]) -> None:
+    def __init__(self, backend: Backend, name: str, copier: host.Copier) -> None:
         self.backend = backend
         self.program_name = name
         self.copier = copier
@@ -112,14 +112,18 @@ class Executor:
             cell = self.allocate_shape(destination.element, (), "a scalar")
             self.copy(source, cell)
             source = cell
-        step = self.copier(destination.element, len(destination.shape))
-        saved, self.scope = self.scope, Scope()
         if isinstance(source, Placed) and source.shape != destination.shape:
             missing = len(destination.shape) - len(source.shape)
             source = replace(source, shape=destination.shape, strides=(0,) * missing + source.strides)
-        self.scope.entries.update({f"n{d}": Scalar(extent) for d, extent in enumerate(destination.shape)})
+        element, shape = destination.element, destination.shape
+        saved, self.scope = self.scope, Scope()
         self.scope.entries["source"], self.scope.entries["target"] = source, destination
-        self.launch_step(step)
+        if isinstance(source, Placed) and self.copier.launch is not None:
+            offsets = (source.offset, destination.offset)
+            self.launch_given(self.copier.launch(element, shape, source.strides, destination.strides, offsets))
+        else:
+            self.scope.entries.update({f"n{d}": Scalar(extent) for d, extent in enumerate(shape)})
+            self.launch_step(self.copier.step(element, len(shape)))
         self.scope = saved
 
     # --- kernels

@@ -250,3 +250,15 @@ class HostProgram:
     program: Program
     block: Block
     notes: tuple[Note, ...]
+
+
+@dataclass(frozen=True)
+class Copier:
+    """How arrays are copied: `step` gives the general step for an element type and a rank.
+
+    `launch`, where the machine has such a form, gives a launch for known places: of the element type, the shape, the
+    strides and offsets (source, target) in elements; its buffers are `source` and `target`.
+    """
+
+    step: Callable[[ScalarType, int], KernelStep]
+    launch: Callable[[ScalarType, tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, int]], Launch] | None

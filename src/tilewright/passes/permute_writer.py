@@ -1,0 +1,143 @@
+"""What writing the kernel of a copy needs everywhere: parameters, loops, and runs of words in the target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tilewright.ir.scalars import I64
+from tilewright.kernel.ir import (
+    Address,
+    Buffer,
+    Expression,
+    For,
+    If,
+    Name,
+    ScalarParameter,
+    Store,
+    add,
+    integer,
+    load,
+    multiply,
+    operation,
+)
+from tilewright.passes.permute_form import LINE, PermuteForm
+from tilewright.passes.scalar_values import KernelBuilder
+
+SOURCE, TARGET = "source", "target"
+UNROLLED = 4  # vectors of a row in one step, so that their loads are under way together
+
+
+class PermuteWriter:
+    """Collects one kernel. All places are in words."""
+
+    def __init__(self, form: PermuteForm) -> None:
+        """Begin the kernel of a form."""
+        self.form = form
+        self.emit = KernelBuilder()
+        self.parameters: list[ScalarParameter] = []
+        self.values: list[int] = []
+        self.arrays: list[Buffer] = []
+        self.source = Buffer(SOURCE, form.word, read_only=True)
+        self.target = Buffer(TARGET, form.word)
+        self.bytes = form.word.bytes
+        self.vector = form.lanes * form.atom  # words of a vector of the target
+        self.past = form.nontemporal
+
+    # --- statements
+
+    def parameter(self, hint: str, value: int) -> Name:
+        """A launch parameter and its value."""
+        name = Name(self.emit.name(hint), I64)
+        self.parameters.append(ScalarParameter(name.name, I64))
+        self.values.append(value)
+        return name
+
+    def let(self, value: Expression, hint: str) -> Expression:
+        """The expression by a name."""
+        return self.emit.let(value, hint)
+
+    def loop(
+        self, hint: str, start: Expression, stop: Expression, body: Callable[[Expression], None], step: int = 1
+    ) -> None:
+        """for hint in start .. stop by step."""
+        index = Name(self.emit.name(hint), I64)
+        with self.emit.scope() as inside:
+            body(index)
+        self.emit.emit(For(index.name, start, stop, tuple(inside), integer(step)))
+
+    def when(
+        self, condition: Expression, then: Callable[[], None], otherwise: Callable[[], None] = lambda: None
+    ) -> None:
+        """if condition then else."""
+        with self.emit.scope() as yes:
+            then()
+        with self.emit.scope() as no:
+            otherwise()
+        self.emit.emit(If(condition, tuple(yes), tuple(no)))
+
+    def overlapping(self, hint: str, count: Expression, width: int, body: Callable[[Expression], None]) -> None:
+        """Pieces of `width` that cover `count` (at least `width`); the last one reaches back where it has to."""
+        if width == 1:
+            self.loop(hint, integer(0), count, body)
+            return
+        last = self.let(operation("sub", count, integer(width)), "last")
+        self.loop(hint, integer(0), count, lambda i: body(self.let(operation("min", i, last), hint)), step=width)
+
+    # --- words
+
+    def atom(self, source: Expression, target: Expression) -> None:
+        """Copy one atom, word by word."""
+        for word in range(self.form.atom):
+            value = load(self.source, add(source, integer(word)))
+            self.emit.emit(Store(self.target, add(target, integer(word)), value))
+
+    def run(
+        self, target: Expression, low: Expression, high: Expression, value: Callable[[Expression, int], Expression]
+    ) -> None:
+        """target[target + k] = value(k) for k from `low` below `high`; value(k, n) gives n words from k on.
+
+        Past the caches: aligned vectors, and one at either end that overlaps them.
+        """
+        lanes = self.vector
+
+        def store(k: Expression, count: int, aligned: bool = False) -> None:
+            self.emit.emit(Store(self.target, add(target, k), value(k, count), aligned=aligned, nontemporal=aligned))
+
+        def vectors() -> None:
+            first = low
+            last = self.let(operation("sub", high, integer(lanes)), "last")
+            if self.past:
+                first = self.let(add(low, self.up_to(add(target, low), lanes * self.bytes)), "first")
+                self.when(operation("lt", low, first), lambda: store(low, lanes))
+            end = self.let(add(last, integer(1)), "end")
+            many = self.let(operation("sub", end, integer(lanes * (UNROLLED - 1))), "many")
+
+            def several(k: Expression) -> None:
+                for number in range(UNROLLED):
+                    store(self.let(add(k, integer(number * lanes)), "k"), lanes, self.past)
+
+            self.loop("k", first, many, several, step=lanes * UNROLLED)
+            steps = operation("floordiv", operation("sub", add(many, integer(lanes * UNROLLED - 1)), first),
+                              integer(lanes * UNROLLED))  # fmt: skip
+            done = operation("max", self.let(steps, "steps"), integer(0))
+            rest = self.let(add(first, multiply(done, integer(lanes * UNROLLED))), "rest")
+            self.loop("k", rest, end, lambda k: store(k, lanes, self.past), step=lanes)
+            over = operation("and", operation("sub", high, first), integer(lanes - 1))
+            # A store through the caches to a line that was just written past them would take very long.
+            self.when(operation("ne", over, integer(0)), lambda: store(last, lanes))
+
+        def words() -> None:
+            self.loop("k", low, high, lambda k: store(k, 1))
+
+        length = operation("sub", high, low)
+        self.when(operation("ge", length, integer(lanes)), vectors, words)
+
+    def to_line(self, at: Expression) -> Expression:
+        """Words of the target from a place to the next beginning of a cache line."""
+        return self.up_to(at, LINE)
+
+    def up_to(self, at: Expression, alignment: int, buffer: Buffer | None = None) -> Expression:
+        """Words of the target (or another array) from a place to the next multiple of `alignment`."""
+        address = add(Address(buffer or self.target), multiply(at, integer(self.bytes)))
+        odd = operation("and", operation("sub", integer(0), address), integer(alignment - 1))
+        return self.let(operation("floordiv", odd, integer(self.bytes)), "up_to")

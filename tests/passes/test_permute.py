@@ -1,0 +1,102 @@
+"""Copies between layouts against NumPy, bit for bit: every element size, kind of stride, remainder and machine."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from permute_support import MACHINES, SMALL_CACHES, check_copy, source_view, target_view
+
+from tilewright.ir.scalars import C128, F32, F64, U8
+from tilewright.machine.named import named_machine
+from tilewright.passes.permute_form import PermuteDimension, fused, permute_form
+
+DTYPES = ["?", "i1", "u2", "f2", "f4", "f8", "c8", "c16"]
+AVX512 = named_machine("cpu-avx512")
+
+
+@st.composite
+def copies(draw):
+    """(seed, dtype, shape, orders of source and target, steps of both, broadcast dimensions, shift of the target)."""
+    rank = draw(st.integers(0, 5))
+    sizes = [st.integers(1, 9), st.integers(1, 40), st.sampled_from([16, 32, 64, 100, 129, 300])]
+    shape, room = [], 20_000
+    for _ in range(rank):
+        shape.append(min(draw(draw(st.sampled_from(sizes))), max(1, room)))
+        room //= shape[-1]
+    steps = st.sampled_from([1, 1, 1, 1, -1, 2, -3])
+    return (
+        draw(st.integers(0, 10**6)),
+        np.dtype(draw(st.sampled_from(DTYPES))),
+        tuple(shape),
+        tuple(draw(st.permutations(range(rank)))),
+        tuple(draw(st.permutations(range(rank)))),
+        [draw(steps) for _ in shape],
+        [draw(steps) for _ in shape],
+        {d for d in range(rank) if draw(st.integers(0, 9)) == 0},
+        draw(st.integers(0, 20)),
+    )
+
+
+@settings(max_examples=400, deadline=None)
+@given(copy=copies(), machine=st.sampled_from(MACHINES), threads=st.sampled_from([1, 2]))
+def test_any_layout(copy, machine, threads):
+    seed, dtype, shape, order, target_order, steps, target_steps, broadcast, shift = copy
+    source = source_view(np.random.default_rng(seed), dtype, shape, order, steps, broadcast)
+    memory, target = target_view(dtype, shape, target_order, target_steps, shift)
+    check_copy(source, memory, target, machine, threads)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda one: f"{one.name}-{one.l2_bytes}")
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 10**6), rows=st.integers(1, 5000), columns=st.integers(1, 90), shift=st.integers(0, 70))
+def test_matrices(dtype, machine, seed, rows, columns, shift):
+    rng = np.random.default_rng(seed)
+    source = source_view(rng, np.dtype(dtype), (rows, columns), (1, 0), (1, 1), ())
+    memory, target = target_view(np.dtype(dtype), (rows, columns), (0, 1), (1, 1), shift)
+    check_copy(source, memory, target, machine, 2)
+
+
+@pytest.mark.parametrize("machine", SMALL_CACHES, ids=lambda one: one.name)
+@pytest.mark.parametrize("step", [1, -1, 0])
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10**6), rows=st.integers(1, 8), columns=st.integers(1, 3000), shift=st.integers(0, 70))
+def test_rows_past_the_caches(machine, step, seed, rows, columns, shift):
+    rng = np.random.default_rng(seed)
+    broadcast = () if step else (1,)
+    source = source_view(rng, np.dtype("f4"), (rows, columns), (0, 1), (2, step or 1), broadcast)
+    memory, target = target_view(np.dtype("f4"), (rows, columns), (0, 1), (1, 1), shift)
+    check_copy(source, memory, target, machine, 2)
+
+
+def test_a_large_copy_goes_past_the_caches_in_parallel():
+    shape = (64, 80, 1600, 5)
+    source = np.arange(np.prod(shape), dtype=np.float32).reshape(shape).transpose(3, 1, 0, 2)
+    memory, target = target_view(np.dtype("f4"), source.shape, (0, 1, 2, 3), (1,) * 4, 3)
+    strides = [tuple(stride // 4 for stride in one.strides) for one in (source, target)]
+    form = permute_form(F32, source.shape, *strides, AVX512)
+    assert form.nontemporal
+    assert form.blocks > 8
+    check_copy(source, memory, target, AVX512, 2)
+
+
+def test_fusing_keeps_what_is_one_in_both_arrays():
+    dimensions = [PermuteDimension(2, 12, 12), PermuteDimension(3, 4, 4), PermuteDimension(4, 1, 24)]
+    assert fused(dimensions) == [PermuteDimension(4, 1, 24), PermuteDimension(6, 4, 4)]
+
+
+def test_runs_of_a_few_words_are_moved_as_one():
+    form = permute_form(F32, (50, 60, 2), (120, 2, 1), (2, 100, 1), AVX512)
+    assert (form.atom, form.lanes, form.columns) == (2, 8, 8)
+    form = permute_form(C128, (50, 60), (60, 1), (1, 50), AVX512)
+    assert (form.atom, form.word.name, form.lanes) == (2, "u64", 4)
+
+
+def test_squares_fit_the_registers():
+    assert (permute_form(F64, (50, 60), (60, 1), (1, 50), AVX512).lanes) == 8
+    form = permute_form(U8, (200, 300), (300, 1), (1, 200), AVX512)
+    assert (form.lanes, form.columns, form.width) == (64, 16, 64)
+
+
+def test_small_copies_are_one_block():
+    assert permute_form(F32, (128, 128), (128, 1), (1, 128), AVX512).blocks == 1
