@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 
 import pytest
 from flatten_cases import batched
@@ -12,22 +13,34 @@ from hypothesis import strategies as st
 from tilewright.ir.generator import random_arguments, random_program
 from tilewright.ir.interpreter import interpret
 from tilewright.ir.nodes import (
+    Alias,
     Body,
     Expression,
     Hist,
+    If,
+    Index,
+    Iota,
+    Level,
+    Loop,
     Map,
     Program,
+    Rearrange,
     Redomap,
     Reduce,
+    Replicate,
+    Reshape,
     Scan,
     Scanomap,
     SegHist,
     SegMap,
     SegRed,
     SegScan,
+    Slice,
+    Variable,
 )
 from tilewright.ir.parser import parse_program
 from tilewright.ir.printer import print_program
+from tilewright.ir.sizes import ZERO, Size, product
 from tilewright.ir.traversal import all_statements, sub_bodies
 from tilewright.ir.verifier import verify
 from tilewright.passes.flatten import (
@@ -38,13 +51,14 @@ from tilewright.passes.flatten import (
     incremental_flattening_pipeline,
     outer_flattening_pipeline,
 )
-from tilewright.passes.flatten_tree import version_settings
+from tilewright.passes.flatten_tree import Decision, Work, decisions, version_settings
 from tilewright.passes.pipelines import run_pipeline
 from tilewright.rewrite.derivation import Derivation, Recording, agree
 from tilewright.rewrite.rule import rules_of
-from tilewright.rewrite.rules.flatten_versions import thresholds_of
+from tilewright.rewrite.rules.flatten_versions import BLOCK_BYTES, BLOCK_THREADS, thresholds_of
 
 DEPTH = 5
+OPERATIONS = SegMap | SegRed | SegScan | SegHist
 PIPELINES = (full_flattening_pipeline, outer_flattening_pipeline, incremental_flattening_pipeline)
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -141,7 +155,7 @@ def outside_of_operations(body: Body) -> list[Expression]:
     found: list[Expression] = []
     for one in body.statements:
         found.append(one.expression)
-        if not isinstance(one.expression, SegMap | SegRed | SegScan | SegHist):
+        if not isinstance(one.expression, OPERATIONS):
             for inner in sub_bodies(one.expression):
                 found += outside_of_operations(inner)
     return found
@@ -153,3 +167,51 @@ def test_no_parallelism_stays_outside_of_operations(maps: int) -> None:
     for seed in range(60):
         flat = flatten_fully(nested_program(seed, maps))
         assert not [one for one in outside_of_operations(flat.body) if isinstance(one, kinds)], seed
+
+
+def memory(body: Body) -> Size:
+    """The bytes of the arrays that a block's body makes, without views, copies of one value, and its results."""
+    views = Rearrange | Reshape | Slice | Iota | Replicate | Index | Alias
+    results = {one.name for one in body.results if isinstance(one, Variable)}
+    total = ZERO
+    for one in body.statements:
+        kept = [target for target in one.targets if target.name not in results]
+        if isinstance(one.expression, Loop | If):
+            kept = list(one.expression.parameters) if isinstance(one.expression, Loop) else kept
+            total = sum((memory(inner) for inner in sub_bodies(one.expression)), total)
+        if not isinstance(one.expression, views):
+            arrays = [target.type for target in kept if target.type.rank]
+            total = sum((product(type_.shape) * type_.element.bytes for type_ in arrays), total)
+    return total
+
+
+def block_versions(nodes: Sequence[Work | Decision]) -> Iterator[tuple[Decision, SegMap]]:
+    """The decisions for blocks, each with the operation that then runs."""
+    for one in nodes:
+        if isinstance(one, Work):
+            yield from block_versions(one.inside)
+            continue
+        yield from block_versions((*one.yes, *one.no))
+        for work in one.yes:
+            expression = work.statement.expression if isinstance(work, Work) else None
+            if isinstance(expression, SegMap) and expression.level is Level.BLOCK:
+                yield one, expression
+
+
+@pytest.mark.parametrize("maps", [0, 1, 2])
+def test_what_a_block_needs_is_bounded_by_what_is_asked(maps: int) -> None:
+    """Bytes and threads, for sizes of 7: what flattening makes inside is at most what the thresholds compare."""
+    found = 0
+    for seed in range(70):
+        source = nested_program(seed, maps)
+        for flat in (flatten_incrementally(source), run_pipeline(source, incremental_flattening_pipeline)):
+            for decision, block in block_versions(decisions(flat.body)):
+                said = {one.name: one.parallelism for one, _ in decision.asked}
+                operations = [one.expression for one in all_statements(block.body)]
+                spaces = [product(one.space.shape) for one in operations if isinstance(one, OPERATIONS)]
+                for name, actual in [(BLOCK_BYTES, memory(block.body)), *((BLOCK_THREADS, one) for one in spaces)]:
+                    limit = said.get(name, ZERO)
+                    sizes = dict.fromkeys(actual.names | limit.names, 7)
+                    assert actual.evaluate(sizes) <= limit.evaluate(sizes), (seed, name, actual, limit)
+                    found += 1
+    assert found > 50

@@ -15,6 +15,7 @@ once, as a whole: with fewer of its maps parallel the same work would be done wi
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 from tilewright.ir.nodes import (
     Apply,
@@ -46,7 +47,7 @@ from tilewright.ir.nodes import (
 from tilewright.ir.scalars import BOOL
 from tilewright.ir.sizes import ONE, ZERO, Size, maximum, product
 from tilewright.ir.traversal import all_statements, with_fresh_names
-from tilewright.rewrite.names import bodies_of, definitions, mentioned
+from tilewright.rewrite.names import bodies_of, bound, definitions, mentioned
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 from tilewright.rewrite.rules.flatten_distribute import INSIDE
 from tilewright.rewrite.rules.flatten_nest import Nest, in_segment, inner_level, nest_of, open_space
@@ -203,8 +204,10 @@ def inner_parallelism(body: Body, varying: frozenset[str]) -> Size | None:
         if isinstance(expression, StreamSeq) or (width is not None and not mentioned(width).isdisjoint(varying)):
             return None
         if isinstance(expression, Map | Redomap | Scanomap):
-            inside = inner_parallelism(_regular(expression.function.body, varying), varying)
-            sizes.append(expression.width if inside in (None, ZERO) else expression.width * (inside or 1))
+            inside = inner_parallelism(_regular(expression.function.body, bound(expression)), varying)
+            if inside is None:
+                return None
+            sizes.append(expression.width * (ONE if inside == ZERO else inside))
         elif width is not None:
             sizes.append(width)
         elif isinstance(expression, Loop | If):
@@ -232,24 +235,35 @@ def _regular(body: Body, varying: frozenset[str]) -> Body:
     return Body(tuple(one for one in body.statements if exploitable(one, varying)), body.results)
 
 
-def block_bytes(body: Body, varying: frozenset[str], points: Size = ONE) -> Size:
+def block_bytes(body: Body, varying: frozenset[str], points: Size | None = None) -> Size:
     """The most memory that a block needs for the arrays that its body makes, views and results aside.
 
     A map with parallelism inside will be distributed: what its body computes then becomes arrays over its `points`.
     """
+    count = ONE if points is None else points
     results = {one.name for one in body.results if isinstance(one, Variable)}
     total = ZERO
     for statement in body.statements:
         expression = statement.expression
         kept = [one for one in statement.targets if one.name not in results]
         if isinstance(expression, Loop | If):
-            kept = list(expression.parameters) if isinstance(expression, Loop) else kept
+            if isinstance(expression, Loop):  # the values of one round, and those of the next while they are made
+                kept = 2 * list(expression.parameters)
             for inner in bodies_of(expression):
                 total = total + block_bytes(inner, varying, points)
-        if isinstance(expression, Map | Redomap | Scanomap) and holds_parallelism(expression.function.body, varying):
-            total = total + block_bytes(expression.function.body, varying, points * expression.width)
+        if isinstance(expression, Map | Redomap | Scanomap):
+            function = expression.function
+            if holds_parallelism(function.body, bound(expression)):
+                total = total + block_bytes(function.body, varying, count * expression.width)
+                rows = () if isinstance(expression, Map) else expression.neutral  # of the map that a fold is split into
+                total = total + _bytes(rows, count * expression.width)
+        if isinstance(expression, Scatter) and points is not None:  # the places, and what is reshaped into the result
+            total = total + _bytes((expression.indices, expression.destination), count)
         if not isinstance(expression, _VIEWS) and is_regular(statement.targets, varying):
-            for one in kept:
-                is_array = one.type.rank > 0 or points != ONE
-                total = total + (product((points, *one.type.shape)) * one.type.element.bytes if is_array else ZERO)
+            total = total + _bytes([one for one in kept if one.type.rank > 0 or points is not None], count)
     return total
+
+
+def _bytes(values: Sequence[Atom], points: Size) -> Size:
+    """The memory of one of these values for every point."""
+    return sum((product((points, *one.type.shape)) * one.type.element.bytes for one in values), ZERO)
