@@ -13,6 +13,7 @@ from naive import examples, random_values
 
 import tilewright as tw
 from tilewright.ir.scalars import C64, F16, F32, F64, I8, I32, U16, ScalarType
+from tilewright.passes.lower_columns import COLUMNS
 from tilewright.passes.lower_reduction import BRANCHES, LANES, LEAST_ROWS
 
 ROUNDING = {F32: np.finfo("f4").eps, F64: np.finfo("f8").eps, C64: 2 * np.finfo("f4").eps, F16: np.finfo("f2").eps}
@@ -76,3 +77,19 @@ def test_a_sum_of_a_million_terms_is_a_tree(value: float, length: int) -> None:
     got = float(tw.einsum("i->", np.full(length, value)))
     exact = math.fsum([value] * length)
     assert abs(got - exact) <= nodes / 2 * np.finfo("f8").eps * exact
+
+
+@settings(max_examples=examples(30))
+@given(
+    text=st.sampled_from(["ij->j", "bij->bj", "ibj->bj", "bij->jb", "ji->j", "bji->bj"]),
+    columns=st.sampled_from([1, 5, COLUMNS - 1, COLUMNS, COLUMNS + 1, 2 * COLUMNS + 3]),
+    rows=st.sampled_from([1, 2, 9, LEAST_ROWS]),
+    scalar=st.sampled_from([F32, F64, C64, F16, I8, I32]),
+    step=st.sampled_from([1, 1, 2, -1]),
+    seed=st.integers(0, 100),
+)
+def test_sums_of_columns(text: str, columns: int, rows: int, scalar: ScalarType, step: int, seed: int) -> None:
+    sizes = {"b": 2, "i": rows, "j": columns}
+    shape = [sizes[label] * (2 if step == 2 else 1) for label in text.partition("->")[0]]
+    values = random_values(np.random.default_rng(seed), scalar, math.prod(shape)).reshape(shape)
+    check(text, [values[tuple(slice(None, None, step) for _ in shape)]], scalar, rows)

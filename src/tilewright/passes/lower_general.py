@@ -7,6 +7,7 @@ in runs (CPU: the innermost dimension stays a loop that LLVM can vectorise) or t
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +25,7 @@ from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import BlockIndex, Constant, Declare, For, Kernel, Name, Space, ThreadIndex
 from tilewright.passes import lower_folds
 from tilewright.passes.item_memory import WORKER, Item
+from tilewright.passes.lower_columns import column_fold, write_columns
 from tilewright.passes.lower_items import bind, call, lower_body, lower_expression, lower_statement, row_of, write
 from tilewright.passes.lower_scalar import lower_atom, lower_size
 from tilewright.runtime.host import (
@@ -38,19 +40,22 @@ from tilewright.runtime.host import (
 )
 
 Places = Sequence[ArrayView]
+Range: TypeAlias = tuple[kernel.Expression, kernel.Expression]
 
 
 @dataclass(frozen=True)
 class Points:
     """Parallel points: their extents, and the code of one point, given its indices and where the results lie.
 
-    `copied` pairs a target's position with the array that it begins as.
+    `copied` pairs a target's position with the array that it begins as. `columns` writes a range of points of the
+    innermost dimension together where that is faster (lower_columns.py), else as its last argument does.
     """
 
     space: tuple[Size, ...]
     write: Callable[[Item, Sequence[Size], Places], None]
     copied: tuple[tuple[int, Variable], ...] = ()
     flat: FlatPoints | None = None
+    columns: Callable[[Item, Sequence[Size], Range, Places, Callable[[], None]], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -134,7 +139,16 @@ def _map_points(expression: nodes.Map) -> Points:
         space.append(inner.width)
         level = inner
     flat = _flat_map(levels, order, space)
-    return Points(tuple(space), lambda item, at, given: _map_point(item, levels, order, at, given), flat=flat)
+    points = Points(tuple(space), lambda item, at, given: _map_point(item, levels, order, at, given), flat=flat)
+    function, arrays, _ = levels[-1]
+    if column_fold(function) is None:
+        return points
+
+    def columns(item: Item, at: Sequence[Size], bounds: Range, places: Places, otherwise: Callable[[], None]) -> None:
+        _bind_levels(item, levels[:-1], at)
+        write_columns(item, function, arrays, bounds, _part(places[0], at), otherwise)
+
+    return dataclasses.replace(points, columns=columns)
 
 
 Levels: TypeAlias = Sequence[tuple[Lambda, tuple[Variable, ...], tuple[Statement, ...]]]
@@ -198,15 +212,20 @@ def _map_point(
     at: Sequence[Size],
     places: Places,
 ) -> None:
-    for (function, variables, prefix), index in zip(levels, at, strict=True):
-        rows = [item.row(array, index) for array in lower_folds.arrays_of(item, variables)]
-        if function is not levels[-1][0]:
-            for parameter, row in zip(function.parameters, rows, strict=True):
-                bind(item, parameter, row)
-            for statement in prefix:
-                lower_statement(item, statement)
+    _bind_levels(item, levels[:-1], at)
+    function, variables, _ = levels[-1]
+    rows = [item.row(array, at[-1]) for array in lower_folds.arrays_of(item, variables)]
     given = [_part(places[position], at) if position is not None else None for position in order]
-    call(item, levels[-1][0], rows, given)
+    call(item, function, rows, given)
+
+
+def _bind_levels(item: Item, levels: Levels, at: Sequence[Size]) -> None:
+    """The parameters of the outer maps at these indices, and what is computed from them."""
+    for (function, variables, prefix), index in zip(levels, at, strict=False):
+        for parameter, array in zip(function.parameters, lower_folds.arrays_of(item, variables), strict=True):
+            bind(item, parameter, item.row(array, index))
+        for statement in prefix:
+            lower_statement(item, statement)
 
 
 def _part(place: ArrayView, at: Sequence[Size]) -> ArrayView:
@@ -371,11 +390,18 @@ def _in_blocks(item: Item, points: Points, places: Places, threads: int) -> None
         low = emit.let(kernel.multiply(flat, chunk), "low")
         extent = emit.let(lower_size(innermost, emit), "extent")
         high = emit.let(kernel.operation("min", kernel.add(low, chunk), extent), "high")
-        index, core = item.index("j", innermost)
-        with emit.scope() as inside:
-            points.write(item, (*at, core), places)
-        independent = not (item.scratch or item.private or item.checks or points.copied)
-        emit.emit(For(index.name, low, high, tuple(inside), independent=independent))
+
+        def one_by_one() -> None:
+            index, core = item.index("j", innermost)
+            with emit.scope() as inside:
+                points.write(item, (*at, core), places)
+            independent = not (item.scratch or item.private or item.checks or points.copied)
+            emit.emit(For(index.name, low, high, tuple(inside), independent=independent))
+
+        if points.columns is not None:
+            points.columns(item, at, (low, high), places, one_by_one)
+        else:
+            one_by_one()
     emit.emit(For(number.name, start, stop, tuple(per_item)))
 
 

@@ -14,12 +14,12 @@ from tilewright.ir.lmad import row_major
 from tilewright.ir.nodes import Atom, Type, Variable
 from tilewright.ir.scalars import I64, compute_type
 from tilewright.ir.sizes import ZERO, Size, minimum, product, size
-from tilewright.ir.traversal import all_statements
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import Buffer, Constant, For, If, Space, integer, operation
 from tilewright.machine.model import Machine
 from tilewright.passes import lower_folds
 from tilewright.passes.item_memory import Item
+from tilewright.passes.lower_columns import allows_lanes
 from tilewright.passes.lower_general import Places, Points
 from tilewright.passes.lower_items import AnyValue, call, lower_expression, row_of, write
 from tilewright.passes.lower_scalar import assign_values, declare_value, lower_atom, lower_size
@@ -42,7 +42,7 @@ def chunk_points(reduction: Reduction, chunks: str, chunk_length: str, interleav
     """
     count = len(reduction.neutral)
     function = reduction.function if isinstance(reduction, nodes.Redomap) else None
-    lanes = interleave and _allows_lanes(reduction)
+    lanes = interleave and allows_lanes(reduction)
 
     def write_chunk(item: Item, at: Sequence[Size], places: Places) -> None:
         start = at[0] * size(chunk_length)
@@ -68,7 +68,7 @@ def _(expression: Reduction, item: Item, targets: tuple[Variable, ...]) -> Seque
     function = expression.function if isinstance(expression, nodes.Redomap) else None
     rows = lower_folds.function_rows(item, function, lower_folds.arrays_of(item, expression.arrays))
     arguments = item, expression.width, expression.combine, expression.neutral, rows, places, mapped
-    if not (item.vector_lanes and _allows_lanes(expression)):
+    if not (item.vector_lanes and allows_lanes(expression)):
         return [*lower_folds.fold(*arguments), *mapped]
     results = [declare_value(lower_atom(atom, item.emit), "folded", item.emit) for atom in expression.neutral]
     branches = []
@@ -91,18 +91,6 @@ def is_long_fold(contraction: Contraction, machine: Machine) -> bool:
     length = product(one.size for one in contraction.of_kind(Kind.K)).constant or 0
     plain = not accumulator.is_complex and compute_type(accumulator) == accumulator
     return not (machine.is_gpu_like or reused) and plain and length >= LEAST_ROWS
-
-
-def _allows_lanes(reduction: Reduction) -> bool:
-    """Whether the operator is a commutative one on real scalars, and the rows are scalars computed without loops."""
-    functions = [reduction.combine] + ([reduction.function] if isinstance(reduction, nodes.Redomap) else [])
-    simple = all(
-        isinstance(one.expression, nodes.Apply | nodes.Cast | nodes.Alias | nodes.SizeValue)
-        for function in functions
-        for one in all_statements(function.body)
-    )
-    reals = not any(atom.type.element.is_complex for atom in reduction.neutral)
-    return reduction.commutative and simple and reals and all(one.type.rank == 1 for one in reduction.arrays)
 
 
 def _fold_in_lanes(

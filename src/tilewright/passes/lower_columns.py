@@ -1,0 +1,147 @@
+"""Maps of folds whose neighbouring points lie together in memory: sums of the columns of a row-major matrix, say.
+
+Point by point, each fold would walk through memory in steps of a whole row. Here `COLUMNS` points are folded together:
+the rows are read one after another, and the loop over the points of a row runs in vectors.
+
+    for each point j: for each k: acc = combine(acc, f(x[k, j]))
+    =>  for each COLUMNS points: for each k: for each point j of them: acc[j] = combine(acc[j], f(x[k, j]))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tilewright.ir import nodes
+from tilewright.ir.lmad import row_major
+from tilewright.ir.nodes import Lambda, Variable
+from tilewright.ir.scalars import I64, ScalarType, compute_type
+from tilewright.ir.sizes import Size, size
+from tilewright.ir.traversal import all_statements
+from tilewright.ir.views import ArrayView
+from tilewright.kernel.ir import Buffer, Constant, Expression, For, If, Space, operation
+from tilewright.passes import lower_folds
+from tilewright.passes.item_memory import Item
+from tilewright.passes.lower_items import call, row_of, write
+from tilewright.passes.lower_scalar import lower_atom, lower_size
+from tilewright.passes.scalar_values import memory_element
+
+COLUMNS = 1024
+
+Reduction = nodes.Reduce | nodes.Redomap
+
+
+def allows_lanes(reduction: Reduction) -> bool:
+    """Whether the operator is a commutative one on real scalars, and the rows are scalars computed without loops."""
+    return reduction.commutative and has_simple_rows(reduction)
+
+
+def has_simple_rows(reduction: Reduction) -> bool:
+    """Whether a fold is one of real scalars by straight-line code."""
+    functions = [reduction.combine] + ([reduction.function] if isinstance(reduction, nodes.Redomap) else [])
+    simple = all(
+        isinstance(one.expression, nodes.Apply | nodes.Cast | nodes.Alias | nodes.SizeValue)
+        for function in functions
+        for one in all_statements(function.body)
+    )
+    reals = not any(atom.type.element.is_complex for atom in reduction.neutral)
+    return simple and reals and all(one.type.rank == 1 for one in reduction.arrays)
+
+
+def column_fold(function: Lambda) -> Reduction | None:
+    """The fold that the points of a map are, if it reads nothing but rows of the map's arrays."""
+    body = function.body
+    if len(body.statements) != 1 or body.results != body.statements[0].targets or len(body.results) != 1:
+        return None
+    fold = body.statements[0].expression
+    if not isinstance(fold, nodes.Reduce | nodes.Redomap) or not has_simple_rows(fold):
+        return None
+    return fold if set(fold.arrays) <= set(function.parameters) and fold.arrays else None
+
+
+def write_columns(
+    item: Item,
+    function: Lambda,
+    variables: Sequence[Variable],
+    bounds: tuple[Expression, Expression],
+    place: ArrayView,
+    otherwise: Callable[[], None],
+) -> None:
+    """The points from bounds[0] to bounds[1] of a map over `variables`, together where that reads memory in order.
+
+    Args:
+        item: the work item, in which the points of the maps around this one are bound.
+        function, variables: the map's; `column_fold` gives its fold.
+        bounds: the first point and the end.
+        place: the results of the map's points.
+        otherwise: writes the points one by one.
+    """
+    fold = column_fold(function)
+    assert fold is not None
+    views = dict(zip(function.parameters, lower_folds.arrays_of(item, variables), strict=True))
+    taken = [views[one] for one in fold.arrays]
+    arrays = [one for one in taken if isinstance(one, ArrayView) and one.lmad.rank == 2]
+    if len(arrays) != len(taken):
+        otherwise()
+        return
+    together = [_is_nearer(item, one) for one in arrays]
+    condition = together[0]
+    for other in together[1:]:
+        condition = operation("and", condition, other)
+    with item.emit.scope() as by_rows:
+        _write_together(item, fold, arrays, bounds, place)
+    with item.emit.scope() as by_points:
+        otherwise()
+    item.emit.emit(If(item.emit.let(condition, "together"), tuple(by_rows), tuple(by_points)))
+
+
+def _is_nearer(item: Item, view: ArrayView) -> Expression:
+    """Whether the next point is nearer in memory than the next row."""
+    point, row = (operation("abs", lower_size(view.lmad.strides[axis], item.emit)) for axis in (0, 1))
+    return operation("lt", point, row)
+
+
+def _write_together(
+    item: Item, fold: Reduction, arrays: Sequence[ArrayView], bounds: tuple[Expression, Expression], place: ArrayView
+) -> None:
+    emit = item.emit
+    totals = [_column_array(item, atom.type.element) for atom in fold.neutral]
+    first, first_size = item.index("first", place.lmad.shape[0])
+    function = fold.function if isinstance(fold, nodes.Redomap) else None
+
+    def each_column(stop: Expression, write_column: Callable[[Size], None]) -> None:
+        index, column = item.index("column", size(COLUMNS))
+        with emit.scope() as body:
+            write_column(column)
+        emit.emit(For(index.name, Constant(0, I64), stop, tuple(body), independent=True))
+
+    with emit.scope() as group:
+        count = emit.let(operation("min", Constant(COLUMNS, I64), operation("sub", bounds[1], first)), "count")
+        initial = [lower_atom(atom, emit) for atom in fold.neutral]
+
+        def begin(column: Size) -> None:
+            for total, value in zip(totals, initial, strict=True):
+                item.store(total, (column,), value)
+
+        def row(k: Size) -> None:
+            def step(column: Size) -> None:
+                elements = [item.load(one, (first_size + column, k)) for one in arrays]
+                values = elements if function is None else call(item, function, elements, [None] * len(totals))
+                before = [item.load(total, (column,)) for total in totals]
+                for total, value in zip(totals, call(item, fold.combine, [*before, *values]), strict=True):
+                    write(item, value, row_of(total, column))
+
+            each_column(count, step)
+
+        each_column(count, begin)
+        item.loop(fold.width, "k", row)
+        each_column(count, lambda column: item.store(place, (first_size + column,), item.load(totals[0], (column,))))
+    emit.emit(For(first.name, bounds[0], bounds[1], tuple(group), step=Constant(COLUMNS, I64)))
+
+
+def _column_array(item: Item, element: ScalarType) -> ArrayView:
+    """One private element for each column. Small floats are carried in f32 here, as in variables."""
+    carried = compute_type(element)
+    buffer = Buffer(item.emit.name("columns"), memory_element(carried), Space.PRIVATE, COLUMNS)
+    item.private.append(buffer)
+    item.buffers[buffer.name] = buffer
+    return ArrayView(buffer.name, carried, row_major((size(COLUMNS),)))
