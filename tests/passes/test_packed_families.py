@@ -20,12 +20,14 @@ from tilewright.kernel.llvm import CpuTarget, llvm_text
 from tilewright.machine.detect import host_machine
 from tilewright.machine.model import Machine
 from tilewright.machine.named import CPU_AVX2, CPU_AVX512, CPU_NEON
-from tilewright.passes.packed_form import DEPTH, PackedForm, make_packed_form
+from tilewright.passes.packed_blocks import LEAST_PIECE as DEPTH
+from tilewright.passes.packed_form import PackedForm, make_packed_form
 from tilewright.passes.packed_kernel import describe, write_packed_kernel
 from tilewright.passes.tile import contraction_launches
 from tilewright.passes.tiling import IllegalTiling
 
 HOST = host_machine()
+SMALL_CACHES = replace(HOST, l1_bytes=1 << 10, l2_bytes=1 << 15, l3_bytes=1 << 18)  # sums are cut early
 
 
 def form_of(contraction: Contraction, machine: Machine = HOST) -> PackedForm:
@@ -50,25 +52,26 @@ def with_semiring(contraction: Contraction, scalar: ScalarType, name: str) -> Co
 @pytest.mark.parametrize("scalar", [F32, F64, I32, C64, U16], ids=str)
 def test_sums_in_several_pieces(scalar: ScalarType, length: int) -> None:
     contraction = einsum_contraction("aq,qb->ab", dict(a=5, b=19, q=length), scalar)
-    form = form_of(contraction)
-    assert form.depth == DEPTH
+    form = form_of(contraction, SMALL_CACHES)
+    assert form.depth <= DEPTH
     run(contraction, form)
 
 
 @pytest.mark.parametrize("name", ["min_plus", "max_times", "unpaddable"])
 def test_other_operators_in_several_pieces(name: str) -> None:
     contraction = einsum_contraction("apq,qpb->ba", dict(a=7, b=19, q=31, p=21), F32)
-    run(with_semiring(contraction, F32, name))
+    contraction = with_semiring(contraction, F32, name)
+    run(contraction, form_of(contraction, SMALL_CACHES))
 
 
-@pytest.mark.parametrize("length", [2 * DEPTH, 16 * DEPTH])
+@pytest.mark.parametrize("length", [20 * DEPTH, 32 * DEPTH])
 def test_half_precision_is_rounded_once(length: int) -> None:
     """2048 and then pieces of 1/2 each: partial sums that waited in f16 would stay at 2048."""
     contraction = einsum_contraction("aq,bq->ab", dict(a=3, b=17, q=length), F16)
     values = np.full((17, length), 1 / 2 / DEPTH, np.float16)
     values[:, :DEPTH] = 2048 / DEPTH
     arrays = {"A": np.ones(3 * length, np.float16), "B": values.ravel(), "C": np.zeros(51, np.float16)}
-    got = run_cpu(write_packed_kernel(form_of(contraction)), arrays, {})
+    got = run_cpu(write_packed_kernel(form_of(contraction, SMALL_CACHES)), arrays, {})
     assert (got == np.float16(2048 + (length - DEPTH) / 2 / DEPTH)).all()
 
 
@@ -77,7 +80,8 @@ def test_an_operator_whose_order_counts() -> None:
     b = Builder()
     zero = Literal(0, I32)
     last = b.function([Type(I32)] * 2, lambda x, y: b.apply("select", b.apply("eq", y, zero), x, y))
-    run(replace(einsum_contraction("aq,qb->ab", dict(a=9, b=21, q=2 * DEPTH + 5), I32), combine=last))
+    contraction = replace(einsum_contraction("aq,qb->ab", dict(a=9, b=21, q=2 * DEPTH + 5), I32), combine=last)
+    run(contraction, form_of(contraction, SMALL_CACHES))
 
 
 # --- blocks, chunks and threads ---------------------------------------------------------------------------------------
@@ -311,6 +315,8 @@ def test_tiles_are_refused_on_a_cpu() -> None:
 
 
 def test_the_form_tells_what_it_is() -> None:
-    text = describe(form_of(einsum_contraction("aq,qb->ab", dict(a=800, b=900, q=400), F32), CPU_AVX2))
+    form = form_of(einsum_contraction("aq,qb->ab", dict(a=800, b=900, q=4000), F32), CPU_AVX2)
+    assert form.depth < 4000
+    text = describe(form)
     assert text.startswith("packed: vector side b in tiles of ")
-    assert text.endswith("sum over q in pieces of 256")
+    assert text.endswith(f"sum over q in pieces of {form.depth}")

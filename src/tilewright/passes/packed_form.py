@@ -16,18 +16,14 @@ from tilewright.ir.nodes import Apply, Lambda
 from tilewright.ir.scalars import BOOL, ScalarType, compute_type, real_of
 from tilewright.ir.traversal import canonical
 from tilewright.machine.model import Machine
+from tilewright.passes.packed_blocks import BLOCK, choose_chunks, even, longest_piece, panel_bytes
 from tilewright.passes.packed_operands import with_conversions_in_packing
 from tilewright.passes.scalar_values import component_types
 from tilewright.passes.vectorise import is_vectorisable
 
-PANEL_BYTES = 1 << 19
-SCALAR_PANEL_BYTES = 1 << 21
-DEPTH = 256
 LONGEST_PIECE = 1024
+LEAST_DEPTH_CAPACITY = 256
 BUFFERED_ELEMENTS = 1 << 17
-BLOCK = 4096
-LEAST_CHUNK = 96
-SERIAL_WORK = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -49,6 +45,7 @@ class PackedForm:
     `buffered`: a block of results is collected in scratch memory and written out along the output's unit stride.
     `nontemporal`: the output is larger than the caches and written once, so whole vectors go past them.
     `scalar_rows`: the scalar side's panels keep the sum innermost, as its operand has it; packing copies vectors.
+    `panel_bytes`: memory for the panels of the vector side and of the scalar side.
     `waiting`: partial sums of a long sum wait in scratch memory, because the output cannot hold them.
     """
 
@@ -69,6 +66,7 @@ class PackedForm:
     scalar_rows: bool
     vector_chunk: int
     scalar_chunk: int
+    panel_bytes: tuple[int, int]
     waiting: bool = False
 
     @property
@@ -84,7 +82,7 @@ class PackedForm:
     @property
     def depth_capacity(self) -> int:
         """Steps of the sum that the kernel has room for; of few different values, so that shapes share kernels."""
-        return max(DEPTH, _round_up_to_power_of_two(self.depth))
+        return max(LEAST_DEPTH_CAPACITY, _round_up_to_power_of_two(self.depth))
 
     def panel_capacity(self, tile: int, panel_bytes: int) -> int:
         """Elements of a side's panels that the kernel has room for, likewise."""
@@ -133,20 +131,23 @@ def make_packed_form(contraction: Contraction, machine: Machine) -> PackedForm:
     scalar_total = math.prod(one.size for one in scalar)
     vectors, rows = _register_tile(machine, lanes, len(component_types(accumulator)), vector_total, scalar_total)
     contracted = math.prod(constant(one.size) for one in contraction.of_kind(Kind.K))
-    depth = _depth(contraction, contracted)
-    tile = vectors * lanes
     parts = component_types(accumulator)
-    step_bytes = max(1, min(depth, contracted)) * len(parts) * parts[0].bytes
-    vector_block = _block(PANEL_BYTES // step_bytes, vector_total, tile)
+    element_bytes = len(parts) * parts[0].bytes
+    tile = vectors * lanes
+    depth = _depth(contraction, contracted, lanes, longest_piece(machine, tile, rows, element_bytes))
+    batch = math.prod(constant(one.size) for one in contraction.of_kind(Kind.C))
+    chunks = choose_chunks(machine.cores, batch, (vector_total, scalar_total), (tile, rows), lanes, contracted)
     waiting = depth < contracted and not _holds_partial_sums(contraction)
+    memory = panel_bytes(machine)
+    step_bytes = max(1, min(depth, contracted)) * element_bytes
+    vector_block = even(chunks[0], min(BLOCK, memory[0] // step_bytes), tile)
     room = 2 * BUFFERED_ELEMENTS // (vector_block + lanes) if waiting else BLOCK
-    scalar_block = _block(min(room, SCALAR_PANEL_BYTES // step_bytes), scalar_total, rows)
+    scalar_block = even(chunks[1], min(BLOCK, room, memory[1] // step_bytes), rows)
     buffered = (
         depth >= contracted
         and _is_written_by_blocks(vector)
         and (vector_block + lanes) * scalar_block <= 2 * BUFFERED_ELEMENTS
     )
-    chunks = _chunks(contraction, machine, vector_total, scalar_total, tile, rows)
     return PackedForm(
         contraction,
         vector_left,
@@ -159,11 +160,12 @@ def make_packed_form(contraction: Contraction, machine: Machine) -> PackedForm:
         scalar_block,
         depth,
         is_multiply_add(contraction),
-        _scalar_side_is_inner(vector, scalar, step_bytes * min(scalar_block, scalar_total)),
+        _scalar_side_is_inner(vector, scalar, step_bytes * scalar_block <= memory[0]),
         buffered,
         depth >= contracted and not buffered and _output_bytes(contraction) > max(machine.l3_bytes // 2, 1 << 23),
         lanes > 1 and _sum_is_contiguous(contraction, scalar, vector_left),
         *chunks,
+        memory,
         waiting,
     )
 
@@ -176,11 +178,6 @@ def _sum_is_contiguous(contraction: Contraction, scalar: tuple[SideDimension, ..
 
 def _is_written_by_blocks(vector: tuple[SideDimension, ...]) -> bool:
     return len(vector) > 1 and abs(vector[-1].stride_out) > min(abs(one.stride_out) for one in vector)
-
-
-def _block(capacity: int, total: int, tile: int) -> int:
-    """Elements of a side that are packed at once: whole tiles, as the panels and tables have room for."""
-    return tile * max(1, min(min(capacity, BLOCK) // tile, -(-total // tile)))
 
 
 def _output_bytes(contraction: Contraction) -> int:
@@ -224,12 +221,12 @@ def _side(contraction: Contraction, kind: Kind, left: bool) -> tuple[SideDimensi
 
 
 def _scalar_side_is_inner(
-    vector: tuple[SideDimension, ...], scalar: tuple[SideDimension, ...], scalar_bytes: int
+    vector: tuple[SideDimension, ...], scalar: tuple[SideDimension, ...], stays_in_l2: bool
 ) -> bool:
     """True if the output moves in smaller strides along the scalar side, and that side's panels stay in L2."""
     along_scalar = min((abs(one.stride_out) for one in scalar), default=0)
     along_vector = min((abs(one.stride_out) for one in vector[:-1]), default=0)
-    return along_scalar < along_vector and scalar_bytes <= PANEL_BYTES
+    return along_scalar < along_vector and stays_in_l2
 
 
 def _elements(contraction: Contraction, missing: Kind) -> int:
@@ -265,12 +262,11 @@ def _register_tile(machine: Machine, lanes: int, parts: int, vector_total: int, 
     return best[1]
 
 
-def _depth(contraction: Contraction, contracted: int) -> int:
+def _depth(contraction: Contraction, contracted: int, lanes: int, longest: int) -> int:
     """Length of the sum that is packed at once: all of a sum of middle length that cannot wait in the output."""
-    whole = _round_up_to_power_of_two(max(contracted, 1))
-    if not _holds_partial_sums(contraction) and whole <= LONGEST_PIECE:
-        return whole
-    return min(DEPTH, whole)
+    if not _holds_partial_sums(contraction) and contracted <= LONGEST_PIECE:
+        longest = LONGEST_PIECE
+    return even(contracted, longest, lanes)
 
 
 def _holds_partial_sums(contraction: Contraction) -> bool:
@@ -285,27 +281,6 @@ def _holds_partial_sums(contraction: Contraction) -> bool:
 
 def _round_up_to_power_of_two(value: int) -> int:
     return 1 << max(0, value - 1).bit_length()
-
-
-def _chunks(
-    contraction: Contraction, machine: Machine, vector_total: int, scalar_total: int, tile: int, rows: int
-) -> tuple[int, int]:
-    """How much of either side one block of the launch takes: all, or a part of the longer side for each core."""
-    batch = math.prod(constant(one.size) for one in contraction.of_kind(Kind.C))
-    work = 2 * vector_total * scalar_total * math.prod(constant(one.size) for one in contraction.of_kind(Kind.K))
-    vector_chunk, scalar_chunk = max(vector_total, 1), max(scalar_total, 1)
-    if machine.cores == 1 or batch >= 4 * machine.cores or work * batch <= SERIAL_WORK:
-        return vector_chunk, scalar_chunk
-    # Every chunk packs the whole other side again, which a chunk of this size pays for.
-    vector_parts = min(4 * machine.cores, vector_total // max(LEAST_CHUNK, 2 * tile))
-    scalar_parts = min(4 * machine.cores, scalar_total // max(LEAST_CHUNK, rows))
-    if max(vector_parts, scalar_parts) < machine.cores:
-        vector_parts, scalar_parts = (machine.cores, 1) if vector_total > scalar_total else (1, machine.cores)
-    if scalar_parts >= vector_parts:
-        scalar_chunk = rows * math.ceil(scalar_total / rows / scalar_parts)
-    else:
-        vector_chunk = tile * math.ceil(vector_total / tile / vector_parts)
-    return vector_chunk, scalar_chunk
 
 
 def is_multiply_add(contraction: Contraction) -> bool:

@@ -31,9 +31,10 @@ from tilewright.kernel.ir import (
     operation,
 )
 from tilewright.kernel.launch import Launch
+from tilewright.passes.packed_blocks import BLOCK
 from tilewright.passes.packed_combine import gives_no_nan
 from tilewright.passes.packed_epilogue import along_vectors
-from tilewright.passes.packed_form import BLOCK, PANEL_BYTES, SCALAR_PANEL_BYTES, PackedForm, SideDimension
+from tilewright.passes.packed_form import PackedForm, SideDimension
 from tilewright.passes.packed_micro import write_micro_kernels
 from tilewright.passes.packed_operands import panel_types
 from tilewright.passes.packed_panels import pack
@@ -205,7 +206,7 @@ def _make_side(
 ) -> Side:
     form = w.form
     is_vector = name == "v"
-    width, panel_bytes = (form.vector_tile, PANEL_BYTES) if is_vector else (form.rows, SCALAR_PANEL_BYTES)
+    width, panel_bytes = (form.vector_tile if is_vector else form.rows), form.panel_bytes[0 if is_vector else 1]
     held = form.contraction.map.parameters[0 if is_vector == form.vector_left else 1]
     parts = panel_types(held.type.element, form.lanes)
     table = BLOCK + width
@@ -328,22 +329,9 @@ def _fill_depth_tables(
 
 
 def _mark_depth_runs(w: PackedWriter, side: Side, depth: Expression) -> None:
-    """For each `lanes` steps of the sum: whether the operand's elements are consecutive."""
-    lanes = w.form.lanes
-
-    def mark(group: Expression) -> None:
-        start = w.emit.let(multiply(group, integer(lanes)), "start")
-        together = w.emit.declare(integer(1), "together")
-
-        def compare(lane: Expression) -> None:
-            here = add(start, lane)
-            step = operation("sub", load(side.depth_table, here), load(side.depth_table, add(here, integer(-1))))
-            w.emit.when(operation("ne", step, integer(1)), lambda: w.emit.assign(together, integer(0)))
-
-        w.loop("lane", integer(1), integer(lanes), compare)
-        w.emit.emit(Store(side.depth_runs, group, Cast(together, U8)))
-
-    w.loop("group", integer(0), operation("floordiv", depth, integer(lanes)), mark)
+    """For each `lanes` steps of the sum: `WHOLE`, `QUARTERS` or 0, in the operand."""
+    groups = operation("floordiv", depth, integer(w.form.lanes))
+    w.loop("group", integer(0), groups, lambda group: _mark_run(w, group, [(side.depth_table, 1)], side.depth_runs))
 
 
 def _mark_runs(w: PackedWriter, side: Side, count: Expression) -> None:
@@ -352,27 +340,35 @@ def _mark_runs(w: PackedWriter, side: Side, count: Expression) -> None:
     """
     lanes = w.form.lanes
     padded = w.emit.let(multiply(w.panels(count, side.width), integer(side.width // lanes)), "vectors")
-    quarter = max(1, lanes // 4)
     written = [(side.out_table, 1)]
     if len(side.dimensions) > 1:
         kinds = [along_vectors(w.form, number).value for number in range(len(side.further_tables))]
         written += [(t, step) for t, step in zip(side.further_tables, kinds, strict=True) if step is not None]
 
     def mark(vector: Expression) -> None:
-        start = w.emit.let(multiply(vector, integer(lanes)), "start")
-        for tables, runs in (([(side.source_table, 1)], side.source_runs), (written, side.out_runs)):
-            together = w.emit.declare(integer(WHOLE), "together")
-
-            def compare(lane: Expression, tables: list[tuple[Buffer, int]] = tables, together: Name = together) -> None:
-                here = add(start, lane)
-                at_quarter = operation("eq", operation("and", lane, integer(quarter - 1)), integer(0))
-                found = operation("select", at_quarter, integer(QUARTERS), integer(0))
-                for table, distance in tables:
-                    step = operation("sub", load(table, here), load(table, add(here, integer(-1))))
-                    broken = operation("ne", step, integer(distance))
-                    w.emit.when(broken, lambda: w.emit.assign(together, operation("min", together, found)))
-
-            w.loop("lane", integer(1), integer(lanes), compare)
-            w.emit.emit(Store(runs, vector, Cast(together, U8)))
+        _mark_run(w, vector, [(side.source_table, 1)], side.source_runs)
+        _mark_run(w, vector, written, side.out_runs)
 
     w.loop("vector", integer(0), padded, mark)
+
+
+def _mark_run(w: PackedWriter, number: Expression, tables: Sequence[tuple[Buffer, int]], runs: Buffer) -> None:
+    """Whether all entries of vector `number` lie at these distances from each other in these tables, or those of its
+    quarters do.
+    """
+    lanes = w.form.lanes
+    quarter = max(1, lanes // 4)
+    start = w.emit.let(multiply(number, integer(lanes)), "start")
+    together = w.emit.declare(integer(WHOLE), "together")
+
+    def compare(lane: Expression) -> None:
+        here = add(start, lane)
+        at_quarter = operation("eq", operation("and", lane, integer(quarter - 1)), integer(0))
+        found = operation("select", at_quarter, integer(QUARTERS), integer(0))
+        for table, distance in tables:
+            step = operation("sub", load(table, here), load(table, add(here, integer(-1))))
+            broken = operation("ne", step, integer(distance))
+            w.emit.when(broken, lambda: w.emit.assign(together, operation("min", together, found)))
+
+    w.loop("lane", integer(1), integer(lanes), compare)
+    w.emit.emit(Store(runs, number, Cast(together, U8)))

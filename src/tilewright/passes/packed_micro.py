@@ -7,7 +7,7 @@ Where the results go is the matter of packed_store.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tilewright.kernel.ir import (
     Broadcast,
@@ -59,10 +59,11 @@ def write_micro_kernels(
     def panels(v: Expression, s: Expression) -> None:
         vector_first = w.emit.let(multiply(v, integer(vector.width)), "vector_first")
         scalar_first = w.emit.let(multiply(s, integer(scalar.width)), "scalar_first")
-        accumulators = _accumulate(w, vector, scalar, vector_first, scalar_first, depth, no_nan)
+        place = Place(w, vector, scalar, out, further, bases, vector_first, scalar_first, edges)
+        soon = None if collected or form.nontemporal or form.lanes == 1 else place.prefetch_row
+        accumulators = _accumulate(w, vector, scalar, vector_first, scalar_first, depth, no_nan, soon)
         rows = w.minimum(operation("sub", scalar_count, scalar_first), integer(scalar.width))
         columns = w.minimum(operation("sub", vector_count, vector_first), integer(vector.width))
-        place = Place(w, vector, scalar, out, further, bases, vector_first, scalar_first, edges)
         if form.waiting:
             w.branch(
                 place.first,
@@ -103,7 +104,13 @@ def _accumulate(
     scalar_first: Expression,
     depth: Expression,
     no_nan: Expression | None,
+    soon: Callable[[Expression], None] | None,
 ) -> Accumulators:
+    """The sums of a register tile over a piece of the sum.
+
+    `soon(j)` asks for the cache lines of row j of the output. The rows are asked for one after another between equal
+    parts of the piece: all at once they would hold up the panels, which come through the same queue of misses.
+    """
     form, emit = w.form, w.emit
     lanes = form.lanes
     accumulators: Accumulators = {
@@ -133,7 +140,19 @@ def _accumulate(
                 combine(w, accumulators[i, j], columns[i], element, no_nan)
 
     def steps(no_nan: bool) -> None:
-        w.loop("k", integer(0), depth, lambda k: step(k, no_nan))
+        if soon is None:
+            w.loop("k", integer(0), depth, lambda k: step(k, no_nan))
+            return
+        length = emit.let(operation("floordiv", depth, integer(form.rows + 1)), "length")
+
+        def part(j: Expression) -> None:
+            soon(emit.let(operation("min", j, integer(form.rows - 1)), "row"))
+            start = emit.let(multiply(j, length), "start")
+            is_last = operation("eq", j, integer(form.rows))
+            stop = emit.let(operation("select", is_last, depth, add(start, length)), "stop")
+            w.loop("k", start, stop, lambda k: step(k, no_nan))
+
+        w.loop("part", integer(0), integer(form.rows + 1), part)
 
     if no_nan is None:
         steps(False)

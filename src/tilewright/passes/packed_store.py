@@ -18,6 +18,7 @@ from tilewright.kernel.ir import (
     Constant,
     Expression,
     Name,
+    Prefetch,
     Shuffle,
     Store,
     VectorType,
@@ -99,6 +100,14 @@ class Place:
 
     def _row_base(self, j: Expression) -> Expression:
         return self.w.emit.let(add(self.bases.out, load(self.scalar.out_table, add(self.scalar_first, j))), "out_row")
+
+    def prefetch_row(self, j: Expression) -> None:
+        """Ask for the cache lines of row j, which will be written soon."""
+        w, lanes = self.w, self.w.form.lanes
+        base = self._row_base(j)
+        for i in range(w.form.vectors):
+            start = load(self.vector.out_table, add(self.vector_first, integer(i * lanes)))
+            w.emit.emit(Prefetch(self.out, w.emit.let(add(base, start), "at")))
 
     def write_registers(self, accumulators: Accumulators, columns: Expression) -> None:
         """Vectors straight to the output; later pieces of the sum add to what is there."""

@@ -1,0 +1,102 @@
+"""How much the packed form packs at once and how it shares the work out: a model in bytes and cycles.
+
+The register tile reads one vector panel and one scalar panel, both as long as a piece of the sum. A scalar panel lies
+in L1 while the vector panels stream past it from L2, and the scalar panels themselves stream from L3 (the model of Low
+et al., "Analytical modeling is enough for high-performance BLIS", 2016). Longer pieces mean that partial sums are added
+to the output less often, larger blocks that the other side is packed less often; what is cut is cut evenly.
+"""
+
+from __future__ import annotations
+
+from tilewright.machine.model import Machine
+
+# Caches of a processor that does not tell its own.
+USUAL_L1, USUAL_L2, USUAL_L3 = 1 << 15, 1 << 19, 1 << 24
+# One core's share of the L3 cache, which some eight cores have in common.
+CORES_PER_L3 = 8
+# A register tile's first loads, last additions and stores take some 100 cycles: below a tenth of so many steps.
+LEAST_PIECE = 64
+# Elements of a side that tables are made for at once.
+BLOCK = 4096
+
+# Costs in cycles. A multiply-add of whole vectors takes one; packing a vector takes as long as reading it from L3 or
+# memory (64 bytes at some 3 bytes a cycle), and an entry of a block's offset tables a few instructions.
+PACK_VECTOR = 24.0
+TABLE_ENTRY = 8.0
+# Less work than this many multiply-adds of vectors (some 10 microseconds) is done before other threads are awake.
+SERIAL_CYCLES = 40_000
+# Parts of a side that are tried: about as many as threads, up to some for each thread so that none waits for long.
+MOST_PARTS_PER_THREAD = 8
+
+
+def even(total: int, most: int, unit: int) -> int:
+    """The length of equal pieces, as few as possible, of at most `most` elements each and of whole units.
+
+    Example:
+        >>> even(1024, 700, 16), even(1024, 1020, 6), even(10, 1020, 6)
+        (512, 516, 12)
+    """
+    most = max(unit, most // unit * unit)
+    pieces = max(1, -(-total // most))
+    return max(1, -(-total // (pieces * unit))) * unit
+
+
+def panel_bytes(machine: Machine) -> tuple[int, int]:
+    """Memory for the panels of the vector side (half of L2) and of the scalar side (a core's share of L3)."""
+    scalar = max(machine.l2_bytes, (machine.l3_bytes or USUAL_L3) // CORES_PER_L3)
+    return (machine.l2_bytes or USUAL_L2) // 2, scalar
+
+
+def longest_piece(machine: Machine, tile: int, rows: int, element_bytes: int) -> int:
+    """Steps of the sum for which a scalar panel fills three quarters of L1, a vector panel at most a quarter of L2."""
+    in_l1 = (machine.l1_bytes or USUAL_L1) * 3 // 4 // (rows * element_bytes)
+    in_l2 = (machine.l2_bytes or USUAL_L2) // 4 // (tile * element_bytes)
+    return max(LEAST_PIECE, min(in_l1, in_l2))
+
+
+def choose_chunks(
+    threads: int, batch: int, totals: tuple[int, int], tile: tuple[int, int], lanes: int, contracted: int
+) -> tuple[int, int]:
+    """How much of either side one block of the launch takes.
+
+    Each of the `tasks` equal ones packs its part of both sides, so many tasks cost; but the last one may begin when all
+    others end, and a core that others use finishes fewer. Threads take tasks as they come, so
+
+        time = tasks * task / threads + (1 - 1 / threads) * task / 2
+
+    Args:
+        threads: that may work at the same time.
+        batch: tasks that there are anyway.
+        totals: elements of the vector side and of the scalar side.
+        tile: the same of the register tile.
+        lanes: elements of a vector.
+        contracted: length of the sum.
+    """
+    whole = (max(1, totals[0]), max(1, totals[1]))
+    cycles = batch * whole[0] * whole[1] * max(1, contracted) / lanes
+    if threads == 1 or cycles <= SERIAL_CYCLES:
+        return whole
+    overhead = PACK_VECTOR + TABLE_ENTRY * lanes / max(1, contracted)
+    best: tuple[float, tuple[int, int]] | None = None
+    counts = _counts(MOST_PARTS_PER_THREAD * threads)
+    for vector_parts in counts:
+        vector = even(totals[0], -(-totals[0] // vector_parts), tile[0])
+        for scalar_parts in counts:
+            scalar = even(totals[1], -(-totals[1] // scalar_parts), tile[1])
+            tasks = batch * -(-totals[0] // vector) * -(-totals[1] // scalar)
+            task = vector * scalar + overhead * (vector + scalar)
+            time = max(task, tasks * task / threads + (1 - 1 / threads) * task / 2)
+            if best is None or time < best[0]:
+                best = time, (vector, scalar)
+    assert best is not None
+    return best[1]
+
+
+def _counts(most: int) -> list[int]:
+    """1, 2, 3, 4, 6, 8, 12, ...: powers of two and half as much again."""
+    found = {1}
+    power = 2
+    while power <= most:
+        found |= {power, power * 3 // 2}
+        power *= 2
+    return sorted(found)
