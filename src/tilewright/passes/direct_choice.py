@@ -16,6 +16,7 @@ from tilewright.ir.scalars import BOOL, ScalarType, compute_type
 from tilewright.machine.model import Machine
 from tilewright.passes.direct_form import COLLECTED_ELEMENTS, LINE, PANEL_ELEMENTS, DirectForm, Results
 from tilewright.passes.packed_combine import nan_guard
+from tilewright.passes.packed_form import is_multiply_add
 from tilewright.passes.scalar_values import component_types
 from tilewright.passes.vectorise import is_vectorisable
 
@@ -175,10 +176,11 @@ def _placed(
     results: Results,
 ) -> DirectForm:
     contracted = sorted(contraction.of_kind(Kind.K), key=lambda one: (_stride(one, left) == 1, constant(one.size)))
+    fused = is_multiply_add(contraction)
     used = {one.name for one in (vector, scalar, collected) if one is not None}
     outer = tuple(one for one in contraction.dimensions if one.kind is not Kind.K and one.name not in used)
     return DirectForm(
-        contraction, left, vector, scalar, collected, tuple(contracted), outer, (1,), 1, False, False, results
+        contraction, left, vector, scalar, collected, tuple(contracted), outer, (1,), 1, False, False, results, fused
     )
 
 
@@ -308,7 +310,10 @@ def _memory(form: DirectForm, machine: Machine) -> float:
     if not form.vector_packed:
         vector_level = max(vector_level, _alias_level(form, strip, machine))
     cycles = memory_once((vector, scalar, out), (_run(form, "vector"), _run(form, "scalar")), machine)
-    cycles += (form.scalar_tiles - 1) * vector / BYTES_PER_CYCLE[vector_level]
+    each = 1 / BYTES_PER_CYCLE[vector_level]
+    if vector_level > 2 and not form.vector_packed:
+        each += FAR_PIECE / 2 / _run(form, "vector")
+    cycles += (form.scalar_tiles - 1) * vector * each
     if _level(vector + scalar + out, machine) == 4:
         cycles += out / _written_together(form) * FAR_PIECE / 2
     again = form.column_tiles if form.elementwise else form.vector_tiles

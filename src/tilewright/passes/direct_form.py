@@ -18,7 +18,6 @@ from enum import Enum
 from tilewright.contraction.form import Contraction, Dimension, Kind, Operand
 from tilewright.contraction.normalise import constant
 from tilewright.ir.scalars import ScalarType
-from tilewright.passes.packed_form import is_multiply_add
 
 PANEL_ELEMENTS = 1 << 16
 """Elements of the scratch memory for the panels of either operand."""
@@ -55,6 +54,7 @@ class DirectForm:
         rows: of the tile.
         vector_packed, scalar_packed: the operand is copied into panels first.
         results: how the tile is stored.
+        fused_multiply_add: products and sums are one instruction.
         scalar_outer: tiles along the scalar side are the outer loop, those along the vector side the inner one.
         prefetched: the next tile's vectors are prefetched, since main memory is far and their steps are wide.
         rows_prefetched: so are the next tile's rows, along which the sum runs.
@@ -74,6 +74,7 @@ class DirectForm:
     vector_packed: bool
     scalar_packed: bool
     results: Results
+    fused_multiply_add: bool
     scalar_outer: bool = False
     prefetched: bool = False
     rows_prefetched: bool = False
@@ -163,11 +164,6 @@ class DirectForm:
     def scalar_operand(self) -> Operand:
         """The operand of the scalar side."""
         return self.contraction.right if self.vector_left else self.contraction.left
-
-    @property
-    def fused_multiply_add(self) -> bool:
-        """Products and sums are one instruction."""
-        return is_multiply_add(self.contraction)
 
     @property
     def blocks(self) -> tuple[int, ...]:

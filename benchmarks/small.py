@@ -1,0 +1,223 @@
+"""Small and bandwidth-bound products on the CPU beside NumPy, and beside torch, TBLIS and JAX where they are installed.
+
+    python benchmarks/small.py [--dtype f32,f64] [--threads N] [--name 'square*,batched*']
+
+Cases: square products from 8 to 2048 and their transposed operands, batches of small products, products with the batch
+innermost, outer products of short sums, and matrix-vector products. Contenders are called in turns in one process, as a
+user writes them, with results that are C-contiguous; every element is checked against NumPy in double precision, with
+the bound (n + 3) u |A| |B| (twice that for double precision).
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from support import describe_machine, geometric_mean, interleaved, summary, with_best_settings, write_results
+
+PEERS = ("numpy", "torch", "pytblis", "jax")
+
+
+def cases() -> Iterator[tuple[str, str, dict[str, int]]]:
+    """Name, expression, sizes."""
+    for n in (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048):
+        yield f"square {n}", "ik,kj->ij", dict(i=n, j=n, k=n)
+    for n in (64, 128, 512):
+        for text in ("ki,kj->ij", "ik,jk->ij", "ki,jk->ij"):
+            yield f"square {n} {text}", text, dict(i=n, j=n, k=n)
+    yield "rectangular", "ik,kj->ij", dict(i=96, j=256, k=64)
+    for n in (8, 16, 24, 32, 48, 64):
+        yield f"batched {n}", "bij,bjk->bik", dict(b=max(16, 2_000_000 // n**3), i=n, j=n, k=n)
+    for n in (4, 8, 16, 32):
+        sizes = dict(b=max(64, 2_000_000 // n**3), i=n, j=n, k=n)
+        yield f"batch innermost {n}", "ijb,jkb->ikb", sizes
+        yield f"one operand without batch {n}", "ijb,jk->ikb", sizes
+    for k in (1, 2, 4):
+        yield f"outer {k} in cache", "ik,kj->ij", dict(i=400, j=500, k=k)
+        yield f"outer {k}", "ik,kj->ij", dict(i=4000, j=4000, k=k)
+    for n in (200, 1000, 4000):
+        yield f"matrix-vector {n}", "ik,k->i", dict(i=n, k=n)
+        yield f"vector-matrix {n}", "k,kj->j", dict(k=n, j=n)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dtype", default="f32,f64")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--name", default="*", help="names of cases, with *, separated by commas")
+    parser.add_argument("--seconds", type=float, default=0.2, help="for each contender of each case")
+    parser.add_argument("--peers", default=",".join(PEERS))
+    parser.add_argument("--clock", choices=("auto", "wall", "cpu"), default="auto",
+                        help="auto: the processor time of this process with one thread, which other programs disturb "
+                        "little; the wall clock with several")  # fmt: skip
+    parser.add_argument("--output", default="small", help="the name of the file in benchmarks/results/")
+    return parser.parse_args()
+
+
+def contenders(names: list[str], threads: int) -> dict[str, Callable[[str, Any, Any], Callable[[], Any]]]:
+    """Makers of calls by name, of those contenders that are installed: (expression, a, b) -> call."""
+    import numpy as np
+
+    import tilewright as tw
+
+    tw.set_num_threads(threads)
+    found: dict[str, Callable[[str, Any, Any], Callable[[], Any]]] = {
+        "tilewright": lambda text, a, b: partial(tw.einsum, text, a, b, order="C")
+    }
+    if "numpy" in names:
+        found["numpy"] = lambda text, a, b: _numpy_call(np, text, a, b)
+    if "torch" in names:
+        try:
+            import torch
+        except ImportError:
+            print("torch is not installed")
+        else:
+            torch.set_num_threads(threads)
+            found["torch"] = lambda text, a, b: _torch_call(torch, text, a, b)
+    if "pytblis" in names:
+        try:
+            import pytblis
+        except ImportError:
+            print("pytblis is not installed")
+        else:
+            found["pytblis"] = lambda text, a, b: partial(pytblis.einsum, text, a, b)
+    if "jax" in names:
+        try:
+            import jax
+        except ImportError:
+            print("jax is not installed")
+        else:
+            jax.config.update("jax_enable_x64", True)
+            found["jax"] = lambda text, a, b: _jax_call(jax, text, a, b)
+    return found
+
+
+def _as_matmul(text: str, a: Any, b: Any) -> tuple[Any, Any] | None:
+    """The operands of a plain `matmul` that computes this, if there is one."""
+    transposed = {"ki,kj->ij": (True, False), "ik,jk->ij": (False, True), "ki,jk->ij": (True, True)}
+    if text in transposed:
+        turn_a, turn_b = transposed[text]
+        return (a.T if turn_a else a), (b.T if turn_b else b)
+    if text in ("ik,kj->ij", "bij,bjk->bik", "ik,k->i", "k,kj->j"):
+        return a, b
+    return None
+
+
+def _numpy_call(np: Any, text: str, a: Any, b: Any) -> Callable[[], Any]:
+    """`matmul` where it is one, since einsum adds time to small products."""
+    operands = _as_matmul(text, a, b)
+    if operands is not None:
+        return partial(np.matmul, *operands)
+    return lambda: np.ascontiguousarray(np.einsum(text, a, b, optimize=True))
+
+
+def _torch_call(torch: Any, text: str, a: Any, b: Any) -> Callable[[], Any]:
+    first, second = torch.from_numpy(a), torch.from_numpy(b)
+    operands = _as_matmul(text, first, second)
+    if operands is not None:
+        return partial(torch.matmul, *operands)
+    return lambda: torch.einsum(text, first, second).contiguous()
+
+
+def _jax_call(jax: Any, text: str, a: Any, b: Any) -> Callable[[], Any]:
+    first, second = jax.numpy.asarray(a), jax.numpy.asarray(b)
+    compiled = jax.jit(partial(jax.numpy.einsum, text))
+    return lambda: compiled(first, second).block_until_ready()
+
+
+def measure(
+    case: tuple[str, str, dict[str, int]],
+    dtype: str,
+    makers: dict[str, Callable[[str, Any, Any], Callable[[], Any]]],
+    seconds: float,
+    clock: Callable[[], float],
+) -> dict[str, Any]:
+    """One row: times of every contender, the worst error against its bound."""
+    import numpy as np
+
+    name, expression, sizes = case
+    element = {"f32": np.float32, "f64": np.float64}[dtype]
+    rng = np.random.default_rng(11)
+    left, right = expression.partition("->")[0].split(",")
+    a, b = (rng.uniform(-1, 1, [sizes[index] for index in term]).astype(element) for term in (left, right))
+    wide = (a.astype(np.float64), b.astype(np.float64))
+    exact = np.einsum(expression, *wide, optimize=True)
+    magnitude = np.einsum(expression, np.abs(wide[0]), np.abs(wide[1]), optimize=True)
+    terms = int(np.prod([n for index, n in sizes.items() if index not in expression.partition("->")[2]], dtype=float))
+    bound = (terms + 3) * np.finfo(element).eps / 2 * magnitude * (2 if dtype == "f64" else 1)
+    gflop = 2e-9 * float(np.prod(list(sizes.values()), dtype=float))
+    moved = 1e-9 * (a.nbytes + b.nbytes + exact.size * a.itemsize)
+    row: dict[str, Any] = {"name": name, "expr": expression, "sizes": sizes, "dtype": dtype}
+    row |= {"gflop": gflop, "gbyte": moved, "contenders": {}}
+    calls: dict[str, Callable[[], Any]] = {}
+    for contender, make in makers.items():
+        call = make(expression, a, b)
+        error = float(np.max(np.abs(np.asarray(call()) - exact) / np.maximum(bound, np.finfo(np.float64).tiny)))
+        row["contenders"][contender] = {"error_over_bound": error, "correct": bool(error <= 1.0)}
+        # Short calls are timed several at a time, so that the clock's own steps do not count.
+        repeats = max(1, int(2e-4 / max(1e-7, _once(call, clock))))
+        calls[contender] = partial(_several, call, repeats)
+        row["contenders"][contender]["repeats"] = repeats
+    for contender, times in interleaved(calls, seconds, clock).items():
+        repeats = row["contenders"][contender]["repeats"]
+        row["contenders"][contender] |= summary([one / repeats for one in times])
+    return row
+
+
+def _once(call: Callable[[], Any], clock: Callable[[], float]) -> float:
+    call()
+    start = clock()
+    for _ in range(3):
+        call()
+    return (clock() - start) / 3
+
+
+def _several(call: Callable[[], Any], repeats: int) -> None:
+    for _ in range(repeats):
+        call()
+
+
+def main() -> int:
+    options = arguments()
+    changed = with_best_settings(options.threads)
+    makers = contenders(options.peers.split(","), options.threads)
+    machine = describe_machine()
+    print(f"{machine['processor']}, {options.threads} of {machine['cores']} cores, {machine['versions']}")
+    use_cpu = options.clock == "cpu" or (options.clock == "auto" and options.threads == 1)
+    clock = time.process_time if use_cpu else time.perf_counter
+    peers = [name for name in makers if name != "tilewright"]
+    print(
+        f"{'case':<28}{'type':<5}{'us':>10}{'GFLOP/s':>9}{'GB/s':>7}"
+        + "".join(f"{peer:>9}" for peer in peers)
+        + "   best"
+    )
+    rows = []
+    for case in cases():
+        if not any(fnmatch.fnmatch(case[0], pattern) for pattern in options.name.split(",")):
+            continue
+        for dtype in options.dtype.split(","):
+            row = measure(case, dtype, makers, options.seconds, clock)
+            rows.append(row)
+            best = {name: found["best"] for name, found in row["contenders"].items()}
+            ours = best["tilewright"]
+            ratios = [best[peer] / ours for peer in peers]
+            row["ratio_to_best_peer"] = min(ratios, default=None)
+            wrong = [name for name, found in row["contenders"].items() if not found["correct"]]
+            line = f"{case[0]:<28}{dtype:<5}{ours * 1e6:>10.2f}{row['gflop'] / ours:>9.1f}{row['gbyte'] / ours:>7.1f}"
+            line += "".join(f"{ratio:>9.2f}" for ratio in ratios) + (f"{min(ratios):>7.2f}" if ratios else "")
+            print(line + (f"  WRONG: {', '.join(wrong)}" if wrong else ""), flush=True)
+    for peer in peers:
+        mean = geometric_mean([r["contenders"][peer]["best"] / r["contenders"]["tilewright"]["best"] for r in rows])
+        print(f"our speed over {peer}'s, geometric mean: {mean:.2f}")
+    content = {"machine": machine, "settings": changed, "threads": options.threads, "rows": rows}
+    print(f"written: {write_results(options.output, content)}")
+    return 0 if all(row["contenders"]["tilewright"]["correct"] for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
