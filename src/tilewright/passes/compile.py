@@ -30,6 +30,7 @@ from tilewright.passes.tile import Tiles, contraction_launches
 from tilewright.passes.tiling import IllegalTiling
 from tilewright.runtime import host
 from tilewright.runtime.cache import MemoryCache
+from tilewright.runtime.cpu_pool import get_num_threads
 from tilewright.runtime.devices import Device
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.host import Block, Copier, HostProgram, KernelPlan, KernelStep, Layout, Layouts, Note, Step
@@ -386,6 +387,8 @@ def _contraction_launches(
     if tiles:
         names = {d.name for d in bound.dimensions}
         return contraction_launches(bound, machine, {name: one for name, one in tiles.items() if name in names})
+    if not machine.is_gpu_like:  # the work is shared out among the threads that may be used, not among all cores
+        machine = dataclasses.replace(machine, cores=get_num_threads())
     try:
         return contraction_launches(bound, machine)
     except (IllegalTiling, LoweringError) as error:
