@@ -9,7 +9,7 @@ the three arrays, each several times over:
   innermost dimension in one piece; a run inside C serves no tile at all;
 - an operand is copied into panels again for every block of the other one's own indices;
 - vectors are computed along the innermost index of the result: its operand should have this index, or else a
-  summed one, innermost.
+  summed one, innermost; the other operand, whose elements are broadcast one by one, a summed one.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ _ACROSS = 4.0
 """How often an operand's bytes count that has another index innermost than the vectors of the result run along."""
 _TURNED = 0.3
 """The same for a summed index: vectors are read along it and turned in registers."""
+_SPREAD = 1.0
+"""How often the bytes of the other operand, whose elements are broadcast, count if no summed index is innermost."""
 
 
 def choose_orders(
@@ -188,8 +190,10 @@ class TrafficModel:
     ) -> float:
         """What it costs that vectors of the result lie across the runs of the operand that has their index."""
         vectors, run = self._innermost(arrays[-1]), self._innermost(arrays[position])
-        if vectors is None or run is None or not masks[vectors][position] or all(masks[vectors]):
+        if vectors is None or run is None or all(masks[vectors]):
             return 0.0
+        if not masks[vectors][position]:  # its elements are broadcast, one after another along what is summed
+            return _SPREAD * masks[run][-1] * self.tree.volume(arrays[position], self.sizes) * self.width
         if dimensions[run] == dimensions[vectors]:
             return 0.0
         return (_ACROSS if masks[run][-1] else _TURNED) * self.tree.volume(arrays[position], self.sizes) * self.width
