@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -12,11 +13,12 @@ from flatten_cases import RUNNING_EXAMPLE, verified
 from locvolcalib import locvolcalib, reference, sweep
 
 from tilewright.ir import interpreter
-from tilewright.ir.interpreter import interpret
+from tilewright.ir.interpreter import DEFAULT_THRESHOLD, interpret
 from tilewright.ir.nodes import Program, SegHist, SegMap, SegRed, SegScan
 from tilewright.ir.parser import parse_program
 from tilewright.ir.printer import print_program
 from tilewright.ir.sizes import size
+from tilewright.machine.model import Machine
 from tilewright.machine.named import named_machine
 from tilewright.passes.flatten import incremental_flattening_pipeline
 from tilewright.passes.flatten_tree import (
@@ -72,6 +74,7 @@ CASES: list[tuple[str, Program, Sequence[Any], int]] = [
 each_case = pytest.mark.parametrize(("name", "source", "arguments", "count"), CASES, ids=[one[0] for one in CASES])
 
 
+@functools.cache
 def versions(source: Program) -> Program:
     return run_pipeline(source, incremental_flattening_pipeline, verify=True)
 
@@ -201,7 +204,12 @@ def test_a_machine_says_what_fits() -> None:
     assert values[BLOCK_BYTES] == 232448 + 1
     assert values["block_0"] == 132
     assert values["outer_0"] == 132 * 2048
-    assert machine_thresholds(program, named_machine("cpu-avx512"))[BLOCK_THREADS] == math.inf
+    processor = machine_thresholds(program, named_machine("cpu-avx512"))
+    assert processor[BLOCK_THREADS] == math.inf
+    assert (processor["outer_0"], processor["block_0"]) == (8 * 16, 8)
+    unknown = Machine("opencl", "unknown", cores=4, max_threads_per_block=256, shared_bytes_per_block=0)
+    assert machine_thresholds(program, unknown)["outer_0"] == DEFAULT_THRESHOLD
+    assert machine_thresholds(program, unknown)[BLOCK_BYTES] == math.inf
 
 
 @each_case

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from math import ceil, inf
 from typing import TypeAlias
 
+from tilewright.ir.interpreter import DEFAULT_THRESHOLD
 from tilewright.ir.nodes import (
     Alias,
     Apply,
@@ -50,8 +51,6 @@ from tilewright.rewrite.names import bodies_of
 from tilewright.rewrite.rules.flatten_nest import Segmented
 from tilewright.rewrite.rules.flatten_regular import SOAC
 from tilewright.rewrite.rules.flatten_versions import BLOCK_BYTES, BLOCK_THREADS, comparisons, thresholds_of
-
-DEFAULT_THRESHOLD = 2**16  # [S2, Autotuning], where a machine does not say how many threads it runs at once
 
 
 @dataclass(frozen=True)
@@ -115,14 +114,15 @@ def _settings(nodes: tuple[Node, ...], so_far: Mapping[str, float]) -> Iterator[
 def machine_thresholds(program: Program, machine: Machine) -> dict[str, float]:
     """What a machine's numbers say about a program's thresholds, before anything is tuned.
 
-    `outer_k`: as many points as threads are resident at once; `block_k`: a block for each core; what fits a block is
+    `outer_k`: as many points as threads are resident (or vector lanes there are); `block_k`: a block for each core; what fits a block is
     the machine's limit (none for threads where they are the lanes of a vector).
     """
     limits: dict[str, float] = {
         BLOCK_THREADS: machine.max_threads_per_block + 1 if machine.max_threads_per_block > 1 else inf,
         BLOCK_BYTES: machine.shared_bytes_per_block + 1 if machine.shared_bytes_per_block else inf,
     }
-    resident = machine.cores * machine.max_threads_per_core or DEFAULT_THRESHOLD
+    lanes = machine.lanes(4) if machine.vector_bytes else 0
+    resident = machine.cores * max(machine.max_threads_per_core, lanes) or DEFAULT_THRESHOLD
     values: dict[str, float] = {}
     for name in thresholds_of(program):
         values[name] = limits.get(name, resident if name.startswith("outer_") else machine.cores)
