@@ -29,22 +29,23 @@ TILE_CYCLES = 15  # loops and addresses of one tile
 COPIED_VECTOR, TURNED_VECTOR, GATHERED_ELEMENT, COPIED_SCALAR = 6.0, 15.0, 2.0, 1.7  # cycles to put into a panel
 STORED_VECTOR = {Results.VECTORS: 1.0, Results.TURNED: 5.0, Results.COLLECTED: 7.0}
 FAR_PIECE = 120.0  # cycles until a piece of main memory comes that no prefetcher of the processor foresees
-BYTES_PER_CYCLE = {1: math.inf, 2: 32.0, 3: 12.0, 4: 5.0}  # by level of the memory; 4 is main memory
+BYTES_PER_CYCLE = {1: math.inf, 2: 32.0, 3: 12.0, 4: 7.0}  # by level of the memory; 4 is main memory
 
 
 @dataclass(frozen=True)
 class DirectCost:
-    """Cycles of one core: arithmetic with the stores, packing, and waiting for memory."""
+    """Cycles of one core: arithmetic with the stores, packing, waiting for what is read once, and for what is again."""
 
     compute: float
     packing: float
     memory: float
+    again: float
 
     @property
     def cycles(self) -> float:
-        """Prefetching hides most of the shorter behind the longer."""
+        """Prefetching hides most of the shorter behind the longer; of what is read again it hides half."""
         work = self.compute + self.packing
-        return max(work, self.memory) + 0.2 * min(work, self.memory)
+        return max(work, self.memory) + 0.2 * min(work, self.memory) + 0.5 * self.again
 
 
 def choose_direct_form(contraction: Contraction, machine: Machine) -> tuple[DirectForm, DirectCost] | str:
@@ -65,7 +66,7 @@ def choose_direct_form(contraction: Contraction, machine: Machine) -> tuple[Dire
 
 def _with_hints(form: DirectForm, machine: Machine) -> DirectForm:
     """What is prefetched, and whether results go past the caches."""
-    past = form.results is Results.VECTORS and _array_bytes(form, "out") > max(machine.l3_bytes // 2, 1 << 23)
+    past = form.results is Results.VECTORS and _rows_align(form) and is_past_caches(_array_bytes(form, "out"), machine)
     far_vectors = not form.vector_packed and _level(_array_bytes(form, "vector"), machine) > 2
     far_rows = not (form.scalar_packed or form.elementwise) and _level(_array_bytes(form, "scalar"), machine) > 2
     along = len(form.contracted) == 1 and form.stride(form.contracted[0], "scalar") == 1
@@ -273,7 +274,7 @@ def direct_cost(form: DirectForm, machine: Machine) -> DirectCost:
         step = max(instructions * wide * form.rows, CHAINS)
     stores = STORED_VECTOR[form.results] * len(form.lanes) * form.rows
     compute = tiles * (form.contracted_total * step + stores + TILE_CYCLES)
-    return DirectCost(compute, _packing(form, outer), _memory(form, machine))
+    return DirectCost(compute, _packing(form, outer), _memory_once(form, machine), _memory_again(form, machine))
 
 
 def _packing(form: DirectForm, outer: int) -> float:
@@ -292,11 +293,48 @@ def _packing(form: DirectForm, outer: int) -> float:
     return cycles
 
 
-def _memory(form: DirectForm, machine: Machine) -> float:
-    """Cycles for the bytes that come from beyond the first cache: each array once from where all of them fit; what the
-    tiles of the other side read again, from where that stayed meanwhile.
-    """
+def _memory_once(form: DirectForm, machine: Machine) -> float:
+    """Cycles to read either operand and to write the output once, from the memory where all of them fit."""
     vector, scalar, out = (_array_bytes(form, side) for side in ("vector", "scalar", "out"))
+    cycles = read_once((vector, scalar), (_run(form, "vector"), _run(form, "scalar")), out, machine)
+    cycles += written_once(out, vector + scalar, form.results is Results.VECTORS and _rows_align(form), machine)
+    if _level(vector + scalar + out, machine) == 4:
+        cycles += out / _written_together(form) * FAR_PIECE / 6  # stores wait in a queue, where they disturb less
+    return cycles
+
+
+def _rows_align(form: DirectForm) -> bool:
+    """If one row of the output begins at a cache line, all do; only whole lines are written past the caches."""
+    strides = [form.stride(one, "out") for one in form.contraction.dimensions]
+    return all(stride * form.contraction.out.element.bytes % LINE == 0 for stride in strides if abs(stride) > 1)
+
+
+def read_once(sizes: tuple[int, int], pieces: tuple[int, int], out: int, machine: Machine) -> float:
+    """Cycles to read the vector and the scalar side (whose tiles read so many bytes together) beside such an output."""
+    level = _level(sum(sizes) + out, machine)
+    cycles = sum(sizes) / BYTES_PER_CYCLE[level]
+    if level == 4:
+        far = [(size, piece) for size, piece in zip(sizes, pieces, strict=True) if size > machine.l2_bytes]
+        cycles += sum(size / piece * FAR_PIECE for size, piece in far)
+    return cycles
+
+
+def written_once(out: int, others: int, may_pass: bool, machine: Machine) -> float:
+    """Cycles to write the output: past the caches if it is larger than they are, else its lines are read before."""
+    times = 1 if may_pass and is_past_caches(out, machine) else 2
+    return times * out / BYTES_PER_CYCLE[_level(out + others, machine)]
+
+
+def is_past_caches(out: int, machine: Machine) -> bool:
+    """An output of so many bytes is better written past the caches."""
+    return out > max(machine.l3_bytes // 2, 1 << 23)
+
+
+def _memory_again(form: DirectForm, machine: Machine) -> float:
+    """Cycles for what tiles of the other side, and outer dimensions that an operand does not have, read again, from
+    where it stayed meanwhile.
+    """
+    vector, scalar = _array_bytes(form, "vector"), _array_bytes(form, "scalar")
     steps = form.contracted_total
     vector_element, scalar_element = form.vector_operand.element.bytes, form.scalar_operand.element.bytes
     strip, row = steps * sum(form.lanes) * vector_element, steps * form.rows * scalar_element
@@ -309,31 +347,24 @@ def _memory(form: DirectForm, machine: Machine) -> float:
         vector_level, scalar_level = _level(strip + row, machine), _level(all_rows + 2 * strip, machine)
     if not form.vector_packed:
         vector_level = max(vector_level, _alias_level(form, strip, machine))
-    cycles = memory_once((vector, scalar, out), (_run(form, "vector"), _run(form, "scalar")), machine)
     each = 1 / BYTES_PER_CYCLE[vector_level]
     if vector_level > 2 and not form.vector_packed:
         each += FAR_PIECE / 2 / _run(form, "vector")
-    cycles += (form.scalar_tiles - 1) * vector * each
-    if _level(vector + scalar + out, machine) == 4:
-        cycles += out / _written_together(form) * FAR_PIECE / 2
-    again = form.column_tiles if form.elementwise else form.vector_tiles
-    cycles += (again - 1) * scalar / BYTES_PER_CYCLE[scalar_level]
+    vector_times, scalar_times = _outer_times(form, "vector"), _outer_times(form, "scalar")
+    cycles = vector_times * (form.scalar_tiles - 1) * vector * each
+    tiles = form.column_tiles if form.elementwise else form.vector_tiles
+    cycles += scalar_times * (tiles - 1) * scalar / BYTES_PER_CYCLE[scalar_level]
+    cycles += (vector_times - 1) * vector / BYTES_PER_CYCLE[_level(vector, machine)]
+    cycles += (scalar_times - 1) * scalar / BYTES_PER_CYCLE[_level(scalar, machine)]
     if form.scalar is not None and not (form.scalar_packed or form.elementwise) and not _rows_stay(form, machine):
         points = math.prod(constant(one.size) for one in form.contraction.dimensions)
         cycles += points / form.width * LINE / BYTES_PER_CYCLE[2]
     return cycles
 
 
-def memory_once(sizes: tuple[int, ...], pieces: tuple[int, int], machine: Machine) -> float:
-    """Cycles to read the vector and the scalar side (whose tiles read so many bytes together) and to write the output
-    once, from the memory where all of them fit.
-    """
-    level = _level(sum(sizes), machine)
-    cycles = (sum(sizes) + sizes[-1]) / BYTES_PER_CYCLE[level]
-    if level == 4:
-        far = [(size, piece) for size, piece in zip(sizes[:2], pieces, strict=True) if size > machine.l2_bytes]
-        cycles += sum(size / piece * FAR_PIECE for size, piece in far)
-    return cycles
+def _outer_times(form: DirectForm, side: str) -> int:
+    """How many times the outer dimensions come by the whole of an operand."""
+    return math.prod(constant(one.size) for one in form.outer if form.stride(one, side) == 0)
 
 
 def _rows_stay(form: DirectForm, machine: Machine) -> bool:

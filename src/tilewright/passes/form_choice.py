@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tilewright.contraction.form import Contraction, Kind
 from tilewright.contraction.normalise import constant
 from tilewright.machine.model import Machine
-from tilewright.passes.direct_choice import choose_direct_form, memory_once
+from tilewright.passes.direct_choice import choose_direct_form, read_once, written_once
 from tilewright.passes.direct_form import DirectForm
 from tilewright.passes.packed_form import PackedForm, make_packed_form
 from tilewright.passes.scalar_values import component_types
@@ -42,7 +42,7 @@ def choose_form(contraction: Contraction, machine: Machine) -> FormChoice:
 
 def packed_cycles(form: PackedForm, machine: Machine) -> float:
     """What the packed form costs on one core, in the cycles of `direct_cost`: packing reads the arrays before the
-    multiply-adds begin, which so hide nothing of its waiting.
+    multiply-adds begin, which so hide nothing of its waiting; they hide that for the output.
     """
     contraction = form.contraction
     batch = math.prod(constant(one.size) for one in contraction.of_kind(Kind.C))
@@ -60,7 +60,8 @@ def packed_cycles(form: PackedForm, machine: Machine) -> float:
     operands = (form.vector_operand, form.scalar_operand)
     sides = tuple(_bytes(contraction, operand is contraction.left, operand.element.bytes) for operand in operands)
     out = batch * vector * scalar * contraction.out.element.bytes
-    return compute + packing + memory_once((*sides, out), pieces, machine)
+    reading = read_once((sides[0], sides[1]), pieces, out, machine)
+    return packing + reading + max(compute, written_once(out, sum(sides), True, machine))
 
 
 def _bytes(contraction: Contraction, left: bool, width: int) -> int:
