@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from flatten_cases import RUNNING_EXAMPLE, verified
 from locvolcalib import locvolcalib, reference, sweep
+from lowering_checks import check
 
 from tilewright.ir import interpreter
 from tilewright.ir.interpreter import DEFAULT_THRESHOLD, interpret
@@ -238,3 +239,12 @@ def test_what_is_compared_is_known() -> None:
     assert thresholds_of(program) == {
         "outer_0": points, "block_0": points, BLOCK_THREADS: size("x"), BLOCK_BYTES: 16 * size("x"),
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["matmul", "sweep", pytest.param("locvolcalib", marks=pytest.mark.slow)])
+def test_every_version_runs_on_the_processor(name: str) -> None:
+    source, arguments = next((one[1], one[2]) for one in CASES if one[0] == name)
+    program = versions(source)
+    for thresholds in version_settings(program):
+        fixed = fix_thresholds(program, {**dict.fromkeys(thresholds_of(program), math.inf), **thresholds})
+        check(fixed, arguments)

@@ -85,6 +85,18 @@ let (z: f32, ws: [n]f32) = redomap n {add()} (\\(xs: [m]f32) ->
 in (z, ws)""",
     ),
     (
+        "interchange_reduce",
+        "xsss: [n][k][m]f32",
+        f"""\
+let (zeros: [m]f32) = replicate m 0.0f32
+let (yss: [n][m]f32) = map n (\\(xss: [k][m]f32) ->
+  let (ys: [m]f32) = reduce k (\\(p: [m]f32, q: [m]f32) ->
+    let (r: [m]f32) = map m {add().split(" (0.0f32)")[0]} p q
+    in (r)) (zeros) xss
+  in (ys)) xsss
+in (yss)""",
+    ),
+    (
         "lift_constant",
         "xss: [n][m]f32",
         """\

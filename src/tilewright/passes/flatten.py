@@ -24,7 +24,7 @@ SEGMENTS = ("flatten_redomap", "flatten_scan", "flatten_hist")
 VIEWS = (
     "flatten_rearrange", "flatten_reshape", "flatten_slice", "flatten_concat", "flatten_copy", "flatten_replicate",
 )  # fmt: skip
-INWARDS = ("interchange_loop", "interchange_if", "split_fold", "distribute")
+INWARDS = ("interchange_loop", "interchange_if", "interchange_reduce", "split_fold", "distribute")
 
 
 def _rules(*names: str) -> list[Rule]:

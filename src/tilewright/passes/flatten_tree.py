@@ -114,8 +114,8 @@ def _settings(nodes: tuple[Node, ...], so_far: Mapping[str, float]) -> Iterator[
 def machine_thresholds(program: Program, machine: Machine) -> dict[str, float]:
     """What a machine's numbers say about a program's thresholds, before anything is tuned.
 
-    `outer_k`: as many points as threads are resident (or vector lanes there are); `block_k`: a block for each core; what fits a block is
-    the machine's limit (none for threads where they are the lanes of a vector).
+    `outer_k`: as many points as threads are resident (or vector lanes there are); `block_k`: a block for each core;
+    what fits a block is the machine's limit (none for threads where they are the lanes of a vector).
     """
     limits: dict[str, float] = {
         BLOCK_THREADS: machine.max_threads_per_block + 1 if machine.max_threads_per_block > 1 else inf,

@@ -8,8 +8,10 @@ from tilewright.ir.nodes import (
     ForLoop,
     If,
     Iota,
+    Lambda,
     Loop,
     Map,
+    Rearrange,
     Redomap,
     Reduce,
     Replicate,
@@ -17,6 +19,7 @@ from tilewright.ir.nodes import (
     Scanomap,
     Statement,
     StreamSeq,
+    Type,
     Variable,
 )
 from tilewright.ir.sizes import Size
@@ -186,6 +189,42 @@ def split(statement: Statement, fold: Redomap | Scanomap, at: Place) -> Body:
         kind = Scan(fold.width, fold.combine, fold.neutral, rows)
     mapped = Statement((*rows, *statement.targets[count:]), Map(fold.width, fold.function, fold.arrays))
     return Body((mapped, Statement(statement.targets[:count], kind)), statement.targets)
+
+
+@rule("flattening", Map, Reduce)
+def interchange_reduce(at: Place) -> Body | Declined:
+    """S |- reduce (\\x y -> map op x y) (replicate m ne) xss  =>  S |- map (\\xs -> reduce op ne xs) (transpose xss)
+
+    An operator on whole rows would keep a row in every thread; the columns are as many reductions side by side.
+    """
+    if inner_level(at) is None:
+        return INSIDE
+    nest = nest_of(at.statement)
+    fold = nest.sole.expression if nest.sole is not None else None
+    if nest.sole is None or not isinstance(fold, Reduce):
+        return no_match("the nest is not around a reduction")
+    inner = Nest((), fold.combine.body).sole
+    columns = inner.expression if inner is not None else None
+    if not isinstance(columns, Map) or columns.arrays != fold.combine.parameters:
+        return no_match("the operator is not a map of both rows")
+    neutral = [at.definition(one) for one in fold.neutral]
+    values = tuple(one.value for one in neutral if isinstance(one, Replicate))
+    if len(values) < len(neutral) or not exploitable(nest.sole, nest.varying):
+        return Declined("the neutral row is not known to be copies of one value")
+    turned = tuple(
+        Variable(at.names(one.name), Type(one.type.element, (columns.width, fold.width, *one.type.shape[2:])))
+        for one in fold.arrays
+    )
+    views = tuple(
+        Statement((new,), Rearrange(old, (1, 0, *range(2, old.type.rank))))
+        for old, new in zip(fold.arrays, turned, strict=True)
+    )
+    rows = tuple(Variable(at.names(one.name), one.type.row) for one in turned)
+    sums = tuple(Variable(at.names(one.name), one.type.row) for one in nest.sole.targets)
+    reduce = Reduce(fold.width, columns.function, values, rows, fold.commutative)
+    each = Lambda(rows, Body((Statement(sums, reduce),), sums))
+    body = Body((*views, Statement(nest.sole.targets, Map(columns.width, each, turned))), nest.body.results)
+    return at.replace(*write_nest(Nest(nest.levels, body), at.statement.targets, at.names))
 
 
 @rule("flattening", Map, Redomap, Scanomap, Loop, StreamSeq)

@@ -203,8 +203,9 @@ def inner_parallelism(body: Body, varying: frozenset[str]) -> Size | None:
         width = _width(expression)
         if isinstance(expression, StreamSeq) or (width is not None and not mentioned(width).isdisjoint(varying)):
             return None
-        if isinstance(expression, Map | Redomap | Scanomap):
-            inside = inner_parallelism(_regular(expression.function.body, bound(expression)), varying)
+        if isinstance(expression, Map | Reduce | Redomap | Scanomap):
+            function = expression.combine if isinstance(expression, Reduce) else expression.function
+            inside = inner_parallelism(_regular(function.body, bound(expression)), varying)
             if inside is None:
                 return None
             sizes.append(expression.width * (ONE if inside == ZERO else inside))
