@@ -136,8 +136,6 @@ class BoundEinsum:
         view = transposed_view(array, spec.inputs[0], spec.output)
         if not self.shape:
             return view[()]
-        if (self.order == "C" and not view.flags.c_contiguous) or (self.order == "F" and not view.flags.f_contiguous):
-            return view.copy(order="C" if self.order == "C" else "F")
         return view
 
 
@@ -191,7 +189,7 @@ def bind(
         path = (tuple(range(len(operands))),)
     order = "any" if options.order is None else options.order.upper()
     axes = output_axes(order, list(zip(operands, resolved.spec.inputs, strict=True)), resolved.spec.output)
-    if out_dtype is None and _is_view(resolved.spec, operands[0], dtype, out, options):
+    if out_dtype is None and _is_view(resolved.spec, operands[0], dtype, out, options, order):
         return BoundEinsum(resolved, path, None, None, None, None, sizes_out, dtype, axes, order, False)
     epilogue = epilogue_of(text, options, semiring, dtype, extras, extra_labels)
     plain = EinsumSpec(
@@ -302,9 +300,14 @@ def _is_unaligned(array: Signature) -> bool:
 
 
 def _is_view(
-    spec: EinsumSpec, operand: Signature, dtype: np.dtype[Any], out: Signature | None, options: EinsumOptions
+    spec: EinsumSpec,
+    operand: Signature,
+    dtype: np.dtype[Any],
+    out: Signature | None,
+    options: EinsumOptions,
+    order: str,
 ) -> bool:
-    """Whether the result is a view of the one operand, as in NumPy."""
+    """Whether the result is a view of the one operand, as in NumPy (unless another memory order is asked for)."""
     return (
         len(spec.inputs) == 1
         and out is None
@@ -314,7 +317,15 @@ def _is_view(
         and operand.dtype == dtype
         and len(set(spec.output)) == len(spec.output)
         and set(spec.output) == set(spec.inputs[0])
+        and (order not in "CF" or _lies_as(spec, operand, order))
     )
+
+
+def _lies_as(spec: EinsumSpec, operand: Signature, order: str) -> bool:
+    """Whether the view is in C or F order as it is."""
+    probe = np.lib.stride_tricks.as_strided(np.empty((), operand.dtype), operand.shape, operand.strides)
+    view = transposed_view(probe, spec.inputs[0], spec.output)
+    return bool(view.flags.c_contiguous if order == "C" else view.flags.f_contiguous)
 
 
 def _plain_labels(operand: Signature, labels: Labels) -> Labels:

@@ -230,7 +230,7 @@ def _rows(
         max(1, machine.vector_bytes // word.bytes) if vector else 1,
         1,
         1,
-        _past_caches(nbytes, machine) and vector and row.size * word.bytes >= STRIP_LINES * LINE,
+        _past_caches(nbytes, machine) and vector and row.size * word.bytes >= LONG_LINES * LINE,
         False,
         False,
         False,
