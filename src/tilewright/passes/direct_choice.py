@@ -247,7 +247,9 @@ def _shared_out(form: DirectForm, cost: DirectCost, machine: Machine) -> DirectF
     outer = math.prod(form.blocks[:-2])
     form = replace(form, vector_chunk=form.vector_tiles, scalar_chunk=form.scalar_tiles)
     wanted = 4 * machine.cores
-    if machine.cores == 1 or cost.cycles < SERIAL_CYCLES or outer >= wanted:
+    if cost.cycles < SERIAL_CYCLES:
+        return replace(form, serial=True)
+    if machine.cores == 1 or outer >= wanted:
         return form
     parts = -(-wanted // outer)
     if (form.scalar_tiles >= form.vector_tiles and not form.vector_packed) or form.vector_tiles == 1:

@@ -58,6 +58,7 @@ class DirectForm:
         scalar_outer: tiles along the scalar side are the outer loop, those along the vector side the inner one.
         prefetched: the next tile's vectors are prefetched, since main memory is far and their steps are wide.
         rows_prefetched: so are the next tile's rows, along which the sum runs.
+        serial: so little work that one block of the launch does all of it.
         nontemporal: the output is larger than the caches, so whole vectors go past them.
         vector_chunk, scalar_chunk: tiles along either side that one block computes.
     """
@@ -78,6 +79,7 @@ class DirectForm:
     scalar_outer: bool = False
     prefetched: bool = False
     rows_prefetched: bool = False
+    serial: bool = False
     columns: Dimension | None = None
     nontemporal: bool = False
     vector_chunk: int = 1

@@ -37,18 +37,25 @@ def write_direct_kernel(form: DirectForm, name: str = "contraction") -> Launch:
     """The kernel of a form and everything that its launch needs."""
     w = DirectWriter(form)
     w.emit.emit(Comment(f"fed directly, register tile of {' + '.join(map(str, form.lanes))} by {form.rows}"))
-    bases, ranges, collected = _block_coordinates(w)
     vector_panel = w.panel("vector_panel", form.vector_operand) if form.vector_packed else None
     scalar_panel = w.panel("scalar_panel", form.scalar_operand) if form.scalar_packed else None
 
-    block = _Block(w, bases, ranges, vector_panel, scalar_panel, collected)
-    if collected is not None:
-        block.collect(collected)
-    elif form.scalar_outer:
-        block.rows_outside()
-    else:
-        block.vectors_outside()
-    return w.launch(name, math.prod(form.blocks))
+    def write(number: Expression) -> None:
+        bases, ranges, collected = _block_coordinates(w, number)
+        block = _Block(w, bases, ranges, vector_panel, scalar_panel, collected)
+        if collected is not None:
+            block.collect(collected)
+        elif form.scalar_outer:
+            block.rows_outside()
+        else:
+            block.vectors_outside()
+
+    blocks = math.prod(form.blocks)
+    if form.serial and blocks > 1:
+        w.loop("block", integer(0), w.parameter("blocks", blocks), write)
+        return w.launch(name, 1)
+    write(BlockIndex())
+    return w.launch(name, blocks)
 
 
 @dataclass(frozen=True)
@@ -212,11 +219,10 @@ def _tiles(
 
 
 def _block_coordinates(
-    w: DirectWriter,
+    w: DirectWriter, rest: Expression
 ) -> tuple[Bases, list[tuple[Expression, Expression] | None], _Collected | None]:
-    """Where this block's arrays begin, its tiles along the scalar and the vector side, what it collects."""
+    """Where the arrays of block number `rest` begin, its tiles along the scalar and the vector side, its collection."""
     form, emit = w.form, w.emit
-    rest: Expression = BlockIndex()
     ranges: list[tuple[Expression, Expression] | None] = []
     sides = (("v", form.vector_tiles, form.vector_chunk), ("s", form.scalar_tiles, form.scalar_chunk))
     outer_total = math.prod(constant(one.size) for one in form.outer)
