@@ -144,3 +144,28 @@ def f (xss: [n][m]f32) =
     recording.derivation.check([[xss]])
     assert agree(interpret(source, [xss]), interpret(flat, [xss])) is None
     assert all("yss" not in target.name for one in all_statements(flat.body) for target in one.targets)
+
+
+def test_sizes_of_a_loop_index_are_regular_for_a_nest_around_the_loop() -> None:
+    source = verified(
+        """\
+def f (xs: [n]i64, k: i64) =
+  let (ys: [n]i64) = map n (\\(x: i64) ->
+    let (y: i64) = loop (a: i64) = (x) for i: i64 < k do
+      let (is: [i]i64) = iota i i64
+      let (b: i64) = redomap i (\\(s: i64, t: i64) ->
+        let (u: i64) = s + t
+        in (u)) (0i64) (\\(e: i64) ->
+        let (f1: i64) = e * a
+        in (f1)) is
+      in (b)
+    in (y)) xs
+  in (ys)
+"""
+    )
+    flat = flatten_fully(source)
+    (loop,) = [one.expression for one in flat.body.statements if isinstance(one.expression, Loop)]
+    assert ("SegRed", size("n") * "i") in parallelism(flat)
+    assert operations(flat)[-1] in loop.body.statements
+    arguments = [np.arange(3), 4]
+    assert agree(interpret(source, arguments), interpret(flat, arguments)) is None
