@@ -9,6 +9,8 @@ from tilewright.runtime.cpu_jit import Optimisation, compile_text, host_cpu, loa
 from tilewright.runtime.native_image import NativeKernel
 
 _KERNELS: MemoryCache[str, NativeKernel] = MemoryCache(capacity=1024)
+# Found without printing the kernel. The kernel is kept, so that its place in memory is not another's meanwhile.
+_SAME: MemoryCache[int, tuple[Kernel, NativeKernel]] = MemoryCache(capacity=256)
 
 
 def compile_for_cpu(kernel: Kernel) -> NativeKernel:
@@ -16,6 +18,10 @@ def compile_for_cpu(kernel: Kernel) -> NativeKernel:
 
     A kernel with vectors of its own gets the short pipeline, scalar code LLVM's vectorisers.
     """
+    return _SAME.get_or_build(id(kernel), lambda: (kernel, _compile(kernel)))[1]
+
+
+def _compile(kernel: Kernel) -> NativeKernel:
     optimisation: Optimisation = "none" if has_vectors(kernel) else "full"
     text = llvm_text(kernel, host_cpu())
     key = text_key(text, optimisation)
