@@ -464,3 +464,14 @@ def test_printed_program_and_explanation(golden: Any) -> None:
     golden("frontend/prefix_means.txt", prefix_means.ir)
     assert "prefix_means on cpu" in prefix_means.explain()
     assert repr(prefix_means) == "<tilewright program prefix_means(xs: f32[n])>"
+
+
+def test_a_choice_of_plain_numbers_takes_the_type_that_it_meets() -> None:
+    @tw.program
+    def scores(xs: tw.i32["n"], ys: tw.f32["n"]) -> Any:
+        chosen = tw.map(lambda x: x + tw.where(x > 2, 3, -2), xs)
+        return chosen, tw.map(lambda y: y * tw.where(y > 0, 0.5, 2), ys), tw.map(lambda y: tw.where(y > 0, 1, 2), ys)
+
+    small = N.astype(np.int32)
+    expected = small + np.where(small > 2, 3, -2).astype(np.int32), X * np.where(X > 0, 0.5, 2).astype("f")
+    check(scores, (small, X), (*expected, np.where(X > 0, 1, 2)))

@@ -343,7 +343,8 @@ def _apply_traced(builder: Builder, operator: str, operands: Sequence[Any]) -> S
     if operator == "select":
         atoms.insert(0, _atom(builder, operands[0], BOOL))
     result = builder.apply(operator, *atoms)
-    weak = bool(proxies) and result.type.element != BOOL and all(one.weak for one in proxies)
+    numbers_only = not any(isinstance(one, np.generic | np.ndarray) for one in values)
+    weak = numbers_only and result.type.element != BOOL and all(one.weak for one in proxies)
     return (WeakProxy if weak else ScalarProxy)(result, builder)
 
 
