@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tilewright.ir.lmad import LMAD, row_major
 from tilewright.ir.nodes import SliceDimension, Type, Variable
@@ -69,6 +70,7 @@ class Item:
         self.inner: set[str] = set()
         self.destinations: dict[str, ArrayView] = {}
         self.failed = Name("failed_0", BOOL)
+        self.streams: dict[str, Callable[..., Any]] = {}  # folds lowered in a way of their own, by their first target
         self.vector_lanes = False  # the processor runs loops over independent lanes in vectors
         self._outer = dict(outer)
         self._read_only = frozenset(layouts) - frozenset(written)

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from tilewright.ir import nodes
 from tilewright.ir.lmad import row_major
-from tilewright.ir.nodes import Body, Expression, Lambda, Statement, Type, Variable
+from tilewright.ir.nodes import Body, Expression, Type, Variable
 from tilewright.ir.scalars import BOOL, I64, ScalarType
 from tilewright.ir.sizes import Size, product, size
 from tilewright.ir.traversal import bound_variables, mentioned_names
@@ -28,6 +28,7 @@ from tilewright.passes.item_memory import WORKER, Item
 from tilewright.passes.lower_columns import column_fold, write_columns
 from tilewright.passes.lower_items import bind, call, lower_body, lower_expression, lower_statement, row_of, write
 from tilewright.passes.lower_scalar import lower_atom, lower_size
+from tilewright.passes.nests import Level, map_nest
 from tilewright.runtime.host import (
     CHUNK,
     CHUNKS,
@@ -48,7 +49,8 @@ class Points:
     """Parallel points: their extents, and the code of one point, given its indices and where the results lie.
 
     `copied` pairs a target's position with the array that it begins as. `columns` writes a range of points of the
-    innermost dimension together where that is faster (lower_columns.py), else as its last argument does.
+    innermost dimension together where that is faster (lower_columns.py), else as its last argument does. `by_block`:
+    a point is the work of a whole block of threads, which stay together.
     """
 
     space: tuple[Size, ...]
@@ -56,6 +58,7 @@ class Points:
     copied: tuple[tuple[int, Variable], ...] = ()
     flat: FlatPoints | None = None
     columns: Callable[[Item, Sequence[Size], Range, Places, Callable[[], None]], None] | None = None
+    by_block: bool = False
 
 
 @dataclass(frozen=True)
@@ -116,30 +119,10 @@ def _whole(item: Item, expression: Expression, targets: tuple[Variable, ...], pl
 
 def _map_points(expression: nodes.Map) -> Points:
     """Maps that hold nothing but the next map (and cheap scalar code before it) become one space."""
-    space = [expression.width]
-    levels: list[tuple[Lambda, tuple[Variable, ...], tuple[Statement, ...]]] = []
-    level = expression
-    order: list[int | None] = list(range(len(expression.function.body.results)))
-    bound: set[str] = set()
-    while True:
-        body = level.function.body
-        bound |= {variable.name for variable in level.function.parameters}
-        bound |= {target.name for statement in body.statements for target in statement.targets}
-        inner = _next_level(body, bound)
-        if inner is None:
-            levels.append((level.function, level.arrays, ()))
-            break
-        levels.append((level.function, level.arrays, body.statements[:-1]))
-        names = [target.name for target in body.statements[-1].targets]
-        results = [names.index(str(atom)) for atom in body.results]
-        places: list[int | None] = [None] * len(names)
-        for outer_position, inner_position in enumerate(results):
-            places[inner_position] = order[outer_position]
-        order = places
-        space.append(inner.width)
-        level = inner
+    nest = map_nest(expression)
+    levels, order, space = nest.levels, nest.order, nest.space
     flat = _flat_map(levels, order, space)
-    points = Points(tuple(space), lambda item, at, given: _map_point(item, levels, order, at, given), flat=flat)
+    points = Points(space, lambda item, at, given: _map_point(item, levels, order, at, given), flat=flat)
     function, arrays, _ = levels[-1]
     if column_fold(function) is None:
         return points
@@ -151,7 +134,7 @@ def _map_points(expression: nodes.Map) -> Points:
     return dataclasses.replace(points, columns=columns)
 
 
-Levels: TypeAlias = Sequence[tuple[Lambda, tuple[Variable, ...], tuple[Statement, ...]]]
+Levels: TypeAlias = Sequence[Level]
 
 
 def _flat_map(levels: Levels, order: Sequence[int | None], space: Sequence[Size]) -> FlatPoints | None:
@@ -185,24 +168,6 @@ def _flattened(dense: ArrayView, total: Size, rank: int) -> ArrayView:
     """A dense array with its first `rank` dimensions as one."""
     lmad = row_major((total, *dense.lmad.shape[rank:]), dense.lmad.offset)
     return ArrayView(dense.buffer, dense.element, lmad)
-
-
-_CHEAP = (nodes.Alias, nodes.Apply, nodes.Cast, nodes.SizeValue, nodes.Index, nodes.Slice, nodes.Rearrange)
-
-
-def _next_level(body: Body, bound: set[str]) -> nodes.Map | None:
-    """The map that a body is, if its points can join those of the map around it."""
-    if not body.statements or not isinstance(body.statements[-1].expression, nodes.Map):
-        return None
-    last = body.statements[-1]
-    inner = last.expression
-    assert isinstance(inner, nodes.Map)
-    names = [target.name for target in last.targets]
-    results = [atom.name if isinstance(atom, Variable) else "" for atom in body.results]
-    plain = len(set(results)) == len(results) and set(results) <= set(names)
-    cheap = all(isinstance(statement.expression, _CHEAP) for statement in body.statements[:-1])
-    known = not inner.width.names & bound
-    return inner if plain and cheap and known else None
 
 
 def _map_point(
@@ -295,7 +260,7 @@ def lower_points(
     item.vector_lanes = threads_per_block == 1
     schedule = Schedule.SEQUENTIAL
     if points.space:
-        schedule = Schedule.BLOCKS if threads_per_block == 1 else Schedule.THREADS
+        schedule = Schedule.BLOCKS if threads_per_block == 1 or points.by_block else Schedule.THREADS
     cells = [one.name for one in reads if one.type.rank == 0 and one.name in placed]
     places = [item.arrays[target.name] for target in targets]
     views = [place for place in places if isinstance(place, ArrayView)]

@@ -1,4 +1,4 @@
-"""The first stage of a parallel reduction: chunks of rows, each folded by one worker.
+"""Folds by one worker of a CPU.
 
 A commutative operator on scalars is folded in `LANES` interleaved partial results, which a CPU keeps in vector
 registers; any other one in the order of the rows.
@@ -62,24 +62,44 @@ def chunk_points(reduction: Reduction, chunks: str, chunk_length: str, interleav
 @lower_expression.register(nodes.Redomap)
 def _(expression: Reduction, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
     """A fold inside a work item, on a CPU in lanes where there are enough rows."""
+    if targets[0].name in item.streams:
+        staged: Sequence[AnyValue] = item.streams[targets[0].name](expression, item)
+        return staged
     count = len(expression.neutral)
     places = [item.target(target) if target.type.rank else None for target in targets[:count]]
     mapped = [item.target(target) for target in targets[count:]]
     function = expression.function if isinstance(expression, nodes.Redomap) else None
     rows = lower_folds.function_rows(item, function, lower_folds.arrays_of(item, expression.arrays))
-    arguments = item, expression.width, expression.combine, expression.neutral, rows, places, mapped
+    common = item, expression.width, expression.combine, expression.neutral, rows
     if not (item.vector_lanes and allows_lanes(expression)):
-        return [*lower_folds.fold(*arguments), *mapped]
-    results = [declare_value(lower_atom(atom, item.emit), "folded", item.emit) for atom in expression.neutral]
+        return [*lower_folds.fold(*common, places, mapped), *mapped]
+    return [*fold_rows(*common, mapped, ZERO, lanes=True), *mapped]
+
+
+def fold_rows(
+    item: Item,
+    extent: Size,
+    combine: nodes.Lambda,
+    neutral: Sequence[Atom],
+    rows: lower_folds.Rows,
+    mapped: Sequence[ArrayView],
+    start: Size,
+    lanes: bool,
+) -> Sequence[AnyValue]:
+    """`lower_folds.fold` of scalars from row `start` on; with `lanes` in vector lanes where there are enough rows."""
+    arguments = item, extent, combine, neutral, rows, [None] * len(neutral), mapped
+    if not lanes:
+        return lower_folds.fold(*arguments, start=start)
+    results = [declare_value(lower_atom(atom, item.emit), "folded", item.emit) for atom in neutral]
     branches = []
     for fold in (_fold_in_lanes, lower_folds.fold):
         with item.emit.scope() as statements:
-            values = [one for one in fold(*arguments) if isinstance(one, tuple)]
+            values = [one for one in fold(*arguments, start=start) if isinstance(one, tuple)]
             assign_values(results, values, item.emit)
         branches.append(tuple(statements))
-    many = operation("ge", lower_size(expression.width, item.emit), integer(LEAST_ROWS))
+    many = operation("ge", lower_size(extent, item.emit), integer(LEAST_ROWS))
     item.emit.emit(If(many, *branches))
-    return [*results, *mapped]
+    return results
 
 
 def is_long_fold(contraction: Contraction, machine: Machine) -> bool:
@@ -162,9 +182,11 @@ def _take_over(
 def _each_lane(item: Item, write_lane: Callable[[Size], None]) -> None:
     """A loop over the lanes that the CPU may run in vectors."""
     index, lane = item.index("lane", size(LANES))
+    checks = len(item.checks)
     with item.emit.scope() as body:
         write_lane(lane)
-    item.emit.emit(For(index.name, Constant(0, I64), Constant(LANES, I64), tuple(body), independent=True))
+    independent = len(item.checks) == checks
+    item.emit.emit(For(index.name, Constant(0, I64), Constant(LANES, I64), tuple(body), independent=independent))
 
 
 def _lanes(item: Item, neutral: Sequence[Atom]) -> list[ArrayView]:
