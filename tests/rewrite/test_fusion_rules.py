@@ -148,6 +148,30 @@ let (x: f32, y: f32, z: [n]f32) = redomap n (\\(p: f32, s: f32, q: f32, t: f32) 
   in (a_1, w, a_1)) a
 in (x, y, z)""",
     ),
+    (
+        "reduce_beside_reduce",
+        "a: [n]f32",
+        """\
+let (b: [n]f32, c: [n]f32) = map n (\\(v: f32) ->
+  let (w: f32) = exp(v)
+  in (v, w)) a
+let (x: f32) = reduce n (\\(p: f32, q: f32) ->
+  let (r: f32) = p + q
+  in (r)) (0.0f32) b
+let (y: f32) = reduce n (\\(s: f32, t: f32) ->
+  let (u: f32) = max(s, t)
+  in (u)) (-f32.inf) c
+in (x, y)""",
+        """\
+let (b: [n]f32, c: [n]f32) = map n (\\(v: f32) ->
+  let (w: f32) = exp(v)
+  in (v, w)) a
+let (x: f32, y: f32) = redomap n (\\(p: f32, s: f32, q: f32, t: f32) ->
+  let (r: f32) = p + q
+  let (u: f32) = max(s, t)
+  in (r, u)) (0.0f32, -f32.inf) (\\(b_1: f32, c_1: f32) -> (b_1, c_1)) b c
+in (x, y)""",
+    ),
 ]
 
 MATMUL_TWICE = """\

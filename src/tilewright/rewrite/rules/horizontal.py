@@ -27,7 +27,10 @@ def map_beside_map(at: Place) -> Body | Declined:
 
 @rule("horizontal fusion", Reduce, Redomap)
 def reduce_beside_reduce(at: Place) -> Body | Declined:
-    """y = redomap op a f xs; z = redomap op' b g xs  =>  y, z = redomap (op, op') (a, b) (\\x -> (f x, g x)) xs"""
+    """y = redomap op a f xs; z = redomap op' b g xs  =>  y, z = redomap (op, op') (a, b) (\\x -> (f x, g x)) xs
+
+    Also where they read different results of one map of scalars, which then fuses with both at once.
+    """
     if not isinstance(at.expression, Reduce | Redomap):
         raise TypeError("reduce_beside_reduce is for reductions")
     partner = _partner(at, at.expression, (Reduce, Redomap))
@@ -94,13 +97,13 @@ def beside(
 
 def _partner(at: Place, second: Map | Reduce | Redomap, kinds: tuple[type, ...]) -> tuple[int, int] | Declined:
     """The earlier statement to fuse with, and where the fused one can stand: at the one's place or at the other's."""
-    reads = {array.name for array in second.arrays}
+    reads = _rows(at, second)
     declined: Declined | None = None
     for index in range(at.index - 1, -1, -1):
         expression = at.body.statements[index].expression
         if not isinstance(expression, kinds) or not isinstance(expression, Map | Reduce | Redomap):
             continue
-        if expression.width != second.width or reads.isdisjoint(array.name for array in expression.arrays):
+        if expression.width != second.width or reads.isdisjoint(_rows(at, expression)):
             continue
         place = _place(at, index)
         names = at.describe_use(index)
@@ -111,6 +114,21 @@ def _partner(at: Place, second: Map | Reduce | Redomap, kinds: tuple[type, ...])
         else:
             return index, place
     return declined or no_match("no earlier construct of this kind reads the same rows")
+
+
+def _rows(at: Place, reader: Map | Reduce | Redomap) -> set[str]:
+    """The arrays whose rows are read; for a fold also those that the same maps of scalars give beside them."""
+    names = {array.name for array in reader.arrays}
+    if isinstance(reader, Map):
+        return names
+    bound_at = definitions(at.body)
+    for array in reader.arrays:
+        if array.name not in bound_at:
+            continue
+        producer = at.body.statements[bound_at[array.name]]
+        if isinstance(producer.expression, Map) and not _holds_parallelism(producer.expression):
+            names.update(target.name for target in producer.targets)
+    return names
 
 
 def _holds_parallelism(expression: Map | Reduce | Redomap) -> bool:
