@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from tilewright.contraction.form import Contraction, Refusal
 from tilewright.contraction.recognise import recognise
@@ -35,9 +36,18 @@ from tilewright.runtime.devices import Device
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.host import Block, Copier, HostProgram, KernelPlan, KernelStep, Layout, Layouts, Note, Step
 
+if TYPE_CHECKING:
+    from tilewright.passes.flatten_contractions import Flattening
+
 
 def compile_program(
-    program: Program, device: Device, *, optimise: bool = True, tiles: Tiles | None = None
+    program: Program,
+    device: Device,
+    *,
+    optimise: bool = True,
+    tiles: Tiles | None = None,
+    flattening: Flattening | None = None,
+    contractions: bool = True,
 ) -> Executable:
     """The program, ready to be called on a device.
 
@@ -47,9 +57,14 @@ def compile_program(
         optimise: run the standard pipeline first.
         tiles: tile sizes fixed by the user for the dimensions of contractions, by size name: (T, R) of a parallel
             dimension, Q of a contracted one. Sizes that break a limit raise `IllegalTiling` when the program is called.
+        flattening: which nested parallelism becomes flat after that [S2]: "full" all of it, "outer" that of the
+            outermost nests; "incremental" keeps versions from the one to the other, picked when the program runs by
+            the executable's thresholds. None leaves nests as they are written, which makes a kernel of each.
+        contractions: nests that are contractions are tiled and not flattened (incrementally: that is one version).
 
     Raises:
         LoweringError: if a statement cannot be lowered, saying why.
+        ValueError: if there is no such flattening.
 
     Example:
         >>> import numpy as np
@@ -63,6 +78,15 @@ def compile_program(
         array([2., 4.], dtype=float32)
     """
     ready = run_pipeline(program) if optimise else program
+    thresholds: dict[str, float] = {}
+    if flattening is not None:
+        from tilewright.passes.flatten_contractions import flattening_pipeline
+
+        ready = run_pipeline(ready, flattening_pipeline(flattening, contractions))
+    if any(isinstance(one.expression, nodes.Threshold) for one in all_statements(ready.body)):
+        from tilewright.passes.flatten_tree import machine_thresholds
+
+        thresholds = machine_thresholds(ready, device.machine)
     block, notes = program_block(ready, device, tiles)
     arguments = _size_arguments(ready)
     checked = any(
@@ -74,6 +98,7 @@ def compile_program(
         _copier(device),
         arguments,
         not checked,
+        thresholds,
     )
 
 
@@ -205,6 +230,8 @@ class _Compiler:
         match expression:
             case nodes.Apply() | nodes.Cast() | nodes.SizeValue():
                 return host.ScalarStep(targets, expression)
+            case nodes.Threshold(name, parallelism):
+                return host.ThresholdStep(targets[0], name, parallelism)
             case nodes.Alias() | nodes.Copy() | nodes.Slice() | nodes.Rearrange() | nodes.Reshape() | nodes.Index():
                 self._mark_cells(targets)
                 return host.ViewStep(targets[0], expression)

@@ -10,14 +10,16 @@ All run the rules of `rewrite.rules.flatten_*` from the outside in, and record e
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from functools import cache
+from typing import TypeAlias
 
 from tilewright.ir.nodes import Program
 from tilewright.passes.fuse import fuse_further
 from tilewright.passes.pipelines import Pass, PassFunction, standard_pipeline
 from tilewright.passes.simplify import simplify
 from tilewright.rewrite.derivation import Recording
-from tilewright.rewrite.rule import Declined, Rule, rule_named, rules_of
+from tilewright.rewrite.rule import Declined, Place, Rule, no_match, resolve, rule_named, rules_of
 from tilewright.rewrite.strategy import State, Strategy, each, everywhere, first_of, repeat, run_strategy
 
 SEGMENTS = ("flatten_redomap", "flatten_scan", "flatten_hist")
@@ -26,19 +28,29 @@ VIEWS = (
 )  # fmt: skip
 INWARDS = ("interchange_loop", "interchange_if", "interchange_reduce", "split_fold", "distribute")
 
+Spared: TypeAlias = Callable[[Place], bool]
+SPARED = no_match("it is spared: another pass has a form for it")
+
 
 def _rules(*names: str) -> list[Rule]:
     return [rule_named(one) for one in names]
 
 
-def _nests(*names: str) -> Strategy:
-    """These rules at every statement, and where none fires a segmented map.
+def nowhere(at: Place) -> bool:
+    """No place is spared."""
+    return False
+
+
+def _nests(*names: str, spared: Spared = nowhere, first: tuple[Rule, ...] = ()) -> Strategy:
+    """These rules at every statement that is not spared, and where none fires a segmented map.
 
     Why the others did not fire is kept: that is why something inside the map stays sequential.
     """
-    rules, last = first_of(_rules(*names)), first_of(_rules("flatten_map"))
+    rules, last = first_of((*first, *_rules(*names))), first_of(_rules("flatten_map"))
 
     def run(state: State) -> State | Declined:
+        if state.site is not None and spared(resolve(state.program, state.site)):
+            return SPARED
         outcome = rules(state)
         if isinstance(outcome, State):
             return outcome
@@ -51,21 +63,29 @@ def _nests(*names: str) -> Strategy:
 
 
 @cache
-def full_flattening() -> Strategy:
+def full_flattening(spared: Spared = nowhere) -> Strategy:
     """Constant arrays out of the nests first; then nests from the outside in, a perfect one becomes an operation."""
-    return _nests(*INWARDS, *VIEWS, *SEGMENTS, "flatten_scatter")
+    return _nests(*INWARDS, *VIEWS, *SEGMENTS, "flatten_scatter", spared=spared)
 
 
 @cache
-def incremental_flattening() -> Strategy:
-    """Full flattening that, before it goes into a nest, keeps the versions that do not."""
-    return _nests("version_outer", "version_block", *INWARDS, *VIEWS, *SEGMENTS, "flatten_scatter")
+def incremental_flattening(spared: Spared = nowhere, *first: Rule) -> Strategy:
+    """Full flattening that, before it goes into a nest, keeps the versions that do not; rules tried `first` may too."""
+    versions = ("version_outer", "version_block")
+    return _nests(*versions, *INWARDS, *VIEWS, *SEGMENTS, "flatten_scatter", spared=spared, first=first)
 
 
 @cache
-def outer_flattening() -> Strategy:
+def outer_flattening(spared: Spared = nowhere) -> Strategy:
     """The outermost nests as they are; folds that stand in no nest."""
-    return everywhere(first_of(_rules("flatten_map", *SEGMENTS)))
+    rules = first_of(_rules("flatten_map", *SEGMENTS))
+
+    def run(state: State) -> State | Declined:
+        if state.site is not None and spared(resolve(state.program, state.site)):
+            return SPARED
+        return rules(state)
+
+    return everywhere(run)
 
 
 def _run(program: Program, strategy: Strategy, derivation: Recording | None) -> Program:

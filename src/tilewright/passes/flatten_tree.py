@@ -52,6 +52,9 @@ from tilewright.rewrite.rules.flatten_nest import Segmented
 from tilewright.rewrite.rules.flatten_regular import SOAC
 from tilewright.rewrite.rules.flatten_versions import BLOCK_BYTES, BLOCK_THREADS, comparisons, thresholds_of
 
+CONTRACTION = "contraction_"
+"""How the thresholds begin that pick the tiling of a contraction (`flatten_contractions`)."""
+
 
 @dataclass(frozen=True)
 class Work:
@@ -115,7 +118,8 @@ def machine_thresholds(program: Program, machine: Machine) -> dict[str, float]:
     """What a machine's numbers say about a program's thresholds, before anything is tuned.
 
     `outer_k`: as many points as threads are resident (or vector lanes there are); `block_k`: a block for each core;
-    what fits a block is the machine's limit (none for threads where they are the lanes of a vector).
+    what fits a block is the machine's limit (none for threads where they are the lanes of a vector). `contraction_k`:
+    always, since the tiling has forms for every size; and nests are opened to get at the contractions in them.
     """
     limits: dict[str, float] = {
         BLOCK_THREADS: machine.max_threads_per_block + 1 if machine.max_threads_per_block > 1 else inf,
@@ -123,10 +127,33 @@ def machine_thresholds(program: Program, machine: Machine) -> dict[str, float]:
     }
     lanes = machine.lanes(4) if machine.vector_bytes else 0
     resident = machine.cores * max(machine.max_threads_per_core, lanes) or DEFAULT_THRESHOLD
+    opened = _around_contractions(decisions(program.body))
     values: dict[str, float] = {}
     for name in thresholds_of(program):
-        values[name] = limits.get(name, resident if name.startswith("outer_") else machine.cores)
+        points = 0 if name.startswith(CONTRACTION) else resident if name.startswith("outer_") else machine.cores
+        values[name] = limits.get(name, inf if name in opened else points)
     return values
+
+
+def _around_contractions(nodes: tuple[Node, ...]) -> set[str]:
+    """The thresholds of the versions that hide a contraction which the versions after them have."""
+    found: set[str] = set()
+    for one in nodes:
+        if isinstance(one, Work):
+            found |= _around_contractions(one.inside)
+            continue
+        found |= _around_contractions((*one.yes, *one.no))
+        if any(name.startswith(CONTRACTION) for name in names_in(one.no)):
+            found.add(one.asked[0][0].name)
+    return found
+
+
+def names_in(nodes: tuple[Node, ...]) -> Iterator[str]:
+    """The names of the thresholds that belong to one version each, outer before inner."""
+    for one in nodes:
+        if isinstance(one, Decision):
+            yield one.asked[0][0].name
+        yield from names_in(one.inside if isinstance(one, Work) else (*one.yes, *one.no))
 
 
 def fix_thresholds(program: Program, values: Mapping[str, float]) -> Program:
@@ -178,6 +205,9 @@ def _lines(nodes: tuple[Node, ...], indent: int) -> Iterator[str]:
 def _answer(word: str, nodes: tuple[Node, ...], indent: int) -> Iterator[str]:
     """The nodes after a word; one alone on the word's line."""
     margin = "  " * indent
+    if not nodes:
+        yield f"{margin}{word}: a contraction, tiled"
+        return
     if len(nodes) != 1:
         yield f"{margin}{word}:"
         yield from _lines(nodes, indent + 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -49,8 +49,10 @@ class Executable:
         copier: Copier,
         size_arguments: frozenset[int],
         writes_directly: bool,
+        thresholds: Mapping[str, float] | None = None,
     ) -> None:
         """Made by `compile_program`; `size_arguments` are the scalar arguments on whose values sizes depend."""
+        self.thresholds: Mapping[str, float] = dict(thresholds or {})
         self.program = host.program
         self.device = device
         self._host = host
@@ -89,6 +91,27 @@ class Executable:
             return None
         bound = self._plans.get(self._key(arguments, (out,)))
         return None if bound is None else flat_plan_of(bound[1], len(arguments), out)
+
+    def with_thresholds(self, values: Mapping[str, float]) -> Executable:
+        """The same compiled program with other values of some of its thresholds; nothing is compiled again.
+
+        Raises:
+            ValueError: for a threshold that the program does not have, and a value that is no number of at least 0.
+        """
+        for name, value in values.items():
+            if name not in self.thresholds:
+                known = ", ".join(self.thresholds) or "none"
+                raise ValueError(f"{self.program.name} has no threshold {name!r}; it has {known}")
+            if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+                raise ValueError(f"{self.program.name}: threshold {name} = {value!r} is no number of at least 0")
+        changed = {**self.thresholds, **values}
+        return Executable(self._host, self.device, self._copier, self._size_arguments, self._writes_directly, changed)
+
+    def comparisons(self, *arguments: Any) -> tuple[tuple[str, int], ...]:
+        """What one run compares with thresholds: (name, parallelism), in order; those not reached do not occur."""
+        compared: list[tuple[str, int]] = []
+        self._run(arguments, self._no_out, None, compared)
+        return tuple(compared)
 
     def explain(self) -> str:
         """How each statement was lowered, and why not otherwise."""
@@ -165,15 +188,23 @@ class Executable:
 
     # --- the first run with a form of arguments
 
-    def _run(self, arguments: Sequence[Any], out: Sequence[Array | None], key: Any) -> list[Any]:
+    def _run(
+        self,
+        arguments: Sequence[Any],
+        out: Sequence[Array | None],
+        key: Any,
+        compared: list[tuple[str, int]] | None = None,
+    ) -> list[Any]:
         sizes = infer_sizes(self.program, arguments)
         values = convert_arguments(self.program, arguments)
-        executor = Executor(self._backend, self.program.name, self._copier)
+        executor = Executor(self._backend, self.program.name, self._copier, self.thresholds)
         executor.scope.entries.update({name: Scalar(np.int64(value)) for name, value in sizes.items()})
         inputs = self._place_arguments(executor, arguments, values)
         self._check_shapes(executor, out)
         outputs = self._place_outputs(executor, arguments, out)
         entries = run_block(executor, self._host.block, dead_after(self._host.block))
+        if compared is not None:
+            compared.extend(executor.compared)
         for position, (one, entry) in enumerate(zip(out, entries, strict=True)):
             if one is not None:
                 self._check_shape(position, one, entry.shape if isinstance(entry, Placed) else ())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,9 +21,11 @@ from tilewright.runtime.scope import Entry, Placed, Scalar, Scope, row_major_str
 
 
 class Executor:
-    """One run of a program."""
+    """One run of a program. `compared` lists what was compared with thresholds: (name, parallelism), in order."""
 
-    def __init__(self, backend: Backend, name: str, copier: host.Copier) -> None:
+    def __init__(
+        self, backend: Backend, name: str, copier: host.Copier, thresholds: Mapping[str, float] | None = None
+    ) -> None:
         self.backend = backend
         self.program_name = name
         self.copier = copier
@@ -31,6 +33,8 @@ class Executor:
         self.recording = Recording()
         self.destinations: dict[str, Placed] = {}
         self.declined: list[tuple[str, str]] = []
+        self.thresholds: Mapping[str, float] = thresholds or {}
+        self.compared: list[tuple[str, int]] = []
 
     # --- values
 

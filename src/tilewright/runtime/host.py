@@ -176,6 +176,15 @@ class ChunkedReduceStep:
 
 
 @dataclass(frozen=True)
+class ThresholdStep:
+    """Whether there is as much parallelism as the threshold of this name says; the host decides, without a kernel."""
+
+    target: Variable
+    name: str
+    parallelism: Size
+
+
+@dataclass(frozen=True)
 class IfStep:
     """The host decides."""
 
@@ -212,7 +221,7 @@ class RowsStep:
 
 Step: TypeAlias = (
     KernelStep | ContractionStep | ViewStep | ScalarStep | ConcatStep | UpdateStep
-    | ChunkedReduceStep | IfStep | LoopStep | RowsStep
+    | ChunkedReduceStep | ThresholdStep | IfStep | LoopStep | RowsStep
 )  # fmt: skip
 
 

@@ -154,7 +154,7 @@ def reshape(e: Executor, source: Placed, shape: tuple[int, ...], array: Variable
     if int(np.prod(source.shape, dtype=object)) != int(np.prod(shape, dtype=object)):
         raise ValueError(f"{e.program_name}: {array} of shape {source.shape} cannot be reshaped to {shape}")
     if 0 in shape:
-        return replace(source, shape=shape, strides=(0,) * len(shape))
+        return replace(source, shape=shape, strides=(0,) * len(shape), fresh=False)
     lmad = source.lmad.reshape(shape)
     if lmad is None:
         dense = e.allocate_shape(source.element, source.shape, str(array))
@@ -216,6 +216,13 @@ def run_reduce(e: Executor, step: host.ChunkedReduceStep) -> None:
     e.scope.entries[step.chunk_length] = Scalar(length)
     e.run_kernel(step.first)
     e.run_kernel(step.second)
+
+
+def run_threshold(e: Executor, step: host.ThresholdStep) -> None:
+    """Compare, and note what was compared."""
+    value = e.size(step.parallelism)
+    e.compared.append((step.name, value))
+    e.scope.entries[step.target.name] = Scalar(np.bool_(value >= e.thresholds[step.name]))
 
 
 def run_if(e: Executor, step: host.IfStep) -> None:
@@ -302,6 +309,7 @@ _RUN: dict[type, Callable[[Executor, Any], None]] = {
     host.ConcatStep: run_concat,
     host.UpdateStep: run_update,
     host.ChunkedReduceStep: run_reduce,
+    host.ThresholdStep: run_threshold,
     host.IfStep: run_if,
     host.LoopStep: run_loop,
     host.RowsStep: run_rows,
