@@ -221,6 +221,57 @@ def explain(
 
 
 @app.command()
+def bench(
+    file: Annotated[
+        Path | None, typer.Argument(help="A Python file with @tw.program functions and datasets().", metavar="PROG.py")
+    ] = None,
+    data: Annotated[
+        list[Path] | None,
+        typer.Option("--data", help="A .npz file of arguments, by the parameters' names; repeatable."),
+    ] = None,
+    dataset: Annotated[
+        list[str] | None, typer.Option("--dataset", help="The name of a data set (default: all); repeatable.")
+    ] = None,
+    entry: Annotated[
+        list[str] | None, typer.Option("--entry", help="The name of a program (default: all); repeatable.")
+    ] = None,
+    target: Annotated[str | None, typer.Option(help="cpu, opencl, cuda:1, ...")] = None,
+    runs: Annotated[int, typer.Option(help="Measurements for each program and data set.")] = 20,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the results to this file.")] = None,
+    compared: Annotated[
+        tuple[Path, Path] | None, typer.Option("--compare", help="Compare two results instead.", metavar="OLD NEW")
+    ] = None,
+) -> None:
+    """Time the programs of a file on its data sets, or compare the results of two such runs."""
+    with _user_errors():
+        from tilewright.cli import bench as benchmark
+
+        if compared is not None:
+            if file is not None:
+                raise ValueError(f"--compare takes two results and no program; {file} is one too many")
+            old, new = map(benchmark.read_results, compared)
+            _print_table(benchmark.comparison_table(benchmark.compare(old, new)))
+            return
+        if file is None:
+            raise ValueError("give a Python file with programs, or --compare OLD.json NEW.json")
+        if json_file is not None and not json_file.parent.is_dir():
+            raise ValueError(f"cannot write {json_file}: there is no folder {json_file.parent}")
+        device, rows = benchmark.run_file(file, data or [], dataset or [], entry or [], target, runs)
+        _print_table(benchmark.results_table(device, rows))
+        if json_file is not None:
+            json_file.write_text(benchmark.results_json(file, device, rows))
+            typer.echo(f"written: {json_file}")
+
+
+def _print_table(table: Any) -> None:
+    import sys
+
+    from rich.console import Console
+
+    Console(width=None if sys.stdout.isatty() else 140).print(table)
+
+
+@app.command()
 def devices() -> None:
     """List the devices that can be used, and why others cannot."""
     with _user_errors():
