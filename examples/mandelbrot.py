@@ -60,9 +60,16 @@ def work(real: Any, imaginary: Any, limit: Any) -> dict[str, float]:
 
 
 def reference(real: Any, imaginary: Any, limit: Any) -> Any:
-    """Exact where single and double precision agree; else, on the fringe of the set, any count will do."""
-    counts, wide = steps(real, imaginary, limit), steps(real, imaginary, limit, np.float64)
-    return [(counts, np.where(counts == wide, 0.0, float(limit)))]
+    """Exact where the count is the same in double precision, and when the point is moved by some roundings.
+
+    Elsewhere, on the fringe of the set, rounding (or a fused multiply-add) may give any count.
+    """
+    counts = steps(real, imaginary, limit)
+    stable = counts == steps(real, imaginary, limit, np.float64)
+    for a, b in ((1, 0), (-1, 0), (0, 1), (0, -1)):
+        moved = real.astype(np.float64) + a * 2.0**-20, imaginary.astype(np.float64) + b * 2.0**-20
+        stable &= counts == steps(*moved, limit, np.float64)
+    return [(counts, np.where(stable, 0.0, float(limit)))]
 
 
 references = {"mandelbrot": reference}
