@@ -1,0 +1,179 @@
+"""The search for the thresholds of an incrementally flattened program [S2, Autotuning].
+
+From the deepest comparison up, each data set is run with the version below a comparison and with the one above; what
+it compares there and what it costs gives an interval for the threshold (`intervals`). The comparisons further in have
+their values by then, and those further out are set so that the one in question is reached. Since the version below is
+the best that was found further in, a run that took the same way before is not repeated: the number of runs grows with
+the number of comparisons, not with that of their combinations. Nothing is compiled again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from tilewright.ir.nodes import Program
+from tilewright.passes.flatten_tree import Node, Work, decisions
+from tilewright.tune.intervals import Choice, Interval, Samples, best_interval, choose
+
+MOST_VALUES = 8
+"""Of the values that one data set compares with one threshold, so many are tried."""
+
+CostKind: TypeAlias = Literal["sum", "mean"]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A comparison to be tuned: the name of its threshold, and the values of others with which it is reached."""
+
+    name: str
+    reached: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A run: what it compared, with the answers, in order of first occurrence; its time, or why it failed.
+
+    A run that failed is known by the thresholds' values (`settings`), since not all of its way was seen.
+    """
+
+    data: str
+    compared: tuple[tuple[str, int, bool], ...]
+    seconds: float
+    failure: str = ""
+    settings: tuple[tuple[str, float], ...] = ()
+
+    def is_for(self, settings: Mapping[str, float]) -> bool:
+        """Whether a run with these values would go the same way."""
+        if self.failure:
+            return dict(self.settings) == dict(settings)
+        return all((value >= settings[name]) == answer for name, value, answer in self.compared)
+
+
+Run: TypeAlias = Callable[[str, Mapping[str, float]], Measured]
+Progress: TypeAlias = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What was found for one threshold: its value, from which data sets' intervals and costs."""
+
+    name: str
+    choice: Choice
+    samples: tuple[tuple[str, Samples], ...]
+    intervals: tuple[tuple[str, Interval], ...]
+
+
+@dataclass(frozen=True)
+class Found:
+    """The thresholds' values after a search, how each came about, and every run of it."""
+
+    thresholds: Mapping[str, float]
+    answers: tuple[Answer, ...]
+    runs: tuple[Measured, ...]
+
+    @property
+    def failures(self) -> tuple[Measured, ...]:
+        """The runs that failed and were left out."""
+        return tuple(one for one in self.runs if one.failure)
+
+
+def questions(program: Program) -> tuple[Question, ...]:
+    """The comparisons of a program whose thresholds can be chosen, the deepest first."""
+    return tuple({one.name: one for one in _questions(decisions(program.body), {})}.values())
+
+
+def _questions(nodes: tuple[Node, ...], reached: Mapping[str, float]) -> Iterator[Question]:
+    for one in nodes:
+        if isinstance(one, Work):
+            yield from _questions(one.inside, reached)
+            continue
+        (first, true), *_ = one.asked
+        for side, value in ((one.yes, 0.0 if true else math.inf), (one.no, math.inf if true else 0.0)):
+            yield from _questions(side, {**reached, first.name: value})
+        yield Question(first.name, tuple(reached.items()))
+
+
+def search(
+    asked: Sequence[Question],
+    initial: Mapping[str, float],
+    data: Sequence[str],
+    run: Run,
+    *,
+    cost: CostKind = "sum",
+    tolerance: float = 0.0,
+    known: Sequence[Measured] = (),
+    progress: Progress = lambda text: None,
+) -> Found:
+    """The best thresholds for these data sets.
+
+    Args:
+        asked: `questions` of the program.
+        initial: a value for each threshold: the model's.
+        data: the names of the data sets.
+        run: runs one with values for all thresholds, and tells of a failure instead of raising.
+        cost: what is smallest in the end where data sets disagree: the sum of their times, or the mean of how many
+            times slower than its own best each of them is.
+        tolerance: differences of times below this fraction mean nothing.
+        known: runs made before, which are not repeated.
+        progress: called with what is about to be done, once for each comparison and data set.
+    """
+    seeker = _Seeker(run, list(known))
+    values = dict(initial)
+    answers: list[Answer] = []
+    for question in asked:
+        around = {**values, **dict(question.reached)}
+        samples: dict[str, Samples] = {}
+        for name in data:
+            progress(f"{question.name}: {name}")
+            found = seeker.sample(name, question.name, around)
+            if found is not None and not all(map(math.isinf, found.costs)):
+                weight = 1.0 if cost == "sum" else 1.0 / max(min(found.costs), 1e-12)
+                samples[name] = Samples(found.values, found.costs, weight)
+        if not samples:
+            continue
+        chosen = choose(list(samples.values()), values[question.name], tolerance)
+        values[question.name] = chosen.value
+        intervals = tuple((name, best_interval(one, tolerance)) for name, one in samples.items())
+        answers.append(Answer(question.name, chosen, tuple(samples.items()), intervals))
+    return Found(values, tuple(answers), tuple(seeker.made))
+
+
+@dataclass
+class _Seeker:
+    """Runs, each way once."""
+
+    run: Run
+    known: list[Measured]
+    made: list[Measured] = field(default_factory=list)
+
+    def measured(self, data: str, settings: Mapping[str, float]) -> Measured:
+        for one in self.known:
+            if one.data == data and one.is_for(settings):
+                if one.failure and one not in self.made:
+                    self.made.append(one)
+                return one
+        one = self.run(data, settings)
+        self.known.append(one)
+        self.made.append(one)
+        return one
+
+    def sample(self, data: str, name: str, around: Mapping[str, float]) -> Samples | None:
+        """The costs of a data set on both sides of each value that it compares; None if it does not get there."""
+        below = self.measured(data, {**around, name: math.inf})
+        seen = below if not below.failure else self.measured(data, {**around, name: 0.0})
+        values = sorted({value for one, value, _ in seen.compared if one == name})
+        if not values:
+            return None
+        values = _spread(values)
+        costs = [self.measured(data, {**around, name: float(value)}).seconds for value in values]
+        return Samples(tuple(map(float, values)), (*costs, below.seconds))
+
+
+def _spread(values: list[int]) -> list[int]:
+    """At most `MOST_VALUES` of these, evenly, with the first and the last."""
+    if len(values) <= MOST_VALUES:
+        return values
+    return [values[round(k * (len(values) - 1) / (MOST_VALUES - 1))] for k in range(MOST_VALUES)]

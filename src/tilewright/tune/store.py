@@ -1,0 +1,208 @@
+"""The tuning store: what was measured and what was chosen, in an SQLite file of the user.
+
+Every measurement is stored as soon as it is made, so that a search that was stopped goes on where it was. The file lies
+beside the program cache and is readable by its owner only. It may be used by several threads and processes at once:
+each operation is one transaction on a connection of its own. A damaged file is set aside with a `TuningWarning`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import stat
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from typing import Any, TypeVar
+
+from tilewright.runtime.cache import cache_folder
+from tilewright.tune.keys import ANY_SHAPE, TuningWarning
+from tilewright.tune.search import Measured
+
+FILE_VARIABLE = "TILEWRIGHT_TUNINGS"
+VERSION = 1
+_SECONDS_TO_WAIT = 30.0
+_TABLES = """
+create table if not exists choices (
+    program text, device text, shapes text, name text, value text, title text, saved real,
+    primary key (program, device, shapes, name)
+);
+create table if not exists measurements (
+    id integer primary key, program text, device text, data text, settings text, compared text, seconds real,
+    failure text, process integer
+);
+create index if not exists measured on measurements (program, device);
+"""
+Result = TypeVar("Result")
+
+
+def store_path() -> str:
+    """The file of the user's tunings: what TILEWRIGHT_TUNINGS names, else tunings.sqlite3 in the cache's folder."""
+    return os.environ.get(FILE_VARIABLE) or os.path.join(cache_folder(), "tunings.sqlite3")
+
+
+class TuningStore:
+    """Choices and measurements by program (`keys.program_digest`), device (`keys.device_key`) and shape class.
+
+    Args:
+        path: the file; None for `store_path()`.
+
+    Example:
+        >>> import tempfile
+        >>> store = TuningStore(os.path.join(tempfile.mkdtemp(), "tunings.sqlite3"))
+        >>> store.put("0a1b", "cpu", {"outer_0": 4096.0})
+        >>> store.get("0a1b", "cpu")
+        {'outer_0': 4096.0}
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+        self.path = store_path() if path is None else os.fspath(path)
+
+    # --- choices
+
+    def get(self, program: str, device: str, shapes: str = ANY_SHAPE) -> dict[str, float]:
+        """The values chosen for a program on a device; nothing if there are none."""
+        query = "select name, value from choices where program = ? and device = ? and shapes = ? order by rowid"
+        if not os.path.exists(self.path):
+            return {}
+        rows = self._rows(query, program, device, shapes)
+        return {str(name): float(value) for name, value in rows}
+
+    def put(
+        self, program: str, device: str, values: Mapping[str, float], shapes: str = ANY_SHAPE, title: str = ""
+    ) -> None:
+        """Store values, in place of all that were there for this program, device and shape class."""
+
+        def write(connection: sqlite3.Connection) -> None:
+            connection.execute("delete from choices where program = ? and device = ? and shapes = ?",
+                               (program, device, shapes))  # fmt: skip
+            rows = [(program, device, shapes, one, repr(float(value)), title, time.time())
+                    for one, value in values.items()]  # fmt: skip
+            connection.executemany("insert into choices values (?, ?, ?, ?, ?, ?, ?)", rows)
+
+        self._attempt(write, None)
+
+    def devices(self, program: str) -> tuple[str, ...]:
+        """The devices on which a program has been tuned."""
+        if not os.path.exists(self.path):
+            return ()
+        query = "select distinct device from choices where program = ? order by device"
+        return tuple(row[0] for row in self._rows(query, program))
+
+    # --- measurements
+
+    def measurements(self, program: str, device: str) -> list[Measured]:
+        """What has been measured, oldest first.
+
+        A run that began in a process that is no more has ended that process, and is a failure.
+        """
+        query = (
+            "select data, settings, compared, seconds, failure, process from measurements"
+            " where program = ? and device = ? order by id"
+        )
+        rows = self._rows(query, program, device)
+        return [one for row in rows if (one := _read_measurement(*row)) is not None]
+
+    def begin(self, program: str, device: str, data: str, settings: Mapping[str, float]) -> int:
+        """Note that a run begins; the number by which `finish` or `forget` knows it (0: the store is not usable)."""
+        row = (program, device, data, json.dumps(dict(settings)), "[]", None, "", os.getpid())
+        query = (
+            "insert into measurements (program, device, data, settings, compared, seconds, failure, process)"
+            " values (?, ?, ?, ?, ?, ?, ?, ?)"
+        )
+        return self._attempt(lambda c: c.execute(query, row).lastrowid or 0, 0)
+
+    def finish(self, number: int, measured: Measured) -> None:
+        """Store what a run gave."""
+        query = "update measurements set compared = ?, seconds = ?, failure = ? where id = ?"
+        seconds = None if measured.failure else measured.seconds
+        row = (json.dumps(measured.compared), seconds, measured.failure, number)
+        self._attempt(lambda c: c.execute(query, row), None)
+
+    def forget(self, program: str, device: str, number: int | None = None) -> None:
+        """Drop the measurements of a program on a device, or one of them."""
+        query = "delete from measurements where program = ? and device = ?"
+        query += "" if number is None else f" and id = {number:d}"
+        self._attempt(lambda c: c.execute(query, (program, device)), None)
+
+    # --- the file
+
+    def _rows(self, query: str, *values: str) -> list[Any]:
+        return self._attempt(lambda connection: connection.execute(query, values).fetchall(), list[Any]())
+
+    def _attempt(self, work: Callable[[sqlite3.Connection], Result], otherwise: Result) -> Result:
+        """One transaction; a damaged file is set aside and a new one begun."""
+        for again in (True, False):
+            try:
+                with self._connection() as connection:
+                    return work(connection)
+            except sqlite3.OperationalError as error:  # locked for long, a full disk, no permission
+                self._warn(f"cannot be used ({error})")
+                return otherwise
+            except sqlite3.DatabaseError as error:
+                aside = f"{self.path}.damaged"
+                self._warn(f"is damaged ({error}); it is set aside as {aside}")
+                os.replace(self.path, aside)
+                if not again:
+                    return otherwise
+            except OSError as error:
+                self._warn(f"cannot be used ({error})")
+                return otherwise
+        return otherwise
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        self._make_private_file()
+        with closing(sqlite3.connect(self.path, timeout=_SECONDS_TO_WAIT)) as connection, connection:
+            version = connection.execute("pragma user_version").fetchone()[0]
+            if version == 0:
+                connection.executescript(_TABLES)
+                connection.execute(f"pragma user_version = {VERSION}")
+            elif version != VERSION:
+                raise OSError(f"it has version {version} of the format, this package knows version {VERSION}")
+            yield connection
+
+    def _make_private_file(self) -> None:
+        """Make the file for this user alone, or check that nobody else can write it."""
+        folder = os.path.dirname(os.path.abspath(self.path))
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+        descriptor = os.open(self.path, flags, 0o600)
+        try:
+            status = os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
+        if hasattr(os, "geteuid") and status.st_uid != os.geteuid():
+            raise PermissionError(f"it belongs to user {status.st_uid}, not to user {os.geteuid()}")
+        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise PermissionError(f"it can be written by other users (mode {stat.S_IMODE(status.st_mode):04o})")
+
+    def _warn(self, what: str) -> None:
+        warnings.warn(f"the tuning store {self.path} {what}", TuningWarning, stacklevel=4)
+
+
+def _read_measurement(
+    data: str, settings: str, compared: str, seconds: float | None, failure: str, process: int
+) -> Measured | None:
+    try:
+        given = tuple((str(name), float(value)) for name, value in json.loads(settings).items())
+        seen = tuple((str(name), int(value), bool(answer)) for name, value, answer in json.loads(compared))
+    except (ValueError, TypeError, AttributeError):  # written by something else
+        return None
+    if seconds is None and not failure:
+        if _is_running(process):
+            return None
+        failure = "the process ended while it ran"
+    return Measured(data, seen, float("inf") if seconds is None else seconds, failure, given)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass
+    return True

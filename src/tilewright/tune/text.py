@@ -1,0 +1,127 @@
+"""Tunings as text: a file that can be read, edited, shipped beside a program, and compared by eye.
+
+    # tilewright tuning 1
+    program = matmul 5f0c6a3d9b1e47728c05d7a1f3e2b4c6
+    device = cpu: AMD EPYC 9354, 2 cores
+    outer_0=4096
+    block_0=inf
+
+A file may hold several programs and devices: a line `program = ` or `device = ` begins a further part. `program.py`
+finds `program.tuning` beside itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+HEADER = "# tilewright tuning 1"
+ENDING = ".tuning"
+
+
+class TuningError(ValueError):
+    """A text is no tuning; the message has file, line and what would be right."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The values chosen for a program (its name and digest) on a device (`keys.device_key`)."""
+
+    program: str
+    digest: str
+    device: str
+    values: tuple[tuple[str, float], ...]
+
+
+def tuning_text(tunings: Iterable[Tuning]) -> str:
+    """The text of tunings.
+
+    >>> print(tuning_text([Tuning("dot", "0a1b", "cpu: one, 1 cores", (("outer_0", 32.0),))]), end="")
+    # tilewright tuning 1
+    program = dot 0a1b
+    device = cpu: one, 1 cores
+    outer_0=32
+    """
+    lines = [HEADER]
+    for one in tunings:
+        lines += [f"program = {one.program} {one.digest}", f"device = {one.device}"]
+        lines += [f"{name}={value:.17g}" for name, value in one.values]
+    return "\n".join(lines) + "\n"
+
+
+def parse_tunings(text: str, where: str = "tuning") -> tuple[Tuning, ...]:
+    """The tunings of a text.
+
+    Raises:
+        TuningError: naming the line that is wrong.
+    """
+    lines = text.splitlines()
+    if not lines or lines[0].strip() != HEADER:
+        raise TuningError(f"{where}: the first line must be {HEADER!r}")
+    found: list[Tuning] = []
+    program: tuple[str, str] | None = None
+    for number, raw in enumerate(lines[1:], 2):
+        line = raw.partition("#")[0].strip()
+        if not line:
+            continue
+        key, equals, value = (part.strip() for part in line.partition("="))
+        if not equals:
+            raise TuningError(f"{where}, line {number}: {line!r} is not of the form name=value")
+        if key == "program":
+            name, _, digest = value.partition(" ")
+            if not digest:
+                raise TuningError(f"{where}, line {number}: a program is a name and a digest, not {value!r}")
+            program = name, digest.strip()
+        elif key == "device":
+            if program is None:
+                raise TuningError(f"{where}, line {number}: the line 'program = ' must come before the device's")
+            found.append(Tuning(*program, value, ()))
+        elif not found:
+            raise TuningError(f"{where}, line {number}: {key} belongs to no program and device")
+        else:
+            found[-1] = replace(found[-1], values=(*found[-1].values, (key, _number(value, f"{where}, line {number}"))))
+    return tuple(found)
+
+
+def _number(text: str, where: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not value >= 0:
+        raise TuningError(f"{where}: {text!r} is no number of at least 0 (or inf)")
+    return value
+
+
+def read_tunings(path: str | os.PathLike[str]) -> tuple[Tuning, ...]:
+    """The tunings in a file.
+
+    Raises:
+        TuningError: if it is none.
+        OSError: if it cannot be read.
+    """
+    try:
+        return parse_tunings(Path(path).read_text(encoding="utf-8"), os.fspath(path))
+    except UnicodeDecodeError:
+        raise TuningError(f"{os.fspath(path)} is no text") from None
+
+
+def write_tunings(path: str | os.PathLike[str], tunings: Iterable[Tuning]) -> None:
+    """Write tunings to a file; those in it of other programs and devices stay.
+
+    Raises:
+        TuningError: if there is a file that is no tuning.
+        OSError: if it cannot be written.
+    """
+    kept = {(one.program, one.device): one for one in (read_tunings(path) if os.path.exists(path) else ())}
+    kept.update({(one.program, one.device): one for one in tunings})
+    temporary = f"{os.fspath(path)}.{os.getpid()}.new"
+    Path(temporary).write_text(tuning_text(kept.values()), encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def file_beside(source: str | os.PathLike[str]) -> Path:
+    """Where the tunings of the programs of a source file lie: prog.tuning beside prog.py."""
+    return Path(source).with_suffix(ENDING)

@@ -1,0 +1,180 @@
+"""Tuning a compiled program on a user's data sets: every candidate is run, timed and stored; the best is kept."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.runtime.executable import Executable
+from tilewright.tune.keys import data_key, device_key, program_digest
+from tilewright.tune.search import CostKind, Found, Measured, Progress, questions, search
+from tilewright.tune.store import TuningStore
+from tilewright.tune.text import Tuning
+
+Data = Mapping[str, Sequence[Any]]
+TOLERANCE = 0.03
+"""Times that differ by less are taken to be equal."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How long a candidate is run: `least` times, then until `seconds` have passed; the shortest time counts."""
+
+    least: int = 3
+    seconds: float = 0.2
+
+    def of(self, call: Callable[[], Any]) -> float:
+        """The time of a call in seconds; a first call, which may compile, does not count."""
+        call()
+        best, begin, runs = math.inf, time.perf_counter(), 0
+        while runs < self.least or time.perf_counter() - begin < self.seconds:
+            start = time.perf_counter()
+            call()
+            best = min(best, time.perf_counter() - start)
+            runs += 1
+        return best
+
+
+@dataclass(frozen=True)
+class TuningReport:
+    """What tuning a program gave.
+
+    Attributes:
+        program, device: what was tuned, and where.
+        before, found: the thresholds at first, and the search with the values in the end.
+        times: for each data set its time in seconds before and after, where it was measured.
+        runs: how many candidates were run now (those stored before are not).
+        tuning: the values as an entry of a text file.
+    """
+
+    program: str
+    device: str
+    before: Mapping[str, float]
+    found: Found
+    times: Mapping[str, tuple[float, float]]
+    runs: int
+    tuning: Tuning
+
+    @property
+    def thresholds(self) -> Mapping[str, float]:
+        """The values found."""
+        return dict(self.tuning.values)
+
+    def __str__(self) -> str:
+        lines = [f"{self.program} on {self.device}: {self.runs} runs"]
+        for one in self.found.answers:
+            agreed = "" if one.choice.agreed else ", data sets disagree"
+            lines.append(f"  {one.name} = {one.choice.value:g} of {one.choice.interval}{agreed}")
+            lines += [f"    {name}: {interval}" for name, interval in one.intervals]
+        for name, (before, after) in self.times.items():
+            lines.append(f"  {name}: {before:.3g} s, tuned {after:.3g} s ({before / after:.2f} times as fast)")
+        lines += [f"  failed and left out: {one.data}, {dict(one.settings)}: {one.failure}"
+                  for one in self.found.failures]  # fmt: skip
+        return "\n".join(lines)
+
+
+def tune(
+    executable: Executable,
+    data: Data,
+    *,
+    cost: CostKind = "sum",
+    timing: Timing | None = None,
+    store: TuningStore | None = None,
+    fresh: bool = False,
+    progress: Progress = lambda text: None,
+) -> TuningReport:
+    """The best thresholds of a compiled program for data sets, which the store then has.
+
+    Args:
+        executable: of a program with thresholds, on the device to be tuned for.
+        data: the arguments of each data set, by its name.
+        cost: see `search`.
+        timing: how long each candidate is run.
+        store: where measurements and the result go; None for the user's.
+        fresh: measure everything again, also what the store has.
+        progress: called with what is about to be done.
+
+    Raises:
+        ValueError: if the program has no thresholds to be tuned, or there is no data.
+        RuntimeError: if no data set could be run at all, with the failures.
+    """
+    asked = questions(executable.program)
+    if not asked:
+        raise ValueError(
+            f"{executable.program.name} has one version only and so no thresholds to tune; "
+            "programs with flattening='incremental' and nested parallelism have several"
+        )
+    if not data:
+        raise ValueError(f"tuning {executable.program.name} needs a data set at least")
+    bench = _Bench(executable, data, timing or Timing(), store or TuningStore())
+    if fresh:
+        bench.store.forget(bench.digest, bench.device)
+    known = bench.known()
+    before = dict(executable.thresholds)
+    found = search(asked, before, list(data), bench.run, cost=cost, tolerance=TOLERANCE, known=known, progress=progress)
+    if not found.answers and found.failures:
+        failures = "\n".join(f"{one.data}: {one.failure}" for one in found.failures)
+        raise RuntimeError(f"{executable.program.name}: no data set could be run:\n{failures}")
+    names = {one.name for one in asked}
+    values = {name: value for name, value in found.thresholds.items() if name in names}
+    every = [*known, *found.runs]
+    times = {name: pair for name in data if (pair := _times(every, name, before, found.thresholds)) is not None}
+    bench.store.put(bench.digest, bench.device, values, title=executable.program.name)
+    tuning = Tuning(executable.program.name, bench.digest, bench.device, tuple(values.items()))
+    return TuningReport(executable.program.name, bench.device, before, found, times, bench.runs, tuning)
+
+
+def _times(
+    measured: Sequence[Measured], data: str, before: Mapping[str, float], after: Mapping[str, float]
+) -> tuple[float, float] | None:
+    """The times of a data set with these two settings, if both ways were measured."""
+    pair = []
+    for settings in (before, after):
+        found = [one.seconds for one in measured if one.data == data and not one.failure and one.is_for(settings)]
+        if not found:
+            return None
+        pair.append(found[0])
+    return pair[0], pair[1]
+
+
+class _Bench:
+    """Runs candidates and stores what they give."""
+
+    def __init__(self, executable: Executable, data: Data, timing: Timing, store: TuningStore) -> None:
+        self.executable, self.data, self.timing, self.store = executable, data, timing, store
+        self.digest, self.device = program_digest(executable.program), device_key(executable.device)
+        self.keys = {name: data_key(name, arguments) for name, arguments in data.items()}
+        self.runs = 0
+
+    def known(self) -> list[Measured]:
+        """What was measured before with these data sets, under their names of now."""
+        names = {key: name for name, key in self.keys.items()}
+        stored = self.store.measurements(self.digest, self.device)
+        return [
+            Measured(names[one.data], one.compared, one.seconds, one.failure, one.settings)
+            for one in stored
+            if one.data in names
+        ]
+
+    def run(self, data: str, settings: Mapping[str, float]) -> Measured:
+        """One candidate; whatever it raises is what it gives."""
+        number = self.store.begin(self.digest, self.device, self.keys[data], settings)
+        given = tuple(settings.items())
+        self.runs += 1
+        compared: tuple[tuple[str, int, bool], ...] = ()
+        try:
+            version = self.executable.with_thresholds(settings)
+            arguments = self.data[data]
+            seen = dict.fromkeys(version.comparisons(*arguments))
+            compared = tuple((name, value, value >= settings[name]) for name, value in seen)
+            measured = Measured(data, compared, self.timing.of(lambda: version(*arguments)), "", given)
+        except Exception as error:  # a candidate may fail in any way: a limit of the device, memory, a driver's bug
+            measured = Measured(data, compared, math.inf, f"{type(error).__name__}: {error}", given)
+        except BaseException:
+            self.store.forget(self.digest, self.device, number)
+            raise
+        self.store.finish(number, measured)
+        return measured
