@@ -23,10 +23,11 @@ from tilewright.ir.views import parameter_view
 from tilewright.kernel.launch import Launch, LaunchDeclined
 from tilewright.machine.model import Machine
 from tilewright.passes.lower_general import Points, copy_points, lower_points, points_of
-from tilewright.passes.lower_reduction import chunk_points, is_long_fold
+from tilewright.passes.lower_reduction import is_long_fold
 from tilewright.passes.permute_kernel import permute_launch
 from tilewright.passes.pipelines import run_pipeline
 from tilewright.passes.scalar_values import LoweringError
+from tilewright.passes.segment_steps import segment_step
 from tilewright.passes.tile import Tiles, contraction_launches
 from tilewright.passes.tiling import IllegalTiling
 from tilewright.runtime import host
@@ -245,10 +246,12 @@ class _Compiler:
                 return host.UpdateStep(targets[0], array, indices, value)
             case nodes.If() | nodes.Loop():
                 return self._control(statement)
-            case nodes.Reduce() | nodes.Redomap() if self._is_chunkable(expression):
-                return self._contraction(statement) or self._reduction(statement, expression, self.reasons)
-            case nodes.Map() | nodes.Reduce() | nodes.Redomap():
+            case nodes.Reduce() | nodes.Redomap():
+                return self._contraction(statement) or self._segments(statement, self.reasons)
+            case nodes.Map():
                 return self._contraction(statement) or self._general(statement, self.reasons)
+            case nodes.Scan() | nodes.Scanomap() | nodes.SegRed() | nodes.SegScan():
+                return self._segments(statement)
         return self._general(statement)
 
     def _mark_cells(self, targets: Sequence[Variable]) -> None:
@@ -293,29 +296,28 @@ class _Compiler:
         body = self.block(function.body)
         return host.RowsStep(statement.targets, expression.width, function.parameters, expression.arrays, body)
 
-    def _is_chunkable(self, expression: nodes.Reduce | nodes.Redomap) -> bool:
-        return all(atom.type.rank == 0 for atom in expression.neutral)
+    def _segments(self, statement: Statement, reasons: Sequence[str] = ()) -> Step:
+        """A fold or scan of segments: which kernels do it is chosen when its sizes are known."""
+        reads = free_variables(statement.expression)
+        name = f"{self.name}_{statement.targets[0]}"
 
-    def _reduction(
-        self, statement: Statement, expression: nodes.Reduce | nodes.Redomap, reasons: Sequence[str] = ()
-    ) -> Step:
-        count = len(expression.neutral)
-        chunks, length = f"%chunks.{statement.targets[0]}", f"%length.{statement.targets[0]}"
-        partial = tuple(
-            Variable(f"{target}.partial", target.type.array_of(size(chunks))) for target in statement.targets[:count]
-        )
-        first = Statement((*partial, *statement.targets[count:]), expression)
+        def make(suffix: str, points: Points, targets: tuple[Variable, ...], uses: tuple[Variable, ...]) -> KernelStep:
+            return kernel_step(name + suffix, points, targets, uses, self.threads)
+
         try:
-            whole = self._kernel(statement, points_of(expression, statement.targets))
-            begin = self._kernel(first, chunk_points(expression, chunks, length, self.threads == 1), "_chunks")
+            found = segment_step(statement, reads, self.device.machine, self.threads, make)
+            if found is None:
+                return self._general(statement, reasons)
+            step, trials = found
+            for one in trials:
+                self._try(one)
         except LoweringError as error:
-            raise LoweringError(f"{self.name}: {_shown(statement)} cannot be lowered: {error}") from error
-        end = nodes.Reduce(size(chunks), expression.combine, expression.neutral, partial, expression.commutative)
-        last = Statement(statement.targets[:count], end)
-        finish = self._kernel(last, points_of(end, last.targets), "_end")
-        begin = dataclasses.replace(begin, size_names=tuple(sorted({*begin.size_names, chunks, length})))
-        self.note(statement, f"a reduction of {expression.width} rows in chunks, then of the chunks", reasons)
-        return host.ChunkedReduceStep(whole, begin, finish, expression.width, chunks, length)
+            return self._general(statement, [*reasons, str(error)])
+        self._mark_cells(statement.targets)
+        *outer, width = map(str, step.extents)
+        segments = f"{' x '.join(outer)} segments" if outer else "one segment"
+        self.note(statement, f"{segments} of {width} rows, shared out when the sizes are known", reasons)
+        return step
 
     def _contraction(self, statement: Statement) -> Step | None:
         """The tiled form of a contraction, if the statement is one; `self.reasons` are why it is not."""
@@ -338,11 +340,8 @@ class _Compiler:
     def _otherwise(self, statement: Statement) -> Step:
         """The general lowering, for sizes that the tiling declines."""
         kept = list(self.notes)
-        expression = statement.expression
-        if isinstance(expression, nodes.Reduce | nodes.Redomap) and self._is_chunkable(expression):
-            step = self._reduction(statement, expression)
-        else:
-            step = self._general(statement)
+        is_fold = isinstance(statement.expression, nodes.Reduce | nodes.Redomap)
+        step = self._segments(statement) if is_fold else self._general(statement)
         self.notes = kept
         return step
 

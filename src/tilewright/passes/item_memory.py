@@ -196,7 +196,7 @@ class Item:
         )
         words = room * (2 if type_.element.is_complex else 1)
         name = self.emit.name(f"{hint}_own")
-        taken = sum((one.size or 0) * one.element.bytes for one in self.private)
+        taken = sum((one.size or 0) * one.element.bytes for one in self.private if one.space is Space.PRIVATE)
         element = memory_element(type_.element)
         if words.constant is not None and taken + words.constant * element.bytes <= PRIVATE_BYTES:
             buffer = Buffer(name, element, Space.PRIVATE, words.constant)

@@ -58,6 +58,8 @@ class Points:
     copied: tuple[tuple[int, Variable], ...] = ()
     flat: FlatPoints | None = None
     columns: Callable[[Item, Sequence[Size], Range, Places, Callable[[], None]], None] | None = None
+    group: int = 1
+    write_blocks: Callable[[Item, Places, int], None] | None = None
     by_block: bool = False
 
 
@@ -259,7 +261,9 @@ def lower_points(
     item = Item(types, placed, [target.name for target in targets])
     item.vector_lanes = threads_per_block == 1
     schedule = Schedule.SEQUENTIAL
-    if points.space:
+    if points.write_blocks is not None:
+        schedule = Schedule.GROUPS
+    elif points.space:
         schedule = Schedule.BLOCKS if threads_per_block == 1 or points.by_block else Schedule.THREADS
     cells = [one.name for one in reads if one.type.rank == 0 and one.name in placed]
     places = [item.arrays[target.name] for target in targets]
@@ -267,7 +271,10 @@ def lower_points(
     with item.emit.scope() as prologue:
         item.load_outer_scalars(cells)
     with item.emit.scope() as body:
-        _SCHEDULES[schedule](item, points, views, threads_per_block)
+        if points.write_blocks is not None:
+            points.write_blocks(item, views, threads_per_block)
+        else:
+            _SCHEDULES[schedule](item, points, views, threads_per_block)
     if item.checks:
         prologue.append(Declare(item.failed.name, Constant(False, BOOL)))
     buffers = [one for one in item.buffers.values() if one.space is Space.GLOBAL]
@@ -288,6 +295,7 @@ def lower_points(
         tuple(item.scratch),
         tuple(item.checks),
         heavy=bool(item.scratch) or any(_loops(statement) for statement in body),
+        group=points.group,
     )
 
 
@@ -320,7 +328,7 @@ def _named(item: Item, value: kernel.Expression, extent: Size) -> Size:
     return size(core)
 
 
-def _decompose(item: Item, flat: kernel.Expression, extents: Sequence[Size]) -> list[Size]:
+def decompose(item: Item, flat: kernel.Expression, extents: Sequence[Size]) -> list[Size]:
     """The indices of point number `flat` of a space."""
     indices: list[Size] = []
     for position in range(len(extents) - 1, -1, -1):
@@ -350,7 +358,7 @@ def _in_blocks(item: Item, points: Points, places: Places, threads: int) -> None
         if outer:
             chunks = _outer(item, CHUNKS)
             part = emit.let(kernel.operation("mod", flat, chunks), "part")
-            at = _decompose(item, emit.let(kernel.operation("floordiv", flat, chunks), "rest"), outer)
+            at = decompose(item, emit.let(kernel.operation("floordiv", flat, chunks), "rest"), outer)
             flat = part
         low = emit.let(kernel.multiply(flat, chunk), "low")
         extent = emit.let(lower_size(innermost, emit), "extent")
@@ -379,7 +387,7 @@ def _in_threads(item: Item, points: Points, places: Places, threads: int) -> Non
     number = Name(emit.name("item"), I64)
     items, stride = _outer(item, ITEMS), _outer(item, THREADS_TOTAL)
     with emit.scope() as inside:
-        points.write(item, _decompose(item, number, points.space), places)
+        points.write(item, decompose(item, number, points.space), places)
     # Memory may suffice for fewer workers than the blocks have threads.
     start = emit.let(kernel.operation("select", kernel.operation("lt", thread, stride), thread, items), "start")
     emit.emit(For(number.name, start, items, tuple(inside), step=stride))

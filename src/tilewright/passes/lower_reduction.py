@@ -20,7 +20,6 @@ from tilewright.machine.model import Machine
 from tilewright.passes import lower_folds
 from tilewright.passes.item_memory import Item
 from tilewright.passes.lower_columns import allows_lanes
-from tilewright.passes.lower_general import Places, Points
 from tilewright.passes.lower_items import AnyValue, call, lower_expression, row_of, write
 from tilewright.passes.lower_scalar import assign_values, declare_value, lower_atom, lower_size
 from tilewright.passes.scalar_values import memory_element
@@ -30,32 +29,6 @@ BRANCHES, LEVELS = 16, 3
 LEAST_ROWS = 4 * LANES
 
 Reduction = nodes.Reduce | nodes.Redomap
-
-
-def chunk_points(reduction: Reduction, chunks: str, chunk_length: str, interleave: bool) -> Points:
-    """Point p folds the rows from p*length on; mapped results are written whole.
-
-    Args:
-        reduction: with scalar accumulators.
-        chunks, chunk_length: names of the number of chunks and of the rows of one.
-        interleave: fold in lanes where the operator allows it.
-    """
-    count = len(reduction.neutral)
-    function = reduction.function if isinstance(reduction, nodes.Redomap) else None
-    lanes = interleave and allows_lanes(reduction)
-
-    def write_chunk(item: Item, at: Sequence[Size], places: Places) -> None:
-        start = at[0] * size(chunk_length)
-        length = minimum(size(chunk_length), reduction.width - start)
-        rows = lower_folds.function_rows(item, function, lower_folds.arrays_of(item, reduction.arrays))
-        fold = _fold_in_lanes if lanes else lower_folds.fold
-        values = fold(
-            item, length, reduction.combine, reduction.neutral, rows, [None] * count, places[count:], start=start
-        )
-        for value, place in zip(values, places, strict=False):
-            write(item, value, row_of(place, at[0]))
-
-    return Points((size(chunks),), write_chunk)
 
 
 @lower_expression.register(nodes.Reduce)

@@ -59,6 +59,7 @@ class Schedule(Enum):
     SEQUENTIAL = "sequential"
     BLOCKS = "blocks"
     THREADS = "threads"
+    GROUPS = "groups"
 
 
 # Names of the launch's own scalars, which no core program can contain.
@@ -79,6 +80,7 @@ class KernelPlan:
         scratch: memory per worker.
         checks: what the entries of the error record are about.
         heavy: a point is more than a few scalar operations: it loops.
+        group: threads of a block that share a point.
     """
 
     kernel: Kernel
@@ -89,6 +91,7 @@ class KernelPlan:
     scratch: tuple[Scratch, ...] = ()
     checks: tuple[CheckedIndex, ...] = ()
     heavy: bool = False
+    group: int = 1
 
 
 # --- steps ------------------------------------------------------------------------------------------------------------
@@ -161,18 +164,26 @@ class UpdateStep:
 
 
 @dataclass(frozen=True)
-class ChunkedReduceStep:
-    """A reduction with a scalar operator in two stages: `first` folds chunks in parallel, `second` their results.
+class SegmentPlan:
+    """Kernels to run one after another, and the values of the sizes that they are told by name."""
 
-    `whole` does all in one, for few rows. `chunks` and `chunk_length` are the names of what the kernels are told.
+    steps: tuple[KernelStep, ...]
+    sizes: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class SegmentStep:
+    """Folds, scans or histograms of segments, by kernels that are chosen when the `extents` are known.
+
+    `temporaries` are the arrays that only these kernels use.
     """
 
-    whole: KernelStep
-    first: KernelStep
-    second: KernelStep
-    width: Size
-    chunks: str
-    chunk_length: str
+    label: str
+    targets: tuple[Variable, ...]
+    reads: tuple[Variable, ...]
+    temporaries: tuple[Variable, ...]
+    extents: tuple[Size, ...]
+    choose: Callable[[tuple[int, ...]], SegmentPlan] = field(repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -221,14 +232,14 @@ class RowsStep:
 
 Step: TypeAlias = (
     KernelStep | ContractionStep | ViewStep | ScalarStep | ConcatStep | UpdateStep
-    | ChunkedReduceStep | ThresholdStep | IfStep | LoopStep | RowsStep
+    | SegmentStep | ThresholdStep | IfStep | LoopStep | RowsStep
 )  # fmt: skip
 
 
 def written_by(step: Step) -> frozenset[str]:
     """Names of the arrays that a step computes into memory chosen for them."""
     match step:
-        case KernelStep(targets=targets):
+        case KernelStep(targets=targets) | SegmentStep(targets=targets):
             return frozenset(target.name for target in targets)
         case ContractionStep(target=target) | ConcatStep(target=target) | UpdateStep(target=target):
             return frozenset((target.name,))

@@ -41,21 +41,12 @@ def schedule(
         blocks = -(-items // per_block)
         return blocks, {host.ITEMS: items, host.PER_BLOCK: per_block, host.CHUNK: chunk, host.CHUNKS: chunks}
     threads = plan.kernel.threads_per_block
+    if plan.schedule is Schedule.GROUPS:
+        blocks = max(1, min(-(-points * plan.group // threads), 32 * backend.machine.cores, most // threads))
+        return blocks, {host.ITEMS: points, host.THREADS_TOTAL: blocks * threads}
     blocks = min(-(-points // threads), 32 * backend.machine.cores)
     workers = min(blocks * threads, most)
     return -(-workers // threads), {host.ITEMS: points, host.THREADS_TOTAL: workers}
-
-
-def reduction_chunks(width: int, backend: Backend) -> tuple[int, int]:
-    """How many chunks a reduction is cut into, and their length."""
-    if backend.threads_per_block == 1:
-        wanted = min(8 * backend.machine.cores, width // POINTS_PER_BLOCK)
-    else:
-        wanted = min(4096, width // 64)
-    if wanted < 2:
-        return 1, width
-    length = -(-width // wanted)
-    return -(-width // length), length
 
 
 def component_of(value: Any, component: int) -> Any:

@@ -30,7 +30,7 @@ from tilewright.ir.sizes import size
 from tilewright.kernel.launch import Launch, LaunchDeclined
 from tilewright.runtime import host
 from tilewright.runtime.executor import Executor
-from tilewright.runtime.scheduling import index_error, reduction_chunks
+from tilewright.runtime.scheduling import index_error
 from tilewright.runtime.scope import Entry, Placed, Scalar
 
 
@@ -205,17 +205,13 @@ def run_update(e: Executor, step: host.UpdateStep) -> None:
     e.scope.entries[step.target.name] = whole
 
 
-def run_reduce(e: Executor, step: host.ChunkedReduceStep) -> None:
-    """In two stages, if there is enough to do."""
-    width = e.size(step.width)
-    chunks, length = reduction_chunks(width, e.backend)
-    if chunks < 2:
-        e.run_kernel(step.whole)
-        return
-    e.scope.entries[step.chunks] = Scalar(chunks)
-    e.scope.entries[step.chunk_length] = Scalar(length)
-    e.run_kernel(step.first)
-    e.run_kernel(step.second)
+def run_segments(e: Executor, step: host.SegmentStep) -> None:
+    """Choose by the sizes, then run."""
+    plan = step.choose(e.shape(step.extents))
+    for name, value in plan.sizes:
+        e.scope.entries[name] = Scalar(np.int64(value))
+    for kernel in plan.steps:
+        e.run_kernel(kernel)
 
 
 def run_threshold(e: Executor, step: host.ThresholdStep) -> None:
@@ -308,7 +304,7 @@ _RUN: dict[type, Callable[[Executor, Any], None]] = {
     host.ScalarStep: run_scalar,
     host.ConcatStep: run_concat,
     host.UpdateStep: run_update,
-    host.ChunkedReduceStep: run_reduce,
+    host.SegmentStep: run_segments,
     host.ThresholdStep: run_threshold,
     host.IfStep: run_if,
     host.LoopStep: run_loop,

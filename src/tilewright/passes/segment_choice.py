@@ -1,0 +1,100 @@
+"""How segments are shared out among workers, from their number, their width and the machine's numbers.
+
+    few segments, many rows     each segment is cut into chunks, a second kernel combines what the chunks give
+    as many as there are cores  one worker (on a GPU: one block) for each segment
+    many short segments         several segments side by side in a block, down to one thread for each
+
+The choice depends on nothing else, so that the same device gives the same bits in every run, whatever its threads do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.machine.model import Machine
+
+ROWS_PER_CHUNK = 1 << 15
+"""What a core does in the time that it takes to wake another one."""
+CHUNKS_PER_CORE = 8
+"""So that a core that comes late leaves little to wait for."""
+ROWS_PER_THREAD = 16
+"""Rows that pay for a thread's part in the tree of its group."""
+MOST_ROWS_PER_THREAD = 1024
+"""Rows that a thread adds up one after another: the error of a sum grows with them."""
+THREADS_PER_CORE = 1024
+"""Where the machine does not tell how many can be resident."""
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """`group` threads share a point (1: a worker has it alone); a segment is `chunks` points of `length` rows."""
+
+    group: int
+    chunks: int
+    length: int
+
+
+def share_out(machine: Machine, threads: int, segments: int, width: int, alone: bool) -> Sharing:
+    """How segments are shared out.
+
+    Args:
+        machine: its numbers.
+        threads: of a block; 1 on a CPU.
+        segments: how many there are.
+        width: rows of one.
+        alone: a point is not shared by threads: neighbouring segments are next to each other in memory, so that
+            neighbouring threads take them, or a group's values do not fit in shared memory.
+
+    Example:
+        >>> from tilewright.machine.named import A100
+        >>> share_out(A100, 256, 1, 1 << 24, False)
+        Sharing(group=256, chunks=864, length=19419)
+        >>> share_out(A100, 256, 4096, 4096, False)
+        Sharing(group=256, chunks=1, length=4096)
+        >>> share_out(A100, 256, 1 << 20, 64, False)
+        Sharing(group=4, chunks=1, length=64)
+    """
+    if segments == 0 or width == 0:
+        return Sharing(1, 1, width)
+    if threads == 1:
+        wanted = CHUNKS_PER_CORE * machine.cores
+        chunks = min(-(-wanted // segments), width // ROWS_PER_CHUNK) if segments < wanted and machine.cores > 1 else 1
+        return _cut(1, chunks, width)
+    resident = machine.cores * (machine.max_threads_per_core or THREADS_PER_CORE)
+    group = 1 if alone else group_threads(threads, width)
+    enough = -(-resident // (segments * group))
+    bounded = -(-width // (group * MOST_ROWS_PER_THREAD))
+    chunks = min(max(enough, bounded), width // (group * ROWS_PER_THREAD))
+    return _cut(group, chunks, width)
+
+
+def group_threads(threads: int, width: int) -> int:
+    """Threads for the rows of a segment: a power of two that divides those of the block."""
+    group = 1
+    while threads % (2 * group) == 0 and 2 * group * ROWS_PER_THREAD <= width:
+        group *= 2
+    return group
+
+
+def _cut(group: int, chunks: int, width: int) -> Sharing:
+    if chunks < 2:
+        return Sharing(group, 1, width)
+    length = -(-width // chunks)
+    return Sharing(group, -(-width // length), length)
+
+
+def rows_each(machine: Machine, threads: int, bytes_per_row: int) -> int:
+    """Rows that a thread scans in one tile, odd so that the banks of shared memory do not collide; 0 if none fit.
+
+    A third of what a core shares at most, so that others can be at work while some wait at a barrier.
+
+    Example:
+        >>> from tilewright.machine.named import A100, OPENCL_GPU
+        >>> rows_each(A100, 256, 4), rows_each(OPENCL_GPU, 256, 16)
+        (7, 3)
+    """
+    limit = min(machine.shared_bytes_per_block, (machine.shared_bytes_per_core or machine.shared_bytes_per_block) // 3)
+    for rows in (7, 5, 3, 1):
+        if threads * bytes_per_row * (rows + 2) <= limit:
+            return rows
+    return 1 if 3 * threads * bytes_per_row <= machine.shared_bytes_per_block else 0

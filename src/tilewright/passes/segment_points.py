@@ -1,0 +1,92 @@
+"""Folds and scans of segments as points: one worker folds or scans a segment, or a chunk of one, in the order of rows.
+
+This is the whole story on a CPU, whose blocks are cores, and on a GPU for segments of a few rows. A worker of a CPU
+folds a commutative operator in vector lanes (lower_reduction.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.ir.nodes import Atom, Type, Variable
+from tilewright.ir.scalars import I64
+from tilewright.ir.sizes import ONE, Size, maximum
+from tilewright.ir.views import ArrayView
+from tilewright.kernel.ir import Constant, operation
+from tilewright.passes import lower_folds
+from tilewright.passes.item_memory import Item
+from tilewright.passes.lower_general import Places, Points
+from tilewright.passes.lower_items import bind, write
+from tilewright.passes.lower_reduction import fold_rows
+from tilewright.passes.lower_scalar import Value, lower_atom, lower_size
+from tilewright.passes.segment_form import Chunks, Segments, space_of, split_point
+
+
+def part(place: ArrayView, at: Sequence[Size]) -> ArrayView:
+    """place[at]."""
+    return ArrayView(place.buffer, place.element, place.lmad.fix(at))
+
+
+def fold_points(segments: Segments, chunks: Chunks | None = None) -> Points:
+    """Each point folds a segment, or with `chunks` a chunk of one; what is mapped is written whole.
+
+    Targets: for each accumulator an array over the points, then the mapped arrays.
+    """
+    count = len(segments.neutral)
+
+    def write_point(item: Item, at: Sequence[Size], places: Places) -> None:
+        start, length, segment = split_point(segments, chunks, at)
+        rows = segments.rows(item, segment)
+        mapped = [segments.part(place, segment) for place in places[count:]]
+        lanes = item.vector_lanes and segments.simple and segments.commutative
+        values = fold_rows(item, length, segments.combine, segments.neutral, rows, mapped, start, lanes)
+        for value, place in zip(values, places, strict=False):
+            write(item, value, part(place, at))
+
+    return Points(space_of(segments, chunks), write_point)
+
+
+def scan_points(segments: Segments, chunks: Chunks | None = None, before: Sequence[Variable] = ()) -> Points:
+    """Each point scans a segment, or a chunk of one.
+
+    `before` are arrays that hold what all chunks up to and including each one of them give; chunk c goes on from what
+    stands there for chunk c - 1.
+    """
+    count = len(segments.neutral)
+
+    def write_point(item: Item, at: Sequence[Size], places: Places) -> None:
+        start, length, segment = split_point(segments, chunks, at)
+        first: Sequence[Atom] = segments.neutral
+        if before:
+            first = _bound_atoms(item, segments, values_before(item, segments, before, at))
+        rows = segments.rows(item, segment)
+        parts = [segments.part(place, segment) for place in places]
+        nowhere = [None] * count
+        lower_folds.fold(
+            item, length, segments.combine, first, rows, nowhere, parts[count:], parts[:count], start=start
+        )
+
+    return Points(space_of(segments, chunks), write_point)
+
+
+def values_before(item: Item, segments: Segments, before: Sequence[Variable], at: Sequence[Size]) -> list[Value]:
+    """What the chunks before chunk at[0] give: nothing before the first."""
+    emit = item.emit
+    is_first = emit.let(operation("eq", lower_size(at[0], emit), Constant(0, I64)), "is_first")
+    last = (maximum(at[0], ONE) - 1, *at[1:])
+    values: list[Value] = []
+    for variable, neutral in zip(before, segments.neutral, strict=True):
+        given = item.load(item.as_view(item.arrays[variable.name]), last)
+        pairs = zip(lower_atom(neutral, emit), given, strict=True)
+        values.append(tuple(emit.let(operation("select", is_first, a, b), "before") for a, b in pairs))
+    return values
+
+
+def _bound_atoms(item: Item, segments: Segments, values: Sequence[Value]) -> list[Variable]:
+    """Values as atoms that a fold can begin with."""
+    atoms = []
+    for value, neutral in zip(values, segments.neutral, strict=True):
+        atom = Variable(f"%before.{item.emit.name('before')}", Type(neutral.type.element))
+        bind(item, atom, value)
+        atoms.append(atom)
+    return atoms

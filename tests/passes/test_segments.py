@@ -1,0 +1,68 @@
+"""Folds and scans of segments in all shapes, on the CPU and on OpenCL, against the interpreter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lowering_checks import check
+from naive import examples
+from segment_cases import OPERATORS, plain, segmented, shared_out
+
+DEVICES = ["cpu", pytest.param("opencl", marks=pytest.mark.opencl)]
+WIDTHS = [0, 1, 2, 3, 15, 16, 33, 100, 257, 700]
+
+
+def values(name: str, shape: tuple[int, ...], seed: int, adjacent: bool = False) -> list[Any]:
+    arrays = OPERATORS[name].values(np.random.default_rng(seed), shape)
+    types = OPERATORS[name].types
+    numpy = {"i64": "i8", "i32": "i4", "u32": "u4", "f64": "f8", "f32": "f4", "f16": "f2", "bool": "?", "c64": "c8"}
+    return [
+        np.ascontiguousarray(one.T if adjacent else one).astype(numpy[t]) for one, t in zip(arrays, types, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("kind", ["segred", "segscan"])
+def test_segments_in_every_sharing(device: str, kind: str) -> None:
+    @settings(max_examples=examples(25 if device == "cpu" else 12))
+    @given(
+        name=st.sampled_from(sorted(OPERATORS)),
+        segments=st.sampled_from([0, 1, 2, 5, 40]),
+        width=st.sampled_from(WIDTHS),
+        group=st.sampled_from([1, 2, 8, 64, 256]),
+        chunks=st.sampled_from([1, 1, 2, 7]),
+        adjacent=st.booleans(),
+        mapped=st.booleans(),
+        seed=st.integers(0, 99),
+    )
+    def run(
+        name: str, segments: int, width: int, group: int, chunks: int, adjacent: bool, mapped: bool, seed: int
+    ) -> None:
+        width = min(width, 4000 // max(1, segments))
+        program = segmented(OPERATORS[name], kind, adjacent, mapped)
+        with shared_out(1 if device == "cpu" else group, chunks):
+            check(program, values(name, (segments, width), seed, adjacent), device)
+
+    run()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("kind", ["reduce", "scan"])
+def test_one_segment_in_every_sharing(device: str, kind: str) -> None:
+    @settings(max_examples=examples(25 if device == "cpu" else 12))
+    @given(
+        name=st.sampled_from(sorted(OPERATORS)),
+        width=st.sampled_from([*WIDTHS, 3000]),
+        group=st.sampled_from([1, 4, 256]),
+        chunks=st.sampled_from([1, 2, 9, 40]),
+        seed=st.integers(0, 99),
+    )
+    def run(name: str, width: int, group: int, chunks: int, seed: int) -> None:
+        with shared_out(1 if device == "cpu" else group, chunks):
+            check(plain(OPERATORS[name], kind), values(name, (width,), seed), device)
+
+    run()
