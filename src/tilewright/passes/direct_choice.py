@@ -74,6 +74,7 @@ def _with_hints(form: DirectForm, machine: Machine) -> DirectForm:
         form,
         nontemporal=past,
         prefetched=far_vectors and (form.collected is not None or not form.scalar_outer),
+        out_prefetched=form.collected is not None and _level(_array_bytes(form, "out"), machine) > 2,
         rows_prefetched=far_rows and along and (form.scalar_outer or form.vector_tiles == 1),
     )
 

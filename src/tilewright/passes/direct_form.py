@@ -56,8 +56,10 @@ class DirectForm:
         results: how the tile is stored.
         fused_multiply_add: products and sums are one instruction.
         scalar_outer: tiles along the scalar side are the outer loop, those along the vector side the inner one.
-        prefetched: the next tile's vectors are prefetched, since main memory is far and their steps are wide.
+        prefetched: the next tile's vectors are brought to the second cache while this one is computed, since main
+            memory is far and their steps are wide.
         rows_prefetched: so are the next tile's rows, along which the sum runs.
+        out_prefetched: so are the lines that collected results will be written to.
         serial: so little work that one block of the launch does all of it.
         nontemporal: the output is larger than the caches, so whole vectors go past them.
         vector_chunk, scalar_chunk: tiles along either side that one block computes.
@@ -79,6 +81,7 @@ class DirectForm:
     scalar_outer: bool = False
     prefetched: bool = False
     rows_prefetched: bool = False
+    out_prefetched: bool = False
     serial: bool = False
     columns: Dimension | None = None
     nontemporal: bool = False

@@ -27,8 +27,8 @@ from tilewright.kernel.ir import (
 from tilewright.kernel.launch import Launch
 from tilewright.passes.direct_form import COLLECTED_ELEMENTS, DirectForm, Results
 from tilewright.passes.direct_panels import Panel, pack_scalars, pack_vectors
-from tilewright.passes.direct_store import spill, store_collected, store_turned, store_vectors
-from tilewright.passes.direct_tile import Place, accumulate
+from tilewright.passes.direct_store import prefetch_collected, spill, store_collected, store_turned, store_vectors
+from tilewright.passes.direct_tile import Place, accumulate, lines_ahead
 from tilewright.passes.direct_writer import Bases, DirectWriter
 from tilewright.passes.scalar_values import component_types
 
@@ -105,14 +105,15 @@ class _Block:
 
     def vectors_outside(self) -> None:
         """For each tile of vectors, whose panel is made first, all tiles of rows."""
-        ahead = integer(self.w.form.width) if self.w.form.prefetched else None
+        next_tile = integer(self.w.form.width)
 
         def columns(v: Expression, number: Expression, old_columns: Expression) -> None:
             vectors = self._packed(v, integer(0))
 
             def group(q: Expression, number: Expression, old_group: Expression) -> None:
                 def tile(s: Expression, number: Expression, old_rows: Expression) -> None:
-                    place = Place(self.bases, v, s, vectors, None, old_columns, old_rows, ahead, q, old_group)
+                    ahead = lines_ahead(self.w, next_tile, number)
+                    place = Place(self.bases, v, s, vectors, None, old_columns, old_rows, q, old_group, ahead)
                     self._write(place)
 
                 self._scalar_tiles(tile)
@@ -139,7 +140,10 @@ class _Block:
 
                 def rows(s: Expression, number: Expression, old: Expression) -> None:
                     into = w.emit.let(add(multiply(number, integer(pitch)), multiply(which, integer(form.pitch))), "to")
-                    place = Place(bases, v, s, vectors, None, zero, zero, stride if form.prefetched else None)
+                    ahead = lines_ahead(w, stride, number)
+                    place = Place(bases, v, s, vectors, None, zero, zero, ahead=ahead)
+                    if form.out_prefetched:
+                        prefetch_collected(w, place, which, collected.first)
                     spill(w, collected.tile, into, accumulate(w, place))
 
                 self._scalar_tiles(rows)

@@ -14,6 +14,7 @@ from tilewright.kernel.ir import (
     FirstLanes,
     Load,
     Name,
+    Prefetch,
     Shuffle,
     Store,
     VectorType,
@@ -178,6 +179,22 @@ def spill(w: DirectWriter, tile: Buffer, at: Expression, accumulators: Accumulat
         w.emit.emit(Store(tile, add(at, integer(start)), total, aligned=True))
 
 
+def prefetch_collected(w: DirectWriter, place: Place, number: Expression, first: Expression) -> None:
+    """Ask for the lines that `store_collected` will write at column `number` of each vector of the tile."""
+    form, emit = w.form, w.emit
+    base = emit.let(add(place.bases.out, first), "out_at")
+    vector_stride = w.stride(form.vector, "out")
+    scalar_stride = integer(0) if form.scalar is None else w.stride(form.scalar, "out")
+    for start, lanes in zip(starts(form.lanes), form.lanes, strict=True):
+        lane = number if lanes == form.lanes[0] else operation("min", number, integer(lanes - 1))
+        column = emit.let(multiply(add(place.v, add(lane, integer(start))), vector_stride), "column")
+        for j in range(form.rows):
+            row = add(base, add(column, multiply(add(place.s, integer(j)), scalar_stride)))
+            at = emit.let(row, "ahead")
+            emit.emit(Prefetch(w.out, at, level=2))
+            emit.emit(Prefetch(w.out, add(at, integer(form.lanes[0] - 1)), level=2))
+
+
 def store_collected(
     w: DirectWriter, place: Place, tile: Buffer, start: Expression, first: Expression, count: Expression
 ) -> None:
@@ -206,4 +223,4 @@ def store_collected(
     w.loop("j", integer(0), integer(form.rows), row)
 
 
-__all__ = ["Constant", "spill", "store_collected", "store_turned", "store_vectors"]
+__all__ = ["Constant", "prefetch_collected", "spill", "store_collected", "store_turned", "store_vectors"]

@@ -23,6 +23,7 @@ from tilewright.kernel.ir import (
     integer,
     load,
     multiply,
+    operation,
 )
 from tilewright.passes.direct_form import LINE
 from tilewright.passes.direct_panels import Panel
@@ -38,8 +39,8 @@ Accumulators: TypeAlias = dict[tuple[int, int], Name]
 class Place:
     """A tile: where the block's arrays begin, its first element and row, and the panels that it reads.
 
-    `next_vectors` is how far ahead of this tile's vectors the next tile's begin in the operand, None where they need no
-    prefetching. `old_columns` and `old_rows` are how many of its first elements and rows the tile before has too.
+    `ahead` is where what is prefetched at each step lies, from this tile's vectors on. `old_columns` and `old_rows` are
+    how many of its first elements and rows the tile before has too.
     """
 
     bases: Bases
@@ -49,9 +50,9 @@ class Place:
     scalars: Panel | None
     old_columns: Expression
     old_rows: Expression
-    next_vectors: Expression | None = None
     q: Expression = ZERO
     old_group: Expression = ZERO
+    ahead: tuple[Expression, ...] = ()
 
 
 def starts(lanes: Sequence[int]) -> list[int]:
@@ -141,9 +142,26 @@ def _columns(
     for number, (offset, width) in enumerate(zip(offsets, lanes, strict=True)):
         value = load(w.vector_source, add(at, offset), width)
         columns.append(w.emit.let(Load(value.buffer, value.index, value.type, mask=w.mask_of(number)), "vector"))
-        if place.next_vectors is not None:
-            w.emit.emit(Prefetch(w.vector_source, add(add(at, offset), place.next_vectors)))
+    for further in place.ahead:
+        w.emit.emit(Prefetch(w.vector_source, add(at, further), level=2))
     return columns
+
+
+def lines_ahead(w: DirectWriter, distance: Expression, number: Expression) -> tuple[Expression, ...]:
+    """What the row tile of this number prefetches at each step of the sum: its share of the lines that the next tile's
+    vectors lie on, which begin `distance` after this one's. So requests come evenly, while all row tiles are computed.
+    """
+    form = w.form
+    if not form.prefetched:
+        return ()
+    line = LINE // w.vector_source.element.bytes
+    lines = -(-(form.width - 1) // line) + 1  # a tile that begins within a line lies on one more
+    each = -(-lines // form.scalar_tiles)
+    found = []
+    for i in range(each):
+        place = multiply(add(multiply(number, integer(each)), integer(i)), integer(line))
+        found.append(w.emit.let(add(distance, operation("min", place, integer(form.width - 1))), "ahead"))
+    return tuple(found)
 
 
 def _broadcasts(w: DirectWriter, element: Expression) -> list[Expression]:
