@@ -133,7 +133,7 @@ def permute_form(
         >>> from tilewright.machine.named import named_machine
         >>> form = permute_form(F32, (64, 8, 100), (800, 100, 1), (1, 6400, 64), named_machine("cpu-avx512"))
         >>> form.row.size, form.column.size, form.lanes, form.columns
-        (64, 100, 16, 16)
+        (64, 800, 16, 16)
     """
     words = 2 if element.is_complex else 1
     word = WORDS[real_of(element).bytes]
