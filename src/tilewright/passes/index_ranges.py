@@ -1,0 +1,69 @@
+"""Whether an index is in range, from what is known of the loops around it: then it need not be checked.
+
+>>> from tilewright.ir.sizes import maximum, minimum, size
+>>> i, n = size("i"), size("n")
+>>> is_within(maximum(i - 1, 0), n, {"i": n}), is_within(minimum(i + 1, n - 1), n, {"i": n})
+(True, True)
+>>> is_within(i + 1, n, {"i": n})
+False
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tilewright.ir.sizes import ONE, Size, SizeFunction, size
+
+_DEEPEST = 8  # replacements of a minimum or maximum by one of its sides
+
+
+def is_within(index: Size, extent: Size, ranges: Mapping[str, Size]) -> bool:
+    """Whether 0 <= index < extent for all values that the names can have.
+
+    Args:
+        index, extent: polynomials of names, with minima and maxima.
+        ranges: for the names of loop indices the extents that they are below; they are at least 0. Nothing is known of
+            other names but that an extent is positive where an index below it is in use.
+
+    Returns:
+        True only if it is certain.
+    """
+    names = [name for name in index.names | extent.names if name in ranges]
+    positive = frozenset(one for one in map(ranges.__getitem__, names) if len(one.names) == 1)
+    known = {name: size(name) + 1 for one in positive for name in one.names if one == size(name) and name not in ranges}
+    return all(_is_nonnegative(one, ranges, known) for one in (index, extent - 1 - index))
+
+
+def _is_nonnegative(value: Size, ranges: Mapping[str, Size], positive: Mapping[str, Size], depth: int = 0) -> bool:
+    """Whether a polynomial is at least 0 wherever its names can be; `positive` has e + 1 for each extent e > 0."""
+    for monomial, coefficient in value.terms:
+        chosen = next((atom for atom in monomial if isinstance(atom, SizeFunction)), None)
+        if chosen is None:
+            continue
+        if len(monomial) > 1 or chosen.function not in ("min", "max") or depth == _DEEPEST:
+            return False
+        rest = value - Size(((monomial, coefficient),))
+        sides = (rest + side * coefficient for side in (chosen.left, chosen.right))
+        proofs = (_is_nonnegative(one, ranges, positive, depth + 1) for one in sides)
+        # The larger of two is as good as either; the smaller one may be each of them.
+        return any(proofs) if (chosen.function == "max") == (coefficient > 0) else all(proofs)
+    return _least(value, ranges, positive)
+
+
+def _least(value: Size, ranges: Mapping[str, Size], positive: Mapping[str, Size]) -> bool:
+    """Whether the least value over all loop indices is at least 0, without minima and maxima.
+
+    With e + 1 for each positive extent e, where e >= 0 is left, the signs of coefficients tell all.
+    """
+    while indices := sorted(name for name in value.names if name in ranges):
+        name = next((one for one in indices if not any(one in ranges[other].names for other in indices)), "")
+        linear = value.coefficient_of(name) if name else None
+        if linear is None or not linear[0].names <= positive.keys():
+            return False
+        slope, rest = linear
+        signs = {coefficient > 0 for _, coefficient in slope.substitute(positive).terms}
+        if len(signs) != 1:
+            return False
+        value = rest if True in signs else rest + slope * (ranges[name] - ONE)
+    least = value.substitute(positive)
+    return least.names <= positive.keys() and all(coefficient > 0 for _, coefficient in least.terms)
