@@ -26,7 +26,7 @@ ALLOWED: dict[str, set[str]] = {
     "passes": {"ir", "machine", "kernel", "contraction", "rewrite", "runtime"},
     "tune": {"ir", "machine", "kernel", "contraction", "passes", "runtime"},
     "report": {"ir", "machine", "kernel", "contraction", "rewrite", "passes", "runtime"},
-    "frontend": {"ir", "machine", "contraction", "rewrite", "passes", "runtime", "report"},
+    "frontend": {"ir", "machine", "contraction", "rewrite", "passes", "runtime", "tune", "report"},
     "cli": {"ir", "machine", "kernel", "contraction", "rewrite", "passes", "runtime", "tune", "report", "frontend"},
 }
 # Imports against the order that are made when a method is called, so that an object can offer what is above it.

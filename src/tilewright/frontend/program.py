@@ -11,6 +11,8 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import functools
 import inspect
 import os
@@ -19,19 +21,19 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from tilewright.frontend.annotations import Annotation, Parameter, parameters_of
-from tilewright.frontend.array_proxy import ArrayProxy
+from tilewright.frontend.annotations import Parameter, parameters_of
+from tilewright.frontend.program_arguments import accepted, as_array, check_inner
+from tilewright.frontend.program_options import DataSets, ProgramOptions, explanation, named_data
 from tilewright.frontend.program_tracing import (
     IndexProxy,
     Tracer,
     active_tracer,
     as_element,
     atom_of,
-    describe_value,
     is_ours,
     tracing,
     values_of,
@@ -40,11 +42,16 @@ from tilewright.frontend.program_tracing import (
 from tilewright.frontend.scalar_tracing import ScalarProxy
 from tilewright.ir.nodes import Program, Type, Variable
 from tilewright.ir.printer import print_program
-from tilewright.ir.scalars import I64, ScalarType, scalar_type_of
-from tilewright.ir.sizes import Size, size
+from tilewright.ir.scalars import I64, ScalarType
+from tilewright.ir.sizes import Size
 from tilewright.ir.verifier import IRError, verify
 from tilewright.runtime.devices import TARGET_VARIABLE, Device, device_for
 from tilewright.runtime.forking import ForkSafeLock
+
+if TYPE_CHECKING:
+    from tilewright.passes.flatten_contractions import Flattening
+    from tilewright.runtime.executable import Executable
+    from tilewright.tune.tuner import Timing, TuningReport
 
 _LOCATED = (TypeError, ValueError, IndexError, OverflowError)
 
@@ -64,16 +71,20 @@ class TracedProgram:
     of those and each device.
     """
 
-    def __init__(self, function: Callable[..., Any], around: Mapping[str, Any]) -> None:
+    def __init__(
+        self, function: Callable[..., Any], around: Mapping[str, Any], options: ProgramOptions | None = None
+    ) -> None:
         """Made by `program`."""
         self.function = function
+        self.options = options or ProgramOptions()
         self.parameters: tuple[Parameter, ...] = parameters_of(function, around)
         self._signature = inspect.signature(function)
         self._generic = tuple(n for n, one in enumerate(self.parameters) if one.annotation.is_generic)
         self._keyword_only = any(one.keyword_only for one in self.parameters)
         self._types = tuple(one.annotation.accepts[0] for one in self.parameters)
         self._traced: dict[tuple[ScalarType, ...], _Traced] = {}
-        self._executables: dict[Any, tuple[Callable[..., Any], bool]] = {}
+        self._compiled: dict[tuple[tuple[ScalarType, ...], Device], Executable] = {}
+        self._executables: dict[Any, tuple[Executable, bool]] = {}
         self._lock = ForkSafeLock()
         functools.update_wrapper(self, function)
 
@@ -104,7 +115,9 @@ class TracedProgram:
         if tracer is not None:
             return self._inlined(tracer, arguments)
         arrays = tuple(
-            one if type(one) is np.ndarray or not parameter.annotation.shape else _as_array(self, parameter, one)
+            one
+            if type(one) is np.ndarray or not parameter.annotation.shape
+            else as_array(self.function.__name__, parameter, one)
             for parameter, one in zip(self.parameters, arguments, strict=True)
         )
         types = self._types if not self._generic else self._elements(arrays)
@@ -133,9 +146,73 @@ class TracedProgram:
 
     def explain(self, *dtypes: Any, target: str | Device | None = None) -> str:
         """How each part of the program is run on a device, and why not otherwise; `dtypes` as for `trace`."""
-        executable, _ = self._executable(self._given_types(dtypes), target)
-        text: str = executable.explain()  # type: ignore[attr-defined]  # an Executable
-        return text
+        return explanation(self._executable(self._given_types(dtypes), target)[0])
+
+    # --- versions
+
+    def thresholds(self, *dtypes: Any, target: str | Device | None = None) -> dict[str, float]:
+        """The values that pick the program's versions on a device now; `dtypes` as for `trace`.
+
+        They are the machine's model's, or tuned ones, or those given to `with_thresholds`.
+        """
+        return dict(self._executable(self._given_types(dtypes), target)[0].thresholds)
+
+    def with_thresholds(self, values: Mapping[str, float]) -> TracedProgram:
+        """The same program with other values of some thresholds: a version runs where there is at least so much
+        parallelism, so 0 always picks it and infinity never. Nothing is compiled again.
+
+        Raises (when called):
+            ValueError: for a threshold that the program does not have, and values below 0.
+        """
+        other = copy.copy(self)
+        other.options = dataclasses.replace(self.options, thresholds={**self.options.thresholds, **values})
+        other._executables = {}
+        return other
+
+    def tune(
+        self,
+        datasets: DataSets,
+        *,
+        target: str | Device | None = None,
+        cost: Literal["sum", "mean"] = "sum",
+        timing: Timing | None = None,
+        fresh: bool = False,
+        progress: Callable[[str], None] | None = None,
+    ) -> TuningReport:
+        """Find the best thresholds for data sets on a device, by running them [S2, Autotuning].
+
+        From now on the program uses them, also in later processes: they are in the user's tuning store. See
+        `tune.text.write_tunings` for a file that can be shipped.
+
+        Args:
+            datasets: arguments (or functions that make them) by name, all of the same element types.
+            target: the device.
+            cost: "sum" of the times of all data sets, or "mean" of their times relative to the best of each.
+            timing: how long each candidate is run (`tune.tuner.Timing`).
+            fresh: measure everything again, and not only what was not measured before.
+            progress: called with what is about to be done.
+
+        Returns:
+            The values found, each with its interval, and the times before and after.
+
+        Raises:
+            ValueError: if the program has a single version, there is no data, or the data sets differ in types.
+            RuntimeError: if no data set could be run.
+        """
+        from tilewright.tune.tuner import tune
+
+        data = {name: self._prepared(one) for name, one in named_data(datasets).items()}
+        types = {name: self._elements(one) for name, one in data.items()}
+        if len(set(types.values())) > 1:
+            shown = "; ".join(f"{name}: {', '.join(map(str, one))}" for name, one in types.items())
+            raise ValueError(f"program {self.function.__name__}: the data sets have different element types ({shown})")
+        device, (known, *_) = device_for(target), (*types.values(), self._types)
+        executable, _ = self._executable(known, device)
+        report = tune(executable, data, cost=cost, timing=timing, fresh=fresh, progress=progress or (lambda text: None))
+        with self._lock:
+            self._compiled[known, device] = executable.with_thresholds(report.thresholds)
+            self._executables.clear()
+        return report
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{one.name}: {one.annotation}" for one in self.parameters)
@@ -149,17 +226,19 @@ class TracedProgram:
                 self._traced[types] = _trace(self.function, self.parameters, types)
             return self._traced[types]
 
-    def _executable(
-        self, types: tuple[ScalarType, ...], target: str | Device | None
-    ) -> tuple[Callable[..., Any], bool]:
-        from tilewright.passes.compile import compile_program
-
+    def _executable(self, types: tuple[ScalarType, ...], target: str | Device | None) -> tuple[Executable, bool]:
         asked = target if target is not None else os.environ.get(TARGET_VARIABLE, "")
         device = device_for(target)
         with self._lock:
             if (types, device) not in self._executables:
                 traced = self._trace(types)
-                self._executables[types, device] = (compile_program(traced.program, device), traced.several)
+                if (types, device) not in self._compiled:
+                    source = getattr(getattr(self.function, "__code__", None), "co_filename", None)
+                    self._compiled[types, device] = self.options.compiled(traced.program, device, source)
+                executable = self._compiled[types, device]
+                if self.options.thresholds:
+                    executable = executable.with_thresholds(self.options.thresholds)
+                self._executables[types, device] = (executable, traced.several)
             found = self._executables[types, asked] = self._executables[types, device]
         return found
 
@@ -171,7 +250,7 @@ class TracedProgram:
             annotation = parameter.annotation
             what = f"program {self.function.__name__}: parameter {parameter.name}: {annotation}"
             if annotation.shape:
-                _check_inner(what, annotation, one, sizes)
+                check_inner(what, annotation, one, sizes)
             elif not annotation.is_generic:
                 if not isinstance(one, IndexProxy) or annotation.scalar != I64:
                     one = ScalarProxy(as_element(tracer, one, annotation.scalar, what), tracer)
@@ -181,6 +260,13 @@ class TracedProgram:
         return _result_of(self.function, self.parameters, prepared)
 
     # --- arguments
+
+    def _prepared(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
+        """One argument for each parameter, arrays as NumPy arrays."""
+        return tuple(
+            as_array(self.function.__name__, parameter, one) if parameter.annotation.shape else one
+            for parameter, one in zip(self.parameters, self._bound(arguments, {}), strict=True)
+        )
 
     def _bound(self, arguments: Sequence[Any], keywords: dict[str, Any]) -> tuple[Any, ...]:
         try:
@@ -196,11 +282,11 @@ class TracedProgram:
         types = list(self._types)
         arrays = [n for n in self._generic if self.parameters[n].annotation.shape]
         for n in arrays:
-            types[n] = _accepted(self, self.parameters[n], arguments[n])
+            types[n] = accepted(self.function.__name__, self.parameters[n], arguments[n])
         preferred = types[arrays[0]] if arrays else None
         for n in self._generic:
             if n not in arrays:
-                types[n] = _accepted(self, self.parameters[n], arguments[n], preferred)
+                types[n] = accepted(self.function.__name__, self.parameters[n], arguments[n], preferred)
         return tuple(types)
 
     def _given_types(self, dtypes: Sequence[Any]) -> tuple[ScalarType, ...]:
@@ -213,11 +299,26 @@ class TracedProgram:
                 f"({names}) or for each of the {len(self.parameters)} parameters"
             )
         for n, one in zip(places, dtypes, strict=True):
-            types[n] = _accepted(self, self.parameters[n], one, dtype=True)
+            types[n] = accepted(self.function.__name__, self.parameters[n], one, dtype=True)
         return tuple(types)
 
 
-def program(function: Callable[..., Any]) -> TracedProgram:
+@overload
+def program(function: Callable[..., Any]) -> TracedProgram: ...
+@overload
+def program(
+    *,
+    flattening: Flattening | None = None,
+    contractions: bool = True,
+    tuning: str | os.PathLike[str] | None = None,
+) -> Callable[[Callable[..., Any]], TracedProgram]: ...
+def program(
+    function: Callable[..., Any] | None = None,
+    *,
+    flattening: Flattening | None = None,
+    contractions: bool = True,
+    tuning: str | os.PathLike[str] | None = None,
+) -> TracedProgram | Callable[[Callable[..., Any]], TracedProgram]:
     """Compile a Python function of arrays and scalars; a decorator.
 
     The function is run once on proxies that record what it does. It may use `tw.map`, `tw.reduce`, `tw.scan`,
@@ -229,11 +330,17 @@ def program(function: Callable[..., Any]) -> TracedProgram:
         function: its parameters are annotated with their types: `xs: tw.f32["n", "m"]` is an array, `alpha: tw.f32` a
             scalar; the same name means the same size everywhere. Of `tw.float_["n"]`, `tw.integer_`, `tw.complex_`,
             and `tw.array["n"]` (any dtype) the element type is the argument's.
+        flattening: what becomes of nested parallelism [S2]. None: each nest is a kernel, parallel over its outer maps
+            and sequential inside. "full": all of it is parallel. "outer": that of the outermost nests. "incremental":
+            versions from the one to the other, picked when the program runs; see `TracedProgram.tune`.
+        contractions: map nests that are contractions are tiled, and not flattened.
+        tuning: a file of tunings; else PROG.tuning beside the source file PROG.py, or the user's tuning store.
 
     Returns:
         A `TracedProgram`, to be called with arrays.
 
     Raises:
+        ValueError: for a flattening that there is not.
         TypeError: for parameters without such annotations; and when it is traced, with file and line, for what cannot
             be traced, types and sizes that do not fit.
 
@@ -248,7 +355,11 @@ def program(function: Callable[..., Any]) -> TracedProgram:
         >>> matmul(np.eye(2), np.array([[1.0, 2.0], [3.0, 4.0]])).tolist()
         [[1.0, 2.0], [3.0, 4.0]]
     """
-    return TracedProgram(function, sys._getframe(1).f_locals)
+    around = sys._getframe(1).f_locals
+    options = ProgramOptions(flattening, contractions, tuning)
+    if function is not None:
+        return TracedProgram(function, around, options)
+    return lambda decorated: TracedProgram(decorated, around, options)
 
 
 def _result_of(function: Callable[..., Any], parameters: Sequence[Parameter], values: Sequence[Any]) -> Any:
@@ -302,60 +413,3 @@ def _located(error: Exception, name: str) -> str | None:
     if not users:
         return f"program {name}: {error}"
     return f"{Path(users[-1].filename).name}:{users[-1].lineno}: in program {name}: {error}"
-
-
-def _as_array(traced: TracedProgram, parameter: Parameter, argument: Any) -> Any:
-    """An argument for an array parameter as a NumPy array."""
-    if hasattr(argument, "__dlpack__") and not hasattr(argument, "__array__"):
-        return np.from_dlpack(argument)
-    if hasattr(argument, "__array__"):
-        return np.asarray(argument)
-    raise TypeError(
-        f"program {traced.function.__name__}: parameter {parameter.name}: {parameter.annotation} needs an array, not "
-        f"{argument!r} of type {type(argument).__name__}"
-    )
-
-
-def _accepted(
-    traced: TracedProgram,
-    parameter: Parameter,
-    argument: Any,
-    preferred: ScalarType | None = None,
-    dtype: bool = False,
-) -> ScalarType:
-    """The element type that an argument (or a dtype) gives a parameter."""
-    annotation = parameter.annotation
-    if dtype and not hasattr(argument, "dtype"):
-        scalar = scalar_type_of(argument)
-    elif hasattr(argument, "dtype"):
-        scalar = scalar_type_of(argument.dtype)
-    elif preferred in annotation.accepts and isinstance(argument, bool | int | float | complex):
-        order = [bool, int, float, complex].index(type(argument))
-        scalar = preferred if order <= "bifc".index(preferred.kind.replace("u", "i")) else scalar_of_number(argument)
-    else:
-        scalar = scalar_of_number(argument)
-    if scalar not in annotation.accepts:
-        raise TypeError(
-            f"program {traced.function.__name__}: parameter {parameter.name}: {annotation} does not take dtype {scalar}"
-        )
-    return scalar
-
-
-def scalar_of_number(number: Any) -> ScalarType:
-    """The type of a Python number: bool, i64, f64, c128."""
-    return scalar_type_of(np.asarray(number).dtype)
-
-
-def _check_inner(what: str, annotation: Annotation, argument: Any, sizes: dict[str, Size]) -> None:
-    """Whether a traced array fits a parameter; `sizes` collects what the names stand for."""
-    if not isinstance(argument, ArrayProxy):
-        raise TypeError(f"{what} needs an array, not {describe_value(argument)}")
-    type_ = argument.variable.type
-    if type_.rank != len(annotation.shape) or type_.element not in annotation.accepts:
-        raise TypeError(f"{what} does not take {argument.variable} of type {type_}")
-    for expected, extent in zip(annotation.shape, type_.shape, strict=True):
-        if len(expected.names) == 1 and expected == size(name := next(iter(expected.names))):
-            sizes.setdefault(name, extent)
-        known = expected.substitute(sizes)
-        if expected.names <= sizes.keys() and known != extent:
-            raise TypeError(f"{what} does not take {argument.variable} of type {type_}: {expected} is {known} here")

@@ -76,7 +76,15 @@ class Decision:
     @property
     def question(self) -> str:
         """The question as text."""
-        return " and ".join(f"{one.parallelism} {'>=' if true else '<'} {one.name}" for one, true in self.asked)
+        return self.question_with({})
+
+    def question_with(self, values: Mapping[str, float]) -> str:
+        """The question as text, with the values of thresholds: n >= outer_0 = 32."""
+        return " and ".join(
+            f"{one.parallelism} {'>=' if true else '<'} {one.name}"
+            + (f" = {values[one.name]:.17g}" if one.name in values else "")
+            for one, true in self.asked
+        )
 
 
 Node: TypeAlias = Work | Decision
@@ -182,27 +190,27 @@ def fix_thresholds(program: Program, values: Mapping[str, float]) -> Program:
 # --- as text ----------------------------------------------------------------------------------------------------------
 
 
-def explain_versions(program: Program) -> str:
-    """The tree of decisions: what is compared with which threshold, and what runs then."""
+def explain_versions(program: Program, values: Mapping[str, float] | None = None) -> str:
+    """The tree of decisions: what is compared with which threshold (and its value, if given), and what runs then."""
     count = len(version_settings(program))
     head = f"{program.name}: {count} version{'s' if count > 1 else ''}" if count else f"{program.name}: one version"
-    return "\n".join([head, *_lines(decisions(program.body), 0)])
+    return "\n".join([head, *_lines(decisions(program.body), 0, values or {})])
 
 
-def _lines(nodes: tuple[Node, ...], indent: int) -> Iterator[str]:
+def _lines(nodes: tuple[Node, ...], indent: int, values: Mapping[str, float]) -> Iterator[str]:
     margin = "  " * indent
     for one in nodes:
         names = ", ".join(target.name for target in one.statement.targets)
         if isinstance(one, Work):
             yield f"{margin}{names} = {_work(one)}"
-            yield from _lines(one.inside, indent + 1)
+            yield from _lines(one.inside, indent + 1, values)
             continue
-        yield f"{margin}{names}: {one.question}?"
-        yield from _answer("yes", one.yes, indent + 1)
-        yield from _answer("no", one.no, indent + 1)
+        yield f"{margin}{names}: {one.question_with(values)}?"
+        yield from _answer("yes", one.yes, indent + 1, values)
+        yield from _answer("no", one.no, indent + 1, values)
 
 
-def _answer(word: str, nodes: tuple[Node, ...], indent: int) -> Iterator[str]:
+def _answer(word: str, nodes: tuple[Node, ...], indent: int, values: Mapping[str, float]) -> Iterator[str]:
     """The nodes after a word; one alone on the word's line."""
     margin = "  " * indent
     if not nodes:
@@ -210,11 +218,11 @@ def _answer(word: str, nodes: tuple[Node, ...], indent: int) -> Iterator[str]:
         return
     if len(nodes) != 1:
         yield f"{margin}{word}:"
-        yield from _lines(nodes, indent + 1)
+        yield from _lines(nodes, indent + 1, values)
         return
-    first, *rest = _lines(nodes, indent)
+    first, *rest = _lines(nodes, indent, values)
     if isinstance(nodes[0], Decision):
-        first = margin + f"{nodes[0].question}?"
+        first = margin + f"{nodes[0].question_with(values)}?"
     yield f"{margin}{word}: {first.strip()}"
     yield from rest
 

@@ -1,0 +1,68 @@
+"""Arguments of traced programs: what element types they give, and what does not fit a parameter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tilewright.frontend.annotations import Annotation, Parameter
+from tilewright.frontend.array_proxy import ArrayProxy
+from tilewright.frontend.program_tracing import describe_value
+from tilewright.ir.scalars import ScalarType, scalar_type_of
+from tilewright.ir.sizes import Size, size
+
+
+def as_array(program: str, parameter: Parameter, argument: Any) -> Any:
+    """An argument for an array parameter as a NumPy array."""
+    if hasattr(argument, "__dlpack__") and not hasattr(argument, "__array__"):
+        return np.from_dlpack(argument)
+    if hasattr(argument, "__array__"):
+        return np.asarray(argument)
+    raise TypeError(
+        f"program {program}: parameter {parameter.name}: {parameter.annotation} needs an array, not "
+        f"{argument!r} of type {type(argument).__name__}"
+    )
+
+
+def accepted(
+    program: str,
+    parameter: Parameter,
+    argument: Any,
+    preferred: ScalarType | None = None,
+    dtype: bool = False,
+) -> ScalarType:
+    """The element type that an argument (or a dtype) gives a parameter."""
+    annotation = parameter.annotation
+    if dtype and not hasattr(argument, "dtype"):
+        scalar = scalar_type_of(argument)
+    elif hasattr(argument, "dtype"):
+        scalar = scalar_type_of(argument.dtype)
+    elif preferred in annotation.accepts and isinstance(argument, bool | int | float | complex):
+        order = [bool, int, float, complex].index(type(argument))
+        scalar = preferred if order <= "bifc".index(preferred.kind.replace("u", "i")) else scalar_of_number(argument)
+    else:
+        scalar = scalar_of_number(argument)
+    if scalar not in annotation.accepts:
+        raise TypeError(f"program {program}: parameter {parameter.name}: {annotation} does not take dtype {scalar}")
+    return scalar
+
+
+def scalar_of_number(number: Any) -> ScalarType:
+    """The type of a Python number: bool, i64, f64, c128."""
+    return scalar_type_of(np.asarray(number).dtype)
+
+
+def check_inner(what: str, annotation: Annotation, argument: Any, sizes: dict[str, Size]) -> None:
+    """Whether a traced array fits a parameter; `sizes` collects what the names stand for."""
+    if not isinstance(argument, ArrayProxy):
+        raise TypeError(f"{what} needs an array, not {describe_value(argument)}")
+    type_ = argument.variable.type
+    if type_.rank != len(annotation.shape) or type_.element not in annotation.accepts:
+        raise TypeError(f"{what} does not take {argument.variable} of type {type_}")
+    for expected, extent in zip(annotation.shape, type_.shape, strict=True):
+        if len(expected.names) == 1 and expected == size(name := next(iter(expected.names))):
+            sizes.setdefault(name, extent)
+        known = expected.substitute(sizes)
+        if expected.names <= sizes.keys() and known != extent:
+            raise TypeError(f"{what} does not take {argument.variable} of type {type_}: {expected} is {known} here")

@@ -1,0 +1,85 @@
+"""What a user may ask of a program beside what it computes: how it is flattened, and the values of its thresholds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tilewright.ir.nodes import Program
+from tilewright.runtime.devices import Device
+
+if TYPE_CHECKING:
+    from tilewright.passes.flatten_contractions import Flattening
+    from tilewright.runtime.executable import Executable
+
+Arguments: TypeAlias = Sequence[Any]
+DataSets: TypeAlias = Mapping[str, Arguments | Callable[[], Arguments]] | Sequence[Arguments]
+
+
+@dataclass(frozen=True)
+class ProgramOptions:
+    """How a program is compiled.
+
+    Attributes:
+        flattening, contractions: see `passes.compile.compile_program`.
+        tuning: a file of tunings; None for what lies beside the program's source, or is in the user's store.
+        thresholds: values that the user has given, which go before all others.
+    """
+
+    flattening: Flattening | None = None
+    contractions: bool = True
+    tuning: str | os.PathLike[str] | None = None
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse a flattening that does not exist.
+
+        Raises:
+            ValueError: naming those that there are.
+        """
+        if self.flattening is not None:
+            from tilewright.passes.flatten_contractions import flattening_pipeline
+
+            flattening_pipeline(self.flattening)
+
+    def compiled(self, program: Program, device: Device, source: str | None) -> Executable:
+        """The program for a device, with tuned thresholds (those that the user gave aside)."""
+        from tilewright.passes.compile import compile_program
+
+        if self.flattening is None:
+            return compile_program(program, device)
+        from tilewright.tune.lookup import tuned
+
+        executable = compile_program(program, device, flattening=self.flattening, contractions=self.contractions)
+        return tuned(executable, source, self.tuning)
+
+
+def named_data(datasets: DataSets) -> dict[str, tuple[Any, ...]]:
+    """The arguments of data sets by name; those in a sequence are named by their number.
+
+    Raises:
+        TypeError: for a data set that is no sequence of arguments.
+    """
+    pairs = datasets.items() if isinstance(datasets, Mapping) else ((str(n), one) for n, one in enumerate(datasets))
+    made: dict[str, tuple[Any, ...]] = {}
+    for name, one in pairs:
+        arguments = one() if callable(one) else one
+        if not isinstance(arguments, tuple | list):
+            raise TypeError(
+                f"the data set {name} must be a tuple of arguments, or a function that makes one, not "
+                f"{type(arguments).__name__}"
+            )
+        made[name] = tuple(arguments)
+    return made
+
+
+def explanation(executable: Executable) -> str:
+    """How each part is run; of a program with several versions, also the tree of decisions with the values of now."""
+    text = executable.explain()
+    if not executable.thresholds:
+        return text
+    from tilewright.passes.flatten_tree import explain_versions
+
+    return f"{text}\n{explain_versions(executable.program, executable.thresholds)}"
