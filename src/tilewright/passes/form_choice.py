@@ -10,6 +10,7 @@ from tilewright.contraction.normalise import constant
 from tilewright.machine.model import Machine
 from tilewright.passes.direct_choice import choose_direct_form, read_once, written_once
 from tilewright.passes.direct_form import DirectForm
+from tilewright.passes.matrix_vector_form import MatrixVectorForm, choose_matrix_vector_form
 from tilewright.passes.packed_form import PackedForm, make_packed_form
 from tilewright.passes.scalar_values import component_types
 
@@ -22,12 +23,17 @@ PACKED_STEP = 1.05  # of the multiply-adds, for the loops around them
 class FormChoice:
     """The form that a CPU gets, and why."""
 
-    form: DirectForm | PackedForm
+    form: DirectForm | PackedForm | MatrixVectorForm
     reason: str
 
 
 def choose_form(contraction: Contraction, machine: Machine) -> FormChoice:
     """The form of a normalised contraction with known sizes."""
+    streamed = choose_matrix_vector_form(contraction, machine)
+    if not isinstance(streamed, str):
+        return FormChoice(
+            streamed, f"operand {streamed.matrix.buffer} is read once, in order: no element is used twice"
+        )
     packed = make_packed_form(contraction, machine)
     direct = choose_direct_form(contraction, machine)
     if isinstance(direct, str):

@@ -15,6 +15,8 @@ from tilewright.machine.model import Machine
 from tilewright.passes.direct_form import DirectForm
 from tilewright.passes.direct_kernel import write_direct_kernel
 from tilewright.passes.form_choice import FormChoice, choose_form
+from tilewright.passes.matrix_vector_form import MatrixVectorForm
+from tilewright.passes.matrix_vector_kernel import write_matrix_vector_kernel
 from tilewright.passes.packed_form import PackedForm, make_packed_form
 from tilewright.passes.packed_kernel import write_packed_kernel
 from tilewright.passes.tile_choice import choose_tiling, ranked_tilings
@@ -73,8 +75,10 @@ def _refuse_tiles(tiles: Tiles | None) -> None:
         )
 
 
-def write_cpu_kernel(form: DirectForm | PackedForm) -> Launch:
+def write_cpu_kernel(form: DirectForm | PackedForm | MatrixVectorForm) -> Launch:
     """The kernel of a form of the CPU, and its launch."""
+    if isinstance(form, MatrixVectorForm):
+        return write_matrix_vector_kernel(form)
     return write_direct_kernel(form) if isinstance(form, DirectForm) else write_packed_kernel(form)
 
 

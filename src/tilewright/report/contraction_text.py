@@ -6,9 +6,11 @@ from tilewright.contraction.form import Contraction, Dimension, Operand
 from tilewright.contraction.normalise import constant
 from tilewright.ir.printer import print_lambda
 from tilewright.passes.direct_form import DirectForm
+from tilewright.passes.matrix_vector_form import MatrixVectorForm
 from tilewright.passes.packed_form import PackedForm, SideDimension
 from tilewright.passes.tile_form import StagedOperand, TileForm
 from tilewright.report.direct_text import direct_form_text
+from tilewright.report.matrix_vector_text import matrix_vector_form_text
 from tilewright.report.text import table
 
 
@@ -46,10 +48,12 @@ def _operand(one: Operand) -> str:
     return f"{one.buffer}: {one.element}, from element {one.offset} on"
 
 
-def form_text(form: TileForm | PackedForm | DirectForm) -> str:
+def form_text(form: TileForm | PackedForm | DirectForm | MatrixVectorForm) -> str:
     """What was decided about a kernel before a line of it is written."""
     if isinstance(form, DirectForm):
         return direct_form_text(form)
+    if isinstance(form, MatrixVectorForm):
+        return matrix_vector_form_text(form)
     return _packed_text(form) if isinstance(form, PackedForm) else _tiled_text(form)
 
 

@@ -21,6 +21,7 @@ from tilewright.kernel.launch import Launch
 from tilewright.machine.model import Machine
 from tilewright.machine.occupancy import occupancy
 from tilewright.passes.direct_form import DirectForm
+from tilewright.passes.matrix_vector_form import MatrixVectorForm
 from tilewright.passes.packed_form import PackedForm
 from tilewright.passes.tile import Tiles, cpu_form, tiled_form, write_cpu_kernel
 from tilewright.passes.tile_choice import TileCost, tile_cost
@@ -29,6 +30,12 @@ from tilewright.passes.tile_kernel import write_kernel
 from tilewright.passes.tiling import estimate_resources
 from tilewright.report.declined import declined_direct, declined_packed, declined_tiled, padding_waste, tiles_text
 from tilewright.report.direct_text import DirectDetails, direct_details, direct_lines
+from tilewright.report.matrix_vector_text import (
+    MatrixVectorDetails,
+    declined_matrix_vector,
+    matrix_vector_details,
+    matrix_vector_lines,
+)
 from tilewright.report.roofline import Roofline, roofline
 from tilewright.report.text import amount, byte_amount, duration, table
 
@@ -126,8 +133,8 @@ class Explanation:
         machine: the machine meant.
         contraction: with its dimensions as they are after dropping, fusing and ordering.
         roofline: the lower bound of its time.
-        tiled, packed, direct: the details of the form that was chosen; the others are None.
-        reason: why a CPU gets the direct or the packed form; empty for other machines.
+        tiled, packed, direct, streamed: the details of the form that was chosen; the others are None.
+        reason: why a CPU gets its form; empty for other machines.
         declined: why each optimisation that did not happen did not.
     """
 
@@ -139,12 +146,15 @@ class Explanation:
     declined: tuple[str, ...]
     direct: DirectDetails | None = None
     reason: str = ""
+    streamed: MatrixVectorDetails | None = None
 
     @property
     def form(self) -> str:
-        """ "tiled", "packed" or "direct"."""
+        """ "tiled", "packed", "direct" or "streamed"."""
         if self.tiled is not None:
             return "tiled"
+        if self.streamed is not None:
+            return "streamed"
         return "packed" if self.packed is not None else "direct"
 
     def __str__(self) -> str:
@@ -157,6 +167,8 @@ class Explanation:
             lines += _packed_lines(self.packed, self.machine)
         if self.direct is not None:
             lines += direct_lines(self.direct, self.machine)
+        if self.streamed is not None:
+            lines += matrix_vector_lines(self.streamed, self.machine)
         if self.reason:
             lines.append(f"chosen     {self.reason}")
         lines += ["declined", *(f"  - {reason}" for reason in self.declined)]
@@ -187,6 +199,10 @@ def explain_contraction(contraction: Contraction, machine: Machine, tiles: Tiles
         reasons = declined_direct(form, machine, launch.blocks)
         details = direct_details(form, launch)
         return Explanation(machine, form.contraction, bound, None, None, reasons, details, chosen.reason)
+    if isinstance(form, MatrixVectorForm):
+        reasons = declined_matrix_vector(form, machine, launch.blocks)
+        streamed = matrix_vector_details(form, launch)
+        return Explanation(machine, form.contraction, bound, None, None, reasons, None, chosen.reason, streamed)
     reasons = declined_packed(form, machine, launch.blocks)
     packed = _packed_details(form, launch)
     return Explanation(machine, form.contraction, bound, None, packed, reasons, None, chosen.reason)

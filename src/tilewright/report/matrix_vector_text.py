@@ -1,0 +1,90 @@
+"""The form of contractions that read one operand once, as data and as text, for explanations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.contraction.normalise import constant
+from tilewright.kernel.launch import Launch
+from tilewright.machine.model import Machine
+from tilewright.passes.matrix_vector_form import MatrixVectorForm, Way
+from tilewright.report.declined import not_fused
+from tilewright.report.text import table
+
+
+@dataclass(frozen=True)
+class MatrixVectorDetails:
+    """The form of CPUs that reads one operand in the order in which it lies in memory.
+
+    Attributes:
+        matrix: the operand that is read so ("left", "right").
+        way: "dots" where sums run along its unit stride, "sums" where rows are added to the output.
+        along: the dimension of its unit stride.
+        side_by_side: the dimension whose rows are read together, and how many: None if there is none.
+        lanes: of a vector. vectors: of a row in one step.
+        blocks: independent parts of the launch.
+        fused_multiply_add: products and sums are one instruction.
+    """
+
+    matrix: str
+    way: str
+    along: str
+    side_by_side: str | None
+    rows: int
+    lanes: int
+    vectors: int
+    blocks: int
+    fused_multiply_add: bool
+
+
+def matrix_vector_details(form: MatrixVectorForm, launch: Launch) -> MatrixVectorDetails:
+    """What is told of such a form."""
+    side = None if form.side_by_side is None else form.side_by_side.name
+    matrix = "left" if form.matrix_left else "right"
+    return MatrixVectorDetails(
+        matrix, form.way.value, form.along.name, side, form.rows, form.lanes, form.vectors, launch.blocks,
+        form.fused_multiply_add,
+    )  # fmt: skip
+
+
+def matrix_vector_lines(details: MatrixVectorDetails, machine: Machine) -> list[str]:
+    """The lines of an explanation."""
+    side = f"{details.rows} rows along {details.side_by_side}" if details.side_by_side else "one row"
+    results = "partial sums in all lanes of registers, folded at the end of a row"
+    if details.way == Way.SUMS.value:
+        results = "rows are added to a piece of the output that stays in the caches"
+    return [
+        f"form       the {details.matrix} operand is read once, in order",
+        f"vectors    along {details.along}, {details.lanes} lanes, {details.vectors} in a step; {side} at a time",
+        f"results    {results}",
+        f"blocks     {details.blocks} on {machine.cores} cores",
+        f"multiply   {'fused with add' if details.fused_multiply_add else 'and combine are separate operations'}",
+    ]
+
+
+def declined_matrix_vector(form: MatrixVectorForm, machine: Machine, blocks: int) -> tuple[str, ...]:
+    """The reasons for what such a kernel does without."""
+    reasons = list(not_fused(form.contraction))
+    if not form.fused_multiply_add:
+        reasons.append("no fused multiply-add: the contraction is no sum of products of floating-point numbers")
+    if 0 < blocks < machine.cores:
+        reasons.append(f"{blocks} of {machine.cores} cores used: there is too little work to share out")
+    return tuple(reasons)
+
+
+def matrix_vector_form_text(form: MatrixVectorForm) -> str:
+    """What was decided about a kernel before a line of it is written."""
+    rows = [["role", "dimension", "size", "stride in matrix", "stride in vector", "stride in out"]]
+    roles = [("vectors", form.along)]
+    roles += [("rows", form.side_by_side)] if form.side_by_side is not None else []
+    roles += [("outer", one) for one in form.outer] + [("sum", one) for one in form.contracted]
+    for role, one in roles:
+        strides = [str(form.stride(one, side)) for side in ("matrix", "vector", "out")]
+        rows.append([role, one.name, str(constant(one.size)), *strides])
+    return "\n".join(
+        [
+            f"matrix ({form.matrix.buffer}): {form.vectors} vectors of {form.lanes} of {form.rows} rows in a step",
+            *table(rows, "  "),
+            f"results: {form.way.value}, in {form.accumulator}",
+        ]
+    )

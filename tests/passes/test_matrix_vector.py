@@ -1,0 +1,174 @@
+"""The form of contractions that read one operand once: which they are, and what the kernels compute."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from contraction_cases import run_cpu, semirings
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive import assert_close, einsum_contraction, examples, random_buffers
+
+import tilewright as tw
+from tilewright.contraction.form import Contraction, Dimension, Kind, Operand
+from tilewright.contraction.normalise import normalise
+from tilewright.ir.builder import Builder
+from tilewright.ir.nodes import Type
+from tilewright.ir.scalars import C64, F16, F32, F64, I32, ScalarType
+from tilewright.ir.sizes import size
+from tilewright.machine.detect import host_machine
+from tilewright.machine.model import Machine
+from tilewright.machine.named import CPU_AVX2, CPU_AVX512, CPU_NEON
+from tilewright.passes.form_choice import choose_form
+from tilewright.passes.matrix_vector_form import (
+    MatrixVectorForm,
+    Way,
+    choose_matrix_vector_form,
+)
+from tilewright.passes.matrix_vector_kernel import write_matrix_vector_kernel
+from tilewright.report.contraction_text import form_text
+from tilewright.report.explain import explain_contraction
+
+MACHINES = [host_machine(), CPU_AVX2, CPU_AVX512, CPU_NEON]
+LONG = st.sampled_from([8, 16, 31, 32, 33, 40, 64, 67, 100, 129])
+SHORT = st.sampled_from([1, 2, 3, 4, 5, 8, 9, 13])
+
+
+@st.composite
+def streamed(draw: st.DrawFn) -> Contraction:
+    """A matrix with all dimensions, one of them of unit stride, and a vector with any of them."""
+    scalar = draw(st.sampled_from([F32, F64, I32]))
+    function, combine, neutral = draw(st.sampled_from(sorted(semirings(scalar).items())))[1]
+    kinds = [draw(st.sampled_from([Kind.M, Kind.K, Kind.C])) for _ in range(draw(st.integers(1, 4)))]
+    kinds[draw(st.integers(0, len(kinds) - 1))] = Kind.K
+    sizes = [draw(SHORT) for _ in kinds[1:]] + [draw(LONG)]
+    order = [*draw(st.permutations(range(len(kinds) - 1))), len(kinds) - 1]
+    matrix = _strides(draw, sizes, order, [True] * len(kinds))
+    has_vector = [kind is not Kind.M and draw(st.integers(0, 3)) > 0 for kind in kinds]
+    vector = _strides(draw, sizes, order, has_vector)
+    out = _strides(draw, sizes, order, [kind is not Kind.K for kind in kinds])
+    if draw(st.booleans()):
+        turn = draw(st.permutations(range(len(kinds))))
+        out = _strides(draw, sizes, list(turn), [kind is not Kind.K for kind in kinds])
+    left = draw(st.booleans())
+    dimensions = []
+    for position, (kind, extent) in enumerate(zip(kinds, sizes, strict=True)):
+        sides = (matrix[position], vector[position]) if left else (vector[position], matrix[position])
+        own = kind if left or kind is not Kind.M else Kind.N
+        dimensions.append(Dimension(f"d{position}", own, *map(size, (extent, *sides, out[position]))))
+    operands = (Operand(name, scalar, size(draw(st.sampled_from([0, 1, 16])))) for name in "ABC")
+    return Contraction(tuple(dimensions), *operands, function, combine, neutral)
+
+
+def _strides(draw: st.DrawFn, sizes: list[int], order: list[int], present: list[bool]) -> list[int]:
+    """Row-major strides in an order of the dimensions, with gaps now and then; 0 where there is none."""
+    strides, total = [0] * len(sizes), 1
+    for position in reversed(order):
+        if present[position]:
+            strides[position] = total
+            total *= sizes[position] + draw(st.sampled_from([0, 0, 3]))
+    return strides
+
+
+@settings(max_examples=examples(200))
+@given(contraction=streamed(), machine=st.sampled_from(MACHINES), data=st.data())
+def test_any_streamed_contraction(contraction: Contraction, machine: Machine, data: st.DataObject) -> None:
+    """As chosen, and with its work cut into blocks at random, on one thread or two."""
+    form = choose_matrix_vector_form(normalise(contraction), machine)
+    if isinstance(form, str):
+        assert form
+        return
+    step = 1 if form.way is Way.DOTS else form.lanes * form.vectors
+    chunk = step * data.draw(st.integers(1, -(-form.pieces // step)))
+    form = replace(form, chunk=chunk, serial=data.draw(st.booleans()))
+    buffers = random_buffers(contraction, data.draw(st.integers(0, 99)))
+    got = run_cpu(write_matrix_vector_kernel(form), buffers, {}, data.draw(st.integers(1, 2)))
+    assert_close(contraction, got, buffers, {})
+    assert form.along.name in form_text(form)
+
+
+def form_of(text: str, scalar: ScalarType = F32, machine: Machine = CPU_AVX512, **sizes: int) -> MatrixVectorForm:
+    chosen = choose_form(normalise(einsum_contraction(text, sizes, scalar)), machine).form
+    assert isinstance(chosen, MatrixVectorForm)
+    return chosen
+
+
+@pytest.mark.parametrize(("text", "left", "way", "along", "rows"), [
+    ("ak,k->a", True, Way.DOTS, "k", 8),
+    ("k,ak->a", False, Way.DOTS, "k", 8),
+    ("k,ka->a", False, Way.SUMS, "a", 8),
+    ("ka,k->a", True, Way.SUMS, "a", 8),
+    ("bak,bk->ba", True, Way.DOTS, "k", 8),
+    ("bka,bk->ba", True, Way.SUMS, "a", 8),
+    ("ak,ak->a", True, Way.DOTS, "k", 8),
+    ("ka,ka->a", True, Way.SUMS, "a", 8),
+])  # fmt: skip
+def test_which_contractions_are_streamed(text: str, left: bool, way: Way, along: str, rows: int) -> None:
+    form = form_of(text, a=200, b=5, k=300)
+    assert (form.matrix_left, form.way, form.along.name, form.rows) == (left, way, along, rows)
+    assert form.fused_multiply_add and form.reads_vector
+
+
+@pytest.mark.parametrize(("text", "scalar", "reason"), [
+    ("ak,kb->ab", F32, "elements of either operand are used several times"),
+    ("ak,k->a", C64, "elements are complex or bools"),
+    ("ak,k->a", F16, "sums of type f16 are stored as f16"),
+])  # fmt: skip
+def test_what_is_not_streamed(text: str, scalar: ScalarType, reason: str) -> None:
+    contraction = einsum_contraction(text, {"a": 64, "b": 64, "k": 64}, scalar)
+    assert choose_matrix_vector_form(normalise(contraction), CPU_AVX512) == reason
+
+
+def test_operators_that_keep_an_order_are_not_streamed() -> None:
+    b = Builder()
+    first = b.function([Type(F32), Type(F32)], lambda x, y: x, ("x", "y"))
+    contraction = replace(einsum_contraction("ak,k->a", {"a": 64, "k": 64}, F32), combine=first)
+    found = choose_matrix_vector_form(normalise(contraction), CPU_AVX512)
+    assert found == "the operator is not plainly commutative"
+
+
+def test_little_work_is_one_block_and_much_is_shared_out() -> None:
+    small, large = form_of("ak,k->a", a=64, k=64), form_of("ak,k->a", a=4096, k=4096)
+    assert small.serial and not large.serial
+    assert write_matrix_vector_kernel(small).blocks == 1
+    assert write_matrix_vector_kernel(large).blocks >= CPU_AVX512.cores
+    wide = form_of("k,ka->a", a=100_000, k=100)
+    assert wide.chunk * 4 <= CPU_AVX512.l2_bytes // 4
+    assert write_matrix_vector_kernel(wide).blocks >= CPU_AVX512.cores
+
+
+def test_explanations_tell_the_form() -> None:
+    for text, what in (("ak,k->a", "partial sums in all lanes"), ("k,ka->a", "rows are added to a piece")):
+        found = explain_contraction(einsum_contraction(text, {"a": 300, "k": 200}, F32), CPU_AVX512)
+        assert found.form == "streamed" and found.streamed is not None
+        assert what in str(found) and "is read once, in order" in found.reason
+        assert "8 rows along" in str(found)
+    found = explain_contraction(einsum_contraction("k,k->", {"k": 512}, I32), CPU_AVX512)
+    assert "no fused multiply-add" in str(found) and "one row" in str(found)
+
+
+@settings(max_examples=examples(60))
+@given(rows=st.integers(1, 70), columns=st.integers(1, 200), batch=st.integers(1, 3), data=st.data())
+def test_einsums_are_within_the_bound_of_partial_sums(rows: int, columns: int, batch: int, data: st.DataObject) -> None:
+    """|error| <= (n / p + p + 2) u sum |terms| where p partial sums of n/p terms each are folded; p = 4 at the least
+    where a sum is long [Higham, Accuracy and Stability, section 4.2].
+    """
+    dtype = data.draw(st.sampled_from([np.float32, np.float64]))
+    text = data.draw(st.sampled_from(["bij,bj->bi", "bi,bij->bj", "bij,j->bi", "bij,bij->bi", "bij,i->bj"]))
+    rng = np.random.default_rng(data.draw(st.integers(0, 999)))
+    sizes = {"b": batch, "i": rows, "j": columns}
+    terms = text.partition("->")[0].split(",")
+    a, b = (rng.uniform(-1, 1, [sizes[one] for one in term]).astype(dtype) for term in terms)
+    exact = np.einsum(text, a.astype(np.longdouble), b.astype(np.longdouble))
+    magnitude = np.einsum(text, np.abs(a).astype(np.longdouble), np.abs(b).astype(np.longdouble))
+    long = columns if "j" not in text.partition("->")[2] else rows
+    bound = (long / (4 if long >= 64 else 1) + 64) * np.finfo(dtype).eps / 2 * magnitude
+    assert np.all(np.abs(tw.einsum(text, a, b) - exact) <= bound)
+
+
+def test_small_integers_wrap_around_as_in_numpy() -> None:
+    a, b = np.full((40, 300), 100, np.int16), np.full(300, 77, np.int16)
+    np.testing.assert_array_equal(tw.einsum("ij,j->i", a, b), np.einsum("ij,j->i", a, b))
+    np.testing.assert_array_equal(tw.einsum("ij,i->j", a.T.copy(), b), np.einsum("ij,i->j", a.T.copy(), b))
