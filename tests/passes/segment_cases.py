@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright.passes import segment_steps
+from tilewright.passes import segment_hist, segment_steps
 from tilewright.passes.segment_choice import Sharing
 
 
@@ -117,6 +117,44 @@ def plain(operator: Operator, kind: str) -> str:
  let ({targets}) = {kind}{suffix} n {combine_text(operator)} {arrays}
  in ({names})
 """
+
+
+def histogram(operator: Operator, is_segmented: bool) -> str:
+    """A `hist` of n values, or a `seghist` of n segments of m values, into k bins."""
+    outer = "[n]" if is_segmented else ""
+    inner = "[n][m]" if is_segmented else "[n]"
+    arrays = ", ".join(f"x{n}: {inner}{t}" for n, t in enumerate(operator.types))
+    bins = ", ".join(f"d{n}: {outer}[k]{t}" for n, t in enumerate(operator.types))
+    targets = ", ".join(f"y{n}: {outer}[k]{t}" for n, t in enumerate(operator.types))
+    given = " ".join(f"d{n}" for n in range(len(operator.types)))
+    names = ", ".join(f"y{n}" for n in range(len(operator.types)))
+    if is_segmented:
+        body = "\n let (p: i64) = at[i, j]" + "".join(
+            f"\n let (e{n}: {t}) = x{n}[i, j]" for n, t in enumerate(operator.types)
+        )
+        results = ", ".join(["p", *(f"e{n}" for n in range(len(operator.types)))])
+        rest = f"do {body}\n in ({results})"
+        kind = "seghist@thread (i: i64 < n, j: i64 < m)"
+    else:
+        rest = "at " + " ".join(f"x{n}" for n in range(len(operator.types)))
+        kind = "hist"
+    return f"""def program (at: {inner}i64, {arrays}, {bins}) =
+ let ({targets}) = {kind} ({given.replace(" ", ", ")}) {combine_text(operator)} {rest}
+ in ({names})
+"""
+
+
+@contextmanager
+def in_pieces(pieces: int) -> Iterator[None]:
+    """Histograms are cut into so many pieces (fewer where there are not so many rows)."""
+
+    def cut(machine: Any, threads: int, segments: int, width: int, bins: int, bytes_per_bin: int) -> tuple[int, int]:
+        length = max(1, -(-width // pieces))
+        return max(1, -(-width // length)), length
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(segment_hist, "pieces_of_histogram", cut)
+        yield
 
 
 @contextmanager

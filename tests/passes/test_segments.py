@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lowering_checks import check
 from naive import examples
-from segment_cases import OPERATORS, plain, segmented, shared_out
+from segment_cases import OPERATORS, histogram, in_pieces, plain, segmented, shared_out
 
 DEVICES = ["cpu", pytest.param("opencl", marks=pytest.mark.opencl)]
 WIDTHS = [0, 1, 2, 3, 15, 16, 33, 100, 257, 700]
@@ -64,5 +64,30 @@ def test_one_segment_in_every_sharing(device: str, kind: str) -> None:
     def run(name: str, width: int, group: int, chunks: int, seed: int) -> None:
         with shared_out(1 if device == "cpu" else group, chunks):
             check(plain(OPERATORS[name], kind), values(name, (width,), seed), device)
+
+    run()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_histograms_in_every_number_of_pieces(device: str) -> None:
+    @settings(max_examples=examples(30 if device == "cpu" else 12))
+    @given(
+        name=st.sampled_from(sorted(name for name, one in OPERATORS.items() if one.commutes)),
+        segments=st.sampled_from([None, None, 0, 1, 3]),
+        width=st.sampled_from(WIDTHS),
+        bins=st.sampled_from([1, 2, 7, 40]),
+        pieces=st.sampled_from([1, 2, 3, 20]),
+        group=st.sampled_from([1, 4]),
+        chunks=st.sampled_from([1, 3]),
+        seed=st.integers(0, 99),
+    )
+    def run(
+        name: str, segments: int | None, width: int, bins: int, pieces: int, group: int, chunks: int, seed: int
+    ) -> None:
+        outer = () if segments is None else (segments,)
+        at = np.random.default_rng(seed).integers(-2, bins + 2, (*outer, width))  # some of them out of range
+        arrays = [at, *values(name, (*outer, width), seed), *values(name, (*outer, bins), seed + 1)]
+        with shared_out(group, chunks), in_pieces(pieces):
+            check(histogram(OPERATORS[name], segments is not None), arrays, device)
 
     run()

@@ -24,12 +24,17 @@ from tilewright.kernel.launch import Launch, LaunchDeclined
 from tilewright.machine.model import Machine
 from tilewright.passes.lower_general import Points, copy_points, lower_points, points_of
 from tilewright.passes.lower_reduction import is_long_fold
+from tilewright.passes.nest_folds import with_folds
 from tilewright.passes.permute_kernel import permute_launch
 from tilewright.passes.pipelines import run_pipeline
 from tilewright.passes.scalar_values import LoweringError
+from tilewright.passes.segment_hist import histogram_step
 from tilewright.passes.segment_steps import segment_step
+from tilewright.passes.stream_choice import NotTiled
+from tilewright.passes.stream_form import stream_form, stream_table
 from tilewright.passes.tile import Tiles, contraction_launches
 from tilewright.passes.tiling import IllegalTiling
+from tilewright.passes.vectorise import NotVectorisable
 from tilewright.runtime import host
 from tilewright.runtime.cache import MemoryCache
 from tilewright.runtime.cpu_pool import get_num_threads
@@ -151,13 +156,18 @@ def free_variables(expression: Expression) -> tuple[Variable, ...]:
 
 
 def kernel_step(
-    label: str, points: Points, targets: tuple[Variable, ...], reads: tuple[Variable, ...], threads: int
+    label: str,
+    points: Points,
+    targets: tuple[Variable, ...],
+    reads: tuple[Variable, ...],
+    threads: int,
+    iotas: frozenset[str] = frozenset(),
 ) -> KernelStep:
-    """A step that lowers its points once for each combination of layouts."""
+    """A step that lowers its points once for each combination of layouts; `iotas` are not read from memory."""
     plans: MemoryCache[Layouts, KernelPlan] = MemoryCache(capacity=64)
 
     def lower(layouts: Layouts) -> KernelPlan:
-        return plans.get_or_build(layouts, lambda: lower_points(label, points, targets, reads, layouts, threads))
+        return plans.get_or_build(layouts, lambda: lower_points(label, points, targets, reads, layouts, threads, iotas))
 
     names = {name for extent in points.space for name in extent.names}
     return KernelStep(label, targets, reads, lower, points.copied, tuple(sorted(names)))
@@ -250,7 +260,7 @@ class _Compiler:
                 return self._contraction(statement) or self._segments(statement, self.reasons)
             case nodes.Map():
                 return self._contraction(statement) or self._general(statement, self.reasons)
-            case nodes.Scan() | nodes.Scanomap() | nodes.SegRed() | nodes.SegScan():
+            case nodes.Scan() | nodes.Scanomap() | nodes.SegRed() | nodes.SegScan() | nodes.Hist() | nodes.SegHist():
                 return self._segments(statement)
         return self._general(statement)
 
@@ -263,7 +273,8 @@ class _Compiler:
         """The step, after a trial that the points can be lowered."""
         targets = statement.targets
         reads = free_variables(statement.expression)
-        step = kernel_step(f"{self.name}_{targets[0]}{suffix}", points, targets, reads, self.threads)
+        counted = frozenset(self.iotas)
+        step = kernel_step(f"{self.name}_{targets[0]}{suffix}", points, targets, reads, self.threads, counted)
         self._try(step)
         self._mark_cells(targets)
         return step
@@ -277,18 +288,37 @@ class _Compiler:
         step.lower(tuple(expected))
 
     def _general(self, statement: Statement, reasons: Sequence[str] = ()) -> Step:
+        statement = Statement(statement.targets, with_folds(statement.expression))
         expression = statement.expression
         try:
             points = points_of(expression, statement.targets)
-            step = self._kernel(statement, points)
+            plain = self._kernel(statement, points)
         except LoweringError as error:
             if not isinstance(expression, nodes.Map):
                 raise LoweringError(f"{self.name}: {_shown(statement)} cannot be lowered: {error}") from error
             self.note(statement, "row by row on the host", [*reasons, str(error)])
             return self._rows(statement, expression)
         work = " x ".join(map(str, points.space))
-        self.note(statement, f"a kernel over {work} points" if work else "a sequential kernel", reasons)
+        step, text, refusals = self._streamed(statement, points, plain)
+        self.note(
+            statement, f"a kernel over {work} points{text}" if work else "a sequential kernel", (*reasons, *refusals)
+        )
         return step
+
+    def _streamed(self, statement: Statement, points: Points, plain: KernelStep) -> tuple[Step, str, Sequence[str]]:
+        """The kernel that tiles the streams of a nest, and what it does; else the plain one, and why."""
+        form = stream_form(statement.expression, points, self.device.machine)
+        if form is None:
+            return plain, "", ()
+        table = "".join(f"\n      {line}" for line in stream_table(statement.expression))
+        if isinstance(form, NotTiled):
+            return plain, table, form.reasons
+        step = kernel_step(f"{plain.label}_streams", form.points, plain.targets, plain.reads, form.threads)
+        try:
+            self._try(step)
+        except (LoweringError, NotVectorisable) as error:
+            return plain, table, (str(error),)
+        return form.step(step, plain), f": {form.text}{table}", ()
 
     def _rows(self, statement: Statement, expression: nodes.Map) -> Step:
         function = expression.function
@@ -297,15 +327,17 @@ class _Compiler:
         return host.RowsStep(statement.targets, expression.width, function.parameters, expression.arrays, body)
 
     def _segments(self, statement: Statement, reasons: Sequence[str] = ()) -> Step:
-        """A fold or scan of segments: which kernels do it is chosen when its sizes are known."""
+        """A fold, scan or histogram of segments: which kernels do it is chosen when its sizes are known."""
         reads = free_variables(statement.expression)
         name = f"{self.name}_{statement.targets[0]}"
 
         def make(suffix: str, points: Points, targets: tuple[Variable, ...], uses: tuple[Variable, ...]) -> KernelStep:
             return kernel_step(name + suffix, points, targets, uses, self.threads)
 
+        is_histogram = isinstance(statement.expression, nodes.Hist | nodes.SegHist)
+        step_of = histogram_step if is_histogram else segment_step
         try:
-            found = segment_step(statement, reads, self.device.machine, self.threads, make)
+            found = step_of(statement, reads, self.device.machine, self.threads, make)
             if found is None:
                 return self._general(statement, reasons)
             step, trials = found
@@ -315,8 +347,9 @@ class _Compiler:
             return self._general(statement, [*reasons, str(error)])
         self._mark_cells(statement.targets)
         *outer, width = map(str, step.extents)
+        bins = f" into {outer.pop()} bins" if is_histogram else ""
         segments = f"{' x '.join(outer)} segments" if outer else "one segment"
-        self.note(statement, f"{segments} of {width} rows, shared out when the sizes are known", reasons)
+        self.note(statement, f"{segments} of {width} rows{bins}, shared out when the sizes are known", reasons)
         return step
 
     def _contraction(self, statement: Statement) -> Step | None:

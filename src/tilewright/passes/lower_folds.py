@@ -183,21 +183,18 @@ def _(expression: nodes.Hist, item: Item, targets: tuple[Variable, ...]) -> Sequ
     values = arrays_of(item, expression.values)
 
     def step(i: Size) -> None:
-        (bin_,) = _scalar(item.row(indices, i))
-        _combine_into_bin(item, expression.combine, places, bin_, [item.row(one, i) for one in values])
+        bin_ = item.row(indices, i)
+        combine_into_bin(item, expression.combine, places, bin_, [item.row(one, i) for one in values])
 
     item.loop(expression.indices.type.shape[0], "i", step)
     return places
 
 
-def _combine_into_bin(
-    item: Item,
-    combine: Lambda,
-    places: Sequence[ArrayView],
-    bin_: kernel.Expression,
-    values: Sequence[AnyValue],
+def combine_into_bin(
+    item: Item, combine: Lambda, places: Sequence[ArrayView], bin_: AnyValue, values: Sequence[AnyValue]
 ) -> None:
     """places[bin] = combine(places[bin], values) if the bin exists."""
+    (number,) = _scalar(bin_)
 
     def put(at: Size) -> None:
         rows = [row_of(one, at) for one in places]
@@ -207,7 +204,7 @@ def _combine_into_bin(
         for value, one in zip(new, rows, strict=True):
             write(item, value, one)
 
-    when_bin_exists(item, bin_, places[0].lmad.shape[0], put)
+    when_bin_exists(item, number, places[0].lmad.shape[0], put)
 
 
 @lower_expression.register
@@ -338,14 +335,26 @@ def _(expression: nodes.SegHist, item: Item, targets: tuple[Variable, ...]) -> S
     return places
 
 
-def write_histogram(item: Item, expression: nodes.SegHist, parts: Sequence[ArrayView]) -> None:
-    """Combine the values of one segment into its bins."""
+def bin_row(item: Item, expression: nodes.SegHist, at: Sequence[Size]) -> Callable[[Size], Sequence[AnyValue]]:
+    """The bin and the values for each index of the innermost dimension, of the segment at some indices."""
+    for (variable, extent), index in zip(expression.space.dimensions, at, strict=False):
+        bind_index(item, variable, index, extent)
     variable, extent = expression.space.dimensions[-1]
 
-    def step(index: Size) -> None:
+    def row(index: Size) -> Sequence[AnyValue]:
         bind_index(item, variable, index, extent)
-        bin_, *values = lower_body(item, expression.body)
-        (at,) = _scalar(bin_)
-        _combine_into_bin(item, expression.combine, parts, at, values)
+        return lower_body(item, expression.body)
+
+    return row
+
+
+def write_histogram(item: Item, expression: nodes.SegHist, parts: Sequence[ArrayView]) -> None:
+    """Combine the values of one segment, whose indices are bound, into its bins."""
+    variable, extent = expression.space.dimensions[-1]
+    row = bin_row(item, expression, ())
+
+    def step(index: Size) -> None:
+        bin_, *values = row(index)
+        combine_into_bin(item, expression.combine, parts, bin_, values)
 
     item.loop(extent, variable.name, step)

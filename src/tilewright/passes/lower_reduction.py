@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tilewright.contraction.form import Contraction, Kind
+from tilewright.contraction.recognise import is_commutative
 from tilewright.ir import nodes
 from tilewright.ir.lmad import row_major
 from tilewright.ir.nodes import Atom, Type, Variable
@@ -61,7 +62,9 @@ def fold_rows(
 ) -> Sequence[AnyValue]:
     """`lower_folds.fold` of scalars from row `start` on; with `lanes` in vector lanes where there are enough rows."""
     arguments = item, extent, combine, neutral, rows, [None] * len(neutral), mapped
-    if not lanes:
+    # LLVM puts folds of integers by one operator into vectors by itself, and our lanes would be in its way.
+    exact = not any(atom.type.element.is_float for atom in neutral) and is_commutative(combine)
+    if not lanes or exact:
         return lower_folds.fold(*arguments, start=start)
     results = [declare_value(lower_atom(atom, item.emit), "folded", item.emit) for atom in neutral]
     branches = []

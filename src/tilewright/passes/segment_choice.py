@@ -21,6 +21,8 @@ ROWS_PER_THREAD = 16
 """Rows that pay for a thread's part in the tree of its group."""
 MOST_ROWS_PER_THREAD = 1024
 """Rows that a thread adds up one after another: the error of a sum grows with them."""
+MOST_BYTES_OF_BINS = 256 << 20
+"""What the workers of a histogram may take for bins of their own."""
 THREADS_PER_CORE = 1024
 """Where the machine does not tell how many can be resident."""
 
@@ -98,3 +100,31 @@ def rows_each(machine: Machine, threads: int, bytes_per_row: int) -> int:
         if threads * bytes_per_row * (rows + 2) <= limit:
             return rows
     return 1 if 3 * threads * bytes_per_row <= machine.shared_bytes_per_block else 0
+
+
+def pieces_of_histogram(
+    machine: Machine, threads: int, segments: int, width: int, bins: int, bytes_per_bin: int
+) -> tuple[int, int]:
+    """Into how many pieces the rows of each histogram are cut, and how long they are; 1 if it is not worth it.
+
+    A worker clears its own bins, and they are read once more: both together may cost half of what its rows do.
+
+    Example:
+        >>> from tilewright.machine.named import A100
+        >>> pieces_of_histogram(A100, 256, 1, 10_000_000, 256, 4)
+        (9766, 1024)
+    """
+    if segments == 0 or width == 0:
+        return 1, width
+    if threads == 1:
+        wanted = CHUNKS_PER_CORE * machine.cores if machine.cores > 1 else 1
+        least = max(ROWS_PER_CHUNK, 4 * bins)
+    else:
+        wanted = machine.cores * (machine.max_threads_per_core or THREADS_PER_CORE)
+        least = max(ROWS_PER_THREAD, 4 * bins)
+    room = MOST_BYTES_OF_BINS // max(1, segments * bins * bytes_per_bin)
+    pieces = min(-(-wanted // segments), width // least, room)
+    if pieces < 2:
+        return 1, width
+    length = -(-width // pieces)
+    return -(-width // length), length

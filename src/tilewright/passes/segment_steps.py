@@ -95,7 +95,7 @@ def segment_step(
     chunks = Chunks(f"%chunks.{statement.targets[0]}", f"%length.{statement.targets[0]}")
     kernels = Kernels(segments, statement.targets, reads, chunks, machine, threads, make)
     is_scan = isinstance(statement.expression, nodes.Scan | nodes.Scanomap | nodes.SegScan)
-    return (_scan_step if is_scan else _fold_step)(kernels)
+    return (_scan_step if is_scan else fold_step)(kernels)
 
 
 def _step(
@@ -109,7 +109,8 @@ def _sizes(kernels: Kernels, sharing: Sharing) -> tuple[tuple[str, int], ...]:
     return (kernels.chunks.count, sharing.chunks), (kernels.chunks.length, sharing.length)
 
 
-def _fold_step(kernels: Kernels) -> tuple[SegmentStep, tuple[KernelStep, ...]]:
+def fold_step(kernels: Kernels, suffix: str = "") -> tuple[SegmentStep, tuple[KernelStep, ...]]:
+    """The step of a fold, the names of whose kernels end in `suffix`, and trials."""
     segments, chunks, count = kernels.segments, kernels.chunks, kernels.count
     partial = partial_variables(segments, kernels.targets, chunks, "partial")
     last = partial_segments(segments, partial, chunks)
@@ -120,16 +121,18 @@ def _fold_step(kernels: Kernels) -> tuple[SegmentStep, tuple[KernelStep, ...]]:
 
     @functools.cache
     def whole(group: int) -> KernelStep:
-        return kernels.make("", points(segments, group), kernels.targets, kernels.reads)
+        return kernels.make(suffix, points(segments, group), kernels.targets, kernels.reads)
 
     @functools.cache
     def first(group: int) -> KernelStep:
         targets = (*partial, *kernels.targets[count:])
-        return kernels.make("_chunks", points(segments, group, chunks), targets, kernels.reads)
+        return kernels.make(f"{suffix}_chunks", points(segments, group, chunks), targets, kernels.reads)
 
     @functools.cache
     def end(group: int) -> KernelStep:
-        return kernels.make("_end", points(last, group), kernels.targets[:count], kernels.operator_reads(partial))
+        return kernels.make(
+            f"{suffix}_end", points(last, group), kernels.targets[:count], kernels.operator_reads(partial)
+        )
 
     def choose(values: tuple[int, ...]) -> SegmentPlan:
         sharing = kernels.share_out(values, fits)

@@ -1,0 +1,163 @@
+"""Histograms by several workers: each combines a piece of the rows into bins of its own, then bins are folded.
+
+    hist bins (+) 0 index values
+    =>  for each piece p: own[p] = bins if p = 0 else (0, ...); own[p, index[i]] += values[i] for the rows i of p
+        for each bin b: reduce (+) 0 own[:, b]
+
+Nothing is written by two workers, so that any operator will do, and the pieces depend on sizes and the machine's
+numbers alone: a result is the same in every run, of floats too. Where there are so many bins that clearing and folding
+them would cost more than the rows, one worker does a whole segment.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tilewright.ir import nodes
+from tilewright.ir.nodes import Expression, Lambda, Statement, Type, Variable
+from tilewright.ir.scalars import I64, compute_type
+from tilewright.ir.sizes import Size, minimum, size
+from tilewright.ir.views import ArrayView
+from tilewright.kernel.ir import Constant, operation
+from tilewright.machine.model import Machine
+from tilewright.passes import lower_folds
+from tilewright.passes.item_memory import Item
+from tilewright.passes.lower_general import Places, Points, points_of
+from tilewright.passes.lower_items import AnyValue
+from tilewright.passes.lower_scalar import lower_atom, lower_size
+from tilewright.passes.segment_choice import pieces_of_histogram
+from tilewright.passes.segment_form import Chunks, Segments
+from tilewright.passes.segment_points import part
+from tilewright.passes.segment_steps import Kernels, MakeKernel, Variables, fold_step
+from tilewright.runtime.host import KernelStep, SegmentPlan, SegmentStep
+
+Row: TypeAlias = Callable[[Size], Sequence[AnyValue]]
+
+
+@dataclass(frozen=True)
+class Histograms:
+    """Reductions by index of segments.
+
+    Attributes:
+        outer, width: the extents of the segments, and the rows of each.
+        bins: of each segment.
+        combine, neutral, destinations: as of `hist`.
+        row: the bin and the values of a row of the segment at some indices.
+    """
+
+    outer: tuple[Size, ...]
+    width: Size
+    bins: Size
+    combine: Lambda
+    neutral: tuple[nodes.Atom, ...]
+    destinations: tuple[Variable, ...]
+    row: Callable[[Item, Sequence[Size]], Row]
+
+
+def histograms_of(expression: Expression) -> Histograms | None:
+    """The histograms that an expression computes; None if it computes none, or values are arrays."""
+    if not isinstance(expression, nodes.Hist | nodes.SegHist) or any(one.type.rank for one in expression.neutral):
+        return None
+    common = (expression.combine, expression.neutral, expression.destinations)
+    bins = expression.destinations[0].type.shape[-1]
+    if isinstance(expression, nodes.SegHist):
+        *outer, width = expression.space.shape
+        return Histograms(
+            tuple(outer), width, bins, *common, lambda item, at: lower_folds.bin_row(item, expression, at)
+        )
+
+    def row(item: Item, at: Sequence[Size]) -> Row:
+        arrays = lower_folds.arrays_of(item, (expression.indices, *expression.values))
+        return lambda index: [item.row(one, index) for one in arrays]
+
+    return Histograms((), expression.indices.type.shape[0], bins, *common, row)
+
+
+def histogram_step(
+    statement: Statement, reads: Variables, machine: Machine, threads: int, make: MakeKernel
+) -> tuple[SegmentStep, tuple[KernelStep, ...]] | None:
+    """The step of a histogram, and kernels that show whether it can be lowered; None where `histograms_of` is."""
+    found = histograms_of(statement.expression)
+    if found is None:
+        return None
+    label = str(statement.targets[0])
+    pieces = Chunks(f"%pieces.{label}", f"%rows.{label}")
+    shape = (size(pieces.count), *found.outer, found.bins)
+    own = tuple(
+        Variable(f"{target}.own", Type(compute_type(atom.type.element), shape))
+        for target, atom in zip(statement.targets, found.neutral, strict=True)
+    )
+    whole = make("", points_of(statement.expression, statement.targets), statement.targets, reads)
+    merge = Kernels(
+        _bin_segments(found, own, pieces), statement.targets, (*reads, *own),
+        Chunks(f"%chunks.{label}", f"%length.{label}"), machine, threads, make,
+    )  # fmt: skip
+    folds, _ = fold_step(merge, "_bins")
+
+    @functools.cache
+    def first() -> KernelStep:
+        return make("_pieces", piece_points(found, pieces), own, reads)
+
+    def choose(values: tuple[int, ...]) -> SegmentPlan:
+        *outer, bins, width = values
+        number = 1
+        for extent in outer:
+            number *= extent
+        size_of_bin = sum(one.type.element.bytes for one in own)
+        count, length = pieces_of_histogram(machine, threads, number, width, bins, size_of_bin)
+        if count < 2:
+            return SegmentPlan((whole,), ())
+        end = folds.choose((*outer, bins, count))
+        return SegmentPlan((first(), *end.steps), ((pieces.count, count), (pieces.length, length), *end.sizes))
+
+    extents = (*found.outer, found.bins, found.width)
+    temporaries = (*own, *folds.temporaries)
+    return SegmentStep(label, statement.targets, reads, temporaries, extents, choose), (whole,)
+
+
+def piece_points(histograms: Histograms, pieces: Chunks) -> Points:
+    """Each point combines the rows of one piece of a segment into bins of its own; the first goes on from the given."""
+
+    def write_piece(item: Item, at: Sequence[Size], places: Places) -> None:
+        emit = item.emit
+        piece, *segment = at
+        mine = [part(place, at) for place in places]
+        given = [part(item.as_view(item.arrays[one.name]), segment) for one in histograms.destinations]
+        is_first = emit.let(operation("eq", lower_size(piece, emit), Constant(0, I64)), "is_first")
+        neutral = [lower_atom(atom, emit) for atom in histograms.neutral]
+
+        def copy(bin_: Size) -> None:
+            for place, source in zip(mine, given, strict=True):
+                item.store(place, (bin_,), item.load(source, (bin_,)))
+
+        def clear(bin_: Size) -> None:
+            for place, value in zip(mine, neutral, strict=True):
+                item.store(place, (bin_,), value)
+
+        emit.when(is_first, lambda: item.loop(histograms.bins, "bin", copy))
+        emit.when(operation("not", is_first), lambda: item.loop(histograms.bins, "bin", clear))
+        start = piece * size(pieces.length)
+        row = histograms.row(item, segment)
+
+        def step(counter: Size) -> None:
+            bin_, *values = row(start + counter)
+            lower_folds.combine_into_bin(item, histograms.combine, mine, bin_, values)
+
+        item.loop(minimum(size(pieces.length), histograms.width - start), "k", step)
+
+    return Points((size(pieces.count), *histograms.outer), write_piece)
+
+
+def _bin_segments(histograms: Histograms, own: Sequence[Variable], pieces: Chunks) -> Segments:
+    """The bins as segments, whose rows are what the pieces give."""
+
+    def rows(item: Item, at: Sequence[Size]) -> lower_folds.Rows:
+        views: list[ArrayView] = [item.as_view(item.arrays[one.name]) for one in own]
+        return lambda index, _: [item.load(view, (index, *at)) for view in views]
+
+    outer = (*histograms.outer, histograms.bins)
+    simple = not any(one.type.element.is_complex for one in histograms.neutral)
+    return Segments(outer, size(pieces.count), histograms.combine, histograms.neutral, True, simple, True, rows)
