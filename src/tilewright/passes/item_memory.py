@@ -18,6 +18,7 @@ from tilewright.ir.sizes import ONE, ZERO, Size, SizeFunction, maximum, product,
 from tilewright.ir.views import ArrayView
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Buffer, Constant, For, Name, ScalarParameter, Space, Store
+from tilewright.passes.index_ranges import is_within
 from tilewright.passes.lower_scalar import lower_size
 from tilewright.passes.scalar_values import (
     KernelBuilder,
@@ -67,6 +68,7 @@ class Item:
         self.checks: list[CheckedIndex] = []
         self.ranges: dict[str, Size] = {}
         self.definitions: dict[str, Size] = {}
+        self.counted: dict[str, Size] = {}  # kernel names that hold elements of iota: the index
         self.inner: set[str] = set()
         self.destinations: dict[str, ArrayView] = {}
         self.failed = Name("failed_0", BOOL)
@@ -134,6 +136,8 @@ class Item:
         """array[index]: an element or a view of a row."""
         if isinstance(array, IotaArray):
             value = self.emit.let(lower_size(index, self.emit), "i")
+            if isinstance(value, Name) and array.scalar == I64:
+                self.counted[value.name] = index
             return (value if array.scalar == I64 else self.emit.let(kernel.Cast(value, array.scalar), "i"),)
         if array.lmad.rank == 1:
             return self.load(array, (index,))
@@ -334,12 +338,9 @@ class Item:
         return wrong
 
     def _in_range(self, index: Size, extent: Size) -> bool:
-        while len(index.names) == 1 and (name := next(iter(index.names))) in self.definitions and index == size(name):
-            index = self.definitions[name]
-        if index.constant is not None:
-            return extent.constant is not None and 0 <= index.constant < extent.constant
-        return (
-            len(index.names) == 1
-            and (name := next(iter(index.names))) in self.ranges
-            and (index == size(name) and self.ranges[name] == extent)
-        )
+        for _ in range(100):
+            known = {name: self.definitions[name] for name in index.names if name in self.definitions}
+            if not known:
+                return is_within(index, extent, self.ranges)
+            index = index.substitute(known)
+        return False

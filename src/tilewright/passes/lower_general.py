@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -24,11 +24,12 @@ from tilewright.ir.views import ArrayView
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import BlockIndex, Constant, Declare, For, Kernel, Name, Space, ThreadIndex
 from tilewright.passes import lower_folds
-from tilewright.passes.item_memory import WORKER, Item
+from tilewright.passes.item_memory import WORKER, IotaArray, Item
 from tilewright.passes.lower_columns import column_fold, write_columns
 from tilewright.passes.lower_items import bind, call, lower_body, lower_expression, lower_statement, row_of, write
 from tilewright.passes.lower_scalar import lower_atom, lower_size
 from tilewright.passes.nests import Level, map_nest
+from tilewright.passes.split_clamps import emit_split
 from tilewright.runtime.host import (
     CHUNK,
     CHUNKS,
@@ -240,6 +241,7 @@ def lower_points(
     reads: Sequence[Variable],
     layouts: Layouts,
     threads_per_block: int,
+    iotas: Collection[str] = (),
 ) -> KernelPlan:
     """The kernel that writes the targets.
 
@@ -250,6 +252,7 @@ def lower_points(
         reads: the arrays and scalars that it uses from outside.
         layouts: how the targets, the arrays among `reads`, and those scalars that lie in memory are placed.
         threads_per_block: 1 for a CPU, whose blocks run over the innermost dimension.
+        iotas: those of the reads that are 0, 1, 2, ...; they are not read from memory.
 
     Raises:
         LoweringError: if a work item would need memory whose size only it knows.
@@ -260,6 +263,7 @@ def lower_points(
         points = points.flat.points
     item = Item(types, placed, [target.name for target in targets])
     item.vector_lanes = threads_per_block == 1
+    item.arrays |= {one.name: IotaArray(one.type.shape[0], I64) for one in reads if one.name in iotas}
     schedule = Schedule.SEQUENTIAL
     if points.write_blocks is not None:
         schedule = Schedule.GROUPS
@@ -365,11 +369,16 @@ def _in_blocks(item: Item, points: Points, places: Places, threads: int) -> None
         high = emit.let(kernel.operation("min", kernel.add(low, chunk), extent), "high")
 
         def one_by_one() -> None:
-            index, core = item.index("j", innermost)
-            with emit.scope() as inside:
-                points.write(item, (*at, core), places)
-            independent = not (item.scratch or item.private or item.checks or points.copied)
-            emit.emit(For(index.name, low, high, tuple(inside), independent=independent))
+            def point() -> tuple[Name, list[kernel.Statement]]:
+                index, core = item.index("j", innermost)
+                with emit.scope() as inside:
+                    points.write(item, (*at, core), places)
+                return index, inside
+
+            def is_independent() -> bool:
+                return not (item.scratch or item.private or item.checks or points.copied)
+
+            emit_split(emit, (low, high), point, is_independent)
 
         if points.columns is not None:
             points.columns(item, at, (low, high), places, one_by_one)

@@ -77,6 +77,8 @@ def bind(item: Item, variable: Variable, value: AnyValue) -> None:
     item.inner.add(variable.name)
     if isinstance(value, tuple):
         item.emit.values[variable.name] = value
+        if variable.type == nodes.Type(I64) and isinstance(value[0], kernel.Name) and value[0].name in item.counted:
+            item.definitions[variable.name] = item.counted[value[0].name]
     else:
         item.arrays[variable.name] = value
 

@@ -16,7 +16,9 @@ from tilewright.ir.sizes import Size
 Level: TypeAlias = tuple[Lambda, tuple[Variable, ...], tuple[Statement, ...]]
 """The function of one map of a nest, its arrays, and its statements before the next map."""
 
-_CHEAP = (nodes.Alias, nodes.Apply, nodes.Cast, nodes.SizeValue, nodes.Index, nodes.Slice, nodes.Rearrange)
+_CHEAP = (
+    nodes.Alias, nodes.Apply, nodes.Cast, nodes.SizeValue, nodes.Index, nodes.Slice, nodes.Rearrange, nodes.Iota,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
