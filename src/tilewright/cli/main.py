@@ -263,6 +263,52 @@ def bench(
             typer.echo(f"written: {json_file}")
 
 
+class Cost(StrEnum):
+    """What is smallest in the end where data sets disagree."""
+
+    SUM = "sum"
+    MEAN = "mean"
+
+
+@app.command()
+def tune(
+    file: Annotated[
+        Path, typer.Argument(help="A Python file with @tw.program(flattening='incremental').", metavar="PROG.py")
+    ],
+    data: Annotated[
+        list[str] | None,
+        typer.Option("--data", help="NAME=FILE.npz: arguments by the parameters' names; repeatable.", metavar="DATA"),
+    ] = None,
+    entry: Annotated[
+        list[str] | None, typer.Option("--entry", help="The name of a program (default: all); repeatable.")
+    ] = None,
+    target: Annotated[str | None, typer.Option(help="cpu, opencl, cuda:1, ...")] = None,
+    cost: Annotated[
+        Cost, typer.Option(help="The sum of times, or the mean of times relative to each best.")
+    ] = Cost.SUM,
+    seconds: Annotated[float, typer.Option(help="How long each candidate is run.")] = 0.2,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Measure everything again.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The file for the values (default: PROG.tuning).")
+    ] = None,
+) -> None:
+    """Find the thresholds with which a file's programs pick their versions fastest, by running them on data sets."""
+    with _user_errors():
+        from tilewright.cli.tune import read_programs, tune_file
+        from tilewright.tune.text import file_beside, read_tunings, write_tunings
+
+        where = output or file_beside(file)
+        if not where.parent.is_dir():
+            raise ValueError(f"cannot write {where}: there is no folder {where.parent}")
+        if where.exists():
+            read_tunings(where)
+        reports = tune_file(read_programs(file, data or [], entry or []), target, cost.value, seconds, fresh)
+        write_tunings(where, [one.tuning for one in reports])
+        for one in reports:
+            typer.echo(str(one))
+        typer.echo(f"written: {where}")
+
+
 def _print_table(table: Any) -> None:
     import sys
 

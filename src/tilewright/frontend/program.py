@@ -177,7 +177,7 @@ class TracedProgram:
         cost: Literal["sum", "mean"] = "sum",
         timing: Timing | None = None,
         fresh: bool = False,
-        progress: Callable[[str], None] | None = None,
+        progress: Callable[[str, int, int], None] | None = None,
     ) -> TuningReport:
         """Find the best thresholds for data sets on a device, by running them [S2, Autotuning].
 
@@ -190,7 +190,7 @@ class TracedProgram:
             cost: "sum" of the times of all data sets, or "mean" of their times relative to the best of each.
             timing: how long each candidate is run (`tune.tuner.Timing`).
             fresh: measure everything again, and not only what was not measured before.
-            progress: called with what is about to be done.
+            progress: told what is about to be done, how many such parts are done, and how many there are.
 
         Returns:
             The values found, each with its interval, and the times before and after.
@@ -199,6 +199,7 @@ class TracedProgram:
             ValueError: if the program has a single version, there is no data, or the data sets differ in types.
             RuntimeError: if no data set could be run.
         """
+        from tilewright.tune.search import silent
         from tilewright.tune.tuner import tune
 
         data = {name: self._prepared(one) for name, one in named_data(datasets).items()}
@@ -207,8 +208,11 @@ class TracedProgram:
             shown = "; ".join(f"{name}: {', '.join(map(str, one))}" for name, one in types.items())
             raise ValueError(f"program {self.function.__name__}: the data sets have different element types ({shown})")
         device, (known, *_) = device_for(target), (*types.values(), self._types)
-        executable, _ = self._executable(known, device)
-        report = tune(executable, data, cost=cost, timing=timing, fresh=fresh, progress=progress or (lambda text: None))
+        with self._lock:
+            executable = self._compiled.get((known, device)) or self.options.compiled(
+                self._trace(known).program, device
+            )
+        report = tune(executable, data, cost=cost, timing=timing, fresh=fresh, progress=progress or silent)
         with self._lock:
             self._compiled[known, device] = executable.with_thresholds(report.thresholds)
             self._executables.clear()
@@ -234,7 +238,8 @@ class TracedProgram:
                 traced = self._trace(types)
                 if (types, device) not in self._compiled:
                     source = getattr(getattr(self.function, "__code__", None), "co_filename", None)
-                    self._compiled[types, device] = self.options.compiled(traced.program, device, source)
+                    compiled = self.options.compiled(traced.program, device)
+                    self._compiled[types, device] = self.options.tuned(compiled, source)
                 executable = self._compiled[types, device]
                 if self.options.thresholds:
                     executable = executable.with_thresholds(self.options.thresholds)

@@ -44,15 +44,20 @@ class ProgramOptions:
 
             flattening_pipeline(self.flattening)
 
-    def compiled(self, program: Program, device: Device, source: str | None) -> Executable:
-        """The program for a device, with tuned thresholds (those that the user gave aside)."""
+    def compiled(self, program: Program, device: Device) -> Executable:
+        """The program for a device, with the thresholds of the machine's model."""
         from tilewright.passes.compile import compile_program
 
         if self.flattening is None:
             return compile_program(program, device)
+        return compile_program(program, device, flattening=self.flattening, contractions=self.contractions)
+
+    def tuned(self, executable: Executable, source: str | None) -> Executable:
+        """The same with tuned thresholds, where there are some."""
+        if not executable.thresholds:
+            return executable
         from tilewright.tune.lookup import tuned
 
-        executable = compile_program(program, device, flattening=self.flattening, contractions=self.contractions)
         return tuned(executable, source, self.tuning)
 
 

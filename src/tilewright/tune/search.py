@@ -53,7 +53,12 @@ class Measured:
 
 
 Run: TypeAlias = Callable[[str, Mapping[str, float]], Measured]
-Progress: TypeAlias = Callable[[str], None]
+Progress: TypeAlias = Callable[[str, int, int], None]
+"""Told what is about to be done, how many such parts are done, and how many there are."""
+
+
+def silent(text: str, done: int, total: int) -> None:
+    """No progress is shown."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +110,7 @@ def search(
     cost: CostKind = "sum",
     tolerance: float = 0.0,
     known: Sequence[Measured] = (),
-    progress: Progress = lambda text: None,
+    progress: Progress = silent,
 ) -> Found:
     """The best thresholds for these data sets.
 
@@ -118,16 +123,16 @@ def search(
             times slower than its own best each of them is.
         tolerance: differences of times below this fraction mean nothing.
         known: runs made before, which are not repeated.
-        progress: called with what is about to be done, once for each comparison and data set.
+        progress: called once for each comparison and data set.
     """
     seeker = _Seeker(run, list(known))
     values = dict(initial)
     answers: list[Answer] = []
-    for question in asked:
+    for place, question in enumerate(asked):
         around = {**values, **dict(question.reached)}
         samples: dict[str, Samples] = {}
-        for name in data:
-            progress(f"{question.name}: {name}")
+        for number, name in enumerate(data):
+            progress(f"{question.name}, {name}", place * len(data) + number, len(asked) * len(data))
             found = seeker.sample(name, question.name, around)
             if found is not None and not all(map(math.isinf, found.costs)):
                 weight = 1.0 if cost == "sum" else 1.0 / max(min(found.costs), 1e-12)

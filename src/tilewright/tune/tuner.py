@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tilewright.passes.flatten_tree import machine_thresholds
 from tilewright.runtime.executable import Executable
 from tilewright.tune.keys import data_key, device_key, program_digest
-from tilewright.tune.search import CostKind, Found, Measured, Progress, questions, search
+from tilewright.tune.search import CostKind, Found, Measured, Progress, questions, search, silent
 from tilewright.tune.store import TuningStore
 from tilewright.tune.text import Tuning
 
@@ -44,7 +45,7 @@ class TuningReport:
 
     Attributes:
         program, device: what was tuned, and where.
-        before, found: the thresholds at first, and the search with the values in the end.
+        before, found: the thresholds of the machine's model, and the search with the values in the end.
         times: for each data set its time in seconds before and after, where it was measured.
         runs: how many candidates were run now (those stored before are not).
         tuning: the values as an entry of a text file.
@@ -84,9 +85,11 @@ def tune(
     timing: Timing | None = None,
     store: TuningStore | None = None,
     fresh: bool = False,
-    progress: Progress = lambda text: None,
+    progress: Progress = silent,
 ) -> TuningReport:
     """The best thresholds of a compiled program for data sets, which the store then has.
+
+    The search begins with what the machine's model says, whatever values the executable has now.
 
     Args:
         executable: of a program with thresholds, on the device to be tuned for.
@@ -95,7 +98,7 @@ def tune(
         timing: how long each candidate is run.
         store: where measurements and the result go; None for the user's.
         fresh: measure everything again, also what the store has.
-        progress: called with what is about to be done.
+        progress: told what is about to be done (`search.Progress`).
 
     Raises:
         ValueError: if the program has no thresholds to be tuned, or there is no data.
@@ -113,7 +116,7 @@ def tune(
     if fresh:
         bench.store.forget(bench.digest, bench.device)
     known = bench.known()
-    before = dict(executable.thresholds)
+    before = machine_thresholds(executable.program, executable.device.machine)
     found = search(asked, before, list(data), bench.run, cost=cost, tolerance=TOLERANCE, known=known, progress=progress)
     if not found.answers and found.failures:
         failures = "\n".join(f"{one.data}: {one.failure}" for one in found.failures)
