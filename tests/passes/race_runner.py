@@ -39,7 +39,7 @@ def grind(launches: Sequence[GrindLaunch]) -> tuple[list[list[np.ndarray]], str]
             (place / "kernel.cl").write_text(one.text)
             (place / "launch.json").write_text(json.dumps([one.entry, one.blocks, one.threads]))
             np.savez(place / "arguments.npz", *[np.asarray(argument) for argument in one.arguments])
-        (root / "oclgrind.icd").write_text(str(_library()))
+        (root / "oclgrind.icd").write_text(str(simulator_library()))
         log = root / "oclgrind.log"
         environment = os.environ | {
             "OCL_ICD_VENDORS": folder,
@@ -76,7 +76,8 @@ def is_installed() -> bool:
     return (Path(pyopencl.__file__).parent / ".libs" / "oclgrind.icd").exists()
 
 
-def _library() -> Path:
+def simulator_library() -> Path:
+    """The simulator's OpenCL driver."""
     import pyopencl
 
     libraries = Path(pyopencl.__file__).parent / ".libs"

@@ -76,6 +76,16 @@ OPERATORS = {
 }
 
 
+def random_values(name: str, shape: tuple[int, ...], seed: int, adjacent: bool = False) -> list[Any]:
+    """Arrays of the operator's types and this shape, each transposed if `adjacent`."""
+    arrays = OPERATORS[name].values(np.random.default_rng(seed), shape)
+    types = OPERATORS[name].types
+    numpy = {"i64": "i8", "i32": "i4", "u32": "u4", "f64": "f8", "f32": "f4", "f16": "f2", "bool": "?", "c64": "c8"}
+    return [
+        np.ascontiguousarray(one.T if adjacent else one).astype(numpy[t]) for one, t in zip(arrays, types, strict=True)
+    ]
+
+
 def combine_text(operator: Operator) -> str:
     """The operator as a lambda."""
     parameters = ", ".join(f"{side}{n}: {t}" for side in "ab" for n, t in enumerate(operator.types))

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lowering_checks import check
 from naive import examples
-from segment_cases import OPERATORS, histogram, in_pieces, plain, segmented, shared_out
+from segment_cases import OPERATORS, histogram, in_pieces, plain, random_values, segmented, shared_out
 
 DEVICES = ["cpu", pytest.param("opencl", marks=pytest.mark.opencl)]
 WIDTHS = [0, 1, 2, 3, 15, 16, 33, 100, 257, 700]
-
-
-def values(name: str, shape: tuple[int, ...], seed: int, adjacent: bool = False) -> list[Any]:
-    arrays = OPERATORS[name].values(np.random.default_rng(seed), shape)
-    types = OPERATORS[name].types
-    numpy = {"i64": "i8", "i32": "i4", "u32": "u4", "f64": "f8", "f32": "f4", "f16": "f2", "bool": "?", "c64": "c8"}
-    return [
-        np.ascontiguousarray(one.T if adjacent else one).astype(numpy[t]) for one, t in zip(arrays, types, strict=True)
-    ]
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -45,7 +34,7 @@ def test_segments_in_every_sharing(device: str, kind: str) -> None:
         width = min(width, 4000 // max(1, segments))
         program = segmented(OPERATORS[name], kind, adjacent, mapped)
         with shared_out(1 if device == "cpu" else group, chunks):
-            check(program, values(name, (segments, width), seed, adjacent), device)
+            check(program, random_values(name, (segments, width), seed, adjacent), device)
 
     run()
 
@@ -63,7 +52,7 @@ def test_one_segment_in_every_sharing(device: str, kind: str) -> None:
     )
     def run(name: str, width: int, group: int, chunks: int, seed: int) -> None:
         with shared_out(1 if device == "cpu" else group, chunks):
-            check(plain(OPERATORS[name], kind), values(name, (width,), seed), device)
+            check(plain(OPERATORS[name], kind), random_values(name, (width,), seed), device)
 
     run()
 
@@ -86,7 +75,7 @@ def test_histograms_in_every_number_of_pieces(device: str) -> None:
     ) -> None:
         outer = () if segments is None else (segments,)
         at = np.random.default_rng(seed).integers(-2, bins + 2, (*outer, width))  # some of them out of range
-        arrays = [at, *values(name, (*outer, width), seed), *values(name, (*outer, bins), seed + 1)]
+        arrays = [at, *random_values(name, (*outer, width), seed), *random_values(name, (*outer, bins), seed + 1)]
         with shared_out(group, chunks), in_pieces(pieces):
             check(histogram(OPERATORS[name], segments is not None), arrays, device)
 

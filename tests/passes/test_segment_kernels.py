@@ -1,0 +1,66 @@
+"""The kernels of segments as text: no races, no divergent barriers, and NVRTC takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from race_runner import is_installed
+from segment_cases import OPERATORS, histogram, in_pieces, plain, segmented, shared_out
+from segment_race_runner import log_of_simulator
+
+from tilewright.ir.parser import parse_program
+from tilewright.kernel.checks import check_limits
+from tilewright.kernel.cuda import cuda_text
+from tilewright.kernel.divergence import divergent_barriers
+from tilewright.kernel.ir import Kernel
+from tilewright.kernel.nvrtc import compile_cuda
+from tilewright.machine.named import A100
+from tilewright.passes.compile import program_block
+from tilewright.runtime.devices import Device
+from tilewright.runtime.host import KernelStep, Layout, SegmentStep
+
+
+@pytest.mark.opencl
+@pytest.mark.skipif(not is_installed(), reason="oclgrind is not installed")
+def test_no_races() -> None:
+    assert log_of_simulator() == ""
+
+
+def kernels(text: str, extents: tuple[int, ...], group: int, chunks: int) -> Iterator[Kernel]:
+    """The kernels that are launched on an A100 for these extents."""
+    block, _ = program_block(parse_program(text), Device("cuda", A100, "a test"))
+    (step,) = block.steps
+    assert isinstance(step, SegmentStep)
+    with shared_out(group, chunks), in_pieces(chunks):
+        for one in step.choose(extents).steps:
+            yield lowered(one)
+
+
+def lowered(step: KernelStep) -> Kernel:
+    arrays = {one.name: one for one in (*step.reads, *step.targets) if one.type.rank or one in step.targets}
+    layouts = ((name, Layout((), dense=True, at_start=True)) for name in arrays)
+    return step.lower(tuple(layouts)).kernel
+
+
+@pytest.mark.parametrize("name", sorted(OPERATORS))
+@pytest.mark.parametrize("kind", ["segred", "segscan", "reduce", "scan", "hist", "seghist"])
+def test_cuda(kind: str, name: str) -> None:
+    operator = OPERATORS[name]
+    if "hist" in kind:
+        program, extents = histogram(operator, kind == "seghist"), (16, 5000)
+    else:
+        program = segmented(operator, kind, False, True) if "seg" in kind else plain(operator, kind)
+        extents = (5000,)
+    extents = (3, *extents) if "seg" in kind else extents
+    texts, names = [], []
+    for group, chunks in ((256, 3), (8, 1)):
+        for kernel in kernels(program, extents, group, chunks):
+            assert divergent_barriers(kernel) == ()
+            assert check_limits(kernel, A100.max_threads_per_block, A100.shared_bytes_per_block) == []
+            if kernel.name not in names:
+                names.append(kernel.name)
+                texts.append(kernel)
+    for kernel in texts:
+        compiled = compile_cuda(cuda_text(kernel))
+        assert set(compiled.spill_bytes.values()) == {0}
