@@ -15,7 +15,7 @@ from tilewright.machine.detect import host_machine
 from tilewright.machine.model import Machine
 from tilewright.machine.named import CPU_AVX2, CPU_AVX512, CPU_NEON
 from tilewright.passes.direct_choice import choose_direct_form, direct_cost, direct_forms
-from tilewright.passes.direct_form import Results
+from tilewright.passes.direct_form import COLLECTED_ELEMENTS, FUSED_COLUMNS, Results
 from tilewright.passes.direct_kernel import describe, write_direct_kernel
 
 MACHINES = [host_machine(), CPU_AVX2, CPU_AVX512, CPU_NEON]
@@ -43,7 +43,10 @@ def test_any_form(case: Case, machine: Machine, data: st.DataObject) -> None:
         return
     form = data.draw(st.sampled_from(list(direct_forms(contraction, machine))), label="form")
     assert direct_cost(form, machine).cycles > 0 and describe(form)
-    form = replace(form, vector_chunk=data.draw(st.integers(1, form.vector_tiles)),
+    most = form.vector_tiles
+    if form.collected is not None:
+        most = min(most, COLLECTED_ELEMENTS * form.vector_chunk // form.collected_elements, FUSED_COLUMNS // form.width)
+    form = replace(form, vector_chunk=data.draw(st.integers(1, most)),
                    scalar_chunk=data.draw(st.integers(1, form.scalar_tiles)))  # fmt: skip
     along = form.stride(form.contracted[-1], "scalar") == 1 and not form.scalar_packed
     form = replace(form, nontemporal=form.results is Results.VECTORS and data.draw(st.booleans()),

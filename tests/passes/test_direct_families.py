@@ -83,6 +83,33 @@ def test_a_large_operand_that_is_read_once_is_not_packed() -> None:
     assert turned.lanes == (16, 8)
 
 
+@pytest.mark.parametrize("text", ["afbce,df->edcba", "df,afbce->ecdba"])
+@pytest.mark.parametrize("sizes", [
+    dict(a=18, b=3, c=5, d=6, e=7, f=9), dict(a=16, b=2, c=3, d=1, e=5, f=3), dict(a=5, b=9, c=4, d=21, e=33, f=4),
+], ids=str)  # fmt: skip
+def test_dimensions_that_are_one_in_the_operand_only(text: str, sizes: dict[str, int]) -> None:
+    contraction = einsum_contraction(text, sizes, F32)
+    forms = [form for form in direct_forms(normalise(contraction), CPU_AVX512) if form.fused]
+    assert "*".join(one.name for one in forms[0].fused) == forms[0].vector.name == "b*c*e"
+    for number, form in enumerate(forms[:: max(1, len(forms) // 3)]):
+        hinted = replace(form, prefetched=not form.vector_packed, out_prefetched=number % 2 == 0)
+        run(contraction, replace(hinted, vector_chunk=min(1 + number % 2, form.vector_tiles)), threads=2)
+
+
+def test_collected_results_stay_in_the_second_cache() -> None:
+    sizes = {"a": 72, "b": 72, "c": 24, "d": 72, "e": 72}
+    form = form_of(einsum_contraction("aebd,ce->dcba", sizes, F32), CPU_AVX512)
+    assert form.vector.name == "b*d"
+    assert 1 < form.vector_chunk <= form.vector_tiles
+    strip = 2 * 72 * form.width * 4
+    assert form.vector_chunk * strip + form.collected_elements * 4 <= CPU_AVX512.l2_bytes
+    assert form.prefetched
+    assert form.out_prefetched
+    text = kernel_text(write_direct_kernel(form).kernel)
+    assert "rows_left" in text
+    assert "prefetch out_" in text
+
+
 def test_a_dimension_of_all_arrays_is_the_vectors() -> None:
     form = form_of(einsum_contraction("ijb,jkb->ikb", dict(i=8, j=8, k=8, b=100), F32), CPU_AVX512)
     assert form.elementwise

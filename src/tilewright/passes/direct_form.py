@@ -23,8 +23,11 @@ PANEL_ELEMENTS = 1 << 16
 """Elements of the scratch memory for the panels of either operand."""
 
 LINE = 64  # bytes of a cache line
-COLLECTED_ELEMENTS = 1 << 15
+COLLECTED_ELEMENTS = 1 << 17
 """Elements of the scratch memory for collected results."""
+
+FUSED_COLUMNS = 1 << 12
+"""Elements of the vector side, at the most, that one block computes where they are fused."""
 
 
 class Results(Enum):
@@ -48,6 +51,8 @@ class DirectForm:
             arrays, the tile's vectors may lie along this other dimension of the vector side instead.
         scalar: the dimension of the scalar side along which its rows run; None if that side has none.
         collected: with `Results.COLLECTED`, the vector side's dimension that is the output's unit stride.
+        fused: the dimensions that `vector` stands for, outermost first, where they are one in the operand but not in
+            the output; only collected results can be written so. Else empty.
         contracted: the dimensions of the sum, outermost first.
         outer: all others, outermost first; each point of them is a block of the launch (or several).
         lanes: of each vector of the tile.
@@ -62,7 +67,8 @@ class DirectForm:
         out_prefetched: so are the lines that collected results will be written to.
         serial: so little work that one block of the launch does all of it.
         nontemporal: the output is larger than the caches, so whole vectors go past them.
-        vector_chunk, scalar_chunk: tiles along either side that one block computes.
+        vector_chunk, scalar_chunk: tiles along either side that one block computes. Where results are collected, those
+            of the vector side are read together: a longer piece of memory.
     """
 
     contraction: Contraction
@@ -84,6 +90,7 @@ class DirectForm:
     out_prefetched: bool = False
     serial: bool = False
     columns: Dimension | None = None
+    fused: tuple[Dimension, ...] = ()
     nontemporal: bool = False
     vector_chunk: int = 1
     scalar_chunk: int = 1
@@ -109,6 +116,11 @@ class DirectForm:
         steps = self.contracted_total
         vector = steps * self.pitch * (self.vector_tiles if self.all_vectors_packed else 1) + self.lanes[0] * self.pitch
         return (vector if self.vector_packed else 0, steps * self.rows if self.scalar_packed else 0)
+
+    @property
+    def collected_elements(self) -> int:
+        """Elements of scratch memory for the results that one block collects."""
+        return self.vector_chunk * self.scalar_tiles * self.rows * self.lanes[0] * self.pitch
 
     @property
     def vector_size(self) -> int:
@@ -172,14 +184,14 @@ class DirectForm:
 
     @property
     def blocks(self) -> tuple[int, ...]:
-        """Blocks of the launch along the outer dimensions, the collected one, the scalar and the vector side."""
-        collected = () if self.collected is None else (-(-constant(self.collected.size) // self.lanes[0]),)
-        return (
-            *(constant(one.size) for one in self.outer),
-            *collected,
-            -(-self.scalar_tiles // self.scalar_chunk),
-            -(-self.vector_tiles // self.vector_chunk),
-        )
+        """Blocks of the launch along the outer dimensions, the scalar and the vector side; or the vector side and the
+        collected dimension, whose blocks share cache lines of the output.
+        """
+        vector = -(-self.vector_tiles // self.vector_chunk)
+        outer = tuple(constant(one.size) for one in self.outer)
+        if self.collected is not None:
+            return (*outer, vector, -(-constant(self.collected.size) // self.lanes[0]))
+        return (*outer, -(-self.scalar_tiles // self.scalar_chunk), vector)
 
     def stride(self, dimension: Dimension, side: str) -> int:
         """The stride of a dimension in an array: "vector", "scalar" or "out"."""

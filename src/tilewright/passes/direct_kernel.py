@@ -25,9 +25,16 @@ from tilewright.kernel.ir import (
     operation,
 )
 from tilewright.kernel.launch import Launch
+from tilewright.passes.direct_collect import (
+    block_columns,
+    is_requested,
+    prefetch_collected,
+    request_piece,
+    store_collected,
+)
 from tilewright.passes.direct_form import COLLECTED_ELEMENTS, DirectForm, Results
 from tilewright.passes.direct_panels import Panel, pack_scalars, pack_vectors
-from tilewright.passes.direct_store import prefetch_collected, spill, store_collected, store_turned, store_vectors
+from tilewright.passes.direct_store import spill, store_turned, store_vectors
 from tilewright.passes.direct_tile import Place, accumulate, lines_ahead
 from tilewright.passes.direct_writer import Bases, DirectWriter
 from tilewright.passes.scalar_values import component_types
@@ -128,36 +135,45 @@ class _Block:
         assert form.collected is not None
         stride = w.stride(form.collected, "vector")
         pitch = form.lanes[0] * form.pitch * form.rows
+        tiles = w.parameter("s_tiles_pitch", form.scalar_tiles * pitch)
         zero = integer(0)
+        piece = block_columns(w, self.ranges[1])
 
-        def columns(v: Expression, number: Expression, old: Expression) -> None:
-            def one(which: Expression) -> None:
-                moved = multiply(add(collected.first, which), stride)
-                bases = replace(self.bases, vector=w.emit.let(add(self.bases.vector, moved), "base"))
+        def one(which: Expression) -> None:
+            moved = multiply(add(collected.first, which), stride)
+            bases = replace(self.bases, vector=w.emit.let(add(self.bases.vector, moved), "base"))
+            request = request_piece(w, piece, add(bases.vector, stride)) if is_requested(form) else None
+
+            def columns(v: Expression, group: Expression, old: Expression) -> None:
                 vectors = None
                 if self.vector_panel is not None:
                     vectors = pack_vectors(w, self.vector_panel, bases.vector, v, zero)
+                start = add(multiply(group, tiles), multiply(which, integer(form.pitch)))
+                start = w.emit.let(start, "start")
 
                 def rows(s: Expression, number: Expression, old: Expression) -> None:
-                    into = w.emit.let(add(multiply(number, integer(pitch)), multiply(which, integer(form.pitch))), "to")
-                    ahead = lines_ahead(w, stride, number)
-                    place = Place(bases, v, s, vectors, None, zero, zero, ahead=ahead)
+                    into = w.emit.let(add(start, multiply(number, integer(pitch))), "to")
+                    ahead = () if request is not None else lines_ahead(w, stride, number)
+                    place = Place(bases, v, s, vectors, None, zero, zero, ahead=ahead, request=request)
                     if form.out_prefetched:
-                        prefetch_collected(w, place, which, collected.first)
+                        prefetch_collected(w, place, piece, which, collected.first)
                     spill(w, collected.tile, into, accumulate(w, place))
 
                 self._scalar_tiles(rows)
 
-            w.loop("collected", zero, collected.count, one)
+            self._vector_tiles(columns)
 
+        w.loop("collected", zero, collected.count, one)
+
+        def turn_columns(v: Expression, group: Expression, old: Expression) -> None:
             def turn(s: Expression, number: Expression, old: Expression) -> None:
-                start = w.emit.let(multiply(number, integer(pitch)), "from")
+                start = w.emit.let(add(multiply(group, tiles), multiply(number, integer(pitch))), "from")
                 place = Place(self.bases, v, s, None, None, zero, zero)
-                store_collected(w, place, collected.tile, start, collected.first, collected.count)
+                store_collected(w, place, piece, collected.tile, start, collected.first, collected.count)
 
             self._scalar_tiles(turn)
 
-        self._vector_tiles(columns)
+        self._vector_tiles(turn_columns)
 
     def _write(self, place: Place) -> None:
         sums = accumulate(self.w, place)
@@ -228,7 +244,11 @@ def _block_coordinates(
     """Where the arrays of block number `rest` begin, its tiles along the scalar and the vector side, its collection."""
     form, emit = w.form, w.emit
     ranges: list[tuple[Expression, Expression] | None] = []
-    sides = (("v", form.vector_tiles, form.vector_chunk), ("s", form.scalar_tiles, form.scalar_chunk))
+    collected = None
+    sides = [("v", form.vector_tiles, form.vector_chunk), ("s", form.scalar_tiles, form.scalar_chunk)]
+    if form.collected is not None:
+        collected, rest = _collection(w, rest)
+        sides[1] = ("s", form.scalar_tiles, form.scalar_tiles)
     outer_total = math.prod(constant(one.size) for one in form.outer)
     for hint, tiles, chunk in sides:
         if tiles == 1:
@@ -243,15 +263,6 @@ def _block_coordinates(
         start = emit.let(multiply(operation("mod", rest, chunks), step), f"{hint}_first")
         rest = emit.let(operation("floordiv", rest, chunks), "rest")
         ranges.append((start, emit.let(operation("min", add(start, step), total), f"{hint}_stop")))
-    collected = None
-    if form.collected is not None:
-        lanes, extent = form.lanes[0], constant(form.collected.size)
-        size, groups = w.parameter("w_size", extent), w.parameter("w_tiles", -(-extent // lanes))
-        first = emit.let(multiply(operation("mod", rest, groups), integer(lanes)), "w_first")
-        rest = emit.let(operation("floordiv", rest, groups), "rest")
-        taken = emit.let(operation("min", integer(lanes), operation("sub", size, first)), "w_count")
-        scratch = w.workspace("tile", component_types(form.accumulator)[0], COLLECTED_ELEMENTS)
-        collected = _Collected(scratch, first, taken)
     coordinates: list[Expression] = []
     for position, one in reversed(list(enumerate(form.outer))):
         if position == 0:
@@ -262,3 +273,16 @@ def _block_coordinates(
         rest = emit.let(operation("floordiv", rest, points), "rest")
     coordinates.reverse()
     return w.bases(coordinates), ranges[::-1], collected
+
+
+def _collection(w: DirectWriter, rest: Expression) -> tuple[_Collected, Expression]:
+    """What block number `rest` collects, and the number of its group of blocks."""
+    form, emit = w.form, w.emit
+    assert form.collected is not None
+    lanes, extent = form.lanes[0], constant(form.collected.size)
+    size, groups = w.parameter("w_size", extent), w.parameter("w_tiles", -(-extent // lanes))
+    first = emit.let(multiply(operation("mod", rest, groups), integer(lanes)), "w_first")
+    rest = emit.let(operation("floordiv", rest, groups), "rest")
+    taken = emit.let(operation("min", integer(lanes), operation("sub", size, first)), "w_count")
+    scratch = w.workspace("tile", component_types(form.accumulator)[0], COLLECTED_ELEMENTS)
+    return _Collected(scratch, first, taken), rest

@@ -14,7 +14,6 @@ from tilewright.kernel.ir import (
     FirstLanes,
     Load,
     Name,
-    Prefetch,
     Shuffle,
     Store,
     VectorType,
@@ -159,10 +158,10 @@ def store_turned(w: DirectWriter, place: Place, accumulators: Accumulators) -> N
             for lane, column in enumerate(columns):
                 at = add(base, multiply(add(place.v, integer(start + first + lane)), w.stride(form.vector, "out")))
                 store = Store(w.out, emit.let(at, "at"), column)
-                _where_valid(w, i, first + lane, lambda store=store: emit.emit(store))  # type: ignore[misc]
+                where_valid(w, i, first + lane, lambda store=store: emit.emit(store))  # type: ignore[misc]
 
 
-def _where_valid(w: DirectWriter, vector: int, lane: int, write: Callable[[], None]) -> None:
+def where_valid(w: DirectWriter, vector: int, lane: int, write: Callable[[], None]) -> None:
     """`write()`, if that lane of that vector of the tile lies inside its dimension."""
     if w.form.masked and vector == len(w.form.lanes) - 1 and lane:
         assert w.valid is not None
@@ -179,48 +178,4 @@ def spill(w: DirectWriter, tile: Buffer, at: Expression, accumulators: Accumulat
         w.emit.emit(Store(tile, add(at, integer(start)), total, aligned=True))
 
 
-def prefetch_collected(w: DirectWriter, place: Place, number: Expression, first: Expression) -> None:
-    """Ask for the lines that `store_collected` will write at column `number` of each vector of the tile."""
-    form, emit = w.form, w.emit
-    base = emit.let(add(place.bases.out, first), "out_at")
-    vector_stride = w.stride(form.vector, "out")
-    scalar_stride = integer(0) if form.scalar is None else w.stride(form.scalar, "out")
-    for start, lanes in zip(starts(form.lanes), form.lanes, strict=True):
-        lane = number if lanes == form.lanes[0] else operation("min", number, integer(lanes - 1))
-        column = emit.let(multiply(add(place.v, add(lane, integer(start))), vector_stride), "column")
-        for j in range(form.rows):
-            row = add(base, add(column, multiply(add(place.s, integer(j)), scalar_stride)))
-            at = emit.let(row, "ahead")
-            emit.emit(Prefetch(w.out, at, level=2))
-            emit.emit(Prefetch(w.out, add(at, integer(form.lanes[0] - 1)), level=2))
-
-
-def store_collected(
-    w: DirectWriter, place: Place, tile: Buffer, start: Expression, first: Expression, count: Expression
-) -> None:
-    """The scratch tile that begins at `start`, turned: vectors of `count` elements along the output's unit stride, from
-    `first` on.
-    """
-    form, emit = w.form, w.emit
-    lanes = form.lanes[0]
-    mask = emit.let(FirstLanes(count, VectorType(BOOL, lanes)), "collected")
-    base = emit.let(add(place.bases.out, first), "out_at")
-    scalar_stride = integer(0) if form.scalar is None else w.stride(form.scalar, "out")
-
-    def row(j: Expression) -> None:
-        out_row = emit.let(add(base, multiply(add(place.s, j), scalar_stride)), "out_row")
-        from_row = emit.let(add(start, multiply(j, integer(lanes * form.pitch))), "from")
-        for i, column_start in enumerate(starts(form.lanes)):
-            held: list[Expression] = []
-            for number in range(lanes):
-                at = add(from_row, integer(number * form.pitch + column_start))
-                held.append(emit.let(load(tile, at, lanes, aligned=True), "row"))
-            for lane, column in enumerate(transposed(w.emit, held)[: form.lanes[i]]):
-                at = add(out_row, multiply(add(place.v, integer(column_start + lane)), w.stride(form.vector, "out")))
-                store = Store(w.out, emit.let(at, "at"), column, mask=mask)
-                _where_valid(w, i, lane, lambda store=store: emit.emit(store))  # type: ignore[misc]
-
-    w.loop("j", integer(0), integer(form.rows), row)
-
-
-__all__ = ["Constant", "prefetch_collected", "spill", "store_collected", "store_turned", "store_vectors"]
+__all__ = ["Constant", "spill", "store_turned", "store_vectors", "where_valid"]

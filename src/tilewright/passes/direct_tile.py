@@ -5,7 +5,7 @@ acc[i][j] = combine(acc[i][j], map(vector side[v + i, k], broadcast scalar side[
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -39,7 +39,8 @@ Accumulators: TypeAlias = dict[tuple[int, int], Name]
 class Place:
     """A tile: where the block's arrays begin, its first element and row, and the panels that it reads.
 
-    `ahead` is where what is prefetched at each step lies, from this tile's vectors on. `old_columns` and `old_rows` are
+    `ahead` is where what is prefetched at each step lies, from this tile's vectors on; or `request()` writes what asks
+    for more at each step. `old_columns` and `old_rows` are
     how many of its first elements and rows the tile before has too.
     """
 
@@ -53,6 +54,7 @@ class Place:
     q: Expression = ZERO
     old_group: Expression = ZERO
     ahead: tuple[Expression, ...] = ()
+    request: Callable[[], None] | None = None
 
 
 def starts(lanes: Sequence[int]) -> list[int]:
@@ -80,6 +82,8 @@ def accumulate(w: DirectWriter, place: Place) -> Accumulators:
         _prefetch_rows(w, add(scalar_base, multiply(integer(form.rows), stride)), rows)
 
     def step(one: Step) -> None:
+        if place.request is not None:
+            place.request()
         columns = _columns(w, place, vector_base, one, offsets)
         along = emit.let(add(scalar_base, one.scalar), "along")
         for j in range(form.rows):

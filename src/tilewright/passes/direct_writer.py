@@ -59,6 +59,7 @@ class DirectWriter(LaunchWriter):
         roles += [(f"o{position}", one) for position, one in enumerate(form.outer)]
         roles += [(f"k{position}", one) for position, one in enumerate(form.contracted)]
         roles += [(role, one) for role, one in (("w", form.collected), ("q", form.columns)) if one is not None]
+        roles += [(f"f{position}", one) for position, one in enumerate(form.fused)]
         self._roles = {one.name: role for role, one in roles}
         self.sums = tuple(
             self.parameter(f"{self._roles[one.name]}_size", constant(one.size)) for one in form.contracted

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from tilewright.contraction.form import Contraction, Kind
 from tilewright.contraction.normalise import constant
 from tilewright.machine.model import Machine
-from tilewright.passes.direct_choice import choose_direct_form, read_once, written_once
+from tilewright.passes.direct_choice import choose_direct_form
+from tilewright.passes.direct_cost import read_once, written_once
 from tilewright.passes.direct_form import DirectForm
 from tilewright.passes.matrix_vector_form import MatrixVectorForm, choose_matrix_vector_form
 from tilewright.passes.packed_form import PackedForm, make_packed_form
