@@ -51,6 +51,7 @@ def recognise(
     views: Mapping[str, ArrayView],
     out: Mapping[str, ArrayView],
     iotas: Collection[str] = (),
+    alone: bool = False,
 ) -> Contraction | Refusal:
     """The contraction that a top-level statement computes, or the reasons why it is none.
 
@@ -63,15 +64,21 @@ def recognise(
         views: where each array in scope lies.
         out: where the result lies (by target name).
         iotas: arrays in scope that are known to be an i64 iota, whose elements are indices.
+        alone: look for a map nest around reductions of one array instead: the second operand of the contraction is that
+            array too, without strides, and the map ignores it.
     """
     try:
-        return _recognise(statement, views, out, iotas)
+        return _recognise(statement, views, out, iotas, alone)
     except Refused as refused:
         return Refusal((str(refused),))
 
 
 def _recognise(
-    statement: Statement, views: Mapping[str, ArrayView], out: Mapping[str, ArrayView], iotas: Collection[str]
+    statement: Statement,
+    views: Mapping[str, ArrayView],
+    out: Mapping[str, ArrayView],
+    iotas: Collection[str],
+    alone: bool,
 ) -> Contraction:
     if not isinstance(statement.expression, (Map, Redomap, Reduce)):
         raise Refused(f"{type(statement.expression).__name__.lower()} is not a map nest around a reduction")
@@ -105,7 +112,7 @@ def _recognise(
         raise Refused("several nested reductions with an operator that is not declared commutative keep their order")
     if accumulator.type.rank:
         raise Refused(f"the reduction combines arrays of type {accumulator.type}, not scalars")
-    return _assemble(nest, target, lmad.offset, combine, neutral, element, accumulator, epilogue_result)
+    return _assemble(nest, target, lmad.offset, combine, neutral, element, accumulator, epilogue_result, alone)
 
 
 def _scan_level(nest: Nest, body: Body) -> tuple[Statement, tuple[int, ...]]:
@@ -248,8 +255,16 @@ def _assemble(
     element: Atom,
     accumulator: Variable,
     epilogue_result: Atom,
+    alone: bool,
 ) -> Contraction:
     map_function, loads = _extract(nest, element, ())
+    offsets = [load.view.lmad.offset for load in loads]
+    if alone and len(loads) == 1 and nest.parallel:
+        ignored = Variable(f"{loads[0].variable.name}.ignored", loads[0].variable.type)
+        map_function = Lambda((*map_function.parameters, ignored), map_function.body)
+        loads, offsets = (*loads, loads[0]), [*offsets, size(0)]
+    elif alone:
+        raise Refused("the nest does not reduce rows of one array")
     if len(loads) != 2:
         names = ", ".join(load.view.buffer for load in loads) or "none"
         raise Refused(f"the reduced function reads {len(loads)} array elements ({names}), a contraction reads two")
@@ -258,7 +273,7 @@ def _assemble(
     if epilogue_result != accumulator:
         epilogue, further = _extract(nest, epilogue_result, (accumulator,))
     dimensions: list[Dimension] = []
-    offsets = [loads[0].view.lmad.offset, loads[1].view.lmad.offset, out_offset]
+    offsets.append(out_offset)
     further_offsets = [load.view.lmad.offset for load in further]
     further_strides: list[list[Size]] = [[] for _ in further]
     for load in (*loads, *further):

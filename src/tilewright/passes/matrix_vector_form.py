@@ -25,6 +25,7 @@ from tilewright.passes.packed_form import is_multiply_add
 from tilewright.passes.vectorise import is_vectorisable
 
 ROWS = 8  # that are read together: more streams than that are followed by no prefetcher
+SHORT_ROW = 4096  # bytes: prefetchers look ahead in one page
 LEAST_SUM = 4  # terms: shorter sums wait in registers
 SERIAL_BYTES = 1 << 18  # reading so much takes some 10 microseconds: less is not worth waking other threads
 
@@ -52,6 +53,8 @@ class MatrixVectorForm:
         lanes: of each vector.
         vectors: vectors of a row in one step.
         rows: rows that are read together.
+        apart: how many rows those that are read together are apart: short rows are read as several streams, each of
+            which goes on from row to row.
         reads_vector: the map uses the other operand at all.
         fused_multiply_add: products and sums are one instruction.
         chunk: what one block takes: tiles of rows for DOTS, elements along `along` for SUMS.
@@ -70,6 +73,7 @@ class MatrixVectorForm:
     rows: int
     reads_vector: bool
     fused_multiply_add: bool
+    apart: int = 1
     chunk: int = 1
     serial: bool = False
 
@@ -101,7 +105,16 @@ class MatrixVectorForm:
     @property
     def pieces(self) -> int:
         """What the blocks at one point of the outer dimensions share out: see `chunk`."""
-        return -(-self.row_count // self.rows) if self.way is Way.DOTS else self.along_size
+        if self.way is Way.SUMS:
+            return self.along_size
+        return self.apart if self.apart > 1 else -(-self.row_count // self.rows)
+
+    def row_start(self, number: int) -> int:
+        """How far the row of that number is from the first of those that are read together. Where they are far apart,
+        the last streams of DOTS begin so early that all have one length: some rows are then computed twice.
+        """
+        start = number * self.apart
+        return start if self.apart == 1 or self.way is Way.SUMS else min(start, self.row_count - self.apart)
 
     @property
     def blocks(self) -> int:
@@ -202,7 +215,9 @@ def _with_rows(form: MatrixVectorForm) -> MatrixVectorForm:
     rows = max(count for count in (1, 2, 4, 8) if count <= min(most, form.lanes, ROWS))
     steps = form.along_size // form.lanes
     vectors = max(count for count in (1, 2, 4) if count <= max(1, min(steps // 2, (8 // rows if dots else 2))))
-    form = replace(form, side_by_side=side, rows=rows, vectors=vectors)
+    short = form.along_size * form.matrix.element.bytes < SHORT_ROW
+    apart = 1 if not short or rows == 1 else -(-most // rows) if dots else most // rows
+    form = replace(form, side_by_side=side, rows=rows, vectors=vectors, apart=apart)
     contracted = tuple(one for one in others if one.kind is Kind.K and one != side)
     outer = tuple(one for one in others if one.kind is not Kind.K and one != side)
     return replace(form, contracted=contracted, outer=outer)

@@ -76,6 +76,8 @@ class _Writer(LaunchWriter):
         self._strides: dict[tuple[str, str], Expression] = {}
         self.wide = VectorType(form.accumulator, form.lanes)
         self.length = self.parameter("length", form.along_size)
+        starts = [form.row_start(j) for j in range(form.rows)]
+        self.row_starts = [integer(one) if form.apart == 1 else self.parameter("row_start", one) for one in starts]
 
     # --- addresses
 
@@ -203,7 +205,9 @@ class _Writer(LaunchWriter):
         last = self.parameter("last_row", form.row_count - form.rows)
 
         def tile(number: Expression) -> None:
-            row = emit.let(operation("min", multiply(number, integer(form.rows)), last), "row")
+            row = number
+            if form.apart == 1:
+                row = emit.let(operation("min", multiply(number, integer(form.rows)), last), "row")
             self._dots_of(self.moved(bases, form.side_by_side, row))
 
         self.loop("tile", first, stop, tile)
@@ -233,7 +237,7 @@ class _Writer(LaunchWriter):
         self._store_dots(bases, [self._one(row) for row in parts])
 
     def _row(self, bases: dict[str, Expression], j: int) -> dict[str, Expression]:
-        return self.moved(bases, self.form.side_by_side, integer(j)) if j else bases
+        return self.moved(bases, self.form.side_by_side, self.row_starts[j]) if j else bases
 
     def _accumulate(self, part: Name, matrix: Expression, vector: Expression | None, mask: Expression | None) -> None:
         total = self.stepped(self.emit.snapshot(part, "before"), matrix, vector)
@@ -256,7 +260,7 @@ class _Writer(LaunchWriter):
             emit.emit(Store(self.out, bases["out"], result))
             return
         assert form.side_by_side is not None
-        if form.stride(form.side_by_side, "out") == 1:
+        if form.apart == 1 and form.stride(form.side_by_side, "out") == 1:
             emit.emit(Store(self.out, bases["out"], result))
             return
         for j in range(len(rows)):
@@ -326,7 +330,10 @@ class _Writer(LaunchWriter):
             return lambda row: self._add_few(self.moved(bases, form.side_by_side, row), count, start, stop)
 
         end = self.parameter("whole_rows", whole)
-        self.loop("row", ZERO, end, several(form.rows), form.rows)
+        if form.apart == 1:
+            self.loop("row", ZERO, end, several(form.rows), form.rows)
+        else:
+            self.loop("row", ZERO, self.parameter("apart", form.apart), several(form.rows))
         if whole < form.row_count:
             self.loop("row", end, self.parameter("row_count", form.row_count), several(1))
 
