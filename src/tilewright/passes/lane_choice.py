@@ -1,0 +1,158 @@
+"""Which nests of streams run with neighbouring points in the lanes of vectors [S3, on a CPU].
+
+The points along the innermost dimension are a block's lanes; the piece of a stream that they share lies in the cache
+as it is, so nothing is copied: each element is loaded once for `vectors` times `lanes` points (register tiling).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tilewright.ir import nodes
+from tilewright.ir.nodes import Body, Expression, Statement, Type, Variable
+from tilewright.ir.scalars import BOOL, compute_type
+from tilewright.machine.model import Machine
+from tilewright.passes.nests import Nest, nest_of
+from tilewright.passes.stream_choice import NotTiled
+from tilewright.passes.variance import Fold, Variance, streams_of, variance_of
+from tilewright.passes.vectorise import is_vectorisable
+
+MOST_VECTORS = 4
+TEMPORARIES = 4
+"""Registers that the code of a row needs beside accumulators and values of the points."""
+
+
+@dataclass(frozen=True)
+class LaneForm:
+    """A nest with `vectors` vectors of `lanes` points of its innermost dimension together."""
+
+    nest: Nest
+    variance: Variance
+    lanes: int
+    vectors: int
+
+    @property
+    def dimension(self) -> int:
+        """The dimension whose points are lanes."""
+        return len(self.nest.space) - 1
+
+    def changes(self, statement: Statement) -> bool:
+        """Whether what a statement binds differs between lanes."""
+        names = [self.variance.names.get(target.name, frozenset()) for target in statement.targets]
+        return any(self.dimension in one for one in (*names, self.variance.of(statement.expression)))
+
+
+def lane_form(expression: Expression, machine: Machine) -> LaneForm | NotTiled | None:
+    """The form of a nest for a machine with vectors, or why there is none; None if there is no stream.
+
+    Example:
+        >>> from tilewright.ir.parser import parse_program
+        >>> from tilewright.machine.named import CPU_AVX512
+        >>> program = parse_program('''def f (xs: [n]f32, ys: [m]f32) =
+        ...   let (r: [n]f32) = map n (\\\\(x: f32) ->
+        ...     let (s: f32) = redomap m (\\\\(a: f32, b: f32) -> let (c: f32) = a + b in (c)) (0.0f32)
+        ...       (\\\\(y: f32) -> let (p: f32) = max(x, y) in (p)) ys
+        ...     in (s)) xs
+        ...   in (r)''')
+        >>> form = lane_form(program.body.statements[0].expression, CPU_AVX512)
+        >>> form.lanes, form.vectors
+        (16, 4)
+    """
+    nest = nest_of(expression)
+    if nest is None or not nest.levels or not list(streams_of(nest.body)) or not machine.vector_bytes:
+        return None
+    variance = variance_of(nest)
+    form = LaneForm(nest, variance, 1, 1)
+    reasons = tuple(dict.fromkeys(_obstacles(form, nest.body)))
+    if reasons:
+        return NotTiled(reasons)
+    parameters = [one for one in nest.levels[-1][0].parameters if one.type.rank == 0]
+    carried = [
+        atom.type for statement, _ in streams_of(nest.body) for atom in _neutral(statement) if form.changes(statement)
+    ]
+    if not carried:
+        return None
+    types = [*carried, *(one.type for one in parameters), *(atom.type for atom in nest.body.results)]
+    widest = max(compute_type(one.element).bytes for one in types)
+    lanes = machine.lanes(widest)
+    if lanes == 1:
+        return NotTiled((f"no vectors of points: one number of {widest} bytes fills a register",))
+    live = len(carried) + len(parameters) + TEMPORARIES
+    vectors = MOST_VECTORS
+    while vectors > 1 and vectors * live > machine.vector_registers:
+        vectors //= 2
+    return LaneForm(nest, variance, lanes, vectors)
+
+
+def _neutral(statement: Statement) -> Sequence[nodes.Atom]:
+    return statement.expression.neutral if isinstance(statement.expression, Fold) else ()
+
+
+def _obstacles(form: LaneForm, body: Body) -> Iterator[str]:
+    """Why the points of the innermost dimension cannot be lanes, if they cannot."""
+    parameters = form.nest.levels[-1][0].parameters
+    for one in (*parameters, *body.results):
+        if one.type.rank == 0 and not _is_simple(one.type):
+            yield f"no vectors of points: {one} is of type {one.type}"
+    if any(atom.type.rank for atom in body.results):
+        yield "no vectors of points: a point gives arrays"
+    yield from _in_body(form, body)
+
+
+def _is_simple(type_: Type) -> bool:
+    return type_.rank == 0 and type_.element != BOOL and not type_.element.is_complex
+
+
+def _in_body(form: LaneForm, body: Body) -> Iterator[str]:
+    for statement in body.statements:
+        if form.changes(statement):
+            yield from _in_statement(form, statement)
+
+
+def _in_statement(form: LaneForm, statement: Statement) -> Iterator[str]:
+    expression, name = statement.expression, statement.targets[0].name
+    if not isinstance(expression, Fold):
+        if not is_lane_code(statement):
+            yield f"no vectors of points: {name} is a {type(expression).__name__.lower()} that differs between points"
+        return
+    for array in expression.arrays:
+        if form.dimension in form.variance.of(array):
+            every = form.variance.of(array) == frozenset(range(len(form.nest.space)))
+            why = "every parallel dimension" if every else f"dimension {form.dimension}, along which points are lanes"
+            yield f"not tiled: array {array} is variant to {why}, so no element is used twice"
+    if form.dimension in form.variance.of(expression.width):
+        yield f"no vectors of points: the length {expression.width} of stream {name} differs between points"
+    if len(statement.targets) != len(expression.neutral) or not all(_is_simple(one.type) for one in expression.neutral):
+        yield f"no vectors of points: stream {name} gives more than real numbers"
+    elif not all(is_lane_code(one) for one in expression.combine.body.statements):
+        yield f"no vectors of points: the operator of stream {name} is no straight-line code on scalars"
+    if isinstance(expression, nodes.Redomap):
+        yield from _in_body(form, expression.function.body)
+
+
+def is_lane_code(statement: Statement) -> bool:
+    """Whether a statement is straight-line code on real scalars, which vectors can run."""
+    expression = statement.expression
+    if isinstance(expression, nodes.If):
+        inside = (*expression.then.statements, *expression.otherwise.statements)
+        simple = all(is_lane_code(one) for one in inside)
+    else:
+        simple = isinstance(expression, nodes.Apply | nodes.Cast | nodes.Alias | nodes.SizeValue)
+    if not simple or any(target.type.rank or target.type.element.is_complex for target in statement.targets):
+        return False
+    return is_vectorisable([function_of(statement, ())])
+
+
+def function_of(statement: Statement, parameters: Sequence[Variable]) -> nodes.Lambda:
+    """A statement as a function of some of the variables that it uses."""
+    return nodes.Lambda(tuple(parameters), Body((statement,), statement.targets))
+
+
+def lane_text(form: LaneForm) -> str:
+    """One line for a person."""
+    extent = form.nest.space[-1]
+    return (
+        f"{form.vectors} vectors of {form.lanes} points along {extent} run through the streams together: each element "
+        f"is loaded once for {form.vectors * form.lanes} points"
+    )
