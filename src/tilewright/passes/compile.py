@@ -15,27 +15,29 @@ from typing import TYPE_CHECKING
 from tilewright.contraction.form import Contraction, Refusal
 from tilewright.contraction.recognise import recognise
 from tilewright.ir import nodes
-from tilewright.ir.nodes import Body, Expression, Program, Statement, Type, Variable
+from tilewright.ir.nodes import Body, Program, Statement, Type, Variable
 from tilewright.ir.scalars import I64, ScalarType
-from tilewright.ir.sizes import Size, size
-from tilewright.ir.traversal import all_statements, bound_variables, rebuild, sub_bodies, used_variables
+from tilewright.ir.sizes import size
+from tilewright.ir.traversal import all_statements, sub_bodies
 from tilewright.ir.views import parameter_view
 from tilewright.kernel.launch import Launch, LaunchDeclined
 from tilewright.machine.model import Machine
 from tilewright.passes.lower_general import Points, copy_points, lower_points, points_of
 from tilewright.passes.lower_reduction import is_long_fold
-from tilewright.passes.map_folds import with_streams
 from tilewright.passes.nest_folds import with_folds
 from tilewright.passes.permute_kernel import permute_launch
 from tilewright.passes.pipelines import run_pipeline
 from tilewright.passes.scalar_values import LoweringError
 from tilewright.passes.segment_hist import histogram_step
 from tilewright.passes.segment_steps import segment_step
+from tilewright.passes.split_fold import split_fold
 from tilewright.passes.stream_choice import NotTiled
 from tilewright.passes.stream_form import stream_form, stream_table
 from tilewright.passes.tile import Tiles, contraction_launches
 from tilewright.passes.tiling import IllegalTiling
+from tilewright.passes.used_names import free_variables, size_names
 from tilewright.passes.vectorise import NotVectorisable
+from tilewright.passes.whole_loops import with_whole
 from tilewright.runtime import host
 from tilewright.runtime.cache import MemoryCache
 from tilewright.runtime.cpu_pool import get_num_threads
@@ -130,30 +132,7 @@ def _size_arguments(program: Program) -> frozenset[int]:
     return frozenset(p for p, one in enumerate(program.parameters) if one.type.rank == 0 and one.name in names)
 
 
-def size_names(node: object) -> set[str]:
-    """Names that occur in the sizes of a node, those in types included."""
-    names: set[str] = set()
-
-    def on_size(one: Size) -> Size:
-        names.update(one.names)
-        return one
-
-    def on_variable(one: Variable) -> Variable:
-        for extent in one.type.shape:
-            on_size(extent)
-        return one
-
-    rebuild(node, on_variable, on_size)
-    return names
-
-
 # --- kernels ----------------------------------------------------------------------------------------------------------
-
-
-def free_variables(expression: Expression) -> tuple[Variable, ...]:
-    """Variables that an expression uses but does not bind, in order of first use."""
-    bound = {one.name for one in bound_variables(expression)}
-    return tuple({one.name: one for one in used_variables(expression) if one.name not in bound}.values())
 
 
 def kernel_step(
@@ -227,7 +206,7 @@ class _Compiler:
             return [self.statement(statement)]
         except LoweringError:
             self.notes = kept
-            return [self.statement(one) for one in _split_fold(statement, expression)]
+            return [self.statement(one) for one in split_fold(statement, expression)]
 
     def note(self, statement: Statement, lowered: str, reasons: Sequence[str] = ()) -> None:
         """Tell how a statement was lowered."""
@@ -260,10 +239,7 @@ class _Compiler:
             case nodes.Reduce() | nodes.Redomap():
                 return self._contraction(statement) or self._segments(statement, self.reasons)
             case nodes.Map():
-                label = f"{self.name}_{targets[0]}"
-                return self._contraction(statement) or with_streams(
-                    label, statement, self._general(statement, self.reasons), self.device.machine
-                )
+                return self._contraction(statement) or self._general(statement, self.reasons)
             case nodes.Scan() | nodes.Scanomap() | nodes.SegRed() | nodes.SegScan() | nodes.Hist() | nodes.SegHist():
                 return self._segments(statement)
         return self._general(statement)
@@ -399,37 +375,29 @@ class _Compiler:
                 return step
             except LoweringError as error:
                 reasons.append(str(error))
-        self.note(statement, "run by the host", reasons)
-        self._mark_cells(statement.targets)
         expression = statement.expression
+        self._mark_cells(statement.targets)
         if isinstance(expression, nodes.If):
+            self.note(statement, "run by the host", reasons)
             then, otherwise = self.block(expression.then), self.block(expression.otherwise)
             return host.IfStep(expression.condition, statement.targets, then, otherwise)
         assert isinstance(expression, nodes.Loop)
         self._mark_cells(expression.parameters)
+        place = len(self.notes)
         body = self.block(expression.body)
         common = (statement.targets, expression.parameters, expression.initial, body)
         if isinstance(expression.form, nodes.ForLoop):
-            return host.LoopStep(*common, index=expression.form.index, bound=expression.form.bound)
-        condition = expression.form.condition
-        self._mark_cells(condition.parameters)
-        return host.LoopStep(*common, condition_parameters=condition.parameters, condition=self.block(condition.body))
-
-
-def _split_fold(statement: Statement, fold: nodes.Redomap | nodes.Scanomap) -> tuple[Statement, Statement]:
-    """redomap combine neutral f xs = reduce combine neutral (map f xs), and the same for scanomap."""
-    count = len(fold.neutral)
-    rows = tuple(
-        Variable(f"{target}.rows", atom.type.array_of(fold.width))
-        for target, atom in zip(statement.targets[:count], fold.neutral, strict=True)
-    )
-    mapped = Statement((*rows, *statement.targets[count:]), nodes.Map(fold.width, fold.function, fold.arrays))
-    folded: Expression
-    if isinstance(fold, nodes.Redomap):
-        folded = nodes.Reduce(fold.width, fold.combine, fold.neutral, rows, fold.commutative)
-    else:
-        folded = nodes.Scan(fold.width, fold.combine, fold.neutral, rows)
-    return mapped, Statement(statement.targets[:count], folded)
+            loop = host.LoopStep(*common, index=expression.form.index, bound=expression.form.bound)
+        else:
+            asked = expression.form.condition
+            self._mark_cells(asked.parameters)
+            loop = host.LoopStep(*common, condition_parameters=asked.parameters, condition=self.block(asked.body))
+        further = ""
+        if self.threads == 1:  # a lane of a GPU would be far slower than the launches
+            loop, further = with_whole(loop, statement, self._kernel)
+        self.note(statement, "run by the host" + further, reasons)
+        self.notes.insert(place, self.notes.pop())
+        return loop
 
 
 def _contraction_launches(

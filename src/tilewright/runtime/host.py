@@ -207,7 +207,10 @@ class IfStep:
 
 @dataclass(frozen=True)
 class LoopStep:
-    """The host loops: `index` runs to `bound`, or `condition` (a block with one result) is asked each round."""
+    """The host loops: `index` runs to `bound`, or `condition` (a block with one result) is asked each round.
+
+    `whole`, where there is one, is all of it as a sequential kernel, for rounds of little `work`.
+    """
 
     targets: tuple[Variable, ...]
     parameters: tuple[Variable, ...]
@@ -217,6 +220,8 @@ class LoopStep:
     bound: Size | None = None
     condition_parameters: tuple[Variable, ...] = ()
     condition: Block | None = None
+    whole: KernelStep | None = None
+    work: Size | None = None
 
 
 @dataclass(frozen=True)

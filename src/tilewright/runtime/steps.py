@@ -231,8 +231,15 @@ def run_if(e: Executor, step: host.IfStep) -> None:
         e.scope.entries[target.name] = value
 
 
+LARGEST_SEQUENTIAL_ROUND = 1 << 15
+"""Scalar functions (some 1 ns each) in a round of a loop that cost no more than the launches of a round."""
+
+
 def run_loop(e: Executor, step: host.LoopStep) -> None:
-    """Loop on the host."""
+    """Loop on the host, or by a kernel."""
+    if step.whole is not None and step.work is not None and e.size(step.work) <= LARGEST_SEQUENTIAL_ROUND:
+        e.run_kernel(step.whole)
+        return
     carried = [e.entry(atom) for atom in step.initial]
     if step.condition is None:
         assert step.bound is not None and step.index is not None

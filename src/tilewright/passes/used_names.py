@@ -1,0 +1,30 @@
+"""Names that a part of a program uses: those of sizes, and its free variables."""
+
+from __future__ import annotations
+
+from tilewright.ir.nodes import Expression, Variable
+from tilewright.ir.sizes import Size
+from tilewright.ir.traversal import bound_variables, rebuild, used_variables
+
+
+def size_names(node: object) -> set[str]:
+    """Names that occur in the sizes of a node, those in types included."""
+    names: set[str] = set()
+
+    def on_size(one: Size) -> Size:
+        names.update(one.names)
+        return one
+
+    def on_variable(one: Variable) -> Variable:
+        for extent in one.type.shape:
+            on_size(extent)
+        return one
+
+    rebuild(node, on_variable, on_size)
+    return names
+
+
+def free_variables(expression: Expression) -> tuple[Variable, ...]:
+    """Variables that an expression uses but does not bind, in order of first use."""
+    bound = {one.name for one in bound_variables(expression)}
+    return tuple({one.name: one for one in used_variables(expression) if one.name not in bound}.values())
