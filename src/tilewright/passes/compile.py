@@ -24,6 +24,7 @@ from tilewright.kernel.launch import Launch, LaunchDeclined
 from tilewright.machine.model import Machine
 from tilewright.passes.lower_general import Points, copy_points, lower_points, points_of
 from tilewright.passes.lower_reduction import is_long_fold
+from tilewright.passes.map_folds import with_streams
 from tilewright.passes.nest_folds import with_folds
 from tilewright.passes.permute_kernel import permute_launch
 from tilewright.passes.pipelines import run_pipeline
@@ -239,7 +240,10 @@ class _Compiler:
             case nodes.Reduce() | nodes.Redomap():
                 return self._contraction(statement) or self._segments(statement, self.reasons)
             case nodes.Map():
-                return self._contraction(statement) or self._general(statement, self.reasons)
+                label = f"{self.name}_{targets[0]}"
+                return self._contraction(statement) or with_streams(
+                    label, statement, self._general(statement, self.reasons), self.device.machine
+                )
             case nodes.Scan() | nodes.Scanomap() | nodes.SegRed() | nodes.SegScan() | nodes.Hist() | nodes.SegHist():
                 return self._segments(statement)
         return self._general(statement)
