@@ -1,6 +1,7 @@
 """Runs segmented programs on oclgrind in a process of its own, with its checks, against the interpreter.
 
-Not with that for memory that nobody wrote: it is wrong about buffers that lie where released ones did.
+Not with the check for memory that nobody wrote, which each program passes alone: with many in one process it finds
+fault with what the kernel before has written.
 
 Run as a program, it is that process.
 """

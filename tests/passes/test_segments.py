@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +11,8 @@ from hypothesis import strategies as st
 from lowering_checks import check
 from naive import examples
 from segment_cases import OPERATORS, histogram, in_pieces, plain, random_values, segmented, shared_out
+
+from tilewright.passes.lower_columns import COLUMNS
 
 DEVICES = ["cpu", pytest.param("opencl", marks=pytest.mark.opencl)]
 WIDTHS = [0, 1, 2, 3, 15, 16, 33, 100, 257, 700]
@@ -80,3 +84,24 @@ def test_histograms_in_every_number_of_pieces(device: str) -> None:
             check(histogram(OPERATORS[name], segments is not None), arrays, device)
 
     run()
+
+
+@settings(max_examples=examples(16))
+@given(
+    name=st.sampled_from(["sum", "float sum", "half sum", "any", "largest and sum", "affine maps"]),
+    kind=st.sampled_from(["segred", "segscan"]),
+    segments=st.sampled_from([COLUMNS - 1, COLUMNS, COLUMNS + 1, 2 * COLUMNS + 3]),
+    width=st.sampled_from([1, 2, 5]),
+    chunks=st.sampled_from([1, 2]),
+    adjacent=st.booleans(),
+    order=st.sampled_from("CF"),
+    step=st.sampled_from([1, 2, -1]),
+)
+def test_neighbouring_segments_together(
+    name: str, kind: str, segments: int, width: int, chunks: int, adjacent: bool, order: Literal["C", "F"], step: int
+) -> None:
+    arrays = random_values(name, (segments * abs(step), width), 1, adjacent)
+    arrays = [np.asarray(one, order=order) for one in arrays]
+    arrays = [one[:, ::step] if adjacent else one[::step] for one in arrays]
+    with shared_out(1, chunks):
+        check(segmented(OPERATORS[name], kind, adjacent, True), arrays)

@@ -16,7 +16,7 @@ from tilewright.ir.lmad import row_major
 from tilewright.ir.nodes import Lambda, Variable
 from tilewright.ir.scalars import I64, ScalarType, compute_type
 from tilewright.ir.sizes import Size, size
-from tilewright.ir.traversal import all_statements
+from tilewright.ir.traversal import all_statements, mentioned_names
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import Buffer, Constant, Expression, For, If, Space, operation
 from tilewright.passes import lower_folds
@@ -54,6 +54,9 @@ def column_fold(function: Lambda) -> Reduction | None:
         return None
     fold = body.statements[0].expression
     if not isinstance(fold, nodes.Reduce | nodes.Redomap) or not has_simple_rows(fold):
+        return None
+    functions = (fold.combine, fold.function if isinstance(fold, nodes.Redomap) else fold.combine, fold.neutral)
+    if not mentioned_names(functions).isdisjoint(one.name for one in function.parameters):
         return None
     return fold if set(fold.arrays) <= set(function.parameters) and fold.arrays else None
 
@@ -104,7 +107,7 @@ def _write_together(
     item: Item, fold: Reduction, arrays: Sequence[ArrayView], bounds: tuple[Expression, Expression], place: ArrayView
 ) -> None:
     emit = item.emit
-    totals = [_column_array(item, atom.type.element) for atom in fold.neutral]
+    totals = [column_array(item, atom.type.element) for atom in fold.neutral]
     first, first_size = item.index("first", place.lmad.shape[0])
     function = fold.function if isinstance(fold, nodes.Redomap) else None
 
@@ -138,7 +141,7 @@ def _write_together(
     emit.emit(For(first.name, bounds[0], bounds[1], tuple(group), step=Constant(COLUMNS, I64)))
 
 
-def _column_array(item: Item, element: ScalarType) -> ArrayView:
+def column_array(item: Item, element: ScalarType) -> ArrayView:
     """One private element for each column. Small floats are carried in f32 here, as in variables."""
     carried = compute_type(element)
     buffer = Buffer(item.emit.name("columns"), memory_element(carried), Space.PRIVATE, COLUMNS)

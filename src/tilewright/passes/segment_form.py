@@ -40,6 +40,8 @@ class Segments:
         simple: rows and operator are straight-line code on real scalars.
         adjacent: neighbouring segments lie next to each other in memory, the rows of one do not (if arrays are dense).
         rows: the rows of the segment at some indices, as code of a work item.
+        strides: arrays whose elements vary from row to row, with the dimension along which they do, and the one along
+            which they vary with the innermost index of the segments (None: with none); empty if that is not known.
         rows_first: arrays of results have the rows as their outermost dimension, not behind those of the segments.
     """
 
@@ -51,6 +53,7 @@ class Segments:
     simple: bool
     adjacent: bool
     rows: Callable[[Item, Sequence[Size]], Rows]
+    strides: tuple[tuple[Variable, int, int | None], ...] = ()
     rows_first: bool = False
 
     def part(self, place: ArrayView, at: Sequence[Size]) -> ArrayView:
@@ -77,7 +80,8 @@ def segments_of(expression: Expression) -> Segments | None:
         outer = expression.space.shape[:-1]
         simple = real and _is_simple(expression.combine.body) and _is_simple(expression.body, nodes.Index)
         rows = _space_rows(expression)
-        return Segments(outer, expression.space.shape[-1], *common, simple, _is_adjacent(expression), rows)
+        width, adjacent = expression.space.shape[-1], _is_adjacent(expression)
+        return Segments(outer, width, *common, simple, adjacent, rows, _strides(expression))
     function = expression.function if isinstance(expression, nodes.Redomap | nodes.Scanomap) else None
     simple = real and _is_simple(expression.combine.body) and (function is None or _is_simple(function.body))
     simple = simple and all(one.type.rank == 1 for one in expression.arrays)
@@ -125,6 +129,24 @@ def _is_adjacent(expression: nodes.SegRed | nodes.SegScan) -> bool:
         if isinstance(one.expression, nodes.Index) and row in used_variables(one.expression)
     ]
     return bool(reads) and all(indices[-1] == neighbour for indices in reads)
+
+
+def _strides(expression: nodes.SegRed | nodes.SegScan) -> tuple[tuple[Variable, int, int | None], ...]:
+    """`Segments.strides`: empty if an index is computed from one that varies, or an array is made in the body."""
+    if len(expression.space.dimensions) < 2:
+        return ()
+    (neighbour, _), (row, _) = expression.space.dimensions[-2:]
+    made = {target.name for one in all_statements(expression.body) for target in one.targets}
+    found = []
+    for one in all_statements(expression.body):
+        match one.expression:
+            case nodes.Index(array, indices):
+                if array.name in made or any(str(index) in made for index in indices):
+                    return ()
+                if row in indices:
+                    axis = indices.index(neighbour) if neighbour in indices else None
+                    found.append((array, indices.index(row), axis))
+    return tuple(found)
 
 
 def _space_rows(expression: nodes.SegRed | nodes.SegScan) -> Callable[[Item, Sequence[Size]], Rows]:
@@ -180,8 +202,13 @@ def partial_segments(segments: Segments, partial: Sequence[Variable], chunks: Ch
 
     return Segments(
         segments.outer, size(chunks.count), segments.combine, segments.neutral, segments.commutative,
-        segments.simple, bool(segments.outer), rows,
+        segments.simple, bool(segments.outer), rows, partial_strides(partial),
     )  # fmt: skip
+
+
+def partial_strides(partial: Sequence[Variable]) -> tuple[tuple[Variable, int, int | None], ...]:
+    """`Segments.strides` of arrays with the rows first and the segments behind."""
+    return tuple((one, 0, one.type.rank - 1) for one in partial if one.type.rank > 1)
 
 
 # --- shared memory ----------------------------------------------------------------------------------------------------

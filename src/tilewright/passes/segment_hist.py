@@ -29,7 +29,7 @@ from tilewright.passes.lower_general import Places, Points, points_of
 from tilewright.passes.lower_items import AnyValue
 from tilewright.passes.lower_scalar import lower_atom, lower_size
 from tilewright.passes.segment_choice import pieces_of_histogram
-from tilewright.passes.segment_form import Chunks, Segments
+from tilewright.passes.segment_form import Chunks, Segments, partial_strides
 from tilewright.passes.segment_points import part
 from tilewright.passes.segment_steps import Kernels, MakeKernel, Variables, fold_step
 from tilewright.runtime.host import KernelStep, SegmentPlan, SegmentStep
@@ -160,4 +160,5 @@ def _bin_segments(histograms: Histograms, own: Sequence[Variable], pieces: Chunk
 
     outer = (*histograms.outer, histograms.bins)
     simple = not any(one.type.element.is_complex for one in histograms.neutral)
-    return Segments(outer, size(pieces.count), histograms.combine, histograms.neutral, True, simple, True, rows)
+    common = (histograms.combine, histograms.neutral, True, simple, True)
+    return Segments(outer, size(pieces.count), *common, rows, partial_strides(own))

@@ -25,6 +25,7 @@ from tilewright.passes.lower_folds import Rows
 from tilewright.passes.lower_general import Points
 from tilewright.passes.lower_items import AnyValue
 from tilewright.passes.segment_choice import Sharing, group_threads, rows_each, share_out
+from tilewright.passes.segment_columns import with_columns
 from tilewright.passes.segment_form import (
     Chunks,
     Segments,
@@ -117,7 +118,8 @@ def fold_step(kernels: Kernels, suffix: str = "") -> tuple[SegmentStep, tuple[Ke
     fits = kernels.threads * segments.bytes_per_row <= kernels.machine.shared_bytes_per_block
 
     def points(of: Segments, group: int, cut: Chunks | None = None) -> Points:
-        return fold_points(of, cut) if group == 1 else group_fold(of, group, cut)
+        alone = with_columns(fold_points(of, cut), of, cut, is_scan=False)
+        return alone if group == 1 else group_fold(of, group, cut)
 
     @functools.cache
     def whole(group: int) -> KernelStep:
@@ -154,7 +156,8 @@ def _scan_step(kernels: Kernels) -> tuple[SegmentStep, tuple[KernelStep, ...]]:
     each = rows_each(kernels.machine, kernels.threads, segments.bytes_per_row)
 
     def points(of: Segments, group: int, cut: Chunks | None = None, start: Sequence[Variable] = ()) -> Points:
-        return scan_points(of, cut, start) if group == 1 else group_scan(of, group, each, cut, start)
+        alone = with_columns(scan_points(of, cut, start), of, cut, is_scan=True, before=start)
+        return alone if group == 1 else group_scan(of, group, each, cut, start)
 
     @functools.cache
     def whole(group: int) -> KernelStep:
@@ -162,7 +165,8 @@ def _scan_step(kernels: Kernels) -> tuple[SegmentStep, tuple[KernelStep, ...]]:
 
     @functools.cache
     def sums(group: int) -> KernelStep:
-        fold = fold_points(folded, chunks) if group == 1 else group_fold(folded, group, chunks)
+        alone = with_columns(fold_points(folded, chunks), folded, chunks, is_scan=False)
+        fold = alone if group == 1 else group_fold(folded, group, chunks)
         return kernels.make("_chunks", fold, tuple(partial), kernels.reads)
 
     @functools.cache

@@ -1,0 +1,135 @@
+"""Folds and scans of neighbouring segments together, where these are nearer in memory than the rows of one are.
+
+Segment by segment, a worker would walk through memory in steps of a whole row of segments. Here a worker of a CPU takes
+`COLUMNS` segments at once: for each row in turn, the loop over the segments runs in vectors.
+
+    for each segment j: for each row k: acc = combine(acc, x[k, j])
+    =>  for each COLUMNS segments: for each row k: for each segment j of them: acc[j] = combine(acc[j], x[k, j])
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+from tilewright.ir.nodes import Variable
+from tilewright.ir.scalars import I64
+from tilewright.ir.sizes import Size, size
+from tilewright.ir.views import ArrayView
+from tilewright.kernel.ir import Constant, Expression, For, If, operation
+from tilewright.passes.item_memory import Item
+from tilewright.passes.lower_columns import COLUMNS, column_array
+from tilewright.passes.lower_general import Places, Points, Range
+from tilewright.passes.lower_items import call, row_of, write
+from tilewright.passes.lower_scalar import Value, lower_atom, lower_size
+from tilewright.passes.segment_form import Chunks, Segments, split_point
+from tilewright.passes.segment_points import part, values_before
+
+
+def with_columns(
+    points: Points, segments: Segments, chunks: Chunks | None, is_scan: bool, before: Sequence[Variable] = ()
+) -> Points:
+    """The points of `fold_points` or `scan_points`, some taken together where that reads memory in order."""
+    if not segments.simple or not segments.strides or not segments.outer:
+        return points
+
+    def columns(item: Item, at: Sequence[Size], bounds: Range, places: Places, otherwise: Callable[[], None]) -> None:
+        nearer = _are_nearer(item, segments)
+        if nearer is None:
+            otherwise()
+            return
+        with item.emit.scope() as together:
+            _Together(item, segments, chunks, places, before, is_scan).write(at, bounds)
+        with item.emit.scope() as one_by_one:
+            otherwise()
+        item.emit.emit(If(item.emit.let(nearer, "together"), tuple(together), tuple(one_by_one)))
+
+    return dataclasses.replace(points, columns=columns)
+
+
+def _are_nearer(item: Item, segments: Segments) -> Expression | None:
+    """Whether in every array that varies from row to row the next segment is nearer than the next row."""
+    condition: Expression | None = None
+    for array, row, neighbour in segments.strides:
+        view = item.arrays[array.name]
+        if not isinstance(view, ArrayView):
+            return None
+        strides = view.lmad.strides
+        step = operation("abs", lower_size(strides[row], item.emit))
+        next_ = Constant(0, I64) if neighbour is None else lower_size(strides[neighbour], item.emit)
+        nearer = operation("lt", operation("abs", next_), step)
+        condition = nearer if condition is None else operation("and", condition, nearer)
+    return condition
+
+
+@dataclasses.dataclass(frozen=True)
+class _Together:
+    """Points bounds[0] .. bounds[1]-1 of the innermost dimension, of a fold or a scan."""
+
+    item: Item
+    segments: Segments
+    chunks: Chunks | None
+    places: Places
+    before: Sequence[Variable]
+    is_scan: bool
+
+    def write(self, at: Sequence[Size], bounds: Range) -> None:
+        """All of them, COLUMNS at a time; `at` are the other indices."""
+        item, segments = self.item, self.segments
+        emit = item.emit
+        totals = [column_array(item, atom.type.element) for atom in segments.neutral]
+        first, first_size = item.index("first", segments.outer[-1])
+        start, length, _ = split_point(segments, self.chunks, (*at, first_size))
+        with emit.scope() as group:
+            left = operation("sub", bounds[1], first)
+            count = emit.let(operation("min", Constant(COLUMNS, I64), left), "count")
+
+            def each(write_column: Callable[[Size, Sequence[Size]], None]) -> None:
+                self._each_column(count, lambda column: write_column(column, (*at, first_size + column)))
+
+            each(lambda column, point: self._begin(totals, column, point))
+            item.loop(length, "k", lambda k: each(lambda column, point: self._row(totals, column, point, start + k)))
+            if not self.is_scan:
+                each(lambda column, point: self._end(totals, column, point))
+        emit.emit(For(first.name, bounds[0], bounds[1], tuple(group), step=Constant(COLUMNS, I64)))
+
+    def _each_column(self, stop: Expression, write_column: Callable[[Size], None]) -> None:
+        item = self.item
+        index, column = item.index("column", size(COLUMNS))
+        checks = len(item.checks)
+        with item.emit.scope() as body:
+            write_column(column)
+        independent = len(item.checks) == checks
+        item.emit.emit(For(index.name, Constant(0, I64), stop, tuple(body), independent=independent))
+
+    def _begin(self, totals: Sequence[ArrayView], column: Size, point: Sequence[Size]) -> None:
+        item = self.item
+        values: list[Value] = [lower_atom(atom, item.emit) for atom in self.segments.neutral]
+        if self.before:
+            values = values_before(item, self.segments, self.before, point)
+        for total, value in zip(totals, values, strict=True):
+            item.store(total, (column,), value)
+
+    def _row(self, totals: Sequence[ArrayView], column: Size, point: Sequence[Size], k: Size) -> None:
+        """Row k of one segment."""
+        item, segments, count = self.item, self.segments, len(self.segments.neutral)
+        _, _, segment = split_point(segments, self.chunks, point)
+        index = item.emit.let(lower_size(k, item.emit), "k")
+        core = f"%row.{item.emit.name('row')}"
+        item.emit.values[core] = (index,)
+        item.inner.add(core)
+        row = size(core)
+        scanned = [segments.part(place, segment) for place in self.places[:count]] if self.is_scan else []
+        mapped = [segments.part(place, segment) for place in self.places[count:]]
+        nothing: list[ArrayView | None] = [None] * count
+        values = segments.rows(item, segment)(row, nothing + [row_of(place, row) for place in mapped])
+        old = [item.load(total, (column,)) for total in totals]
+        new = call(item, segments.combine, [*old, *values[:count]])
+        for total, value in zip(totals, new, strict=True):
+            write(item, value, row_of(total, column))
+        for place, value in zip(scanned, new, strict=bool(scanned)):
+            write(item, value, row_of(place, row))
+
+    def _end(self, totals: Sequence[ArrayView], column: Size, point: Sequence[Size]) -> None:
+        for total, place in zip(totals, self.places, strict=False):
+            write(self.item, self.item.load(total, (column,)), part(place, point))
