@@ -18,6 +18,7 @@ import tilewright as tw
 from tilewright.frontend import einsum as einsum_module
 from tilewright.frontend.einsum_quick import MOST_ENTRIES
 from tilewright.runtime import cpu_entry
+from tilewright.runtime.errors import DeviceError
 
 pytestmark = pytest.mark.skipif(not cpu_entry.entries_are_possible(), reason="this interpreter has no native entries")
 
@@ -282,3 +283,27 @@ def test_a_child_after_fork_goes_on() -> None:
         right = all((call(a, b) == a @ b).all() for call in calls for _ in range(100))
         os._exit(0 if right else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_options_and_the_environment_count_after_plain_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plain calls are known by their expression alone: a call with any other option must not be taken for one."""
+    a, b = some(6, 6), some(6, 6, seed=1)
+    for _ in range(4):
+        np.testing.assert_array_equal(tw.einsum(E2, a, b), a @ b)
+    assert E2 in einsum_module._RECENT
+    np.testing.assert_array_equal(tw.einsum(E2, a, b, alpha=2), 2 * (a @ b))
+    np.testing.assert_array_equal(tw.einsum(E2, a, b, epilogue=lambda x: x + 1), a @ b + 1)
+    assert tw.einsum(E2, a, b, dtype="f8").dtype == np.float64
+    assert tw.einsum(E2, a, b, order="F").flags.f_contiguous
+    nearest = (a[:, :, None] + b[None]).min(1)
+    np.testing.assert_array_equal(tw.einsum(E2, a, b, semiring="min_plus"), nearest)
+    np.testing.assert_array_equal(tw.einsum(E2, a, b), a @ b)
+    held = np.ones_like(a)
+    np.testing.assert_array_equal(tw.einsum(E2, a, b, out=held, beta=1), a @ b + 1)
+    monkeypatch.setenv("TILEWRIGHT_TARGET", "nowhere")
+    with pytest.raises(DeviceError, match="nowhere"):
+        tw.einsum(E2, a, b)
+    monkeypatch.setitem(os.environ, "TILEWRIGHT_TARGET", "cpu")
+    np.testing.assert_array_equal(tw.einsum(E2, a, b), a @ b)
+    monkeypatch.delenv("TILEWRIGHT_TARGET")
+    np.testing.assert_array_equal(tw.einsum(E2, a, b), a @ b)

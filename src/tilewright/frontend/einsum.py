@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
@@ -32,17 +31,19 @@ _NDARRAY = np.ndarray
 _TARGET = b"TILEWRIGHT_TARGET"
 
 
-def _environment_reader() -> Callable[[bytes], Any]:
-    """A function that reads a variable of the environment as it is now, which `os.environ` writes through to.
+_SAFE, _PLUS_TIMES, _NO_OPERANDS, _ONE, _ZERO = "safe", "plus_times", (), 1, 0  # objects that plain calls have
 
-    Looking it up in `os.environ` takes longer than a whole call on small arrays.
+
+def _environment_reader() -> Callable[[bytes], Any]:
+    """A function that reads a variable of the environment as `os.environ` has it now.
+
+    Looking it up there by its name as text takes as long as a whole call on small arrays; CPython keeps a dictionary of
+    names and values as bytes inside, which is looked at where it is as expected.
     """
-    try:
-        reader: Any = ctypes.PyDLL(None).getenv  # keeps the interpreter's lock, under which os.environ is written
-    except (TypeError, OSError, AttributeError):  # no POSIX system
-        return lambda name: os.environ.get(name.decode())
-    reader.restype = ctypes.c_char_p
-    return reader  # type: ignore[no-any-return]
+    data = getattr(os.environ, "_data", None)
+    if type(data) is dict and all(type(name) is bytes for name in data):
+        return data.get
+    return lambda name: os.environ.get(name.decode())
 
 
 _read_environment = _environment_reader()
@@ -136,14 +137,28 @@ def einsum(
     place = _read_environment(_TARGET) if target is None else target
     recent: Hashable = None
     try:
-        recent = (
-            operands[0], dtype, order, casting, optimize, semiring, epilogue, epilogue_operands, alpha, beta, place,
-            tiles,
-        )  # fmt: skip
-        for entry in _RECENT.get(recent, ()):
-            found = entry(*operands[1:], out)
-            if found is not None:
-                return found
+        if (
+            dtype is None and optimize is True and epilogue is None and place is None and tiles is None
+            and alpha is _ONE and beta is _ZERO and casting is _SAFE and semiring is _PLUS_TIMES
+            and epilogue_operands is _NO_OPERANDS
+        ):  # fmt: skip
+            recent = operands[0] if order is None else (operands[0], order)  # of the others' keys none is as short
+        else:
+            recent = (
+                operands[0], dtype, order, casting, optimize, semiring, epilogue, epilogue_operands, alpha, beta, place,
+                tiles,
+            )  # fmt: skip
+        if len(operands) == 3:  # without slices and lists, which take a tenth of a microsecond
+            _, first, second = operands
+            for entry in _RECENT.get(recent, ()):
+                found = entry(first, second, out)
+                if found is not None:
+                    return found
+        else:
+            for entry in _RECENT.get(recent, ()):
+                found = entry(*operands[1:], out)
+                if found is not None:
+                    return found
     except (TypeError, IndexError):  # options that cannot be hashed, operands and indices in turns, or none at all
         recent = None
     if operands and type(operands[0]) is str:
