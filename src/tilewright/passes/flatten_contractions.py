@@ -24,6 +24,7 @@ from tilewright.ir.nodes import (
     Redomap,
     Reduce,
     Statement,
+    StreamSeq,
     Threshold,
     Type,
     Variable,
@@ -33,9 +34,6 @@ from tilewright.ir.sizes import product
 from tilewright.ir.traversal import all_statements, bound_variables, sub_bodies, used_variables, with_fresh_names
 from tilewright.ir.views import parameter_view
 from tilewright.passes.flatten import (
-    flatten_fully,
-    flatten_incrementally,
-    flatten_outer,
     full_flattening,
     fuse_segments,
     incremental_flattening,
@@ -109,8 +107,17 @@ def _asked_for_contraction(at: Place) -> int | None:
     return None
 
 
+def _in_stream(at: Place) -> bool:
+    """A sequential stream is one kernel, in which nothing is parallel and no version can be picked."""
+    return any(isinstance(body.statements[index].expression, StreamSeq) for body, index in at.chain[:-1])
+
+
+def _is_spared(at: Place) -> bool:
+    return _in_stream(at) or _is_contraction_at(at)
+
+
 def _is_kept_version(at: Place) -> bool:
-    return _asked_for_contraction(at) == 0 and _is_contraction_at(at)
+    return _in_stream(at) or (_asked_for_contraction(at) == 0 and _is_contraction_at(at))
 
 
 @rule("contraction versions", Map)
@@ -145,24 +152,26 @@ def fuse_around_contractions(program: Program, derivation: Recording | None = No
 
 
 @cache
-def _strategy(flattening: Flattening) -> Strategy:
+def _strategy(flattening: Flattening, contractions: bool) -> Strategy:
     match flattening:
-        case "incremental":
+        case "incremental" if contractions:
             return incremental_flattening(_is_kept_version, version_contraction)
+        case "incremental":
+            return incremental_flattening(_in_stream)
         case "full":
-            return full_flattening(_is_contraction_at)
+            return full_flattening(_is_spared if contractions else _in_stream)
         case "outer":
-            return outer_flattening(_is_contraction_at)
+            return outer_flattening(_is_spared if contractions else _in_stream)
 
 
-def flatten_around_contractions(
-    program: Program, flattening: Flattening, derivation: Recording | None = None
+def flatten_for_host(
+    program: Program, flattening: Flattening, contractions: bool = True, derivation: Recording | None = None
 ) -> Program:
-    """The program flattened, but for its contractions.
+    """The program flattened where the host can run the result; with `contractions`, these are spared.
 
     c = a @ b; s = map sum c  =>  c = a @ b; s = segred (i < n, j < m) (+) 0 do c[i, j]
     """
-    state = run_strategy(program, _strategy(flattening))
+    state = run_strategy(program, _strategy(flattening, contractions))
     if derivation is not None:
         derivation.add(state.steps, state.refusals)
     return state.program
@@ -176,15 +185,14 @@ def flattening_pipeline(flattening: Flattening, contractions: bool = True) -> tu
     """
     if flattening not in FLATTENINGS:
         raise ValueError(f"flattening={flattening!r}; there are 'incremental', 'full', 'outer', and None for none")
-    everything = {"incremental": flatten_incrementally, "full": flatten_fully, "outer": flatten_outer}[flattening]
 
-    def sparing(program: Program, derivation: Recording | None = None) -> Program:
-        return flatten_around_contractions(program, flattening, derivation)
+    def flatten(program: Program, derivation: Recording | None = None) -> Program:
+        return flatten_for_host(program, flattening, contractions, derivation)
 
     return (
         Pass("fuse further", "every nest becomes a kernel: the fewer, the better",
              fuse_around_contractions if contractions else fuse_further),
-        Pass("flatten", "kernels can only be flat", sparing if contractions else everything),
+        Pass("flatten", "kernels can only be flat", flatten),
         Pass("simplify", "reads of rows of rows become one read", simplify),
         Pass("fuse segments", "distribution leaves scalar maps before the operations that need them", fuse_segments),
         Pass("simplify", "what was read is now computed in place", simplify),
