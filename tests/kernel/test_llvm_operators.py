@@ -268,16 +268,15 @@ def test_a_host_without_vector_functions_and_fma(type_, lanes):
 
 
 def test_vector_functions_are_called_where_the_host_has_them():
-    if "expf" not in host_cpu().vector_functions:
+    if "sinf" not in host_cpu().vector_functions:
         pytest.skip("this host has no library of vector functions")
     x, y = Buffer("x", F32, read_only=True), Buffer("y", F32)
     i = Name("i", I64)
-    loop = For("i", integer(0), integer(1000), (Store(y, i, operation("exp", load(x, i))),), independent=True)
-    explicit = Store(y, integer(0), operation("exp", load(x, integer(0), 8)))
+    loop = For("i", integer(0), integer(1000), (Store(y, i, operation("sin", load(x, i))),), independent=True)
+    explicit = Store(y, integer(0), operation("sin", load(x, integer(0), 8)))
     assert "_ZGV" in assembly(Kernel("loop", (x, y), (), (), (loop,)), "full")
-    assert "N8v_expf" in assembly(Kernel("explicit", (x, y), (), (), (explicit,)), "none") or not host_cpu().has("avx2")
+    assert "N8v_sinf" in assembly(Kernel("explicit", (x, y), (), (), (explicit,)), "none") or not host_cpu().has("avx2")
     data = np.linspace(-110, 90, 1000, dtype=np.float32)
     out = np.zeros_like(data)
     run(Kernel("loop", (x, y), (), (), (loop,)), [data, out], (), 1, "full")
-    with np.errstate(over="ignore"):
-        np.testing.assert_allclose(out, np.exp(data), rtol=1e-6, atol=1e-44)
+    np.testing.assert_allclose(out, np.sin(data), rtol=1e-6, atol=1e-6)

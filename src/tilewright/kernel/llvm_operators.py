@@ -8,6 +8,7 @@ from functools import cached_property
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, F32, ScalarType
 from tilewright.kernel.ir import ValueType, element_of
+from tilewright.kernel.llvm_elementary import exponential_f32, logarithm_f32
 from tilewright.kernel.llvm_emitter import Emitter, lanes_of, literal, scalar_spelling, splat, suffix, vector_of
 from tilewright.kernel.llvm_vector_math import FUNCTIONS, advertise, call_in_pieces
 
@@ -50,6 +51,10 @@ class Context:
     def constant(self, value: int | float) -> str:
         """A constant in all lanes."""
         return splat(literal(value, self.element), scalar_spelling(self.element), self.lanes)
+
+    def integers(self, value: int) -> str:
+        """A constant i32 in as many lanes."""
+        return splat(str(value), "i32", self.lanes)
 
     def binary(self, instruction: str, left: str, right: str) -> str:
         """An instruction on two values of this type."""
@@ -294,3 +299,13 @@ for _name, _symbol in INTRINSICS.items():
     _BY_KIND[_name, "f"] = _intrinsic(_symbol)
 for _name in FUNCTIONS:
     _BY_KIND[_name, "f"] = _library(_name)
+
+
+def _written_out(name: str, f32: Callable[[Context, str], str]) -> Callable[..., str]:
+    """A function that is written out for f32."""
+    library = _library(name)
+    return lambda c, x: f32(c, x) if c.element == F32 else library(c, x)
+
+
+_BY_KIND["exp", "f"] = _written_out("exp", exponential_f32)
+_BY_KIND["log", "f"] = _written_out("log", logarithm_f32)

@@ -1,0 +1,97 @@
+"""The exponential and the logarithm of f32 written out: a loop around them needs no calls and keeps its registers.
+
+They work on scalars and, elementwise, on vectors, with Cephes's minimax polynomials [Moshier, Methods and Programs for
+Mathematical Functions, 1989]. ln 2 is two numbers, of which the larger has so few bits that its product with an
+exponent is exact [Cody and Waite, Software Manual for the Elementary Functions, 1980].
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tilewright.kernel.llvm_operators import Context
+
+_EXPONENTIAL = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
+_LOGARITHM = (
+    7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1, -1.6668057665e-1,
+    2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1,
+)  # fmt: skip
+_LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
+_ROUNDING = 12582912.0  # 1.5 * 2^23: what is added to it is rounded to a whole number, which its last bits hold
+_ROUNDING_BITS, _ROOT_OF_HALF_BITS = 0x4B400000, 0x3F3504F3
+_LEAST, _GREATEST = -150.0, 130.0  # beyond them the result is 0 or infinite
+
+
+def exponential_f32(c: Context, x: str) -> str:
+    """The instructions; gives the register of the result, which is right to less than 2 units in the last place.
+
+    exp(x) = 2^n exp(r) with n = round(x / ln 2) and |r| <= ln(2) / 2, where exp(r) = 1 + r + r^2 p(r). The power of two
+    is applied in two halves, so that results below the normal numbers are rounded once, and those above all numbers are
+    infinite. nan goes through every step.
+    """
+    x = c.select(c.compare("fcmp ogt", x, c.constant(_GREATEST)), c.constant(_GREATEST), x)
+    x = c.select(c.compare("fcmp olt", x, c.constant(_LEAST)), c.constant(_LEAST), x)
+    turns = c.binary("fmul", x, c.constant(1.44269504088896341))
+    shifted = c.binary("fadd", turns, c.constant(_ROUNDING))
+    n = c.binary("fsub", shifted, c.constant(_ROUNDING))
+    r = c.intrinsic("fmuladd", n, c.constant(-_LN2_HIGH), x)
+    r = c.intrinsic("fmuladd", n, c.constant(-_LN2_LOW), r)
+    p = c.constant(_EXPONENTIAL[0])
+    for coefficient in _EXPONENTIAL[1:]:
+        p = c.intrinsic("fmuladd", p, r, c.constant(coefficient))
+    near = c.intrinsic("fmuladd", p, c.binary("fmul", r, r), r)
+    result = c.binary("fadd", near, c.constant(1.0))
+
+    power = _integer(c, "sub", _bits(c, shifted), _ROUNDING_BITS)
+    half = _integer(c, "ashr", power, 1)
+    for part in (half, _integer(c, "sub", power, half)):
+        scale = _integer(c, "shl", _integer(c, "add", part, 127), 23)
+        result = c.binary("fmul", result, _float(c, scale))
+    return result
+
+
+def logarithm_f32(c: Context, x: str) -> str:
+    """The instructions; gives the register of the result, which is right to less than 2 units in the last place.
+
+    x = 2^e (1 + m) with sqrt(1/2) <= 1 + m < sqrt(2); log(x) = e ln 2 + m - m^2 / 2 + m^3 p(m). Numbers below the
+    normal ones are scaled before; 0, infinity, negative numbers and nan have results of their own.
+    """
+    small = c.compare("fcmp olt", x, c.constant(2.0**-126))
+    scaled = c.select(small, c.binary("fmul", x, c.constant(2.0**23)), x)
+    bits = _bits(c, scaled)
+    # The exponent of x / sqrt(1/2), so that the cut is there: as integers, positive floats are in their order.
+    exponent = _integer(c, "ashr", _integer(c, "sub", bits, _ROOT_OF_HALF_BITS), 23)
+    fraction = _float(c, _integer(c, "sub", bits, _integer(c, "shl", exponent, 23)))
+    m = c.binary("fadd", fraction, c.constant(-1.0))
+    e = c.emitter.emit(f"sitofp {_integers(c)} {exponent} to {c.text}")
+    e = c.binary("fadd", e, c.select(small, c.constant(-23.0), c.constant(0.0)))
+    square = c.binary("fmul", m, m)
+    p = c.constant(_LOGARITHM[0])
+    for coefficient in _LOGARITHM[1:]:
+        p = c.intrinsic("fmuladd", p, m, c.constant(coefficient))
+    rest = c.binary("fmul", p, c.binary("fmul", m, square))
+    rest = c.intrinsic("fmuladd", e, c.constant(_LN2_LOW), rest)
+    rest = c.intrinsic("fmuladd", square, c.constant(-0.5), rest)
+    result = c.intrinsic("fmuladd", e, c.constant(_LN2_HIGH), c.binary("fadd", m, rest))
+    infinity = c.constant(float("inf"))
+    result = c.select(c.compare("fcmp oeq", x, infinity), infinity, result)
+    result = c.select(c.compare("fcmp oeq", x, c.constant(0.0)), c.constant(float("-inf")), result)
+    return c.select(c.compare("fcmp oge", x, c.constant(0.0)), result, c.constant(float("nan")))
+
+
+def _integers(c: Context) -> str:
+    return c.text.replace("float", "i32")
+
+
+def _integer(c: Context, instruction: str, left: str, right: int | str) -> str:
+    other = right if isinstance(right, str) else c.integers(right)
+    return c.emitter.emit(f"{instruction} {_integers(c)} {left}, {other}")
+
+
+def _bits(c: Context, value: str) -> str:
+    return c.emitter.emit(f"bitcast {c.text} {value} to {_integers(c)}")
+
+
+def _float(c: Context, bits: str) -> str:
+    return c.emitter.emit(f"bitcast {_integers(c)} {bits} to {c.text}")

@@ -1,0 +1,90 @@
+"""The exponential and the logarithm of f32 as they are written out for the CPU, against those of f64."""
+
+# ruff: noqa: F821, UP037  # sizes in annotations are text: tw.f32["n"]
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright.ir.scalars import F32, I64
+from tilewright.kernel.ir import Buffer, Constant, Kernel, Operation, Store, load
+from tilewright.kernel.llvm import llvm_text
+from tilewright.runtime.cpu_jit import host_cpu
+
+SPECIAL = np.array(
+    [0, -0.0, 1, -1, np.inf, -np.inf, np.nan, 88.72284, 88.7229, -87.33655, -103.97, -104, 1e-45, 1.1754942e-38, 3.4e38,
+     0.70710677, 0.7071068, 0.99999994, 1.0000001, -1e-45, 1e-30, -1e-30], np.float32,
+)  # fmt: skip
+
+
+@tw.program
+def exponentials(xs: tw.f32["n"]) -> Any:
+    return tw.exp(xs)
+
+
+@tw.program
+def logarithms(xs: tw.f32["n"]) -> Any:
+    return tw.log(xs)
+
+
+def check(found: np.ndarray, expected: np.ndarray) -> None:
+    rounded = expected.astype(np.float32)
+    same = (found == rounded) | (np.isnan(found) & np.isnan(rounded))
+    assert np.all(same | (np.isfinite(found) & np.isfinite(rounded)))
+    with np.errstate(invalid="ignore"):
+        distance = np.abs(found - expected) / np.spacing(np.abs(rounded))
+    worst = np.max(np.where(same, 0, distance), initial=0)
+    assert worst <= 2, f"{worst} units in the last place"
+
+
+def exponents() -> np.ndarray:
+    rng = np.random.default_rng(1)
+    parts = [
+        rng.uniform(-105, 90, 1_000_000),
+        rng.uniform(-1, 1, 500_000),
+        rng.standard_normal(100_000) * 1e-4,
+        SPECIAL,
+    ]
+    return np.concatenate(parts).astype(np.float32)
+
+
+def positive() -> np.ndarray:
+    """Floats of all exponents, those below the normal ones too, and many around 1."""
+    rng = np.random.default_rng(2)
+    bits = rng.integers(0, 0x7F800000, 1_000_000, dtype=np.uint32).view(np.float32)
+    near = np.concatenate([rng.uniform(0.5, 2, 500_000), 1 + rng.standard_normal(100_000) * 1e-4])
+    return np.concatenate([bits, near.astype(np.float32), SPECIAL])
+
+
+@pytest.mark.parametrize("count", [None, 1, 15, 16, 17])
+def test_exponentials(count: int | None) -> None:
+    xs = exponents()[-count if count else 0 :]
+    with np.errstate(all="ignore"):
+        check(exponentials(xs, target="cpu"), np.exp(xs.astype(np.float64)))
+
+
+@pytest.mark.parametrize("count", [None, 1, 15, 16, 17])
+def test_logarithms(count: int | None) -> None:
+    xs = positive()[-count if count else 0 :]
+    with np.errstate(all="ignore"):
+        check(logarithms(xs, target="cpu"), np.log(xs.astype(np.float64)))
+
+
+def test_exact_results() -> None:
+    assert exponentials(np.array([0, -0.0], "f"), target="cpu").tolist() == [1, 1]
+    assert logarithms(np.array([1, 0, np.inf], "f"), target="cpu").tolist() == [0, -np.inf, np.inf]
+    assert np.isnan(logarithms(np.array([-1, -np.inf, np.nan, -1e-45], "f"), target="cpu")).all()
+
+
+@pytest.mark.parametrize("name", ["exp", "log"])
+@pytest.mark.parametrize("lanes", [1, 16])
+def test_nothing_is_called(name: str, lanes: int) -> None:
+    memory = Buffer("memory", F32)
+    value = load(memory, Constant(0, I64), lanes)
+    kernel = Kernel("k", (memory,), (), (), (Store(memory, Constant(0, I64), Operation(name, (value,), value.type)),))
+    text = llvm_text(kernel, host_cpu())
+    assert "@llvm.fmuladd" in text
+    assert f"{name}f" not in text
