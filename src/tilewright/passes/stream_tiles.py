@@ -34,7 +34,7 @@ from tilewright.kernel.ir import (
     ThreadIndex,
     operation,
 )
-from tilewright.passes import lower_folds
+from tilewright.passes import lower_folds, lower_reduction  # noqa: F401  # folds are registered there
 from tilewright.passes.item_memory import ArrayValue, Item
 from tilewright.passes.lower_general import Places, Points
 from tilewright.passes.lower_items import AnyValue, bind, call, lower_body, lower_statement
