@@ -98,10 +98,10 @@ def measure(
     clock = time.process_time if threads == 1 else time.perf_counter
     times = {one: summary(all_) for one, all_ in interleaved(usable, seconds, clock).items()}
     row = {"name": name, "size": size, "threads": threads, "correct": right, "times": times}
-    others = {one: value["best"] for one, value in times.items() if one != "tilewright"}
+    others = {one: value["median"] for one, value in times.items() if one != "tilewright"}
     if others and "tilewright" in times:
         best = min(others, key=others.__getitem__)
-        row |= {"best_peer": best, "ratio": others[best] / times["tilewright"]["best"]}
+        row |= {"best_peer": best, "ratio": others[best] / times["tilewright"]["median"]}
     return row
 
 
@@ -119,7 +119,7 @@ def main() -> int:
         size = options.size or SMALLER.get(name, "medium")
         row = measure(name, program, module, found, size, options.seconds, options.threads)
         rows.append(row)
-        line = "  ".join(f"{one} {value['best'] * 1e3:.3f}" for one, value in row["times"].items())
+        line = "  ".join(f"{one} {value['median'] * 1e3:.3f}" for one, value in row["times"].items())
         verdict = f"{row['ratio']:.2f} x {row['best_peer']}" if "ratio" in row else "no peer"
         print(f"{name:<24} {size:<7} ms: {line}   {verdict}", flush=True)
     ratios = [row["ratio"] for row in rows if "ratio" in row]

@@ -142,3 +142,17 @@ def test_tensor_operations_mean_the_same_to_every_contender() -> None:
 def test_the_cases_of_tensor_operations_have_names_of_their_own() -> None:
     names = [case.name for case in load("tensor_operations").cases("f32")]
     assert len(names) == len(set(names)) > 30
+
+
+def test_the_examples_and_those_of_their_peers_that_are_installed_agree() -> None:
+    benchmark, peers = load("programs"), load("program_peers")
+    packages = [name for name in ("numpy", "jax", "torch") if importlib.util.find_spec(name) is not None]
+    found = {name: peers.peers(name, 1) for name in packages}
+    names = []
+    for name, program, module in benchmark.cases("*"):
+        row = benchmark.measure(name, program, module, found, "tiny", 0.0, 1)
+        assert all(row["correct"].values()), row
+        assert set(row["correct"]) == {"tilewright", *(one for one in packages if name in found[one])}
+        assert ("ratio" in row) == (len(row["times"]) > 1)
+        names.append(name)
+    assert set(found["numpy"]) | {"segmented"} == set(names)
