@@ -27,7 +27,7 @@ import numpy as np
 
 from tilewright.frontend.annotations import Parameter, parameters_of
 from tilewright.frontend.program_arguments import accepted, as_array, check_inner
-from tilewright.frontend.program_options import DataSets, ProgramOptions, explanation, named_data
+from tilewright.frontend.program_options import DataSets, ProgramOptions, common_types, explanation, named_data
 from tilewright.frontend.program_tracing import (
     IndexProxy,
     Tracer,
@@ -50,7 +50,9 @@ from tilewright.runtime.forking import ForkSafeLock
 
 if TYPE_CHECKING:
     from tilewright.passes.flatten_contractions import Flattening
+    from tilewright.passes.tile import Tiles
     from tilewright.runtime.executable import Executable
+    from tilewright.tune.tiles import TilesReport
     from tilewright.tune.tuner import Timing, TuningReport
 
 _LOCATED = (TypeError, ValueError, IndexError, OverflowError)
@@ -77,6 +79,7 @@ class TracedProgram:
         """Made by `program`."""
         self.function = function
         self.options = options or ProgramOptions()
+        self._around = around
         self.parameters: tuple[Parameter, ...] = parameters_of(function, around)
         self._signature = inspect.signature(function)
         self._generic = tuple(n for n, one in enumerate(self.parameters) if one.annotation.is_generic)
@@ -204,10 +207,7 @@ class TracedProgram:
 
         data = {name: self._prepared(one) for name, one in named_data(datasets).items()}
         types = {name: self._elements(one) for name, one in data.items()}
-        if len(set(types.values())) > 1:
-            shown = "; ".join(f"{name}: {', '.join(map(str, one))}" for name, one in types.items())
-            raise ValueError(f"program {self.function.__name__}: the data sets have different element types ({shown})")
-        device, (known, *_) = device_for(target), (*types.values(), self._types)
+        known, device = common_types(self.function.__name__, types) or self._types, device_for(target)
         with self._lock:
             executable = self._compiled.get((known, device)) or self.options.compiled(
                 self._trace(known).program, device
@@ -221,6 +221,33 @@ class TracedProgram:
     def __repr__(self) -> str:
         shown = ", ".join(f"{one.name}: {one.annotation}" for one in self.parameters)
         return f"<tilewright program {self.function.__name__}({shown})>"
+
+    def tune_tiles(self, *arguments: Any, target: str | Device | None = None, **options: Any) -> TilesReport:
+        """Search tile sizes of the program's contraction for arguments of these sizes, on a device with thread blocks.
+
+        `with_tiles(report.tiles)` is the program with the best ones.
+
+        Args:
+            *arguments: as for a call.
+            target: the device.
+            **options: `runs`, `seconds`, `timing` and others of `tune.tiles.tune_tiles`.
+
+        Raises:
+            ValueError: if the program has not just one contraction, or the device has no thread blocks.
+        """
+        from tilewright.tune.tiles import tune_tiles
+
+        given = self._prepared(arguments)
+        return tune_tiles(self._trace(self._elements(given)).program, device_for(target), given, **options)
+
+    def with_tiles(self, tiles: Tiles) -> TracedProgram:
+        """The same program with tile sizes given for the dimensions of contractions: (T, R), or Q of a contracted one.
+
+        Raises (when called):
+            IllegalTiling: for sizes that break a limit of the device, and devices without thread blocks.
+        """
+        options = dataclasses.replace(self.options, tiles=dict(tiles) or None)
+        return TracedProgram(self.function, self._around, options)
 
     # --- tracing
 

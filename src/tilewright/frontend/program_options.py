@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tilewright.ir.nodes import Program
+from tilewright.ir.scalars import ScalarType
 from tilewright.runtime.devices import Device
 
 if TYPE_CHECKING:
     from tilewright.passes.flatten_contractions import Flattening
+    from tilewright.passes.tile import Tiles
     from tilewright.runtime.executable import Executable
 
 Arguments: TypeAlias = Sequence[Any]
@@ -26,12 +28,14 @@ class ProgramOptions:
         flattening, contractions: see `passes.compile.compile_program`.
         tuning: a file of tunings; None for what lies beside the program's source, or is in the user's store.
         thresholds: values that the user has given, which go before all others.
+        tiles: tile sizes that the user has given, for devices with thread blocks.
     """
 
     flattening: Flattening | None = None
     contractions: bool = True
     tuning: str | os.PathLike[str] | None = None
     thresholds: Mapping[str, float] = field(default_factory=dict)
+    tiles: Tiles | None = None
 
     def __post_init__(self) -> None:
         """Refuse a flattening that does not exist.
@@ -48,9 +52,9 @@ class ProgramOptions:
         """The program for a device, with the thresholds of the machine's model."""
         from tilewright.passes.compile import compile_program
 
-        if self.flattening is None:
-            return compile_program(program, device)
-        return compile_program(program, device, flattening=self.flattening, contractions=self.contractions)
+        return compile_program(
+            program, device, tiles=self.tiles, flattening=self.flattening, contractions=self.contractions
+        )
 
     def tuned(self, executable: Executable, source: str | None) -> Executable:
         """The same with tuned thresholds, where there are some."""
@@ -78,6 +82,18 @@ def named_data(datasets: DataSets) -> dict[str, tuple[Any, ...]]:
             )
         made[name] = tuple(arguments)
     return made
+
+
+def common_types(program: str, types: Mapping[str, tuple[ScalarType, ...]]) -> tuple[ScalarType, ...] | None:
+    """The element types of all data sets; None without any.
+
+    Raises:
+        ValueError: if they differ, with those of each.
+    """
+    if len(set(types.values())) > 1:
+        shown = "; ".join(f"{name}: {', '.join(map(str, one))}" for name, one in types.items())
+        raise ValueError(f"program {program}: the data sets have different element types ({shown})")
+    return next(iter(types.values()), None)
 
 
 def explanation(executable: Executable) -> str:

@@ -1,0 +1,122 @@
+"""The search for tile sizes: what is tried, what fails, what is stored, on an OpenCL device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tuned_programs import matmul, normalised
+
+from tilewright.contraction.normalise import order_dimensions, reclassify
+from tilewright.machine.named import H100
+from tilewright.passes.compile import compile_program
+from tilewright.passes.tiling import IllegalTiling, check_tiling
+from tilewright.runtime.devices import Device, DeviceError, device_for
+from tilewright.tune import tiles as tiles_module
+from tilewright.tune.keys import shape_class
+from tilewright.tune.store import TuningStore
+from tilewright.tune.tiles import bound_contraction, stored_tiles, tiles_of, tune_tiles
+from tilewright.tune.tuner import Timing
+
+RANDOM = np.random.default_rng(7)
+A, B = RANDOM.uniform(-1, 1, (40, 24)).astype("f4"), RANDOM.uniform(-1, 1, (24, 36)).astype("f4")
+SHORT = Timing(1, 0.0)
+NAMED = Device("cuda:0", H100, "named")
+
+
+@pytest.fixture
+def opencl() -> Device:
+    try:
+        return device_for("opencl")
+    except DeviceError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def store(tmp_path: Any) -> TuningStore:
+    return TuningStore(tmp_path / "tunings.sqlite3")
+
+
+def test_the_contraction_has_the_sizes_and_strides_of_the_arguments() -> None:
+    found = bound_contraction(matmul.trace("f4", "f4"), (A, np.asfortranarray(B)))
+    sizes = {one.name: one.size.constant for one in found.dimensions}
+    assert sorted(sizes.values()) == [24, 36, 40]  # type: ignore[type-var]
+    (contracted,) = [one for one in found.dimensions if one.size.constant == 24]
+    assert (contracted.stride_left.constant, contracted.stride_right.constant) == (1, 1)
+    with pytest.raises(ValueError, match=r"normalised has 0 contractions, and tiles are tuned for one: .+"):
+        bound_contraction(normalised.trace(), (np.ones((2, 3, 4)), np.ones((2, 4, 3))))
+
+
+@pytest.mark.parametrize("runs", [1, 2, 7, 24])
+def test_what_is_tried_is_legal_and_within_the_budget(runs: int) -> None:
+    contraction = order_dimensions(reclassify(bound_contraction(matmul.trace("f4", "f4"), (A, B))))
+    chosen = list(tiles_module._within_budget(contraction, NAMED, runs))
+    assert len(chosen) == len({str(one) for one in chosen}) <= runs
+    assert len(chosen) >= runs - runs // 2
+    for one in chosen:
+        check_tiling(contraction, one, H100)
+
+
+@pytest.mark.opencl
+def test_the_best_tiles_are_found_stored_and_used(
+    opencl: Device, store: TuningStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = iter([5.0, 4.0, 3.0, 6.0, 7.0])
+    run = Timing.of
+    monkeypatch.setattr(Timing, "of", lambda self, call: (run(SHORT, call), next(times))[1])
+    report = matmul.tune_tiles(A, B, target=opencl, runs=4, store=store)
+    assert (report.seconds, report.model_seconds, len(report.tried)) == (3.0, 5.0, 4)
+    assert report.tiles == dict(report.tried[1][0])
+    program = matmul.trace("f4", "f4")
+    assert stored_tiles(program, opencl, (A, B), store) == report.tiles
+    assert stored_tiles(program, opencl, (A[:33], B), store) == report.tiles, "the same shape class"
+    assert stored_tiles(program, opencl, (A[:8], B), store) == {}
+    np.testing.assert_allclose(matmul.with_tiles(report.tiles)(A, B, target=opencl), A @ B, rtol=1e-5, atol=1e-5)
+    assert "3 s, the model's choice 5 s\n4 tilings tried" in str(report)
+
+
+@pytest.mark.opencl
+def test_the_model_is_kept_where_it_is_best(
+    opencl: Device, store: TuningStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = iter([1.0, 4.0, 3.0])
+    monkeypatch.setattr(Timing, "of", lambda self, call: (call(), next(times))[1])
+    report = tune_tiles(matmul.trace("f4", "f4"), opencl, (A, B), runs=2, store=store)
+    assert report.tiles == {} and report.seconds == 1.0
+    np.testing.assert_allclose(matmul.with_tiles(report.tiles)(A, B), A @ B, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.opencl
+def test_candidates_that_fail_are_left_out(opencl: Device, store: TuningStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(program: Any, device: Device, tiles: Any = None) -> Any:
+        if tiles is not None and tiles["k"] == first["k"]:
+            raise RuntimeError("the driver's compiler crashed")
+        return compile_program(program, device, tiles=tiles)
+
+    contraction = order_dimensions(reclassify(bound_contraction(matmul.trace("f4", "f4"), (A, B))))
+    first = tiles_of(contraction, next(tiles_module._within_budget(contraction, opencl, 12)))
+    monkeypatch.setattr(tiles_module, "compile_program", failing)
+    report = tune_tiles(matmul.trace("f4", "f4"), opencl, (A, B), runs=12, timing=SHORT, store=store)
+    assert report.failed and report.failed[0] == (first, "RuntimeError: the driver's compiler crashed")
+    assert all(dict(tiles)["k"] != first["k"] for tiles, _ in report.tried)
+    assert "failed and left out" in str(report)
+
+
+@pytest.mark.opencl
+def test_no_candidate_begins_after_the_time_is_spent(opencl: Device, store: TuningStore) -> None:
+    report = tune_tiles(matmul.trace("f4", "f4"), opencl, (A, B), seconds=0.0, timing=SHORT, store=store)
+    assert report.tried == () and report.tiles == {}
+
+
+def test_a_processor_has_no_tiles() -> None:
+    with pytest.raises(ValueError, match="cpu has no thread blocks"):
+        matmul.tune_tiles(A, B, target="cpu")
+    with pytest.raises(IllegalTiling, match="on a CPU the register tile is not chosen by hand"):
+        matmul.with_tiles({"n": (8, 1)})(A, B)
+
+
+def test_shape_classes_are_powers_of_two() -> None:
+    assert shape_class([A, 3, np.float32(2)]) == "f4[64,32] int float32"
+    assert shape_class([A[:33]]) == shape_class([A]) != shape_class([A[:32]])
+    assert shape_class([np.ones((1, 0))]) == "f8[1,1]"
