@@ -248,6 +248,22 @@ def test_results_collected_before_they_are_written() -> None:
     run(contraction)
 
 
+@pytest.mark.parametrize("scalar", [F32, F64, I32], ids=str)
+@pytest.mark.parametrize("sizes", [
+    dict(a=24, b=7, c=5, d=40, e=12), dict(a=40, b=3, c=9, d=17, e=12), dict(a=5, b=11, c=4, d=6, e=12),
+    dict(a=16, b=2, c=7, d=16, e=12), dict(a=33, b=5, c=2, d=3, e=9),
+], ids=str)  # fmt: skip
+def test_collected_results_are_turned(sizes: dict[str, int], scalar: ScalarType) -> None:
+    """Rows of the output that are longer or shorter than vectors, whole or cut by a block."""
+    contraction = einsum_contraction("aebd,ce->dcba", sizes, scalar)
+    form = form_of(contraction, SMALL_CACHES)
+    assert form.buffered
+    assert form.vector_dimensions[-2].stride_out == 1
+    run(contraction, form)
+    run(contraction, replace(form, vector_block=form.vector_tile))
+    run(contraction, replace(form, vector_chunk=form.vector_tile, scalar_chunk=form.rows), threads=2)
+
+
 def test_outputs_past_the_caches() -> None:
     contraction = einsum_contraction("aq,qb->ab", dict(a=1030, b=2077, q=1), F32)
     form = form_of(contraction, replace(HOST, l3_bytes=1 << 20))

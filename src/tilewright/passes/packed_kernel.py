@@ -77,22 +77,23 @@ def write_packed_kernel(form: PackedForm, name: str = "contraction") -> Launch:
             pack(w, scalar, count, depth)
             write(depth, gives_no_nan(w, scalar, count, depth))
 
-        def vector_tables(vector_at: Expression) -> Expression:
+        def vector_tables(vector_at: Expression) -> tuple[Expression, Expression]:
             vector_count = w.minimum(operation("sub", vector_stop, vector_at), vector_step)
             _fill_tables(w, vector, vector_at, vector_count, bases.vector)
             _mark_runs(w, vector, vector_count)
-            return vector_count
+            return vector_at, vector_count
 
         def block(
-            vector_count: Expression, depth_start: Expression, depth: Expression, no_nan: Expression | None
+            of: tuple[Expression, Expression], depth_start: Expression, depth: Expression, no_nan: Expression | None
         ) -> None:
+            vector_at, vector_count = of
             pack(w, vector, vector_count, depth)
             if no_nan is not None and (vector_too := gives_no_nan(w, vector, vector_count, depth)) is not None:
                 no_nan = w.emit.let(operation("and", no_nan, vector_too), "no_nan")
             first = operation("eq", depth_start, integer(0))
             last = operation("ge", add(depth_start, depth_step), loop_end)
             counts = vector_count, count, depth
-            write_micro_kernels(w, vector, scalar, out, further, bases, counts, (first, last), no_nan)
+            write_micro_kernels(w, vector, scalar, out, further, bases, counts, vector_at, (first, last), no_nan)
 
         def pieces(write: Callable[[Expression, Expression, Expression | None], None]) -> None:
             def at(start: Expression) -> None:
@@ -100,7 +101,7 @@ def write_packed_kernel(form: PackedForm, name: str = "contraction") -> Launch:
 
             w.loop("depth_at", integer(0), loop_end, at, depth_step)
 
-        def vector_blocks(write: Callable[[Expression], None]) -> None:
+        def vector_blocks(write: Callable[[tuple[Expression, Expression]], None]) -> None:
             w.loop("vector_at", vector_start, vector_stop, lambda at: write(vector_tables(at)), vector_step)
 
         if form.waiting:  # the sums of one pair of blocks wait until all pieces are in

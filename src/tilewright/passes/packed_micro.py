@@ -24,6 +24,7 @@ from tilewright.kernel.ir import (
 from tilewright.passes.packed_combine import combine, first_values, results
 from tilewright.passes.packed_form import BUFFERED_ELEMENTS
 from tilewright.passes.packed_store import Accumulators, Place, Scratch, has_fast_path
+from tilewright.passes.packed_turned import is_turned, write_turned
 from tilewright.passes.packed_writer import Bases, PackedWriter, Side
 from tilewright.passes.scalar_values import component_types
 
@@ -36,6 +37,7 @@ def write_micro_kernels(
     further: Sequence[Buffer],
     bases: Bases,
     counts: tuple[Expression, Expression, Expression],
+    vector_start: Expression,
     edges: tuple[Expression, Expression],
     no_nan: Expression | None = None,
 ) -> None:
@@ -44,6 +46,7 @@ def write_micro_kernels(
     Args:
         w, vector, scalar, out, further, bases: the kernel's parts.
         counts: elements of the vector block, of the scalar block, of the piece of the sum.
+        vector_start: the block's first element of the vector side.
         edges: whether this piece is the first, and whether it is the last.
         no_nan: whether the map gives no nan on these panels, where that matters (see packed_combine.py).
     """
@@ -90,10 +93,17 @@ def write_micro_kernels(
     else:
         w.loop("s", zero, scalar_panels, lambda s: w.loop("v", zero, vector_panels, lambda v: panels(v, s)))
     block = Place(w, vector, scalar, out, further, bases, zero, zero, edges)
+
+    def write_block() -> None:
+        if is_turned(w, tile, block):
+            write_turned(w, block, tile, scalar_count, vector_count, vector_start)
+        else:
+            block.write_block(tile, scalar_count, vector_count)
+
     if form.waiting and form.written_by_blocks:
-        w.emit.when(edges[1], lambda: block.write_block(tile, scalar_count, vector_count))
+        w.emit.when(edges[1], write_block)
     elif form.buffered:
-        block.write_block(tile, scalar_count, vector_count)
+        write_block()
 
 
 def _accumulate(

@@ -98,13 +98,14 @@ class Place:
         """Elements of the smallest piece that is written as a vector."""
         return self.w.form.lanes // 4 if self._least_run() == QUARTERS else self.w.form.lanes
 
-    def _row_base(self, j: Expression) -> Expression:
+    def row_base(self, j: Expression) -> Expression:
+        """Where row j of the tile begins in the output."""
         return self.w.emit.let(add(self.bases.out, load(self.scalar.out_table, add(self.scalar_first, j))), "out_row")
 
     def prefetch_row(self, j: Expression) -> None:
         """Ask for the cache lines of row j, which will be written soon."""
         w, lanes = self.w, self.w.form.lanes
-        base = self._row_base(j)
+        base = self.row_base(j)
         for i in range(w.form.vectors):
             start = load(self.vector.out_table, add(self.vector_first, integer(i * lanes)))
             w.emit.emit(Prefetch(self.out, w.emit.let(add(base, start), "at")))
@@ -112,7 +113,7 @@ class Place:
     def write_registers(self, accumulators: Accumulators, columns: Expression) -> None:
         """Vectors straight to the output; later pieces of the sum add to what is there."""
         form = self.w.form
-        bases = [self._row_base(integer(j)) for j in range(form.rows)]
+        bases = [self.row_base(integer(j)) for j in range(form.rows)]
         tile = [[accumulators[i, j] for j in range(form.rows)] for i in range(form.vectors)]
 
         def store(add_to: bool) -> None:
@@ -226,7 +227,7 @@ class Place:
         inner = self.vector.sizes[-1] if self.vector.sizes else integer(1)
 
         def row(j: Expression) -> None:
-            base = self._row_base(j)
+            base = self.row_base(j)
             tile_row = w.emit.let(multiply(j, tile.pitch), "tile_row")
 
             def start(residue: Expression) -> None:
@@ -237,7 +238,7 @@ class Place:
 
                 def element(step: Expression) -> None:
                     place = w.emit.let(add(residue, multiply(step, inner)), "i")
-                    self._write_element(tile, tile_row, base, place, j)
+                    self.write_element(tile, tile_row, base, place, j)
 
                 w.loop("step", integer(0), steps, element)
 
@@ -259,10 +260,10 @@ class Place:
         w, lanes = self.w, self.w.form.lanes
 
         def row(j: Expression) -> None:
-            base = self._row_base(j)
+            base = self.row_base(j)
             tile_row = w.emit.let(add(multiply(add(j_first, j), tile.pitch), i_first), "tile_row")
             if not has_vector_results(w.form):
-                w.loop("i", integer(0), columns, lambda i: self._write_element(tile, tile_row, base, i, j))
+                w.loop("i", integer(0), columns, lambda i: self.write_element(tile, tile_row, base, i, j))
                 return
 
             def vector(i: Expression) -> None:
@@ -272,7 +273,7 @@ class Place:
                 w.branch(
                     operation("and", is_whole, run_is(mark, self._least_run())),
                     lambda: self._write_vector(tile, tile_row, base, i, j, mark),
-                    lambda: w.loop("i", i, stop, lambda at: self._write_element(tile, tile_row, base, at, j)),
+                    lambda: w.loop("i", i, stop, lambda at: self.write_element(tile, tile_row, base, at, j)),
                 )
 
             w.loop("i", integer(0), columns, vector, lanes)
@@ -322,9 +323,10 @@ class Place:
         """Partial sums of several pieces meet in the output."""
         return self.w.form.depth < self.w.form.contracted_total and not self.w.form.waiting
 
-    def _write_element(
+    def write_element(
         self, tile: Scratch, tile_row: Expression, base: Expression, i: Expression, j: Expression
     ) -> None:
+        """One result from scratch memory, combined with what is there and finished as it must be."""
         w, contraction = self.w, self.w.form.contraction
         emit = w.emit
         vector_at = emit.let(add(self.vector_first, i), "vector_at")
