@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from tilewright.cli.bench import FORMAT, LEAST_RUNS
 from tilewright.cli.main import app
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -38,6 +40,10 @@ def test_commands_work(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(tmp_path)
     for name in ("a.npy", "b.npy"):
         np.save(name, np.eye(3))
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    rows = [{"program": "nbody", "dataset": "medium", "seconds": [1.0] * LEAST_RUNS}]
+    for name in ("before.json", "after.json"):
+        Path(name).write_text(json.dumps({"format": FORMAT, "rows": rows}))
     program, *arguments = shlex.split(command)
     assert program == "tilewright"
     result = CliRunner().invoke(app, arguments)
@@ -46,7 +52,7 @@ def test_commands_work(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_there_are_ten_lines_of_use() -> None:
     assert len(BLOCKS) == 2
-    assert len(COMMANDS) == 4
+    assert len(COMMANDS) == 6
     assert len([line for line in BLOCKS[0].splitlines() if line.strip()]) == 10
 
 
