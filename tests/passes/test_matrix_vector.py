@@ -172,3 +172,20 @@ def test_small_integers_wrap_around_as_in_numpy() -> None:
     a, b = np.full((40, 300), 100, np.int16), np.full(300, 77, np.int16)
     np.testing.assert_array_equal(tw.einsum("ij,j->i", a, b), np.einsum("ij,j->i", a, b))
     np.testing.assert_array_equal(tw.einsum("ij,i->j", a.T.copy(), b), np.einsum("ij,i->j", a.T.copy(), b))
+
+
+def test_short_rows_of_the_output_wait_in_registers() -> None:
+    """Sums whose row of the output is a few vectors are the direct form's; those of longer rows wait in the caches."""
+    for extent, streams in ((64, False), (80, True)):
+        contraction = normalise(einsum_contraction("bka,bk->ba", {"a": extent, "b": 50, "k": 40}, F32))
+        assert isinstance(choose_form(contraction, CPU_AVX512).form, MatrixVectorForm) == streams
+
+
+def test_short_rows_are_read_as_several_streams() -> None:
+    """Unless all of them together are short, too."""
+    far = form_of("bak,bk->ba", a=400, b=3, k=400)
+    assert (far.apart, far.row_start(7)) == (50, 350)
+    uneven = form_of("bak,bk->ba", a=401, b=3, k=400)
+    assert (uneven.apart, uneven.row_start(7)) == (51, 350)  # the last streams begin earlier
+    assert form_of("bak,bk->ba", a=32, b=3, k=32).apart == 1
+    assert form_of("bak,bk->ba", a=32, b=3, k=4096).apart == 1

@@ -11,10 +11,11 @@ from tilewright.machine.model import Machine
 from tilewright.passes.direct_choice import choose_direct_form
 from tilewright.passes.direct_cost import read_once, written_once
 from tilewright.passes.direct_form import DirectForm
-from tilewright.passes.matrix_vector_form import MatrixVectorForm, choose_matrix_vector_form
+from tilewright.passes.matrix_vector_form import MatrixVectorForm, Way, choose_matrix_vector_form
 from tilewright.passes.packed_form import PackedForm, make_packed_form
 from tilewright.passes.scalar_values import component_types
 
+REGISTER_ROW = 4  # vectors
 PACKED_START = 4000.0  # cycles for the tables of a block
 PACKED_ELEMENT = 0.5  # cycles to move four bytes into a panel
 PACKED_STEP = 1.05  # of the multiply-adds, for the loops around them
@@ -31,7 +32,7 @@ class FormChoice:
 def choose_form(contraction: Contraction, machine: Machine) -> FormChoice:
     """The form of a normalised contraction with known sizes."""
     streamed = choose_matrix_vector_form(contraction, machine)
-    if not isinstance(streamed, str):
+    if not isinstance(streamed, str) and not fits_registers(streamed):
         return FormChoice(
             streamed, f"operand {streamed.matrix.buffer} is read once, in order: no element is used twice"
         )
@@ -45,6 +46,11 @@ def choose_form(contraction: Contraction, machine: Machine) -> FormChoice:
     if cost.cycles <= other:
         return FormChoice(form, f"fed directly: the model says {kilocycles}")
     return FormChoice(packed, f"not fed directly: the model says {kilocycles}")
+
+
+def fits_registers(form: MatrixVectorForm) -> bool:
+    """Whether a row of the output stays in a few registers over the whole sum, so that the direct form is faster."""
+    return form.way is Way.SUMS and form.along_size <= REGISTER_ROW * form.lanes
 
 
 def packed_cycles(form: PackedForm, machine: Machine) -> float:

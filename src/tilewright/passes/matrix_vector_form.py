@@ -215,7 +215,8 @@ def _with_rows(form: MatrixVectorForm) -> MatrixVectorForm:
     rows = max(count for count in (1, 2, 4, 8) if count <= min(most, form.lanes, ROWS))
     steps = form.along_size // form.lanes
     vectors = max(count for count in (1, 2, 4) if count <= max(1, min(steps // 2, (8 // rows if dots else 2))))
-    short = form.along_size * form.matrix.element.bytes < SHORT_ROW
+    row_bytes = form.along_size * form.matrix.element.bytes
+    short = row_bytes < SHORT_ROW <= row_bytes * most // rows  # and each of the streams would go on for a page
     apart = 1 if not short or rows == 1 else -(-most // rows) if dots else most // rows
     form = replace(form, side_by_side=side, rows=rows, vectors=vectors, apart=apart)
     contracted = tuple(one for one in others if one.kind is Kind.K and one != side)
