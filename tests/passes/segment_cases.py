@@ -45,6 +45,10 @@ OPERATORS = {
         lambda random, shape: (*_integers(1, "i4")(random, shape), *_floats("f8")(random, shape)),
         True,
     ),
+    "parity": Operator(("u64",), "let (r0: u64) = xor(a0, b0)", ("0u64",), _integers(1, "u8", 0, 2**63), True),
+    "wrapping sum": Operator(("u8",), "let (r0: u8) = a0 + b0", ("0u8",), _integers(1, "u1", 0, 256), True),
+    "carrying sum": Operator(("i64",), "let (r0: i64) = a0 + b0", ("0i64",), _integers(1, "i8", -(2**62), 2**62), True),
+    "smallest": Operator(("i16",), "let (r0: i16) = min(a0, b0)", ("32767i16",), _integers(1, "i2", -999, 999), True),
     "affine maps": Operator(
         ("i64", "i64"),
         "let (r0: i64) = a0 * b0\n let (t0: i64) = a1 * b0\n let (r1: i64) = t0 + b1",
@@ -80,7 +84,19 @@ def random_values(name: str, shape: tuple[int, ...], seed: int, adjacent: bool =
     """Arrays of the operator's types and this shape, each transposed if `adjacent`."""
     arrays = OPERATORS[name].values(np.random.default_rng(seed), shape)
     types = OPERATORS[name].types
-    numpy = {"i64": "i8", "i32": "i4", "u32": "u4", "f64": "f8", "f32": "f4", "f16": "f2", "bool": "?", "c64": "c8"}
+    numpy = {
+        "i64": "i8",
+        "i32": "i4",
+        "u32": "u4",
+        "f64": "f8",
+        "f32": "f4",
+        "f16": "f2",
+        "bool": "?",
+        "u64": "u8",
+        "u8": "u1",
+        "i16": "i2",
+        "c64": "c8",
+    }
     return [
         np.ascontiguousarray(one.T if adjacent else one).astype(numpy[t]) for one, t in zip(arrays, types, strict=True)
     ]
@@ -158,7 +174,7 @@ def histogram(operator: Operator, is_segmented: bool) -> str:
 def in_pieces(pieces: int) -> Iterator[None]:
     """Histograms are cut into so many pieces (fewer where there are not so many rows)."""
 
-    def cut(machine: Any, threads: int, segments: int, width: int, bins: int, bytes_per_bin: int) -> tuple[int, int]:
+    def cut(machine: Any, threads: int, segments: int, width: int, bins: int, *_: int) -> tuple[int, int]:
         length = max(1, -(-width // pieces))
         return max(1, -(-width // length)), length
 

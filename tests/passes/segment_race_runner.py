@@ -55,6 +55,7 @@ CASES = (
     ("reduce", "first that is not zero", 0, 70, 16, 3),
     ("scan", "complex product", 0, 140, 16, 2),
     ("hist", "largest and sum", 0, 40, 4, 3),
+    ("hist", "carrying sum", 0, 90, 4, 3),
     ("seghist", "any", 2, 20, 1, 3),
 )
 

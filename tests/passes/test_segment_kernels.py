@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -10,15 +11,19 @@ from segment_cases import OPERATORS, histogram, in_pieces, plain, segmented, sha
 from segment_race_runner import log_of_simulator
 
 from tilewright.ir.parser import parse_program
+from tilewright.ir.scalars import I32, U8
 from tilewright.kernel.checks import check_limits
 from tilewright.kernel.cuda import cuda_text
 from tilewright.kernel.divergence import divergent_barriers
-from tilewright.kernel.ir import Kernel
+from tilewright.kernel.ir import AtomicUpdate, Buffer, Constant, Kernel, integer
+from tilewright.kernel.llvm import CpuTarget, llvm_text
 from tilewright.kernel.nvrtc import compile_cuda
 from tilewright.machine.named import A100
 from tilewright.passes.compile import program_block
+from tilewright.report.kernel_text import kernel_text
 from tilewright.runtime.devices import Device
 from tilewright.runtime.host import KernelStep, Layout, SegmentStep
+from tilewright.runtime.protocol import written_buffers
 
 
 @pytest.mark.opencl
@@ -41,6 +46,38 @@ def lowered(step: KernelStep) -> Kernel:
     arrays = {one.name: one for one in (*step.reads, *step.targets) if one.type.rank or one in step.targets}
     layouts = ((name, Layout((), dense=True, at_start=True)) for name in arrays)
     return step.lower(tuple(layouts)).kernel
+
+
+ATOMIC = {
+    "sum": ["Add"],
+    "carrying sum": ["Add"],
+    "wrapping sum": ["Add"],
+    "any": ["Or"],
+    "parity": ["Xor"],
+    "smallest": ["Min"],
+}
+
+
+@pytest.mark.parametrize("name", sorted(name for name, one in OPERATORS.items() if one.commutes))
+def test_exact_operators_are_atomic_and_no_others(name: str) -> None:
+    text = "".join(map(cuda_text, kernels(histogram(OPERATORS[name], False), (16, 5000), 1, 3)))
+    assert sorted(set(re.findall(r"\batomic(\w+)\(&", text))) == ATOMIC.get(name, [])
+
+
+def test_atomic_updates_are_refused_where_there_are_none() -> None:
+    narrow, fixed = Buffer("x", U8), Buffer("x", I32, read_only=True)
+    for buffer, operator, message in (
+        (narrow, "add", "no atomic add"), (Buffer("x", I32), "mul", "no atomic mul"), (fixed, "add", "no other thread"),
+    ):  # fmt: skip
+        update = AtomicUpdate("old", operator, buffer, integer(0), Constant(1, buffer.element))
+        with pytest.raises(TypeError, match=message):
+            cuda_text(Kernel("k", (buffer,), (), (), (update,)))
+    update = AtomicUpdate("old", "add", Buffer("x", I32), integer(0), Constant(1, I32))
+    kernel = Kernel("k", (update.buffer,), (), (), (update,))
+    assert kernel_text(kernel).splitlines()[-1].strip() == "let old = atomic add x[0], 1"
+    assert written_buffers(kernel) == {"x"}
+    with pytest.raises(TypeError, match="updates nothing atomically"):
+        llvm_text(kernel, CpuTarget("x86_64"))
 
 
 @pytest.mark.parametrize("name", sorted(OPERATORS))

@@ -45,7 +45,7 @@ class Dialect:
     `types` spells the types of values, `function` begins the definition of a helper function, `suffixes` end integer
     literals, `float_suffix` ends the f32 versions of math functions. `lane(code, lane, element)` reads a lane of a
     vector, `vector(name, type, parts)` builds one. `load` and `store` print an access to a buffer, given its
-    spelling and its index.
+    spelling and its index. `atomic` names the function of an atomic update.
     """
 
     name: str
@@ -63,6 +63,7 @@ class Dialect:
     thread: str
     block: str
     barrier: str
+    atomic: Callable[[str], str]
 
     def type_name(self, type_: ValueType) -> str:
         """The spelling of a type of values.

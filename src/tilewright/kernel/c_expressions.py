@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tilewright.ir.scalars import BOOL, ScalarType, compute_type
+from tilewright.ir.scalars import BOOL, I32, U32, ScalarType, compute_type
 from tilewright.kernel.c_dialect import (
     EQUALITY,
     PREFIX,
@@ -20,8 +20,10 @@ from tilewright.kernel.c_dialect import (
 from tilewright.kernel.c_names import NameTable
 from tilewright.kernel.c_operators import FUNCTIONS, Facts, call, infix, operator_text
 from tilewright.kernel.ir import (
+    ATOMIC_OPERATORS,
     COMPARISONS,
     Address,
+    AtomicUpdate,
     BlockIndex,
     Broadcast,
     Buffer,
@@ -35,6 +37,7 @@ from tilewright.kernel.ir import (
     Name,
     Operation,
     Shuffle,
+    Space,
     Store,
     ThreadIndex,
     ValueType,
@@ -86,6 +89,17 @@ class ExpressionPrinter:
         if buffer.vector > 1:
             return f"{access.name}[{access.index.code}] = {self.text(value).code};"
         return self.dialect.store(self.helpers, access, self.text(value))
+
+    def atomic(self, statement: AtomicUpdate) -> str:
+        """An atomic update, as an expression that gives what was there."""
+        buffer, value = statement.buffer, statement.value
+        if statement.operator not in ATOMIC_OPERATORS or buffer.element not in (I32, U32):
+            raise TypeError(f"buffer {buffer.name} of {buffer.element}: no atomic {statement.operator}")
+        if buffer.space not in (Space.GLOBAL, Space.SHARED) or buffer.read_only:
+            raise TypeError(f"buffer {buffer.name} is updated atomically; no other thread can write to it")
+        access = self.access(buffer, statement.index, value.type, False, False)
+        place = f"&{access.name}[{access.index.code}]"
+        return f"{self.dialect.atomic(statement.operator)}({place}, {self.text(value).code})"
 
     def text(self, expression: Expression) -> Piece:
         """Print one expression."""

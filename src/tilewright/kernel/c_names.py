@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tilewright.kernel.ir import Declare, For, Kernel, Let, walk
+from tilewright.kernel.ir import AtomicUpdate, Declare, For, Kernel, Let, walk
 
 _WORD_LIST = """
     auto break case char const continue default do double else enum extern float for goto if inline int long
@@ -95,7 +95,7 @@ def name_table(kernel: Kernel) -> NameTable:
     bound = dict.fromkeys(scalars)
     for statement in walk(kernel.body):
         match statement:
-            case Let(name=name) | Declare(name=name) | For(index=name):
+            case Let(name=name) | Declare(name=name) | For(index=name) | AtomicUpdate(old=name):
                 bound[name] = None
     keys = [("kernel", kernel.name), *(("buffer", name) for name in buffers), *(("value", name) for name in bound)]
     spelled = _spell(keys)

@@ -23,6 +23,7 @@ from tilewright.kernel.c_names import NameTable, name_table
 from tilewright.kernel.c_operators import infix, operator_text
 from tilewright.kernel.ir import (
     Assign,
+    AtomicUpdate,
     Barrier,
     BlockIndex,
     Buffer,
@@ -181,6 +182,11 @@ class _Printer:
                 self.line(f"{self.values.names.values[name]} = {self.values.text(value).code};")
             case Store():
                 self.line(self.values.store(statement))
+            case AtomicUpdate(old=old, value=value):
+                update = self.values.atomic(statement)
+                self.values.bound[old] = value.type
+                spelled = self.dialect.type_name(value.type)
+                self.line(f"const {spelled} {self.values.names.values[old]} = {update};")
             case Prefetch(buffer=buffer):
                 raise TypeError(f"buffer {buffer.name} is prefetched, in CPU kernels only")
             case For():

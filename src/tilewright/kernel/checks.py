@@ -15,6 +15,7 @@ import numpy as np
 from tilewright.ir.scalars import I32, I64, ScalarType
 from tilewright.kernel.divergence import divergent_barriers
 from tilewright.kernel.ir import (
+    AtomicUpdate,
     Barrier,
     BlockIndex,
     Cast,
@@ -203,7 +204,7 @@ def check_index_types(kernel: Kernel) -> tuple[str, ...]:
     expected = kernel.index_type
     messages: dict[str, None] = {}
     for statement in walk(kernel.body):
-        indices = [(statement.buffer.name, statement.index)] if isinstance(statement, Store) else []
+        indices = [(statement.buffer.name, statement.index)] if isinstance(statement, Store | AtomicUpdate) else []
         for expression in expressions(statement):
             indices.extend(_load_indices(expression))
         for name, index in indices:

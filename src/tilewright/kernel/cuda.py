@@ -295,4 +295,5 @@ CUDA = Dialect(
     thread="threadIdx.x",
     block="blockIdx.x",
     barrier="__syncthreads()",
+    atomic=lambda operator: f"atomic{operator.capitalize()}",
 )

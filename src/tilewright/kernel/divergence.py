@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from tilewright.kernel.ir import (
     Assign,
+    AtomicUpdate,
     Barrier,
     Declare,
     Expression,
@@ -64,6 +65,8 @@ class _Analysis:
                 case Let(name=name, value=value) | Declare(name=name, value=value):
                     if self.varies(value):
                         self.varying.add(("name", name))
+                case AtomicUpdate(old=name):
+                    self.varying.add(("name", name))
                 case Assign(name=name, value=value):
                     if reasons or self.varies(value):
                         self.varying.add(("name", name))

@@ -1,7 +1,7 @@
 """The kernel language: what one worker of a machine runs, in a form that prints as OpenCL C, CUDA C++ and LLVM IR.
 
     kernel     ::= name buffers scalars body            -- launched as `blocks` x `threads_per_block` workers
-    statement  ::= Let | Declare | Assign | Store | Prefetch | For | While | If | Barrier | Comment
+    statement  ::= Let | Declare | Assign | Store | AtomicUpdate | Prefetch | For | While | If | Barrier | Comment
     expression ::= Constant | Name | BlockIndex | ThreadIndex | Address | Operation | Cast | Load | Broadcast | Lane
                  | Shuffle | FirstLanes
 
@@ -191,19 +191,9 @@ class FirstLanes:
 
 
 Expression: TypeAlias = (
-    Constant
-    | Name
-    | BlockIndex
-    | ThreadIndex
-    | Address
-    | Operation
-    | Cast
-    | Load
-    | Broadcast
-    | Lane
-    | Shuffle
+    Constant | Name | BlockIndex | ThreadIndex | Address | Operation | Cast | Load | Broadcast | Lane | Shuffle
     | FirstLanes
-)
+)  # fmt: skip
 
 
 # --- statements -------------------------------------------------------------------------------------------------------
@@ -246,6 +236,20 @@ class Store:
     aligned: bool = False
     nontemporal: bool = False
     mask: Expression | None = None
+
+
+@dataclass(frozen=True)
+class AtomicUpdate:
+    """let old = buffer[index]; buffer[index] = operator(old, value), undivided by what other threads do.
+
+    On GPUs only; the buffer is of i32 or u32, global or shared; `operator` is one of `ATOMIC_OPERATORS`.
+    """
+
+    old: str
+    operator: str
+    buffer: Buffer
+    index: Expression
+    value: Expression
 
 
 @dataclass(frozen=True)
@@ -306,7 +310,7 @@ class Comment:
     text: str
 
 
-Statement: TypeAlias = Let | Declare | Assign | Store | Prefetch | For | While | If | Barrier | Comment
+Statement: TypeAlias = Let | Declare | Assign | Store | AtomicUpdate | Prefetch | For | While | If | Barrier | Comment
 
 
 @dataclass(frozen=True)
@@ -339,6 +343,7 @@ class Kernel:
 
 # --- construction helpers ---------------------------------------------------------------------------------------------
 
+ATOMIC_OPERATORS = ("add", "min", "max", "and", "or", "xor")
 COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 
 
@@ -422,10 +427,10 @@ def bodies(statement: Statement) -> tuple[tuple[Statement, ...], ...]:
 def expressions(statement: Statement) -> tuple[Expression, ...]:
     """The expressions directly inside a statement."""
     match statement:
-        case Let(value=value) | Declare(value=value) | Assign(value=value):
+        case Let(value=value) | Declare(value=value) | Assign(value=value) | Prefetch(index=value):
             return (value,)
-        case Prefetch(index=index):
-            return (index,)
+        case AtomicUpdate(index=index, value=value):
+            return (index, value)
         case Store(index=index, value=value, mask=mask):
             return (index, value) if mask is None else (index, value, mask)
         case For(start=start, stop=stop, step=step):

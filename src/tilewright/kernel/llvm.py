@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from tilewright.ir.scalars import BOOL, ScalarType
 from tilewright.kernel.ir import (
     Assign,
+    AtomicUpdate,
     Barrier,
     BlockIndex,
     Comment,
@@ -205,6 +206,8 @@ def _statement(emitter: Emitter, statement: Statement) -> None:
         case Store():
             with emitter.statement():
                 emit_store(emitter, statement)
+        case AtomicUpdate(buffer=buffer):
+            raise TypeError(f"a kernel for a CPU updates nothing atomically: buffer {buffer.name}")
         case Prefetch(buffer=buffer, index=index, level=level):
             with emitter.statement():
                 emit_prefetch(emitter, buffer, index, level)

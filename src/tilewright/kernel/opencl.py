@@ -209,4 +209,5 @@ OPENCL = Dialect(
     thread="get_local_id(0)",
     block="get_group_id(0)",
     barrier="barrier(CLK_LOCAL_MEM_FENCE)",
+    atomic=lambda operator: f"atomic_{operator}",
 )

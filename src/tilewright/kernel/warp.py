@@ -16,6 +16,7 @@ from tilewright.ir.operators import OPERATORS
 from tilewright.ir.scalars import ScalarType
 from tilewright.kernel.ir import (
     Assign,
+    AtomicUpdate,
     BlockIndex,
     Buffer,
     Cast,
@@ -92,6 +93,9 @@ class Walker:
             match statement:
                 case Let(name=name, value=value) | Declare(name=name, value=value):
                     self.environment[name] = self.value(value)
+                case AtomicUpdate(old=name, buffer=buffer, index=index):
+                    self.environment[name] = None
+                    self.touch(buffer, 1, True, index, place, active)
                 case Assign(name=name, value=value):
                     self.assign(name, self.value(value), active)
                 case Store(buffer=buffer, index=index, value=value):

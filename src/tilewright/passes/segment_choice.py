@@ -85,17 +85,20 @@ def _cut(group: int, chunks: int, width: int) -> Sharing:
     return Sharing(group, -(-width // length), length)
 
 
+def shared_limit(machine: Machine) -> int:
+    """Bytes of shared memory for one block: a third of a core's, so that others can be at work while some wait."""
+    return min(machine.shared_bytes_per_block, (machine.shared_bytes_per_core or machine.shared_bytes_per_block) // 3)
+
+
 def rows_each(machine: Machine, threads: int, bytes_per_row: int) -> int:
     """Rows that a thread scans in one tile, odd so that the banks of shared memory do not collide; 0 if none fit.
-
-    A third of what a core shares at most, so that others can be at work while some wait at a barrier.
 
     Example:
         >>> from tilewright.machine.named import A100, OPENCL_GPU
         >>> rows_each(A100, 256, 4), rows_each(OPENCL_GPU, 256, 16)
         (7, 3)
     """
-    limit = min(machine.shared_bytes_per_block, (machine.shared_bytes_per_core or machine.shared_bytes_per_block) // 3)
+    limit = shared_limit(machine)
     for rows in (7, 5, 3, 1):
         if threads * bytes_per_row * (rows + 2) <= limit:
             return rows
@@ -103,16 +106,17 @@ def rows_each(machine: Machine, threads: int, bytes_per_row: int) -> int:
 
 
 def pieces_of_histogram(
-    machine: Machine, threads: int, segments: int, width: int, bins: int, bytes_per_bin: int
+    machine: Machine, threads: int, segments: int, width: int, bins: int, bytes_per_bin: int, together: int = 1
 ) -> tuple[int, int]:
-    """Into how many pieces the rows of each histogram are cut, and how long they are; 1 if it is not worth it.
+    """Into how many pieces the rows of each histogram are cut, and how long they are.
 
-    A worker clears its own bins, and they are read once more: both together may cost half of what its rows do.
+    A worker, or the threads of a block that work `together`, clear their own bins, and they are read once more: both
+    may cost half of what the rows do. One piece if it is not worth it; none if threads together have less than a row.
 
     Example:
         >>> from tilewright.machine.named import A100
         >>> pieces_of_histogram(A100, 256, 1, 10_000_000, 256, 4)
-        (9766, 1024)
+        (9757, 1025)
     """
     if segments == 0 or width == 0:
         return 1, width
@@ -120,11 +124,11 @@ def pieces_of_histogram(
         wanted = CHUNKS_PER_CORE * machine.cores if machine.cores > 1 else 1
         least = max(ROWS_PER_CHUNK, 4 * bins)
     else:
-        wanted = machine.cores * (machine.max_threads_per_core or THREADS_PER_CORE)
-        least = max(ROWS_PER_THREAD, 4 * bins)
+        wanted = machine.cores * (machine.max_threads_per_core or THREADS_PER_CORE) // together
+        least = max(ROWS_PER_THREAD * together, 4 * bins)
     room = MOST_BYTES_OF_BINS // max(1, segments * bins * bytes_per_bin)
     pieces = min(-(-wanted // segments), width // least, room)
     if pieces < 2:
-        return 1, width
+        return (0 if width < together else 1), width
     length = -(-width // pieces)
     return -(-width // length), length

@@ -22,6 +22,7 @@ from tilewright.kernel.ir import Buffer, Space
 from tilewright.passes import lower_folds
 from tilewright.passes.item_memory import Item
 from tilewright.passes.lower_folds import Rows
+from tilewright.passes.lower_items import AnyValue
 from tilewright.passes.scalar_values import memory_element
 
 Fold: TypeAlias = nodes.Reduce | nodes.Redomap | nodes.Scan | nodes.Scanomap | nodes.SegRed | nodes.SegScan
@@ -156,6 +157,32 @@ def _space_rows(expression: nodes.SegRed | nodes.SegScan) -> Callable[[Item, Seq
         return lower_folds.segment_rows(item, expression)
 
     return rows
+
+
+# --- histograms -------------------------------------------------------------------------------------------------------
+
+
+Row: TypeAlias = Callable[[Size], Sequence[AnyValue]]
+
+
+@dataclass(frozen=True)
+class Histograms:
+    """Reductions by index of segments.
+
+    Attributes:
+        outer, width: the extents of the segments, and the rows of each.
+        bins: of each segment.
+        combine, neutral, destinations: as of `hist`.
+        row: the bin and the values of a row of the segment at some indices.
+    """
+
+    outer: tuple[Size, ...]
+    width: Size
+    bins: Size
+    combine: Lambda
+    neutral: tuple[nodes.Atom, ...]
+    destinations: tuple[Variable, ...]
+    row: Callable[[Item, Sequence[Size]], Row]
 
 
 # --- chunks of segments -----------------------------------------------------------------------------------------------

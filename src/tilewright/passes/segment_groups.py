@@ -66,7 +66,7 @@ def group_fold(segments: Segments, threads: int, chunks: Chunks | None = None) -
     def write_group(item: Item, group: Group, at: Sequence[Size], places: Places) -> None:
         _fold(item, segments, chunks, group, at, places)
 
-    return _in_groups(fold_points(segments, chunks), threads, write_group)
+    return in_groups(fold_points(segments, chunks), threads, write_group)
 
 
 def group_scan(
@@ -77,10 +77,12 @@ def group_scan(
     def write_group(item: Item, group: Group, at: Sequence[Size], places: Places) -> None:
         _Scan(item, segments, chunks, group, rows_each).write(at, places, before)
 
-    return _in_groups(scan_points(segments, chunks, before), threads, write_group)
+    return in_groups(scan_points(segments, chunks, before), threads, write_group)
 
 
-def _in_groups(points: Points, threads: int, write_group: GroupWriter) -> Points:
+def in_groups(points: Points, threads: int, write_group: GroupWriter) -> Points:
+    """The points with the code of blocks, in which `threads` threads share a point."""
+
     def write_blocks(item: Item, places: Places, block: int) -> None:
         _each_group(item, points.space, threads, block, lambda group, at: write_group(item, group, at, places))
 

@@ -7,17 +7,18 @@
 Nothing is written by two workers, so that any operator will do, and the pieces depend on sizes and the machine's
 numbers alone: a result is the same in every run, of floats too. Where there are so many bins that clearing and folding
 them would cost more than the rows, one worker does a whole segment.
+
+On a GPU, the threads of a block share bins in shared memory where these fit and the operator is one for which the order
+cannot matter (segment_atomics.py).
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Sequence
 
 from tilewright.ir import nodes
-from tilewright.ir.nodes import Expression, Lambda, Statement, Type, Variable
+from tilewright.ir.nodes import Expression, Statement, Type, Variable
 from tilewright.ir.scalars import I64, compute_type
 from tilewright.ir.sizes import Size, minimum, size
 from tilewright.ir.views import ArrayView
@@ -26,35 +27,13 @@ from tilewright.machine.model import Machine
 from tilewright.passes import lower_folds
 from tilewright.passes.item_memory import Item
 from tilewright.passes.lower_general import Places, Points, points_of
-from tilewright.passes.lower_items import AnyValue
 from tilewright.passes.lower_scalar import lower_atom, lower_size
+from tilewright.passes.segment_atomics import atomic_bins, block_points, room_for_bins
 from tilewright.passes.segment_choice import pieces_of_histogram
-from tilewright.passes.segment_form import Chunks, Segments, partial_strides
+from tilewright.passes.segment_form import Chunks, Histograms, Row, Segments, partial_strides
 from tilewright.passes.segment_points import part
 from tilewright.passes.segment_steps import Kernels, MakeKernel, Variables, fold_step
 from tilewright.runtime.host import KernelStep, SegmentPlan, SegmentStep
-
-Row: TypeAlias = Callable[[Size], Sequence[AnyValue]]
-
-
-@dataclass(frozen=True)
-class Histograms:
-    """Reductions by index of segments.
-
-    Attributes:
-        outer, width: the extents of the segments, and the rows of each.
-        bins: of each segment.
-        combine, neutral, destinations: as of `hist`.
-        row: the bin and the values of a row of the segment at some indices.
-    """
-
-    outer: tuple[Size, ...]
-    width: Size
-    bins: Size
-    combine: Lambda
-    neutral: tuple[nodes.Atom, ...]
-    destinations: tuple[Variable, ...]
-    row: Callable[[Item, Sequence[Size]], Row]
 
 
 def histograms_of(expression: Expression) -> Histograms | None:
@@ -97,9 +76,14 @@ def histogram_step(
     )  # fmt: skip
     folds, _ = fold_step(merge, "_bins")
 
+    held = atomic_bins(found) if threads > 1 else None
+
     @functools.cache
-    def first() -> KernelStep:
-        return make("_pieces", piece_points(found, pieces), own, reads)
+    def first(room: int) -> KernelStep:
+        points = piece_points(found, pieces)
+        if room:
+            points = block_points(points, found, pieces, threads, room)
+        return make("_pieces", points, own, reads)
 
     def choose(values: tuple[int, ...]) -> SegmentPlan:
         *outer, bins, width = values
@@ -107,11 +91,13 @@ def histogram_step(
         for extent in outer:
             number *= extent
         size_of_bin = sum(one.type.element.bytes for one in own)
-        count, length = pieces_of_histogram(machine, threads, number, width, bins, size_of_bin)
-        if count < 2:
+        room = room_for_bins(machine, bins, held) if held is not None else 0
+        together = threads if room else 1
+        count, length = pieces_of_histogram(machine, threads, number, width, bins, size_of_bin, together)
+        if count < (1 if room else 2):
             return SegmentPlan((whole,), ())
         end = folds.choose((*outer, bins, count))
-        return SegmentPlan((first(), *end.steps), ((pieces.count, count), (pieces.length, length), *end.sizes))
+        return SegmentPlan((first(room), *end.steps), ((pieces.count, count), (pieces.length, length), *end.sizes))
 
     extents = (*found.outer, found.bins, found.width)
     temporaries = (*own, *folds.temporaries)

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from tilewright.kernel.checks import describe
 from tilewright.kernel.ir import (
     Assign,
+    AtomicUpdate,
     Barrier,
     Buffer,
     Comment,
@@ -69,6 +70,8 @@ def _statement(statement: Statement, depth: int) -> list[str]:
             where = "" if mask is None else f" where {describe(mask)}"
             cache = "  # past the cache" if past else ""
             return [f"{pad}{buffer.name}[{describe(index)}] = {describe(value)}{where}{cache}"]
+        case AtomicUpdate(old=old, operator=operator, buffer=buffer, index=index, value=value):
+            return [f"{pad}let {old} = atomic {operator} {buffer.name}[{describe(index)}], {describe(value)}"]
         case Prefetch(buffer=buffer, index=index):
             return [f"{pad}prefetch {buffer.name}[{describe(index)}]"]
         case Barrier():

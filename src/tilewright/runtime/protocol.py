@@ -10,7 +10,7 @@ import numpy as np
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import F64, ScalarType
-from tilewright.kernel.ir import Kernel, Space, Store, walk
+from tilewright.kernel.ir import AtomicUpdate, Kernel, Space, Store, walk
 from tilewright.machine.model import Machine
 from tilewright.runtime.devices import Device
 from tilewright.runtime.errors import DeviceError, DeviceMemoryError, LaunchError
@@ -180,7 +180,7 @@ def download_target(buffer: DeviceBuffer, into: np.ndarray[Any, Any]) -> np.ndar
 
 def written_buffers(kernel: Kernel) -> frozenset[str]:
     """Names of the global buffers that a kernel stores into."""
-    stores = (statement for statement in walk(kernel.body) if isinstance(statement, Store))
+    stores = (statement for statement in walk(kernel.body) if isinstance(statement, Store | AtomicUpdate))
     return frozenset(store.buffer.name for store in stores if store.buffer.space is Space.GLOBAL)
 
 
