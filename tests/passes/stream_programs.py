@@ -82,6 +82,25 @@ def first (xs: [n][q]f32, ys: [m]f32) =
 """The only reuse is along the outer dimension: the block must extend in that one."""
 
 
+FLAT = """\
+def flat (xs: [n][m]f32, ys: [q]f32) =
+  let (most: [n][m]f32, least: [n][m]f32) = map n (\\(row: [m]f32) ->
+    let (one: [m]f32, two: [m]f32) = map m (\\(x: f32) ->
+      let (high: f32, low: f32) = redomap q (\\(a: f32, b: f32, c: f32, d: f32) ->
+        let (s: f32) = max(a, c)
+        let (t: f32) = min(b, d)
+        in (s, t)) (-f32.inf, f32.inf)
+        (\\(y: f32) ->
+          let (e: f32) = y - x
+          let (f: f32) = e * e
+          in (f, e)) ys
+      in (high, low)) row
+    in (one, two)) xs
+  in (most, least)
+"""
+"""Without the stream, this nest would be one of dimension n*m for dense arrays."""
+
+
 def floats(*shape: int, seed: int = 0) -> Any:
     return (np.random.default_rng(seed).integers(-16, 17, shape) / 8).astype(np.float32)
 
@@ -135,12 +154,12 @@ def stream_programs(draw: st.DrawFn) -> StreamProgram:
         draw(st.sampled_from([1, 5, 17])),
         draw(st.sampled_from([0, 1, 5, 9])),
     )
-    element = draw(st.sampled_from(["f32", "f64", "i32", "i64"]))
-    numpy = np.dtype({"f32": "f4", "f64": "f8", "i32": "i4", "i64": "i8"}[element])
+    element = draw(st.sampled_from(["f32", "f64", "i32", "i64", "f16", "i16", "u8"]))
+    numpy = np.dtype({"f": "f", "i": "i", "u": "u"}[element[0]] + str(int(element[1:]) // 8))
     rng = np.random.default_rng(draw(st.integers(0, 99)))
 
     def values(*shape: int) -> Any:
-        return rng.integers(-3, 4, shape).astype(numpy)
+        return rng.integers(0 if element == "u8" else -3, 4, shape).astype(numpy)
 
     parameters: list[str] = []
     arguments: list[Any] = []
@@ -189,8 +208,8 @@ def stream_programs(draw: st.DrawFn) -> StreamProgram:
     results = draw(st.integers(1, 3))
     given = [draw(st.sampled_from(known)) for _ in range(results)]
     folds = [draw(st.sampled_from(["+", "max", "min"])) for _ in range(results)]
-    lowest = {"f": f"-{element}.inf", "i": f"-100000{element}"}[element[0]]
-    highest = {"f": f"{element}.inf", "i": f"100000{element}"}[element[0]]
+    lowest = {"f": f"-{element}.inf", "i": f"-30000{element}", "u": "0u8"}[element[0]]
+    highest = {"f": f"{element}.inf", "i": f"30000{element}", "u": "255u8"}[element[0]]
     zero = f"0.0{element}" if element[0] == "f" else f"0{element}"
     neutral = ", ".join({"+": zero, "max": lowest, "min": highest}[one] for one in folds)
     left = ", ".join([*(f"u{k}: {element}" for k in range(results)), *(f"v{k}: {element}" for k in range(results))])

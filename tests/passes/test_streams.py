@@ -13,6 +13,7 @@ from lowering_checks import assert_close, compiled
 from stream_programs import (
     BOXES,
     FIRST,
+    FLAT,
     NBODY,
     PAIRS,
     StreamProgram,
@@ -93,6 +94,15 @@ def test_the_block_extends_along_the_dimension_of_the_reuse(sizes: tuple[int, in
     differences = xs[None] - ys[:, None, None]
     run = streamed(FIRST, [xs, ys], "opencl", ((differences**2).max(-1), differences.min(-1)))
     assert "of m points stage" in lowered(run)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("sizes", [(3, 40, 9), (2, 300, 600), (5, 7, 3)])
+def test_a_stream_shared_by_all_points_of_two_dimensions(device: str, sizes: tuple[int, int, int]) -> None:
+    n, m, q = sizes
+    xs, ys = floats(n, m), floats(q, seed=1)
+    differences = ys - xs[..., None]
+    streamed(FLAT, [xs, ys], device, ((differences**2).max(-1), differences.min(-1)))
 
 
 def small_blocks() -> Device:

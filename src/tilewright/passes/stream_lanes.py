@@ -73,7 +73,7 @@ def with_lanes(points: Points, form: LaneForm) -> Points:
         enough = operation("ge", operation("sub", high, low), _i64(lanes // 2))
         item.emit.emit(If(item.emit.let(enough, "together"), tuple(together), tuple(single)))
 
-    return dataclasses.replace(points, columns=columns)
+    return dataclasses.replace(points, columns=columns, flat=None)
 
 
 def _i64(value: int) -> Constant:
