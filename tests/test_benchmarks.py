@@ -156,3 +156,17 @@ def test_the_examples_and_those_of_their_peers_that_are_installed_agree() -> Non
         assert ("ratio" in row) == (len(row["times"]) > 1)
         names.append(name)
     assert set(found["numpy"]) | {"segmented"} == set(names)
+
+
+def test_segments_are_right() -> None:
+    command = [sys.executable, "benchmarks/segments.py", "--scale", "0.001", "--seconds", "0.001"]
+    name = "segments-of-a-test"
+    written = ROOT / "benchmarks" / "results" / f"{name}.json"
+    try:
+        done = subprocess.run([*command, "--output", name], cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        rows = json.loads(written.read_text())["rows"]
+        assert len(rows) == 9
+        assert all(one["error"] < 1e-3 for row in rows for one in row["contenders"].values())
+    finally:
+        written.unlink(missing_ok=True)
