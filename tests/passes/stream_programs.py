@@ -101,6 +101,26 @@ def flat (xs: [n][m]f32, ys: [q]f32) =
 """Without the stream, this nest would be one of dimension n*m for dense arrays."""
 
 
+SEGMENTED = """\
+def segmented (xs: [n][m]f32, ys: [q]f32, zs: [n]f32) =
+  let (most: [n][m]f32, least: [n][m]f32) = segmap@thread (i: i64 < n, j: i64 < m) do
+    let (x: f32) = xs[i, j]
+    let (z: f32) = zs[i]
+    let (place: f32) = j as f32
+    let (high: f32, low: f32) = redomap q (\\(a: f32, b: f32, c: f32, d: f32) ->
+      let (s: f32) = max(a, c)
+      let (t: f32) = min(b, d)
+      in (s, t)) (-f32.inf, f32.inf)
+      (\\(y: f32) ->
+        let (e: f32) = y - x
+        let (f: f32) = e * place
+        let (g: f32) = f + z
+        in (f, g)) ys
+    in (high, low)
+  in (most, least)
+"""
+
+
 def floats(*shape: int, seed: int = 0) -> Any:
     return (np.random.default_rng(seed).integers(-16, 17, shape) / 8).astype(np.float32)
 

@@ -16,6 +16,7 @@ from stream_programs import (
     FLAT,
     NBODY,
     PAIRS,
+    SEGMENTED,
     StreamProgram,
     boxes_arguments,
     boxes_reference,
@@ -103,6 +104,16 @@ def test_a_stream_shared_by_all_points_of_two_dimensions(device: str, sizes: tup
     xs, ys = floats(n, m), floats(q, seed=1)
     differences = ys - xs[..., None]
     streamed(FLAT, [xs, ys], device, ((differences**2).max(-1), differences.min(-1)))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("sizes", [(3, 40, 9), (2, 300, 70), (5, 7, 3), (4, 16, 1)])
+def test_a_segmented_map(device: str, sizes: tuple[int, int, int]) -> None:
+    n, m, q = sizes
+    for xs in (floats(n, m), floats(m, n).T):
+        ys, zs = floats(q, seed=1), floats(n, seed=2)
+        moved = (ys - xs[..., None]) * np.arange(m, dtype=np.float32)[:, None]
+        streamed(SEGMENTED, [xs, ys, zs], device, (moved.max(-1), (moved + zs[:, None, None]).min(-1)))
 
 
 def small_blocks() -> Device:

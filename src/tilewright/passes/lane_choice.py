@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from tilewright.ir import nodes
 from tilewright.ir.nodes import Body, Expression, Statement, Type, Variable
 from tilewright.ir.scalars import BOOL, compute_type
+from tilewright.ir.traversal import all_statements
 from tilewright.machine.model import Machine
 from tilewright.passes.nests import Nest, nest_of
 from tilewright.passes.stream_choice import NotTiled
@@ -60,14 +61,15 @@ def lane_form(expression: Expression, machine: Machine) -> LaneForm | NotTiled |
         (16, 4)
     """
     nest = nest_of(expression)
-    if nest is None or not nest.levels or not list(streams_of(nest.body)) or not machine.vector_bytes:
+    if nest is None or not list(streams_of(nest.body)) or not machine.vector_bytes:
         return None
     variance = variance_of(nest)
     form = LaneForm(nest, variance, 1, 1)
     reasons = tuple(dict.fromkeys(_obstacles(form, nest.body)))
     if reasons:
         return NotTiled(reasons)
-    parameters = [one for one in nest.levels[-1][0].parameters if one.type.rank == 0]
+    loaded = [one for one in all_statements(nest.body) if is_lane_load(form, one)]
+    parameters = [one for one in _parameters(nest) if one.type.rank == 0] + [one.targets[0] for one in loaded]
     carried = [
         atom.type for statement, _ in streams_of(nest.body) for atom in _neutral(statement) if form.changes(statement)
     ]
@@ -91,13 +93,32 @@ def _neutral(statement: Statement) -> Sequence[nodes.Atom]:
 
 def _obstacles(form: LaneForm, body: Body) -> Iterator[str]:
     """Why the points of the innermost dimension cannot be lanes, if they cannot."""
-    parameters = form.nest.levels[-1][0].parameters
-    for one in (*parameters, *body.results):
+    for one in (*_parameters(form.nest), *body.results):
         if one.type.rank == 0 and not _is_simple(one.type):
             yield f"no vectors of points: {one} is of type {one.type}"
     if any(atom.type.rank for atom in body.results):
         yield "no vectors of points: a point gives arrays"
     yield from _in_body(form, body)
+
+
+def _parameters(nest: Nest) -> tuple[Variable, ...]:
+    """The rows of arrays that a point of the innermost map is given; a segmented map has none."""
+    return nest.levels[-1][0].parameters if nest.levels else ()
+
+
+def is_lane_load(form: LaneForm, statement: Statement) -> bool:
+    """Whether a statement of a segmented map reads neighbouring elements of one row at neighbouring points."""
+    expression, nest = statement.expression, form.nest
+    if (
+        not isinstance(expression, nodes.Index)
+        or not nest.indices
+        or len(expression.indices) != expression.array.type.rank
+    ):
+        return False
+    *outer, last = expression.indices
+    fixed = all(form.dimension not in form.variance.of(one) for one in (expression.array, *outer))
+    in_range = expression.array.type.shape[-1] == nest.space[-1]
+    return fixed and in_range and last == nest.indices[-1] and _is_simple(statement.targets[0].type)
 
 
 def _is_simple(type_: Type) -> bool:
@@ -113,7 +134,7 @@ def _in_body(form: LaneForm, body: Body) -> Iterator[str]:
 def _in_statement(form: LaneForm, statement: Statement) -> Iterator[str]:
     expression, name = statement.expression, statement.targets[0].name
     if not isinstance(expression, Fold):
-        if not is_lane_code(statement):
+        if not (is_lane_code(statement) or is_lane_load(form, statement)):
             yield f"no vectors of points: {name} is a {type(expression).__name__.lower()} that differs between points"
         return
     for array in expression.arrays:

@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 
 from tilewright.ir import nodes
 from tilewright.ir.lmad import row_major
-from tilewright.ir.nodes import Atom, Body, Lambda, Statement, Variable
+from tilewright.ir.nodes import Atom, Body, Lambda, Statement, Variable, atom_size
 from tilewright.ir.scalars import BOOL, I64, compute_type
 from tilewright.ir.sizes import ONE, Size, minimum, size
-from tilewright.ir.traversal import mentioned_names, used_variables
+from tilewright.ir.traversal import all_statements, mentioned_names, sub_bodies, used_variables
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import (
     Broadcast,
@@ -38,10 +38,10 @@ from tilewright.kernel.ir import (
     operation,
 )
 from tilewright.passes import lower_folds
-from tilewright.passes.item_memory import ArrayValue, Item
-from tilewright.passes.lane_choice import LaneForm, function_of
+from tilewright.passes.item_memory import ArrayValue, IotaArray, Item
+from tilewright.passes.lane_choice import LaneForm, function_of, is_lane_load
 from tilewright.passes.lower_general import Places, Points
-from tilewright.passes.lower_items import bind, lower_statement
+from tilewright.passes.lower_items import bind, lower_statement, value_of
 from tilewright.passes.lower_scalar import assign_values, lower_atom, lower_size
 from tilewright.passes.scalar_values import Value, memory_element
 from tilewright.passes.variance import Fold
@@ -81,7 +81,9 @@ def _i64(value: int) -> Constant:
 
 
 def _bind_outer(item: Item, form: LaneForm, at: Sequence[Size]) -> None:
-    for (function, variables, prefix), index in zip(form.nest.levels[:-1], at, strict=True):
+    for variable, index, extent in zip(form.nest.indices, at, form.nest.space, strict=False):
+        lower_folds.bind_index(item, variable, index, extent)
+    for (function, variables, prefix), index in zip(form.nest.levels[:-1], at, strict=False):
         for parameter, array in zip(function.parameters, lower_folds.arrays_of(item, variables), strict=True):
             bind(item, parameter, item.row(array, index))
         for statement in prefix:
@@ -113,12 +115,16 @@ class _Group:
 
     def write(self, at: Sequence[Size], places: Places) -> None:
         """Compute the points and store their results."""
-        function, variables, _ = self.form.nest.levels[-1]
-        used = mentioned_names(function.body)
-        for parameter, array in zip(function.parameters, lower_folds.arrays_of(self.item, variables), strict=True):
-            if parameter.type.rank == 0 and parameter.name in used:
-                self.vectors[parameter.name] = self._loaded(parameter, array)
-        results = self.body(function.body)
+        nest = self.form.nest
+        for function, variables, _ in nest.levels[-1:]:
+            used = mentioned_names(nest.body)
+            for parameter, array in zip(function.parameters, lower_folds.arrays_of(self.item, variables), strict=True):
+                if parameter.type.rank == 0 and parameter.name in used:
+                    self.vectors[parameter.name] = self._loaded(parameter, array)
+        for index in nest.indices[-1:]:
+            if _computes_with(index.name, nest.body, self.form):
+                self.vectors[index.name] = self._loaded(index, IotaArray(nest.space[-1], I64))
+        results = self.body(nest.body)
         for position, values in zip(self.form.nest.order, results, strict=True):
             if position is not None:
                 place = places[position]
@@ -152,6 +158,20 @@ class _Group:
         self.item.loop(size(lanes * self.count), "lane", gather)
         buffer = self.item.buffer_of(memory)
         return [(self.item.emit.let(Load(buffer, _i64(r * lanes), type_), parameter.name),) for r in range(self.count)]
+
+    def _row(self, statement: Statement) -> list[Value]:
+        """An element of a row for each point."""
+        index = statement.expression
+        assert isinstance(index, nodes.Index)
+        source = value_of(self.item, index.array)
+        assert not isinstance(source, tuple)
+        if isinstance(source, ArrayView):
+            outer = [
+                self.item.checked(atom_size(one), extent, index.array.name, d)
+                for d, (one, extent) in enumerate(zip(index.indices[:-1], index.array.type.shape, strict=False))
+            ]
+            source = ArrayView(source.buffer, source.element, source.lmad.fix(outer))
+        return self._loaded(statement.targets[0], source)
 
     def _core(self, value: Expression) -> Size:
         core = f"%lane.{self.item.emit.name('of')}"
@@ -204,6 +224,8 @@ class _Group:
                 lower_statement(self.item, statement)
             elif isinstance(statement.expression, Fold):
                 self._fold(statement, statement.expression)
+            elif is_lane_load(self.form, statement):
+                self.vectors[statement.targets[0].name] = self._row(statement)
             else:
                 names = mentioned_names(statement.expression)
                 variables = _used(statement, names & self.vectors.keys())
@@ -268,6 +290,19 @@ class _Group:
         results = self._apply(fold.combine, [*into, *values])
         for r in range(self.count):
             assign_values([one[r] for one in into], [one[r] for one in results], self.item.emit)
+
+
+def _computes_with(name: str, body: Body, form: LaneForm) -> bool:
+    """Whether a body uses the index of a point otherwise than to read rows."""
+    for statement in all_statements(body):
+        own: object = statement.expression
+        if isinstance(own, Fold):
+            own = own.neutral
+        elif list(sub_bodies(own)) or is_lane_load(form, statement):
+            continue  # what is inside comes by itself
+        if name in mentioned_names(own):
+            return True
+    return name in mentioned_names(body.results)
 
 
 def _used(statement: Statement, names: set[str]) -> list[Variable]:
