@@ -14,6 +14,7 @@ from tilewright.passes.direct_form import DirectForm
 from tilewright.passes.matrix_vector_form import MatrixVectorForm, Way, choose_matrix_vector_form
 from tilewright.passes.packed_form import PackedForm, make_packed_form
 from tilewright.passes.scalar_values import component_types
+from tilewright.passes.short_sums import is_short_sum, written_in_order
 
 REGISTER_ROW = 4  # vectors
 PACKED_START = 4000.0  # cycles for the tables of a block
@@ -43,6 +44,8 @@ def choose_form(contraction: Contraction, machine: Machine) -> FormChoice:
     form, cost = direct
     other = packed_cycles(packed, machine)
     kilocycles = f"{cost.cycles / 1000:.3g} thousand cycles fed directly, {other / 1000:.3g} from packed panels"
+    if is_short_sum(form):
+        return FormChoice(written_in_order(form, machine), "fed directly: there is more to write than to compute")
     if cost.cycles <= other:
         return FormChoice(form, f"fed directly: the model says {kilocycles}")
     return FormChoice(packed, f"not fed directly: the model says {kilocycles}")

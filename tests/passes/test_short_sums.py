@@ -1,0 +1,62 @@
+"""Sums of one or two terms are written in order; what is computed stays the same."""
+
+from __future__ import annotations
+
+import pytest
+from contraction_cases import run_cpu
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive import assert_close, einsum_contraction, examples, random_buffers
+
+from tilewright.contraction.normalise import normalise
+from tilewright.ir.scalars import F32, F64
+from tilewright.machine.detect import host_machine
+from tilewright.machine.named import CPU_AVX2, CPU_AVX512, CPU_NEON
+from tilewright.passes.direct_choice import choose_direct_form
+from tilewright.passes.direct_form import DirectForm
+from tilewright.passes.direct_kernel import write_direct_kernel
+from tilewright.passes.form_choice import choose_form
+from tilewright.passes.short_sums import VECTORS, written_in_order
+
+
+@settings(max_examples=examples(60))
+@given(text=st.sampled_from(["aq,qb->ab", "qa,qb->ab", "zaq,zqb->zab", "zaq,qb->zab"]), data=st.data(),
+       machine=st.sampled_from([host_machine(), CPU_AVX2, CPU_AVX512, CPU_NEON]))  # fmt: skip
+def test_any_short_sum(text: str, data: st.DataObject, machine: object) -> None:
+    sizes = {"q": data.draw(st.integers(1, 2)), "z": data.draw(st.integers(1, 3))}
+    sizes |= {"a": data.draw(st.integers(1, 20)), "b": data.draw(st.integers(1, 150))}
+    contraction = einsum_contraction(text, sizes, data.draw(st.sampled_from([F32, F64])))
+    chosen = choose_direct_form(normalise(contraction), machine)  # type: ignore[arg-type]
+    if isinstance(chosen, str):
+        assert sizes["b"] == 1, chosen  # then no dimension of unit stride is left
+        return
+    form = written_in_order(chosen[0], machine)  # type: ignore[arg-type]
+    buffers = random_buffers(contraction, data.draw(st.integers(0, 99)))
+    got = run_cpu(write_direct_kernel(form), buffers, {}, data.draw(st.integers(1, 2)))
+    assert_close(contraction, got, buffers, {})
+
+
+@pytest.mark.parametrize(("terms", "rows", "changed"), [(1, 1, True), (2, 2, True), (3, 3, False)])
+def test_which_sums_are_written_in_order(terms: int, rows: int, changed: bool) -> None:
+    contraction = normalise(einsum_contraction("aq,qb->ab", {"a": 400, "b": 500, "q": terms}, F32))
+    chosen = choose_direct_form(contraction, CPU_AVX512)
+    assert not isinstance(chosen, str)
+    form = written_in_order(chosen[0], CPU_AVX512)
+    assert (form != chosen[0]) == changed
+    if changed:
+        assert (form.rows, len(form.lanes), form.scalar_outer) == (rows, VECTORS, True)
+    else:
+        assert form is chosen[0]
+
+
+def test_outputs_past_the_caches_keep_their_tiles() -> None:
+    contraction = normalise(einsum_contraction("aq,qb->ab", {"a": 8192, "b": 8192, "q": 1}, F32))
+    chosen = choose_direct_form(contraction, CPU_AVX512)
+    assert not isinstance(chosen, str) and chosen[0].nontemporal
+    assert written_in_order(chosen[0], CPU_AVX512) is chosen[0]
+
+
+def test_short_sums_are_fed_directly() -> None:
+    contraction = normalise(einsum_contraction("aq,qb->ab", {"a": 4000, "b": 4000, "q": 1}, F64))
+    chosen = choose_form(contraction, CPU_AVX512)
+    assert isinstance(chosen.form, DirectForm) and "more to write than to compute" in chosen.reason
