@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flatten_cases import batched
+from flatten_cases import batched, verified
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from locvolcalib import sweep
@@ -18,7 +18,7 @@ from tuned_programs import matmul, normalised, row_sums
 
 from tilewright.ir.generator import random_arguments, random_program
 from tilewright.ir.interpreter import interpret
-from tilewright.ir.nodes import Map, Program, SegMap, SegRed, Threshold
+from tilewright.ir.nodes import Body, Map, Program, SegMap, SegRed, Threshold
 from tilewright.ir.parser import parse_program
 from tilewright.ir.traversal import all_statements
 from tilewright.ir.verifier import verify
@@ -28,12 +28,13 @@ from tilewright.passes.flatten_contractions import FLATTENINGS, Flattening, cont
 from tilewright.passes.flatten_tree import explain_versions, machine_thresholds, version_settings
 from tilewright.passes.pipelines import run_pipeline, standard_pipeline
 from tilewright.passes.scalar_values import LoweringError
+from tilewright.passes.segment_rows import as_nested_maps
 from tilewright.rewrite.derivation import Recording
 from tilewright.runtime.devices import DeviceError, device_for
 from tilewright.runtime.executable import Executable
 
 RANDOM = np.random.default_rng(11)
-EXAMPLES = 30 if os.environ.get("HYPOTHESIS_PROFILE") != "fuzz" else 2000
+EXAMPLES = 12 if os.environ.get("HYPOTHESIS_PROFILE") != "fuzz" else 2000
 PROGRAMS: list[tuple[str, Program, Sequence[Any]]] = [
     ("matmul", matmul.trace("f4", "f4"),
      [RANDOM.normal(size=(5, 9)).astype("f4"), RANDOM.normal(size=(9, 4)).astype("f4")]),
@@ -176,6 +177,35 @@ def test_nothing_is_flattened_in_a_stream(seed: int, contracting: bool) -> None:
     source = random_program(seed, depth=3, statements=5)
     arguments = random_arguments(source, seed)
     check(compiled(source, "cpu", "incremental", contracting), interpret(source, arguments), arguments)
+
+
+def test_rows_that_only_the_host_can_compute() -> None:
+    """The sizes of arrays inside are computed there: no kernel can hold them, and the host goes row by row."""
+    source = batched(random_program(5916402, depth=2, statements=4), "outer")
+    arguments = random_arguments(source, 5916402)
+    for target in ("cpu", "opencl"):
+        for flattening in FLATTENINGS:
+            check(compiled(source, target, flattening), interpret(source, arguments), arguments)
+
+
+def test_a_segmented_map_of_several_dimensions_as_nested_maps() -> None:
+    source = verified("""\
+def table (xs: [n]i64, ys: [m]i64) =
+  let (zs: [n][m]i64, ws: [n][m]i64) = segmap@thread (i: i64 < n, j: i64 < m) do
+    let (x: i64) = xs[i]
+    let (y: i64) = ys[j]
+    let (z: i64) = x * y
+    in (z, x)
+  in (zs, ws)
+""")
+    (statement,) = source.body.statements
+    assert isinstance(statement.expression, SegMap)
+    parts = as_nested_maps(statement, statement.expression)
+    program = Program(source.name, source.parameters, Body(parts, source.body.results))
+    verify(program)
+    arguments = [np.arange(3), np.arange(4)]
+    for one, other in zip(interpret(source, arguments), interpret(program, arguments), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_a_threshold_alone_is_computed_by_the_host() -> None:

@@ -30,6 +30,7 @@ from tilewright.passes.permute_kernel import permute_launch
 from tilewright.passes.pipelines import run_pipeline
 from tilewright.passes.scalar_values import LoweringError
 from tilewright.passes.segment_hist import histogram_step
+from tilewright.passes.segment_rows import as_nested_maps
 from tilewright.passes.segment_steps import segment_step
 from tilewright.passes.split_fold import split_fold
 from tilewright.passes.stream_choice import NotTiled
@@ -198,15 +199,19 @@ class _Compiler:
         return Block(tuple(steps), body.results)
 
     def steps(self, statement: Statement) -> list[Step]:
-        """The steps of one statement; a fold of rows that only the host can compute becomes a map and a fold."""
+        """The steps of one statement. Of rows that only the host can compute, a fold becomes a map and a fold, and a
+        segmented map nested maps.
+        """
         expression = statement.expression
-        if not isinstance(expression, nodes.Redomap | nodes.Scanomap):
+        if not isinstance(expression, nodes.Redomap | nodes.Scanomap | nodes.SegMap):
             return [self.statement(statement)]
         kept = list(self.notes)
         try:
             return [self.statement(statement)]
         except LoweringError:
             self.notes = kept
+            if isinstance(expression, nodes.SegMap):
+                return [self.statement(one) for one in as_nested_maps(statement, expression)]
             return [self.statement(one) for one in split_fold(statement, expression)]
 
     def note(self, statement: Statement, lowered: str, reasons: Sequence[str] = ()) -> None:
