@@ -51,7 +51,7 @@ def test_any_form(case: Case, machine: Machine, data: st.DataObject) -> None:
     along = form.stride(form.contracted[-1], "scalar") == 1 and not form.scalar_packed
     form = replace(form, nontemporal=form.results is Results.VECTORS and data.draw(st.booleans()),
                    prefetched=not form.vector_packed and data.draw(st.booleans()),
-                   out_prefetched=form.collected is not None and data.draw(st.booleans()),
+                   out_prefetched=data.draw(st.booleans()),
                    serial=data.draw(st.booleans()), rows_prefetched=along and data.draw(st.booleans()))  # fmt: skip
     buffers = case.buffers()
     got = run_cpu(write_direct_kernel(form), buffers, case.scalars, data.draw(st.integers(1, 2)))

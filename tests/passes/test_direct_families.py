@@ -27,6 +27,7 @@ from tilewright.passes.packed_form import PackedForm
 from tilewright.report.kernel_text import kernel_text
 
 HOST = host_machine()
+ZEN4 = replace(CPU_AVX512, cores=1, l1_bytes=1 << 15, l2_bytes=1 << 20, l3_bytes=1 << 25)
 
 
 def form_of(contraction: Contraction, machine: Machine = HOST) -> DirectForm:
@@ -108,6 +109,29 @@ def test_collected_results_stay_in_the_second_cache() -> None:
     text = kernel_text(write_direct_kernel(form).kernel)
     assert "rows_left" in text
     assert "prefetch out_" in text
+
+
+T4, T6 = dict.fromkeys("abcde", 72), {"a": 24, "b": 16, "c": 16, "d": 24, "e": 16, "f": 16, "g": 24}
+
+
+@pytest.mark.parametrize(("text", "sizes", "scalar", "direct"), [
+    ("adb,cd->cba", dict(a=312, b=312, c=24, d=312), F32, True),
+    ("aebd,ce->dcba", {**T4, "c": 24}, F64, True),
+    ("dabe,ec->dcba", {**T4, "c": 24}, F32, True),
+    ("afbce,df->edcba", dict(a=44, b=28, c=28, d=20, e=44, f=44), F32, True),  # long pieces of a huge operand
+    ("ce,deba->dcba", dict.fromkeys("abcde", 68), F64, True),
+    ("dca,cbd->ba", dict(a=200, b=188, c=188, d=200), F32, False),  # a long sum far apart
+    ("cda,db->cba", dict(a=200, b=200, c=188, d=188), F32, False),
+    ("fdea,cebf->dcba", dict.fromkeys("abcdef", 32), F64, False),
+    ("aged,cbfg->fedcba", T6, F64, False),
+    ("abq,qcd->abcd", dict(a=32, b=32, c=32, d=32, q=1024), F32, False),
+    ("zaq,zqb->zab", dict(z=200, a=64, b=64, q=64), F32, True),  # batches of small products
+    ("aq,qb->ab", dict(a=384, b=384, q=384), F32, True),
+], ids=str)  # fmt: skip
+def test_the_faster_form_is_chosen(text: str, sizes: dict[str, int], scalar: ScalarType, direct: bool) -> None:
+    """Where one form was measured to be faster by far on the processor that the model was fitted to."""
+    chosen = choose_form(normalise(einsum_contraction(text, sizes, scalar)), ZEN4)
+    assert isinstance(chosen.form, DirectForm if direct else PackedForm), chosen.reason
 
 
 def test_a_dimension_of_all_arrays_is_the_vectors() -> None:

@@ -11,7 +11,15 @@ from tilewright.contraction.normalise import constant
 from tilewright.ir.scalars import BOOL, compute_type
 from tilewright.ir.sizes import size
 from tilewright.machine.model import Machine
-from tilewright.passes.direct_cost import DirectCost, array_bytes, direct_cost, is_past_caches, level_of, rows_align
+from tilewright.passes.direct_cost import (
+    DirectCost,
+    array_bytes,
+    direct_cost,
+    is_past_caches,
+    is_written_in_pieces,
+    level_of,
+    rows_align,
+)
 from tilewright.passes.direct_form import COLLECTED_ELEMENTS, FUSED_COLUMNS, PANEL_ELEMENTS, DirectForm, Results
 from tilewright.passes.packed_form import is_multiply_add
 from tilewright.passes.scalar_values import component_types
@@ -49,8 +57,8 @@ def _with_hints(form: DirectForm, machine: Machine) -> DirectForm:
         form,
         nontemporal=past,
         prefetched=far_vectors and (form.collected is not None or not form.scalar_outer),
-        out_prefetched=form.collected is not None and level_of(array_bytes(form, "out"), machine) > 2,
-        rows_prefetched=far_rows and along and (form.scalar_outer or form.vector_tiles == 1),
+        out_prefetched=not past and form.results is not Results.TURNED and is_written_in_pieces(form, machine),
+        rows_prefetched=far_rows and along and form.vector_tiles == 1,
     )
 
 

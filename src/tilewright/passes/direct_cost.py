@@ -17,9 +17,11 @@ from tilewright.passes.scalar_values import component_types
 
 CACHE_WAYS = 8  # of the first and second cache: lines that share a set
 CHAINS = 4  # cycles until the result of a multiply-add can be added to
+ROW_ADDRESSES = 16  # rows whose addresses stay in registers or follow from others'; each further one is loaded
 TILE_CYCLES = 15  # loops and addresses of one tile
 COPIED_VECTOR, TURNED_VECTOR, GATHERED_ELEMENT, COPIED_SCALAR = 6.0, 15.0, 2.0, 1.7  # cycles to put into a panel
 STORED_VECTOR = {Results.VECTORS: 1.0, Results.TURNED: 5.0, Results.COLLECTED: 7.0}
+SHORT_PIECE = 512  # bytes
 FAR_PIECE = 120.0  # cycles until a piece of main memory comes that no prefetcher of the processor foresees
 BYTES_PER_CYCLE = {1: math.inf, 2: 32.0, 3: 12.0, 4: 7.0}  # by level of the memory; 4 is main memory
 
@@ -49,6 +51,7 @@ def direct_cost(form: DirectForm, machine: Machine) -> DirectCost:
     widest = machine.lanes(component_types(form.accumulator)[0].bytes)
     wide = sum(max(lanes / widest, 0.5) for lanes in form.lanes)
     loads = len(form.lanes) + form.rows * (len(form.lanes) if form.elementwise and form.columns is None else 1)
+    loads += max(0, form.rows - ROW_ADDRESSES)
     step = max(wide * form.rows, CHAINS, loads)
     if not form.fused_multiply_add:
         # min and max of floats take more than one instruction, unless panels are known to make no nan.
@@ -180,28 +183,41 @@ def _run(form: DirectForm, side: str) -> int:
         extents.append((form.stride(form.vector, side), width))
     if side == "scalar" and form.scalar is not None:
         extents.append((form.stride(form.scalar, side), rows))
-    return _consecutive(extents) * operand.element.bytes
+    return consecutive(extents) * operand.element.bytes
 
 
 def _written_together(form: DirectForm) -> int:
-    """Bytes of the output that are written one after another, by one tile or by those of the inner loop."""
+    """Bytes of the output that are written one after another by one tile; turned ones are short and many, so that those
+    of the inner loop count together.
+    """
     if form.collected is not None:
         return form.lanes[0] * form.contraction.out.element.bytes
-    inner_vectors = form.scalar_outer or form.vector_tiles == 1
-    inner_rows = not form.scalar_outer or form.scalar_tiles == 1
+    turned = form.results is Results.TURNED
+    inner_vectors = form.vector_tiles == 1 or (turned and form.scalar_outer)
+    inner_rows = form.scalar_tiles == 1 or (turned and not form.scalar_outer)
     extents = [(form.stride(form.vector, "out"), form.vector_size if inner_vectors else form.width)]
     if form.scalar is not None:
         extents.append((form.stride(form.scalar, "out"), form.scalar_size if inner_rows else form.rows))
-    return _consecutive(extents) * form.contraction.out.element.bytes
+    return consecutive(extents) * form.contraction.out.element.bytes
 
 
-def _consecutive(extents: list[tuple[int, int]]) -> int:
+def consecutive(extents: list[tuple[int, int]]) -> int:
     """Elements that lie side by side, of dimensions with these strides and extents."""
     run = 1
     for stride, extent in sorted((abs(stride), extent) for stride, extent in extents):
         if stride == run:
             run *= extent
     return run
+
+
+def is_written_in_pieces(form: DirectForm, machine: Machine) -> bool:
+    """One tile writes short pieces of an output that no cache holds, which no prefetcher of the processor foresees."""
+    extents = [(form.stride(form.vector, "out"), min(form.width, form.vector_size))]
+    if form.scalar is not None:
+        extents.append((form.stride(form.scalar, "out"), form.rows))
+    together = form.lanes[0] if form.collected is not None else consecutive(extents)
+    out = array_bytes(form, "out")
+    return together * form.contraction.out.element.bytes < SHORT_PIECE and level_of(out, machine) > 3
 
 
 def array_bytes(form: DirectForm, side: str) -> int:

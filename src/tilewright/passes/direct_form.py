@@ -64,7 +64,7 @@ class DirectForm:
         prefetched: the next tile's vectors are brought to the second cache while this one is computed, since main
             memory is far and their steps are wide.
         rows_prefetched: so are the next tile's rows, along which the sum runs.
-        out_prefetched: so are the lines that collected results will be written to.
+        out_prefetched: so are the lines that results will be written to, before their sums are complete.
         serial: so little work that one block of the launch does all of it.
         nontemporal: the output is larger than the caches, so whole vectors go past them.
         vector_chunk, scalar_chunk: tiles along either side that one block computes. Where results are collected, those

@@ -34,8 +34,8 @@ from tilewright.passes.direct_collect import (
 )
 from tilewright.passes.direct_form import COLLECTED_ELEMENTS, DirectForm, Results
 from tilewright.passes.direct_panels import Panel, pack_scalars, pack_vectors
-from tilewright.passes.direct_store import spill, store_turned, store_vectors
-from tilewright.passes.direct_tile import Place, accumulate, lines_ahead
+from tilewright.passes.direct_store import prefetch_vectors, spill, store_turned, store_vectors
+from tilewright.passes.direct_tile import Place, accumulate, lines_ahead, prefetch_rows
 from tilewright.passes.direct_writer import Bases, DirectWriter
 from tilewright.passes.scalar_values import component_types
 
@@ -87,7 +87,7 @@ class _Block:
 
     def rows_outside(self) -> None:
         """For each tile of rows all tiles of vectors, whose panels are made once for all rows."""
-        w = self.w
+        w, form = self.w, self.w.form
         pitch = self._panel_pitch()
         if self.vector_panel is not None:
 
@@ -104,7 +104,10 @@ class _Block:
                 if self.vector_panel is not None:
                     start = w.emit.let(multiply(number, pitch), "panel")
                     vectors = Panel(self.vector_panel, start, w.form.pitch)
-                self._write(Place(self.bases, v, s, vectors, scalars, old, old_rows))
+                place = Place(self.bases, v, s, vectors, scalars, old, old_rows)
+                if form.rows_prefetched:
+                    prefetch_rows(w, place)
+                self._write(place)
 
             self._vector_tiles(tile)
 
@@ -121,6 +124,8 @@ class _Block:
                 def tile(s: Expression, number: Expression, old_rows: Expression) -> None:
                     ahead = lines_ahead(self.w, next_tile, number)
                     place = Place(self.bases, v, s, vectors, None, old_columns, old_rows, q, old_group, ahead)
+                    if self.w.form.rows_prefetched:
+                        prefetch_rows(self.w, place)
                     self._write(place)
 
                 self._scalar_tiles(tile)
@@ -176,6 +181,8 @@ class _Block:
         self._vector_tiles(turn_columns)
 
     def _write(self, place: Place) -> None:
+        if self.w.form.out_prefetched and self.w.form.results is Results.VECTORS:
+            prefetch_vectors(self.w, place)
         sums = accumulate(self.w, place)
         store = store_turned if self.w.form.results is Results.TURNED else store_vectors
         store(self.w, place, sums)

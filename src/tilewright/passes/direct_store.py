@@ -14,6 +14,7 @@ from tilewright.kernel.ir import (
     FirstLanes,
     Load,
     Name,
+    Prefetch,
     Shuffle,
     Store,
     VectorType,
@@ -24,6 +25,7 @@ from tilewright.kernel.ir import (
     multiply,
     operation,
 )
+from tilewright.passes.direct_form import LINE
 from tilewright.passes.direct_tile import Accumulators, Place, starts
 from tilewright.passes.direct_writer import DirectWriter
 from tilewright.passes.tensor_writer import transposed
@@ -161,6 +163,22 @@ def store_turned(w: DirectWriter, place: Place, accumulators: Accumulators) -> N
                 where_valid(w, i, first + lane, lambda store=store: emit.emit(store))  # type: ignore[misc]
 
 
+def prefetch_vectors(w: DirectWriter, place: Place) -> None:
+    """Ask for the lines that `store_vectors` will write, while the sums are still computed."""
+    form, emit = w.form, w.emit
+    stride = integer(0) if form.scalar is None else w.stride(form.scalar, "out")
+    at = add(place.bases.out, multiply(place.v, w.stride(form.vector, "out")))
+    base = emit.let(add(at, multiply(place.s, stride)), "out_at")
+    line = LINE // w.out.element.bytes
+    offsets = w.column_offsets("out", place.q)
+    if form.columns is None:
+        offsets = [integer(start) for start in (*range(0, form.width - 1, line), form.width - 1)]
+    for j in range(form.rows):
+        row = emit.let(add(base, multiply(integer(j), stride)), "ahead")
+        for offset in offsets:
+            emit.emit(Prefetch(w.out, add(row, offset)))
+
+
 def where_valid(w: DirectWriter, vector: int, lane: int, write: Callable[[], None]) -> None:
     """`write()`, if that lane of that vector of the tile lies inside its dimension."""
     if w.form.masked and vector == len(w.form.lanes) - 1 and lane:
@@ -178,4 +196,4 @@ def spill(w: DirectWriter, tile: Buffer, at: Expression, accumulators: Accumulat
         w.emit.emit(Store(tile, add(at, integer(start)), total, aligned=True))
 
 
-__all__ = ["Constant", "spill", "store_turned", "store_vectors", "where_valid"]
+__all__ = ["Constant", "prefetch_vectors", "spill", "store_turned", "store_vectors", "where_valid"]

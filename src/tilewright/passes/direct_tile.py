@@ -78,8 +78,6 @@ def accumulate(w: DirectWriter, place: Place) -> Accumulators:
     rows = [emit.let(multiply(integer(j), stride), "row") for j in range(form.rows)]
 
     offsets = w.column_offsets("vector", place.q)
-    if form.rows_prefetched:
-        _prefetch_rows(w, add(scalar_base, multiply(integer(form.rows), stride)), rows)
 
     def step(one: Step) -> None:
         if place.request is not None:
@@ -105,8 +103,12 @@ def accumulate(w: DirectWriter, place: Place) -> Accumulators:
     return accumulators
 
 
-def _prefetch_rows(w: DirectWriter, start: Expression, rows: Sequence[Expression]) -> None:
-    """The lines of all rows that begin at `start`: those of the next tile."""
+def prefetch_rows(w: DirectWriter, place: Place) -> None:
+    """Ask for the lines of the next tile's rows, along which the sum runs."""
+    form = w.form
+    stride = integer(0) if form.scalar is None else w.stride(form.scalar, "scalar")
+    start = w.emit.let(add(place.bases.scalar, multiply(add(place.s, integer(form.rows)), stride)), "next_rows")
+    rows = [w.emit.let(multiply(integer(j), stride), "row") for j in range(form.rows)]
 
     def line(k: Expression) -> None:
         at = w.emit.let(add(start, k), "ahead")

@@ -9,17 +9,20 @@ from tilewright.contraction.form import Contraction, Kind
 from tilewright.contraction.normalise import constant
 from tilewright.machine.model import Machine
 from tilewright.passes.direct_choice import choose_direct_form
-from tilewright.passes.direct_cost import read_once, written_once
+from tilewright.passes.direct_cost import consecutive, read_once, written_once
 from tilewright.passes.direct_form import DirectForm
 from tilewright.passes.matrix_vector_form import MatrixVectorForm, Way, choose_matrix_vector_form
 from tilewright.passes.packed_form import PackedForm, make_packed_form
+from tilewright.passes.packed_panels import READ_BYTES
 from tilewright.passes.scalar_values import component_types
 from tilewright.passes.short_sums import is_short_sum, written_in_order
 
 REGISTER_ROW = 4  # vectors
 PACKED_START = 4000.0  # cycles for the tables of a block
 PACKED_ELEMENT = 0.5  # cycles to move four bytes into a panel
-PACKED_STEP = 1.05  # of the multiply-adds, for the loops around them
+PACKED_TILE = 50.0  # cycles for the tables and tests of a register tile
+PACKED_TURN = 0.5  # more, where the sum runs along the operand's unit stride and squares are transposed
+PACKED_STEP = 1.10  # of the multiply-adds, for the loops around them
 
 
 @dataclass(frozen=True)
@@ -67,17 +70,42 @@ def packed_cycles(form: PackedForm, machine: Machine) -> float:
     vector_tiles, scalar_tiles = -(-vector // form.vector_tile), -(-scalar // form.rows)
     parts = component_types(form.accumulator)
     each = PACKED_STEP * (1 if form.fused_multiply_add else 2) * len(parts) ** 2
-    compute = batch * vector_tiles * scalar_tiles * form.vectors * form.rows * (each * steps + 1)
+    pieces_of_sum = -(-steps // form.depth)
+    tile = form.vectors * form.rows * (each * steps + pieces_of_sum) + PACKED_TILE * pieces_of_sum
+    compute = batch * vector_tiles * scalar_tiles * tile
     width = len(parts) * parts[0].bytes / 4
     # The scalar side stays packed while all vector blocks pass; these are packed again for each scalar block.
     passes = -(-scalar // form.scalar_block)
-    packing = batch * (PACKED_START + PACKED_ELEMENT * width * steps * (passes * vector + scalar))
-    pieces = (form.vector_tile * form.vector_operand.element.bytes, form.rows * form.scalar_operand.element.bytes)
+    of_vector = PACKED_ELEMENT + (PACKED_TURN if _is_turned(form) else 0.0)
+    elements = of_vector * passes * vector + PACKED_ELEMENT * scalar
+    packing = batch * (PACKED_START + width * steps * elements)
+    pieces = (_piece(form, True), _piece(form, False))
     operands = (form.vector_operand, form.scalar_operand)
     sides = tuple(_bytes(contraction, operand is contraction.left, operand.element.bytes) for operand in operands)
     out = batch * vector * scalar * contraction.out.element.bytes
     reading = read_once((sides[0], sides[1]), pieces, out, machine)
     return packing + reading + max(compute, written_once(out, sum(sides), True, machine))
+
+
+def _is_turned(form: PackedForm) -> bool:
+    """The sum runs along the unit stride of the vector side."""
+    sums = form.contraction.of_kind(Kind.K)
+    return 1 in (abs(constant(one.stride_left if form.vector_left else one.stride_right)) for one in sums)
+
+
+def _piece(form: PackedForm, vector: bool) -> int:
+    """Bytes of an operand that packing reads together: of a panel and the sum's piece (see packed_panels.py)."""
+    dimensions, width = (form.vector_dimensions, form.vector_tile) if vector else (form.scalar_dimensions, form.rows)
+    operand = form.vector_operand if vector else form.scalar_operand
+    is_left = form.vector_left == vector
+    along = [(constant(one.stride_left if is_left else one.stride_right), constant(one.size))
+             for one in form.contraction.of_kind(Kind.K)]  # fmt: skip
+    extents = [(stride, min(size, form.depth)) for stride, size in along]
+    for one in reversed(dimensions):  # innermost first
+        extents.append((one.stride, min(one.size, width)))
+        width = max(1, width // one.size)
+    # Shorter ones are parts of lines that the neighbouring panels find in the caches.
+    return max(consecutive(extents) * operand.element.bytes, READ_BYTES)
 
 
 def _bytes(contraction: Contraction, left: bool, width: int) -> int:
