@@ -3,8 +3,8 @@
     python benchmarks/small.py [--dtype f32,f64] [--threads N] [--name 'square*,batched*']
 
 Cases: square products from 8 to 2048 and their transposed operands, batches of small products, products with the batch
-innermost, outer products of short sums, and matrix-vector products. Contenders are called in turns in one process, as a
-user writes them, with results that are C-contiguous; every element is checked against NumPy in double precision, with
+innermost, outer products of short sums, matrix-vector products (batches of them too), and dot products of rows and
+columns. Contenders are called in turns in one process, as a user writes them, with results that are C-contiguous; every element is checked against NumPy in double precision, with
 the bound (n + 3) u |A| |B| (twice that for double precision).
 """
 
@@ -43,6 +43,12 @@ def cases() -> Iterator[tuple[str, str, dict[str, int]]]:
     for n in (200, 1000, 4000):
         yield f"matrix-vector {n}", "ik,k->i", dict(i=n, k=n)
         yield f"vector-matrix {n}", "k,kj->j", dict(k=n, j=n)
+    for b, n in ((4000, 16), (64, 400)):
+        yield f"batched matrix-vector {n}", "bik,bk->bi", dict(b=b, i=n, k=n)
+        yield f"batched vector-matrix {n}", "bk,bkj->bj", dict(b=b, k=n, j=n)
+    for n in (100, 4000):
+        yield f"dots of rows {n}", "ik,ik->i", dict(i=n, k=n)
+        yield f"dots of columns {n}", "ki,ki->i", dict(i=n, k=n)
 
 
 def arguments() -> argparse.Namespace:

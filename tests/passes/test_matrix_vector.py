@@ -22,6 +22,7 @@ from tilewright.machine.detect import host_machine
 from tilewright.machine.model import Machine
 from tilewright.machine.named import CPU_AVX2, CPU_AVX512, CPU_NEON
 from tilewright.passes.form_choice import choose_form
+from tilewright.passes.lower_reduction import is_long_fold
 from tilewright.passes.matrix_vector_form import (
     MatrixVectorForm,
     Way,
@@ -189,3 +190,10 @@ def test_short_rows_are_read_as_several_streams() -> None:
     assert (uneven.apart, uneven.row_start(7)) == (51, 350)  # the last streams begin earlier
     assert form_of("bak,bk->ba", a=32, b=3, k=32).apart == 1
     assert form_of("bak,bk->ba", a=32, b=3, k=4096).apart == 1
+
+
+def test_sums_of_products_of_columns_are_no_long_folds() -> None:
+    """A fold point by point would walk through both arrays in steps of a row."""
+    sizes = {"a": 400, "k": 500}
+    assert not is_long_fold(normalise(einsum_contraction("ka,ka->a", sizes, F32)), CPU_AVX512)
+    assert is_long_fold(normalise(einsum_contraction("k,k->", sizes, F32)), CPU_AVX512)

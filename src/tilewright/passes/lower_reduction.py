@@ -86,7 +86,11 @@ def is_long_fold(contraction: Contraction, machine: Machine) -> bool:
     reused = any(one.kind in (Kind.M, Kind.N) and one.size.constant != 1 for one in contraction.dimensions)
     length = product(one.size for one in contraction.of_kind(Kind.K)).constant or 0
     plain = not accumulator.is_complex and compute_type(accumulator) == accumulator
-    return not (machine.is_gpu_like or reused) and plain and length >= LEAST_ROWS
+    # Neighbouring results are summed side by side by the form of a matrix and a vector.
+    beside = any(
+        one.kind is Kind.C and one.stride_left == one.stride_right == size(1) for one in contraction.dimensions
+    )
+    return not (machine.is_gpu_like or reused or beside) and plain and length >= LEAST_ROWS
 
 
 def _fold_in_lanes(
