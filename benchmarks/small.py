@@ -4,8 +4,9 @@
 
 Cases: square products from 8 to 2048 and their transposed operands, batches of small products, products with the batch
 innermost, outer products of short sums, matrix-vector products (batches of them too), and dot products of rows and
-columns. Contenders are called in turns in one process, as a user writes them, with results that are C-contiguous; every element is checked against NumPy in double precision, with
-the bound (n + 3) u |A| |B| (twice that for double precision).
+columns. Contenders are called in turns in one process, as a user writes them, with results that are C-contiguous;
+every element is checked against NumPy in double precision, with the bound (n + 3) u |A| |B| (twice that for double
+precision).
 """
 
 from __future__ import annotations
