@@ -104,7 +104,7 @@ def test_text_of_the_n_body_kernel(golden: Callable[[str, str], None]) -> None:
 
 def _launch(text: str, arguments: list[Any], sizes: dict[str, int], shape: tuple[int, ...]) -> GrindLaunch:
     """A launch of two blocks (or one) of 4 threads, as `schedule` would size it."""
-    tiling, plan, variables = tiled(text, dataclasses.replace(OPENCL_CPU, max_threads_per_block=4))
+    tiling, plan, variables = tiled(text, dataclasses.replace(OPENCL_CPU, max_threads_per_block=4, shared_banks=32))
     space = [-(-sizes[str(extent)] // tile) for extent, tile in zip(tiling.nest.space, tiling.tile, strict=True)]
     items = int(np.prod(space))
     own = {ITEMS: items, PER_BLOCK: -(-items // 2), CHUNK: 1, CHUNKS: space[-1]}

@@ -37,9 +37,11 @@ from tilewright.runtime.executable import Executable
 DEVICES = ["cpu", pytest.param("opencl", marks=pytest.mark.opencl)]
 
 
-def streamed(program: str, arguments: list[Any], device: str, expected: tuple[Any, ...]) -> Executable:
-    """Run a program, compare, and demand that its nest is lowered as one of streams."""
+def streamed(program: str, arguments: list[Any], device: str, expected: tuple[Any, ...], banks: int = 0) -> Executable:
+    """Run a program, compare, and demand that its nest is lowered as one of streams, with banks of shared memory."""
     run = compiled(program, device, optimise=True)
+    if banks:
+        run = compile_program(parse_program(program), with_limits(shared_banks=banks))
     for _ in range(2):
         results = run(*arguments)
         results = results if len(expected) > 1 else (results,)
@@ -81,10 +83,10 @@ def test_an_index_out_of_range_is_reported(device: str) -> None:
 def test_pairs_are_tiled_in_two_dimensions(sizes: tuple[int, int, int]) -> None:
     n, m, q = sizes
     arguments = [floats(n, q), floats(m, q, seed=1), floats(q, seed=2)]
-    run = streamed(PAIRS, arguments, "opencl", pairs_reference(*arguments))
+    run = streamed(PAIRS, arguments, "opencl", pairs_reference(*arguments), banks=32)
     assert "of n x " in lowered(run) and "of m points" in lowered(run)
     arguments = [floats(q, n).T, floats(m, q, seed=1)[::-1], floats(2 * q, seed=2)[::2]]
-    streamed(PAIRS, arguments, "opencl", pairs_reference(*arguments))
+    streamed(PAIRS, arguments, "opencl", pairs_reference(*arguments), banks=32)
 
 
 @pytest.mark.opencl
@@ -116,13 +118,13 @@ def test_a_segmented_map(device: str, sizes: tuple[int, int, int]) -> None:
         streamed(SEGMENTED, [xs, ys, zs], device, (moved.max(-1), (moved + zs[:, None, None]).min(-1)))
 
 
-def small_blocks() -> Device:
-    """An OpenCL device that runs at most 16 threads in a block, so that few points make several blocks."""
+def with_limits(**limits: int) -> Device:
+    """The OpenCL device, taken for one with other limits."""
     try:
         found = device_for("opencl")
     except DeviceError as error:
         pytest.skip(str(error))
-    return dataclasses.replace(found, machine=dataclasses.replace(found.machine, max_threads_per_block=16))
+    return dataclasses.replace(found, machine=dataclasses.replace(found.machine, **limits))
 
 
 @pytest.mark.parametrize("on", ["cpu", pytest.param("opencl", marks=pytest.mark.opencl)])
@@ -131,7 +133,9 @@ def small_blocks() -> Device:
 def test_random_streams(on: str, program: StreamProgram) -> None:
     parsed = parse_program(program.text)
     verify(parsed)
-    run = compile_program(parsed, device_for("cpu") if on == "cpu" else small_blocks())
+    run = compile_program(
+        parsed, device_for("cpu") if on == "cpu" else with_limits(max_threads_per_block=16, shared_banks=32)
+    )
     expected = interpret(parsed, program.arguments)
     results = run(*program.arguments)
     for actual, wanted in zip(results if len(expected) > 1 else (results,), expected, strict=True):

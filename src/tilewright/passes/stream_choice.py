@@ -96,7 +96,7 @@ def stream_tiling(expression: Expression, machine: Machine) -> StreamTiling | No
         return NotTiled(("not tiled: a point gives arrays, which the threads of a block would write in turn",))
     variance = variance_of(nest)
     best: tuple[tuple[float, int, int], StreamTiling] | None = None
-    for block in _blocks(len(nest.space)):
+    for block in _blocks(len(nest.space), machine):
         tiling = _with_block(nest, variance, found, _tile(block, len(nest.space), machine), machine)
         if tiling.streams:
             outside = 0 if len(nest.space) - 1 in block else 1
@@ -108,11 +108,16 @@ def stream_tiling(expression: Expression, machine: Machine) -> StreamTiling | No
     return NotTiled(tuple(dict.fromkeys(_why_not(nest, variance, found))))
 
 
-def _blocks(rank: int) -> Iterator[tuple[int, ...]]:
-    """Blocks in one dimension and in two."""
+def _blocks(rank: int, machine: Machine) -> Iterator[tuple[int, ...]]:
+    """Blocks in one dimension, and in two where shared memory has banks of its own.
+
+    Elsewhere it is cached memory like any other, and a thread of a block in two dimensions reads at least two arrays
+    from it for each row, which costs more than the copies spare.
+    """
     for d in reversed(range(rank)):
         yield (d,)
-    yield from itertools.combinations(range(rank), 2)
+    if machine.shared_banks:
+        yield from itertools.combinations(range(rank), 2)
 
 
 def _tile(block: tuple[int, ...], rank: int, machine: Machine) -> tuple[int, ...]:
