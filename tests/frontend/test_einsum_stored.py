@@ -16,7 +16,7 @@ from stored_checks import E2, files, forget, only_bound, some, without_compiler
 import tilewright as tw
 from tilewright.frontend import einsum_stored
 from tilewright.frontend.einsum_stored import StoredEinsum
-from tilewright.runtime import flat_plan
+from tilewright.runtime import cpu_pool, flat_plan
 from tilewright.runtime.cpu_jit import host_cpu
 
 COMPILER = ("tilewright.passes", "tilewright.rewrite", "tilewright.contraction", "tilewright.kernel", "tilewright.ir",
@@ -179,6 +179,24 @@ def test_interleaved_arrays_are_compiled_for(disk: Path, monkeypatch: pytest.Mon
     for _ in range(3):
         np.testing.assert_array_equal(tw.einsum(E2, a, b, out=out), before @ b)
         np.testing.assert_array_equal(a, before)
+
+
+def test_more_threads_than_were_recorded_share_the_work(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a process with one thread compiled is one block; a process with two must not stay on one."""
+    a = some(256, 256)
+    with tw.num_threads(1):
+        expected = tw.einsum(E2, a, a)
+    launches: list[int] = []
+    pool = cpu_pool._the_pool()
+    launch = pool.driver.launch
+    monkeypatch.setattr(pool.driver, "launch", lambda address: (launches.append(address), launch(address)))
+    forget(monkeypatch)
+    with tw.num_threads(1):
+        np.testing.assert_array_equal(tw.einsum(E2, a, a), expected)
+    assert isinstance(only_bound(), StoredEinsum) and not launches
+    with tw.num_threads(2):
+        np.testing.assert_allclose(tw.einsum(E2, a, a), expected)
+    assert launches
 
 
 def test_another_number_of_threads_needs_no_compiler(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from tilewright.runtime.thread_count import available_cores, get_num_threads
+
 if TYPE_CHECKING:  # imported when something is compiled, or loaded
     from tilewright.frontend.einsum_arrays import Array
     from tilewright.runtime.cpu_entry import NativeEntry
@@ -12,6 +14,7 @@ if TYPE_CHECKING:  # imported when something is compiled, or loaded
 
 MOST_ENTRIES = 8
 _SERIAL_POINTS = 1 << 13  # less work than this is done before other threads are awake
+_UNSHARED_POINTS, _UNSHARED_ELEMENTS = 1 << 20, 1 << 16  # kernels of less work are the same for any number of threads
 _MOST_LESSONS = 64  # so that a caller whose arrays never have the same form twice is not kept waiting
 
 
@@ -37,7 +40,7 @@ class QuickCalls:
         self.entries: tuple[NativeEntry, ...] = ()
         self._plan_of = plan_of
         self._fresh_strides = fresh_strides
-        self._serial = points <= _SERIAL_POINTS
+        self._points = points
         self._calls = 0
 
     def learn(self, arrays: Sequence[Array], result: Array | None, cell: Array | None = None) -> None:
@@ -48,6 +51,9 @@ class QuickCalls:
         self._calls += 1
         if not 2 <= self._calls <= _MOST_LESSONS:
             return
+        large = self._points > _UNSHARED_POINTS or sum(one.size for one in arrays) > _UNSHARED_ELEMENTS
+        if large and get_num_threads() < available_cores():
+            return  # what runs on one thread now would go on doing so when there may be more
         plan = self._plan_of(arrays, result)
         if plan is None:
             return
@@ -56,7 +62,7 @@ class QuickCalls:
         place = cell if result is None else result
         assert place is not None, "a scalar result needs a cell"
         fresh = result is None or result.strides == self._fresh_strides
-        entry = entry_for(plan, (*arrays, place), fresh, self._serial)
+        entry = entry_for(plan, (*arrays, place), fresh, self._points <= _SERIAL_POINTS)
         if entry is not None:
             # Where two threads learn at once, one entry may be lost, to be learned again.
             self.entries = with_first(entry, self.entries)

@@ -1,6 +1,6 @@
 """Einsums that an earlier process compiled: taken from the disk, they run without the compiler being imported.
 
-A record is of one call: expression, options, dtypes, shapes and strides of all arrays, the number of cores, and
+A record is of one call: expression, options, dtypes, shapes and strides of all arrays, the number of threads, and
 everything that compiled programs depend on (`runtime.fingerprint`). Calls with epilogues, tiles, several devices or
 unusual dtypes have no record; nor has anything while TILEWRIGHT_VERIFY asks for the compiler's work to be checked.
 """
@@ -21,7 +21,7 @@ from tilewright.runtime.fingerprint import fingerprint
 from tilewright.runtime.flat_plan import FlatPlan, FlatRunner, Unfit, flat_runner
 from tilewright.runtime.plan_record import store_plan, stored_plan
 from tilewright.runtime.recycling import LARGE
-from tilewright.runtime.thread_count import available_cores
+from tilewright.runtime.thread_count import get_num_threads
 
 if TYPE_CHECKING:  # the compiler is imported when something is compiled
     from tilewright.frontend.einsum_bind import BoundEinsum
@@ -42,6 +42,7 @@ class StoredEinsum:
             strides = fresh_strides(self.shape, self.dtype.itemsize, self.axes)
             self.quick = QuickCalls(lambda arrays, result: plan, strides, int(facts["points"]))
         self._plan = plan
+        self._threads = get_num_threads()  # which the kernels share their work among; fewer may run them
         self._runner: FlatRunner | None = None
         self._compiled = compiled
         self._bound: BoundEinsum | None = None
@@ -53,6 +54,8 @@ class StoredEinsum:
                 found = entry(*arrays, out)
                 if found is not None:
                     return found
+        if get_num_threads() > self._threads:
+            return self._run_compiled(arrays, out)
         result = empty_result(self.shape, self.dtype, self.axes) if out is None else out
         every = (*arrays, result)
         if self._runner is None:
@@ -60,12 +63,15 @@ class StoredEinsum:
         try:
             self._runner(every)
         except Unfit:
-            if self._bound is None:
-                self._bound = self._compiled()
-            return self._bound.run(arrays, out)
+            return self._run_compiled(arrays, out)
         if self.quick is not None:
             self.quick.learn(arrays, result if self.shape else None, result)
         return result if self.shape else result[()]
+
+    def _run_compiled(self, arrays: Sequence[Array], out: Array | None) -> Any:
+        if self._bound is None:
+            self._bound = self._compiled()
+        return self._bound.run(arrays, out)
 
 
 def record_key(key: tuple[Any, ...], arrays: Sequence[Array], out: Array | None) -> tuple[str, ...] | None:
@@ -92,7 +98,7 @@ def record_key(key: tuple[Any, ...], arrays: Sequence[Array], out: Array | None)
         return None
     forms = [f"{one.dtype.str} {one.shape} {one.strides}" for one in every]
     call = (key[0], "out" if out is not None else "", *forms, computed, *map(repr, options))
-    return "einsum", *print_, f"{available_cores()} cores", *call
+    return "einsum", *print_, f"{get_num_threads()} threads", *call
 
 
 def _dtype_text(dtype: Any) -> str | None:
