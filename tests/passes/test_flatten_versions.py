@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from flatten_cases import RUNNING_EXAMPLE, verified
-from locvolcalib import locvolcalib, reference, sweep
+from locvolcalib_program import locvolcalib, reference, sweep
 from lowering_checks import check
 
 from tilewright.ir import interpreter

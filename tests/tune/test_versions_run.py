@@ -12,7 +12,7 @@ import pytest
 from flatten_cases import batched, verified
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from locvolcalib import sweep
+from locvolcalib_program import sweep
 from lowering_checks import assert_close
 from tuned_programs import matmul, normalised, row_sums
 
