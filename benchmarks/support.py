@@ -57,7 +57,8 @@ def with_best_settings(threads: int) -> dict[str, str]:
         environment = {**os.environ, **wanted, READY: json.dumps(found)}
         sys.exit(subprocess.run([sys.executable, *sys.argv], env=environment, check=False).returncode)
     found = json.loads(os.environ[READY])
-    return {name: f"{value} (was {found[name] or 'unset'})" for name, value in wanted.items() if value != found[name]}
+    shown = {**wanted, "LD_PRELOAD": "mkl_answer.so"} if "LD_PRELOAD" in wanted else wanted
+    return {name: f"{shown[name]} (was {found[name] or 'unset'})" for name in wanted if wanted[name] != found[name]}
 
 
 def _answer_for_mkl() -> Path | None:
