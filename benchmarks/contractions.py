@@ -31,6 +31,7 @@ from support import (
     geometric_mean,
     interleaved,
     sizes_within,
+    settling,
     summary,
     with_best_settings,
     write_results,
@@ -181,7 +182,7 @@ def measure(case: dict[str, Any], dtype: str, functions: dict[str, Callable[...,
         row["contenders"][name] = {"error_over_bound": error, "correct": bool(error <= 1.0)}
         calls[name] = partial(function, expression, a, b)
         calls[f"{name} C"] = partial(_c_ordered, function, expression, a, b)
-    for name, times in interleaved(calls, options.seconds, clock_of(options)).items():
+    for name, times in interleaved(calls, options.seconds, clock_of(options), settling(options.threads)).items():
         contender, _, order = name.partition(" ")
         row["contenders"][contender]["C" if order else "call"] = summary(times)
     return row

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from support import describe_machine, geometric_mean, interleaved, summary, with_best_settings, write_results
+from support import describe_machine, geometric_mean, interleaved, settling, summary, with_best_settings, write_results
 
 CASES: list[tuple[str, tuple[int, ...], str]] = [
     ("ij->ji", (16, 16), "f4"), ("ij->ji", (32, 32), "f4"), ("ij->ji", (64, 64), "f8"), ("ij->ji", (128, 128), "f4"),
@@ -84,6 +84,7 @@ def measure(case: tuple[str, tuple[int, ...], str], options: argparse.Namespace)
         {name: partial(_repeat, function, repeats) for name, function in functions.items()},
         options.seconds,
         time.process_time if use_cpu else time.perf_counter,
+        settling(options.threads),
     )
     row: dict[str, Any] = {"expr": expression, "shape": shape, "dtype": dtype, "bytes": count, "contenders": {}}
     for name, found in times.items():

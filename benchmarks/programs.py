@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from support import describe_machine, geometric_mean, interleaved, summary, with_best_settings, write_results
+from support import describe_machine, geometric_mean, interleaved, settling, summary, with_best_settings, write_results
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 SMALLER = {"locvolcalib": "small"}  # unless a size is asked for
@@ -96,7 +96,7 @@ def measure(
         else:
             print(f"  {contender} is wrong on {name}: {error:.3g} of what is allowed")
     clock = time.process_time if threads == 1 else time.perf_counter
-    times = {one: summary(all_) for one, all_ in interleaved(usable, seconds, clock).items()}
+    times = {one: summary(all_) for one, all_ in interleaved(usable, seconds, clock, settling(threads)).items()}
     row = {"name": name, "size": size, "threads": threads, "correct": right, "times": times}
     others = {one: value["median"] for one, value in times.items() if one != "tilewright"}
     if others and "tilewright" in times:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from support import describe_machine, interleaved, summary, with_best_settings, write_results
+from support import describe_machine, interleaved, settling, summary, with_best_settings, write_results
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ def measure(case: Case, options: argparse.Namespace) -> dict[str, Any]:
     largest = float(np.abs(case.wanted).max())
     errors = {name: float(np.abs(np.asarray(one()) - case.wanted).max()) / largest for name, one in functions.items()}
     clock = time.process_time if options.threads == 1 else time.perf_counter
-    times = interleaved(functions, options.seconds, clock)
+    times = interleaved(functions, options.seconds, clock, settling(options.threads))
     figures = {name: {**summary(found), "error": errors[name]} for name, found in times.items()}
     return {"name": case.name, "contenders": figures}
 

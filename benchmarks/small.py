@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from support import describe_machine, geometric_mean, interleaved, summary, with_best_settings, write_results
+from support import describe_machine, geometric_mean, interleaved, settling, summary, with_best_settings, write_results
 
 PEERS = ("numpy", "torch", "pytblis", "jax")
 
@@ -143,6 +143,7 @@ def measure(
     makers: dict[str, Callable[[str, Any, Any], Callable[[], Any]]],
     seconds: float,
     clock: Callable[[], float],
+    settle: float,
 ) -> dict[str, Any]:
     """One row: times of every contender, the worst error against its bound."""
     import numpy as np
@@ -170,7 +171,7 @@ def measure(
         repeats = max(1, int(2e-4 / max(1e-7, _once(call, clock))))
         calls[contender] = partial(_several, call, repeats)
         row["contenders"][contender]["repeats"] = repeats
-    for contender, times in interleaved(calls, seconds, clock).items():
+    for contender, times in interleaved(calls, seconds, clock, settle).items():
         repeats = row["contenders"][contender]["repeats"]
         row["contenders"][contender] |= summary([one / repeats for one in times])
     return row
@@ -208,7 +209,7 @@ def main() -> int:
         if not any(fnmatch.fnmatch(case[0], pattern) for pattern in options.name.split(",")):
             continue
         for dtype in options.dtype.split(","):
-            row = measure(case, dtype, makers, options.seconds, clock)
+            row = measure(case, dtype, makers, options.seconds, clock, settling(options.threads))
             rows.append(row)
             best = {name: found["best"] for name, found in row["contenders"].items()}
             ours = best["tilewright"]

@@ -116,21 +116,43 @@ def write_results(name: str, content: Mapping[str, Any]) -> Path:
 
 
 def interleaved(
-    contenders: Mapping[str, Callable[[], Any]], seconds: float, clock: Callable[[], float] = time.perf_counter
+    contenders: Mapping[str, Callable[[], Any]],
+    seconds: float,
+    clock: Callable[[], float] = time.perf_counter,
+    settle: float = 0.0,
 ) -> dict[str, list[float]]:
-    """Times of every contender, called in turns (each round begins with another one) for about `seconds` each."""
+    """Times of every contender, called in turns (each round begins with another one) for about `seconds` each.
+
+    With `settle` (see `settling`) a turn begins with a pause of so many seconds and a call that is not timed, and has
+    several calls that are.
+    """
     names = list(contenders)
     times: dict[str, list[float]] = {name: [] for name in names}
     spent, rounds = 0.0, 0
     while rounds < 3 or spent < seconds * len(names):
         for place in range(len(names)):
             name = names[(place + rounds) % len(names)]
-            start = clock()
-            contenders[name]()
-            times[name].append(clock() - start)
-            spent += times[name][-1]
+            if settle:
+                time.sleep(settle)
+                contenders[name]()
+            taken = 0.0
+            while taken == 0.0 or (settle and taken < settle / 2):
+                start = clock()
+                contenders[name]()
+                times[name].append(clock() - start)
+                taken += times[name][-1]
+            spent += taken
         rounds += 1
     return times
+
+
+def settling(threads: int) -> float:
+    """The seconds for which the pools of other contenders may still spin after their last call.
+
+    OpenBLAS spins for 2**26 cycles, OpenMP's runtimes for some milliseconds; meanwhile a contender with a pool of its
+    own would get one core instead of two.
+    """
+    return 0.06 if threads > 1 else 0.0
 
 
 def summary(times: list[float]) -> dict[str, float]:

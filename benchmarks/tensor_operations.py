@@ -25,7 +25,7 @@ from functools import partial
 from importlib.resources import files
 from typing import Any
 
-from support import describe_machine, geometric_mean, interleaved, summary, with_best_settings, write_results
+from support import describe_machine, geometric_mean, interleaved, settling, summary, with_best_settings, write_results
 
 PEERS = ("etops", "numpy", "torch")
 LISTS = ("dim_types", "exec", "dim_sizes", "strides_in0", "strides_in1", "strides_out")
@@ -296,7 +296,7 @@ def measure(case: Case, names: list[str], options: argparse.Namespace) -> dict[s
     repeats = {name: repeats_of(call) for name, call in calls.items()}
     timed = {name: partial(repeated, call, repeats[name]) for name, call in calls.items()}
     clock = time.process_time if clock_is_cpu(options) else time.perf_counter
-    for name, times in interleaved(timed, options.seconds, clock).items():
+    for name, times in interleaved(timed, options.seconds, clock, settling(options.threads)).items():
         row["contenders"][name] |= summary([one / repeats[name] for one in times])
     return row
 

@@ -22,7 +22,7 @@ from functools import partial
 from importlib.resources import files
 from typing import Any
 
-from support import describe_machine, geometric_mean, interleaved, summary, with_best_settings, write_results
+from support import describe_machine, geometric_mean, interleaved, settling, summary, with_best_settings, write_results
 
 
 def arguments() -> argparse.Namespace:
@@ -131,7 +131,7 @@ def measure(case: dict[str, Any], functions: dict[str, Any], options: argparse.N
         error = float(np.max(np.abs(call() - exact), initial=0) / max(float(np.max(np.abs(exact), initial=0)), 1e-300))
         row["contenders"][name] = {"error": error, "correct": error <= tolerance}
     clock = time.process_time if clock_is_cpu(options) else time.perf_counter
-    for name, times in interleaved(calls, options.seconds, clock).items():
+    for name, times in interleaved(calls, options.seconds, clock, settling(options.threads)).items():
         row["contenders"][name] |= summary(times)
     return row
 
