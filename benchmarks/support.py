@@ -136,7 +136,7 @@ def interleaved(
                 time.sleep(settle)
                 contenders[name]()
             taken = 0.0
-            while taken == 0.0 or (settle and taken < settle / 2):
+            while taken == 0.0 or (settle and taken < settle / 3):
                 start = clock()
                 contenders[name]()
                 times[name].append(clock() - start)
@@ -149,10 +149,10 @@ def interleaved(
 def settling(threads: int) -> float:
     """The seconds for which the pools of other contenders may still spin after their last call.
 
-    OpenBLAS spins for 2**26 cycles, OpenMP's runtimes for some milliseconds; meanwhile a contender with a pool of its
-    own would get one core instead of two.
+    OpenBLAS and OpenMP's runtimes spin for up to a tenth of a second (measured); meanwhile a contender with a pool of
+    its own would get one core instead of two.
     """
-    return 0.06 if threads > 1 else 0.0
+    return 0.12 if threads > 1 else 0.0
 
 
 def summary(times: list[float]) -> dict[str, float]:
