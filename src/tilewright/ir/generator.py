@@ -1,7 +1,8 @@
 """Random well-typed programs and arguments for them, to test passes and backends against the interpreter.
 
 Every seed gives the same program everywhere. Programs use all constructs of the source language on bool, i32, i64, f32
-and f64, with symbolic sizes that may be zero; and segmented operations, which flattening makes, if asked for.
+and f64, with symbolic sizes that may be zero; of other types and larger sizes (`generator_variety`), and with segmented
+operations, which flattening makes, if asked for.
 
 >>> program = random_program(3)
 >>> arguments = random_arguments(program, seed=5)
@@ -21,9 +22,11 @@ import numpy as np
 from tilewright.ir.arguments import Argument, Array
 from tilewright.ir.builder import Builder
 from tilewright.ir.generator_arrays import ARRAY_STATEMENTS
-from tilewright.ir.generator_scalars import SCALARS, clamp, random_literal, random_scalar
+from tilewright.ir.generator_further import FURTHER_STATEMENTS
+from tilewright.ir.generator_scalars import clamp, random_literal, random_scalar
 from tilewright.ir.generator_segmented import SEGMENTED_STATEMENTS
 from tilewright.ir.generator_soacs import SOAC_STATEMENTS
+from tilewright.ir.generator_variety import PLAIN, Variety
 from tilewright.ir.nodes import (
     Alias,
     Atom,
@@ -44,20 +47,18 @@ from tilewright.ir.sizes import Size, SizeLike, product, size
 from tilewright.ir.traversal import all_statements
 
 SIZE_NAMES = ("n", "m", "k")
-SIZE_VALUES = (0, 1, 2, 3, 5, 7)
-_LARGEST = 7  # of SIZE_VALUES
+SIZE_VALUES = PLAIN.sizes
 _DYNAMIC = 3  # the largest value of a size that the program computes
-_MAX_ELEMENTS = 120
-_MAX_WORK = 1500
 
 
 def random_program(
     seed: int,
     depth: int = 3,
     statements: int = 6,
-    scalars: Sequence[ScalarType] = SCALARS,
+    scalars: Sequence[ScalarType] | None = None,
     name: str = "random",
     segmented: bool = False,
+    variety: Variety = PLAIN,
 ) -> Program:
     """A random program.
 
@@ -65,21 +66,29 @@ def random_program(
         seed: any number; the same one gives the same program.
         depth: how deep combinators, loops and ifs nest.
         statements: how many constructs the outermost body has (each may be a few statements).
-        scalars: the scalar types of its parameters.
+        scalars: the scalar types of its parameters; those of the variety if not given.
         name: the program's name.
         segmented: with segmented operations and thresholds.
+        variety: what it is made of.
     """
-    return Generator(Random(seed), scalars, segmented).program(name, depth, statements)
+    return Generator(Random(seed), scalars, segmented, variety).program(name, depth, statements)
 
 
 class Generator:
     """The state of writing one program: the builder, and what is in scope at each level of nesting."""
 
-    def __init__(self, random: Random, scalars: Sequence[ScalarType] = SCALARS, segmented: bool = False) -> None:
+    def __init__(
+        self,
+        random: Random,
+        scalars: Sequence[ScalarType] | None = None,
+        segmented: bool = False,
+        variety: Variety = PLAIN,
+    ) -> None:
         self.random = random
         self.segmented = segmented
+        self.variety = variety
         self.level: Level | None = None
-        self.scalars = tuple(scalars)
+        self.scalars = variety.scalars if scalars is None else tuple(scalars)
         self.b = Builder()
         self.scopes: list[list[Variable]] = []
         self.size_names = set(SIZE_NAMES[: random.randint(1, 3)])
@@ -130,12 +139,13 @@ class Generator:
 
     def most(self, extent: Size) -> int:
         """An upper bound of a size's value."""
-        return extent.evaluate({name: _LARGEST if name in self.size_names else _DYNAMIC for name in extent.names})
+        largest = self.variety.sizes[-1]
+        return extent.evaluate({name: largest if name in self.size_names else _DYNAMIC for name in extent.names})
 
     def affordable(self, *shape: Size) -> bool:
         """True if an array of this shape is small enough to be made here."""
         elements = self.most(product(shape))
-        return elements <= _MAX_ELEMENTS and self.work * max(elements, 1) <= _MAX_WORK
+        return elements <= self.variety.most_elements and self.work * max(elements, 1) <= self.variety.most_work
 
     # values
 
@@ -146,7 +156,8 @@ class Generator:
 
     def scalar(self, scalar: ScalarType | None = None) -> Atom:
         """A newly computed scalar."""
-        atom = random_scalar(self.b, self.random, self.atom, scalar or self.random.choice(SCALARS))
+        wanted = scalar or self.random.choice(self.variety.scalars)
+        atom = random_scalar(self.b, self.random, self.atom, wanted, self.variety.scalars)
         if isinstance(atom, Variable):
             self.add(atom)
         return atom
@@ -162,8 +173,8 @@ class Generator:
         return self.b.map([value], lambda row: self.each(row, write) if row.type.rank else write(row))
 
     def tame(self, atom: Atom) -> Atom:
-        """A float or float array cut to the limits."""
-        if not atom.type.element.is_float:
+        """A float or complex number, or an array of them, cut to the limits."""
+        if not (atom.type.element.is_float or atom.type.element.is_complex):
             return atom
         if isinstance(atom, Literal) or atom.type.rank == 0:
             return clamp(self.b, atom)
@@ -182,8 +193,10 @@ class Generator:
         """Emit constructs into the innermost body."""
         for _ in range(count):
             kinds = [self.plain_scalar] * 2
-            if self.work < _MAX_WORK:
+            if self.work < self.variety.most_work:
                 kinds += [lambda: self.random.choice(ARRAY_STATEMENTS)(self)] * 3
+                if self.variety.further:
+                    kinds += [lambda: self.random.choice(FURTHER_STATEMENTS)(self)] * 3
                 if depth > 0:
                     kinds += [lambda: self.random.choice(SOAC_STATEMENTS)(self, depth - 1)] * 6
                     kinds += [lambda: self.control(depth - 1)] * 2
@@ -201,11 +214,15 @@ class Generator:
         """One to three results for a function that is mapped over `width` rows."""
 
         def fits(one: Variable) -> bool:
-            small = self.affordable(*one.type.shape) and self.most(width * product(one.type.shape)) <= _MAX_ELEMENTS
+            elements = self.most(width * product(one.type.shape))
+            small = self.affordable(*one.type.shape) and elements <= self.variety.most_elements
             return small and one.type.rank < 3 and self.leaves(one.type)
 
         last = [one for one in self.scopes[-1] if fits(one)][-3:]
         wanted: list[Atom] = [one for one in last if self.random.random() < 0.6]
+        if self.variety.further and self.random.random() < 0.1:  # the same for all rows
+            outside = [one for scope in self.scopes[:-1] for one in scope if fits(one)]
+            wanted += [self.random.choice(outside)] if outside else []
         return wanted or [self.scalar()]
 
     def control(self, depth: int) -> None:
@@ -235,7 +252,7 @@ class Generator:
     def emit_for(self, types: Sequence[Type], depth: int) -> None:
         """for with a size or a small constant as bound."""
         bound = self.random.choice([*map(size, (0, 1, 2, 3)), *map(size, sorted(self.size_names))])
-        if self.work * self.most(bound) > _MAX_WORK:
+        if self.work * self.most(bound) > self.variety.most_work:
             return
         initial = [one for one in map(self.value, types) if one is not None]
 
@@ -281,8 +298,8 @@ class Generator:
             return self.b.program(name, parameters, chosen or [self.scalar()])
 
 
-def random_arguments(program: Program, seed: int) -> list[Argument]:
-    """Arguments for a program: sizes from {0, 1, 2, 3, 5, 7} under which no index or slice is out of range.
+def random_arguments(program: Program, seed: int, variety: Variety = PLAIN) -> list[Argument]:
+    """Arguments for a program: sizes of the variety under which no index or slice is out of range.
 
     Floats are multiples of 1/8 within [-2, 2], integers within [-9, 9]. Index, Slice and Update are taken to be in
     range where the indexed extents are at least 1, as in the programs that `random_program` makes.
@@ -291,11 +308,11 @@ def random_arguments(program: Program, seed: int) -> list[Argument]:
     names = sorted(program.size_names)
     needed = _requirements(program, set(names))
     for _ in range(50):
-        sizes = {name: random.choice(SIZE_VALUES) for name in names}
+        sizes = {name: random.choice(variety.sizes) for name in names}
         if all(extent.evaluate(sizes) >= least for extent, least in needed):
             break
     else:
-        sizes = dict.fromkeys(names, _LARGEST)
+        sizes = dict.fromkeys(names, variety.sizes[-1])
     return [
         _random_argument(one.type, [e.evaluate(sizes) for e in one.type.shape], random) for one in program.parameters
     ]
@@ -327,5 +344,8 @@ def _random_argument(type: Type, shape: Sequence[int], random: Random) -> Argume
         values = [random.randint(-9 if kind == "i" else 0, 9) for _ in range(count)]
     else:
         values = [random.randint(-16, 16) / 8 for _ in range(count)]
-    result: Array = np.array(values, np.float64 if kind in "fc" else None).astype(type.element.numpy).reshape(shape)
+        if kind == "c":
+            values = [one + 1j * random.randint(-16, 16) / 8 for one in values]
+    exact = np.array(values, {"f": np.float64, "c": np.complex128}.get(kind))
+    result: Array = exact.astype(type.element.numpy).reshape(shape)
     return result if type.rank else result[()]

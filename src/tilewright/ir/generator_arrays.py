@@ -19,7 +19,7 @@ from tilewright.ir.nodes import (
     Variable,
     index_literal,
 )
-from tilewright.ir.scalars import I32, I64
+from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import ONE, ZERO, Size, minimum, product, size
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def random_extent(g: Generator) -> Size:
 
 def emit_iota(g: Generator) -> None:
     """0, 1, 2, ..."""
-    g.add(g.b.bind(Iota(random_extent(g), g.random.choice((I32, I64)))))
+    g.add(g.b.bind(Iota(random_extent(g), g.random.choice(g.variety.integers))))
 
 
 def emit_replicate(g: Generator) -> None:

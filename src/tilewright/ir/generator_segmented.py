@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from tilewright.ir.generator_scalars import FoldOperator, random_fold
+from tilewright.ir.generator_scalars import FoldOperator, random_fold, within_one
 from tilewright.ir.generator_soacs import keep_fold
 from tilewright.ir.nodes import (
     Atom,
@@ -115,7 +115,7 @@ def emit_segmented_fold(g: Generator, depth: int) -> None:
 
 def _value(g: Generator, operator: FoldOperator) -> Atom:
     value = g.scalar(operator.neutral[0].scalar)
-    return g.b.apply("tanh", value) if operator.shrink else value
+    return within_one(g.b, value) if operator.shrink else value
 
 
 def emit_seghist(g: Generator, depth: int) -> None:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tilewright.ir.generator_scalars import (
-    INTEGERS,
     FoldOperator,
     affine_composition,
     combine_two,
     largest_with_place,
     random_fold,
+    within_one,
 )
 from tilewright.ir.nodes import (
     Atom,
@@ -70,7 +70,7 @@ def emit_map(g: Generator, depth: int) -> None:
 
 def keep_fold(g: Generator, operator: FoldOperator, value: Variable) -> None:
     """Make a fold's result available: cut to the limits if it may exceed them, or else only as a program's result."""
-    if operator.bounded or not value.type.element.is_float:
+    if operator.bounded or value.type.element.kind not in "fc":
         g.add(value)
     elif len(g.scopes) == 1 and operator.name == "add" and g.random.random() < 0.5:
         g.extra_results.append(value)
@@ -92,7 +92,7 @@ def emit_fold(g: Generator, depth: int) -> None:
         return
     operator = random_fold(g.b, g.random, array.type.element)
     if operator.shrink:
-        array = g.each(array, lambda one: g.b.apply("tanh", one))
+        array = g.each(array, lambda one: within_one(g.b, one))
     if g.random.random() < 0.5:
         result = g.b.reduce(operator.combine, operator.neutral[0], array, _declared(g, operator))
     else:
@@ -112,7 +112,7 @@ def emit_fused_fold(g: Generator, depth: int) -> None:
     def results() -> Sequence[Atom]:
         value = g.scalar(scalar)
         if operator.shrink:
-            value = g.b.apply("tanh", value)
+            value = within_one(g.b, value)
         return [value, *(g.results(width) if g.random.random() < 0.4 else [])]
 
     function = _mapped_function(g, arrays, g.most(width), depth, results)
@@ -128,7 +128,7 @@ def emit_fused_fold(g: Generator, depth: int) -> None:
 def emit_pair_fold(g: Generator, depth: int) -> None:
     """reduce or scan with an operator on pairs."""
     array = g.choose(
-        g.arrays(lambda one: one.type.rank == 1 and one.type.element in INTEGERS and g.affordable(*one.type.shape))
+        g.arrays(lambda one: one.type.rank == 1 and one.type.element.is_integer and g.affordable(*one.type.shape))
     )
     if array is None:
         return

@@ -1,0 +1,53 @@
+"""What random programs are made of: scalar types, sizes, and limits of what they cost the interpreter."""
+
+from __future__ import annotations
+
+from random import Random
+
+from tilewright.ir.dataclass import dataclass
+from tilewright.ir.generator_scalars import SCALARS
+from tilewright.ir.scalars import C64, C128, F16, F32, F64, I8, I16, U8, U16, U32, U64, ScalarType
+
+_NARROW = (I8, I16, U8, U16, U32, U64, F16)  # bf16 needs a package that may not be there
+_COMPLEX = (C64, C128)
+_SIZES = (0, 1, 2, 3, 5, 7, 13, 16, 31, 33, 64, 67)
+
+
+@dataclass(frozen=True)
+class Variety:
+    """The stuff of random programs.
+
+    Attributes:
+        scalars: the types that they compute on; bool and i64 are among them, for conditions and indices.
+        sizes: the values of size names; none of those that the program computes is larger than 3.
+        most_elements: of an array that is made.
+        most_work: how often one statement runs.
+        further: with the constructs of `generator_further`.
+    """
+
+    scalars: tuple[ScalarType, ...] = SCALARS
+    sizes: tuple[int, ...] = (0, 1, 2, 3, 5, 7)
+    most_elements: int = 120
+    most_work: int = 1500
+    further: bool = False
+
+    @property
+    def integers(self) -> tuple[ScalarType, ...]:
+        """The integer types."""
+        return tuple(one for one in self.scalars if one.is_integer)
+
+
+PLAIN = Variety()
+
+
+def random_variety(random: Random, types: tuple[ScalarType, ...] = (*_NARROW, *_COMPLEX)) -> Variety:
+    """Some of the types of the language besides the common ones, small or large sizes, and all constructs.
+
+    `types`: those that may come besides bool, i32, i64, f32 and f64.
+    """
+    count = min(len(types), random.choice((0, 1, 2, 3)))
+    floats = random.choice(((F32,), (F64,), (F32, F64)))
+    scalars = (*SCALARS[:3], *floats, *random.sample(types, count))
+    largest = random.choice((3, 7, 7, 16, 33, 67))
+    sizes = tuple(one for one in _SIZES if one <= largest)
+    return Variety(scalars, sizes, most_elements=max(120, 4 * largest), most_work=2500, further=True)

@@ -1,0 +1,238 @@
+"""Trials: a random program with random arguments, compiled and run in every way, against the interpreter.
+
+A trial is made from its number alone, so that a number is all that is needed to repeat it. It decides the program (how
+deep, of which scalar types, inside how many maps), how the arguments lie in memory, how many threads there are, and
+whether the sizes from which on work is shared out are made small, so that small arrays take those ways too. Then every
+flattening of the program is run with thresholds that reach each of its versions, and with all of them at 0, at 1 and
+without limit; each twice, because the second call goes by the bound plan.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from random import Random
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from flatten_cases import batched
+from fuzz_tolerance import Tolerance, difference, tolerances
+
+from tilewright.ir.generator import random_arguments, random_program
+from tilewright.ir.generator_variety import PLAIN, random_variety
+from tilewright.ir.interpreter import interpret
+from tilewright.ir.nodes import Program
+from tilewright.ir.printer import print_program
+from tilewright.ir.verifier import verify
+from tilewright.passes.compile import compile_program
+from tilewright.passes.flatten_contractions import FLATTENINGS, Flattening
+from tilewright.passes.flatten_tree import version_settings
+from tilewright.passes.scalar_values import LoweringError
+from tilewright.rewrite.rules.flatten_versions import thresholds_of
+from tilewright.runtime.devices import Device
+from tilewright.runtime.executable import Executable
+from tilewright.runtime.thread_count import num_threads
+
+DEPTH = 5
+MOST_SETTINGS = 12
+"""Of the thresholds, for each program: the three common ones, and as many of the others drawn by chance."""
+
+GRAINS: tuple[tuple[str, str, int], ...] = (
+    ("tilewright.runtime.scheduling", "POINTS_PER_BLOCK", 4),
+    ("tilewright.passes.segment_choice", "ROWS_PER_CHUNK", 2),
+    ("tilewright.passes.lower_reduction", "LEAST_ROWS", 2),
+)
+"""From which sizes on work is shared out, and what these are when they are made small."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What is run, and how."""
+
+    number: int
+    program: Program
+    arguments: Sequence[Any]
+    threads: int = 1
+    small_grains: bool = False
+    optimise: bool = True
+    contractions: bool = True
+
+    def __str__(self) -> str:
+        values = "\n".join(f"  {p}: {_shown(a)}" for p, a in zip(self.program.parameters, self.arguments, strict=True))
+        ways = f"threads={self.threads} small_grains={self.small_grains} optimise={self.optimise}"
+        return (
+            f"trial {self.number}: {ways} contractions={self.contractions}\n{print_program(self.program)}\nwith\n"
+            + values
+        )
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A way of running a trial that went wrong, and how."""
+
+    trial: Trial
+    way: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.trial}\n{self.way}: {self.problem}"
+
+
+@dataclass
+class Counts:
+    """What a run of trials did."""
+
+    trials: int = 0
+    refused: int = 0
+    executables: int = 0
+    versions: int = 0
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}, strides {value.strides}, {np.array2string(value, threshold=200, separator=', ')}"
+    return repr(value)
+
+
+# --- making trials ----------------------------------------------------------------------------------------------------
+
+
+def make_trial(number: int, varied: bool | None = None) -> Trial:
+    """The trial of this number; `varied`: of all scalar types and larger sizes, or not; else as chance has it."""
+    random = Random(f"trial {number}")
+    variety = random_variety(random) if (random.random() < 0.7 if varied is None else varied) else PLAIN
+    maps = random.choice((0, 0, 0, 1, 1, 2))
+    depth = random.randint(1, DEPTH - maps)
+    program = random_program(
+        number, depth, random.randint(2, 7 - maps), segmented=random.random() < 0.1, variety=variety
+    )
+    for outer in range(maps):
+        program = batched(program, f"outer{outer}")
+    verify(program)
+    arguments = random_arguments(program, number, variety)
+    return Trial(
+        number,
+        program,
+        tuple(_laid_out(one, random) for one in arguments),
+        threads=random.choice((1, 2)),
+        small_grains=random.random() < 0.5,
+        optimise=random.random() < 0.85,
+        contractions=random.random() < 0.8,
+    )
+
+
+def _laid_out(value: Any, random: Random) -> Any:
+    """The same values otherwise in memory: strided, turned over, transposed, unaligned, read-only."""
+    if not isinstance(value, np.ndarray) or not value.ndim or random.random() < 0.4:
+        return value
+    match random.randrange(6):
+        case 0:
+            wide = np.zeros(tuple(2 * one for one in value.shape), value.dtype)
+            place = wide[tuple(slice(None, None, 2) for _ in value.shape)]
+        case 1:
+            place = np.zeros_like(value)[tuple(slice(None, None, -1) for _ in value.shape)]
+        case 2:
+            place = np.zeros(value.shape, value.dtype, order="F")
+        case 3:
+            place = np.zeros(value.nbytes + 1, np.uint8)[1:].view(value.dtype).reshape(value.shape)
+        case 4:
+            place = np.zeros((*value.shape[:-1], value.shape[-1] + 3), value.dtype)[..., 1 : 1 + value.shape[-1]]
+        case _:
+            place = np.zeros_like(value)
+    place[...] = value
+    place.flags.writeable = random.random() < 0.7
+    return place
+
+
+# --- running trials ---------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def surroundings(trial: Trial) -> Iterator[None]:
+    """The threads and the grains of a trial."""
+    with ExitStack() as stack:
+        stack.enter_context(num_threads(trial.threads))
+        if trial.small_grains:
+            for module, name, value in GRAINS:
+                stack.enter_context(mock.patch.object(import_module(module), name, value))
+        yield
+
+
+def settings_of(executable: Executable, random: Random) -> list[dict[str, float]]:
+    """Values of the thresholds that reach each version, and everything at 0, at 1 and without limit."""
+    names = executable.thresholds
+    if not names:
+        return [{}]
+    common: list[dict[str, float]] = [dict.fromkeys(names, value) for value in (0.0, 1.0, math.inf)]
+    reached = [{**dict.fromkeys(names, math.inf), **one} for one in version_settings(executable.program)]
+    room = MOST_SETTINGS - len(common)
+    return [*common, *(reached if len(reached) <= room else random.sample(reached, room))]
+
+
+def run_trial(trial: Trial, device: Device, counts: Counts | None = None) -> Failure | None:
+    """The first way of running a trial that gives an error or another answer than the interpreter."""
+    counts = counts or Counts()
+    counts.trials += 1
+    try:
+        expected = interpret(trial.program, trial.arguments)
+        allowed = tolerances(trial.program, trial.arguments, expected)
+    except Exception as error:
+        return Failure(trial, "interpreter", _text(error))
+    with surroundings(trial), np.errstate(all="ignore"):
+        return _run_all(trial, device, counts, expected, allowed)
+
+
+def _run_all(
+    trial: Trial, device: Device, counts: Counts, expected: Sequence[Any], allowed: Sequence[Tolerance]
+) -> Failure | None:
+    ways: tuple[Flattening | None, ...] = (None, *FLATTENINGS)
+    for flattening in ways:
+        way = f"{device.name}, flattening={flattening}"
+        try:
+            executable = compile_program(
+                trial.program, device, optimise=trial.optimise, flattening=flattening, contractions=trial.contractions
+            )
+        except LoweringError as error:
+            if flattening is None:
+                counts.refused += 1
+                return None  # what cannot be lowered at all is refused with its reason
+            return Failure(trial, way, _text(error))
+        except Exception as error:
+            return Failure(trial, way, _text(error))
+        counts.executables += 1
+        asks = bool(thresholds_of(trial.program))  # a program that asks itself has results of each answer
+        for setting in settings_of(executable, Random(trial.number)):
+            counts.versions += 1
+            wanted = interpret(trial.program, trial.arguments, setting) if asks else expected
+            problem = run_version(executable.with_thresholds(setting), trial.arguments, wanted, allowed)
+            if problem is not None:
+                return Failure(trial, f"{way}, thresholds {setting}", problem)
+    return None
+
+
+def run_version(
+    executable: Executable, arguments: Sequence[Any], expected: Sequence[Any], allowed: Sequence[Tolerance]
+) -> str | None:
+    """What is wrong with the first or the second call."""
+    kept = [np.copy(one) for one in arguments]
+    for call in ("first", "second"):
+        try:
+            results = executable(*arguments)
+        except Exception as error:
+            return f"the {call} call: {_text(error)}"
+        values = results if len(expected) > 1 else (results,)
+        for place, (actual, wanted, tolerance) in enumerate(zip(values, expected, allowed, strict=True)):
+            problem = difference(actual, wanted, tolerance)
+            if problem is not None:
+                return f"the {call} call: result {place}: {problem}"
+        if not all(np.array_equal(one, old, equal_nan=True) for one, old in zip(arguments, kept, strict=True)):
+            return f"the {call} call writes to an argument"
+    return None
+
+
+def _text(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
