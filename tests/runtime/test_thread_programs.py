@@ -187,8 +187,8 @@ call, kept = call_for(200, 64, 3)
 thread = threading.Thread(target=interrupt)
 thread.start()
 try:
-    until = time.perf_counter() + 1.5
-    while time.perf_counter() < until:
+    until = time.perf_counter() + 60.0
+    while caught <= 100 and time.perf_counter() < until:
         try:
             while time.perf_counter() < until:
                 cpu_pool.launch(spinning, kept, 64, 3)
@@ -201,7 +201,7 @@ finally:
             thread.join()
         except KeyboardInterrupt:
             pass
-assert caught > 10, caught
+assert caught > 100, caught
 assert not is_busy()
 out[:] = 2.0
 call()

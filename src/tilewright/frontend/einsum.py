@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ import numpy as np
 from tilewright.frontend.einsum_arrays import Array, as_array, check_out
 from tilewright.frontend.einsum_quick import with_first
 from tilewright.frontend.einsum_stored import StoredEinsum, record_key, store_einsum, stored_einsum
+from tilewright.runtime.environment import read_environment
 
 if TYPE_CHECKING:  # imported with the compiler, when something is compiled
     from tilewright.frontend.einsum_bind import BoundEinsum
@@ -32,21 +32,6 @@ _TARGET = b"TILEWRIGHT_TARGET"
 
 
 _SAFE, _PLUS_TIMES, _NO_OPERANDS, _ONE, _ZERO = "safe", "plus_times", (), 1, 0  # objects that plain calls have
-
-
-def _environment_reader() -> Callable[[bytes], Any]:
-    """A function that reads a variable of the environment as `os.environ` has it now.
-
-    Looking it up there by its name as text takes as long as a whole call on small arrays; CPython keeps a dictionary of
-    names and values as bytes inside, which is looked at where it is as expected.
-    """
-    data = getattr(os.environ, "_data", None)
-    if type(data) is dict and all(type(name) is bytes for name in data):
-        return data.get
-    return lambda name: os.environ.get(name.decode())
-
-
-_read_environment = _environment_reader()
 
 
 def einsum(
@@ -134,7 +119,7 @@ def einsum(
                 "alpha": alpha, "beta": beta, "tiles": tiles,
             },
         )  # fmt: skip
-    place = _read_environment(_TARGET) if target is None else target
+    place = read_environment(_TARGET) if target is None else target
     recent: Hashable = None
     try:
         if (

@@ -17,10 +17,7 @@ import functools
 import inspect
 import os
 import sys
-import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
@@ -28,23 +25,19 @@ import numpy as np
 from tilewright.frontend.annotations import Parameter, parameters_of
 from tilewright.frontend.program_arguments import accepted, as_array, check_inner
 from tilewright.frontend.program_options import DataSets, ProgramOptions, common_types, explanation, named_data
+from tilewright.frontend.program_quick import QuickProgram
+from tilewright.frontend.program_trace import Traced, result_of, trace_function
 from tilewright.frontend.program_tracing import (
     IndexProxy,
     Tracer,
     active_tracer,
     as_element,
-    atom_of,
-    is_ours,
-    tracing,
-    values_of,
-    wrap,
 )
 from tilewright.frontend.scalar_tracing import ScalarProxy
-from tilewright.ir.nodes import Program, Type, Variable
+from tilewright.ir.nodes import Program
 from tilewright.ir.printer import print_program
 from tilewright.ir.scalars import I64, ScalarType
 from tilewright.ir.sizes import Size
-from tilewright.ir.verifier import IRError, verify
 from tilewright.runtime.devices import TARGET_VARIABLE, Device, device_for
 from tilewright.runtime.forking import ForkSafeLock
 
@@ -54,16 +47,6 @@ if TYPE_CHECKING:
     from tilewright.runtime.executable import Executable
     from tilewright.tune.tiles import TilesReport
     from tilewright.tune.tuner import Timing, TuningReport
-
-_LOCATED = (TypeError, ValueError, IndexError, OverflowError)
-
-
-@dataclass(frozen=True)
-class _Traced:
-    """A core program, and whether the function gives a tuple."""
-
-    program: Program
-    several: bool
 
 
 class TracedProgram:
@@ -85,9 +68,10 @@ class TracedProgram:
         self._generic = tuple(n for n, one in enumerate(self.parameters) if one.annotation.is_generic)
         self._keyword_only = any(one.keyword_only for one in self.parameters)
         self._types = tuple(one.annotation.accepts[0] for one in self.parameters)
-        self._traced: dict[tuple[ScalarType, ...], _Traced] = {}
+        self._traced: dict[tuple[ScalarType, ...], Traced] = {}
         self._compiled: dict[tuple[tuple[ScalarType, ...], Device], Executable] = {}
         self._executables: dict[Any, tuple[Executable, bool]] = {}
+        self._quick = QuickProgram()
         self._lock = ForkSafeLock()
         functools.update_wrapper(self, function)
 
@@ -117,6 +101,10 @@ class TracedProgram:
         tracer = active_tracer()
         if tracer is not None:
             return self._inlined(tracer, arguments)
+        if target is None:
+            found = self._quick(arguments, out)
+            if found is not None:
+                return found
         arrays = tuple(
             one
             if type(one) is np.ndarray or not parameter.annotation.shape
@@ -125,9 +113,11 @@ class TracedProgram:
         )
         types = self._types if not self._generic else self._elements(arrays)
         asked = target if target is not None else os.environ.get(TARGET_VARIABLE, "")
-        found = self._executables.get((types, asked))
-        executable, several = found if found is not None else self._executable(types, target)
+        known = self._executables.get((types, asked))
+        executable, several = known if known is not None else self._executable(types, target)
         result = executable(*arrays) if out is None else executable(*arrays, out=out)
+        if target is None and out is None:
+            self._quick.learn(executable, arrays, several)
         return (result,) if several and not isinstance(result, tuple) else result
 
     def trace(self, *dtypes: Any) -> Program:
@@ -169,7 +159,7 @@ class TracedProgram:
         """
         other = copy.copy(self)
         other.options = dataclasses.replace(self.options, thresholds={**self.options.thresholds, **values})
-        other._executables = {}
+        other._executables, other._quick = {}, QuickProgram()
         return other
 
     def tune(
@@ -216,6 +206,7 @@ class TracedProgram:
         with self._lock:
             self._compiled[known, device] = executable.with_thresholds(report.thresholds)
             self._executables.clear()
+            self._quick = QuickProgram()
         return report
 
     def __repr__(self) -> str:
@@ -251,10 +242,10 @@ class TracedProgram:
 
     # --- tracing
 
-    def _trace(self, types: tuple[ScalarType, ...]) -> _Traced:
+    def _trace(self, types: tuple[ScalarType, ...]) -> Traced:
         with self._lock:
             if types not in self._traced:
-                self._traced[types] = _trace(self.function, self.parameters, types)
+                self._traced[types] = trace_function(self.function, self.parameters, types)
             return self._traced[types]
 
     def _executable(self, types: tuple[ScalarType, ...], target: str | Device | None) -> tuple[Executable, bool]:
@@ -289,7 +280,7 @@ class TracedProgram:
                 else:
                     sizes[parameter.name] = one.size
             prepared.append(one)
-        return _result_of(self.function, self.parameters, prepared)
+        return result_of(self.function, self.parameters, prepared)
 
     # --- arguments
 
@@ -392,56 +383,3 @@ def program(
     if function is not None:
         return TracedProgram(function, around, options)
     return lambda decorated: TracedProgram(decorated, around, options)
-
-
-def _result_of(function: Callable[..., Any], parameters: Sequence[Parameter], values: Sequence[Any]) -> Any:
-    """The function called with a value for each parameter."""
-    pairs = list(zip(parameters, values, strict=True))
-    named = {one.name: value for one, value in pairs if one.keyword_only}
-    return function(*(value for one, value in pairs if not one.keyword_only), **named)
-
-
-def _trace(function: Callable[..., Any], parameters: Sequence[Parameter], types: Sequence[ScalarType]) -> _Traced:
-    """Run the function on proxies."""
-    name = getattr(function, "__name__", "program")
-    tracer = Tracer()
-    for one in parameters:
-        tracer.names.reserve(one.name)
-        for extent in one.annotation.shape:
-            for used in extent.names:
-                tracer.names.reserve(used)
-    variables = [
-        Variable(one.name, Type(element, one.annotation.shape)) for one, element in zip(parameters, types, strict=True)
-    ]
-    with tracing(tracer):
-        proxies = [tracer.index_proxy(one) if one.type == Type(I64) else wrap(tracer, one) for one in variables]
-        try:
-            values, several = values_of(_result_of(function, parameters, proxies), f"program {name}")
-            results = [atom_of(one) for one in values]
-        except _LOCATED as error:
-            message = _located(error, name)
-            if message is None:
-                raise
-            raise type(error)(message) from error
-    traced = tracer.program(name, variables, results)
-    try:
-        verify(traced)
-    except IRError as error:
-        raise TypeError(
-            f"program {name}: a value computed inside of a function that is given to map, reduce, loop, cond, ... is "
-            f"used outside of it; return it from that function instead ({error})"
-        ) from error
-    return _Traced(traced, several)
-
-
-def _located(error: Exception, name: str) -> str | None:
-    """The message with file and line, of an error that this package has raised while it traced; None for others."""
-    if type(error) not in _LOCATED:
-        return None
-    frames = traceback.extract_tb(error.__traceback__)
-    if not frames or not is_ours(frames[-1].filename):
-        return None
-    users = [one for one in frames if not is_ours(one.filename)]
-    if not users:
-        return f"program {name}: {error}"
-    return f"{Path(users[-1].filename).name}:{users[-1].lineno}: in program {name}: {error}"

@@ -106,13 +106,21 @@ def convert_arguments(program: Program, arguments: Sequence[Argument]) -> tuple[
 
 def _scalar_argument(parameter: Variable, argument: Argument) -> np.generic[Any]:
     scalar = parameter.type.element
-    kind = scalar_type_of(np.asarray(argument).dtype).kind
+    try:
+        kind = "i" if type(argument) is int else scalar_type_of(np.asarray(argument).dtype).kind
+    except TypeError:  # text, None, and the like
+        kind = "-"
     if np.ndim(argument) or kind not in _ACCEPTED[scalar.kind]:
         raise TypeError(f"parameter {parameter} of type {parameter.type} does not take {argument!r}")
     value = np.asarray(argument).item()
-    if scalar.is_integer and not np.iinfo(scalar.numpy).min <= value <= np.iinfo(scalar.numpy).max:
+    if not holds(scalar, value):
         raise OverflowError(f"parameter {parameter} of type {parameter.type} does not hold {value}")
     return as_scalar(value, scalar)
+
+
+def holds(scalar: ScalarType, value: Any) -> bool:
+    """Whether a scalar type holds a number: an integer type does not hold every integer."""
+    return not scalar.is_integer or bool(np.iinfo(scalar.numpy).min <= value <= np.iinfo(scalar.numpy).max)
 
 
 def as_scalar(value: Any, scalar: ScalarType) -> np.generic[Any]:

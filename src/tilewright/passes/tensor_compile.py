@@ -133,7 +133,7 @@ class CompiledTensorOperation:
             for one, span in zip(arrays, spans, strict=True)
         ]
         launch = EntryLaunch(self._native, self.launch.blocks, tuple(range(count)), tuple(slots))
-        return make_entry([launch], forms, (), makes_result=False)
+        return make_entry([launch], forms[:-1], forms[-1:], makes_results=False)
 
     def _scalars(self) -> list[int]:
         return [value for value in self.launch.scalars if isinstance(value, int)]

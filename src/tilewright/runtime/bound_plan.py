@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tilewright.ir.arguments import as_scalar
+from tilewright.ir.arguments import as_scalar, holds
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import F32, F64, ScalarType
 from tilewright.kernel.ir import Kernel
@@ -209,6 +209,13 @@ def _cpu_check(record: CheckErrors, name: str) -> CpuStep:
     return check
 
 
+def _scalar(value: Any, type_: ScalarType) -> np.generic[Any]:
+    """A scalar argument as its kernel reads it; integers that the type does not hold are for the long way to refuse."""
+    if not holds(type_, value):
+        raise Unfit
+    return as_scalar(value, type_)
+
+
 def _direct_packer(parameter: ScalarType, declared: ScalarType) -> Callable[..., None] | None:
     """For Python floats given for f64 (an f32 may overflow, which `struct` refuses)."""
     if parameter == declared == F64:
@@ -255,7 +262,7 @@ def _cpu_launch(record: RecordedLaunch, plan: BoundPlan) -> CpuStep:
             if type(given) is float and pack is not None:
                 pack(block, 8 * position, given)
                 continue
-            value = component_of(as_scalar(given, plan.scalar_types[argument]), component)
+            value = component_of(_scalar(given, plan.scalar_types[argument]), component)
             block[position] = int.from_bytes(slot_bytes(type_, value), "little")
         launch()
         free.append(entry)
@@ -338,7 +345,7 @@ def _device_step(
             raise_errors(backend, memories[slot], checks, plan.name)
         case RecordedLaunch(compiled, blocks, slots, scalars):
             values = [
-                component_of(as_scalar(arguments[int(one.name)], plan.scalar_types[int(one.name)]), one.component)
+                component_of(_scalar(arguments[int(one.name)], plan.scalar_types[int(one.name)]), one.component)
                 if isinstance(one, ScalarReference)
                 else one
                 for one in scalars

@@ -4,7 +4,8 @@ For arrays of 8 x 8 the arithmetic takes a tenth of a microsecond, and Python ne
 An entry is a built-in function of Python's fast calling convention whose code, the same for all entries, walks over a
 description of the arrays that it was made for:
 
-    entry(*arrays, out) -> the result, or None if the arrays are not of this form: the caller takes the long way
+    entry(*operands, *results) -> the results, or None if the arguments are not of this form: the caller takes the long
+                                  way; a result given as None is made
 
 It takes the arrays' types, shapes, strides and addresses from where NumPy's C interface keeps them. All of it is
 decided with the interpreter's lock held; the kernel runs without. The argument block lies on the stack and workspaces
@@ -21,14 +22,19 @@ import platform
 import sys
 import sysconfig
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from tilewright.runtime import cpu_pool
 from tilewright.runtime.cpu_entry_text import (
+    ARRAY,
     BYTES_HEADER,
-    MOST_ARRAYS,
+    DESCRIPTION,
+    MOST_RESULTS,
     MOST_SLOTS,
+    MOST_VALUES,
+    STATE,
     TEMPORARY_BYTES,
     WORKSPACE_BYTES,
     WRITEABLE,
@@ -38,7 +44,7 @@ from tilewright.runtime.cpu_entry_text import (
 from tilewright.runtime.flat_plan import ArrayForm, EntryLaunch, FlatPlan
 from tilewright.runtime.native_code import native_functions
 
-__all__ = ["ArrayForm", "EntryLaunch", "NativeEntry", "entries_are_possible", "entry_for", "make_entry"]
+__all__ = ["ArrayForm", "EntryLaunch", "NativeEntry", "ScalarForm", "entries_are_possible", "entry_for", "make_entry"]
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 NativeEntry: TypeAlias = Callable[..., Any]
@@ -49,24 +55,48 @@ _HEADER = 16
 _SAMPLE_SHAPE, _SAMPLE_STRIDES = (3, 5), (4, 12)
 
 
+class ScalarForm(NamedTuple):
+    """What an entry demands of a scalar operand: an exact Python float or int that the kernel's type can hold.
+
+    Attributes:
+        kind: how the kernel reads it, of `cpu_entry_text`: F64_SCALAR and the like.
+    """
+
+    kind: int
+
+
 def make_entry(
-    launches: Sequence[EntryLaunch], arrays: Sequence[ArrayForm], temporaries: Sequence[int], makes_result: bool
+    launches: Sequence[EntryLaunch],
+    operands: Sequence[ArrayForm | ScalarForm],
+    results: Sequence[ArrayForm],
+    temporaries: Sequence[int] = (),
+    *,
+    makes_results: bool,
+    gives_tuple: bool = False,
+    records: Sequence[int] = (),
+    threads: int = 1,
 ) -> NativeEntry | None:
     """An entry that runs kernels one after the other, or None where there are none.
 
     Args:
         launches: the kernels.
-        arrays: the forms of the operands, then of the result, which must not share bytes with them.
+        operands: the forms of the operands.
+        results: those of the results, which must not share bytes with the operands, or each other.
         temporaries: sizes in bytes of arrays that live between launches.
-        makes_result: whether None may be given as the result, so that an array of its form is made (without
+        makes_results: whether None may be given for a result, so that an array of its form is made (without
             dimensions: a NumPy scalar).
+        gives_tuple: whether the results are given back as a tuple; there is one otherwise.
+        records: which of the temporary arrays are error records: zero before the first launch, and after the last one
+            if nothing was wrong. Results must then be made, and where something was wrong the entry gives None.
+        threads: launches of several blocks are shared among so many threads.
     """
     offsets = [WORKSPACE_BYTES]
     for size in temporaries:
         offsets.append(offsets[-1] + -(-size // 64) * 64)
     workspace = max(one.native.workspace_bytes for one in launches)
     if (
-        len(arrays) + len(temporaries) > MOST_ARRAYS
+        len(operands) + len(results) + len(temporaries) > MOST_VALUES
+        or len(results) > MOST_RESULTS
         or any(len(one.buffers) + len(one.scalars) > MOST_SLOTS for one in launches)
         or workspace > WORKSPACE_BYTES
         or offsets.pop() > WORKSPACE_BYTES + TEMPORARY_BYTES
@@ -75,14 +105,38 @@ def make_entry(
     code = _code()
     if code is None:
         return None
+    checked = {number: -(-temporaries[number] // 8) * 8 for number in records}
+    together = max((one.native.workspace_bytes for one in launches if one.blocks > 1), default=0)
+    head = {
+        "STATE": code.state_address, "OPERANDS": len(operands), "RESULTS": len(results), "MAKES": int(makes_results),
+        "WORKS": int(workspace > 0 or bool(temporaries)), "TEMPORARIES": len(temporaries), "RECORDS": len(records),
+        "LAUNCHES": len(launches), "TUPLE": int(gives_tuple), "TICKETS": threads - 1, "SHARED": together,
+    }  # fmt: skip
     words = [
-        code.state_address, len(arrays), int(workspace > 0 or bool(temporaries)), int(makes_result),
-        len(temporaries), len(launches), *(word for one in arrays for word in one.words), *offsets,
-        *(word for one in launches for word in one.words),
-    ]  # fmt: skip
+        *(head[name] for name in DESCRIPTION),
+        *(word for one in (*operands, *results) for word in _form_words(one)),
+        *(word for number, offset in enumerate(offsets) for word in (offset, checked.get(number, 0))),
+        *(word for one in launches for word in _launch_words(one, threads)),
+    ]
     description = b"".join((word & (2**64 - 1)).to_bytes(8, sys.byteorder) for word in words)
+    arrays = [one for one in (*operands, *results) if isinstance(one, ArrayForm)]
     kept = (code, tuple(one.native for one in launches), tuple(one.dtype for one in arrays))
     return code.function(description, kept)
+
+
+def _form_words(form: ArrayForm | ScalarForm) -> list[int]:
+    if isinstance(form, ScalarForm):
+        return [2, form.kind]
+    words = [ARRAY, id(form.dtype), len(form.shape), form.mask, *form.span, *form.shape, *form.strides]
+    return [len(words) + 1, *words]
+
+
+def _launch_words(launch: EntryLaunch, threads: int) -> list[int]:
+    given = dict(launch.given)
+    slots = [(1, number) for number in launch.buffers]
+    slots += [(1, given[place]) if place in given else (0, word) for place, word in enumerate(launch.scalars)]
+    chunk = cpu_pool.chunk_of(launch.blocks, threads)
+    return [launch.native.address, launch.blocks, chunk, len(slots), *(word for one in slots for word in one)]
 
 
 def entry_for(plan: FlatPlan, arrays: Sequence[Array], makes_result: bool, serial: bool) -> NativeEntry | None:
@@ -92,7 +146,8 @@ def entry_for(plan: FlatPlan, arrays: Sequence[Array], makes_result: bool, seria
     """
     if not serial and any(one.blocks != 1 for one in plan.launches):
         return None
-    return make_entry(plan.launches, plan.forms(arrays), plan.temporaries, makes_result)
+    *operands, result = plan.forms(arrays)
+    return make_entry(plan.launches, operands, [result], plan.temporaries, makes_results=makes_result)
 
 
 def entries_are_possible() -> bool:
@@ -112,12 +167,20 @@ class _Code:
     def __init__(self) -> None:
         address = native_functions("entry", ("entry",), lambda cpu: entry_text())["entry"]
         api = ctypes.pythonapi
-        functions = (api.PyEval_SaveThread, api.PyEval_RestoreThread, api.Py_IncRef, api.Py_DecRef, api.PyMem_RawMalloc)
-        addresses = [ctypes.cast(one, ctypes.c_void_p).value or 0 for one in functions]
         table = _array_functions()
-        self.state = (ctypes.c_int64 * 10)(
-            0, *addresses, table[_NEW_FROM_DESCRIPTOR], id(np.ndarray), id(None), table[_RETURN]
-        )
+        functions = {
+            "SAVE_THREAD": api.PyEval_SaveThread, "RESTORE_THREAD": api.PyEval_RestoreThread,
+            "INCREASE": api.Py_IncRef, "DECREASE": api.Py_DecRef, "ALLOCATE": api.PyMem_RawMalloc,
+            "NEW_TUPLE": api.PyTuple_New, "SET_ITEM": api.PyTuple_SetItem,
+            "AS_INTEGER": api.PyLong_AsLongLongAndOverflow,
+        }  # fmt: skip
+        words = {name: ctypes.cast(one, ctypes.c_void_p).value or 0 for name, one in functions.items()}
+        words |= {
+            "FREE": 0, "POOL": ctypes.addressof(cpu_pool.POOL_WORDS), "NEW_ARRAY": table[_NEW_FROM_DESCRIPTOR],
+            "AS_SCALAR": table[_RETURN], "ARRAY_TYPE": id(np.ndarray), "FLOAT_TYPE": id(float), "INTEGER_TYPE": id(int),
+            "NONE": id(None),
+        }  # fmt: skip
+        self.state = (ctypes.c_int64 * len(STATE))(*(words[name] for name in STATE))
         self.state_address = ctypes.addressof(self.state)
         self.definition = _MethodDefinition(b"tilewright_entry", address, _METH_FASTCALL, None)
         self._new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.py_object)(
@@ -148,8 +211,8 @@ def _is_as_expected() -> bool:
     """Whether objects of this interpreter and of this NumPy lie in memory as the native code takes them to."""
     if platform.python_implementation() != "CPython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
         return False
-    sizes = (ctypes.sizeof(ctypes.c_void_p), object.__basicsize__, bytes.__basicsize__)
-    if sizes != (8, _HEADER, BYTES_HEADER + 1):
+    sizes = (ctypes.sizeof(ctypes.c_void_p), object.__basicsize__, bytes.__basicsize__, float.__basicsize__)
+    if sizes != (8, _HEADER, BYTES_HEADER + 1, _HEADER + 8):
         return False
     probes: list[Array] = [np.zeros((4, 7), np.float32)[1:, ::-2], np.zeros((2, 3, 4), np.int16).T, np.zeros(1)]
     probes[1].flags.writeable = False

@@ -1,6 +1,8 @@
-"""The native half of entries (`cpu_entry`), as LLVM text: guards, the new result, the argument block, the launch."""
+"""The native half of entries (`cpu_entry`), as LLVM text: guards, new results, argument blocks, launches."""
 
 from __future__ import annotations
+
+from tilewright.runtime.cpu_entry_guards import GUARDS
 
 WORKSPACE_BYTES = 8 << 20
 """Kernels that need more than this get no entry. Only the pages that a kernel touches take memory."""
@@ -8,207 +10,262 @@ WORKSPACE_BYTES = 8 << 20
 TEMPORARY_BYTES = 1 << 20
 """Room for arrays between launches, behind the kernels' workspace."""
 
-MOST_ARRAYS, MOST_SLOTS = 32, 96
+MOST_VALUES, MOST_RESULTS, MOST_SLOTS = 64, 16, 96
 BYTES_HEADER = 32
 WRITEABLE = 0x400
 WRITEABLE_BITS = WRITEABLE - 2**31  # with the bit of arrays that warn when they are written, which must not be set
+MOST_EXACT = 1 << 53  # of the integers that f64 holds without gaps
+
+# What an operand may be: the first word of a form after its length.
+ARRAY, F64_SCALAR, F32_SCALAR, I64_SCALAR, I32_SCALAR = range(5)
+
+# The words of the state, of eight bytes each. FREE: the first free workspace, which starts with the address of the
+# next one; its first 64 bytes are not the kernel's. POOL: where `cpu_pool.POOL_WORDS` are.
+STATE = (
+    "FREE", "POOL", "SAVE_THREAD", "RESTORE_THREAD", "INCREASE", "DECREASE", "ALLOCATE", "NEW_ARRAY", "AS_SCALAR",
+    "NEW_TUPLE", "SET_ITEM", "AS_INTEGER", "ARRAY_TYPE", "FLOAT_TYPE", "INTEGER_TYPE", "NONE",
+)  # fmt: skip
+
+# The words of a description before the forms of operands and results, the temporary arrays (place in the workspace,
+# bytes of an error record or 0), and the launches (kernel, blocks, chunk, slots; for each slot 0 and a word, or 1 and
+# the number of a value: operands, results, temporary arrays).
+DESCRIPTION = (
+    "STATE", "OPERANDS", "RESULTS", "MAKES", "WORKS", "TEMPORARIES", "RECORDS", "LAUNCHES", "TUPLE", "TICKETS",
+    "SHARED",
+)  # fmt: skip
 
 
 def entry_text() -> str:
     """LLVM text of `entry(ptr self, ptr arguments, i64 count)`, whose self is a description (of `make_entry`)."""
-    return (
-        _TEMPLATE.replace("@@HEADER", str(BYTES_HEADER))
-        .replace("@@ARRAYS", str(MOST_ARRAYS))
-        .replace("@@SLOTS", str(MOST_SLOTS))
-        .replace("@@WORKSPACE", str(WORKSPACE_BYTES + TEMPORARY_BYTES + 128))
-        .replace("@@WRITEABLE_BITS", str(WRITEABLE_BITS))
-        .replace("@@WRITEABLE", str(WRITEABLE))
-    )
+    fields = {
+        "HEADER": BYTES_HEADER, "VALUES": MOST_VALUES, "MADE": MOST_RESULTS, "SLOTS": MOST_SLOTS,
+        "WORKSPACE": WORKSPACE_BYTES + TEMPORARY_BYTES + 128, "WRITEABLE_BITS": WRITEABLE_BITS, "WRITEABLE": WRITEABLE,
+        "MOST_EXACT": MOST_EXACT, "FORMS": 8 * len(DESCRIPTION),
+    }  # fmt: skip
+    fields |= {f"S_{name}": 8 * number for number, name in enumerate(STATE)}
+    fields |= {f"D_{name}": 8 * number for number, name in enumerate(DESCRIPTION)}
+    text = GUARDS + _LAUNCHES + _ENTRY
+    for name in sorted(fields, key=len, reverse=True):
+        text = text.replace(f"@@{name}", str(fields[name]))
+    return text
 
 
-# Slots of eight bytes. The state: the first free workspace, PyEval_SaveThread, PyEval_RestoreThread, Py_IncRef,
-# Py_DecRef, PyMem_RawMalloc, PyArray_NewFromDescr, the type of arrays, None, PyArray_Return. The description: see
-# `make_entry`.
-# A free workspace starts with the address of the next one; the 64 bytes of this are not the kernel's.
-_TEMPLATE = """
+_LAUNCHES = """
+; All launches, those of several blocks with the pool's help if there are tickets.
+define internal void @run_launches(ptr %launches, i64 %count, ptr %values, ptr %workspace, ptr %pool.words,
+    i64 %tickets) {
+entry:
+  %block = alloca [@@SLOTS x i64], align 16
+  %call = alloca [7 x i64], align 16
+  br label %next
+next:
+  %launch = phi ptr [ %launches, %entry ], [ %launch.next, %alone ], [ %launch.next, %together ]
+  %done = phi i64 [ 0, %entry ], [ %done.next, %alone ], [ %done.next, %together ]
+  %more = icmp slt i64 %done, %count
+  br i1 %more, label %prepare, label %finished
+prepare:
+  %kernel = load ptr, ptr %launch, align 8
+  %blocks.slot = getelementptr inbounds i64, ptr %launch, i64 1
+  %blocks = load i64, ptr %blocks.slot, align 8
+  %chunk.slot = getelementptr inbounds i64, ptr %launch, i64 2
+  %chunk = load i64, ptr %chunk.slot, align 8
+  %slots.slot = getelementptr inbounds i64, ptr %launch, i64 3
+  %slots = load i64, ptr %slots.slot, align 8
+  %template = getelementptr inbounds i64, ptr %launch, i64 4
+  %words = mul i64 %slots, 2
+  %launch.next = getelementptr inbounds i64, ptr %template, i64 %words
+  %done.next = add i64 %done, 1
+  br label %fill.next
+fill.next:
+  %slot = phi i64 [ 0, %prepare ], [ %slot.next, %fill.store ]
+  %more.slots = icmp slt i64 %slot, %slots
+  br i1 %more.slots, label %fill, label %start
+fill:
+  %twice = mul i64 %slot, 2
+  %refers.slot = getelementptr inbounds i64, ptr %template, i64 %twice
+  %refers = load i64, ptr %refers.slot, align 8
+  %word.slot = getelementptr inbounds i64, ptr %refers.slot, i64 1
+  %word = load i64, ptr %word.slot, align 8
+  %is.value = icmp ne i64 %refers, 0
+  br i1 %is.value, label %fill.value, label %fill.store
+fill.value:
+  %value.slot = getelementptr inbounds i64, ptr %values, i64 %word
+  %value = load i64, ptr %value.slot, align 8
+  br label %fill.store
+fill.store:
+  %stored = phi i64 [ %word, %fill ], [ %value, %fill.value ]
+  %block.slot = getelementptr inbounds i64, ptr %block, i64 %slot
+  store i64 %stored, ptr %block.slot, align 8
+  %slot.next = add i64 %slot, 1
+  br label %fill.next
+start:
+  %several = icmp sgt i64 %blocks, 1
+  %helped = icmp sgt i64 %tickets, 0
+  %shared = and i1 %several, %helped
+  br i1 %shared, label %together, label %alone
+alone:
+  call void %kernel(ptr %block, i64 0, i64 %blocks, ptr %workspace)
+  br label %next
+together:
+  %driver = load ptr, ptr %pool.words, align 8
+  %pool.slot = getelementptr inbounds i64, ptr %pool.words, i64 1
+  %pool = load i64, ptr %pool.slot, align 8
+  %c1 = getelementptr inbounds i64, ptr %call, i64 1
+  %c2 = getelementptr inbounds i64, ptr %call, i64 2
+  %c3 = getelementptr inbounds i64, ptr %call, i64 3
+  %c4 = getelementptr inbounds i64, ptr %call, i64 4
+  %c5 = getelementptr inbounds i64, ptr %call, i64 5
+  %c6 = getelementptr inbounds i64, ptr %call, i64 6
+  store ptr %kernel, ptr %call, align 8
+  store ptr %block, ptr %c1, align 8
+  store i64 %blocks, ptr %c2, align 8
+  store i64 %chunk, ptr %c3, align 8
+  store ptr %workspace, ptr %c4, align 8
+  store i64 %pool, ptr %c5, align 8
+  store i64 %tickets, ptr %c6, align 8
+  call void %driver(ptr %call)
+  br label %next
+finished:
+  ret void
+}
+"""
+
+_ENTRY = """
 define ptr @entry(ptr %self, ptr %given, i64 %count) {
 entry:
-  %addresses = alloca [@@ARRAYS x i64], align 16
-  %block = alloca [@@SLOTS x i64], align 16
+  %values = alloca [@@VALUES x i64], align 16
+  %made = alloca [@@MADE x ptr], align 16
   %description = getelementptr inbounds i8, ptr %self, i64 @@HEADER
   %state = load ptr, ptr %description, align 8
-  %d1 = getelementptr inbounds i64, ptr %description, i64 1
-  %d2 = getelementptr inbounds i64, ptr %description, i64 2
-  %d3 = getelementptr inbounds i64, ptr %description, i64 3
-  %d4 = getelementptr inbounds i64, ptr %description, i64 4
-  %d5 = getelementptr inbounds i64, ptr %description, i64 5
-  %forms = getelementptr inbounds i64, ptr %description, i64 6
-  %arrays = load i64, ptr %d1, align 8
-  %works = load i64, ptr %d2, align 8
-  %makes = load i64, ptr %d3, align 8
-  %temporaries = load i64, ptr %d4, align 8
-  %launches = load i64, ptr %d5, align 8
-  %s1 = getelementptr inbounds i64, ptr %state, i64 1
-  %s2 = getelementptr inbounds i64, ptr %state, i64 2
-  %s3 = getelementptr inbounds i64, ptr %state, i64 3
-  %s4 = getelementptr inbounds i64, ptr %state, i64 4
-  %s5 = getelementptr inbounds i64, ptr %state, i64 5
-  %s6 = getelementptr inbounds i64, ptr %state, i64 6
-  %s7 = getelementptr inbounds i64, ptr %state, i64 7
-  %s8 = getelementptr inbounds i64, ptr %state, i64 8
-  %save.thread = load ptr, ptr %s1, align 8
-  %restore.thread = load ptr, ptr %s2, align 8
-  %increase = load ptr, ptr %s3, align 8
-  %decrease = load ptr, ptr %s4, align 8
-  %allocate = load ptr, ptr %s5, align 8
-  %new.array = load ptr, ptr %s6, align 8
-  %array.type = load ptr, ptr %s7, align 8
-  %none = load ptr, ptr %s8, align 8
-  %s9 = getelementptr inbounds i64, ptr %state, i64 9
-  %as.scalar = load ptr, ptr %s9, align 8
-  %last = sub i64 %arrays, 1
-  %as.many = icmp eq i64 %count, %arrays
-  br i1 %as.many, label %next.array, label %unfit
+  %operands.slot = getelementptr inbounds i8, ptr %description, i64 @@D_OPERANDS
+  %operands = load i64, ptr %operands.slot, align 8
+  %results.slot = getelementptr inbounds i8, ptr %description, i64 @@D_RESULTS
+  %results = load i64, ptr %results.slot, align 8
+  %tickets.slot = getelementptr inbounds i8, ptr %description, i64 @@D_TICKETS
+  %tickets = load i64, ptr %tickets.slot, align 8
+  %forms = getelementptr inbounds i8, ptr %description, i64 @@FORMS
+  %pool.slot = getelementptr inbounds i8, ptr %state, i64 @@S_POOL
+  %pool.words = load ptr, ptr %pool.slot, align 8
+  %none.slot = getelementptr inbounds i8, ptr %state, i64 @@S_NONE
+  %none = load ptr, ptr %none.slot, align 8
+  %increase.slot = getelementptr inbounds i8, ptr %state, i64 @@S_INCREASE
+  %increase = load ptr, ptr %increase.slot, align 8
+  %decrease.slot = getelementptr inbounds i8, ptr %state, i64 @@S_DECREASE
+  %decrease = load ptr, ptr %decrease.slot, align 8
+  %wanted = add i64 %operands, %results
+  %as.many = icmp eq i64 %count, %wanted
+  br i1 %as.many, label %threads, label %unfit
 
-next.array:
-  %number = phi i64 [ 0, %entry ], [ %number.next, %fits ]
-  %form = phi ptr [ %forms, %entry ], [ %form.next, %fits ]
-  %given.slot = getelementptr inbounds ptr, ptr %given, i64 %number
+; Workers must be there, with workspaces that are large enough: the long way sees to that.
+threads:
+  %alone = icmp eq i64 %tickets, 0
+  br i1 %alone, label %next.operand, label %pool.look
+pool.look:
+  %pool.address.slot = getelementptr inbounds i64, ptr %pool.words, i64 1
+  %pool = load i64, ptr %pool.address.slot, align 8
+  %pool.bytes.slot = getelementptr inbounds i64, ptr %pool.words, i64 2
+  %pool.bytes = load i64, ptr %pool.bytes.slot, align 8
+  %shared.slot = getelementptr inbounds i8, ptr %description, i64 @@D_SHARED
+  %shared = load i64, ptr %shared.slot, align 8
+  %is.there = icmp ne i64 %pool, 0
+  %is.large = icmp sge i64 %pool.bytes, %shared
+  %can.share = and i1 %is.there, %is.large
+  br i1 %can.share, label %next.operand, label %unfit
+
+next.operand:
+  %operand = phi i64 [ 0, %threads ], [ 0, %pool.look ], [ %operand.next, %array ], [ %operand.next, %scalar ]
+  %form = phi ptr [ %forms, %threads ], [ %forms, %pool.look ], [ %form.next, %array ], [ %form.next, %scalar ]
+  %more.operands = icmp slt i64 %operand, %operands
+  br i1 %more.operands, label %check, label %next.result
+check:
+  %given.slot = getelementptr inbounds ptr, ptr %given, i64 %operand
   %object = load ptr, ptr %given.slot, align 8
-  %is.last = icmp eq i64 %number, %last
-  %is.none = icmp eq ptr %object, %none
-  %is.wanted = and i1 %is.last, %is.none
-  %form.rank.slot = getelementptr inbounds i64, ptr %form, i64 1
-  %rank = load i64, ptr %form.rank.slot, align 8
-  %form.mask.slot = getelementptr inbounds i64, ptr %form, i64 2
-  %mask = load i64, ptr %form.mask.slot, align 8
-  %form.shape = getelementptr inbounds i64, ptr %form, i64 5
-  %form.strides = getelementptr inbounds i64, ptr %form.shape, i64 %rank
-  %form.next = getelementptr inbounds i64, ptr %form.strides, i64 %rank
-  %address.slot = getelementptr inbounds i64, ptr %addresses, i64 %number
-  %number.next = add i64 %number, 1
-  br i1 %is.wanted, label %make, label %look
-look:
-  %type.slot = getelementptr inbounds i8, ptr %object, i64 8
-  %type = load ptr, ptr %type.slot, align 8
-  %is.array = icmp eq ptr %type, %array.type
-  br i1 %is.array, label %look.dtype, label %unfit
-look.dtype:
-  %dtype.slot = getelementptr inbounds i8, ptr %object, i64 56
-  %dtype = load ptr, ptr %dtype.slot, align 8
-  %form.dtype = load ptr, ptr %form, align 8
-  %same.dtype = icmp eq ptr %dtype, %form.dtype
-  %rank.slot = getelementptr inbounds i8, ptr %object, i64 24
-  %object.rank.short = load i32, ptr %rank.slot, align 8
-  %object.rank = sext i32 %object.rank.short to i64
-  %same.rank = icmp eq i64 %object.rank, %rank
-  %data.slot = getelementptr inbounds i8, ptr %object, i64 16
+  %place = getelementptr inbounds i64, ptr %values, i64 %operand
+  %length = load i64, ptr %form, align 8
+  %form.next = getelementptr inbounds i64, ptr %form, i64 %length
+  %kind.slot = getelementptr inbounds i64, ptr %form, i64 1
+  %kind = load i64, ptr %kind.slot, align 8
+  %operand.next = add i64 %operand, 1
+  %is.array = icmp eq i64 %kind, 0
+  br i1 %is.array, label %array, label %scalar
+array:
+  %array.fits = call i1 @array_fits(ptr %object, ptr %form, ptr %state, ptr %place)
+  br i1 %array.fits, label %next.operand, label %unfit
+scalar:
+  %scalar.fits = call i1 @scalar_fits(ptr %object, i64 %kind, ptr %state, ptr %place)
+  br i1 %scalar.fits, label %next.operand, label %unfit
+
+next.result:
+  %result = phi i64 [ 0, %next.operand ], [ %result.next, %kept ], [ %result.next, %fresh ]
+  %all.made = phi i1 [ true, %next.operand ], [ false, %kept ], [ %all.made, %fresh ]
+  %result.form = phi ptr [ %form, %next.operand ], [ %result.form.next, %kept ], [ %result.form.next, %fresh ]
+  %more.results = icmp slt i64 %result, %results
+  br i1 %more.results, label %place.result, label %workspace.look
+place.result:
+  %result.number = add i64 %operands, %result
+  %result.given.slot = getelementptr inbounds ptr, ptr %given, i64 %result.number
+  %result.object = load ptr, ptr %result.given.slot, align 8
+  %result.place = getelementptr inbounds i64, ptr %values, i64 %result.number
+  %result.slot = getelementptr inbounds ptr, ptr %made, i64 %result
+  %result.length = load i64, ptr %result.form, align 8
+  %result.form.next = getelementptr inbounds i64, ptr %result.form, i64 %result.length
+  %result.next = add i64 %result, 1
+  %is.none = icmp eq ptr %result.object, %none
+  br i1 %is.none, label %may.make, label %result.check
+result.check:
+  %records.slot = getelementptr inbounds i8, ptr %description, i64 @@D_RECORDS
+  %has.records = load i64, ptr %records.slot, align 8
+  %cannot.fail = icmp eq i64 %has.records, 0
+  br i1 %cannot.fail, label %result.look, label %drop
+result.look:
+  %result.fits = call i1 @array_fits(ptr %result.object, ptr %result.form, ptr %state, ptr %result.place)
+  br i1 %result.fits, label %result.write, label %drop
+result.write:
+  %may.write = call i1 @may_be_written(ptr %result.object, ptr %result.form, ptr %forms, i64 %result.number,
+    ptr %values)
+  br i1 %may.write, label %kept, label %drop
+kept:
+  call void %increase(ptr %result.object)
+  store ptr %result.object, ptr %result.slot, align 8
+  br label %next.result
+may.make:
+  %makes.slot = getelementptr inbounds i8, ptr %description, i64 @@D_MAKES
+  %makes = load i64, ptr %makes.slot, align 8
+  %allowed = icmp ne i64 %makes, 0
+  br i1 %allowed, label %make, label %drop
+make:
+  %form.dtype.slot = getelementptr inbounds i64, ptr %result.form, i64 2
+  %form.dtype = load ptr, ptr %form.dtype.slot, align 8
+  %form.rank.slot = getelementptr inbounds i64, ptr %result.form, i64 3
+  %form.rank = load i64, ptr %form.rank.slot, align 8
+  %form.shape = getelementptr inbounds i64, ptr %result.form, i64 7
+  %form.strides = getelementptr inbounds i64, ptr %form.shape, i64 %form.rank
+  %rank = trunc i64 %form.rank to i32
+  %array.type.slot = getelementptr inbounds i8, ptr %state, i64 @@S_ARRAY_TYPE
+  %array.type = load ptr, ptr %array.type.slot, align 8
+  %new.array.slot = getelementptr inbounds i8, ptr %state, i64 @@S_NEW_ARRAY
+  %new.array = load ptr, ptr %new.array.slot, align 8
+  call void %increase(ptr %form.dtype)
+  %new = call ptr %new.array(ptr %array.type, ptr %form.dtype, i32 %rank, ptr %form.shape, ptr %form.strides,
+    ptr null, i32 0, ptr null)
+  %failed = icmp eq ptr %new, null
+  br i1 %failed, label %drop, label %new.look
+new.look:
+  store ptr %new, ptr %result.slot, align 8
+  %data.slot = getelementptr inbounds i8, ptr %new, i64 16
   %data = load i64, ptr %data.slot, align 8
+  store i64 %data, ptr %result.place, align 8
+  %mask.slot = getelementptr inbounds i64, ptr %result.form, i64 4
+  %mask = load i64, ptr %mask.slot, align 8
   %low.bits = and i64 %data, %mask
   %aligned = icmp eq i64 %low.bits, 0
-  %fine.a = and i1 %same.dtype, %same.rank
-  %fine.b = and i1 %fine.a, %aligned
-  %shape.slot = getelementptr inbounds i8, ptr %object, i64 32
-  %shape = load ptr, ptr %shape.slot, align 8
-  %strides.slot = getelementptr inbounds i8, ptr %object, i64 40
-  %strides = load ptr, ptr %strides.slot, align 8
-  store i64 %data, ptr %address.slot, align 8
-  br i1 %fine.b, label %axes, label %unfit
-axes:
-  %axis = phi i64 [ 0, %look.dtype ], [ %axis.next, %same.axis ]
-  %more.axes = icmp slt i64 %axis, %rank
-  br i1 %more.axes, label %compare, label %fits.or.last
-compare:
-  %extent.slot = getelementptr inbounds i64, ptr %shape, i64 %axis
-  %extent = load i64, ptr %extent.slot, align 8
-  %form.extent.slot = getelementptr inbounds i64, ptr %form.shape, i64 %axis
-  %form.extent = load i64, ptr %form.extent.slot, align 8
-  %stride.slot = getelementptr inbounds i64, ptr %strides, i64 %axis
-  %stride = load i64, ptr %stride.slot, align 8
-  %form.stride.slot = getelementptr inbounds i64, ptr %form.strides, i64 %axis
-  %form.stride = load i64, ptr %form.stride.slot, align 8
-  %same.extent = icmp eq i64 %extent, %form.extent
-  %same.stride = icmp eq i64 %stride, %form.stride
-  %same.both = and i1 %same.extent, %same.stride
-  br i1 %same.both, label %same.axis, label %unfit
-same.axis:
-  %axis.next = add i64 %axis, 1
-  br label %axes
-fits.or.last:
-  br i1 %is.last, label %writeable, label %fits
-fits:
-  br label %next.array
-
-writeable:
-  %flags.slot = getelementptr inbounds i8, ptr %object, i64 64
-  %flags = load i32, ptr %flags.slot, align 8
-  %write.bits = and i32 %flags, @@WRITEABLE_BITS
-  %may.write = icmp eq i32 %write.bits, @@WRITEABLE
-  br i1 %may.write, label %apart, label %unfit
-apart:
-  %out.low.slot = getelementptr inbounds i64, ptr %form, i64 3
-  %out.low.offset = load i64, ptr %out.low.slot, align 8
-  %out.high.slot = getelementptr inbounds i64, ptr %form, i64 4
-  %out.high.offset = load i64, ptr %out.high.slot, align 8
-  %out.low = add i64 %data, %out.low.offset
-  %out.high = add i64 %data, %out.high.offset
-  br label %other
-other:
-  %operand = phi i64 [ 0, %apart ], [ %operand.next, %disjoint ]
-  %other.form = phi ptr [ %forms, %apart ], [ %other.form.next, %disjoint ]
-  %some.operand = icmp slt i64 %operand, %last
-  br i1 %some.operand, label %measure, label %keep
-measure:
-  %operand.slot = getelementptr inbounds i64, ptr %addresses, i64 %operand
-  %operand.data = load i64, ptr %operand.slot, align 8
-  %other.rank.slot = getelementptr inbounds i64, ptr %other.form, i64 1
-  %other.rank = load i64, ptr %other.rank.slot, align 8
-  %low.slot = getelementptr inbounds i64, ptr %other.form, i64 3
-  %low.offset = load i64, ptr %low.slot, align 8
-  %high.slot = getelementptr inbounds i64, ptr %other.form, i64 4
-  %high.offset = load i64, ptr %high.slot, align 8
-  %other.shape = getelementptr inbounds i64, ptr %other.form, i64 5
-  %other.strides = getelementptr inbounds i64, ptr %other.shape, i64 %other.rank
-  %other.form.next = getelementptr inbounds i64, ptr %other.strides, i64 %other.rank
-  %low = add i64 %operand.data, %low.offset
-  %high = add i64 %operand.data, %high.offset
-  %below = icmp ult i64 %low, %out.high
-  %above = icmp ult i64 %out.low, %high
-  %overlaps = and i1 %below, %above
-  %operand.next = add i64 %operand, 1
-  br i1 %overlaps, label %unfit, label %disjoint
-disjoint:
-  br label %other
-keep:
-  call void %increase(ptr %object)
-  br label %fill
-
-make:
-  %may.make = icmp ne i64 %makes, 0
-  br i1 %may.make, label %make.array, label %unfit
-make.array:
-  %made.dtype = load ptr, ptr %form, align 8
-  call void %increase(ptr %made.dtype)
-  %made.rank = trunc i64 %rank to i32
-  %made = call ptr %new.array(ptr %array.type, ptr %made.dtype, i32 %made.rank, ptr %form.shape, ptr %form.strides,
-    ptr null, i32 0, ptr null)
-  %failed = icmp eq ptr %made, null
-  br i1 %failed, label %error, label %made.look
-error:
-  ret ptr null
-made.look:
-  %made.data.slot = getelementptr inbounds i8, ptr %made, i64 16
-  %made.data = load i64, ptr %made.data.slot, align 8
-  store i64 %made.data, ptr %address.slot, align 8
-  %made.low.bits = and i64 %made.data, %mask
-  %made.aligned = icmp eq i64 %made.low.bits, 0
-  br i1 %made.aligned, label %fill, label %drop
-
-fill:
-  %result = phi ptr [ %object, %keep ], [ %made, %made.look ]
-  br label %workspace.look
+  br i1 %aligned, label %fresh, label %drop
+fresh:
+  br label %next.result
 
 workspace.look:
+  %works.slot = getelementptr inbounds i8, ptr %description, i64 @@D_WORKS
+  %works = load i64, ptr %works.slot, align 8
   %works.not = icmp eq i64 %works, 0
   br i1 %works.not, label %run, label %take
 take:
@@ -220,6 +277,8 @@ pop:
   store ptr %rest, ptr %state, align 8
   br label %run
 grow:
+  %allocate.slot = getelementptr inbounds i8, ptr %state, i64 @@S_ALLOCATE
+  %allocate = load ptr, ptr %allocate.slot, align 8
   %raw = call ptr %allocate(i64 @@WORKSPACE)
   %none.left = icmp eq ptr %raw, null
   br i1 %none.left, label %drop, label %grown
@@ -227,92 +286,128 @@ grown:
   %raw.number = ptrtoint ptr %raw to i64
   %raw.up = add i64 %raw.number, 63
   %raw.aligned = and i64 %raw.up, -64
-  %fresh = inttoptr i64 %raw.aligned to ptr
+  %new.node = inttoptr i64 %raw.aligned to ptr
   br label %run
 run:
-  %node = phi ptr [ null, %workspace.look ], [ %head, %pop ], [ %fresh, %grown ]
+  %node = phi ptr [ null, %workspace.look ], [ %head, %pop ], [ %new.node, %grown ]
   %workspace = getelementptr i8, ptr %node, i64 64
-  %first.launch = getelementptr inbounds i64, ptr %form.next, i64 %temporaries
+  %temporaries.slot = getelementptr inbounds i8, ptr %description, i64 @@D_TEMPORARIES
+  %temporaries = load i64, ptr %temporaries.slot, align 8
+  %temporary.words = mul i64 %temporaries, 2
+  %launches = getelementptr inbounds i64, ptr %result.form, i64 %temporary.words
   br label %next.temporary
 next.temporary:
-  %temporary = phi i64 [ 0, %run ], [ %temporary.next, %place ]
+  %temporary = phi i64 [ 0, %run ], [ %temporary.next, %place.temporary ]
   %more.temporaries = icmp slt i64 %temporary, %temporaries
-  br i1 %more.temporaries, label %place, label %release
-place:
-  %offset.slot = getelementptr inbounds i64, ptr %form.next, i64 %temporary
+  br i1 %more.temporaries, label %place.temporary, label %start
+place.temporary:
+  %twice = mul i64 %temporary, 2
+  %offset.slot = getelementptr inbounds i64, ptr %result.form, i64 %twice
   %offset = load i64, ptr %offset.slot, align 8
   %temporary.place = getelementptr i8, ptr %workspace, i64 %offset
-  %temporary.number = add i64 %arrays, %temporary
-  %temporary.slot = getelementptr inbounds i64, ptr %addresses, i64 %temporary.number
+  %temporary.number = add i64 %wanted, %temporary
+  %temporary.slot = getelementptr inbounds i64, ptr %values, i64 %temporary.number
   store ptr %temporary.place, ptr %temporary.slot, align 8
   %temporary.next = add i64 %temporary, 1
   br label %next.temporary
 
-release:
+start:
+  %launch.count.slot = getelementptr inbounds i8, ptr %description, i64 @@D_LAUNCHES
+  %launch.count = load i64, ptr %launch.count.slot, align 8
+  %cleared = call i1 @records(ptr %result.form, i64 %temporaries, ptr %workspace, i1 false)
+  %save.thread.slot = getelementptr inbounds i8, ptr %state, i64 @@S_SAVE_THREAD
+  %save.thread = load ptr, ptr %save.thread.slot, align 8
+  %restore.thread.slot = getelementptr inbounds i8, ptr %state, i64 @@S_RESTORE_THREAD
+  %restore.thread = load ptr, ptr %restore.thread.slot, align 8
   %thread = call ptr %save.thread()
-  br label %next.launch
-next.launch:
-  %launch = phi ptr [ %first.launch, %release ], [ %launch.next, %call ]
-  %launched = phi i64 [ 0, %release ], [ %launched.next, %call ]
-  %more.launches = icmp slt i64 %launched, %launches
-  br i1 %more.launches, label %prepare, label %finished
-prepare:
-  %kernel = load ptr, ptr %launch, align 8
-  %l1 = getelementptr inbounds i64, ptr %launch, i64 1
-  %blocks = load i64, ptr %l1, align 8
-  %l2 = getelementptr inbounds i64, ptr %launch, i64 2
-  %buffers = load i64, ptr %l2, align 8
-  %l3 = getelementptr inbounds i64, ptr %launch, i64 3
-  %slots = load i64, ptr %l3, align 8
-  %template = getelementptr inbounds i64, ptr %launch, i64 4
-  %launch.next = getelementptr inbounds i64, ptr %template, i64 %slots
-  %launched.next = add i64 %launched, 1
-  br label %fill.next
-fill.next:
-  %slot = phi i64 [ 0, %prepare ], [ %slot.next, %fill.store ]
-  %more.slots = icmp slt i64 %slot, %slots
-  br i1 %more.slots, label %fill.slot, label %call
-fill.slot:
-  %template.slot = getelementptr inbounds i64, ptr %template, i64 %slot
-  %word = load i64, ptr %template.slot, align 8
-  %is.buffer = icmp slt i64 %slot, %buffers
-  br i1 %is.buffer, label %fill.address, label %fill.store
-fill.address:
-  %buffer.slot = getelementptr inbounds i64, ptr %addresses, i64 %word
-  %buffer = load i64, ptr %buffer.slot, align 8
-  br label %fill.store
-fill.store:
-  %stored = phi i64 [ %word, %fill.slot ], [ %buffer, %fill.address ]
-  %block.slot = getelementptr inbounds i64, ptr %block, i64 %slot
-  store i64 %stored, ptr %block.slot, align 8
-  %slot.next = add i64 %slot, 1
-  br label %fill.next
-call:
-  call void %kernel(ptr %block, i64 0, i64 %blocks, ptr %workspace)
-  br label %next.launch
-
-finished:
+  call void @run_launches(ptr %launches, i64 %launch.count, ptr %values, ptr %workspace, ptr %pool.words, i64 %tickets)
   call void %restore.thread(ptr %thread)
-  br i1 %works.not, label %done, label %push
+  %right = call i1 @records(ptr %result.form, i64 %temporaries, ptr %workspace, i1 true)
+  br i1 %works.not, label %finished, label %push
 push:
   %next.free = load ptr, ptr %state, align 8
   store ptr %next.free, ptr %node, align 8
   store ptr %node, ptr %state, align 8
-  br label %done
-done:
-  %is.scalar = icmp eq i64 %rank, 0
-  %is.element = and i1 %is.wanted, %is.scalar
-  br i1 %is.element, label %element, label %give
-element:
-  %scalar = call ptr %as.scalar(ptr %result)
-  ret ptr %scalar
-give:
-  ret ptr %result
+  br label %finished
+finished:
+  br i1 %right, label %deliver, label %drop
 
+; New arrays without dimensions become NumPy scalars.
+deliver:
+  %as.scalar.slot = getelementptr inbounds i8, ptr %state, i64 @@S_AS_SCALAR
+  %as.scalar = load ptr, ptr %as.scalar.slot, align 8
+  %tuple.slot = getelementptr inbounds i8, ptr %description, i64 @@D_TUPLE
+  %gives.tuple = load i64, ptr %tuple.slot, align 8
+  %gives.one = icmp eq i64 %gives.tuple, 0
+  br i1 %gives.one, label %one, label %several
+one:
+  %single = load ptr, ptr %made, align 8
+  %single.rank.slot = getelementptr inbounds i8, ptr %single, i64 24
+  %single.rank = load i32, ptr %single.rank.slot, align 8
+  %is.point = icmp eq i32 %single.rank, 0
+  %is.scalar = and i1 %all.made, %is.point
+  br i1 %is.scalar, label %element, label %give
+element:
+  %scalar.object = call ptr %as.scalar(ptr %single)
+  ret ptr %scalar.object
+give:
+  ret ptr %single
+several:
+  %new.tuple.slot = getelementptr inbounds i8, ptr %state, i64 @@S_NEW_TUPLE
+  %new.tuple = load ptr, ptr %new.tuple.slot, align 8
+  %set.item.slot = getelementptr inbounds i8, ptr %state, i64 @@S_SET_ITEM
+  %set.item = load ptr, ptr %set.item.slot, align 8
+  %tuple = call ptr %new.tuple(i64 %results)
+  %no.tuple = icmp eq ptr %tuple, null
+  br i1 %no.tuple, label %drop, label %next.item
+next.item:
+  %item = phi i64 [ 0, %several ], [ %item.next, %set ]
+  %more.items = icmp slt i64 %item, %results
+  br i1 %more.items, label %fetch, label %whole
+fetch:
+  %item.given.number = add i64 %operands, %item
+  %item.given.slot = getelementptr inbounds ptr, ptr %given, i64 %item.given.number
+  %item.given = load ptr, ptr %item.given.slot, align 8
+  %item.made = icmp eq ptr %item.given, %none
+  %item.slot = getelementptr inbounds ptr, ptr %made, i64 %item
+  %item.array = load ptr, ptr %item.slot, align 8
+  %item.next = add i64 %item, 1
+  br i1 %item.made, label %convert, label %set
+convert:
+  %item.converted = call ptr %as.scalar(ptr %item.array)
+  br label %set
+set:
+  %item.object = phi ptr [ %item.array, %fetch ], [ %item.converted, %convert ]
+  %stored = call i32 %set.item(ptr %tuple, i64 %item, ptr %item.object)
+  br label %next.item
+whole:
+  ret ptr %tuple
+
+; The results so far are given up: those made, and what was held of those given. With null as the answer an exception
+; has been set.
 drop:
-  %dropped = phi ptr [ %made, %made.look ], [ %result, %grow ]
-  call void %decrease(ptr %dropped)
-  br label %unfit
+  %held = phi i64 [ %result, %result.check ], [ %result, %result.look ], [ %result, %result.write ],
+    [ %result, %may.make ], [ %result, %make ], [ %result.next, %new.look ], [ %results, %grow ],
+    [ %results, %finished ], [ %results, %several ]
+  %answer = phi ptr [ %none, %result.check ], [ %none, %result.look ], [ %none, %result.write ],
+    [ %none, %may.make ], [ null, %make ], [ %none, %new.look ], [ %none, %grow ],
+    [ %none, %finished ], [ null, %several ]
+  br label %next.drop
+next.drop:
+  %dropped = phi i64 [ 0, %drop ], [ %dropped.next, %let.go ]
+  %more.held = icmp slt i64 %dropped, %held
+  br i1 %more.held, label %let.go, label %dropped.all
+let.go:
+  %held.slot = getelementptr inbounds ptr, ptr %made, i64 %dropped
+  %held.object = load ptr, ptr %held.slot, align 8
+  call void %decrease(ptr %held.object)
+  %dropped.next = add i64 %dropped, 1
+  br label %next.drop
+dropped.all:
+  %is.exception = icmp eq ptr %answer, null
+  br i1 %is.exception, label %raise, label %unfit
+raise:
+  ret ptr null
 unfit:
   call void %increase(ptr %none)
   ret ptr %none

@@ -31,6 +31,11 @@ assert MAXIMUM_WORKERS + 1 == MOST_THREADS
 Arguments = int | ctypes.Array[Any]
 
 
+POOL_WORDS = (ctypes.c_int64 * 3)()
+"""For native code that launches: the address of the driver's `launch`, the pool's (0: none), and the bytes of its
+workers' workspaces."""
+
+
 class _State:
     """What this process has started."""
 
@@ -40,6 +45,7 @@ class _State:
     def forget(self) -> None:
         """In a child after fork the pool's threads do not exist, and its locks may be held by nobody."""
         self.pool: _Pool | None = None
+        POOL_WORDS[:] = [0, 0, 0]
         self.pool_lock = threading.Lock()
         self.driver_lock = threading.Lock()
 
@@ -56,6 +62,7 @@ class _Driver:
     def __init__(self) -> None:
         addresses = native_functions("driver", ("launch", "worker", "prepare", "stop"), driver_text)
         pointer, number = ctypes.c_void_p, ctypes.c_int64
+        self.launch_address = addresses["launch"]
 
         def function(name: str, *types: Any) -> Callable[..., None]:
             native: Callable[..., None] = ctypes.CFUNCTYPE(None, *types)(addresses[name])
@@ -129,6 +136,7 @@ class _Pool:
                 self.workspace_bytes = size
             while len(self.threads) < workers:
                 self._start()
+            POOL_WORDS[:] = [self.driver.launch_address, self.memory.address, self.workspace_bytes]
 
     def _give_workspace(self, number: int, size: int) -> None:
         memory = _Memory(size)
@@ -184,6 +192,11 @@ if hasattr(os, "register_at_fork"):
 _KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 
 
+def chunk_of(blocks: int, threads: int, grain: int = 1) -> int:
+    """How many blocks a thread takes at a time."""
+    return max(grain, blocks // (threads * CHUNKS_PER_THREAD))
+
+
 class _SerialLaunch:
     """A prepared launch on the calling thread, with a workspace."""
 
@@ -227,7 +240,7 @@ class _Launch:
         self.free.append(entry)
 
     def _call_block(self, threads: int, pool: _Pool) -> tuple[ctypes.Array[ctypes.c_int64], int, int, _Pool]:
-        chunk = max(self.grain, self.blocks // (threads * CHUNKS_PER_THREAD))
+        chunk = chunk_of(self.blocks, threads, self.grain)
         slots = (self.native.address, self.address, self.blocks, chunk, 0, pool.memory.address, threads - 1)
         block = (ctypes.c_int64 * CALL_SLOTS)(*slots)
         return block, ctypes.addressof(block), threads, pool

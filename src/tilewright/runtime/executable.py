@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from tilewright.runtime.host import Copier, HostProgram, written_by
 from tilewright.runtime.liveness import dead_after, with_releases
 from tilewright.runtime.scope import Entry, Placed, Scalar, row_major_strides
 from tilewright.runtime.steps import run_block
+
+if TYPE_CHECKING:  # imported when a call is repeated
+    from tilewright.runtime.cpu_entry import NativeEntry
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 PLANS = 256
@@ -91,6 +94,20 @@ class Executable:
             return None
         bound = self._plans.get(self._key(arguments, (out,)))
         return None if bound is None else flat_plan_of(bound[1], len(arguments), out)
+
+    def entry(self, arguments: Sequence[Any], gives_tuple: bool) -> NativeEntry | None:
+        """Native code that repeats calls with arguments of this form on as many threads as there are now, or None.
+
+        It takes the arguments and, for each result, an array or None.
+        """
+        if self.device.machine.kind != "cpu" or self._size_arguments:
+            return None
+        bound = self._plans.get(self._key(arguments, self._no_out))
+        if bound is None:
+            return None
+        from tilewright.runtime.program_entry import entry_of
+
+        return entry_of(bound[1], arguments, get_num_threads(), gives_tuple)
 
     def with_thresholds(self, values: Mapping[str, float]) -> Executable:
         """The same compiled program with other values of some of its thresholds; nothing is compiled again.

@@ -66,11 +66,6 @@ class ArrayForm(NamedTuple):
     mask: int
     span: tuple[int, int]
 
-    @property
-    def words(self) -> list[int]:
-        """As native code reads it."""
-        return [id(self.dtype), len(self.shape), self.mask, *self.span, *self.shape, *self.strides]
-
 
 class EntryLaunch(NamedTuple):
     """A kernel to run.
@@ -80,18 +75,14 @@ class EntryLaunch(NamedTuple):
         blocks: how many.
         buffers: for each buffer the number of its array.
         scalars: the slots of the argument block after the buffers, as unsigned numbers.
+        given: of the scalars, by position, those that are an operand, with its number.
     """
 
     native: NativeKernel
     blocks: int
     buffers: tuple[int, ...]
     scalars: tuple[int, ...]
-
-    @property
-    def words(self) -> list[int]:
-        """As native code reads it."""
-        slots = (*self.buffers, *self.scalars)
-        return [self.native.address, self.blocks, len(self.buffers), len(slots), *slots]
+    given: tuple[tuple[int, int], ...] = ()
 
 
 class FlatPlan(NamedTuple):

@@ -1,0 +1,56 @@
+"""Short cuts of programs: native entries that were learned from calls which took the long way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tilewright.frontend.einsum_quick import with_first
+from tilewright.runtime.environment import read_environment
+from tilewright.runtime.thread_count import get_num_threads
+
+if TYPE_CHECKING:
+    from tilewright.runtime.cpu_entry import NativeEntry
+    from tilewright.runtime.executable import Executable
+
+_MOST_LESSONS = 64  # so that a caller whose arrays never have the same form twice is not kept waiting
+_TARGET = b"TILEWRIGHT_TARGET"
+_NOTHING: tuple[Any, ...] = ()
+
+
+class QuickProgram:
+    """The entries of one program, by the number of threads and by what the variable of the target says."""
+
+    def __init__(self) -> None:
+        self._entries: dict[Any, tuple[NativeEntry, ...]] = {}
+        self._lessons = 0
+        self._nones: tuple[None, ...] = (None,)
+
+    def __call__(self, arguments: tuple[Any, ...], out: Any) -> Any:
+        """The result of a call without a target; None where no entry fits."""
+        entries = self._entries.get((get_num_threads(), read_environment(_TARGET)), _NOTHING)
+        if not entries:
+            return None
+        places = self._nones if out is None else out if type(out) is tuple else (out,)
+        for entry in entries:
+            found = entry(*arguments, *places)
+            if found is not None:
+                return found
+        return None
+
+    def learn(self, executable: Executable, arguments: Sequence[Any], several: bool) -> None:
+        """Called after a call without `out` has taken the long way; the first call learns nothing."""
+        self._lessons += 1
+        if not 2 <= self._lessons <= _MOST_LESSONS:
+            return
+        entry = executable.entry(arguments, several)
+        if entry is not None:
+            key = get_num_threads(), read_environment(_TARGET)
+            self._nones = (None,) * len(executable.program.body.results)
+            # Where two threads learn at once, one entry may be lost, to be learned again.
+            self._entries[key] = with_first(entry, self._entries.get(key, ()))
+
+    @property
+    def entries(self) -> tuple[NativeEntry, ...]:
+        """All entries."""
+        return tuple(one for some in self._entries.values() for one in some)

@@ -1,0 +1,109 @@
+"""Native entries (`cpu_entry`) of bound plans: repeated small calls of whole programs.
+
+A plan with anything in it that native code does not do has none: arrays without elements, scalars other than Python's
+floats and ints, results that the host knows, much memory. Its calls go on taking the long way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.ir.scalars import F32, F64, I32, I64, ScalarType
+from tilewright.kernel.launch import ScalarReference
+from tilewright.runtime.backends import argument_block
+from tilewright.runtime.bound_plan import BoundPlan, Result, address_mask
+from tilewright.runtime.cpu_entry import NativeEntry, ScalarForm, make_entry
+from tilewright.runtime.cpu_entry_text import F32_SCALAR, F64_SCALAR, I32_SCALAR, I64_SCALAR
+from tilewright.runtime.flat_plan import ArrayForm, EntryLaunch, span_of
+from tilewright.runtime.recording import Allocation, CheckErrors, RecordedLaunch, Release
+from tilewright.runtime.recycling import LARGE
+from tilewright.runtime.scope import row_major_strides
+
+_KINDS: dict[ScalarType, int] = {F64: F64_SCALAR, F32: F32_SCALAR, I64: I64_SCALAR, I32: I32_SCALAR}
+_RESULT_MASK, _TEMPORARY_MASK = 15, 63  # NumPy's memory is aligned to 16 bytes, an entry's workspace to 64
+
+
+def entry_of(plan: BoundPlan, arguments: Sequence[Any], threads: int, gives_tuple: bool) -> NativeEntry | None:
+    """The native entry of a plan, or None.
+
+    Args:
+        plan: made for these arguments, whose scalars may change.
+        arguments: of a call that used the plan.
+        threads: that launches of several blocks are shared among.
+        gives_tuple: whether the program's results are a tuple.
+    """
+    records = plan.recording.records
+    allocations = {one.slot: one for one in records if isinstance(one, Allocation)}
+    launches = [one for one in records if isinstance(one, RecordedLaunch)]
+    given = plan.scalar_types
+    slots = [one.slot for one in plan.results]
+    checked = {one.slot for one in records if isinstance(one, CheckErrors)}
+    zeroed = {one.slot for one in allocations.values() if one.zeros}
+    if (
+        plan.empty
+        or not launches
+        or len(set(slots)) < len(slots)
+        or any(slot < 0 for slot in slots)
+        or checked != zeroed
+        or not all(isinstance(one, Allocation | RecordedLaunch | CheckErrors | Release) for one in records)
+        or not all(type_ in _KINDS for type_ in given.values())
+        or len(plan.inputs) + len(given) != len(arguments)
+    ):
+        return None
+    inputs = {position: (slot, element) for position, slot, element in plan.inputs}
+    operands = [
+        ScalarForm(_KINDS[given[position]]) if position in given else _form(one, address_mask(plan, *inputs[position]))
+        for position, one in enumerate(arguments)
+    ]
+    results = [_result_form(plan, one) for one in plan.results]
+    temporary = [slot for slot in allocations if slot not in slots]
+    sizes = [math.prod(allocations[slot].shape) * allocations[slot].dtype.itemsize for slot in temporary]
+    if any(form is None for form in results) or any(
+        address_mask(plan, slot, F64) > _TEMPORARY_MASK for slot in temporary
+    ):
+        return None
+    order = [inputs[position][0] if position in inputs else -1 for position in range(len(arguments))]
+    numbers = {slot: number for number, slot in enumerate([*order, *slots, *temporary]) if slot >= 0}
+    made = [_launch(one, numbers, given) for one in launches]
+    if any(one is None for one in made):
+        return None
+    return make_entry(
+        [one for one in made if one is not None],
+        operands,
+        [one for one in results if one is not None],
+        sizes,
+        makes_results=True,
+        gives_tuple=gives_tuple,
+        records=[temporary.index(slot) for slot in checked],
+        threads=threads if any(one.blocks > 1 for one in launches) else 1,
+    )
+
+
+def _form(array: np.ndarray[Any, Any], mask: int) -> ArrayForm:
+    return ArrayForm(array.dtype, array.shape, array.strides, mask, span_of(array))
+
+
+def _result_form(plan: BoundPlan, result: Result) -> ArrayForm | None:
+    """Of a new result in C order; None for large ones, whose memory is recycled."""
+    dtype = result.element.numpy
+    nbytes = math.prod(result.shape) * dtype.itemsize
+    mask = address_mask(plan, result.slot, result.element)
+    if not 0 < nbytes < LARGE or mask > _RESULT_MASK or result.direct or result.array != bool(result.shape):
+        return None
+    strides = tuple(stride * dtype.itemsize for stride in row_major_strides(result.shape))
+    return ArrayForm(dtype, result.shape, strides, mask, (0, nbytes))
+
+
+def _launch(record: RecordedLaunch, numbers: dict[int, int], given: dict[int, ScalarType]) -> EntryLaunch | None:
+    kernel, native = record.compiled
+    references = [(place, one) for place, one in enumerate(record.scalars) if isinstance(one, ScalarReference)]
+    if any(one.component or kernel.scalars[place].type != given[int(one.name)] for place, one in references):
+        return None
+    fixed = [0 if isinstance(one, ScalarReference) else one for one in record.scalars]
+    words = list(argument_block(kernel, fixed))[len(kernel.buffers) :]
+    buffers = tuple(numbers[slot] for slot in record.slots)
+    return EntryLaunch(native, record.blocks, buffers, tuple(words), tuple((p, int(one.name)) for p, one in references))

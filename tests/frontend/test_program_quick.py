@@ -1,0 +1,274 @@
+"""Repeated calls of programs: the short cut gives the same results and refuses the same things as the long way."""
+
+# ruff: noqa: F821, UP037  # sizes in annotations are text: tw.f32["n"]
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright.frontend.program import TracedProgram
+from tilewright.runtime import cpu_entry
+
+pytestmark = pytest.mark.skipif(not cpu_entry.entries_are_possible(), reason="this interpreter has no native entries")
+
+
+@tw.program
+def scaled(factor: tw.f32, xs: tw.f32["n"], ys: tw.f32["n"]) -> Any:
+    return tw.map(lambda x, y: factor * x + y, xs, ys)
+
+
+@tw.program
+def shifted(offset: tw.i32, xs: tw.i32["n"]) -> Any:
+    return tw.map(lambda x: x + offset, xs)
+
+
+@tw.program
+def sum_and_difference(xs: tw.f64["n"], ys: tw.f64["n"]) -> Any:
+    return tw.map(lambda x, y: x + y, xs, ys), tw.reduce("add", 0, tw.map(lambda x, y: x - y, xs, ys))
+
+
+@tw.program
+def picked(xs: tw.f32["n"], places: tw.i64["m"]) -> Any:
+    return tw.map(lambda place: xs[place], places)
+
+
+@tw.program
+def normalised(xs: tw.f64["n"]) -> Any:
+    total = tw.reduce("add", 0, xs)
+    return tw.map(lambda x: x / total, xs)
+
+
+@tw.program
+def rows(xss: tw.float_["n", "m"]) -> Any:
+    return tw.map(lambda xs: tw.reduce("add", 0, tw.map(lambda x: x * x, xs)), xss)
+
+
+@tw.program
+def only(xs: tw.f32["n"]) -> Any:
+    return (tw.map(lambda x: -x, xs),)
+
+
+@pytest.fixture(autouse=True)
+def on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TILEWRIGHT_TARGET", raising=False)
+
+
+def taught(program: TracedProgram, *arguments: Any) -> TracedProgram:
+    """A copy of a program that has learned to do these arguments the short way."""
+    own = program.with_thresholds({})
+    for _ in range(3):
+        own(*arguments)
+    assert own._quick.entries
+    return own
+
+
+def refused(program: TracedProgram, *arguments: Any, out: Any = None) -> bool:
+    """Whether the short cut leaves a call to the long way."""
+    return program._quick(arguments, out) is None
+
+
+def singles(count: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).integers(-99, 99, count).astype(np.float32)
+
+
+def test_scalars() -> None:
+    xs, ys = singles(9), singles(9, 1)
+    program = taught(scaled, 2.0, xs, ys)
+    for factor in (3.0, -0.5, 7, -(1 << 52), 1e300, float("nan"), float("-inf")):
+        assert not refused(program, factor, xs, ys)
+        with np.errstate(all="ignore"):
+            expected = np.float32(factor) * xs + ys
+        np.testing.assert_array_equal(program(factor, xs, ys), expected)
+    for factor in (np.float32(3), np.float64(3), np.int8(3), 1 << 60):
+        assert refused(program, factor, xs, ys)
+        np.testing.assert_array_equal(program(factor, xs, ys), scaled(factor, xs, ys, target="cpu"))
+    for wrong in (True, 1j, "2", None):
+        with pytest.raises(TypeError, match="factor"):
+            program(wrong, xs, ys)
+
+
+def test_integers() -> None:
+    xs = np.arange(7, dtype=np.int32)
+    program = taught(shifted, 5, xs)
+    for offset in (0, -3, 2**31 - 100, -(2**31)):
+        assert not refused(program, offset, xs)
+        np.testing.assert_array_equal(program(offset, xs), xs + np.int32(offset))
+    for offset in (2**31, -(2**31) - 1, 2**70):
+        with pytest.raises(OverflowError):
+            program(offset, xs)
+    with pytest.raises(TypeError):
+        program(1.0, xs)
+
+
+def test_several_results() -> None:
+    xs, ys = np.arange(5.0), np.ones(5)
+    program = taught(sum_and_difference, xs, ys)
+    total, difference = program(xs, ys)
+    assert (total == xs + ys).all() and type(difference) is np.float64 and difference == 5
+    out = np.empty(5)
+    found = program(xs, ys, out=(out, None))
+    assert found[0] is out and (out == xs + ys).all() and type(found[1]) is np.float64
+    cell = np.empty(())
+    assert not refused(program, xs, ys, out=(out, cell))
+    assert program(xs, ys, out=(out, cell))[1] is cell and cell == 5
+    with pytest.raises(ValueError, match="2 results"):
+        program(xs, ys, out=out)
+    assert refused(program, xs, ys, out=(out, out))
+    (single,) = taught(only, singles(4))(singles(4))
+    assert (single == -singles(4)).all()
+
+
+def test_steps_between_which_arrays_live() -> None:
+    xs = np.arange(1.0, 6.0)
+    program = taught(normalised, xs)
+    for scale in (1.0, 3.0):
+        np.testing.assert_allclose(program(xs * scale), xs / 15, rtol=1e-15)
+
+
+def test_checked_indices() -> None:
+    xs = singles(10)
+    program = taught(picked, xs, np.arange(4))
+    assert not refused(program, xs, np.array([9, 0, 3, 3]))
+    np.testing.assert_array_equal(program(xs, np.array([9, 0, 3, 3])), xs[[9, 0, 3, 3]])
+    for bad in (10, -1, -(2**63)):
+        with pytest.raises(IndexError) as short:
+            program(xs, np.array([0, bad, 1, bad]))
+        with pytest.raises(IndexError) as long:
+            picked(xs, np.array([0, bad, 1, bad]), target="cpu")
+        assert str(short.value) == str(long.value)
+    np.testing.assert_array_equal(program(xs, np.array([1, 2, 3, 4])), xs[1:5])
+    out = np.full(4, 7, np.float32)
+    with pytest.raises(IndexError):
+        program(xs, np.array([0, 1, 2, 10]), out=out)
+    assert (out == 7).all(), "nothing is written where the program fails"
+
+
+def test_other_forms_and_types() -> None:
+    program = rows.with_thresholds({})
+    some = np.arange(24.0).reshape(4, 6)
+    for _ in range(3):
+        for one in (some, some.astype(np.float32), some[:, ::2], some.T, some[::-1]):
+            np.testing.assert_array_equal(program(one), (one * one).sum(axis=1))
+            assert program(one).dtype == one.dtype
+    assert len(program._quick.entries) == 5
+    assert not refused(program, some.T)
+
+
+def test_out() -> None:
+    xs, ys = singles(9), singles(9, 1)
+    program = taught(scaled, 2.0, xs, ys)
+    out = np.empty(9, np.float32)
+    assert program(3.0, xs, ys, out=out) is out and (out == 3 * xs + ys).all()
+    assert refused(program, 3.0, xs, ys, out=xs)
+    expected = 3 * xs + ys
+    assert program(3.0, xs, ys, out=xs) is xs and (xs == expected).all()
+    out.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        program(3.0, xs, ys, out=out)
+
+
+def test_inside_another_program_the_call_is_traced() -> None:
+    program = taught(only, singles(4))
+
+    @tw.program
+    def twice(xs: tw.f32["n"]) -> Any:
+        (negated,) = program(xs)
+        return tw.map(lambda x: x + x, negated)
+
+    np.testing.assert_array_equal(twice(singles(4)), -2 * singles(4))
+
+
+def test_the_target_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    xs, ys = singles(9), singles(9, 1)
+    program = taught(scaled, 2.0, xs, ys)
+    monkeypatch.setenv("TILEWRIGHT_TARGET", "nonsense")
+    with pytest.raises(Exception, match="nonsense"):
+        program(2.0, xs, ys)
+    monkeypatch.delenv("TILEWRIGHT_TARGET")
+    with pytest.raises(Exception, match="nonsense"):
+        program(2.0, xs, ys, target="nonsense")
+
+
+def test_nothing_is_kept() -> None:
+    xs, ys = np.arange(5.0), np.ones(5)
+    program = taught(sum_and_difference, xs, ys)
+    before = [sys.getrefcount(one) for one in (xs, ys, None, xs.dtype)]
+    for _ in range(1000):
+        program(xs, ys)
+        program._quick((xs, 3), None)
+        program._quick((xs, ys), (xs, None))
+    after = [sys.getrefcount(one) for one in (xs, ys, None, xs.dtype)]
+    assert before[:2] == after[:2]
+    assert all(abs(new - old) < 100 for old, new in zip(before[2:], after[2:], strict=True))
+    operand = xs.copy()
+    result = program(operand, ys)
+    dead = weakref.ref(operand), weakref.ref(result[0])
+    del operand, result
+    gc.collect()
+    assert dead[0]() is None and dead[1]() is None
+
+
+def _large() -> tuple[TracedProgram, Any, Any]:
+    """A program of several blocks, on two threads."""
+    xss = np.random.default_rng(3).integers(-9, 9, (400, 300)).astype(np.float64)
+    program = rows.with_thresholds({})
+    with tw.num_threads(2):
+        for _ in range(3):
+            program(xss)
+    return program, xss, (xss * xss).sum(axis=1)
+
+
+def test_several_threads_share_a_launch() -> None:
+    program, xss, expected = _large()
+    assert program._quick.entries
+    for threads in (2, 1, 3, 2):
+        with tw.num_threads(threads):
+            for _ in range(3):
+                np.testing.assert_array_equal(program(xss), expected)
+
+
+def _from_threads(call: Callable[[], bool]) -> None:
+    failures: list[str] = []
+
+    def work() -> None:
+        for _ in range(50):
+            if not call():
+                failures.append("another result")
+
+    workers = [threading.Thread(target=work) for _ in range(6)]
+    for one in workers:
+        one.start()
+    for one in workers:
+        one.join()
+    assert not failures
+
+
+def test_calls_from_threads() -> None:
+    program, xss, expected = _large()
+
+    def call() -> bool:
+        with tw.num_threads(2):
+            return bool((program(xss) == expected).all())
+
+    _from_threads(call)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_after_fork_goes_on() -> None:
+    program, xss, expected = _large()
+    child = os.fork()
+    if child == 0:
+        with tw.num_threads(2):
+            right = all((program(xss) == expected).all() for _ in range(20))
+        os._exit(0 if right else 1)
+    assert os.waitpid(child, 0)[1] == 0
