@@ -347,6 +347,20 @@ DECLINES = [
         "have to be computed",
     ),
     (
+        "index_slice",
+        "a: [n]f32, i: i64",
+        "let (x: [n - 1]f32) = a[0 :+ n - 1]\nlet (y: f32) = x[i]\nin (y)",
+        1,
+        "i may be out of range of x where it is in range of a",
+    ),
+    (
+        "slice_slice",
+        "a: [n]f32, k: i64",
+        "let (x: [3]f32) = a[0 :+ 3]\nlet (y: [2]f32) = x[k :+ 2]\nin (y)",
+        1,
+        "it may be out of range of x where it is in range of a",
+    ),
+    (
         "index_copy",
         "a: [n]f32, i: i64",
         "let (x: [n]f32) = copy a @block\nlet (y: f32) = x[i]\nin (y)",

@@ -20,6 +20,7 @@ from tilewright.frontend.program_tracing import (
     parameter_names,
     size_of,
     traced_lambda,
+    user_location,
     values_of,
     wrap,
     wrap_results,
@@ -202,7 +203,7 @@ def update(array: Any, indices: Any, value: Any) -> Any:
     atoms = tuple(index_atom(given, d, one) for d, one in enumerate(keys))
     expected = Type(given.scalar, given.variable.type.shape[len(keys) :])
     new = fitted(tracer, value, expected, f"the value for update of {given.variable}")
-    return wrap_one(tracer, Update(given.variable, atoms, new), "update")
+    return wrap_one(tracer, Update(given.variable, atoms, new, user_location()), "update")
 
 
 def scatter(destination: Any, indices: Any, values: Any) -> Any:

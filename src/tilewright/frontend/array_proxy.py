@@ -18,7 +18,7 @@ from tilewright.frontend.program_tracing import (
     wrap,
 )
 from tilewright.frontend.scalar_tracing import ScalarProxy, apply, foreign, power
-from tilewright.ir.nodes import Atom, Slice, SliceDimension, Variable
+from tilewright.ir.nodes import Atom, Index, Slice, SliceDimension, Variable
 from tilewright.ir.scalars import ScalarType
 from tilewright.ir.sizes import ZERO, ceil_division, size
 
@@ -184,10 +184,11 @@ def subscript(array: ArrayProxy, key: Any) -> Any:
     kept = [d for d, one in enumerate(keys) if isinstance(one, slice)]
     indices = [index_atom(array, d, keys[d]) for d in picked]
     if picked:
-        variable = tracer.index(tracer.rearrange(variable, (*picked, *kept)), *indices)
+        turned = tracer.rearrange(variable, (*picked, *kept))
+        variable = tracer.bind(Index(turned, tuple(indices), user_location()))
     if any(part is not None for d in kept for part in (keys[d].start, keys[d].stop, keys[d].step)):
         cuts = tuple(_cut(array, d, keys[d]) for d in kept)
-        variable = tracer.bind(Slice(variable, cuts))
+        variable = tracer.bind(Slice(variable, cuts, user_location()))
     if variable is array.variable:
         return array
     tracer.origins[variable.name] = f"part of {array.variable} at {user_location()}"

@@ -92,7 +92,7 @@ class TracedProgram:
         Raises:
             TypeError: for a wrong number of arguments, and dtypes that are not the parameters', naming the parameter.
             ValueError: for ranks and sizes that disagree, naming the parameter, the dimension and the sizes.
-            IndexError: for an index out of range.
+            IndexError: for an index out of range, naming program, line, array, index and extent.
 
         Inside of another program the call is traced along with it.
         """
@@ -334,6 +334,7 @@ def program(
     flattening: Flattening | None = None,
     contractions: bool = True,
     tuning: str | os.PathLike[str] | None = None,
+    unchecked: bool = False,
 ) -> Callable[[Callable[..., Any]], TracedProgram]: ...
 def program(
     function: Callable[..., Any] | None = None,
@@ -341,6 +342,7 @@ def program(
     flattening: Flattening | None = None,
     contractions: bool = True,
     tuning: str | os.PathLike[str] | None = None,
+    unchecked: bool = False,
 ) -> TracedProgram | Callable[[Callable[..., Any]], TracedProgram]:
     """Compile a Python function of arrays and scalars; a decorator.
 
@@ -358,6 +360,7 @@ def program(
             versions from the one to the other, picked when the program runs; see `TracedProgram.tune`.
         contractions: map nests that are contractions are tiled, and not flattened.
         tuning: a file of tunings; else PROG.tuning beside the source file PROG.py, or the user's tuning store.
+        unchecked: kernels do not check indices; one out of range reads what lies there, or ends the process.
 
     Returns:
         A `TracedProgram`, to be called with arrays.
@@ -379,7 +382,7 @@ def program(
         [[1.0, 2.0], [3.0, 4.0]]
     """
     around = sys._getframe(1).f_locals
-    options = ProgramOptions(flattening, contractions, tuning)
+    options = ProgramOptions(flattening, contractions, tuning, unchecked=unchecked)
     if function is not None:
         return TracedProgram(function, around, options)
     return lambda decorated: TracedProgram(decorated, around, options)

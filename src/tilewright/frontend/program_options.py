@@ -29,6 +29,7 @@ class ProgramOptions:
         tuning: a file of tunings; None for what lies beside the program's source, or is in the user's store.
         thresholds: values that the user has given, which go before all others.
         tiles: tile sizes that the user has given, for devices with thread blocks.
+        unchecked: kernels do not check indices.
     """
 
     flattening: Flattening | None = None
@@ -36,6 +37,7 @@ class ProgramOptions:
     tuning: str | os.PathLike[str] | None = None
     thresholds: Mapping[str, float] = field(default_factory=dict)
     tiles: Tiles | None = None
+    unchecked: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a flattening that does not exist.
@@ -53,7 +55,12 @@ class ProgramOptions:
         from tilewright.passes.compile import compile_program
 
         return compile_program(
-            program, device, tiles=self.tiles, flattening=self.flattening, contractions=self.contractions
+            program,
+            device,
+            tiles=self.tiles,
+            flattening=self.flattening,
+            contractions=self.contractions,
+            unchecked=self.unchecked,
         )
 
     def tuned(self, executable: Executable, source: str | None) -> Executable:

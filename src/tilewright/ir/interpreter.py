@@ -186,12 +186,17 @@ def _rows(arrays: Sequence[Variable], width: Size, e: Environment) -> list[Value
     return [tuple(_element(e.array(one), one.type, i) for one in arrays) for i in range(count)]
 
 
-def _check_index(array: Variable, indices: Sequence[Atom], e: Environment) -> tuple[int, ...]:
-    values = tuple(int(e.atom(one)) for one in indices)
-    for d, (index, extent) in enumerate(zip(values, e.array(array).shape, strict=False)):
+def _check_index(x: Index | Update, e: Environment) -> tuple[int, ...]:
+    values = tuple(int(e.atom(one)) for one in x.indices)
+    for d, (index, extent) in enumerate(zip(values, e.array(x.array).shape, strict=False)):
         if not 0 <= index < extent:
-            raise IndexError(f"index {index} of {array} is out of range in dimension {d} of extent {extent}")
+            raise IndexError(f"{_at(x)}index {index} of {x.array} is out of range in dimension {d} of extent {extent}")
     return values
+
+
+def _at(x: Index | Slice | Update) -> str:
+    """Where the user wrote it."""
+    return f"{x.line}: " if x.line else ""
 
 
 # --- scalars and control ----------------------------------------------------------------------------------------------
@@ -239,7 +244,7 @@ def _loop(x: Loop, e: Environment) -> Values:
 
 
 def _index(x: Index, e: Environment) -> Values:
-    return (_element(e.array(x.array), x.array.type, *_check_index(x.array, x.indices, e)),)
+    return (_element(e.array(x.array), x.array.type, *_check_index(x, e)),)
 
 
 def _slice(x: Slice, e: Environment) -> Values:
@@ -249,8 +254,8 @@ def _slice(x: Slice, e: Environment) -> Values:
         last = start + one.step * (count - 1)
         if count < 0 or (count > 0 and not (0 <= start < extent and 0 <= last < extent)):
             raise IndexError(
-                f"slice of {x.array}: {count} elements from index {start} to {last} in steps of {one.step} are out of "
-                f"range in dimension {d} of extent {extent}"
+                f"{_at(x)}slice of {x.array}: {count} elements from index {start} to {last} in steps of {one.step} are "
+                f"out of range in dimension {d} of extent {extent}"
             )
         places.append(start + one.step * np.arange(count))
     return (e.array(x.array)[np.ix_(*places)],)
@@ -258,7 +263,7 @@ def _slice(x: Slice, e: Environment) -> Values:
 
 def _update(x: Update, e: Environment) -> Values:
     result = e.array(x.array).copy()
-    result[_check_index(x.array, x.indices, e)] = e.atom(x.value)
+    result[_check_index(x, e)] = e.atom(x.value)
     return (result,)
 
 
@@ -369,14 +374,14 @@ def _stream(x: StreamSeq, e: Environment) -> Values:
 # --- segmented operations ---------------------------------------------------------------------------------------------
 
 
-def _at(space: SegSpace, point: tuple[int, ...], body: Body, e: Environment) -> Values:
+def _point(space: SegSpace, point: tuple[int, ...], body: Body, e: Environment) -> Values:
     e.bind([index for index, _ in space.dimensions], [np.int64(one) for one in point])
     return e.body(body)
 
 
 def _seg_map(x: SegMap, e: Environment) -> Values:
     shape = tuple(map(e.size, x.space.shape))
-    rows = [_at(x.space, point, x.body, e) for point in np.ndindex(*shape)]
+    rows = [_point(x.space, point, x.body, e) for point in np.ndindex(*shape)]
     return _collect(e, rows, body_types(x.body), shape)
 
 
@@ -388,7 +393,7 @@ def _seg_fold(x: SegRed | SegScan, e: Environment) -> Values:
     for segment in np.ndindex(*outer):
         accumulators = e.atoms(x.neutral)
         for i in range(inner):
-            values = _at(x.space, (*segment, i), x.body, e)
+            values = _point(x.space, (*segment, i), x.body, e)
             accumulators = e.call(x.combine, accumulators + values[:folded])
             prefixes.append(accumulators)
             rest.append(values[folded:])
@@ -404,7 +409,7 @@ def _seg_fold(x: SegRed | SegScan, e: Environment) -> Values:
 def _seg_hist(x: SegHist, e: Environment) -> Values:
     bins = tuple(e.array(one).copy() for one in x.destinations)
     for point in np.ndindex(*map(e.size, x.space.shape)):
-        place, *values = _at(x.space, point, x.body, e)
+        place, *values = _point(x.space, point, x.body, e)
         _combine_into(bins, (*point[:-1], int(place)), x.combine, tuple(values), e)
     return bins
 

@@ -12,6 +12,7 @@ mention the program's size names and every i64 scalar in scope. The semantics of
 
 from __future__ import annotations
 
+from dataclasses import field
 from enum import Enum
 from typing import TypeAlias
 
@@ -205,10 +206,16 @@ class Loop:
 
 @dataclass(frozen=True)
 class Index:
-    """array[indices]: an element, or a sub-array if there are fewer indices than dimensions. Indices are i64, >= 0."""
+    """array[indices]: an element, or a sub-array if there are fewer indices than dimensions. Indices are i64, >= 0.
+
+    `line` is where the user wrote it, if it was a user, and `checked` whether it is checked to be in range when the
+    program runs. They say nothing about its value, and are no part of the program's text; so too below.
+    """
 
     array: Variable
     indices: tuple[Atom, ...]
+    line: str = field(default="", compare=False, repr=False)
+    checked: bool = field(default=True, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -226,6 +233,8 @@ class Slice:
 
     array: Variable
     dimensions: tuple[SliceDimension, ...]
+    line: str = field(default="", compare=False, repr=False)
+    checked: bool = field(default=True, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -235,6 +244,8 @@ class Update:
     array: Variable
     indices: tuple[Atom, ...]
     value: Atom
+    line: str = field(default="", compare=False, repr=False)
+    checked: bool = field(default=True, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

@@ -269,8 +269,12 @@ class _Parser:
 
     # expressions
 
+    def line(self) -> str:
+        """Where the cursor is, for messages of a program that runs."""
+        return f"line {self.cursor.peek().line}"
+
     def expression(self) -> Expression:
-        token = self.cursor.peek()
+        token, line = self.cursor.peek(), self.line()
         if token.kind == "name" and token.text in CONSTRUCTS:
             return self.construct(self.cursor.take().text)
         if token.kind == "name" and token.text not in _COMPLEX and self.cursor.at("(", ahead=1):
@@ -283,7 +287,7 @@ class _Parser:
         if self.cursor.accept("with"):
             indices = self.list_of(self.atom, "[", "]")
             self.cursor.expect("=")
-            return Update(variable, indices, self.atom())
+            return Update(variable, indices, self.atom(), line)
         return self.after_atom(variable)
 
     def call(self) -> Expression:
@@ -307,17 +311,17 @@ class _Parser:
         return Alias(first)
 
     def subscript(self, array: Variable) -> Expression:
-        ahead = 1
+        ahead, line = 1, self.line()
         while not self.cursor.at("]", ":+", ahead=ahead) and self.cursor.peek(ahead).kind != "end":
             ahead += 1
         if not self.cursor.at(":+", ahead=ahead):
-            return Index(array, self.list_of(self.atom, "[", "]"))
+            return Index(array, self.list_of(self.atom, "[", "]"), line)
         if ahead == 1:  # x[:+], the slice of no dimension
             self.cursor.expect("[")
             self.cursor.expect(":+")
             self.cursor.expect("]")
             return Slice(array, ())
-        return Slice(array, self.list_of(self.slice_dimension, "[", "]"))
+        return Slice(array, self.list_of(self.slice_dimension, "[", "]"), line)
 
     def slice_dimension(self) -> SliceDimension:
         start = self.size()

@@ -37,6 +37,7 @@ from tilewright.passes.stream_choice import NotTiled
 from tilewright.passes.stream_form import stream_form, stream_table
 from tilewright.passes.tile import Tiles, contraction_launches
 from tilewright.passes.tiling import IllegalTiling
+from tilewright.passes.unchecked import without_checks
 from tilewright.passes.used_names import free_variables, size_names
 from tilewright.passes.vectorise import NotVectorisable
 from tilewright.passes.whole_loops import with_whole
@@ -59,6 +60,7 @@ def compile_program(
     tiles: Tiles | None = None,
     flattening: Flattening | None = None,
     contractions: bool = True,
+    unchecked: bool = False,
 ) -> Executable:
     """The program, ready to be called on a device.
 
@@ -72,6 +74,7 @@ def compile_program(
             outermost nests; "incremental" keeps versions from the one to the other, picked when the program runs by
             the executable's thresholds. None leaves nests as they are written, which makes a kernel of each.
         contractions: nests that are contractions are tiled and not flattened (incrementally: that is one version).
+        unchecked: kernels do not check indices; one out of range reads what lies there, or ends the process.
 
     Raises:
         LoweringError: if a statement cannot be lowered, saying why.
@@ -98,11 +101,10 @@ def compile_program(
         from tilewright.passes.flatten_tree import machine_thresholds
 
         thresholds = machine_thresholds(ready, device.machine)
+    ready = without_checks(ready) if unchecked else ready
     block, notes = program_block(ready, device, tiles)
     arguments = _size_arguments(ready)
-    checked = any(
-        isinstance(one.expression, nodes.Index | nodes.Update | nodes.Slice) for one in all_statements(ready.body)
-    )
+    checked = any(getattr(one.expression, "checked", False) for one in all_statements(ready.body))
     return Executable(
         HostProgram(ready, block, notes),
         device,
@@ -237,9 +239,9 @@ class _Compiler:
             case nodes.Concat(axis, arrays):
                 self.note(statement, "copies of the parts")
                 return host.ConcatStep(targets[0], axis, arrays)
-            case nodes.Update(array, indices, value):
+            case nodes.Update(array, indices, value, line):
                 self.note(statement, "a copy and a part written over it")
-                return host.UpdateStep(targets[0], array, indices, value)
+                return host.UpdateStep(targets[0], array, indices, value, line)
             case nodes.If() | nodes.Loop():
                 return self._control(statement)
             case nodes.Reduce() | nodes.Redomap():

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.ir.lmad import LMAD, row_major
-from tilewright.ir.nodes import SliceDimension, Type, Variable
+from tilewright.ir.nodes import Index, Slice, SliceDimension, Type, Update, Variable
 from tilewright.ir.scalars import BOOL, I64, ScalarType
 from tilewright.ir.sizes import ONE, ZERO, Size, SizeFunction, maximum, product, size
 from tilewright.ir.views import ArrayView
@@ -46,6 +46,7 @@ class IotaArray:
 
 
 ArrayValue = ArrayView | IotaArray
+Access = Index | Slice | Update
 
 
 class Item:
@@ -269,25 +270,27 @@ class Item:
 
     # --- checked indices
 
-    def checked(self, index: Size, extent: Size, array: str, dimension: int) -> Size:
+    def checked(self, index: Size, extent: Size, access: Access, dimension: int) -> Size:
         """The index, or 0 after recording that it is out of range."""
-        if self._in_range(index, extent):
+        if not access.checked or self._in_range(index, extent):
             return index
         at = self.emit.let(lower_size(index, self.emit), "index")
-        wrong = self._record_outside(at, extent, array, dimension)
+        wrong = self._record_outside(at, extent, access, dimension)
         return self._named(kernel.operation("select", wrong, Constant(0, I64), at))
 
     def checked_slice(
-        self, one: SliceDimension, extent: Size, array: str, dimension: int
+        self, one: SliceDimension, extent: Size, access: Access, dimension: int
     ) -> tuple[SliceDimension, Size]:
         """A slice and 1; or, after recording that it is out of range, one that only reads index 0, and stride 0."""
+        if not access.checked:
+            return one, ONE
         last = one.start + (one.count - 1) * one.step
         low, high = (one.start, last) if one.step > 0 else (last, one.start)
         room = (extent - 1 - high).constant
         if one.count == ONE or (low.constant is not None and low.constant >= 0 and room is not None and room >= 0):
             if one.count != ONE:
                 return one, ONE
-            return dataclasses.replace(one, start=self.checked(one.start, extent, array, dimension)), ONE
+            return dataclasses.replace(one, start=self.checked(one.start, extent, access, dimension)), ONE
         count = self.emit.let(lower_size(one.count, self.emit), "count")
         some = kernel.operation("gt", count, Constant(0, I64))
         # With no element there is nothing to check; index 0 stands for it, or the extent's own last one.
@@ -295,7 +298,7 @@ class Item:
             self.emit.let(kernel.operation("select", some, lower_size(end, self.emit), Constant(0, I64)), "end")
             for end in (low, high)
         ]
-        outside = [self._record_outside(end, extent, array, dimension, some) for end in ends]
+        outside = [self._record_outside(end, extent, access, dimension, some) for end in ends]
         wrong = self.emit.let(kernel.operation("or", *outside), "bad")
         start = self._named(kernel.operation("select", wrong, Constant(0, I64), lower_size(one.start, self.emit)))
         stride = self._named(kernel.operation("select", wrong, Constant(0, I64), Constant(1, I64)))
@@ -312,7 +315,7 @@ class Item:
         self,
         at: kernel.Expression,
         extent: Size,
-        array: str,
+        access: Access,
         dimension: int,
         condition: kernel.Expression | None = None,
     ) -> kernel.Expression:
@@ -324,7 +327,7 @@ class Item:
             wrong = kernel.operation("and", condition, wrong)
         wrong = self.emit.let(wrong, "bad")
         position = 3 * len(self.checks)
-        self.checks.append(CheckedIndex(array, dimension))
+        self.checks.append(CheckedIndex(access.array.name, dimension, access.line))
         errors = self.buffers.setdefault(ERRORS, Buffer("errors_0", I64))
         self.buffer_names[errors.name] = ERRORS
 

@@ -141,7 +141,7 @@ def _(expression: nodes.Alias, item: Item, targets: tuple[Variable, ...]) -> Seq
 def _(expression: nodes.Index, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
     array = expression.array
     indices = [
-        item.checked(atom_size(index), extent, array.name, d)
+        item.checked(atom_size(index), extent, expression, d)
         for d, (index, extent) in enumerate(zip(expression.indices, array.type.shape, strict=False))
     ]
     source = value_of(item, array)
@@ -163,7 +163,7 @@ def _(expression: nodes.Slice | nodes.Rearrange, item: Item, targets: tuple[Vari
     base = view(item, expression.array)
     if isinstance(expression, nodes.Slice):
         safe = [
-            item.checked_slice(one, extent, expression.array.name, d)
+            item.checked_slice(one, extent, expression, d)
             for d, (one, extent) in enumerate(zip(expression.dimensions, expression.array.type.shape, strict=True))
         ]
         lmad = base.lmad.slice([one for one, _ in safe])
@@ -267,7 +267,7 @@ def _(expression: nodes.Update, item: Item, targets: tuple[Variable, ...]) -> Se
     source = view(item, array)
     value = value_of(item, expression.value)
     indices = [
-        item.checked(atom_size(index), extent, array.name, d)
+        item.checked(atom_size(index), extent, expression, d)
         for d, (index, extent) in enumerate(zip(expression.indices, array.type.shape, strict=False))
     ]
     memory = item.target(targets[0])

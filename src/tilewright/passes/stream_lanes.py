@@ -167,7 +167,7 @@ class _Group:
         assert not isinstance(source, tuple)
         if isinstance(source, ArrayView):
             outer = [
-                self.item.checked(atom_size(one), extent, index.array.name, d)
+                self.item.checked(atom_size(one), extent, index, d)
                 for d, (one, extent) in enumerate(zip(index.indices[:-1], index.array.type.shape, strict=False))
             ]
             source = ArrayView(source.buffer, source.element, source.lmad.fix(outer))

@@ -51,6 +51,7 @@ class CheckedIndex:
 
     array: str
     dimension: int
+    line: str = ""
 
 
 class Schedule(Enum):
@@ -161,6 +162,7 @@ class UpdateStep:
     array: Variable
     indices: tuple[Atom, ...]
     value: Atom
+    line: str = ""
 
 
 @dataclass(frozen=True)

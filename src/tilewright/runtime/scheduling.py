@@ -58,9 +58,10 @@ def component_of(value: Any, component: int) -> Any:
 
 
 def index_error(program: str, check: host.CheckedIndex, index: int, extent: int) -> IndexError:
-    """The error for an index out of range."""
+    """The error for an index out of range: of which program, where in it, and what."""
+    where = f"{check.line}: in program {program}" if check.line else program
     return IndexError(
-        f"{program}: index {index} of {check.array} is out of range in dimension {check.dimension} of extent {extent}"
+        f"{where}: index {index} of {check.array} is out of range in dimension {check.dimension} of extent {extent}"
     )
 
 

@@ -23,6 +23,7 @@ from tilewright.ir.nodes import (
     Reshape,
     SizeValue,
     Slice,
+    SliceDimension,
     Variable,
 )  # fmt: skip
 from tilewright.ir.operators import OPERATORS, result_type
@@ -98,15 +99,15 @@ def view(e: Executor, expression: Expression, target: Variable) -> Entry:
             return e.entry(array)
         case Slice(array) | Rearrange(array) if array.type.rank == 0:
             return e.entry(array)
-        case Index(array, indices):
+        case Index(array, indices, line):
             source = array_in_memory(e, array)
-            places = [checked_index(e, one, source.shape[d], array, d) for d, one in enumerate(indices)]
+            places = [checked_index(e, one, source.shape[d], array, d, line) for d, one in enumerate(indices)]
             return source.seen_as(source.lmad.fix(places))
-        case Slice(array, dimensions):
+        case Slice(array, dimensions, line):
             source = array_in_memory(e, array)
-            for d, one in enumerate(dimensions):
-                check_slice(e, array, d, e.size(one.start), e.size(one.count), one.step, source.shape[d])
             known = [replace(one, start=size(e.size(one.start)), count=size(e.size(one.count))) for one in dimensions]
+            for d, one in enumerate(known):
+                check_slice(e, host.CheckedIndex(array.name, d, line), one, source.shape[d])
             return source.seen_as(source.lmad.slice(known))
         case Rearrange(array, permutation):
             source = array_in_memory(e, array)
@@ -130,23 +131,24 @@ def array_in_memory(e: Executor, atom: Atom) -> Placed:
     return entry
 
 
-def checked_index(e: Executor, atom: Atom, extent: int, array: Variable, dimension: int) -> int:
+def checked_index(e: Executor, atom: Atom, extent: int, array: Variable, dimension: int, line: str) -> int:
     """An index that the host knows, checked."""
     scalar = e.scalar(atom)
     if scalar.changing or scalar.argument is not None:
         e.recording.refuse(f"an index of {array} is a scalar argument")
     index = int(scalar.value)
     if not 0 <= index < extent:
-        raise index_error(e.program_name, host.CheckedIndex(array.name, dimension), index, extent)
+        raise index_error(e.program_name, host.CheckedIndex(array.name, dimension, line), index, extent)
     return index
 
 
-def check_slice(e: Executor, array: Variable, d: int, start: int, count: int, step: int, extent: int) -> None:
-    """Refuse a slice that is out of range."""
-    last = start + step * (count - 1)
+def check_slice(e: Executor, check: host.CheckedIndex, cut: SliceDimension, extent: int) -> None:
+    """Refuse a slice (of known sizes) that is out of range."""
+    start, count = cut.start.evaluate({}), cut.count.evaluate({})
+    last = start + cut.step * (count - 1)
     if count > 0 and not (0 <= start < extent and 0 <= last < extent):
         outside = start if not 0 <= start < extent else last
-        raise index_error(e.program_name, host.CheckedIndex(array.name, d), outside, extent)
+        raise index_error(e.program_name, check, outside, extent)
 
 
 def reshape(e: Executor, source: Placed, shape: tuple[int, ...], array: Variable) -> Placed:
@@ -198,7 +200,7 @@ def run_concat(e: Executor, step: host.ConcatStep) -> None:
 def run_update(e: Executor, step: host.UpdateStep) -> None:
     """Copy, then overwrite a part."""
     source = array_in_memory(e, step.array)
-    places = [checked_index(e, one, source.shape[d], step.array, d) for d, one in enumerate(step.indices)]
+    places = [checked_index(e, one, source.shape[d], step.array, d, step.line) for d, one in enumerate(step.indices)]
     whole = e.destination(step.target)
     e.copy(source, whole)
     e.copy(e.entry(step.value), whole.seen_as(whole.lmad.fix(places)))

@@ -22,6 +22,7 @@ from tilewright.ir.nodes import (
     index_literal,
 )
 from tilewright.ir.scalars import I64
+from tilewright.ir.sizes import Size
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 
 
@@ -53,7 +54,7 @@ def index_replicate(at: Place) -> Body | Declined:
     rest = index.indices[1:]
     if not rest or not isinstance(replicate.value, Variable):
         return at.bind(replicate.value)
-    return at.become(Index(replicate.value, rest))
+    return at.become(Index(replicate.value, rest, index.line))
 
 
 @rule("simplification", Index)
@@ -63,7 +64,8 @@ def index_index(at: Place) -> Body | Declined:
     inner = at.definition(index.array)
     if not isinstance(inner, Index):
         return no_match("the array is not itself indexed")
-    return at.become(Index(inner.array, inner.indices + index.indices))
+    lines = dict.fromkeys(one for one in (inner.line, index.line) if one)
+    return at.become(Index(inner.array, inner.indices + index.indices, " and ".join(lines)))
 
 
 @rule("simplification", Index)
@@ -79,18 +81,21 @@ def index_rearrange(at: Place) -> Body | Declined:
     ordered: list[Atom] = [index_literal(0)] * count
     for dimension, atom in zip(permutation, index.indices, strict=False):
         ordered[dimension] = atom
-    return at.become(Index(inner.array, tuple(ordered)))
+    return at.become(Index(inner.array, tuple(ordered), index.line))
 
 
 @rule("simplification", Index)
 def index_slice(at: Place) -> Body | Declined:
-    """(slice a)[i0, ..., ik]  =>  a[i0 + start, ...], if that needs no arithmetic and the other dimensions are whole"""
+    """(slice a)[i0, ..., ik]  =>  a[i0 + start, ...], if that needs no arithmetic and the other dimensions are whole
+
+    An index that a user wrote is in range of the slice, not only of `a`: it stays where it is unless that is known.
+    """
     index = at.expect(Index)
     inner = at.definition(index.array)
     if not isinstance(inner, Slice):
         return no_match("the array is not a slice")
     indices: list[Atom] = []
-    for atom, dimension in zip(index.indices, inner.dimensions, strict=False):
+    for d, (atom, dimension) in enumerate(zip(index.indices, inner.dimensions, strict=False)):
         start = dimension.start.constant
         if start == 0 and dimension.step == 1:
             indices.append(atom)
@@ -98,10 +103,13 @@ def index_slice(at: Place) -> Body | Declined:
             indices.append(index_literal(start + dimension.step * int(atom.value.real)))
         else:
             return no_match("the position in the sliced array would have to be computed")
+        known = isinstance(atom, Literal) and _is_below(atom, dimension.count)
+        if index.line and not (known or _is_whole(dimension, inner.array, d)):
+            return Declined(f"{atom} may be out of range of {index.array} where it is in range of {inner.array}")
     kept = inner.dimensions[len(indices) :]
     if not all(_is_whole(one, inner.array, d + len(indices)) for d, one in enumerate(kept)):
         return no_match("a dimension without an index is cut")
-    return at.become(Index(inner.array, tuple(indices)))
+    return at.become(Index(inner.array, tuple(indices), index.line))
 
 
 @rule("simplification", Index)
@@ -113,7 +121,7 @@ def index_copy(at: Place) -> Body | Declined:
         return no_match("the array is not a copy")
     if inner.level is not None:
         return Declined(f"the copy is there to stage {inner.array} in the memory of level {inner.level.value}")
-    return at.become(Index(inner.array, index.indices))
+    return at.become(Index(inner.array, index.indices, index.line))
 
 
 @rule("simplification", Index)
@@ -133,13 +141,25 @@ def index_map(at: Place) -> Body | Declined:
     function = producer.expression.function
     row, rest = index.indices[0], index.indices[1:]
     rows = zip(function.parameters, producer.expression.arrays, strict=True)
-    picked = (Statement((parameter,), Index(array, (row,))) for parameter, array in rows)
+    picked = (Statement((parameter,), Index(array, (row,), index.line)) for parameter, array in rows)
     value = function.body.results[producer.targets.index(index.array)]
-    last = Index(value, rest) if rest and isinstance(value, Variable) else Alias(value)
+    last = Index(value, rest, index.line) if rest and isinstance(value, Variable) else Alias(value)
     here = (*picked, *function.body.statements, Statement(at.statement.targets, last))
     old = at.body.statements
     before = (*old[:producer_index], *old[producer_index + 1 : at.index])
     return Body((*before, *here, *old[at.index + 1 :]), at.body.results)
+
+
+def _is_below(index: Literal, count: Size) -> bool:
+    return index.value.real >= 0 and count.constant is not None and index.value.real < count.constant
+
+
+def _is_inside(dimension: SliceDimension, extent: Size) -> bool:
+    """Whether a slice is known to be in range of an extent."""
+    last = dimension.start + (dimension.count - 1) * dimension.step
+    low, high = (dimension.start, last) if dimension.step > 0 else (last, dimension.start)
+    below, above = low.constant, (extent - 1 - high).constant
+    return below is not None and below >= 0 and above is not None and above >= 0
 
 
 def _is_whole(dimension: SliceDimension, array: Variable, axis: int) -> bool:
@@ -157,16 +177,23 @@ def slice_whole(at: Place) -> Body | Declined:
 
 @rule("simplification", Slice)
 def slice_slice(at: Place) -> Body | Declined:
-    """slice (start, n, step) (slice (start', n', step') a)  =>  slice (start' + start*step', n, step*step') a"""
+    """slice (start, n, step) (slice (start', n', step') a)  =>  slice (start' + start*step', n, step*step') a
+
+    Where a user wrote it, it must be known to be in range of the slice, not only of `a`.
+    """
     outer = at.expect(Slice)
     inner = at.definition(outer.array)
     if not isinstance(inner, Slice):
         return no_match("the array is not a slice")
+    if outer.line and not all(
+        _is_inside(one, e) for one, e in zip(outer.dimensions, outer.array.type.shape, strict=True)
+    ):
+        return Declined(f"it may be out of range of {outer.array} where it is in range of {inner.array}")
     dimensions = tuple(
         SliceDimension(first.start + second.start * first.step, second.count, first.step * second.step)
         for first, second in zip(inner.dimensions, outer.dimensions, strict=True)
     )
-    return at.become(Slice(inner.array, dimensions))
+    return at.become(Slice(inner.array, dimensions, outer.line))
 
 
 @rule("simplification", Rearrange)

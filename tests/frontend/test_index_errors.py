@@ -1,0 +1,197 @@
+"""Indices out of range are errors that name the line, the program, the array, the index and the extent."""
+
+# ruff: noqa: F821, UP037  # sizes in annotations are text: tw.f64["n"]
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright.ir.interpreter import interpret
+from tilewright.ir.parser import parse_program
+from tilewright.ir.verifier import verify
+from tilewright.kernel.llvm import CpuTarget, llvm_text
+from tilewright.passes.compile import compile_program, program_block
+from tilewright.runtime.devices import DeviceError, device_for
+from tilewright.runtime.host import KernelStep, Layout
+
+FILE = "test_index_errors.py"
+X = np.arange(20.0)
+each_device = pytest.mark.parametrize("target", ["cpu", pytest.param("opencl", marks=pytest.mark.opencl)])
+
+
+def line_of(function: Callable[..., Any], part: str) -> int:
+    """The number of the line of a function that has this in it."""
+    lines, first = inspect.getsourcelines(function)
+    return first + next(number for number, line in enumerate(lines) if part in line)
+
+
+def gathered(xs: tw.f64["n"], at: tw.i64["m"]):
+    return tw.map(lambda i: xs[i] + 1.0, at)
+
+
+def gathered_rows(xss: tw.f64["k", "n"], at: tw.i64["m"]):
+    return tw.map(
+        lambda xs: tw.reduce("add", 0, tw.map(lambda i: xs[i] * 2.0, at)),
+        xss,
+    )
+
+
+def in_a_branch(xs: tw.f64["n"], at: tw.i64["m"]):
+    return tw.map(lambda i: tw.cond(i < 18, lambda: 0.0, lambda: xs[i]), at)
+
+
+def in_a_loop(xs: tw.f64["n"], at: tw.i64["m"]):
+    def row(i):
+        return tw.loop(3, 0.0, lambda k, total: total + xs[i + k])
+
+    return tw.map(row, at)
+
+
+def in_a_while_loop(xs: tw.f64["n"], at: tw.i64["m"]):
+    def row(i):
+        return tw.while_loop(lambda k, total: total < 100.0, (i, 0.0), lambda k, total: (k + 1, total + xs[k]))[1]
+
+    return tw.map(row, at)
+
+
+def scanned(xs: tw.f64["n"], at: tw.i64["m"]):
+    return tw.scan("add", 0, tw.map(lambda i: xs[i], at))
+
+
+def updated(xs: tw.f64["n"], at: tw.i64["m"]):
+    return tw.map(lambda i: tw.update(xs, i, 0.0)[0], at)
+
+
+def cut_short(xs: tw.f64["n"], at: tw.i64["m"]):
+    part = xs[:9]
+    return tw.map(lambda i: part[i], at)
+
+
+def cut_twice(xs: tw.f64["n"], at: tw.i64["m"]):
+    return tw.map(lambda i: tw.reduce("add", 0, xs[:9][0:i]), at)
+
+
+OUTSIDE = "of xs is out of range in dimension 0 of extent 20"
+CASES = [
+    (gathered, [3, 25], "xs[i]", f"index 25 {OUTSIDE}"),
+    (gathered, [-1, 3], "xs[i]", f"index -1 {OUTSIDE}"),
+    (gathered_rows, [0, 4, 20], "xs[i]", "is out of range in dimension"),
+    (in_a_branch, [3, 17, 20], "xs[i]", f"index 20 {OUTSIDE}"),
+    (in_a_loop, [0, 18], "xs[i + k]", f"index 20 {OUTSIDE}"),
+    (in_a_while_loop, [0, 15], "xs[k]", f"index 20 {OUTSIDE}"),
+    (scanned, [19, 2, 21], "xs[i]", f"index 21 {OUTSIDE}"),
+    (updated, [0, 20], "tw.update", f"index 20 {OUTSIDE}"),
+    (cut_short, [8, 9], "part[i]", "is out of range in dimension 0 of extent 9"),
+    (cut_twice, [9, 10], "[0:i]", "is out of range in dimension 0 of extent 9"),
+]
+
+
+@each_device
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("function", "at", "part", "message"), CASES, ids=[f"{c[0].__name__}{c[1]}" for c in CASES])
+def test_errors_name_line_program_index_and_extent(
+    function: Callable[..., Any], at: list[int], part: str, message: str, threads: int, target: str
+) -> None:
+    skip_without(target)
+    program = tw.program(function)
+    xs = np.stack([X, X, X]) if function is gathered_rows else X
+    right, wrong = np.zeros(3, np.int64), np.array(at)
+    where = f"{FILE}:{line_of(function, part)}: in program {function.__name__}: "
+    with tw.num_threads(threads):
+        expected = program(xs, right, target=target)
+        for _ in range(2):
+            with pytest.raises(IndexError) as caught:
+                program(xs, wrong, target=target)
+            shown = str(caught.value)
+            assert shown.startswith(where) and message in shown, shown
+        np.testing.assert_array_equal(program(xs, right, target=target), expected)
+
+
+def skip_without(target: str) -> None:
+    """Skip a test, saying why, where there is no such device."""
+    try:
+        device_for(target)
+    except DeviceError as error:
+        pytest.skip(str(error))
+
+
+@each_device
+@pytest.mark.parametrize("count", [40, 100_000])
+def test_one_wrong_index_among_many(target: str, count: int) -> None:
+    skip_without(target)
+    program = tw.program(gathered)
+    for place in (0, count // 2 + 1, count - 1):
+        at = np.arange(count) % 20
+        at[place] = 1_000_000_007
+        with tw.num_threads(2), pytest.raises(IndexError, match="index 1000000007 of xs is out of range"):
+            program(X, at, target=target)
+
+
+TEXT = """\
+def take (xs: [n]f64, yss: [m][n]f64, at: [k]i64) =
+  let (zs: [k]f64) = map k (\\(i: i64) ->
+    let (x: f64) = xs[i]
+    let (y: f64) = yss[0i64, i]
+    let (z: f64) = x + y
+    in (z)) at
+  let (w: f64) = yss[1i64, 0i64]
+  in (zs, w)
+"""
+
+
+@each_device
+@pytest.mark.parametrize("flattening", [None, "full", "incremental"])
+def test_lines_of_texts(target: str, flattening: Any) -> None:
+    skip_without(target)
+    program = parse_program(TEXT)
+    verify(program)
+    run = compile_program(program, device_for(target), flattening=flattening)
+    xs, yss = np.ones(5), np.ones((2, 5))
+    run(xs, yss, np.array([0, 4]))
+    for at, rows, line in ((np.array([0, 5]), yss, 3), (np.array([0]), np.ones((1, 5)), 7)):
+        with pytest.raises(IndexError, match=f"^line {line}: in program take: index [15] of (xs|yss) is out of range"):
+            run(xs, rows, at)
+        with pytest.raises(IndexError, match=f"^line {line}: index"):
+            interpret(program, [xs, rows, at])
+
+
+def test_unchecked_programs_hold_no_check() -> None:
+    """Their kernels are shorter, and have no record of errors; in range, they give the same."""
+    program = parse_program(TEXT)
+    kernels = {}
+    for unchecked in (False, True):
+        run = compile_program(program, device_for("cpu"), unchecked=unchecked)
+        kernels[unchecked] = kernel_of(run.program)
+        xs, yss = np.arange(5.0), np.arange(10.0).reshape(2, 5)
+        zs, w = run(xs, yss, np.array([3, 0]))
+        assert zs.tolist() == [6.0, 0.0] and w == 5.0
+    assert "errors_0" in kernels[False] and "errors_0" not in kernels[True]
+    assert len(kernels[True]) < len(kernels[False])
+
+
+def kernel_of(program: Any) -> str:
+    """The text of the kernel of a program's first map."""
+    block, _ = program_block(program, device_for("cpu"))
+    step = next(one for one in block.steps if isinstance(one, KernelStep))
+    layouts = tuple((one.name, Layout((), dense=True, at_start=True)) for one in (*step.reads, *step.targets))
+    return llvm_text(step.lower(layouts).kernel, CpuTarget("x86_64"))
+
+
+def test_unchecked_reads_what_lies_there() -> None:
+    """In a process of its own: an index just past a part of an array is one of the array."""
+    code = """
+import numpy as np, tilewright as tw
+@tw.program(unchecked=True)
+def take(xs: tw.f64["n"], at: tw.i64["m"]):
+    return tw.map(lambda i: xs[i] * 2.0, at)
+print(take(np.arange(9.0)[:5], np.array([1, 7])).tolist())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[2.0, 14.0]"
