@@ -319,6 +319,7 @@ class Kernel:
 
     `threads_per_block` is constant; the number of blocks is given at launch. `arrays` lists the shared, private and
     workspace buffers that the body uses. `min_blocks_per_core` is a register-allocation hint for CUDA (0: none).
+    `scalar_loops`: beside code on vectors there are loops of scalars that a CPU's compiler shall put into vectors.
     """
 
     name: str
@@ -329,6 +330,7 @@ class Kernel:
     threads_per_block: int = 1
     index_type: ScalarType = I64
     min_blocks_per_core: int = 0
+    scalar_loops: bool = False
 
     @property
     def shared_bytes(self) -> int:

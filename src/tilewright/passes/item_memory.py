@@ -50,6 +50,25 @@ Access = Index | Slice | Update
 
 
 class Item:
+@dataclass
+class Speculation:
+    """Indices are checked without branches: `bad` becomes true if one is out of range where `guard` holds (None:
+    everywhere).
+    """
+
+    bad: Name
+    guard: kernel.Expression | None = None
+    used: bool = False
+
+    def note(self, outside: kernel.Expression, emit: KernelBuilder) -> kernel.Expression:
+        """Note an index that may be out of range; the condition on which 0 is to be taken in its place."""
+        self.used = True
+        outside = emit.let(outside, "outside")
+        wrong = outside if self.guard is None else kernel.operation("and", self.guard, outside)
+        emit.assign(self.bad, kernel.operation("or", self.bad, wrong))
+        return outside
+
+
     """The state of lowering one work item.
 
     Args:
@@ -78,6 +97,9 @@ class Item:
         self._outer = dict(outer)
         self._read_only = frozenset(layouts) - frozenset(written)
         for name, layout in layouts.items():
+        self.taken = 0  # bytes of private arrays that `allocate` has given out
+        self.scalar_loops = False  # there are vectors and loops that LLVM shall put into vectors
+        self.speculation: Speculation | None = None  # how indices are checked; None: by branches
             self._outer_array(name, outer[name], layout)
 
     # --- what comes from the launch
@@ -201,9 +223,9 @@ class Item:
         )
         words = room * (2 if type_.element.is_complex else 1)
         name = self.emit.name(f"{hint}_own")
-        taken = sum((one.size or 0) * one.element.bytes for one in self.private if one.space is Space.PRIVATE)
         element = memory_element(type_.element)
-        if words.constant is not None and taken + words.constant * element.bytes <= PRIVATE_BYTES:
+        if words.constant is not None and self.taken + words.constant * element.bytes <= PRIVATE_BYTES:
+            self.taken += words.constant * element.bytes
             buffer = Buffer(name, element, Space.PRIVATE, words.constant)
             self.private.append(buffer)
             offset = ZERO
@@ -328,6 +350,8 @@ class Item:
         wrong = self.emit.let(wrong, "bad")
         position = 3 * len(self.checks)
         self.checks.append(CheckedIndex(access.array.name, dimension, access.line))
+        if self.speculation is not None:
+            return self.speculation.note(wrong, self.emit)
         errors = self.buffers.setdefault(ERRORS, Buffer("errors_0", I64))
         self.buffer_names[errors.name] = ERRORS
 

@@ -129,18 +129,6 @@ def _discard(values: Sequence[AnyValue]) -> None:
     """The values were written to their destinations."""
 
 
-@lower_expression.register(nodes.Scan)
-@lower_expression.register(nodes.Scanomap)
-def _(expression: nodes.Scan | nodes.Scanomap, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
-    count = len(expression.neutral)
-    places = [item.target(target) for target in targets]
-    function = expression.function if isinstance(expression, nodes.Scanomap) else None
-    rows = function_rows(item, function, arrays_of(item, expression.arrays))
-    nowhere = [None] * count
-    fold(item, expression.width, expression.combine, expression.neutral, rows, nowhere, places[count:], places[:count])
-    return places
-
-
 def when_bin_exists(item: Item, bin_: kernel.Expression, bins: Size, put: Callable[[Size], None]) -> None:
     """put(bin) if 0 <= bin < bins."""
     item.emit.values[(name := f"%bin.{item.emit.name('bin')}")] = (bin_,)

@@ -293,6 +293,7 @@ def lower_points(
     return KernelPlan(
         built,
         tuple(item.buffer_names[one.name] for one in buffers),
+        scalar_loops=item.scalar_loops,
         tuple((core, component) for _, core, component in item.scalars.values()),
         points.space,
         schedule,

@@ -19,7 +19,7 @@ from tilewright.ir.traversal import bound_variables
 from tilewright.ir.views import ArrayView
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Buffer, Constant, For, Name, Space
-from tilewright.passes.item_memory import ArrayValue, IotaArray, Item
+from tilewright.passes.item_memory import ArrayValue, IotaArray, Item, Speculation
 from tilewright.passes.lower_scalar import (
     assign_values,
     declare_value,
@@ -290,6 +290,8 @@ def _(expression: nodes.If, item: Item, targets: tuple[Variable, ...]) -> Sequen
     scalars: list[tuple[Name, ...]] = []
     for target in targets:
         places.append(item.target(target) if target.type.rank else None)
+    if item.speculation is not None and is_cheap(expression):
+        return _both_sides(expression, item, item.speculation, condition)
         if target.type.rank == 0:
             scalars.append(declare_value(constant(0, target.type.element), "chosen", item.emit))
     branches = []
@@ -307,6 +309,45 @@ def _(expression: nodes.If, item: Item, targets: tuple[Variable, ...]) -> Sequen
 def _(expression: nodes.Loop, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
     merged: list[tuple[Name, ...] | ArrayView] = []
     spare: list[ArrayView | None] = []
+_CHEAP = {
+    "add", "sub", "mul", "min", "max", "neg", "abs", "and", "or", "xor", "not", "eq", "ne", "lt", "le", "gt", "ge",
+    "select",
+}  # fmt: skip
+MOST_CHEAP = 16
+
+
+def is_cheap(expression: nodes.If) -> bool:
+    """Whether both branches are a few operations on scalars and reads of elements, so that both may be computed."""
+    inside = [*expression.then.statements, *expression.otherwise.statements]
+    return len(inside) <= MOST_CHEAP and all(
+        not any(target.type.rank for target in one.targets)
+        and (
+            isinstance(one.expression, nodes.Cast | nodes.Alias | nodes.SizeValue | nodes.Index)
+            or (isinstance(one.expression, nodes.Apply) and one.expression.operator in _CHEAP)
+            or (isinstance(one.expression, nodes.If) and is_cheap(one.expression))
+        )
+        for one in inside
+    )
+
+
+def _both_sides(
+    expression: nodes.If, item: Item, speculation: Speculation, condition: kernel.Expression
+) -> Sequence[AnyValue]:
+    """Both branches, and a choice between their results; an index counts as wrong only where its branch is taken."""
+    emit, around = item.emit, speculation.guard
+    chosen = emit.let(condition, "chosen")
+    sides = []
+    for body, holds in ((expression.then, chosen), (expression.otherwise, kernel.operation("not", chosen))):
+        guard = holds if around is None else kernel.operation("and", around, holds)
+        speculation.guard = emit.let(guard, "guard")
+        sides.append([value for value in lower_body(item, body) if isinstance(value, tuple)])
+    speculation.guard = around
+    return [
+        tuple(emit.let(kernel.operation("select", chosen, a, b), "either") for a, b in zip(yes, no, strict=True))
+        for yes, no in zip(*sides, strict=True)
+    ]
+
+
     for parameter, atom, target in zip(expression.parameters, expression.initial, targets, strict=True):
         value = value_of(item, atom)
         if isinstance(value, tuple):

@@ -24,6 +24,7 @@ from tilewright.passes.item_memory import Item
 from tilewright.passes.lower_folds import Rows
 from tilewright.passes.lower_items import AnyValue
 from tilewright.passes.scalar_values import memory_element
+from tilewright.passes.scan_lanes import is_plain
 
 Fold: TypeAlias = nodes.Reduce | nodes.Redomap | nodes.Scan | nodes.Scanomap | nodes.SegRed | nodes.SegScan
 _SIMPLE = nodes.Apply | nodes.Cast | nodes.Alias | nodes.SizeValue
@@ -39,6 +40,7 @@ class Segments:
         combine, neutral: the operator, on scalars.
         commutative: rows may be combined in any order; otherwise only bracketed in any way.
         simple: rows and operator are straight-line code on real scalars.
+        plain: rows are code on scalars without loops, which may read elements of arrays.
         adjacent: neighbouring segments lie next to each other in memory, the rows of one do not (if arrays are dense).
         rows: the rows of the segment at some indices, as code of a work item.
         strides: arrays whose elements vary from row to row, with the dimension along which they do, and the one along
@@ -56,6 +58,7 @@ class Segments:
     rows: Callable[[Item, Sequence[Size]], Rows]
     strides: tuple[tuple[Variable, int, int | None], ...] = ()
     rows_first: bool = False
+    plain: bool = True
 
     def part(self, place: ArrayView, at: Sequence[Size]) -> ArrayView:
         """Where the rows of the segment at these indices lie in an array of results."""
@@ -82,7 +85,8 @@ def segments_of(expression: Expression) -> Segments | None:
         simple = real and _is_simple(expression.combine.body) and _is_simple(expression.body, nodes.Index)
         rows = _space_rows(expression)
         width, adjacent = expression.space.shape[-1], _is_adjacent(expression)
-        return Segments(outer, width, *common, simple, adjacent, rows, _strides(expression))
+        plain = is_plain(expression.body)
+        return Segments(outer, width, *common, simple, adjacent, rows, _strides(expression), plain=plain)
     function = expression.function if isinstance(expression, nodes.Redomap | nodes.Scanomap) else None
     simple = real and _is_simple(expression.combine.body) and (function is None or _is_simple(function.body))
     simple = simple and all(one.type.rank == 1 for one in expression.arrays)
@@ -91,7 +95,8 @@ def segments_of(expression: Expression) -> Segments | None:
     def plain_rows(item: Item, at: Sequence[Size]) -> Rows:
         return lower_folds.function_rows(item, function, lower_folds.arrays_of(item, arrays))
 
-    return Segments((), expression.width, *common, simple, False, plain_rows)
+    plain = function is None or is_plain(function.body)
+    return Segments((), expression.width, *common, simple, False, plain_rows, plain=plain)
 
 
 def _is_simple(body: Body, *further: type) -> bool:

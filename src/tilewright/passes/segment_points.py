@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.ir.nodes import Atom, Type, Variable
+from tilewright.ir.nodes import Type, Variable
 from tilewright.ir.scalars import I64
-from tilewright.ir.sizes import ONE, Size, maximum
+from tilewright.ir.sizes import ONE, Size, maximum, size
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import Constant, operation
-from tilewright.passes import lower_folds
 from tilewright.passes.item_memory import Item
 from tilewright.passes.lower_general import Places, Points
 from tilewright.passes.lower_items import bind, write
 from tilewright.passes.lower_reduction import fold_rows
 from tilewright.passes.lower_scalar import Value, lower_atom, lower_size
+from tilewright.passes.scan_lanes import Before, scan_rows, total_of_rows
 from tilewright.passes.segment_form import Chunks, Segments, space_of, split_point
 
 
@@ -46,8 +46,26 @@ def fold_points(segments: Segments, chunks: Chunks | None = None) -> Points:
     return Points(space_of(segments, chunks), write_point)
 
 
-def scan_points(segments: Segments, chunks: Chunks | None = None, before: Sequence[Variable] = ()) -> Points:
-    """Each point scans a segment, or a chunk of one.
+def total_points(segments: Segments, chunks: Chunks) -> Points:
+    """Each point finds what a chunk of a scan gives, all but the last one with the bits that the scan itself has."""
+
+    def write_point(item: Item, at: Sequence[Size], places: Places) -> None:
+        start, length, segment = split_point(segments, chunks, at)
+        rows = segments.rows(item, segment)
+        values = total_of_rows(item, length, segments.combine, segments.neutral, rows, start)
+        for value, place in zip(values, places, strict=True):
+            write(item, value, part(place, at))
+
+    return Points(space_of(segments, chunks), write_point)
+
+
+def scan_points(
+    segments: Segments,
+    chunks: Chunks | None = None,
+    before: Sequence[Variable] = (),
+    inside: Chunks | None = None,
+) -> Points:
+    """Each point scans a segment, or a chunk of one; a whole segment chunk by chunk if these are given as `inside`.
 
     `before` are arrays that hold what all chunks up to and including each one of them give; chunk c goes on from what
     stands there for chunk c - 1.
@@ -56,15 +74,15 @@ def scan_points(segments: Segments, chunks: Chunks | None = None, before: Sequen
 
     def write_point(item: Item, at: Sequence[Size], places: Places) -> None:
         start, length, segment = split_point(segments, chunks, at)
-        first: Sequence[Atom] = segments.neutral
+        given: Before | None = None
         if before:
-            first = _bound_atoms(item, segments, values_before(item, segments, before, at))
+            given = Before(_bound_atoms(item, segments, values_before(item, segments, before, at)))
+        elif inside is not None:
+            given = Before(segments.neutral, size(inside.length))
         rows = segments.rows(item, segment)
         parts = [segments.part(place, segment) for place in places]
-        nowhere = [None] * count
-        lower_folds.fold(
-            item, length, segments.combine, first, rows, nowhere, parts[count:], parts[:count], start=start
-        )
+        fixed = item, length, segments.combine, segments.neutral, rows, parts[count:], parts[:count], start
+        scan_rows(*fixed, segments.plain, given)
 
     return Points(space_of(segments, chunks), write_point)
 

@@ -3,7 +3,8 @@
 A fold in chunks is two kernels: of the chunks, then of what they give. A scan in chunks is three: what each chunk
 gives, a scan of that, then each chunk goes on from what stands before it. It reads its rows twice; the single pass of
 chunks that look back at others would read them once, but waits for blocks that may not be running: neither OpenCL nor
-the queue of a CPU's pool promises that they go on.
+the queue of a CPU's pool promises that they go on. One thread of a CPU takes the same chunks in a single pass: it needs
+no kernel before, reads its rows once, and gives the same bits (scan_lanes.py).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tilewright.passes.item_memory import Item
 from tilewright.passes.lower_folds import Rows
 from tilewright.passes.lower_general import Points
 from tilewright.passes.lower_items import AnyValue
+from tilewright.passes.scan_lanes import STRIP
 from tilewright.passes.segment_choice import Sharing, group_threads, rows_each, share_out
 from tilewright.passes.segment_columns import with_columns
 from tilewright.passes.segment_form import (
@@ -35,7 +37,9 @@ from tilewright.passes.segment_form import (
     segments_of,
 )
 from tilewright.passes.segment_groups import group_fold, group_scan
-from tilewright.passes.segment_points import fold_points, scan_points
+from tilewright.passes.segment_points import fold_points, scan_points, total_points
+from tilewright.passes.vectorise import is_vectorisable
+from tilewright.runtime.cpu_pool import get_num_threads
 from tilewright.runtime.host import KernelStep, SegmentPlan, SegmentStep
 
 Variables: TypeAlias = tuple[Variable, ...]
@@ -81,6 +85,14 @@ class Kernels:
             number *= extent
         alone = self.segments.adjacent or not fits
         return share_out(self.machine, self.threads, number, width, alone)
+
+    @property
+    def in_lanes(self) -> bool:
+        """Whether a worker scans one long segment in vectors."""
+        segments = self.segments
+        kinds = [atom.type.element for atom in segments.neutral]
+        vectors = self.threads == 1 and segments.plain and not segments.outer
+        return vectors and not any(one.is_complex for one in kinds) and is_vectorisable([segments.combine])
 
 
 def segment_step(
@@ -152,7 +164,9 @@ def _scan_step(kernels: Kernels) -> tuple[SegmentStep, tuple[KernelStep, ...]]:
     partial = partial_variables(segments, kernels.targets, chunks, "partial")
     before = partial_variables(segments, kernels.targets, chunks, "before")
     folded = _without_mapped(segments, len(kernels.targets) - count)
-    last = dataclasses.replace(partial_segments(segments, partial, chunks), rows_first=True)
+    in_lanes = kernels.in_lanes
+    # What chunks give is combined one after another, as by one thread.
+    last = dataclasses.replace(partial_segments(segments, partial, chunks), rows_first=True, plain=not in_lanes)
     each = rows_each(kernels.machine, kernels.threads, segments.bytes_per_row)
 
     def points(of: Segments, group: int, cut: Chunks | None = None, start: Sequence[Variable] = ()) -> Points:
@@ -165,7 +179,8 @@ def _scan_step(kernels: Kernels) -> tuple[SegmentStep, tuple[KernelStep, ...]]:
 
     @functools.cache
     def sums(group: int) -> KernelStep:
-        alone = with_columns(fold_points(folded, chunks), folded, chunks, is_scan=False)
+        fold_of = total_points if in_lanes else fold_points
+        alone = with_columns(fold_of(folded, chunks), folded, chunks, is_scan=False)
         fold = alone if group == 1 else group_fold(folded, group, chunks)
         return kernels.make("_chunks", fold, tuple(partial), kernels.reads)
 
@@ -178,16 +193,30 @@ def _scan_step(kernels: Kernels) -> tuple[SegmentStep, tuple[KernelStep, ...]]:
         reads = (*kernels.reads, *before)
         return kernels.make("_scans", points(segments, group, chunks, before), kernels.targets, reads)
 
+    @functools.cache
+    def in_one_pass() -> KernelStep:
+        return kernels.make("_pass", scan_points(segments, inside=chunks), kernels.targets, kernels.reads)
+
     def choose(values: tuple[int, ...]) -> SegmentPlan:
         sharing = kernels.share_out(values, each > 0)
         if sharing.chunks < 2:
             return SegmentPlan((whole(sharing.group),), ())
+        if in_lanes:
+            sharing = in_strips(sharing, values[-1])
+            if get_num_threads() == 1:
+                return SegmentPlan((in_one_pass(),), _sizes(kernels, sharing))
         group = group_threads(kernels.threads, sharing.chunks) if each else 1
         steps = (sums(sharing.group), starts(group), rest(sharing.group))
         return SegmentPlan(steps, _sizes(kernels, sharing))
 
     trials = (whole(1),) if kernels.threads == 1 or not each else (whole(1), whole(kernels.threads))
     return _step(kernels, (*partial, *before), choose), trials
+
+
+def in_strips(sharing: Sharing, width: int) -> Sharing:
+    """The sharing with chunks of whole strips."""
+    length = -(-sharing.length // STRIP) * STRIP
+    return dataclasses.replace(sharing, chunks=-(-width // length), length=length)
 
 
 def _without_mapped(segments: Segments, mapped: int) -> Segments:

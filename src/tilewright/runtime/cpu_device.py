@@ -16,13 +16,13 @@ _SAME: MemoryCache[int, tuple[Kernel, NativeKernel]] = MemoryCache(capacity=256)
 def compile_for_cpu(kernel: Kernel) -> NativeKernel:
     """The kernel as machine code in this process: compiled once, and taken from the disk in later processes.
 
-    A kernel with vectors of its own gets the short pipeline, scalar code LLVM's vectorisers.
+    A kernel with vectors of its own gets the short pipeline, other ones and those with `scalar_loops` LLVM's vectorisers.
     """
     return _SAME.get_or_build(id(kernel), lambda: (kernel, _compile(kernel)))[1]
 
 
 def _compile(kernel: Kernel) -> NativeKernel:
-    optimisation: Optimisation = "none" if has_vectors(kernel) else "full"
+    optimisation: Optimisation = "none" if has_vectors(kernel) and not kernel.scalar_loops else "full"
     text = llvm_text(kernel, host_cpu())
     key = text_key(text, optimisation)
 
