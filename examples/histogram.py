@@ -19,7 +19,8 @@ _SIZES = {"tiny": (100, 7), "small": (10_000, 64), "medium": (500_000, 256), "la
 
 
 def _bins_of(values: Any, bins: Any) -> Any:
-    return tw.map(lambda x: tw.floor(x * bins).astype("i64"), values)
+    scale = bins.astype("f32")
+    return tw.map(lambda x: tw.floor(x * scale).astype("i64"), values)
 
 
 @tw.program

@@ -171,8 +171,8 @@ def histogram(operator: Operator, is_segmented: bool) -> str:
 
 
 @contextmanager
-def in_pieces(pieces: int) -> Iterator[None]:
-    """Histograms are cut into so many pieces (fewer where there are not so many rows)."""
+def in_pieces(pieces: int, copies: int = 1) -> Iterator[None]:
+    """Histograms are cut into so many pieces (fewer where there are not so many rows), with copies of bins on a CPU."""
 
     def cut(machine: Any, threads: int, segments: int, width: int, bins: int, *_: int) -> tuple[int, int]:
         length = max(1, -(-width // pieces))
@@ -180,6 +180,7 @@ def in_pieces(pieces: int) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(segment_hist, "pieces_of_histogram", cut)
+        patch.setattr(segment_hist, "copies_of_bins", lambda *_: copies)
         yield
 
 

@@ -70,17 +70,19 @@ def test_histograms_in_every_number_of_pieces(device: str) -> None:
         width=st.sampled_from(WIDTHS),
         bins=st.sampled_from([1, 2, 7, 40]),
         pieces=st.sampled_from([1, 2, 3, 20]),
+        copies=st.sampled_from([0, 1, 4]),
         group=st.sampled_from([1, 4]),
         chunks=st.sampled_from([1, 3]),
         seed=st.integers(0, 99),
     )
     def run(
-        name: str, segments: int | None, width: int, bins: int, pieces: int, group: int, chunks: int, seed: int
-    ) -> None:
+        name: str, segments: int | None, width: int, bins: int, pieces: int, copies: int, group: int, chunks: int,
+        seed: int,
+    ) -> None:  # fmt: skip
         outer = () if segments is None else (segments,)
         at = np.random.default_rng(seed).integers(-2, bins + 2, (*outer, width))  # some of them out of range
         arrays = [at, *random_values(name, (*outer, width), seed), *random_values(name, (*outer, bins), seed + 1)]
-        with shared_out(group, chunks), in_pieces(pieces):
+        with shared_out(group, chunks), in_pieces(pieces, copies):
             check(histogram(OPERATORS[name], segments is not None), arrays, device)
 
     run()

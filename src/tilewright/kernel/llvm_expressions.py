@@ -160,6 +160,8 @@ def convert(emitter: Emitter, value: str, source: ValueType, target: ValueType) 
     if from_.is_float and to.is_float:
         return emitter.emit(f"{'fpext' if to.bits > from_.bits else 'fptrunc'} {source_text} {value} to {text}")
     if from_.is_float:
+        if emitter.target.is_x86:
+            return _saturated(emitter, value, source, target)
         name = f"llvm.fpto{'s' if to.kind == 'i' else 'u'}i.sat.{suffix(text)}.{suffix(source_text)}"
         return emitter.call(name, text, (source_text, value))
     signed = from_.kind == "i"
@@ -170,6 +172,26 @@ def convert(emitter: Emitter, value: str, source: ValueType, target: ValueType) 
     if to.bits < from_.bits:
         return emitter.emit(f"trunc {source_text} {value} to {text}")
     return emitter.emit(f"{'s' if signed else 'z'}ext {source_text} {value} to {text}")
+
+
+def _saturated(emitter: Emitter, value: str, source: ValueType, target: ValueType) -> str:
+    """LLVM's fpto*i.sat, of which it makes no vectors for a processor whose own conversions do not saturate."""
+    from_, to = element_of(source), element_of(target)
+    signed, lanes = to.kind == "i", lanes_of(source)
+    text, result, bools = spelling(source), spelling(target), vector_of("i1", lanes)
+    bits = to.bits - signed
+
+    def number(one: int, scalar: ScalarType) -> str:
+        return splat(literal(one, scalar), scalar_spelling(scalar), lanes)
+
+    least, beyond = number(-(1 << bits) if signed else 0, from_), number(1 << bits, from_)
+    below = emitter.emit(f"fcmp olt {text} {value}, {least}")
+    raised = emitter.emit(f"select {bools} {below}, {text} {least}, {text} {value}")
+    fits = emitter.emit(f"fcmp olt {text} {raised}, {beyond}")
+    safe = emitter.emit(f"select {bools} {fits}, {text} {raised}, {text} {number(0, from_)}")
+    whole = emitter.emit(f"fpto{'s' if signed else 'u'}i {text} {safe} to {result}")
+    above = emitter.emit(f"fcmp oge {text} {value}, {beyond}")
+    return emitter.emit(f"select {bools} {above}, {result} {number((1 << bits) - 1, to)}, {result} {whole}")
 
 
 class _Bits:

@@ -22,6 +22,7 @@ from tilewright.ir.traversal import all_statements, sub_bodies
 from tilewright.ir.views import parameter_view
 from tilewright.kernel.launch import Launch, LaunchDeclined
 from tilewright.machine.model import Machine
+from tilewright.passes.fuse_histograms import with_own_rows
 from tilewright.passes.lower_general import Points, copy_points, lower_points, points_of
 from tilewright.passes.lower_reduction import is_long_fold
 from tilewright.passes.map_folds import with_streams
@@ -196,7 +197,7 @@ class _Compiler:
     def block(self, body: Body) -> Block:
         """The steps of a body."""
         steps: list[Step] = []
-        for statement in body.statements:
+        for statement in with_own_rows(body).statements:
             steps += self.steps(statement)
         return Block(tuple(steps), body.results)
 

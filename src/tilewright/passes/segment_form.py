@@ -179,6 +179,7 @@ class Histograms:
         bins: of each segment.
         combine, neutral, destinations: as of `hist`.
         row: the bin and the values of a row of the segment at some indices.
+        narrow: the same with the bin as an i32, if that is easier to compute; wrong only where no such bin exists.
     """
 
     outer: tuple[Size, ...]
@@ -188,6 +189,7 @@ class Histograms:
     neutral: tuple[nodes.Atom, ...]
     destinations: tuple[Variable, ...]
     row: Callable[[Item, Sequence[Size]], Row]
+    narrow: Callable[[Item, Sequence[Size]], Row] | None = None
 
 
 # --- chunks of segments -----------------------------------------------------------------------------------------------

@@ -8,18 +8,19 @@ Nothing is written by two workers, so that any operator will do, and the pieces 
 numbers alone: a result is the same in every run, of floats too. Where there are so many bins that clearing and folding
 them would cost more than the rows, one worker does a whole segment.
 
-On a GPU, the threads of a block share bins in shared memory where these fit and the operator is one for which the order
-cannot matter (segment_atomics.py).
+On a CPU the bins of rows are computed in vectors (segment_bins.py). On a GPU, the threads of a block share bins in
+shared memory where these fit and the operator is one for which the order cannot matter (segment_atomics.py).
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 
 from tilewright.ir import nodes
 from tilewright.ir.nodes import Expression, Statement, Type, Variable
-from tilewright.ir.scalars import I64, compute_type
+from tilewright.ir.scalars import I32, I64, compute_type
 from tilewright.ir.sizes import Size, minimum, size
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import Constant, operation
@@ -29,6 +30,7 @@ from tilewright.passes.item_memory import Item
 from tilewright.passes.lower_general import Places, Points, points_of
 from tilewright.passes.lower_scalar import lower_atom, lower_size
 from tilewright.passes.segment_atomics import atomic_bins, block_points, room_for_bins
+from tilewright.passes.segment_bins import COPIES, MOST_BINS, cached_points, copies_of_bins
 from tilewright.passes.segment_choice import pieces_of_histogram
 from tilewright.passes.segment_form import Chunks, Histograms, Row, Segments, partial_strides
 from tilewright.passes.segment_points import part
@@ -44,15 +46,33 @@ def histograms_of(expression: Expression) -> Histograms | None:
     bins = expression.destinations[0].type.shape[-1]
     if isinstance(expression, nodes.SegHist):
         *outer, width = expression.space.shape
+        narrow = narrowed(expression)
         return Histograms(
-            tuple(outer), width, bins, *common, lambda item, at: lower_folds.bin_row(item, expression, at)
-        )
+            tuple(outer), width, bins, *common, lambda item, at: lower_folds.bin_row(item, expression, at),
+            None if narrow is None else lambda item, at: lower_folds.bin_row(item, narrow, at),
+        )  # fmt: skip
 
     def row(item: Item, at: Sequence[Size]) -> Row:
         arrays = lower_folds.arrays_of(item, (expression.indices, *expression.values))
         return lambda index: [item.row(one, index) for one in arrays]
 
     return Histograms((), expression.indices.type.shape[0], bins, *common, row)
+
+
+def narrowed(expression: nodes.SegHist) -> nodes.SegHist | None:
+    """The histograms with the bin, which is a float made an i64, made an i32; None if it is something else.
+
+    Floats beyond the range of an i32 become its ends, where fewer bins than `MOST_BINS` do not exist either.
+    """
+    place = expression.body.results[0]
+    for one in expression.body.statements:
+        match one.expression:
+            case nodes.Cast(_, operand) if place in one.targets and operand.type.element.is_float:
+                bin_ = Variable(f"{place}.narrow", Type(I32))
+                statements = (*expression.body.statements, Statement((bin_,), nodes.Cast(I32, operand)))
+                body = nodes.Body(statements, (bin_, *expression.body.results[1:]))
+                return dataclasses.replace(expression, body=body)
+    return None
 
 
 def histogram_step(
@@ -69,7 +89,14 @@ def histogram_step(
         Variable(f"{target}.own", Type(compute_type(atom.type.element), shape))
         for target, atom in zip(statement.targets, found.neutral, strict=True)
     )
-    whole = make("", points_of(statement.expression, statement.targets), statement.targets, reads)
+
+    @functools.cache
+    def whole(copies: int) -> KernelStep:
+        """Without pieces; in no copies, one row after another."""
+        expression, targets = statement.expression, statement.targets
+        points = cached_points(found, None, copies) if copies else points_of(expression, targets)
+        return make("", points, targets, reads)
+
     merge = Kernels(
         _bin_segments(found, own, pieces), statement.targets, (*reads, *own),
         Chunks(f"%chunks.{label}", f"%length.{label}"), machine, threads, make,
@@ -79,8 +106,8 @@ def histogram_step(
     held = atomic_bins(found) if threads > 1 else None
 
     @functools.cache
-    def first(room: int) -> KernelStep:
-        points = piece_points(found, pieces)
+    def first(room: int, copies: int) -> KernelStep:
+        points = cached_points(found, pieces, copies) if copies else piece_points(found, pieces)
         if room:
             points = block_points(points, found, pieces, threads, room)
         return make("_pieces", points, own, reads)
@@ -94,14 +121,18 @@ def histogram_step(
         room = room_for_bins(machine, bins, held) if held is not None else 0
         together = threads if room else 1
         count, length = pieces_of_histogram(machine, threads, number, width, bins, size_of_bin, together)
+        in_cache = threads == 1 and bins <= MOST_BINS
+        copies = copies_of_bins(machine, length, bins, size_of_bin) if in_cache else 0
         if count < (1 if room else 2):
-            return SegmentPlan((whole,), ())
+            return SegmentPlan((whole(copies),), ())
         end = folds.choose((*outer, bins, count))
-        return SegmentPlan((first(room), *end.steps), ((pieces.count, count), (pieces.length, length), *end.sizes))
+        sizes = (pieces.count, count), (pieces.length, length), *end.sizes
+        return SegmentPlan((first(room, copies), *end.steps), sizes)
 
     extents = (*found.outer, found.bins, found.width)
     temporaries = (*own, *folds.temporaries)
-    return SegmentStep(label, statement.targets, reads, temporaries, extents, choose), (whole,)
+    trials = (whole(1), whole(COPIES)) if threads == 1 else (whole(0),)
+    return SegmentStep(label, statement.targets, reads, temporaries, extents, choose), trials
 
 
 def piece_points(histograms: Histograms, pieces: Chunks) -> Points:

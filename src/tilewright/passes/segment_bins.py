@@ -1,0 +1,269 @@
+"""Histograms on a CPU: the bins of some rows are computed in vectors, then the values are combined into copies of bins.
+
+    for the rows of a piece, BATCH at a time:
+        for each row, in vectors:  at[r] = its bin, or the one behind the last where that does not exist
+        for each row r:            own[r % copies, at[r]] = combine(own[r % copies, at[r]], value of r)
+    for each bin, in vectors:      the copies are combined
+
+A row that goes into the bin of the row before it would wait until that one's result can be read from memory again:
+neighbouring rows have bins of their own. No row is tested by a jump, since those out of range have a bin, too. With one
+copy, values are combined where the results lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from tilewright.ir.lmad import row_major
+from tilewright.ir.nodes import Type
+from tilewright.ir.scalars import I32, I64, U32, U64, ScalarType, compute_type
+from tilewright.ir.sizes import Size, minimum, size
+from tilewright.ir.views import ArrayView
+from tilewright.kernel.ir import (
+    Buffer,
+    Cast,
+    Constant,
+    Expression,
+    For,
+    Let,
+    Load,
+    Name,
+    Space,
+    Statement,
+    integer,
+    operation,
+)
+from tilewright.machine.model import Machine
+from tilewright.passes.item_memory import Item
+from tilewright.passes.lower_general import Places, Points
+from tilewright.passes.lower_items import call, row_of, write
+from tilewright.passes.lower_scalar import Value, lower_atom, lower_size
+from tilewright.passes.scalar_values import memory_element
+from tilewright.passes.segment_form import Chunks, Histograms, Row
+from tilewright.passes.segment_points import part
+
+BATCH = 1024
+"""Rows whose bins are computed together; they and the values stay in the first cache."""
+COPIES = 4
+MOST_BINS = 2**31 - 2
+"""The numbers of bins are held in 32 bits."""
+
+Staged: TypeAlias = Callable[[Size], Value]
+"""A value of row r of a batch; one that is only read from memory is read again."""
+
+
+def copies_of_bins(machine: Machine, width: int, bins: int, bytes_per_bin: int) -> int:
+    """Copies of the bins that pay: all of them in half of the first cache, and cleared in little of the time.
+
+    Example:
+        >>> from tilewright.machine.named import CPU_AVX512
+        >>> [copies_of_bins(CPU_AVX512, 100_000, bins, 4) for bins in (256, 100_000)]
+        [4, 1]
+    """
+    fits = 2 * COPIES * bins * bytes_per_bin <= machine.l1_bytes
+    return COPIES if fits and bins * COPIES <= 4 * width else 1
+
+
+def cached_points(histograms: Histograms, pieces: Chunks | None, copies: int) -> Points:
+    """Each point combines the rows of a segment, or with `pieces` those of a piece of one into bins of its own.
+
+    The first piece goes on from the given bins.
+    """
+
+    def write_point(item: Item, at: Sequence[Size], places: Places) -> None:
+        mine = [part(place, at) for place in places]
+        _Bins(item, histograms, copies, mine).write(at, pieces)
+
+    space = histograms.outer if pieces is None else (size(pieces.count), *histograms.outer)
+    return Points(space, write_point)
+
+
+class _Bins:
+    """The work of one point, into the bins at `places`."""
+
+    def __init__(self, item: Item, histograms: Histograms, copies: int, places: Places) -> None:
+        self.item, self.histograms, self.copies, self.places = item, histograms, copies, places
+        self.own: Places = places
+        self.made = 0
+        if copies > 1:
+            shape = (size(copies), histograms.bins + 1)
+            types = [Type(compute_type(atom.type.element), shape) for atom in histograms.neutral]
+            self.own = [item.allocate(one, "bins") for one in types]
+
+    def write(self, at: Sequence[Size], pieces: Chunks | None) -> None:
+        """Set the bins, combine the rows into them, and the copies."""
+        item, histograms = self.item, self.histograms
+        start, length, segment = size(0), histograms.width, at
+        if pieces is not None:
+            segment, start = at[1:], at[0] * size(pieces.length)
+            length = minimum(size(pieces.length), histograms.width - start)
+        self._begin(segment, at[0] if pieces is not None else None)
+        row = (histograms.narrow or histograms.row)(item, segment)
+        first = self._size(lower_size(start, item.emit), "start")
+        count = self._size(lower_size(length, item.emit), "length")
+
+        def batch(number: Size) -> None:
+            begin = number * BATCH
+            self._batch(row, first + begin, minimum(size(BATCH), count - begin))
+
+        item.loop((count + BATCH - 1) // BATCH, "batch", batch)
+        if self.copies > 1:
+            self._end()
+
+    def _begin(self, segment: Sequence[Size], piece: Size | None) -> None:
+        item, emit = self.item, self.item.emit
+        given = [part(item.as_view(item.arrays[one.name]), segment) for one in self.histograms.destinations]
+        neutral = [lower_atom(atom, emit) for atom in self.histograms.neutral]
+        first = [self._copy(copy) for copy in range(self.copies)]
+
+        def copy(bin_: Size) -> None:
+            for place, source in zip(first[0], given, strict=True):
+                item.store(place, (bin_,), item.load(source, (bin_,)))
+
+        def clear(copies: Sequence[Sequence[ArrayView]]) -> Callable[[Size], None]:
+            def clear_one(bin_: Size) -> None:
+                for own in copies:
+                    for place, value in zip(own, neutral, strict=True):
+                        item.store(place, (bin_,), value)
+
+            return clear_one
+
+        bins = self.histograms.bins
+        if piece is None:
+            self._independent(bins, "bin", copy)
+        else:
+            is_first = emit.let(operation("eq", lower_size(piece, emit), integer(0)), "is_first")
+            emit.when(is_first, lambda: self._independent(bins, "bin", copy))
+            emit.when(operation("not", is_first), lambda: self._independent(bins, "bin", clear(first[:1])))
+        if self.copies > 1:
+            self._independent(bins + 1, "bin", clear(first[1:]))
+            clear(first[:1])(bins)
+
+    def _copy(self, number: int) -> Places:
+        """The bins of one copy."""
+        return self.own if self.copies == 1 else [row_of(one, size(number)) for one in self.own]
+
+    # --- rows
+
+    def _batch(self, row: Row, first: Size, length: Size) -> None:
+        """At most BATCH rows."""
+        item = self.item
+        count = self._size(lower_size(length, item.emit), "count")
+        bins = item.emit.let(lower_size(self.histograms.bins, item.emit), "bins")
+        places = self._private(I32, "at")
+        staged: list[Staged] = []
+
+        def stage(r: Size) -> None:
+            with item.emit.scope() as computed:
+                (number,), *values = [value for value in row(first + r) if isinstance(value, tuple)]
+            for statement in computed:
+                item.emit.emit(statement)
+            narrow, unsigned = (Cast(bins, I32), U32) if number.type == I32 else (bins, U64)
+            exists = operation("lt", Cast(number, unsigned), Cast(narrow, unsigned))
+            item.store(places, (r,), (Cast(operation("select", exists, number, narrow), I32),))
+            for position, value in enumerate(values):
+                staged.append(self._staged(r, value, position, computed, lambda r: row(first + r)))
+
+        self._independent(count, "r", stage)
+        rounds = count // self.copies
+
+        def round_(k: Size) -> None:
+            for copy in range(self.copies):
+                self._combine(copy, places, staged, k * self.copies + copy)
+
+        item.loop(rounds, "k", round_)
+        if self.copies > 1:
+            done = rounds * self.copies
+            item.loop(count - done, "k", lambda k: self._combine(0, places, staged, done + k))
+
+    def _staged(
+        self,
+        r: Size,
+        value: Value,
+        position: int,
+        computed: Sequence[Statement],
+        row: Callable[[Size], Sequence[object]],
+    ) -> Staged:
+        """How to have a value of row r once more: by reading it again, or by keeping it now."""
+        loads = {one.name for one in computed if isinstance(one, Let) and isinstance(one.value, Load)}
+        if all(isinstance(one, Constant) or (isinstance(one, Name) and one.name in loads) for one in value):
+
+            def again(r: Size) -> Value:
+                found = row(r)[1 + position]
+                assert isinstance(found, tuple)
+                return found
+
+            return again
+        memory = self._private(compute_type(self.histograms.neutral[position].type.element), "values")
+        self.item.store(memory, (r,), value)
+        return lambda r: self.item.load(memory, (r,))
+
+    def _combine(self, copy: int, places: ArrayView, staged: Sequence[Staged], r: Size) -> None:
+        """Row r of the batch into its bin of one copy."""
+        item = self.item
+        bin_ = item.emit.let(Cast(item.load(places, (r,))[0], I64), "bin")
+        own = self._copy(copy)
+
+        def put() -> None:
+            at = self._size(bin_, "bin")
+            values = [one(r) for one in staged]
+            old = [item.load(one, (at,)) for one in own]
+            for place, value in zip(own, call(item, self.histograms.combine, [*old, *values]), strict=True):
+                write(item, value, row_of(place, at))
+
+        if self.copies > 1:
+            put()
+        else:
+            bins = lower_size(self.histograms.bins, item.emit)
+            item.emit.when(item.emit.let(operation("ne", bin_, bins), "exists"), put)
+
+    def _end(self) -> None:
+        """The copies combined by halves."""
+        item = self.item
+
+        def total(bin_: Size) -> None:
+            values = [[item.load(one, (bin_,)) for one in self._copy(copy)] for copy in range(self.copies)]
+            while len(values) > 1:
+                pairs = zip(values[::2], values[1::2], strict=True)
+                values = [
+                    [one for one in call(item, self.histograms.combine, [*a, *b]) if isinstance(one, tuple)]
+                    for a, b in pairs
+                ]
+            for place, value in zip(self.places, values[0], strict=True):
+                item.store(place, (bin_,), value)
+
+        self._independent(self.histograms.bins, "bin", total)
+
+    # --- help
+
+    def _private(self, element: ScalarType, hint: str) -> ArrayView:
+        """One element for each row of a batch."""
+        self.made += 1
+        words = BATCH * (2 if element.is_complex else 1)
+        buffer = Buffer(self.item.emit.name(hint), memory_element(element), Space.PRIVATE, words)
+        self.item.private.append(buffer)
+        self.item.buffers[buffer.name] = buffer
+        return ArrayView(buffer.name, element, row_major((size(BATCH),)))
+
+    def _size(self, value: Expression, hint: str) -> Size:
+        """A value of the kernel as a size."""
+        item = self.item
+        core = f"%{hint}.{item.emit.name(hint)}"
+        item.emit.values[core] = (item.emit.let(value, hint),)
+        item.inner.add(core)
+        return size(core)
+
+    def _independent(self, extent: Size, hint: str, write_one: Callable[[Size], None]) -> None:
+        """A loop that may run in vectors, unless something inside has memory of its own or is checked."""
+        item = self.item
+        stop = item.emit.let(lower_size(extent, item.emit), "stop")
+        index, core = item.index(hint, extent)
+        before = self._taken()
+        with item.emit.scope() as body:
+            write_one(core)
+        item.emit.emit(For(index.name, integer(0), stop, tuple(body), independent=self._taken() == before))
+
+    def _taken(self) -> tuple[int, ...]:
+        """What code of rows has taken that cannot be shared by lanes."""
+        return len(self.item.checks), len(self.item.scratch), len(self.item.private) - self.made
