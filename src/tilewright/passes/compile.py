@@ -7,9 +7,10 @@ noted for `Executable.explain`.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tilewright.contraction.form import Contraction, Refusal
@@ -362,13 +363,12 @@ class _Compiler:
         self._mark_cells(statement.targets)
         return host.ContractionStep(f"{self.name}_{target}", target, reads, launches, otherwise)
 
-    def _otherwise(self, statement: Statement) -> Step:
-        """The general lowering, for sizes that the tiling declines."""
-        kept = list(self.notes)
+    def _otherwise(self, statement: Statement) -> Callable[[], Step]:
+        """The general lowering, for sizes that the tiling declines: made when it is first needed."""
         is_fold = isinstance(statement.expression, nodes.Reduce | nodes.Redomap)
-        step = self._segments(statement) if is_fold else self._general(statement)
-        self.notes = kept
-        return step
+        other = copy.copy(self)  # as things stand at this statement; what it notes is not told
+        other.notes, other.cells, other.iotas = [], set(self.cells), set(self.iotas)
+        return functools.cache(lambda: other._segments(statement) if is_fold else other._general(statement))
 
     # control
 

@@ -36,7 +36,7 @@ def with_streams(label: str, statement: Statement, otherwise: Step, machine: Mac
     reads = tuple(one for one in used_variables(statement.expression) if one.name not in bound)
     (target,) = statement.targets
     launches = functools.partial(fold_launches, found, machine)
-    return ContractionStep(label, target, tuple(dict.fromkeys(reads)), launches, otherwise)
+    return ContractionStep(label, target, tuple(dict.fromkeys(reads)), launches, lambda: otherwise)
 
 
 def fold_of_one_array(statement: Statement) -> Contraction | None:

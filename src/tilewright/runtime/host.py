@@ -119,14 +119,14 @@ class KernelStep:
 class ContractionStep:
     """Compute one array by the launches of a contraction, made when its sizes and strides are known.
 
-    `launches` raises LaunchDeclined where the tiling declines; then `otherwise` is run.
+    `launches` raises LaunchDeclined where the tiling declines; then the step that `otherwise` makes is run.
     """
 
     label: str
     target: Variable
     reads: tuple[Variable, ...]
     launches: Callable[[Mapping[str, int]], tuple[Launch, ...]] = field(repr=False, compare=False)
-    otherwise: Step
+    otherwise: Callable[[], Step] = field(repr=False, compare=False)
 
 
 @dataclass(frozen=True)

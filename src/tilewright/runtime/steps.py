@@ -45,7 +45,8 @@ def run_contraction(e: Executor, step: host.ContractionStep) -> None:
     except LaunchDeclined as error:
         e.declined.append((step.label, str(error)))
         e.destinations[step.target.name] = target
-        _RUN[type(step.otherwise)](e, step.otherwise)
+        otherwise = step.otherwise()
+        _RUN[type(otherwise)](e, otherwise)
         return
     for launch in launches:
         e.launch_given(launch)
