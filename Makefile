@@ -2,7 +2,7 @@
 #
 #   make demo     the six contractions of the demonstration, on every device found
 #   make test     ruff, mypy and the tests (two workers; under 25 minutes on two cores)
-#   make fuzz     the property tests with many random examples, and the slow tests
+#   make fuzz     the property tests with many random examples, the slow tests, and thousands of random programs
 #   make bench    benchmarks of contractions, latencies and threads; results in benchmarks/results/
 #   make gpu      correctness and benchmarks on a CUDA device, with the python3 at hand: no venv, no network
 #   make docs     regenerates docs/tour.md
@@ -13,6 +13,7 @@ PYTHON ?= python3
 VENV ?= .venv
 WORKERS ?= 2
 BENCH_ARGS ?=
+FUZZ_ARGS ?= --count 5000 --minutes 60 --keep fuzz-failures
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -48,7 +49,11 @@ lint: $(STAMP)
 	$(BIN)/mypy --strict
 
 fuzz: $(STAMP)
-	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -n $(WORKERS) -q -m "slow or not slow"
+	@status=0; \
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -n $(WORKERS) -q -m "slow or not slow" || status=1; \
+	$(BIN)/python tests/fuzz/run_fuzz.py --target cpu $(FUZZ_ARGS) || status=1; \
+	$(BIN)/python tests/fuzz/run_fuzz.py --target opencl $(FUZZ_ARGS) || status=1; \
+	exit $$status
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/contractions.py $(BENCH_ARGS)

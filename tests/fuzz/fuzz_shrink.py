@@ -87,6 +87,8 @@ def _plain(trial: Trial) -> Iterator[Trial]:
         yield replace(trial, threads=1)
     if trial.small_grains:
         yield replace(trial, small_grains=False)
+    if trial.quick:
+        yield replace(trial, quick=False)
     if not trial.contractions:
         yield replace(trial, contractions=True)
     for place, one in enumerate(trial.arguments):

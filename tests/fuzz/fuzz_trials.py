@@ -9,8 +9,9 @@ without limit; each twice, because the second call goes by the bound plan.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -33,6 +34,7 @@ from tilewright.passes.flatten_contractions import FLATTENINGS, Flattening
 from tilewright.passes.flatten_tree import version_settings
 from tilewright.passes.scalar_values import LoweringError
 from tilewright.rewrite.rules.flatten_versions import thresholds_of
+from tilewright.runtime import cpu_device, cpu_jit
 from tilewright.runtime.devices import Device
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.thread_count import num_threads
@@ -60,14 +62,13 @@ class Trial:
     small_grains: bool = False
     optimise: bool = True
     contractions: bool = True
+    quick: bool = False
 
     def __str__(self) -> str:
         values = "\n".join(f"  {p}: {_shown(a)}" for p, a in zip(self.program.parameters, self.arguments, strict=True))
         ways = f"threads={self.threads} small_grains={self.small_grains} optimise={self.optimise}"
-        return (
-            f"trial {self.number}: {ways} contractions={self.contractions}\n{print_program(self.program)}\nwith\n"
-            + values
-        )
+        ways += f" contractions={self.contractions} quick={self.quick}"
+        return f"trial {self.number}: {ways}\n{print_program(self.program)}\nwith\n{values}"
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,7 @@ def make_trial(number: int, varied: bool | None = None) -> Trial:
         small_grains=random.random() < 0.5,
         optimise=random.random() < 0.85,
         contractions=random.random() < 0.8,
+        quick=random.random() < 0.85,
     )
 
 
@@ -159,7 +161,16 @@ def surroundings(trial: Trial) -> Iterator[None]:
         if trial.small_grains:
             for module, name, value in GRAINS:
                 stack.enter_context(mock.patch.object(import_module(module), name, value))
+        if trial.quick:
+            target = functools.partial(_target_machine, cpu_jit._target_machine)
+            stack.enter_context(mock.patch.object(cpu_jit, "_target_machine", target))
+            stack.enter_context(mock.patch.object(cpu_device, "has_vectors", lambda kernel: True))
         yield
+
+
+def _target_machine(make: Callable[[int, Any], Any], level: int, cpu: Any) -> Any:
+    """A machine for which LLVM makes code quickly, instead of quick code: most of a trial is LLVM's work."""
+    return make(0, cpu)
 
 
 def settings_of(executable: Executable, random: Random) -> list[dict[str, float]]:
