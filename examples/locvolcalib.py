@@ -46,8 +46,7 @@ def _solve(a: Any, b: Any, c: Any, right: Any) -> Any:
         return e, f, scale * (v * p + w * r), scale * (v * q + w * s)
 
     products = tw.scan(times, (1.0, 0.0, 0.0, 1.0), *tw.map(matrix, places, a, b))
-    first = b[0]
-    pivots = tw.map(lambda p, q, r, s: (p * first + q) / (r * first + s), *products)
+    pivots = tw.map(lambda p, q, r, s: (p * b[0] + q) / (r * b[0] + s), *products)
 
     def then(one: Any, two: Any) -> Any:
         return two[0] + two[1] * one[0], two[1] * one[1]
@@ -72,14 +71,15 @@ def locvolcalib(
 ) -> Any:  # fmt: skip
     """The grids of prices, [strike][x][y]; `dxx` and `dyy` are the second differences along x and y."""
     (n,), (m,), (steps,) = x.shape, y.shape, times.shape
+    logarithms = tw.map(tw.log, x)
 
     def step(number: Any, now: Any) -> Any:
         at = steps - 2 - number
         time = times[at]
         rate = 1.0 / (times[at + 1] - time)
 
-        def variance(xi: Any, yj: Any) -> Any:
-            return 0.5 * tw.exp(2.0 * (beta * tw.log(xi) + yj - 0.5 * nu * nu * time))
+        def variance(logarithm: Any, yj: Any) -> Any:
+            return 0.5 * tw.exp(2.0 * (beta * logarithm + yj - 0.5 * nu * nu * time))
 
         def second(low: Any, here: Any, high: Any, factors: Any) -> Any:
             return low * factors[0] + here * factors[1] + high * factors[2]
@@ -94,13 +94,14 @@ def locvolcalib(
         v = tw.map(along_y, tw.iota(n))
 
         def along_x(j: Any, yj: Any) -> Any:
-            def explicit(i: Any, xi: Any) -> Any:
-                low, high = now[tw.maximum(i - 1, 0), j], now[tw.minimum(i + 1, n - 1), j]
-                return rate * now[i, j] + 0.5 * variance(xi, yj) * second(low, now[i, j], high, dxx[i]) + v[i, j]
+            half = tw.map(lambda logarithm: 0.5 * variance(logarithm, yj), logarithms)
 
-            right = tw.map(explicit, tw.iota(n), x)
-            half = tw.map(lambda xi: -0.5 * variance(xi, yj), x)
-            a, b, c = (tw.map(lambda s, d, k=k: s * d[k], half, dxx) for k in range(3))
+            def explicit(i: Any, factor: Any) -> Any:
+                low, high = now[tw.maximum(i - 1, 0), j], now[tw.minimum(i + 1, n - 1), j]
+                return rate * now[i, j] + factor * second(low, now[i, j], high, dxx[i]) + v[i, j]
+
+            right = tw.map(explicit, tw.iota(n), half)
+            a, b, c = (tw.map(lambda factor, d, k=k: -factor * d[k], half, dxx) for k in range(3))
             return _solve(a, tw.map(lambda one: rate + one, b), c, right)
 
         u = tw.map(along_x, tw.iota(m), y)

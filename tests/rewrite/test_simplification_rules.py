@@ -307,10 +307,50 @@ FIRES = [
         "let (x: [4]f32) = map 4 (\\(p: f32) ->\n  let (q: f32) = b[i]\n  in (q)) a\nin (x)",
         "let (q: f32) = b[i]\nlet (x: [4]f32) = map 4 (\\(p: f32) -> (q)) a\nin (x)",
     ),
+    (
+        "hoist_invariant",
+        "a: [n]f32, b: [m]f32",
+        """\
+        let (is: [m]i64) = iota m i64
+        let (x: [n][m]f32) = map n (\\(p: f32) ->
+          let (q: [m]f32) = map m (\\(i: i64) ->
+            let (k: i64) = size(max(0, i - 1))
+            let (before: f32) = b[k]
+            let (first: f32) = b[0i64]
+            let (r: f32) = before - first
+            in (r)) is
+          in (q)) a
+        in (x)""",
+        """\
+        let (is: [m]i64) = iota m i64
+        let (q: [m]f32) = map m (\\(i: i64) ->
+          let (k: i64) = size(max(0, i - 1))
+          let (before: f32) = b[k]
+          let (first: f32) = b[0i64]
+          let (r: f32) = before - first
+          in (r)) is
+        let (x: [n][m]f32) = map n (\\(p: f32) -> (q)) a
+        in (x)""",
+    ),
 ]
 
 # rule, parameters, program, statement, words of the reason
 DECLINES = [
+    (
+        "hoist_invariant",
+        "a: [n]f32, b: [m]f32",
+        """\
+        let (is: [m]i64) = iota m i64
+        let (x: [n][m]f32) = map n (\\(p: f32) ->
+          let (q: [m]f32) = map m (\\(i: i64) ->
+            let (k: i64) = size(i + 1)
+            let (r: f32) = b[k]
+            in (r)) is
+          in (q)) a
+        in (x)""",
+        1,
+        "could fail",
+    ),
     ("constant_folding", "", "let (x: f32) = 1.0f32 / 0.0f32\nin (x)", 0, "inf"),
     ("constant_folding", "", "let (x: f16) = 1.0f16 + 1.0f16\nin (x)", 0, "carried in f32"),
     ("constant_folding", "a: f32", "let (x: f32) = a + 1.0f32\nin (x)", 0, "not a constant"),

@@ -14,6 +14,7 @@ from tilewright.ir.views import ArrayView
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Constant, Name
 from tilewright.passes.item_memory import ArrayValue, Item
+from tilewright.passes.lane_loops import in_lanes, wants_lanes
 from tilewright.passes.lower_items import (
     AnyValue,
     bind,
@@ -121,7 +122,15 @@ def arrays_of(item: Item, variables: Sequence[Variable]) -> list[ArrayValue]:
 def _(expression: nodes.Map, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
     places = [item.target(target) for target in targets]
     rows = function_rows(item, expression.function, arrays_of(item, expression.arrays))
-    item.loop(expression.width, "i", lambda i: _discard(rows(i, [row_of(place, i) for place in places])))
+
+    def write_row(i: Size) -> None:
+        rows(i, [row_of(place, i) for place in places])
+
+    if item.vector_lanes and item.lanes is None and wants_lanes(expression.function.body):
+        bounds = Constant(0, I64), item.emit.let(lower_size(expression.width, item.emit), "stop")
+        in_lanes(item, bounds, expression.width, write_row, lambda: item.loop(expression.width, "i", write_row))
+    else:
+        item.loop(expression.width, "i", write_row)
     return places
 
 

@@ -191,6 +191,8 @@ def _(expression: nodes.Reshape, item: Item, targets: tuple[Variable, ...]) -> S
     if same is not None:
         item.copy(source, same)
         return (memory,)
+    if item.lanes is not None:
+        raise LoweringError("a reshape that copies is not written for several points together")
     dense = item.allocate(nodes.Type(source.element, source.lmad.shape), "dense")
     item.copy(source, dense)
     item.copy(_dense_as(dense, expression.shape), memory)
@@ -225,6 +227,10 @@ def _(expression: nodes.Replicate, item: Item, targets: tuple[Variable, ...]) ->
 
 def one_element(item: Item, element: ScalarType, value: Value) -> ArrayView:
     """A scalar in private memory, as an array of rank 0."""
+    if item.lanes is not None:
+        cell = item.allocate(nodes.Type(element), "one")
+        item.store(cell, (), value)
+        return cell
     buffer = Buffer(item.emit.name("one"), memory_element(element), Space.PRIVATE, len(value))
     item.private.append(buffer)
     item.buffers[buffer.name] = buffer

@@ -62,7 +62,7 @@ LEAST_ROWS = 32
 
 def scans_in_lanes(item: Item, combine: Lambda, neutral: Sequence[Atom]) -> bool:
     """Whether the processor has vectors, and the operator is code on real scalars without loops."""
-    if not item.vector_lanes or any(atom.type.rank or atom.type.element.is_complex for atom in neutral):
+    if not item.vector_lanes or item.lanes is not None or any(atom.type.rank or atom.type.element.is_complex for atom in neutral):
         return False
     return not any(one.type.rank for one in combine.parameters) and is_vectorisable([combine])
 

@@ -82,6 +82,7 @@ class KernelPlan:
         checks: what the entries of the error record are about.
         heavy: a point is more than a few scalar operations: it loops.
         group: threads of a block that share a point.
+        together: points of the innermost dimension that run in lanes of vectors: chunks are whole groups of them.
     """
 
     kernel: Kernel
@@ -93,6 +94,7 @@ class KernelPlan:
     checks: tuple[CheckedIndex, ...] = ()
     heavy: bool = False
     group: int = 1
+    together: int = 1
 
 
 # --- steps ------------------------------------------------------------------------------------------------------------

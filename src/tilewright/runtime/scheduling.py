@@ -35,6 +35,7 @@ def schedule(
         innermost = extents[-1]
         runs = points // innermost
         chunk = innermost if runs >= wanted else -(-innermost // -(-wanted // runs))
+        chunk = min(innermost, -(-chunk // plan.together) * plan.together)
         chunks = -(-innermost // chunk)
         items = runs * chunks
         per_block = -(-items // max(1, min(wanted, items)))

@@ -7,6 +7,10 @@ index that may be out of range is moved only where at least one round is certain
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TypeAlias
+
 from tilewright.ir.nodes import (
     Alias,
     Apply,
@@ -38,10 +42,20 @@ from tilewright.ir.nodes import (
     StreamSeq,
     Update,
     Variable,
+    atom_size,
 )
+from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import Size, SizeFunction, product
+from tilewright.passes.index_ranges import is_within
 from tilewright.rewrite.names import bodies_of, bound, mentioned, with_body
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
+
+Definition: TypeAlias = Callable[[Atom], Expression | None]
+"""What binds a variable, if that is known."""
+
+
+def _unknown(atom: Atom) -> Expression | None:
+    return None
 
 
 @rule("simplification", Map, Reduce, Scan, Redomap, Scanomap, Loop, StreamSeq)
@@ -56,7 +70,7 @@ def hoist_invariant(at: Place) -> Body | Declined:
         staying: list[Statement] = []
         here: list[Statement] = []
         for statement in body.statements:
-            reason = _why_not(statement, varying, certain)
+            reason = _why_not(statement, varying, certain, at.definition)
             if reason is None:
                 here.append(statement)
                 varying -= bound(statement)
@@ -80,26 +94,34 @@ def _runs_for_certain(expression: Expression, body: Body) -> bool:
     return False
 
 
-def _why_not(statement: Statement, varying: set[str], certain: bool) -> str | None:
+def _why_not(statement: Statement, varying: set[str], certain: bool, definition: Definition) -> str | None:
     """None if the statement can be moved out; "" if there is nothing to say about why not."""
     own = bound(statement)
     if not mentioned(statement).isdisjoint(varying - own):
         return ""
     if isinstance(statement.expression, Alias | Iota | Replicate):
         return ""
-    if not can_fail(statement.expression) or (certain and not _may_not_end(statement.expression)):
+    if not can_fail(statement.expression, definition) or (certain and not _may_not_end(statement.expression)):
         return None
     names = ", ".join(one.name for one in statement.targets)
     return f"{names} does not vary, but it could fail, and it is not certain that it runs at all"
 
 
-def can_fail(expression: Expression) -> bool:
-    """Whether evaluating an expression might fail, or not end, or depends on the level it runs at."""
+def can_fail(
+    expression: Expression, definition: Definition = _unknown, indices: Mapping[str, Size] = MappingProxyType({})
+) -> bool:
+    """Whether evaluating an expression might fail, or not end, or depends on the level it runs at.
+
+    Args:
+        expression: any.
+        definition: what binds a variable around it, if that is known: elements of an iota are indices in range.
+        indices: what such elements in scope are below.
+    """
     match expression:
-        case Index(array, indices):
-            return not _in_range(array, indices)
-        case Update(array, indices, _):
-            return not _in_range(array, indices)
+        case Index(array, places):
+            return not _in_range(array, places, definition, indices)
+        case Update(array, places, _):
+            return not _in_range(array, places, definition, indices)
         case Slice(array, dimensions):
             return not all(
                 one.step == 1 and one.start.constant == 0 and one.count == extent
@@ -118,9 +140,36 @@ def can_fail(expression: Expression) -> bool:
         case Loop(form=form) if not isinstance(form, ForLoop):
             return True
         case If() | Loop() | Map() | Reduce() | Scan() | Redomap() | Scanomap() | Hist():
-            inside = (one for body in bodies_of(expression) for one in body.statements)
-            return any(can_fail(one.expression) for one in inside)
+            inner = {**indices, **_counted(expression, definition)}
+            return any(_body_can_fail(body, definition, inner) for body in bodies_of(expression))
     return True  # streams, segmented operations: they stay at their level
+
+
+def _body_can_fail(body: Body, definition: Definition, indices: Mapping[str, Size]) -> bool:
+    own = {target.name: one.expression for one in body.statements if len(one.targets) == 1 for target in one.targets}
+
+    def inside(atom: Atom) -> Expression | None:
+        return own.get(atom.name) if isinstance(atom, Variable) and atom.name in own else definition(atom)
+
+    return any(can_fail(one.expression, inside, indices) for one in body.statements)
+
+
+def _counted(expression: Expression, definition: Definition) -> dict[str, Size]:
+    """The indices that the bodies of an expression are given, with what they are below; a round runs, so it has one."""
+    match expression:
+        case Loop(form=ForLoop(index, bound)):
+            return {index.name: bound}
+        case Map(width, function, arrays):
+            pairs = list(zip(function.parameters, arrays, strict=True))
+        case Redomap(width=width, function=function, arrays=arrays):
+            pairs = list(zip(function.parameters, arrays, strict=True))
+        case Scanomap(width=width, function=function, arrays=arrays):
+            pairs = list(zip(function.parameters, arrays, strict=True))
+        case _:
+            return {}
+    found = ((parameter, definition(array)) for parameter, array in pairs)
+    places = {one.name: iota.count for one, iota in found if isinstance(iota, Iota) and iota.scalar == I64}
+    return {f"%round of {width}": width, **places}
 
 
 def _may_not_end(expression: Expression) -> bool:
@@ -130,13 +179,26 @@ def _may_not_end(expression: Expression) -> bool:
     return any(_may_not_end(one.expression) for one in inside)
 
 
-def _in_range(array: Variable, indices: tuple[Atom, ...]) -> bool:
-    for atom, extent in zip(indices, array.type.shape, strict=False):
-        if not isinstance(atom, Literal) or extent.constant is None:
-            return False
-        if not 0 <= atom.value.real < extent.constant:
+def _in_range(array: Variable, places: tuple[Atom, ...], definition: Definition, indices: Mapping[str, Size]) -> bool:
+    for atom, extent in zip(places, array.type.shape, strict=False):
+        if isinstance(atom, Literal) and extent.constant is not None:
+            if not 0 <= atom.value.real < extent.constant:
+                return False
+        elif isinstance(atom, Literal) and atom.value == 0 and extent in indices.values():
+            continue
+        elif not is_within(_as_size(atom, definition, indices), extent, indices):
             return False
     return True
+
+
+def _as_size(atom: Atom, definition: Definition, indices: Mapping[str, Size]) -> Size:
+    """An index in terms of those that are counted, as far as it was computed from them."""
+    value = atom_size(atom)
+    if isinstance(atom, Variable) and atom.name not in indices:
+        computed = definition(atom)
+        if isinstance(computed, SizeValue):
+            return computed.size
+    return value
 
 
 def _can_divide_by_zero(size: Size) -> bool:

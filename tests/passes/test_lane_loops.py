@@ -1,0 +1,219 @@
+"""Maps of scans with neighbouring points in the lanes of vectors, against NumPy point by point, and what is refused."""
+
+# ruff: noqa: F821, UP037  # sizes in annotations are text: tw.f32["n"]
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tilewright as tw
+from tilewright.ir.parser import parse_program
+from tilewright.ir.scalars import BOOL, F64, I64
+from tilewright.kernel.ir import (
+    Assign,
+    Buffer,
+    Comment,
+    Constant,
+    Declare,
+    Expression,
+    For,
+    If,
+    Let,
+    Load,
+    Name,
+    Space,
+    Statement,
+    Store,
+    VectorType,
+    While,
+    integer,
+    operation,
+)
+from tilewright.kernel.ir import walk as walk_statements
+from tilewright.passes.dead_stores import loaded_buffers, used_names, without_stores
+from tilewright.passes.lane_loops import LANES, wants_lanes
+from tilewright.passes.scalar_values import KernelBuilder
+from tilewright.passes.vectorise import NotVectorisable
+from tilewright.passes.widen_lanes import varying_names, widen_lanes
+
+SIZES = st.sampled_from([0, 1, 2, 7, LANES - 1, LANES, LANES + 1, 2 * LANES, 3 * LANES + 5])
+
+
+def then(one: Any, two: Any) -> Any:
+    return two[0] + two[1] * one[0], two[1] * one[1]
+
+
+def solved(row: Any, factors: Any) -> Any:
+    """Scans forwards and back, an array between them, neighbours' elements, and a choice by the point's values."""
+    (m,) = row.shape
+    forward, _ = tw.scan(then, (0.0, 1.0), row, factors)
+    turned = tw.map(lambda i: forward[m - 1 - i] - forward[tw.maximum(m - 2 - i, 0)], tw.iota(m))
+    back, product = tw.scan(then, (0.0, 1.0), turned, factors)
+    return tw.map(lambda b, p, r: tw.cond(r > 0.0, lambda: b + r, lambda: p - b), back, product, row)
+
+
+@tw.program
+def by_rows(x: tw.float_["n", "m"], factors: tw.float_["m"]) -> Any:
+    return tw.map(lambda row: solved(row, factors), x)
+
+
+@tw.program
+def by_columns(x: tw.float_["n", "m"], factors: tw.float_["n"]) -> Any:
+    return tw.map(lambda column: solved(column, factors), tw.transpose(x))
+
+
+@tw.program
+def rounds(x: tw.float_["n", "m"], factors: tw.float_["m"]) -> Any:
+    """The same for each round of a loop inside a point of another map: lanes in the middle of a nest."""
+
+    def point(row: Any) -> Any:
+        start = tw.map(lambda e: tw.map(lambda f: e * f, factors), row)
+        return tw.loop(2, start, lambda _, now: tw.map(lambda one: solved(one, factors), now))
+
+    return tw.map(point, x)
+
+
+def expected(row: Any, factors: Any) -> Any:
+    def scanned(values: Any) -> Any:
+        total, product = np.zeros((), values.dtype), np.ones((), values.dtype)
+        found = []
+        for value, factor in zip(values, factors, strict=True):
+            total, product = value + factor * total, factor * product
+            found.append((total, product))
+        return np.array(found).reshape(-1, 2)
+
+    m = len(row)
+    forward = scanned(row)[:, 0]
+    turned = np.array([forward[m - 1 - i] - forward[max(m - 2 - i, 0)] for i in range(m)])
+    back, product = scanned(turned).T
+    return np.where(row > 0, back + row, product - back)
+
+
+def close(found: Any, wanted: Any) -> None:
+    """Four scans' sums of elements below 1 with factors below 1: errors of the terms add."""
+    assert found.shape == wanted.shape
+    allowed = 64 * max(1, wanted.shape[-1]) ** 2 * np.finfo(found.dtype).eps
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=allowed)
+
+
+def data(n: int, m: int, dtype: str, seed: int) -> Any:
+    return np.random.default_rng(seed).uniform(-1, 1, (n, m)).astype(dtype)
+
+
+@given(SIZES, st.integers(1, 20), st.sampled_from(["f4", "f8"]), st.integers(0, 2**16))
+def test_rows_and_columns(n: int, m: int, dtype: str, seed: int) -> None:
+    x, factors = data(n, m, dtype, seed), data(1, m, dtype, seed + 1)[0]
+    wanted = np.array([expected(row, factors) for row in x]).reshape(n, m)
+    close(by_rows(x, factors), wanted)
+    close(by_columns(x.T, factors), wanted)
+    close(by_rows(x[:, ::-1], factors), np.array([expected(row, factors) for row in x[:, ::-1]]).reshape(n, m))
+
+
+@given(st.integers(1, 3), st.sampled_from([1, LANES - 1, LANES, LANES + 3]), st.integers(1, 5))
+def test_lanes_in_the_middle_of_a_nest(n: int, m: int, seed: int) -> None:
+    x, factors = data(n, m, "f8", seed), data(1, m, "f8", seed + 1)[0]
+    wanted = []
+    for row in x:
+        now = row[:, None] * factors
+        for _ in range(2):
+            now = np.array([expected(one, factors) for one in now])
+        wanted.append(now)
+    np.testing.assert_allclose(rounds(x, factors), wanted, rtol=0, atol=1e-15 * 256 * m**4)
+
+
+def test_which_points_want_lanes() -> None:
+    def body(program: Any) -> Any:
+        return program.trace("f8", "f8").body.statements[-1].expression.function.body
+
+    assert wants_lanes(body(by_columns))
+    assert not wants_lanes(body(rounds))  # the map inside its loop does
+    one_scan = parse_program("""def f (x: [n][m]f64) =
+      let (y: [n][m]f64) = map n (\\(r: [m]f64) ->
+        let (s: [m]f64) = scan m (\\(a: f64, b: f64) -> let (c: f64) = a + b in (c)) (0.0f64) r
+        in (s)) x
+      in (y)""")
+    assert not wants_lanes(one_scan.body.statements[0].expression.function.body)
+
+
+# --- widening ---------------------------------------------------------------------------------------------------------
+
+IN, OUT = Buffer("x", F64), Buffer("y", F64)
+LANE, K, ROUNDS = Name("lane", I64), Name("k", I64), Name("rounds", I64)
+
+
+def widened(*statements: Statement) -> tuple[Statement, ...]:
+    emit = KernelBuilder()
+    widen_lanes(statements, LANE, 4, emit, lambda element: Buffer(emit.name("own"), element, Space.PRIVATE, 4))
+    return emit.statements
+
+
+def at(index: Expression) -> Load:
+    return Load(IN, index, F64)
+
+
+def test_neighbours_are_one_access_and_others_one_for_each_lane() -> None:
+    side_by_side = widened(Store(OUT, operation("add", K, LANE), at(operation("add", LANE, K))))
+    accesses = [one for one in walk_statements(side_by_side) if isinstance(one, Store) and one.buffer == OUT]
+    assert [one.value.type for one in accesses] == [VectorType(F64, 4)]
+    apart = widened(Store(OUT, operation("mul", K, LANE), at(operation("mul", LANE, integer(2)))))
+    assert sum(isinstance(one, Store) and one.buffer == OUT for one in apart) == 4
+
+
+def test_what_is_the_same_for_all_lanes_stays_scalar() -> None:
+    inside = (Let("s", operation("mul", at(K), Name("t", F64))), Store(OUT, LANE, Name("s", F64)))
+    (loop,) = [one for one in widened(For("k", integer(0), ROUNDS, inside)) if isinstance(one, For)]
+    assert loop.body[0] == inside[0]
+
+
+def test_what_varies_is_found_through_variables_and_conditions() -> None:
+    body = (
+        Declare("total", Constant(0.0, F64)),
+        Declare("chosen", Constant(0.0, F64)),
+        For("k", integer(0), ROUNDS, (Assign("total", operation("add", Name("total", F64), at(LANE))),)),
+        If(operation("gt", Name("total", F64), Constant(0.0, F64)), (Assign("chosen", Constant(1.0, F64)),)),
+        Let("same", at(K)),
+    )
+    assert varying_names(body, "lane") == {"lane", "total", "chosen"}
+
+
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        (For("k", integer(0), LANE, (Store(OUT, LANE, at(LANE)),)), "different numbers of rounds"),
+        (Store(OUT, K, at(LANE)), "lanes would write to one place"),
+        (While((), operation("lt", K, ROUNDS), ()), "lanes cannot share a while"),
+        (Store(OUT, LANE, Load(IN, LANE, VectorType(F64, 2))), "a store of a vector"),
+    ],
+)
+def test_what_is_refused(statement: Statement, reason: str) -> None:
+    with pytest.raises(NotVectorisable, match=reason):
+        widened(statement)
+
+
+def test_lanes_that_do_not_take_a_branch_change_nothing() -> None:
+    condition = operation("gt", at(LANE), Constant(0.0, F64))
+    (store,) = [
+        one
+        for one in widened(Comment("masked"), If(condition, (Store(OUT, LANE, at(LANE)),)))
+        if isinstance(one, Store) and one.buffer == OUT
+    ]
+    assert store.mask is not None
+    assert store.mask.type == VectorType(BOOL, 4)
+
+
+# --- dead stores ------------------------------------------------------------------------------------------------------
+
+
+def test_what_nobody_reads_is_not_written() -> None:
+    own, place = Buffer("own", F64), Let("place", operation("mul", K, integer(8)))
+    kept = Store(OUT, K, at(K))
+    loop = For("k", integer(0), ROUNDS, (place, Store(own, Name("place", I64), at(K)), kept))
+    assert "own" not in loaded_buffers((loop,))
+    (fewer,) = without_stores((loop,), {"own"})
+    assert isinstance(fewer, For)
+    assert fewer.body == (kept,)
+    assert used_names((fewer,)) == {"k", "rounds"}
