@@ -91,6 +91,8 @@ class Counts:
     refused: int = 0
     executables: int = 0
     versions: int = 0
+    out_of_range: int = 0
+    dropped: int = 0
 
 
 def _shown(value: Any) -> str:
@@ -105,7 +107,8 @@ def _shown(value: Any) -> str:
 def make_trial(number: int, varied: bool | None = None) -> Trial:
     """The trial of this number; `varied`: of all scalar types and larger sizes, or not; else as chance has it."""
     random = Random(f"trial {number}")
-    variety = random_variety(random) if (random.random() < 0.7 if varied is None else varied) else PLAIN
+    careless = 0.15 if random.random() < 0.1 else 0.0
+    variety = random_variety(random, careless) if (random.random() < 0.7 if varied is None else varied) else PLAIN
     maps = random.choice((0, 0, 0, 1, 1, 2))
     depth = random.randint(1, DEPTH - maps)
     program = random_program(
@@ -188,9 +191,12 @@ def run_trial(trial: Trial, device: Device, counts: Counts | None = None) -> Fai
     """The first way of running a trial that gives an error or another answer than the interpreter."""
     counts = counts or Counts()
     counts.trials += 1
+    expected, allowed = None, ()
     try:
         expected = interpret(trial.program, trial.arguments)
         allowed = tolerances(trial.program, trial.arguments, expected)
+    except IndexError:
+        counts.out_of_range += 1
     except Exception as error:
         return Failure(trial, "interpreter", _text(error))
     with surroundings(trial), np.errstate(all="ignore"):
@@ -198,8 +204,9 @@ def run_trial(trial: Trial, device: Device, counts: Counts | None = None) -> Fai
 
 
 def _run_all(
-    trial: Trial, device: Device, counts: Counts, expected: Sequence[Any], allowed: Sequence[Tolerance]
+    trial: Trial, device: Device, counts: Counts, expected: Sequence[Any] | None, allowed: Sequence[Tolerance]
 ) -> Failure | None:
+    """`expected` is None for a program that reads out of range."""
     ways: tuple[Flattening | None, ...] = (None, *FLATTENINGS)
     for flattening in ways:
         way = f"{device.name}, flattening={flattening}"
@@ -218,8 +225,12 @@ def _run_all(
         asks = bool(thresholds_of(trial.program))  # a program that asks itself has results of each answer
         for setting in settings_of(executable, Random(trial.number)):
             counts.versions += 1
-            wanted = interpret(trial.program, trial.arguments, setting) if asks else expected
-            problem = run_version(executable.with_thresholds(setting), trial.arguments, wanted, allowed)
+            version = executable.with_thresholds(setting)
+            if expected is None:
+                problem = refuse_version(version, trial.arguments, counts)
+            else:
+                wanted = interpret(trial.program, trial.arguments, setting) if asks else expected
+                problem = run_version(version, trial.arguments, wanted, allowed)
             if problem is not None:
                 return Failure(trial, f"{way}, thresholds {setting}", problem)
     return None
@@ -242,6 +253,32 @@ def run_version(
                 return f"the {call} call: result {place}: {problem}"
         if not all(np.array_equal(one, old, equal_nan=True) for one, old in zip(arguments, kept, strict=True)):
             return f"the {call} call writes to an argument"
+    return None
+
+
+def refuse_version(executable: Executable, arguments: Sequence[Any], counts: Counts) -> str | None:
+    """What is wrong with two calls that should say that an index is out of range.
+
+    A read whose value nobody needs is not done, so what the compiled program would read is what counts.
+    """
+    try:
+        interpret(executable.program, arguments, executable.thresholds)
+    except IndexError:
+        needed = True
+    else:
+        needed = False
+        counts.dropped += 1
+    for call in ("first", "second"):
+        try:
+            executable(*arguments)
+        except IndexError as error:
+            if f"{executable.program.name}: index " not in str(error):
+                return f"the {call} call: an error without the program or the index: {error}"
+        except Exception as error:
+            return f"the {call} call: {_text(error)}"
+        else:
+            if needed:
+                return f"the {call} call: no error, but an index is out of range"
     return None
 
 

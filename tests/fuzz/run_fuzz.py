@@ -67,7 +67,7 @@ def work(target: str, first: int, count: int, smaller: bool) -> None:
             tell(problem=failure.way + ": " + failure.problem, text=str(failure))
             if smaller:
                 tell(smaller=str(shrunk(failure, device)))
-        tell(done=number, refused=counts.refused, executables=counts.executables, versions=counts.versions)
+        tell(done=number, counts={name: value for name, value in vars(counts).items() if name != "trials"})
 
 
 # --- the process that looks after it ----------------------------------------------------------------------------------
@@ -145,8 +145,7 @@ def _one_worker(
         if "done" in message:
             running, following = None, int(str(message["done"])) + 1
             totals["trials"] += 1
-            for name in ("refused", "executables", "versions"):
-                totals[name] += int(str(message[name]))
+            totals.update(dict(message["counts"]))  # type: ignore[call-overload]
             if totals["trials"] % 100 == 0:
                 print(f"{dict(totals)} after {(time.monotonic() - started) / 60:.1f} minutes", flush=True)
             if time.monotonic() - started > 60 * given.minutes:

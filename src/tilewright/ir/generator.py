@@ -181,8 +181,10 @@ class Generator:
         return self.each(atom, lambda one: clamp(self.b, one))
 
     def index_below(self, extent: Size) -> Atom:
-        """An index that is in range for an extent of at least 1."""
+        """An index that is in range for an extent of at least 1, unless the variety is careless."""
         atom = self.atom(I64)
+        if self.variety.careless and self.random.random() < self.variety.careless:
+            return self.b.apply("mod", atom, self.b.size_value(extent + 1))
         if isinstance(atom, Literal) or self.random.random() < 0.3:
             return index_literal(0)
         return self.b.apply("mod", atom, self.b.size_value(extent))

@@ -58,7 +58,9 @@ def emit_gather(g: Generator) -> None:
         places = g.b.bind(Iota(array.type.shape[0]))
     if g.affordable(*places.type.shape, *array.type.row.shape):
         count = array.type.shape[0]
-        read = g.b.map([places], lambda i: g.b.index(array, g.b.apply("mod", i, g.b.size_value(count))))
+        careless = g.random.random() < g.variety.careless
+        most = count + 1 if careless else count
+        read = g.b.map([places], lambda i: g.b.index(array, g.b.apply("mod", i, g.b.size_value(most))))
         g.add(read)
 
 

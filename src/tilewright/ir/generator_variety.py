@@ -23,6 +23,7 @@ class Variety:
         most_elements: of an array that is made.
         most_work: how often one statement runs.
         further: with the constructs of `generator_further`.
+        careless: how often, of all indices, one may be the extent itself, which is out of range.
     """
 
     scalars: tuple[ScalarType, ...] = SCALARS
@@ -30,6 +31,7 @@ class Variety:
     most_elements: int = 120
     most_work: int = 1500
     further: bool = False
+    careless: float = 0.0
 
     @property
     def integers(self) -> tuple[ScalarType, ...]:
@@ -40,14 +42,12 @@ class Variety:
 PLAIN = Variety()
 
 
-def random_variety(random: Random, types: tuple[ScalarType, ...] = (*_NARROW, *_COMPLEX)) -> Variety:
-    """Some of the types of the language besides the common ones, small or large sizes, and all constructs.
-
-    `types`: those that may come besides bool, i32, i64, f32 and f64.
-    """
-    count = min(len(types), random.choice((0, 1, 2, 3)))
+def random_variety(random: Random, careless: float = 0.0) -> Variety:
+    """Some of the types of the language besides the common ones, small or large sizes, and all constructs."""
+    types = (*_NARROW, *_COMPLEX)
+    count = random.choice((0, 1, 2, 3))
     floats = random.choice(((F32,), (F64,), (F32, F64)))
     scalars = (*SCALARS[:3], *floats, *random.sample(types, count))
     largest = random.choice((3, 7, 7, 16, 33, 67))
     sizes = tuple(one for one in _SIZES if one <= largest)
-    return Variety(scalars, sizes, most_elements=max(120, 4 * largest), most_work=2500, further=True)
+    return Variety(scalars, sizes, most_elements=max(120, 4 * largest), most_work=2500, further=True, careless=careless)
