@@ -29,6 +29,7 @@ from tilewright.kernel.ir import (
     Buffer,
     Cast,
     Constant,
+    CountLanes,
     Expression,
     FirstLanes,
     Kernel,
@@ -36,6 +37,7 @@ from tilewright.kernel.ir import (
     Load,
     Name,
     Operation,
+    PackedLanes,
     Shuffle,
     Space,
     Store,
@@ -121,7 +123,7 @@ class ExpressionPrinter:
                 return self.operation(expression)
             case Cast():
                 return self.cast(expression)
-            case FirstLanes():
+            case FirstLanes() | PackedLanes() | CountLanes():
                 raise TypeError("lanes are masked in CPU kernels only")
             case Load(buffer=buffer, index=index, type=type_, aligned=aligned, mask=mask):
                 if mask is not None:

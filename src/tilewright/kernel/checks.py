@@ -20,12 +20,14 @@ from tilewright.kernel.ir import (
     BlockIndex,
     Cast,
     Constant,
+    CountLanes,
     Expression,
     FirstLanes,
     Kernel,
     Load,
     Name,
     Operation,
+    PackedLanes,
     Space,
     Store,
     ThreadIndex,
@@ -265,6 +267,10 @@ def describe(expression: Expression) -> str:
             return f"{buffer.name}[{describe(index)}]" + ("" if mask is None else f" where {describe(mask)}")
         case FirstLanes(count=count):
             return f"first({describe(count)})"
+        case PackedLanes(operand=operand, mask=picked):
+            return f"packed({describe(operand)}, {describe(picked)})"
+        case CountLanes(mask=picked):
+            return f"count({describe(picked)})"
         case Operation(operator=operator, operands=(left, right)) if operator in _SIGNS:
             return f"({describe(left)} {_SIGNS[operator]} {describe(right)})"
         case Operation(operator=operator, operands=operands):

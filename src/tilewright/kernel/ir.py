@@ -3,7 +3,7 @@
     kernel     ::= name buffers scalars body            -- launched as `blocks` x `threads_per_block` workers
     statement  ::= Let | Declare | Assign | Store | AtomicUpdate | Prefetch | For | While | If | Barrier | Comment
     expression ::= Constant | Name | BlockIndex | ThreadIndex | Address | Operation | Cast | Load | Broadcast | Lane
-                 | Shuffle | FirstLanes
+                 | Shuffle | FirstLanes | PackedLanes | CountLanes
 
 Conventions, which every printer and every producer of kernels relies on:
 
@@ -190,9 +190,28 @@ class FirstLanes:
     type: VectorType
 
 
+@dataclass(frozen=True)
+class PackedLanes:
+    """The lanes of a vector where `mask` (a bool for each lane) is true, in their order, and anything behind them; in
+    CPU kernels only, for vectors of at most 64 bytes.
+    """
+
+    operand: Expression
+    mask: Expression
+    type: VectorType
+
+
+@dataclass(frozen=True)
+class CountLanes:
+    """How many lanes of a vector of bools are true, as an i64; in CPU kernels only."""
+
+    mask: Expression
+    type: ScalarType = I64
+
+
 Expression: TypeAlias = (
     Constant | Name | BlockIndex | ThreadIndex | Address | Operation | Cast | Load | Broadcast | Lane | Shuffle
-    | FirstLanes
+    | FirstLanes | PackedLanes | CountLanes
 )  # fmt: skip
 
 
@@ -407,6 +426,10 @@ def children(expression: Expression) -> tuple[Expression, ...]:
             return (index,) if mask is None else (index, mask)
         case FirstLanes(count=count):
             return (count,)
+        case PackedLanes(operand=operand, mask=mask):
+            return (operand, mask)
+        case CountLanes(mask=mask):
+            return (mask,)
         case Shuffle(first=first, second=second):
             return (first, second)
         case _:

@@ -10,12 +10,14 @@ from tilewright.kernel.ir import (
     Buffer,
     Cast,
     Constant,
+    CountLanes,
     Expression,
     FirstLanes,
     Lane,
     Load,
     Name,
     Operation,
+    PackedLanes,
     Shuffle,
     Space,
     Store,
@@ -35,6 +37,7 @@ from tilewright.kernel.llvm_emitter import (
     suffix,
     vector_of,
 )
+from tilewright.kernel.llvm_lanes import emit_lanes
 from tilewright.kernel.llvm_operators import Context, emit_operator
 
 BLOCK = "%.block"  # the register of the current block's index, an i64
@@ -80,6 +83,8 @@ def _emit(emitter: Emitter, node: Expression) -> str:
             return emitter.emit(f"extractelement {spelling(operand.type)} {vector}, i32 {lane}")
         case FirstLanes(count=count, type=type_):
             return _first_lanes(emitter, count, type_)
+        case PackedLanes() | CountLanes():
+            return emit_lanes(emitter, node, lambda operand: emit_expression(emitter, operand))
         case Shuffle(first=first, second=second, lanes=lanes):
             text = spelling(first.type)
             if first.type != second.type or not lanes or not 0 <= min(lanes) <= max(lanes) < 2 * lanes_of(first.type):

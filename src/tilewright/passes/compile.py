@@ -37,6 +37,8 @@ from tilewright.passes.segment_steps import segment_step
 from tilewright.passes.split_fold import split_fold
 from tilewright.passes.stream_choice import NotTiled
 from tilewright.passes.stream_form import stream_form, stream_table
+from tilewright.passes.sweep_form import Sweep, sweeps_of
+from tilewright.passes.sweep_steps import sweep_step
 from tilewright.passes.tile import Tiles, contraction_launches
 from tilewright.passes.tiling import IllegalTiling
 from tilewright.passes.unchecked import without_checks
@@ -198,8 +200,9 @@ class _Compiler:
     def block(self, body: Body) -> Block:
         """The steps of a body."""
         steps: list[Step] = []
-        for statement in with_own_rows(body).statements:
-            steps += self.steps(statement)
+        ready = with_own_rows(body)
+        for one in sweeps_of(ready) if self.threads == 1 else ready.statements:
+            steps += self.sweep(one) if isinstance(one, Sweep) else self.steps(one)
         return Block(tuple(steps), body.results)
 
     def steps(self, statement: Statement) -> list[Step]:
@@ -208,6 +211,21 @@ class _Compiler:
         """
         expression = statement.expression
         if not isinstance(expression, nodes.Redomap | nodes.Scanomap | nodes.SegMap):
+    def sweep(self, sweep: Sweep) -> list[Step]:
+        """The step of statements that one pass computes together."""
+        label = f"{self.name}_{sweep.targets[0]}"
+
+        def make(suffix: str, points: Points, targets: tuple[Variable, ...], uses: tuple[Variable, ...]) -> KernelStep:
+            return kernel_step(label + suffix, points, targets, uses, self.threads)
+
+        step, trials = sweep_step(sweep, self.device.machine, make)
+        for one in trials:
+            self._try(one)
+        self._mark_cells(sweep.targets)
+        what = "a filter" if sweep.picks is not None else "maps, a scan, and maps and scatters of it"
+        self.notes.append(Note(", ".join(map(str, sweep.targets)), f"{what}: one pass over {sweep.width} rows"))
+        return [step]
+
             return [self.statement(statement)]
         kept = list(self.notes)
         try:

@@ -62,7 +62,8 @@ LEAST_ROWS = 32
 
 def scans_in_lanes(item: Item, combine: Lambda, neutral: Sequence[Atom]) -> bool:
     """Whether the processor has vectors, and the operator is code on real scalars without loops."""
-    if not item.vector_lanes or item.lanes is not None or any(atom.type.rank or atom.type.element.is_complex for atom in neutral):
+    simple = not any(atom.type.rank or atom.type.element.is_complex for atom in neutral)
+    if not simple or not item.vector_lanes or item.lanes is not None:
         return False
     return not any(one.type.rank for one in combine.parameters) and is_vectorisable([combine])
 
@@ -124,15 +125,23 @@ def total_of_rows(
     That is only so if the extent is a multiple of the lanes; otherwise a neutral element is combined once too often.
     """
 
+    return total_of_strips(item, extent, combine, neutral, lambda strip: strip.read(rows, start, ()))
+
+
+def total_of_strips(
+    item: Item, extent: Size, combine: Lambda, neutral: Sequence[Atom], read: Callable[[Strip], None]
+) -> list[Value]:
+    """`total_of_rows` of rows whose values `read` puts into strips."""
+
     def write_strip(strip: Strip) -> None:
-        strip.read(rows, start, ())
+        read(strip)
         strip.scan(None)
 
     carries = each_strip(item, extent, combine, neutral, write_strip)
     totals = []
     for (carry,), atom in zip(carries, neutral, strict=True):
         value = item.emit.let(Lane(carry, 0, element_of(carry.type)), "total")
-        totals.append(_given(item, value, atom.type.element))
+        totals.append(given_value(item, value, atom.type.element))
     return totals
 
 
@@ -222,16 +231,18 @@ class Strip:
             values = rows(at, nowhere + [row_of(place, at) for place in mapped])
             for array, value in zip(self.arrays, values, strict=False):
                 assert isinstance(value, tuple)
-                self.item.store(array, (k,), _held(value))
+                self.item.store(array, (k,), held_value(value))
 
         each_row(self.item, self.count, row)
 
     def scan(self, places: Sequence[ArrayView] | None) -> None:
-        """Scan the values into `places`, arrays of `count` rows; None: only to know what they give."""
+        """Scan the values into `places`, arrays of `count` rows; in place if there are none, and not to be written at
+        all but only to be known at the end for None.
+        """
         item, emit = self.item, self.item.emit
         for array, atom in zip(self.arrays, self.neutral, strict=True):
             # Lanes past the end hold what does no harm.
-            value = _held(lower_atom(atom, emit))[0]
+            value = held_value(lower_atom(atom, emit))[0]
             wide = Broadcast(value, self._type(array))
             emit.emit(Store(item.buffer_of(array), emit.let(lower_size(self.count, emit), "count"), wide))
         count = lower_size(self.count, emit)
@@ -278,7 +289,10 @@ class Strip:
             return
         if self.befores:
             results = self._combine([*self.befores, *results])
-        for array, place, (value,) in zip(self.arrays, places, results, strict=True):
+        if not places:
+            for array, (value,) in zip(self.arrays, results, strict=True):
+                emit.emit(Store(item.buffer_of(array), here, value))
+        for array, place, (value,) in zip(self.arrays, places, results, strict=bool(places)):
             self._store(array, place, at, value, mask)
 
     def _store(self, array: ArrayView, place: ArrayView, at: Size, value: Expression, mask: Expression | None) -> None:
@@ -293,7 +307,7 @@ class Strip:
 
         def put(lane: Size) -> None:
             (held,) = item.load(array, (at + lane,))
-            write(item, _given(item, held, place.element), row_of(place, at + lane))
+            write(item, given_value(item, held, place.element), row_of(place, at + lane))
 
         item.loop(count, "lane", put)
 
@@ -313,12 +327,12 @@ def _later_lanes(distance: int, lanes: int) -> Expression:
     return operation("not", FirstLanes(integer(distance), kind))
 
 
-def _held(value: Value) -> Value:
+def held_value(value: Value) -> Value:
     """A bool as a byte."""
     return (Cast(value[0], U8),) if element_of(value[0].type) == BOOL else value
 
 
-def _given(item: Item, held: Expression, element: ScalarType) -> Value:
+def given_value(item: Item, held: Expression, element: ScalarType) -> Value:
     """A byte as the bool that it stands for."""
     return (item.emit.let(Cast(held, BOOL), "flag") if element == BOOL else held,)
 
@@ -342,7 +356,7 @@ def each_strip(
     arrays = [_strip_array(item, atom.type.element, lanes) for atom in neutral]
 
     def everywhere(atoms: Sequence[Atom]) -> list[Expression]:
-        values = [_held(lower_atom(atom, emit))[0] for atom in atoms]
+        values = [held_value(lower_atom(atom, emit))[0] for atom in atoms]
         kinds = [VectorType(array.element, lanes) for array in arrays]
         return [Broadcast(value, kind) for value, kind in zip(values, kinds, strict=True)]
 

@@ -17,6 +17,8 @@ ROWS_PER_CHUNK = 1 << 15
 """What a core does in the time that it takes to wake another one."""
 CHUNKS_PER_CORE = 8
 """So that a core that comes late leaves little to wait for."""
+ROWS_OF_ONE_PASS = 1 << 20
+"""One thread of a CPU scans so many rows, once, before several have read them twice and were awake three times."""
 ROWS_PER_THREAD = 16
 """Rows that pay for a thread's part in the tree of its group."""
 MOST_ROWS_PER_THREAD = 1024

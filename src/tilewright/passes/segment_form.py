@@ -227,6 +227,14 @@ def partial_variables(segments: Segments, targets: Sequence[Variable], chunks: C
     ]
 
 
+def chunk_variables(neutral: Sequence[Atom], name: str, chunks: Chunks) -> tuple[Variable, ...]:
+    """Arrays with one value for each chunk."""
+    shape = (size(chunks.count),)
+    return tuple(
+        Variable(f"{name}.{k}", Type(compute_type(atom.type.element), shape)) for k, atom in enumerate(neutral)
+    )
+
+
 def partial_segments(segments: Segments, partial: Sequence[Variable], chunks: Chunks) -> Segments:
     """The segments whose rows are the values of the chunks."""
 

@@ -26,7 +26,7 @@ from tilewright.passes.lower_folds import Rows
 from tilewright.passes.lower_general import Points
 from tilewright.passes.lower_items import AnyValue
 from tilewright.passes.scan_lanes import STRIP
-from tilewright.passes.segment_choice import Sharing, group_threads, rows_each, share_out
+from tilewright.passes.segment_choice import ROWS_OF_ONE_PASS, Sharing, group_threads, rows_each, share_out
 from tilewright.passes.segment_columns import with_columns
 from tilewright.passes.segment_form import (
     Chunks,
@@ -203,7 +203,7 @@ def _scan_step(kernels: Kernels) -> tuple[SegmentStep, tuple[KernelStep, ...]]:
             return SegmentPlan((whole(sharing.group),), ())
         if in_lanes:
             sharing = in_strips(sharing, values[-1])
-            if get_num_threads() == 1:
+            if get_num_threads() == 1 or values[-1] <= ROWS_OF_ONE_PASS:
                 return SegmentPlan((in_one_pass(),), _sizes(kernels, sharing))
         group = group_threads(kernels.threads, sharing.chunks) if each else 1
         steps = (sums(sharing.group), starts(group), rest(sharing.group))

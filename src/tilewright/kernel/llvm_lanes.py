@@ -1,0 +1,47 @@
+"""Lanes of vectors picked by masks: packed to the front, and counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tilewright.ir.scalars import BOOL
+from tilewright.kernel.ir import CountLanes, Expression, PackedLanes, VectorType
+from tilewright.kernel.llvm_emitter import Emitter, lanes_of, spelling, suffix, vector_of
+
+MOST_BYTES = 64
+"""LLVM 22 packs longer vectors in two parts, and stores the second one as if its place were aligned."""
+
+
+def emit_lanes(emitter: Emitter, node: PackedLanes | CountLanes, emit: Callable[[Expression], str]) -> str:
+    """Print one of the two; `emit` prints its operands.
+
+    Packing is one instruction where the processor has it (AVX-512, SVE), else a store of each lane to the stack.
+
+    Raises:
+        TypeError: if the mask is not a bool for each lane, or bools or too long vectors are packed.
+    """
+    lanes = lanes_of(node.mask.type)
+    if lanes < 2 or node.mask.type != VectorType(BOOL, lanes):
+        raise TypeError(f"lanes are picked by a bool for each of them, not by a value of type {node.mask.type}")
+    flags = vector_of("i1", lanes)
+    if isinstance(node, PackedLanes):
+        if node.type != node.operand.type or lanes_of(node.type) != lanes or node.type.element == BOOL:
+            raise TypeError(f"a mask of {lanes} lanes cannot pick lanes of {node.operand.type} as {node.type}")
+        if lanes * max(4, node.type.element.bytes) > MOST_BYTES:
+            raise TypeError(
+                f"lanes of at most {MOST_BYTES} bytes (each counts as 4 at least) are packed, not {node.type}"
+            )
+        return _packed(emitter, emit(node.operand), emit(node.mask), spelling(node.type), node.type)
+    bits = emitter.emit(f"bitcast {flags} {emit(node.mask)} to i{lanes}")
+    count = emitter.call(f"llvm.ctpop.i{lanes}", f"i{lanes}", (f"i{lanes}", bits))
+    return count if lanes == 64 else emitter.emit(f"zext i{lanes} {count} to i64")
+
+
+def _packed(emitter: Emitter, operand: str, mask: str, text: str, type_: VectorType) -> str:
+    """LLVM 22 cannot pack vectors of 8 or 16 bits of all lengths, so these are packed as vectors of 32 bits."""
+    narrow = type_.element.bytes < 4
+    wide = vector_of("i32", type_.lanes) if narrow else text
+    value = emitter.emit(f"zext {text} {operand} to {wide}") if narrow else operand
+    name = f"llvm.experimental.vector.compress.{suffix(wide)}"
+    packed = emitter.call(name, wide, (wide, value), (vector_of("i1", type_.lanes), mask), (wide, "poison"))
+    return emitter.emit(f"trunc {wide} {packed} to {text}") if narrow else packed

@@ -1,0 +1,91 @@
+"""Lanes that a mask picks: packed, and counted."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from llvm_support import run
+
+from tilewright.ir.scalars import BOOL, F32, F64, I8, I16, I32, I64, U8, ScalarType
+from tilewright.kernel.cuda import cuda_text
+from tilewright.kernel.ir import (
+    Buffer,
+    CountLanes,
+    Kernel,
+    Let,
+    Load,
+    Name,
+    PackedLanes,
+    Store,
+    VectorType,
+    integer,
+)
+from tilewright.kernel.llvm import llvm_text
+from tilewright.kernel.llvm_lanes import MOST_BYTES
+from tilewright.machine.processors import NAMED_PROCESSORS
+from tilewright.report.kernel_text import kernel_text
+from tilewright.runtime.cpu_jit import cpu_target, host_cpu, object_file
+
+ELEMENTS = [F32, F64, I8, I16, I32, I64, U8]
+
+
+def packing(element: ScalarType, lanes: int) -> Kernel:
+    """y = the lanes of x where m, count[0] = how many they are."""
+    x, y, m, count = (
+        Buffer(name, kind) for name, kind in zip(("x", "y", "m", "c"), (element, element, BOOL, I64), strict=True)
+    )
+    kind, mask = VectorType(element, lanes), Name("mask", VectorType(BOOL, lanes))
+    body = (
+        Let("mask", Load(m, integer(0), mask.type)),
+        Let("packed", PackedLanes(Load(x, integer(0), kind), mask, kind)),
+        Store(y, integer(0), Name("packed", kind)),
+        Store(count, integer(0), CountLanes(mask)),
+    )
+    return Kernel("packing", (x, y, m, count), (), (), body)
+
+
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+@pytest.mark.parametrize("element", ELEMENTS, ids=str)
+@given(st.data())
+@settings(deadline=None, max_examples=10)
+def test_picked_lanes_come_first(element: ScalarType, lanes: int, data: st.DataObject) -> None:
+    if lanes * element.bytes > MOST_BYTES:
+        with pytest.raises(TypeError, match=r"at most 64 bytes .* are packed, not"):
+            llvm_text(packing(element, lanes), host_cpu())
+        return
+    mask = np.array(data.draw(st.lists(st.booleans(), min_size=lanes, max_size=lanes)))
+    x = np.arange(5, 5 + lanes).astype(element.numpy)
+    y, count = np.zeros(lanes, element.numpy), np.zeros(1, np.int64)
+    run(packing(element, lanes), [x, y, mask, count])
+    assert count[0] == mask.sum()
+    np.testing.assert_array_equal(y[: count[0]], x[mask])
+
+
+@pytest.mark.parametrize("name", NAMED_PROCESSORS)
+@pytest.mark.parametrize("element", ELEMENTS, ids=str)
+def test_every_processor_can(name: str, element: ScalarType) -> None:
+    cpu = cpu_target(NAMED_PROCESSORS[name])
+    assert object_file(llvm_text(packing(element, 64 // max(4, element.bytes)), cpu), "none", cpu)
+
+
+def test_wrong_masks_are_refused() -> None:
+    x, y = Buffer("x", F32), Buffer("y", F32)
+    kind, mask = VectorType(F32, 4), Load(Buffer("m", BOOL), integer(0), VectorType(BOOL, 8))
+    packed = PackedLanes(Load(x, integer(0), kind), mask, kind)
+    with pytest.raises(TypeError, match="a mask of 8 lanes cannot pick lanes of f32x4"):
+        kernel = Kernel("wrong", (x, y, Buffer("m", BOOL)), (), (), (Store(y, integer(0), packed),))
+        run(kernel, [np.zeros(8, "f4"), np.zeros(8, "f4"), np.zeros(8, bool)])
+    counted = Store(Buffer("c", I64), integer(0), CountLanes(Load(x, integer(0), kind)))
+    with pytest.raises(TypeError, match="a bool for each of them, not by a value of type f32x4"):
+        run(Kernel("wrong", (x, Buffer("c", I64)), (), (), (counted,)), [np.zeros(8, "f4"), np.zeros(1, np.int64)])
+
+
+def test_kernels_of_gpus_have_none() -> None:
+    with pytest.raises(TypeError, match="CPU kernels only"):
+        cuda_text(packing(F32, 4))
+
+
+def test_they_are_shown() -> None:
+    text = kernel_text(packing(F32, 4))
+    assert "packed(x[0], mask)" in text
+    assert "count(mask)" in text
