@@ -99,8 +99,8 @@ _MODULES = {
     ),
     "tilewright.frontend.scalar_functions": (
         "acos", "asin", "atan", "atan2", "cast", "ceil", "conj", "cos", "cosh", "exp", "expm1", "floor", "fma", "isinf",
-        "isnan", "log", "log1p", "maximum", "minimum", "relu", "rint", "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh",
-        "trunc", "where",
+        "isnan", "log", "log1p", "maximum", "minimum", "relu", "rint", "rsqrt", "sigmoid", "sin", "sinh", "sqrt", "tan",
+        "tanh", "trunc", "where",
     ),
 }  # fmt: skip
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}

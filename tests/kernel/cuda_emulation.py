@@ -44,6 +44,8 @@ static inline unsigned int __float_as_uint(float value) { return bits_as<unsigne
 static inline double __longlong_as_double(long long bits) { return bits_as<double>(bits); }
 static inline float half_to_float(unsigned short bits) { return (float)bits_as<_Float16>(bits); }
 static inline unsigned short float_to_half(float value) { return bits_as<unsigned short>((_Float16)value); }
+static inline float rsqrtf(float value) { return 1 / sqrtf(value); }
+static inline double rsqrt(double value) { return 1 / sqrt(value); }
 template <class T> static inline void __stcs(T* p, T value) { *p = value; }
 template <class... P, size_t... I>
 static void run(void (*kernel)(P...), void** arguments, std::index_sequence<I...>) { kernel((P)arguments[I]...); }

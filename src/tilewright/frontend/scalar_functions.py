@@ -63,6 +63,16 @@ def _function(operator: str, meaning: str) -> Callable[..., Any]:
 
 
 sqrt = _function("sqrt", "The square root.")
+rsqrt = _function(
+    "rsqrt",
+    """1 / sqrt(value), faster than that: on CPUs and in CUDA and OpenCL right to less than 2 units in the last place.
+
+    rsqrt(0) is infinite (with the sign of the zero), rsqrt(inf) is 0, and that of a negative number is nan.
+
+    >>> float(rsqrt(4.0))
+    0.5
+    """,
+)
 exp = _function("exp", "e to the power of the value.")
 log = _function("log", "The natural logarithm.")
 log1p = _function("log1p", "log(1 + value), accurate near 0.")

@@ -83,6 +83,7 @@ _TABLE = (
     Operator("select", 3, _ANY, np.where),
     # real functions
     Operator("sqrt", 1, _FLOATING, np.sqrt),
+    Operator("rsqrt", 1, _FLOAT, lambda x: np.divide(np.ones_like(x), np.sqrt(x))),
     Operator("exp", 1, _FLOATING, np.exp),
     Operator("log", 1, _FLOAT, np.log),
     Operator("log1p", 1, _FLOAT, np.log1p),

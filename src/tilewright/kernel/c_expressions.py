@@ -23,6 +23,7 @@ from tilewright.kernel.ir import (
     ATOMIC_OPERATORS,
     COMPARISONS,
     Address,
+    AnyLane,
     AtomicUpdate,
     BlockIndex,
     Broadcast,
@@ -34,6 +35,7 @@ from tilewright.kernel.ir import (
     FirstLanes,
     Kernel,
     Lane,
+    LaneNumbers,
     Load,
     Name,
     Operation,
@@ -123,8 +125,8 @@ class ExpressionPrinter:
                 return self.operation(expression)
             case Cast():
                 return self.cast(expression)
-            case FirstLanes() | PackedLanes() | CountLanes():
-                raise TypeError("lanes are masked in CPU kernels only")
+            case FirstLanes() | PackedLanes() | CountLanes() | LaneNumbers() | AnyLane():
+                raise TypeError("lanes are numbered and masked in CPU kernels only")
             case Load(buffer=buffer, index=index, type=type_, aligned=aligned, mask=mask):
                 if mask is not None:
                     raise TypeError(f"a load of {type_} from buffer {buffer.name} is masked, in CPU kernels only")

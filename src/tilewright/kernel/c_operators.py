@@ -37,7 +37,7 @@ _RELATIONS = {
     "eq": ("==", EQUALITY), "ne": ("!=", EQUALITY), "lt": ("<", RELATION),
     "le": ("<=", RELATION), "gt": (">", RELATION), "ge": (">=", RELATION),
 }  # fmt: skip
-_SAME_NAMES = "pow fma sqrt exp log log1p expm1 sin cos tan asin acos atan atan2 sinh cosh tanh floor ceil trunc"
+_SAME_NAMES = "pow fma sqrt rsqrt exp log log1p expm1 sin cos tan asin acos atan atan2 sinh cosh tanh floor ceil trunc"
 FUNCTIONS = {name: name for name in _SAME_NAMES.split()} | {"round": "rint", "abs": "fabs"}
 
 

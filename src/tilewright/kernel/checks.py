@@ -15,6 +15,7 @@ import numpy as np
 from tilewright.ir.scalars import I32, I64, ScalarType
 from tilewright.kernel.divergence import divergent_barriers
 from tilewright.kernel.ir import (
+    AnyLane,
     AtomicUpdate,
     Barrier,
     BlockIndex,
@@ -271,6 +272,8 @@ def describe(expression: Expression) -> str:
             return f"packed({describe(operand)}, {describe(picked)})"
         case CountLanes(mask=picked):
             return f"count({describe(picked)})"
+        case AnyLane(operand=operand):
+            return f"any({describe(operand)})"
         case Operation(operator=operator, operands=(left, right)) if operator in _SIGNS:
             return f"({describe(left)} {_SIGNS[operator]} {describe(right)})"
         case Operation(operator=operator, operands=operands):

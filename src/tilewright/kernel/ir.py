@@ -3,7 +3,7 @@
     kernel     ::= name buffers scalars body            -- launched as `blocks` x `threads_per_block` workers
     statement  ::= Let | Declare | Assign | Store | AtomicUpdate | Prefetch | For | While | If | Barrier | Comment
     expression ::= Constant | Name | BlockIndex | ThreadIndex | Address | Operation | Cast | Load | Broadcast | Lane
-                 | Shuffle | FirstLanes | PackedLanes | CountLanes
+                 | Shuffle | FirstLanes | PackedLanes | CountLanes | LaneNumbers | AnyLane
 
 Conventions, which every printer and every producer of kernels relies on:
 
@@ -202,6 +202,13 @@ class PackedLanes:
 
 
 @dataclass(frozen=True)
+class LaneNumbers:
+    """0, 1, 2, ... in the lanes of a vector of integers; in CPU kernels only."""
+
+    type: VectorType
+
+
+@dataclass(frozen=True)
 class CountLanes:
     """How many lanes of a vector of bools are true, as an i64; in CPU kernels only."""
 
@@ -209,9 +216,17 @@ class CountLanes:
     type: ScalarType = I64
 
 
+@dataclass(frozen=True)
+class AnyLane:
+    """Whether any lane of a vector of bools is true; in CPU kernels only."""
+
+    operand: Expression
+    type: ScalarType = BOOL
+
+
 Expression: TypeAlias = (
     Constant | Name | BlockIndex | ThreadIndex | Address | Operation | Cast | Load | Broadcast | Lane | Shuffle
-    | FirstLanes | PackedLanes | CountLanes
+    | FirstLanes | PackedLanes | CountLanes | LaneNumbers | AnyLane
 )  # fmt: skip
 
 
@@ -420,7 +435,7 @@ def children(expression: Expression) -> tuple[Expression, ...]:
     match expression:
         case Operation(operands=operands):
             return operands
-        case Cast(operand=operand) | Broadcast(operand=operand) | Lane(operand=operand):
+        case Cast(operand=operand) | Broadcast(operand=operand) | Lane(operand=operand) | AnyLane(operand=operand):
             return (operand,)
         case Load(index=index, mask=mask):
             return (index,) if mask is None else (index, mask)

@@ -64,7 +64,7 @@ def llvm_text(kernel: Kernel, target: CpuTarget) -> str:
         >>> x = Buffer("x", F32)
         >>> double = operation("add", load(x, BlockIndex()), load(x, BlockIndex()))
         >>> text = llvm_text(Kernel("double", (x,), (), (), (Store(x, BlockIndex(), double),)), CpuTarget("x86_64"))
-        >>> "fadd float" in text
+        >>> "fadd contract float" in text
         True
 
     Raises:

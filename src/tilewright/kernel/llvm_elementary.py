@@ -3,11 +3,16 @@
 They work on scalars and, elementwise, on vectors, with Cephes's minimax polynomials [Moshier, Methods and Programs for
 Mathematical Functions, 1989]. ln 2 is two numbers, of which the larger has so few bits that its product with an
 exponent is exact [Cody and Waite, Software Manual for the Elementary Functions, 1980].
+
+AVX-512 takes floats apart and puts them together (getexp, getmant, scalef) with all special values, which leaves little
+but the polynomials: minimax ones of these intervals, by Remez's exchange.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from tilewright.kernel.llvm_estimates import has_wide_floats, wide_call
 
 if TYPE_CHECKING:
     from tilewright.kernel.llvm_operators import Context
@@ -21,6 +26,14 @@ _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
 _ROUNDING = 12582912.0  # 1.5 * 2^23: what is added to it is rounded to a whole number, which its last bits hold
 _ROUNDING_BITS, _ROOT_OF_HALF_BITS = 0x4B400000, 0x3F3504F3
 _LEAST, _GREATEST = -150.0, 130.0  # beyond them the result is 0 or infinite
+_EXPONENTIAL_WIDE = (
+    1.3815644197165966e-3, 8.368621580302715e-3, 4.1668351739645004e-2, 0.1666652262210846, 0.4999999403953552,
+)  # fmt: skip
+_LOGARITHM_WIDE = (
+    -4.491627961397171e-2, 0.10449777543544769, -0.13163107633590698, 0.1448213905096054, -0.16647695004940033,
+    0.19990593194961548, -0.25000056624412537, 0.3333345353603363, -0.5,
+)  # fmt: skip
+_LN2_BELOW, _LN2_REST = 0.69313812256, 9.0580006145e-6  # both positive: no infinity meets its opposite
 
 
 def exponential_f32(c: Context, x: str) -> str:
@@ -30,6 +43,8 @@ def exponential_f32(c: Context, x: str) -> str:
     is applied in two halves, so that results below the normal numbers are rounded once, and those above all numbers are
     infinite. nan goes through every step.
     """
+    if has_wide_floats(c):
+        return _wide_exponential(c, x)
     x = c.select(c.compare("fcmp ogt", x, c.constant(_GREATEST)), c.constant(_GREATEST), x)
     x = c.select(c.compare("fcmp olt", x, c.constant(_LEAST)), c.constant(_LEAST), x)
     turns = c.binary("fmul", x, c.constant(1.44269504088896341))
@@ -57,6 +72,8 @@ def logarithm_f32(c: Context, x: str) -> str:
     x = 2^e (1 + m) with sqrt(1/2) <= 1 + m < sqrt(2); log(x) = e ln 2 + m - m^2 / 2 + m^3 p(m). Numbers below the
     normal ones are scaled before; 0, infinity, negative numbers and nan have results of their own.
     """
+    if has_wide_floats(c):
+        return _wide_logarithm(c, x)
     small = c.compare("fcmp olt", x, c.constant(2.0**-126))
     scaled = c.select(small, c.binary("fmul", x, c.constant(2.0**23)), x)
     bits = _bits(c, scaled)
@@ -78,6 +95,32 @@ def logarithm_f32(c: Context, x: str) -> str:
     result = c.select(c.compare("fcmp oeq", x, infinity), infinity, result)
     result = c.select(c.compare("fcmp oeq", x, c.constant(0.0)), c.constant(float("-inf")), result)
     return c.select(c.compare("fcmp oge", x, c.constant(0.0)), result, c.constant(float("nan")))
+
+
+def _wide_exponential(c: Context, x: str) -> str:
+    """The same n and r; exp(r) = 1 + r (1 + r p(r)), scaled at once."""
+    x = c.select(c.compare("fcmp ogt", x, c.constant(_GREATEST)), c.constant(_GREATEST), x)
+    x = c.select(c.compare("fcmp olt", x, c.constant(_LEAST)), c.constant(_LEAST), x)
+    shifted = c.intrinsic("fma", x, c.constant(1.44269504088896341), c.constant(_ROUNDING))
+    n = c.binary("fsub", shifted, c.constant(_ROUNDING))
+    r = c.intrinsic("fma", n, c.constant(-_LN2_HIGH), x)
+    r = c.intrinsic("fma", n, c.constant(-_LN2_LOW), r)
+    p = c.constant(_EXPONENTIAL_WIDE[0])
+    for coefficient in (*_EXPONENTIAL_WIDE[1:], 1.0, 1.0):
+        p = c.intrinsic("fma", p, r, c.constant(coefficient))
+    return wide_call(c, "scalef", p, n)
+
+
+def _wide_logarithm(c: Context, x: str) -> str:
+    """x = 2^e (1 + m) with 3/4 <= 1 + m < 3/2; log(x) = e ln 2 + m + m^2 p(m)."""
+    m = c.binary("fadd", wide_call(c, "getmant", x), c.constant(-1.0))
+    floor = wide_call(c, "getexp", x)
+    e = c.select(c.compare("fcmp olt", m, c.constant(0.0)), c.binary("fadd", floor, c.constant(1.0)), floor)
+    p = c.constant(_LOGARITHM_WIDE[0])
+    for coefficient in _LOGARITHM_WIDE[1:]:
+        p = c.intrinsic("fma", p, m, c.constant(coefficient))
+    rest = c.intrinsic("fma", c.binary("fmul", m, m), p, c.binary("fmul", e, c.constant(_LN2_REST)))
+    return c.intrinsic("fma", e, c.constant(_LN2_BELOW), c.binary("fadd", m, rest))
 
 
 def _integers(c: Context) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tilewright.ir.scalars import BF16, BOOL, F16, I64, ScalarType, compute_type
 from tilewright.kernel.ir import (
     Address,
+    AnyLane,
     BlockIndex,
     Broadcast,
     Buffer,
@@ -14,6 +15,7 @@ from tilewright.kernel.ir import (
     Expression,
     FirstLanes,
     Lane,
+    LaneNumbers,
     Load,
     Name,
     Operation,
@@ -83,7 +85,7 @@ def _emit(emitter: Emitter, node: Expression) -> str:
             return emitter.emit(f"extractelement {spelling(operand.type)} {vector}, i32 {lane}")
         case FirstLanes(count=count, type=type_):
             return _first_lanes(emitter, count, type_)
-        case PackedLanes() | CountLanes():
+        case PackedLanes() | CountLanes() | LaneNumbers() | AnyLane():
             return emit_lanes(emitter, node, lambda operand: emit_expression(emitter, operand))
         case Shuffle(first=first, second=second, lanes=lanes):
             text = spelling(first.type)

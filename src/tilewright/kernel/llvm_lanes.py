@@ -1,25 +1,33 @@
-"""Lanes of vectors picked by masks: packed to the front, and counted."""
+"""Lanes of vectors: numbered, picked by masks and packed to the front, counted, asked whether there is any."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from tilewright.ir.scalars import BOOL
-from tilewright.kernel.ir import CountLanes, Expression, PackedLanes, VectorType
-from tilewright.kernel.llvm_emitter import Emitter, lanes_of, spelling, suffix, vector_of
+from tilewright.kernel.ir import AnyLane, CountLanes, Expression, LaneNumbers, PackedLanes, VectorType
+from tilewright.kernel.llvm_emitter import Emitter, lanes_of, scalar_spelling, spelling, suffix, vector_of
 
 MOST_BYTES = 64
 """LLVM 22 packs longer vectors in two parts, and stores the second one as if its place were aligned."""
 
 
-def emit_lanes(emitter: Emitter, node: PackedLanes | CountLanes, emit: Callable[[Expression], str]) -> str:
-    """Print one of the two; `emit` prints its operands.
+def emit_lanes(
+    emitter: Emitter, node: PackedLanes | CountLanes | LaneNumbers | AnyLane, emit: Callable[[Expression], str]
+) -> str:
+    """Print one of these; `emit` prints its operands.
 
     Packing is one instruction where the processor has it (AVX-512, SVE), else a store of each lane to the stack.
 
     Raises:
         TypeError: if the mask is not a bool for each lane, or bools or too long vectors are packed.
     """
+    if isinstance(node, LaneNumbers):
+        element = scalar_spelling(node.type.element)
+        return f"<{', '.join(f'{element} {lane}' for lane in range(node.type.lanes))}>"
+    if isinstance(node, AnyLane):
+        bools = spelling(node.operand.type)
+        return emitter.call(f"llvm.vector.reduce.or.{suffix(bools)}", "i1", (bools, emit(node.operand)))
     lanes = lanes_of(node.mask.type)
     if lanes < 2 or node.mask.type != VectorType(BOOL, lanes):
         raise TypeError(f"lanes are picked by a bool for each of them, not by a value of type {node.mask.type}")

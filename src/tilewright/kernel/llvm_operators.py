@@ -10,6 +10,7 @@ from tilewright.ir.scalars import BOOL, F32, ScalarType
 from tilewright.kernel.ir import ValueType, element_of
 from tilewright.kernel.llvm_elementary import exponential_f32, logarithm_f32
 from tilewright.kernel.llvm_emitter import Emitter, lanes_of, literal, scalar_spelling, splat, suffix, vector_of
+from tilewright.kernel.llvm_roots import reciprocal_root
 from tilewright.kernel.llvm_vector_math import FUNCTIONS, advertise, call_in_pieces
 
 INTRINSICS = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "rint"}
@@ -282,7 +283,8 @@ _BY_KIND: dict[tuple[str, str], Callable[..., str]] = {
     ("isinf", "f"): _is_infinite,
 }
 for _name, _float, _integer in (("add", "fadd", "add"), ("sub", "fsub", "sub"), ("mul", "fmul", "mul")):
-    _BY_KIND[_name, "f"] = _binary(_float)
+    # A product that is added to may be rounded once with the sum, as compilers of CUDA and OpenCL do it.
+    _BY_KIND[_name, "f"] = _binary(f"{_float} contract")
     _BY_KIND[_name, "i"] = _BY_KIND[_name, "u"] = _binary(_integer)
 for _kind in "iu":
     _BY_KIND["neg", _kind] = lambda c, value: c.binary("sub", c.constant(0), value)
@@ -307,5 +309,6 @@ def _written_out(name: str, f32: Callable[[Context, str], str]) -> Callable[...,
     return lambda c, x: f32(c, x) if c.element == F32 else library(c, x)
 
 
+_BY_KIND["rsqrt", "f"] = reciprocal_root
 _BY_KIND["exp", "f"] = _written_out("exp", exponential_f32)
 _BY_KIND["log", "f"] = _written_out("log", logarithm_f32)

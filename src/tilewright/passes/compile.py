@@ -302,7 +302,7 @@ class _Compiler:
         statement = Statement(statement.targets, with_folds(statement.expression))
         expression = statement.expression
         try:
-            points = points_of(expression, statement.targets)
+            points = dataclasses.replace(points_of(expression, statement.targets), machine=self.device.machine)
             plain = self._kernel(statement, points)
         except LoweringError as error:
             if not isinstance(expression, nodes.Map):

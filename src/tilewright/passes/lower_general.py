@@ -23,8 +23,10 @@ from tilewright.ir.traversal import bound_variables, mentioned_names
 from tilewright.ir.views import ArrayView
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import BlockIndex, Constant, Declare, For, Kernel, Name, Space, ThreadIndex
+from tilewright.machine.model import Machine
 from tilewright.passes import lower_folds
 from tilewright.passes.item_memory import WORKER, IotaArray, Item
+from tilewright.passes.masked_lanes import emit_in_lanes
 from tilewright.passes.lower_columns import column_fold, write_columns
 from tilewright.passes.lower_items import bind, call, lower_body, lower_expression, lower_statement, row_of, write
 from tilewright.passes.lower_scalar import lower_atom, lower_size
@@ -51,7 +53,8 @@ class Points:
 
     `copied` pairs a target's position with the array that it begins as. `columns` writes a range of points of the
     innermost dimension together where that is faster (lower_columns.py), else as its last argument does. `by_block`:
-    a point is the work of a whole block of threads, which stay together.
+    a point is the work of a whole block of threads, which stay together. `machine` has vectors, in whose lanes points
+    may run that loop or compute functions.
     """
 
     space: tuple[Size, ...]
@@ -62,6 +65,7 @@ class Points:
     group: int = 1
     write_blocks: Callable[[Item, Places, int], None] | None = None
     by_block: bool = False
+    machine: Machine | None = None
 
 
 @dataclass(frozen=True)
@@ -260,7 +264,7 @@ def lower_points(
     types: dict[str, Type] = {variable.name: variable.type for variable in (*reads, *targets)}
     placed = dict(layouts)
     if points.flat is not None and all(placed[one.name].dense for one in (*points.flat.arrays, *targets)):
-        points = points.flat.points
+        points = dataclasses.replace(points.flat.points, machine=points.machine)
     item = Item(types, placed, [target.name for target in targets])
     item.vector_lanes = threads_per_block == 1
     item.arrays |= {one.name: IotaArray(one.type.shape[0], I64) for one in reads if one.name in iotas}
@@ -306,8 +310,14 @@ def lower_points(
 
 def _loops(statement: kernel.Statement) -> bool:
     """Whether a point's own code loops: the loops over points are the first one or two of the nest."""
-    loops = sum(isinstance(one, kernel.For | kernel.While) for one in kernel.walk((statement,)))
-    return loops > 2
+    return _loop_depth((statement,)) > 2
+
+
+def _loop_depth(body: Sequence[kernel.Statement]) -> int:
+    inside = (
+        _loop_depth(one) + isinstance(outer, For | kernel.While) for outer in body for one in kernel.bodies(outer)
+    )
+    return max(inside, default=0)
 
 
 def _identifier(name: str) -> str:
@@ -379,7 +389,10 @@ def _in_blocks(item: Item, points: Points, places: Places, threads: int) -> None
             def is_independent() -> bool:
                 return not (item.scratch or item.private or item.checks or points.copied)
 
-            emit_split(emit, (low, high), point, is_independent)
+            index, inside = point()
+            machine = points.machine if is_independent() and points.columns is None else None
+            if not emit_in_lanes(emit, (low, high), index, inside, machine):
+                emit_split(emit, (low, high), point, is_independent)
 
         if points.columns is not None:
             points.columns(item, at, (low, high), places, one_by_one)

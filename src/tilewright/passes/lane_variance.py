@@ -1,0 +1,186 @@
+"""What differs between iterations of a loop that are to run in the lanes of vectors (the code: masked_lanes.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tilewright.ir.scalars import I64
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import (
+    Assign,
+    BlockIndex,
+    Cast,
+    Comment,
+    Constant,
+    Declare,
+    Expression,
+    For,
+    If,
+    Let,
+    Load,
+    Name,
+    Operation,
+    Statement,
+    Store,
+    While,
+    element_of,
+)
+
+UNIFORM, LINEAR, WIDE = 0, 1, 2
+"""The same in all lanes; an i64 that is one more in each lane; anything else."""
+
+
+class NotInLanes(ValueError):
+    """A loop that has something which vectors do not do."""
+
+
+@dataclass
+class LaneVariance:
+    """How the values of a loop's names differ between lanes.
+
+    Attributes:
+        names: `UNIFORM`, `LINEAR` or `WIDE` for each name that the body binds; other names are uniform.
+        variables: those declared variables that differ.
+        widest: bytes of the widest float that differs, or (without floats) of the widest number.
+    """
+
+    names: dict[str, int] = field(default_factory=dict)
+    variables: set[str] = field(default_factory=set)
+    widest: int = 0
+
+    def kind(self, expression: Expression) -> int:
+        """How an expression differs.
+
+        Raises:
+            NotInLanes: for one that vectors do not compute, and loads from places that are not side by side.
+        """
+        match expression:
+            case Constant() | BlockIndex():
+                return UNIFORM
+            case Name(name):
+                return self.names.get(name, UNIFORM)
+            case Cast(operand):
+                kind = self.kind(operand)
+                return kind if kind == UNIFORM or operand.type == expression.type else WIDE
+            case Load(index=index, mask=None):
+                kind = self.kind(index)
+                if kind == WIDE:
+                    raise NotInLanes("memory is read at places that are not side by side")
+                return UNIFORM if kind == UNIFORM else WIDE
+            case Operation(operator, operands):
+                kinds = [self.kind(one) for one in operands]
+                if all(one == UNIFORM for one in kinds):
+                    return UNIFORM
+                is_sum = operator == "add" or (operator == "sub" and kinds[1] == UNIFORM)
+                return LINEAR if is_sum and sorted(kinds) == [UNIFORM, LINEAR] else WIDE
+        raise NotInLanes(f"{type(expression).__name__} is not done in lanes")
+
+
+def lane_variance(index: Name, body: Sequence[Statement]) -> LaneVariance:
+    """How the values in a loop's body differ between iterations.
+
+    Raises:
+        NotInLanes: if the body does something that vectors do not do.
+
+    Example:
+        >>> from tilewright.ir.scalars import F32
+        >>> from tilewright.kernel.ir import Buffer, load
+        >>> x, i = Buffer("x", F32), Name("i", I64)
+        >>> lane_variance(i, [Let("at", kernel.add(i, Name("n", I64))), Let("e", load(x, Name("at", I64)))]).names
+        {'i': 1, 'at': 1, 'e': 2}
+    """
+    if index.type != I64:
+        raise NotInLanes(f"the index is of type {index.type}")
+    found = LaneVariance({index.name: LINEAR})
+    stored = {one.buffer.name for one in kernel.walk(tuple(body)) if isinstance(one, Store)}
+    walker = _Walker(found, stored)
+    while True:  # a variable that differs makes others differ
+        before = len(found.variables)
+        walker.floats, walker.numbers = 0, 0
+        walker.visit(body, 0)
+        if len(found.variables) == before:
+            break
+    found.widest = walker.floats or walker.numbers or I64.bytes
+    return found
+
+
+@dataclass
+class _Walker:
+    found: LaneVariance
+    stored: set[str]
+    floats: int = 0
+    numbers: int = 0
+    depth: dict[str, int] = field(default_factory=dict)  # of each variable: conditions that differ around it
+
+    def visit(self, statements: Sequence[Statement], depth: int) -> None:
+        """Note the names of statements inside of `depth` conditions that differ between lanes."""
+        for statement in statements:
+            for expression in kernel.expressions(statement):
+                self._check(expression)
+            match statement:
+                case Let(name, value):
+                    self.found.names[name] = self._note(value)
+                case Declare(name, value):
+                    self.depth[name] = depth
+                    self._assigned(name, value, depth)
+                case Assign(name, value):
+                    if name not in self.depth:
+                        raise NotInLanes(f"the variable {name} is declared outside of the loop")
+                    self._assigned(name, value, depth)
+                case Store(index=index, value=value, mask=None):
+                    if self.found.kind(index) != LINEAR:
+                        raise NotInLanes("memory is written at places that are not side by side")
+                    self._note(value)
+                case If(condition, then, otherwise):
+                    inner = depth + (self.found.kind(condition) != UNIFORM)
+                    self.visit(then, inner)
+                    self.visit(otherwise, inner)
+                case For(name, start, stop, inside):
+                    differs = self.found.kind(start) != UNIFORM or self.found.kind(stop) != UNIFORM
+                    if self.found.kind(statement.step) != UNIFORM:
+                        raise NotInLanes("the step of a loop differs between lanes")
+                    self.found.names[name] = WIDE if differs else UNIFORM
+                    self.visit(inside, depth + differs)
+                case While(prelude, condition, inside):
+                    self._while(prelude, condition, inside, depth)
+                case Comment():
+                    pass
+                case _:
+                    raise NotInLanes(f"{type(statement).__name__} is not done in lanes")
+
+    def _while(
+        self, prelude: Sequence[Statement], condition: Expression, body: Sequence[Statement], depth: int
+    ) -> None:
+        """Under a condition that differs, a loop must end where no lane wants it: it is one that differs itself."""
+        self.visit(prelude, depth)
+        if depth or self.found.kind(condition) != UNIFORM:
+            depth += 1
+            self.visit(prelude, depth)
+        self.visit(body, depth)
+
+    def _assigned(self, name: str, value: Expression, depth: int) -> None:
+        differs = self._note(value) != UNIFORM or depth > self.depth[name] or name in self.found.variables
+        if differs:
+            self.found.variables.add(name)
+            self._widen(value)
+        self.found.names[name] = WIDE if differs else UNIFORM
+
+    def _note(self, value: Expression) -> int:
+        kind = self.found.kind(value)
+        if kind == WIDE:
+            self._widen(value)
+        return kind
+
+    def _widen(self, value: Expression) -> None:
+        element = element_of(value.type)
+        self.numbers = max(self.numbers, element.bytes)
+        if element.is_float:
+            self.floats = max(self.floats, element.bytes)
+
+    def _check(self, expression: Expression) -> None:
+        """Refuse to read what the loop itself writes."""
+        if isinstance(expression, Load) and expression.buffer.name in self.stored:
+            raise NotInLanes(f"{expression.buffer.name} is read and written")
+        for one in kernel.children(expression):
+            self._check(one)

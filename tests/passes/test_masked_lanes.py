@@ -1,0 +1,290 @@
+"""Loops over independent iterations in the lanes of vectors: the same results as one iteration after the other."""
+
+# ruff: noqa: F821, UP037  # sizes in annotations are text: tw.f32["n"]
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from named_cpus import machine_for, processor_at_hand, region_of
+
+import tilewright as tw
+from tilewright.ir.scalars import BOOL, F32, F64, I32, I64, ScalarType
+from tilewright.kernel.ir import (
+    AnyLane,
+    Assign,
+    Buffer,
+    Cast,
+    Constant,
+    Declare,
+    Expression,
+    For,
+    If,
+    Kernel,
+    Let,
+    Name,
+    ScalarParameter,
+    Statement,
+    Store,
+    While,
+    add,
+    integer,
+    load,
+    operation,
+    walk,
+)
+from tilewright.kernel.opencl import opencl_text
+from tilewright.passes.lane_variance import NotInLanes, lane_variance
+from tilewright.passes.masked_lanes import emit_in_lanes
+from tilewright.passes.scalar_values import KernelBuilder
+
+N = Name("n", I64)
+INDEX = Name("j", I64)
+
+
+class Generator:
+    """Random code on three variables of one type; every loop ends after at most a few rounds."""
+
+    def __init__(self, seed: int, scalar: ScalarType) -> None:
+        self.random = random.Random(seed)
+        self.scalar = scalar
+        self.count = 0
+        self.variables = [Name(one, scalar) for one in "abc"]
+
+    def fresh(self, type_: ScalarType) -> Name:
+        self.count += 1
+        return Name(f"t{self.count}", type_)
+
+    def number(self) -> Constant:
+        value = self.random.randint(-3, 3)
+        return Constant(float(value) if self.scalar.is_float else value, self.scalar)
+
+    def value(self) -> Expression:
+        kind = self.random.random()
+        if kind < 0.2:
+            return self.number()
+        one = self.random.choice(self.variables)
+        if kind < 0.4:
+            return one
+        if self.scalar.is_float:
+            return operation(self.random.choice(("add", "sub", "min", "max")), one, self.random.choice(self.variables))
+        operators = ("add", "sub", "mul", "min", "max", "and", "xor", "floordiv", "mod")
+        return operation(self.random.choice(operators), one, self.random.choice((*self.variables, self.number())))
+
+    def condition(self) -> Expression:
+        return operation(self.random.choice(("lt", "le", "eq", "ne")), self.value(), self.value())
+
+    def rounds(self) -> Expression:
+        """A number of rounds from 0 to 7, often another one in each lane."""
+        if self.random.random() < 0.4:
+            return Constant(self.random.randint(0, 5), I64)
+        whole = Cast(self.random.choice(self.variables), I64)
+        return operation("and", whole, Constant(7, I64))
+
+    def block(self, depth: int) -> tuple[Statement, ...]:
+        found: list[Statement] = []
+        for _ in range(self.random.randint(1, 4)):
+            found += self.statement(depth)
+        return tuple(found)
+
+    def statement(self, depth: int) -> list[Statement]:
+        kind = self.random.random() if depth else 0.0
+        if kind < 0.4:
+            held = self.fresh(self.scalar)
+            return [Let(held.name, self.value()), Assign(self.random.choice(self.variables).name, held)]
+        if kind < 0.6:
+            return [If(self.condition(), self.block(depth - 1), self.block(depth - 1) if kind < 0.5 else ())]
+        if kind < 0.75:
+            index = self.fresh(I64)
+            return [For(index.name, Constant(0, I64), self.rounds(), self.block(depth - 1))]
+        # while: a variable of its own counts, and the condition asks for something else too
+        counter, most, own = self.fresh(I64), self.fresh(I64), self.fresh(self.scalar)
+        going, further = self.fresh(BOOL), self.fresh(BOOL)
+        prelude = (
+            Let(going.name, operation("lt", counter, most)),
+            Let(further.name, operation("and", going, self.condition())),
+        )
+        self.variables.append(own)
+        body = (*self.block(depth - 1), Assign(counter.name, add(counter, integer(1))))
+        self.variables.remove(own)
+        return [
+            Declare(counter.name, integer(0)), Declare(own.name, self.value()), Let(most.name, self.rounds()),
+            While(prelude, further, body),
+        ]  # fmt: skip
+
+
+def kernels(seed: int, scalar: ScalarType, machine: Any) -> tuple[Kernel, Kernel]:
+    """The same work one by one and in lanes."""
+    generator = Generator(seed, scalar)
+    source = Buffer("source", scalar, read_only=True)
+    out, other = Buffer("out", scalar), Buffer("other", scalar)
+    first = Let("x", load(source, INDEX))
+    start = [Declare("a", Name("x", scalar)), Declare("b", generator.number()), Declare("c", Name("s", scalar))]
+    inner = For("k", integer(0), integer(2), generator.block(3))
+    stores = [
+        Store(out, INDEX, Name("a", scalar)),
+        Store(other, INDEX, operation("add", Name("b", scalar), Name("c", scalar))),
+    ]
+    body = (first, *start, inner, *stores)
+    buffers, scalars = (source, out, other), (ScalarParameter("n", I64), ScalarParameter("s", scalar))
+    emit = KernelBuilder()
+    assert emit_in_lanes(emit, (integer(0), N), INDEX, body, machine)
+    one = Kernel("one", buffers, scalars, (), (For(INDEX.name, integer(0), N, body),))
+    return one, Kernel("lanes", buffers, scalars, (), emit.statements)
+
+
+def compare(seed: int, scalar: ScalarType, count: int, name: str) -> None:
+    machine = machine_for(name)
+    rng = np.random.default_rng(seed)
+    xs = rng.integers(-9, 9, count).astype(scalar.numpy)
+    found = []
+    for kernel in kernels(seed, scalar, machine):
+        outs = [np.full(count + 3, 77, scalar.numpy) for _ in range(2)]
+        regions = [region_of(one) for one in (xs, *outs)]
+        processor_at_hand(name).run(kernel, "none", regions, (count, scalar.numpy.type(2)), 1)
+        found.append(outs)
+    for one, two in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, two)
+        assert (two[count:] == 77).all()  # nothing is written past the end
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**9), st.sampled_from([I32, I64, F32, F64]), st.integers(1, 70))
+def test_lanes_give_what_one_by_one_gives(seed: int, scalar: ScalarType, count: int) -> None:
+    compare(seed, scalar, count, "x86-64" if seed % 5 == 0 else "haswell")
+
+
+@pytest.mark.parametrize("name", ["x86-64", "haswell", "znver4", "neoverse-n1"])
+def test_on_other_processors(name: str) -> None:
+    for seed in range(4 if "neoverse" in name else 25):
+        compare(seed, (I32, F32, I64, F64)[seed % 4], 37 + seed, name)
+
+
+# --- programs
+
+
+@tw.program
+def collatz(xs: tw.i64["n"]) -> Any:
+    def steps(x: Any) -> Any:
+        def next_one(value: Any, count: Any) -> Any:
+            return tw.where(value % 2 == 0, value // 2, 3 * value + 1), count + 1
+
+        return tw.while_loop(lambda value, count: value > 1, (x, tw.cast(0, "i32")), next_one)[1]
+
+    return tw.map(steps, xs)
+
+
+@tw.program
+def roots(xs: tw.f64["n"], limit: tw.i32) -> Any:
+    """Newton's method until the step is small; a loop inside of a branch that few points take."""
+
+    def root(x: Any) -> Any:
+        def improve(y: Any, count: Any, change: Any) -> Any:
+            better = 0.5 * (y + x / y)
+            return better, count + 1, abs(better - y)
+
+        def inside(y: Any, count: Any, change: Any) -> Any:
+            return (change > 1e-9) & (count < limit)
+
+        def found() -> Any:
+            return tw.while_loop(inside, (x, tw.cast(0, "i32"), x), improve)[0]
+
+        return tw.cond(x > 0, found, lambda: 0 * x)
+
+    return tw.map(root, xs)
+
+
+@tw.program
+def powers(xs: tw.f32["n", "m"], exponents: tw.i64["m"]) -> Any:
+    """Rounds that differ from point to point."""
+
+    def power(x: Any, k: Any) -> Any:
+        return tw.loop(k, 0 * x + 1, lambda _, y: y * x)
+
+    return tw.map(lambda row: tw.map(power, row, exponents), xs)
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 16, 33, 100])
+def test_while_loops(count: int) -> None:
+    xs = np.arange(count)
+    expected = []
+    for x in xs:
+        steps = 0
+        while x > 1:
+            x, steps = (x // 2 if x % 2 == 0 else 3 * x + 1), steps + 1
+        expected.append(steps)
+    np.testing.assert_array_equal(collatz(xs, target="cpu"), np.array(expected, np.int32))
+
+
+@pytest.mark.parametrize("count", [1, 5, 31, 64, 200])
+def test_loops_in_branches(count: int) -> None:
+    """A loop that would never end where the branch is not taken (x = nan and negative numbers)."""
+    xs = np.random.default_rng(count).uniform(-1, 4, count)
+    xs[::7] = np.nan
+    found = roots(xs, np.int32(2**31 - 1), target="cpu")
+    np.testing.assert_allclose(found, np.where(xs > 0, np.sqrt(np.abs(xs)), 0 * xs), rtol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 5), (2, 40)])
+def test_rounds_that_differ(shape: tuple[int, int]) -> None:
+    rng = np.random.default_rng(1)
+    xs, exponents = rng.integers(1, 3, shape).astype(np.float32), rng.integers(0, 20, shape[1])
+    np.testing.assert_array_equal(powers(xs, exponents, target="cpu"), xs ** exponents.astype(np.float32))
+
+
+# --- what is declined
+
+
+def test_what_is_not_side_by_side_is_declined() -> None:
+    x, out = Buffer("x", F32, read_only=True), Buffer("out", F32)
+    far = operation("mul", INDEX, integer(3))
+    table = load(x, operation("and", INDEX, integer(7)))
+    cases: list[tuple[Statement, ...]] = [
+        (Store(out, far, Constant(1.0, F32)),),
+        (Store(out, INDEX, table),),
+        (Store(out, INDEX, load(out, INDEX)),),
+        (Store(out, integer(0), Constant(1.0, F32)),),
+        (Assign("outer", Constant(1.0, F32)),),
+    ]
+    for body in cases:
+        with pytest.raises(NotInLanes):
+            lane_variance(INDEX, body)
+        looping = (*body, For("k", integer(0), integer(3), ()))
+        emit = KernelBuilder()
+        assert not emit_in_lanes(emit, (integer(0), N), INDEX, looping, machine_for("haswell"))
+        assert not emit.statements
+
+
+def test_plain_code_is_left_to_the_compiler() -> None:
+    x, out = Buffer("x", F32, read_only=True), Buffer("out", F32)
+    body = (Store(out, INDEX, operation("add", load(x, INDEX), load(x, INDEX))),)
+    assert not emit_in_lanes(KernelBuilder(), (integer(0), N), INDEX, body, machine_for("haswell"))
+    without = replace(machine_for("haswell"), vector_bytes=0)
+    looping = (*body, For("k", integer(0), integer(3), ()))
+    assert not emit_in_lanes(KernelBuilder(), (integer(0), N), INDEX, looping, without)
+
+
+def test_variables_that_nobody_reads_afterwards_are_not_kept() -> None:
+    """Only the count is read after the loop: lanes that are done need not keep x."""
+    x, out = Buffer("x", F32, read_only=True), Buffer("out", I32)
+    value, count = Name("value", F32), Name("count", I32)
+    loop = While(
+        (Let("going", operation("lt", value, Constant(9.0, F32))),), Name("going", BOOL),
+        (Assign("value", operation("add", value, value)), Assign("count", operation("add", count, Constant(1, I32)))),
+    )  # fmt: skip
+    body = (Declare("value", load(x, INDEX)), Declare("count", Constant(0, I32)), loop, Store(out, INDEX, count))
+    emit = KernelBuilder()
+    assert emit_in_lanes(emit, (integer(0), N), INDEX, body, machine_for("znver4"))
+    chosen = {
+        one.name.split("_")[0] for one in walk(emit.statements) if isinstance(one, Assign) and "select" in str(one)
+    }
+    assert chosen == {"count"}
+    with pytest.raises(TypeError, match="CPU kernels only"):
+        text = Kernel("k", (x, out), (ScalarParameter("n", I64),), (), emit.statements)
+        opencl_text(text)
+    assert any(isinstance(one, Let) and isinstance(one.value, AnyLane) for one in walk(emit.statements))
