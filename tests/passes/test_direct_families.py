@@ -20,7 +20,7 @@ from tilewright.machine.detect import host_machine
 from tilewright.machine.model import Machine
 from tilewright.machine.named import CPU_AVX2, CPU_AVX512, CPU_NEON
 from tilewright.passes.direct_choice import choose_direct_form, direct_forms
-from tilewright.passes.direct_form import PANEL_ELEMENTS, DirectForm, Results
+from tilewright.passes.direct_form import PANEL_ELEMENTS, DirectForm, Results, rows_are_one_run
 from tilewright.passes.direct_kernel import describe, write_direct_kernel
 from tilewright.passes.form_choice import choose_form
 from tilewright.passes.packed_form import PackedForm
@@ -109,6 +109,26 @@ def test_collected_results_stay_in_the_second_cache() -> None:
     text = kernel_text(write_direct_kernel(form).kernel)
     assert "rows_left" in text
     assert "prefetch out_" in text
+
+
+@pytest.mark.parametrize(("text", "a", "vectors"), [("ae,dcbe->dcba", 68, 3), ("dcbe,ea->dcba", 24, 1)])
+def test_runs_of_rows_and_of_results_are_asked_for_evenly(text: str, a: int, vectors: int) -> None:
+    form = form_of(einsum_contraction(text, {**dict.fromkeys("bcde", 68), "a": a}, F64), ZEN4)
+    assert form.vector_tiles == vectors
+    assert form.rows_prefetched
+    assert form.out_prefetched
+    assert "prefetch out_" in kernel_text(write_direct_kernel(form).kernel)
+    small = einsum_contraction(text, dict(a=a, b=3, c=5, d=2, e=19), F64)
+    for one in direct_forms(normalise(small), CPU_AVX512):
+        if one.scalar_outer and rows_are_one_run(one) and not one.scalar_packed:
+            run(small, replace(one, rows_prefetched=True, out_prefetched=True))
+
+
+def test_lines_of_turned_results_are_asked_for() -> None:
+    form = form_of(einsum_contraction("dabe,ec->dcba", {**dict.fromkeys("abde", 72), "c": 24}, F32), ZEN4)
+    assert form.results is Results.TURNED
+    assert form.out_prefetched
+    assert "prefetch out_" in kernel_text(write_direct_kernel(form).kernel)
 
 
 T4, T6 = dict.fromkeys("abcde", 72), {"a": 24, "b": 16, "c": 16, "d": 24, "e": 16, "f": 16, "g": 24}

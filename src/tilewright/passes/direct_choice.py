@@ -20,7 +20,15 @@ from tilewright.passes.direct_cost import (
     level_of,
     rows_align,
 )
-from tilewright.passes.direct_form import COLLECTED_ELEMENTS, FUSED_COLUMNS, PANEL_ELEMENTS, DirectForm, Results
+from tilewright.passes.direct_form import (
+    COLLECTED_ELEMENTS,
+    FUSED_COLUMNS,
+    PANEL_ELEMENTS,
+    DirectForm,
+    Results,
+    results_are_one_run,
+    rows_are_one_run,
+)
 from tilewright.passes.packed_form import is_multiply_add
 from tilewright.passes.scalar_values import component_types
 from tilewright.passes.vectorise import is_vectorisable
@@ -53,12 +61,14 @@ def _with_hints(form: DirectForm, machine: Machine) -> DirectForm:
     far_vectors = not form.vector_packed and level_of(array_bytes(form, "vector"), machine) > 2
     far_rows = not (form.scalar_packed or form.elementwise) and level_of(array_bytes(form, "scalar"), machine) > 2
     along = len(form.contracted) == 1 and form.stride(form.contracted[0], "scalar") == 1
+    one_run = rows_are_one_run(form)
+    far_run = results_are_one_run(form) and level_of(array_bytes(form, "out"), machine) > 3
     return replace(
         form,
         nontemporal=past,
         prefetched=far_vectors and (form.collected is not None or not form.scalar_outer),
-        out_prefetched=not past and form.results is not Results.TURNED and is_written_in_pieces(form, machine),
-        rows_prefetched=far_rows and along and form.vector_tiles == 1,
+        out_prefetched=not past and (far_run or is_written_in_pieces(form, machine)),
+        rows_prefetched=far_rows and along and (form.vector_tiles == 1 or (one_run and form.scalar_outer)),
     )
 
 

@@ -28,7 +28,7 @@ from tilewright.kernel.ir import (
 from tilewright.passes.direct_form import FUSED_COLUMNS, LINE, DirectForm
 from tilewright.passes.direct_store import where_valid
 from tilewright.passes.direct_tile import Place, starts
-from tilewright.passes.direct_writer import DirectWriter
+from tilewright.passes.direct_writer import DirectWriter, Step
 from tilewright.passes.tensor_writer import transposed
 
 
@@ -100,7 +100,7 @@ def is_requested(form: DirectForm) -> bool:
     return form.prefetched and len(form.contracted) == 1
 
 
-def request_piece(w: DirectWriter, piece: Columns, base: Expression) -> Callable[[], None]:
+def request_piece(w: DirectWriter, piece: Columns, base: Expression) -> Callable[[Step], None]:
     """What asks for the next lines of the piece that begins at `base` each time that it is written into the kernel."""
     form, emit = w.form, w.emit
     line = LINE // w.vector_source.element.bytes
@@ -126,7 +126,7 @@ def request_piece(w: DirectWriter, piece: Columns, base: Expression) -> Callable
             emit.assign(left, operation("sub", left, integer(1)))
             emit.when(operation("le", left, integer(0)), next_row)
 
-    return lambda: emit.when(operation("gt", rows, integer(0)), lines)
+    return lambda step: emit.when(operation("gt", rows, integer(0)), lines)
 
 
 def prefetch_collected(w: DirectWriter, place: Place, piece: Columns, number: Expression, first: Expression) -> None:

@@ -198,3 +198,18 @@ class DirectForm:
         if side == "out":
             return constant(dimension.stride_out)
         return constant(dimension.stride_left if (side == "vector") == self.vector_left else dimension.stride_right)
+
+
+def rows_are_one_run(form: DirectForm) -> bool:
+    """Each row of the scalar side ends where the next one begins; the sum, of one dimension, runs along them."""
+    if form.scalar is None or len(form.contracted) != 1 or form.stride(form.contracted[0], "scalar") != 1:
+        return False
+    return form.stride(form.scalar, "scalar") == form.contracted_total
+
+
+def results_are_one_run(form: DirectForm) -> bool:
+    """Each row of the results ends where the next one begins, and so do those of the next tile of rows."""
+    if form.scalar is None or form.results is not Results.VECTORS or form.columns is not None or form.elementwise:
+        return False
+    runs = form.stride(form.vector, "out") == 1 and form.stride(form.scalar, "out") == form.vector_size
+    return runs and (form.vector_tiles == 1 or form.scalar_outer)

@@ -32,10 +32,10 @@ from tilewright.passes.direct_collect import (
     request_piece,
     store_collected,
 )
-from tilewright.passes.direct_form import COLLECTED_ELEMENTS, DirectForm, Results
+from tilewright.passes.direct_form import COLLECTED_ELEMENTS, DirectForm, Results, results_are_one_run
 from tilewright.passes.direct_panels import Panel, pack_scalars, pack_vectors
 from tilewright.passes.direct_store import prefetch_vectors, spill, store_turned, store_vectors
-from tilewright.passes.direct_tile import Place, accumulate, lines_ahead, prefetch_rows
+from tilewright.passes.direct_tile import Place, accumulate, lines_ahead, request_output, request_rows, request_turned
 from tilewright.passes.direct_writer import Bases, DirectWriter
 from tilewright.passes.scalar_values import component_types
 
@@ -87,7 +87,7 @@ class _Block:
 
     def rows_outside(self) -> None:
         """For each tile of rows all tiles of vectors, whose panels are made once for all rows."""
-        w, form = self.w, self.w.form
+        w = self.w
         pitch = self._panel_pitch()
         if self.vector_panel is not None:
 
@@ -105,9 +105,7 @@ class _Block:
                     start = w.emit.let(multiply(number, pitch), "panel")
                     vectors = Panel(self.vector_panel, start, w.form.pitch)
                 place = Place(self.bases, v, s, vectors, scalars, old, old_rows)
-                if form.rows_prefetched:
-                    prefetch_rows(w, place)
-                self._write(place)
+                self._write(place, number)
 
             self._vector_tiles(tile)
 
@@ -124,9 +122,7 @@ class _Block:
                 def tile(s: Expression, number: Expression, old_rows: Expression) -> None:
                     ahead = lines_ahead(self.w, next_tile, number)
                     place = Place(self.bases, v, s, vectors, None, old_columns, old_rows, q, old_group, ahead)
-                    if self.w.form.rows_prefetched:
-                        prefetch_rows(self.w, place)
-                    self._write(place)
+                    self._write(place, integer(0))
 
                 self._scalar_tiles(tile)
 
@@ -147,7 +143,7 @@ class _Block:
         def one(which: Expression) -> None:
             moved = multiply(add(collected.first, which), stride)
             bases = replace(self.bases, vector=w.emit.let(add(self.bases.vector, moved), "base"))
-            request = request_piece(w, piece, add(bases.vector, stride)) if is_requested(form) else None
+            requests = (request_piece(w, piece, add(bases.vector, stride)),) if is_requested(form) else ()
 
             def columns(v: Expression, group: Expression, old: Expression) -> None:
                 vectors = None
@@ -158,8 +154,8 @@ class _Block:
 
                 def rows(s: Expression, number: Expression, old: Expression) -> None:
                     into = w.emit.let(add(start, multiply(number, integer(pitch))), "to")
-                    ahead = () if request is not None else lines_ahead(w, stride, number)
-                    place = Place(bases, v, s, vectors, None, zero, zero, ahead=ahead, request=request)
+                    ahead = () if requests else lines_ahead(w, stride, number)
+                    place = Place(bases, v, s, vectors, None, zero, zero, ahead=ahead, requests=requests)
                     if form.out_prefetched:
                         prefetch_collected(w, place, piece, which, collected.first)
                     spill(w, collected.tile, into, accumulate(w, place))
@@ -180,12 +176,19 @@ class _Block:
 
         self._vector_tiles(turn_columns)
 
-    def _write(self, place: Place) -> None:
-        if self.w.form.out_prefetched and self.w.form.results is Results.VECTORS:
-            prefetch_vectors(self.w, place)
-        sums = accumulate(self.w, place)
-        store = store_turned if self.w.form.results is Results.TURNED else store_vectors
-        store(self.w, place, sums)
+    def _write(self, place: Place, tile: Expression) -> None:
+        """Compute and store a tile; `tile` is its number among those that have the same rows."""
+        w, form = self.w, self.w.form
+        requests = [request_rows(w, place, tile)] if form.rows_prefetched else []
+        if form.out_prefetched and results_are_one_run(form):
+            requests.append(request_output(w, place, tile))
+        elif form.out_prefetched and form.results is Results.TURNED:
+            requests.append(request_turned(w, place))
+        elif form.out_prefetched:
+            prefetch_vectors(w, place)
+        sums = accumulate(w, replace(place, requests=tuple(requests)))
+        store = store_turned if form.results is Results.TURNED else store_vectors
+        store(w, place, sums)
 
     def _packed(self, v: Expression, into: Expression) -> Panel | None:
         if self.vector_panel is None:

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from tilewright.kernel.ir import (
     Broadcast,
+    Buffer,
     Expression,
     Load,
     Name,
@@ -25,7 +26,7 @@ from tilewright.kernel.ir import (
     multiply,
     operation,
 )
-from tilewright.passes.direct_form import LINE
+from tilewright.passes.direct_form import LINE, rows_are_one_run
 from tilewright.passes.direct_panels import Panel
 from tilewright.passes.direct_writer import Bases, DirectWriter, Step
 from tilewright.passes.scalar_values import constant as constant_value
@@ -39,8 +40,8 @@ Accumulators: TypeAlias = dict[tuple[int, int], Name]
 class Place:
     """A tile: where the block's arrays begin, its first element and row, and the panels that it reads.
 
-    `ahead` is where what is prefetched at each step lies, from this tile's vectors on; or `request()` writes what asks
-    for more at each step. `old_columns` and `old_rows` are
+    `ahead` is where what is prefetched at each step lies, from this tile's vectors on; or `requests` write what
+    asks for more at each step. `old_columns` and `old_rows` are
     how many of its first elements and rows the tile before has too.
     """
 
@@ -54,7 +55,7 @@ class Place:
     q: Expression = ZERO
     old_group: Expression = ZERO
     ahead: tuple[Expression, ...] = ()
-    request: Callable[[], None] | None = None
+    requests: tuple[Callable[[Step], None], ...] = ()
 
 
 def starts(lanes: Sequence[int]) -> list[int]:
@@ -80,8 +81,8 @@ def accumulate(w: DirectWriter, place: Place) -> Accumulators:
     offsets = w.column_offsets("vector", place.q)
 
     def step(one: Step) -> None:
-        if place.request is not None:
-            place.request()
+        for request in place.requests:
+            request(one)
         columns = _columns(w, place, vector_base, one, offsets)
         along = emit.let(add(scalar_base, one.scalar), "along")
         for j in range(form.rows):
@@ -103,19 +104,74 @@ def accumulate(w: DirectWriter, place: Place) -> Accumulators:
     return accumulators
 
 
-def prefetch_rows(w: DirectWriter, place: Place) -> None:
-    """Ask for the lines of the next tile's rows, along which the sum runs."""
-    form = w.form
+def request_rows(w: DirectWriter, place: Place, tile: Expression) -> Callable[[Step], None]:
+    """What asks at each step of the sum for some of the next tile's rows, along which the sum runs: all at once they
+    would wait for each other. `tile` is the number of this tile of vectors among those that have the same rows.
+    """
+    form, emit = w.form, w.emit
+    line = LINE // w.scalar_source.element.bytes
     stride = integer(0) if form.scalar is None else w.stride(form.scalar, "scalar")
-    start = w.emit.let(add(place.bases.scalar, multiply(add(place.s, integer(form.rows)), stride)), "next_rows")
-    rows = [w.emit.let(multiply(integer(j), stride), "row") for j in range(form.rows)]
+    start = emit.let(add(place.bases.scalar, multiply(add(place.s, integer(form.rows)), stride)), "next_rows")
+    if rows_are_one_run(form):
+        return _request_run(w, w.scalar_source, start, form.rows * form.contracted_total, tile)
+    rows = [emit.let(multiply(integer(j), stride), "row") for j in range(form.rows)]
 
-    def line(k: Expression) -> None:
-        at = w.emit.let(add(start, k), "ahead")
-        for row in rows:
-            w.emit.emit(Prefetch(w.scalar_source, add(at, row)))
+    def across(step: Step) -> None:
+        def lines() -> None:
+            at = emit.let(add(start, step.number), "ahead")
+            for row in rows:
+                emit.emit(Prefetch(w.scalar_source, add(at, row)))
 
-    w.loop("line", integer(0), w.sums[-1], line, LINE // w.scalar_source.element.bytes)
+        emit.when(operation("eq", operation("and", step.number, integer(line - 1)), integer(0)), lines)
+
+    return across
+
+
+def request_output(w: DirectWriter, place: Place, tile: Expression) -> Callable[[Step], None]:
+    """What asks at each step of the sum for some of the lines that the next tile's rows are written to, in one run."""
+    form = w.form
+    assert form.scalar is not None
+    rows = multiply(add(place.s, integer(form.rows)), w.stride(form.scalar, "out"))
+    start = w.emit.let(add(place.bases.out, rows), "next_results")
+    return _request_run(w, w.out, start, form.rows * form.vector_size, tile)
+
+
+def request_turned(w: DirectWriter, place: Place) -> Callable[[Step], None]:
+    """What asks at each step of the sum for a line that this tile is written to, where it is turned."""
+    form, emit = w.form, w.emit
+    stride = w.stride(form.vector, "out")
+    at = add(place.bases.out, multiply(place.v, stride))
+    if form.scalar is not None:
+        at = add(at, multiply(place.s, w.stride(form.scalar, "out")))
+    start = emit.let(at, "results")
+    each = -(-form.width // form.contracted_total)
+
+    def along(step: Step) -> None:
+        for which in range(each):
+            number = add(multiply(step.number, integer(each)), integer(which))
+            line = operation("min", number, integer(min(form.width, form.vector_size) - 1))
+            emit.emit(Prefetch(w.out, emit.let(add(start, multiply(line, stride)), "ahead")))
+
+    return along
+
+
+def _request_run(
+    w: DirectWriter, buffer: Buffer, start: Expression, length: int, tile: Expression
+) -> Callable[[Step], None]:
+    """Ask for `length` elements from `start` on, evenly in all steps of all tiles of vectors, of which this is one."""
+    form, emit = w.form, w.emit
+    advance = -(-length // (form.contracted_total * form.vector_tiles))
+    steps: Expression = integer(1)
+    for one in w.sums:
+        steps = multiply(steps, one)
+    begin = emit.let(add(start, multiply(multiply(tile, steps), integer(advance))), "run")
+
+    def along(step: Step) -> None:
+        at = emit.let(add(begin, multiply(step.number, integer(advance))), "ahead")
+        for place in range(0, advance, LINE // buffer.element.bytes):
+            emit.emit(Prefetch(buffer, add(at, integer(place))))
+
+    return along
 
 
 def _vectors_of_row(w: DirectWriter, at: Expression) -> list[Expression]:
