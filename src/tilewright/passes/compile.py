@@ -205,12 +205,6 @@ class _Compiler:
             steps += self.sweep(one) if isinstance(one, Sweep) else self.steps(one)
         return Block(tuple(steps), body.results)
 
-    def steps(self, statement: Statement) -> list[Step]:
-        """The steps of one statement. Of rows that only the host can compute, a fold becomes a map and a fold, and a
-        segmented map nested maps.
-        """
-        expression = statement.expression
-        if not isinstance(expression, nodes.Redomap | nodes.Scanomap | nodes.SegMap):
     def sweep(self, sweep: Sweep) -> list[Step]:
         """The step of statements that one pass computes together."""
         label = f"{self.name}_{sweep.targets[0]}"
@@ -226,6 +220,12 @@ class _Compiler:
         self.notes.append(Note(", ".join(map(str, sweep.targets)), f"{what}: one pass over {sweep.width} rows"))
         return [step]
 
+    def steps(self, statement: Statement) -> list[Step]:
+        """The steps of one statement. Of rows that only the host can compute, a fold becomes a map and a fold, and a
+        segmented map nested maps.
+        """
+        expression = statement.expression
+        if not isinstance(expression, nodes.Redomap | nodes.Scanomap | nodes.SegMap):
             return [self.statement(statement)]
         kept = list(self.notes)
         try:

@@ -49,7 +49,6 @@ ArrayValue = ArrayView | IotaArray
 Access = Index | Slice | Update
 
 
-class Item:
 @dataclass
 class Speculation:
     """Indices are checked without branches: `bad` becomes true if one is out of range where `guard` holds (None:
@@ -69,6 +68,7 @@ class Speculation:
         return outside
 
 
+class Item:
     """The state of lowering one work item.
 
     Args:
@@ -94,12 +94,13 @@ class Speculation:
         self.failed = Name("failed_0", BOOL)
         self.streams: dict[str, Callable[..., Any]] = {}  # folds lowered in a way of their own, by their first target
         self.vector_lanes = False  # the processor runs loops over independent lanes in vectors
-        self._outer = dict(outer)
-        self._read_only = frozenset(layouts) - frozenset(written)
-        for name, layout in layouts.items():
+        self.lanes: tuple[int, Size] | None = None  # points written together, and the number of this one
         self.taken = 0  # bytes of private arrays that `allocate` has given out
         self.scalar_loops = False  # there are vectors and loops that LLVM shall put into vectors
         self.speculation: Speculation | None = None  # how indices are checked; None: by branches
+        self._outer = dict(outer)
+        self._read_only = frozenset(layouts) - frozenset(written)
+        for name, layout in layouts.items():
             self._outer_array(name, outer[name], layout)
 
     # --- what comes from the launch
@@ -347,11 +348,11 @@ class Speculation:
         wrong: kernel.Expression = kernel.operation("or", below, kernel.operation("ge", at, stop))
         if condition is not None:
             wrong = kernel.operation("and", condition, wrong)
+        if self.speculation is not None:
+            return self.speculation.note(wrong, self.emit)
         wrong = self.emit.let(wrong, "bad")
         position = 3 * len(self.checks)
         self.checks.append(CheckedIndex(access.array.name, dimension, access.line))
-        if self.speculation is not None:
-            return self.speculation.note(wrong, self.emit)
         errors = self.buffers.setdefault(ERRORS, Buffer("errors_0", I64))
         self.buffer_names[errors.name] = ERRORS
 

@@ -293,11 +293,11 @@ def lower_points(
         tuple(item.private),
         (*prologue, *body),
         1 if schedule is Schedule.SEQUENTIAL else threads_per_block,
+        scalar_loops=item.scalar_loops,
     )
     return KernelPlan(
         built,
         tuple(item.buffer_names[one.name] for one in buffers),
-        scalar_loops=item.scalar_loops,
         tuple((core, component) for _, core, component in item.scalars.values()),
         points.space,
         schedule,

@@ -292,12 +292,12 @@ def _(expression: nodes.Update, item: Item, targets: tuple[Variable, ...]) -> Se
 @lower_expression.register
 def _(expression: nodes.If, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
     condition = lower_atom(expression.condition, item.emit)[0]
+    if item.speculation is not None and is_cheap(expression):
+        return _both_sides(expression, item, item.speculation, condition)
     places: list[ArrayView | None] = []
     scalars: list[tuple[Name, ...]] = []
     for target in targets:
         places.append(item.target(target) if target.type.rank else None)
-    if item.speculation is not None and is_cheap(expression):
-        return _both_sides(expression, item, item.speculation, condition)
         if target.type.rank == 0:
             scalars.append(declare_value(constant(0, target.type.element), "chosen", item.emit))
     branches = []
@@ -311,10 +311,6 @@ def _(expression: nodes.If, item: Item, targets: tuple[Variable, ...]) -> Sequen
     return [place if place is not None else next(remaining) for place in places]
 
 
-@lower_expression.register
-def _(expression: nodes.Loop, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
-    merged: list[tuple[Name, ...] | ArrayView] = []
-    spare: list[ArrayView | None] = []
 _CHEAP = {
     "add", "sub", "mul", "min", "max", "neg", "abs", "and", "or", "xor", "not", "eq", "ne", "lt", "le", "gt", "ge",
     "select",
@@ -354,6 +350,10 @@ def _both_sides(
     ]
 
 
+@lower_expression.register
+def _(expression: nodes.Loop, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
+    merged: list[tuple[Name, ...] | ArrayView] = []
+    spare: list[ArrayView | None] = []
     for parameter, atom, target in zip(expression.parameters, expression.initial, targets, strict=True):
         value = value_of(item, atom)
         if isinstance(value, tuple):
