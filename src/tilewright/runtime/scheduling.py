@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,13 @@ from tilewright.runtime import host
 from tilewright.runtime.backends import Backend, Memory
 from tilewright.runtime.host import KernelPlan, Schedule
 
-POINTS_PER_BLOCK = 1 << 15
+POINTS_PER_BLOCK = 1 << 12
+FEWEST_BLOCKS = 8
+"""So many blocks of elementwise points are computed by one thread before another one is awake."""
+
+WHOLE_LINES = 64
+"""Elements that blocks of many points are a multiple of, so that those of aligned arrays begin with a cache line."""
+
 SCRATCH_BYTES = 256 << 20
 
 
@@ -29,13 +36,14 @@ def schedule(
     per_worker = sum(max(1, room) * one.element.bytes for room, one in zip(rooms, plan.scratch, strict=True))
     most = max(1, SCRATCH_BYTES // per_worker) if per_worker else 1 << 30
     if plan.schedule is Schedule.BLOCKS:
-        # Fewer elementwise points are computed before another thread is awake; points that loop are heavier.
-        wanted = -(-points // POINTS_PER_BLOCK) if not plan.heavy else points
-        wanted = min(wanted, 8 * backend.machine.cores, most)
+        wanted = points if plan.heavy else points // POINTS_PER_BLOCK
+        wanted = wanted if plan.heavy or wanted >= FEWEST_BLOCKS else 1
+        wanted = min(wanted, (32 if plan.uneven else 8) * backend.machine.cores, most)
         innermost = extents[-1]
         runs = points // innermost
         chunk = innermost if runs >= wanted else -(-innermost // -(-wanted // runs))
-        chunk = min(innermost, -(-chunk // plan.together) * plan.together)
+        together = plan.together if chunk < 16 * WHOLE_LINES else math.lcm(plan.together, WHOLE_LINES)
+        chunk = min(innermost, -(-chunk // together) * together)
         chunks = -(-innermost // chunk)
         items = runs * chunks
         per_block = -(-items // max(1, min(wanted, items)))
