@@ -13,19 +13,17 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tilewright.contraction.form import Contraction, Refusal
+from tilewright.contraction.form import Refusal
 from tilewright.contraction.recognise import recognise
 from tilewright.ir import nodes
 from tilewright.ir.nodes import Body, Program, Statement, Type, Variable
 from tilewright.ir.scalars import I64, ScalarType
-from tilewright.ir.sizes import size
+from tilewright.ir.sizes import Size, size
 from tilewright.ir.traversal import all_statements, sub_bodies
 from tilewright.ir.views import parameter_view
-from tilewright.kernel.launch import Launch, LaunchDeclined
-from tilewright.machine.model import Machine
+from tilewright.passes.bound_contraction import bound_launches
 from tilewright.passes.fuse_histograms import with_own_rows
 from tilewright.passes.lower_general import Points, copy_points, lower_points, points_of
-from tilewright.passes.lower_reduction import is_long_fold
 from tilewright.passes.map_folds import with_streams
 from tilewright.passes.nest_folds import with_folds
 from tilewright.passes.permute_kernel import permute_launch
@@ -39,15 +37,14 @@ from tilewright.passes.stream_choice import NotTiled
 from tilewright.passes.stream_form import stream_form, stream_table
 from tilewright.passes.sweep_form import Sweep, sweeps_of
 from tilewright.passes.sweep_steps import sweep_step
-from tilewright.passes.tile import Tiles, contraction_launches
-from tilewright.passes.tiling import IllegalTiling
+from tilewright.passes.tile import Tiles
 from tilewright.passes.unchecked import without_checks
+from tilewright.passes.unread_iotas import without_notes, without_unread
 from tilewright.passes.used_names import free_variables, size_names
 from tilewright.passes.vectorise import NotVectorisable
 from tilewright.passes.whole_loops import with_whole
 from tilewright.runtime import host
 from tilewright.runtime.cache import MemoryCache
-from tilewright.runtime.cpu_pool import get_num_threads
 from tilewright.runtime.devices import Device
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.host import Block, Copier, HostProgram, KernelPlan, KernelStep, Layout, Layouts, Note, Step
@@ -150,12 +147,17 @@ def kernel_step(
     reads: tuple[Variable, ...],
     threads: int,
     iotas: frozenset[str] = frozenset(),
+    sizes: Mapping[str, Size] | None = None,
 ) -> KernelStep:
-    """A step that lowers its points once for each combination of layouts; `iotas` are not read from memory."""
+    """A step that lowers its points once for each combination of layouts; `iotas` are not read from memory, `sizes`
+    are scalars of the host that are known as sizes.
+    """
     plans: MemoryCache[Layouts, KernelPlan] = MemoryCache(capacity=64)
 
     def lower(layouts: Layouts) -> KernelPlan:
-        return plans.get_or_build(layouts, lambda: lower_points(label, points, targets, reads, layouts, threads, iotas))
+        return plans.get_or_build(
+            layouts, lambda: lower_points(label, points, targets, reads, layouts, threads, iotas, sizes)
+        )
 
     names = {name for extent in points.space for name in extent.names}
     return KernelStep(label, targets, reads, lower, points.copied, tuple(sorted(names)))
@@ -196,14 +198,17 @@ class _Compiler:
         self.cells: set[str] = set()
         self.reasons: tuple[str, ...] = ()
         self.iotas: set[str] = set()
+        self.sizes: dict[str, Size] = {}
 
     def block(self, body: Body) -> Block:
-        """The steps of a body."""
+        """The steps of a body, without those of iotas that no step reads from memory."""
         steps: list[Step] = []
         ready = with_own_rows(body)
         for one in sweeps_of(ready) if self.threads == 1 else ready.statements:
             steps += self.sweep(one) if isinstance(one, Sweep) else self.steps(one)
-        return Block(tuple(steps), body.results)
+        kept = without_unread(steps, body.results, self.iotas)
+        self.notes = without_notes(self.notes, steps, kept)
+        return Block(kept, body.results)
 
     def sweep(self, sweep: Sweep) -> list[Step]:
         """The step of statements that one pass computes together."""
@@ -247,7 +252,10 @@ class _Compiler:
         if isinstance(expression, nodes.Iota) and expression.scalar == I64:
             self.iotas.add(targets[0].name)
         match expression:
-            case nodes.Apply() | nodes.Cast() | nodes.SizeValue():
+            case nodes.SizeValue(value):
+                self.sizes[targets[0].name] = value
+                return host.ScalarStep(targets, expression)
+            case nodes.Apply() | nodes.Cast():
                 return host.ScalarStep(targets, expression)
             case nodes.Threshold(name, parallelism):
                 return host.ThresholdStep(targets[0], name, parallelism)
@@ -285,7 +293,9 @@ class _Compiler:
         targets = statement.targets
         reads = free_variables(statement.expression)
         counted = frozenset(self.iotas)
-        step = kernel_step(f"{self.name}_{targets[0]}{suffix}", points, targets, reads, self.threads, counted)
+        label = f"{self.name}_{targets[0]}{suffix}"
+        step = kernel_step(label, points, targets, reads, self.threads, counted, dict(self.sizes))
+        step = dataclasses.replace(step, reads=tuple(one for one in reads if one.name not in counted))
         self._try(step)
         self._mark_cells(targets)
         return step
@@ -324,6 +334,7 @@ class _Compiler:
         table = "".join(f"\n      {line}" for line in stream_table(statement.expression))
         if isinstance(form, NotTiled):
             return plain, table, form.reasons
+        plain = dataclasses.replace(plain, reads=free_variables(statement.expression))
         step = kernel_step(f"{plain.label}_streams", form.points, plain.targets, plain.reads, form.threads)
         try:
             self._try(step)
@@ -377,7 +388,7 @@ class _Compiler:
         otherwise = self._otherwise(statement)
         kinds = ", ".join(f"{d.name}:{d.kind.value}[{d.size}]" for d in found.dimensions)
         self.note(statement, f"a contraction over {kinds}")
-        launches = functools.partial(_contraction_launches, found, self.device.machine, self.tiles)
+        launches = functools.partial(bound_launches, found, self.device.machine, self.tiles)
         self._mark_cells(statement.targets)
         return host.ContractionStep(f"{self.name}_{target}", target, reads, launches, otherwise)
 
@@ -428,32 +439,6 @@ class _Compiler:
         self.note(statement, "run by the host" + further, reasons)
         self.notes.insert(place, self.notes.pop())
         return loop
-
-
-def _contraction_launches(
-    contraction: Contraction, machine: Machine, tiles: Tiles | None, values: Mapping[str, int]
-) -> tuple[Launch, ...]:
-    """The launches for known sizes and strides.
-
-    Raises:
-        LaunchDeclined: if the tiling declines them.
-        IllegalTiling: if tile sizes that the user gave break a limit.
-    """
-    bound = contraction.bind(values)
-    empty = [d.name for d in bound.dimensions if d.size.constant == 0]
-    if empty:
-        raise LaunchDeclined(f"dimension {empty[0]} of the contraction is empty")
-    if not tiles and is_long_fold(bound, machine):
-        raise LaunchDeclined("no element of the contraction is used twice, so its operands are read once by a fold")
-    if tiles:
-        names = {d.name for d in bound.dimensions}
-        return contraction_launches(bound, machine, {name: one for name, one in tiles.items() if name in names})
-    if not machine.is_gpu_like:  # the work is shared out among the threads that may be used, not among all cores
-        machine = dataclasses.replace(machine, cores=get_num_threads())
-    try:
-        return contraction_launches(bound, machine)
-    except (IllegalTiling, LoweringError) as error:
-        raise LaunchDeclined(str(error)) from error
 
 
 def _shown(statement: Statement) -> str:

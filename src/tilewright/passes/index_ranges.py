@@ -34,6 +34,29 @@ def is_within(index: Size, extent: Size, ranges: Mapping[str, Size]) -> bool:
     return all(_is_nonnegative(one, ranges, known) for one in (index, extent - 1 - index))
 
 
+def narrowed(difference: Size, ranges: Mapping[str, Size], new: str) -> tuple[str, Size, Size] | None:
+    """What `difference` < 0 tells of a loop index.
+
+    Args:
+        difference: a polynomial. ranges: the loop indices, as for `is_within`.
+        new: the name of a new index.
+
+    Returns:
+        The loop index, what it is in terms of the new index, and what that is below; None if nothing is learned.
+
+    >>> i, n = size("i"), size("n")
+    >>> narrowed(i - (n - 1), {"i": n}, "k"), narrowed(1 - i, {"i": n}, "k")
+    (('i', k, n - 1), ('i', k + 2, n - 2))
+    """
+    for name in sorted(difference.names & ranges.keys()):
+        linear = difference.coefficient_of(name)
+        if linear is not None and linear[0] == ONE:
+            return name, size(new), -linear[1]
+        if linear is not None and linear[0] == -ONE:
+            return name, size(new) + linear[1] + 1, ranges[name] - linear[1] - 1
+    return None
+
+
 def _is_nonnegative(value: Size, ranges: Mapping[str, Size], positive: Mapping[str, Size], depth: int = 0) -> bool:
     """Whether a polynomial is at least 0 wherever its names can be; `positive` has e + 1 for each extent e > 0."""
     for monomial, coefficient in value.terms:

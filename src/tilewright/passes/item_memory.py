@@ -7,7 +7,8 @@ when it is first used.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,7 @@ from tilewright.ir.sizes import ONE, ZERO, Size, SizeFunction, maximum, product,
 from tilewright.ir.views import ArrayView
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Buffer, Constant, For, Name, ScalarParameter, Space, Store
-from tilewright.passes.index_ranges import is_within
+from tilewright.passes.index_ranges import is_within, narrowed
 from tilewright.passes.lower_scalar import lower_size
 from tilewright.passes.scalar_values import (
     KernelBuilder,
@@ -88,6 +89,8 @@ class Item:
         self.checks: list[CheckedIndex] = []
         self.ranges: dict[str, Size] = {}
         self.definitions: dict[str, Size] = {}
+        self.conditions: dict[str, Size] = {}  # bools that say that a polynomial is negative
+        self.narrowed: dict[str, Size] = {}  # what indices are where conditions hold, in terms of narrower ones
         self.counted: dict[str, Size] = {}  # kernel names that hold elements of iota: the index
         self.inner: set[str] = set()
         self.destinations: dict[str, ArrayView] = {}
@@ -214,9 +217,19 @@ class Item:
     def allocate(self, type_: Type, hint: str) -> ArrayView:
         """Memory of this work item for an array: private if it is small and of constant size, else scratch.
 
+        Of points that are written together each has an array, their elements side by side.
+
         Raises:
             LoweringError: if no bound of its size is known at launch.
         """
+        if self.lanes is None:
+            return self._allocate(type_, hint)
+        count, lane = self.lanes
+        whole = self._allocate(Type(type_.element, (*type_.shape, size(count))), hint)
+        lmad = LMAD(whole.lmad.offset + lane, whole.lmad.shape[:-1], whole.lmad.strides[:-1])
+        return ArrayView(whole.buffer, whole.element, lmad)
+
+    def _allocate(self, type_: Type, hint: str) -> ArrayView:
         bounds = [self.bound(extent, f"array {hint} of type {type_}") for extent in type_.shape]
         # Room for one row even of an empty array: what a failed index check reads in its place.
         room = product(
@@ -237,6 +250,14 @@ class Item:
             offset = size(WORKER) * size(f"%room.{name}")
         self.buffers[name] = buffer
         return ArrayView(name, type_.element, row_major(type_.shape, offset))
+
+    def drop(self, names: Collection[str], used: Collection[str]) -> None:
+        """Forget arrays of this work item that nothing reads; of the launch's scalars, `used` are still mentioned."""
+        rooms = {f"%room.{one.name}" for one in self.scratch if one.name in names}
+        self.scalars = {key: one for key, one in self.scalars.items() if one[1] not in rooms or key in used}
+        self.scratch = [one for one in self.scratch if one.name not in names]
+        self.private = [one for one in self.private if one.name not in names]
+        self.buffers = {key: one for key, one in self.buffers.items() if one.name not in names}
 
     def target(self, variable: Variable) -> ArrayView:
         """Where the array that a statement computes shall lie: a place chosen before, or new memory."""
@@ -275,6 +296,14 @@ class Item:
         self.ranges[core] = extent
         self.inner.add(core)
         return name, size(core)
+
+    def known_index(self, index: Size, extent: Size) -> Size:
+        """An index that is known to be below `extent`, by a name of its own."""
+        core = f"%at.{self.emit.name('at')}"
+        self.emit.values[core] = (self.emit.let(lower_size(index, self.emit), "at"),)
+        self.ranges[core] = extent
+        self.inner.add(core)
+        return size(core)
 
     def loop(self, extent: Size, hint: str, write: Callable[[Size], None]) -> None:
         """for index < extent: what `write(index)` emits."""
@@ -365,10 +394,48 @@ class Item:
         self.emit.when(first, record)
         return wrong
 
-    def _in_range(self, index: Size, extent: Size) -> bool:
+    @contextmanager
+    def given(self, condition: str, holds: bool) -> Iterator[None]:
+        """Inside, the condition of this name is known to hold, or not to: indices are in range that are not outside."""
+        before = dict(self.narrowed)
+        negative = self.conditions.get(condition)
+        if negative is not None:
+            negative = self._resolved(negative if holds else -negative - 1, self.definitions | self.narrowed)
+            found = narrowed(negative, self.ranges, new := f"%narrow.{self.emit.name('narrow')}")
+            if found is not None:
+                name, self.narrowed[name], self.ranges[new] = found
+                self.inner.add(new)
+        yield
+        self.narrowed = before
+
+    def as_size(self, expression: kernel.Expression) -> Size | None:
+        """A kernel's expression in terms of core names, if it is a polynomial of them."""
+        match expression:
+            case Constant(int() as value):
+                return size(value)
+            case Name(name):
+                if name in self.scalars:
+                    return size(self.scalars[name][1])
+                core = next((one for one, known in self.emit.values.items() if known == (expression,)), None)
+                return None if core is None else size(core)
+            case kernel.Operation("add" | "sub" | "mul" as operator, (left, right)):
+                one, two = self.as_size(left), self.as_size(right)
+                if one is None or two is None:
+                    return None
+                return one + two if operator == "add" else one - two if operator == "sub" else one * two
+        return None
+
+    def resolved(self, value: Size) -> Size:
+        """A size in terms of names that nothing more is known of."""
+        return self._resolved(value, self.definitions)
+
+    def _resolved(self, value: Size, known: Mapping[str, Size]) -> Size:
         for _ in range(100):
-            known = {name: self.definitions[name] for name in index.names if name in self.definitions}
-            if not known:
-                return is_within(index, extent, self.ranges)
-            index = index.substitute(known)
-        return False
+            if known.keys().isdisjoint(value.names):
+                return value
+            value = value.substitute(known)
+        return value
+
+    def _in_range(self, index: Size, extent: Size) -> bool:
+        knowledge = [self.definitions, self.definitions | self.narrowed] if self.narrowed else [self.definitions]
+        return any(is_within(self._resolved(index, one), extent, self.ranges) for one in knowledge)

@@ -25,13 +25,17 @@ from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import BlockIndex, Constant, Declare, For, Kernel, Name, Space, ThreadIndex
 from tilewright.machine.model import Machine
 from tilewright.passes import lower_folds
+from tilewright.passes.balanced_roots import with_balanced_roots
+from tilewright.passes.dead_stores import loaded_buffers, used_names, without_stores
 from tilewright.passes.item_memory import WORKER, IotaArray, Item
-from tilewright.passes.masked_lanes import emit_in_lanes
+from tilewright.passes.lane_loops import LANES, in_lanes, wants_lanes
+from tilewright.passes.loop_cuts import NEAR
 from tilewright.passes.lower_columns import column_fold, write_columns
 from tilewright.passes.lower_items import bind, call, lower_body, lower_expression, lower_statement, row_of, write
 from tilewright.passes.lower_scalar import lower_atom, lower_size
+from tilewright.passes.masked_lanes import emit_in_lanes
 from tilewright.passes.nests import Level, map_nest
-from tilewright.passes.split_clamps import emit_split
+from tilewright.passes.split_ranges import emit_split
 from tilewright.runtime.host import (
     CHUNK,
     CHUNKS,
@@ -52,9 +56,8 @@ class Points:
     """Parallel points: their extents, and the code of one point, given its indices and where the results lie.
 
     `copied` pairs a target's position with the array that it begins as. `columns` writes a range of points of the
-    innermost dimension together where that is faster (lower_columns.py), else as its last argument does. `by_block`:
-    a point is the work of a whole block of threads, which stay together. `machine` has vectors, in whose lanes points
-    may run that loop or compute functions.
+    innermost dimension together where that is faster (lower_columns.py), else as its last argument does; `together`:
+    how many of them. `by_block`: a point is the work of a whole block of threads, which stay together.
     """
 
     space: tuple[Size, ...]
@@ -63,9 +66,10 @@ class Points:
     flat: FlatPoints | None = None
     columns: Callable[[Item, Sequence[Size], Range, Places, Callable[[], None]], None] | None = None
     group: int = 1
+    together: int = 1
     write_blocks: Callable[[Item, Places, int], None] | None = None
     by_block: bool = False
-    machine: Machine | None = None
+    machine: Machine | None = None  # has vectors, in whose lanes points may run that loop or compute functions
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,8 @@ def points_of(expression: Expression, targets: tuple[Variable, ...]) -> Points:
         case nodes.Map():
             return _map_points(expression)
         case nodes.SegMap(_, space, body):
-            return Points(space.shape, lambda item, at, places: _space_point(item, space, body, at, places))
+            points = Points(space.shape, lambda item, at, places: _space_point(item, space, body, at, places))
+            return _with_lanes(points) if wants_lanes(body) else points
         case nodes.SegRed(space=space) | nodes.SegScan(space=space) if len(space.shape) > 1:
             return Points(space.shape[:-1], lambda item, at, places: _segment_point(item, expression, at, places))
         case nodes.SegHist(space=space, destinations=destinations) if len(space.shape) > 1:
@@ -131,6 +136,8 @@ def _map_points(expression: nodes.Map) -> Points:
     flat = _flat_map(levels, order, space)
     points = Points(space, lambda item, at, given: _map_point(item, levels, order, at, given), flat=flat)
     function, arrays, _ = levels[-1]
+    if wants_lanes(function.body):
+        return _with_lanes(points)
     if column_fold(function) is None:
         return points
 
@@ -139,6 +146,18 @@ def _map_points(expression: nodes.Map) -> Points:
         write_columns(item, function, arrays, bounds, _part(places[0], at), otherwise)
 
     return dataclasses.replace(points, columns=columns)
+
+
+def _with_lanes(points: Points) -> Points:
+    """The points of the innermost dimension in lanes of vectors."""
+
+    def columns(item: Item, at: Sequence[Size], bounds: Range, places: Places, otherwise: Callable[[], None]) -> None:
+        if not item.vector_lanes:
+            otherwise()
+            return
+        in_lanes(item, bounds, points.space[-1], lambda last: points.write(item, (*at, last), places), otherwise)
+
+    return dataclasses.replace(points, columns=columns, together=LANES)
 
 
 Levels: TypeAlias = Sequence[Level]
@@ -246,6 +265,7 @@ def lower_points(
     layouts: Layouts,
     threads_per_block: int,
     iotas: Collection[str] = (),
+    sizes: Mapping[str, Size] | None = None,
 ) -> KernelPlan:
     """The kernel that writes the targets.
 
@@ -257,16 +277,19 @@ def lower_points(
         layouts: how the targets, the arrays among `reads`, and those scalars that lie in memory are placed.
         threads_per_block: 1 for a CPU, whose blocks run over the innermost dimension.
         iotas: those of the reads that are 0, 1, 2, ...; they are not read from memory.
+        sizes: what scalars of the host are in terms of sizes.
 
     Raises:
         LoweringError: if a work item would need memory whose size only it knows.
     """
     types: dict[str, Type] = {variable.name: variable.type for variable in (*reads, *targets)}
     placed = dict(layouts)
-    if points.flat is not None and all(placed[one.name].dense for one in (*points.flat.arrays, *targets)):
-        points = dataclasses.replace(points.flat.points, machine=points.machine)
+    flat = points.flat
+    if flat is not None and all(one.name in placed and placed[one.name].dense for one in (*flat.arrays, *targets)):
+        points = dataclasses.replace(flat.points, machine=points.machine)
     item = Item(types, placed, [target.name for target in targets])
     item.vector_lanes = threads_per_block == 1
+    item.definitions.update(sizes or {})
     item.arrays |= {one.name: IotaArray(one.type.shape[0], I64) for one in reads if one.name in iotas}
     schedule = Schedule.SEQUENTIAL
     if points.write_blocks is not None:
@@ -283,8 +306,14 @@ def lower_points(
             points.write_blocks(item, views, threads_per_block)
         else:
             _SCHEDULES[schedule](item, points, views, threads_per_block)
+    if threads_per_block == 1:
+        body = list(with_balanced_roots(body, item.emit))
     if item.checks:
         prologue.append(Declare(item.failed.name, Constant(False, BOOL)))
+    own = {one.name for one in item.scratch} | {one.name for one in item.private}
+    if unread := own - loaded_buffers(body):
+        body = list(without_stores(body, unread))
+        item.drop(unread, used_names(body))
     buffers = [one for one in item.buffers.values() if one.space is Space.GLOBAL]
     built = Kernel(
         _identifier(name),
@@ -304,7 +333,9 @@ def lower_points(
         tuple(item.scratch),
         tuple(item.checks),
         heavy=bool(item.scratch) or any(_loops(statement) for statement in body),
+        uneven=any(isinstance(one, kernel.While) for one in kernel.walk(tuple(body))),
         group=points.group,
+        together=points.together if threads_per_block == 1 else 1,
     )
 
 
@@ -314,10 +345,8 @@ def _loops(statement: kernel.Statement) -> bool:
 
 
 def _loop_depth(body: Sequence[kernel.Statement]) -> int:
-    inside = (
-        _loop_depth(one) + isinstance(outer, For | kernel.While) for outer in body for one in kernel.bodies(outer)
-    )
-    return max(inside, default=0)
+    loops = ((isinstance(one, For | kernel.While), inside) for one in body for inside in kernel.bodies(one))
+    return max((is_loop + _loop_depth(inside) for is_loop, inside in loops), default=0)
 
 
 def _identifier(name: str) -> str:
@@ -380,25 +409,29 @@ def _in_blocks(item: Item, points: Points, places: Places, threads: int) -> None
         high = emit.let(kernel.operation("min", kernel.add(low, chunk), extent), "high")
 
         def one_by_one() -> None:
-            def point() -> tuple[Name, list[kernel.Statement]]:
-                index, core = item.index("j", innermost)
-                with emit.scope() as inside:
-                    points.write(item, (*at, core), places)
-                return index, inside
-
-            def is_independent() -> bool:
-                return not (item.scratch or item.private or item.checks or points.copied)
-
-            index, inside = point()
-            machine = points.machine if is_independent() and points.columns is None else None
-            if not emit_in_lanes(emit, (low, high), index, inside, machine):
-                emit_split(emit, (low, high), point, is_independent)
+            index, core = item.index("j", innermost)
+            with emit.scope() as inside:
+                points.write(item, (*at, core), places)
+            if item.scratch or item.private or item.checks or points.copied:
+                emit.emit(For(index.name, low, high, tuple(inside)))
+                return
+            machine = points.machine if points.columns is None else None
+            if emit_in_lanes(emit, (low, high), index, inside, machine):
+                return
+            emit_split(emit, (low, high), index, inside, lambda edge: _is_near_end(item, edge, innermost))
 
         if points.columns is not None:
             points.columns(item, at, (low, high), places, one_by_one)
         else:
             one_by_one()
     emit.emit(For(number.name, start, stop, tuple(per_item)))
+
+
+def _is_near_end(item: Item, edge: kernel.Expression, extent: Size) -> bool:
+    """Whether an index is known to be close to the end of a dimension."""
+    value = item.as_size(edge)
+    left = None if value is None else item.resolved(extent - value).constant
+    return left is not None and left <= NEAR
 
 
 def _in_threads(item: Item, points: Points, places: Places, threads: int) -> None:

@@ -60,8 +60,12 @@ def lower_statement(item: Item, statement: Statement) -> None:
 
 
 def _define_size(item: Item, statement: Statement) -> None:
-    """Remember what an i64 scalar is as a size, for bounds of extents."""
+    """Remember what an i64 scalar is as a size, for bounds of extents, and what a comparison of two says."""
     match statement.expression:
+        case nodes.Apply("lt" | "le" | "gt" | "ge" as operator, (left, right)) if left.type == nodes.Type(I64):
+            less, more = (left, right) if operator in ("lt", "le") else (right, left)
+            negative = atom_size(less) - atom_size(more)
+            item.conditions[statement.targets[0].name] = negative if operator in ("lt", "gt") else negative - 1
         case nodes.SizeValue(value):
             item.definitions[statement.targets[0].name] = value
         case nodes.Alias(atom) if atom.type == nodes.Type(I64):
@@ -301,8 +305,8 @@ def _(expression: nodes.If, item: Item, targets: tuple[Variable, ...]) -> Sequen
         if target.type.rank == 0:
             scalars.append(declare_value(constant(0, target.type.element), "chosen", item.emit))
     branches = []
-    for body in (expression.then, expression.otherwise):
-        with item.emit.scope() as statements:
+    for body, holds in ((expression.then, True), (expression.otherwise, False)):
+        with item.given(str(expression.condition), holds), item.emit.scope() as statements:
             values = lower_body(item, body, places)
             assign_values(scalars, [value for value in values if isinstance(value, tuple)], item.emit)
         branches.append(tuple(statements))

@@ -15,6 +15,7 @@ from tilewright.ir import verifier
 from tilewright.ir.nodes import Program
 from tilewright.ir.printer import print_program
 from tilewright.passes.fuse import fuse
+from tilewright.passes.read_concatenations import read_concatenations
 from tilewright.passes.simplify import simplify
 from tilewright.rewrite.derivation import Recording
 
@@ -37,6 +38,7 @@ class PassError(ValueError):
 standard_pipeline: tuple[Pass, ...] = (
     Pass("simplify", "fewer statements and known views: producers stand directly before their consumers", simplify),
     Pass("fuse", "intermediate arrays disappear", fuse),
+    Pass("read concatenations", "what only maps take apart is never joined in memory", read_concatenations),
     Pass("simplify", "fused functions repeat work and keep inputs that they no longer need", simplify),
 )
 

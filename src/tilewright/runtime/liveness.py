@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from tilewright.ir.nodes import Literal, Variable
 from tilewright.ir.sizes import Size
@@ -19,8 +19,8 @@ def dead_after(block: host.Block) -> tuple[tuple[str, ...], ...]:
     """For each step of a block the names that neither a later step nor the block's results mention."""
     last: dict[str, int] = {}
     for position, step in enumerate(block.steps):
-        last.update(dict.fromkeys(_names(step), position))
-    kept = set(_names(block.results))
+        last.update(dict.fromkeys(names_in(step), position))
+    kept = set(names_in(block.results))
     dead: list[list[str]] = [[] for _ in block.steps]
     for name, position in last.items():
         if name not in kept:
@@ -28,32 +28,33 @@ def dead_after(block: host.Block) -> tuple[tuple[str, ...], ...]:
     return tuple(map(tuple, dead))
 
 
-def _names(node: object) -> Iterator[str]:
+def names_in(node: object) -> Iterator[str]:
     """Names of variables and in sizes, anywhere in a step; of an array's stride or offset in a size, the array's."""
     if isinstance(node, Variable):
         yield node.name
-        yield from _names(node.type.shape)
+        yield from names_in(node.type.shape)
     elif isinstance(node, Size):
         for name in node.names:
             yield name
             yield name.rpartition(".")[0]
     elif isinstance(node, tuple):
         for one in node:
-            yield from _names(one)
+            yield from names_in(one)
     elif dataclasses.is_dataclass(node) and not isinstance(node, Literal | type):
         for field in dataclasses.fields(node):
-            yield from _names(getattr(node, field.name))
+            yield from names_in(getattr(node, field.name))
 
 
 def with_releases(records: Sequence[Record], results: Iterable[int]) -> list[Record]:
-    """The records with a `Release` after the last launch that uses each large array that is no result."""
+    """The records with a `Release` after the last launch that uses each large array that is no result.
+
+    Memory that is released and would be allocated anew at once is kept instead.
+    """
     kept = set(results)
     large = {
         one.slot
         for one in records
-        if isinstance(one, Allocation)
-        and one.slot not in kept
-        and math.prod(one.shape) * one.dtype.itemsize >= SMALLEST_RELEASED
+        if isinstance(one, Allocation) and one.slot not in kept and _bytes(one) >= SMALLEST_RELEASED
     }
     last: dict[int, int] = {}
     for position, one in enumerate(records):
@@ -63,4 +64,34 @@ def with_releases(records: Sequence[Record], results: Iterable[int]) -> list[Rec
     for position, one in enumerate(records):
         released.append(one)
         released += [Release(slot) for slot in sorted(large) if last.get(slot) == position]
-    return released
+    return _with_reuse(released, large)
+
+
+def _with_reuse(records: Sequence[Record], reusable: Collection[int]) -> list[Record]:
+    """The records where an array takes over the memory of one that was released and is as large, such as the one of
+    the last but one round of a loop, instead of fresh memory.
+    """
+    sizes = {one.slot: _bytes(one) for one in records if isinstance(one, Allocation)}
+    free: dict[int, list[tuple[int, int]]] = {}  # size to (slot, place of its release)
+    taken: dict[int, int] = {}
+    result: list[Record | None] = []
+    for one in records:
+        match one:
+            case Allocation(slot, _, _, zeros) if slot in reusable and not zeros and free.get(sizes[slot]):
+                taken[slot], release = free[sizes[slot]].pop()
+                result[release] = None
+            case Allocation():
+                result.append(one)
+            case Release(slot):
+                slot = taken.get(slot, slot)
+                free.setdefault(sizes[slot], []).append((slot, len(result)))
+                result.append(Release(slot))
+            case RecordedLaunch(slots=slots):
+                result.append(dataclasses.replace(one, slots=tuple(taken.get(slot, slot) for slot in slots)))
+            case CheckErrors(slot=slot):
+                result.append(dataclasses.replace(one, slot=taken.get(slot, slot)))
+    return [one for one in result if one is not None]
+
+
+def _bytes(allocation: Allocation) -> int:
+    return math.prod(allocation.shape) * allocation.dtype.itemsize

@@ -8,7 +8,7 @@ from importlib import import_module
 MODULES = tuple(
     f"{__name__}.{name}"
     for name in (
-        "scalars", "views", "simplification", "maps", "hoisting", "fusion", "horizontal", "fusion_further",
+        "scalars", "views", "simplification", "maps", "hoisting", "fusion", "horizontal", "fusion_further", "concats",
         "flatten_distribute", "flatten_arrays", "flatten_segments", "flatten_versions", "flatten_fusion",
     )
 )  # fmt: skip

@@ -1,0 +1,24 @@
+"""Iotas that no step reads from memory: kernels count instead, so that nothing need be written."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from tilewright.ir.nodes import Atom
+from tilewright.runtime.host import KernelStep, Note, Step
+from tilewright.runtime.liveness import names_in
+
+
+def without_unread(steps: Sequence[Step], results: Sequence[Atom], iotas: Collection[str]) -> tuple[Step, ...]:
+    """The steps without those that write an iota (one of these names) which no other step, and no result, reads."""
+    written = {id(one): one.targets[0].name for one in steps if isinstance(one, KernelStep)}
+    others = tuple(one for one in steps if written.get(id(one)) not in iotas)
+    used = set(names_in((others, tuple(results))))
+    return tuple(one for one in steps if (name := written.get(id(one))) not in iotas or name in used)
+
+
+def without_notes(notes: Sequence[Note], steps: Sequence[Step], kept: Sequence[Step]) -> list[Note]:
+    """The notes without those about steps that are not kept."""
+    left = set(map(id, kept))
+    gone = {f"{one.targets[0]} = iota" for one in steps if isinstance(one, KernelStep) and id(one) not in left}
+    return [one for one in notes if one.statement not in gone]

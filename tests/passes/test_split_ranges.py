@@ -1,0 +1,246 @@
+"""Programs that read neighbours at edges and joined arrays: right for all sizes, without checks, their loops split."""
+
+# ruff: noqa: F821, UP037  # sizes in annotations are text: tw.f64["n"]
+from __future__ import annotations
+
+import doctest
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tilewright as tw
+from tilewright.ir.scalars import I64
+from tilewright.kernel.ir import For, Kernel, Name, walk
+from tilewright.passes import loop_cuts, renaming
+from tilewright.passes.loop_cuts import cuts_of
+from tilewright.runtime import cpu_device
+from tilewright.runtime.devices import DeviceError
+
+
+def neighbours(shifts: list[int]) -> tw.TracedProgram:
+    """Sums of elements at clamped distances along both dimensions."""
+
+    @tw.program
+    def summed(grid: tw.f64["n", "m"]) -> Any:
+        n, m = grid.shape
+
+        def at(i: Any, j: Any, shift: int) -> Any:
+            if shift < 0:
+                return grid[tw.maximum(i + shift, 0), j] + 2 * grid[i, tw.maximum(j + shift, 0)]
+            return grid[tw.minimum(i + shift, n - 1), j] + 2 * grid[i, tw.minimum(j + shift, m - 1)]
+
+        def point(i: Any, j: Any) -> Any:
+            total = 3 * grid[i, j]
+            for shift in shifts:
+                total = total + at(i, j, shift)
+            return total
+
+        return tw.map(lambda i: tw.map(lambda j: point(i, j), tw.iota(m)), tw.iota(n))
+
+    return summed
+
+
+def expected(grid: np.ndarray, shifts: list[int]) -> np.ndarray:
+    n, m = grid.shape
+    total = 3 * grid
+    for shift in shifts:
+        rows, columns = (np.clip(np.arange(one) + shift, 0, max(0, one - 1)) for one in (n, m))
+        total = total + (grid[rows, :] + 2 * grid[:, columns])
+    return total
+
+
+@given(st.lists(st.integers(-4, 4), min_size=1, max_size=4), st.integers(1, 12), st.integers(1, 40))
+def test_neighbours_at_clamped_distances(shifts: list[int], n: int, m: int) -> None:
+    grid = np.arange(float(n * m)).reshape(n, m) % 7 - 3
+    program = neighbours(shifts)
+    for given_grid in (grid, np.asfortranarray(grid), grid[::-1, ::-1]):
+        np.testing.assert_array_equal(program(given_grid, target="cpu"), expected(given_grid, shifts))
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (5, 0), (1, 1), (2, 1), (1, 2)])
+def test_small_grids(shape: tuple[int, int]) -> None:
+    grid = np.arange(float(np.prod(shape))).reshape(shape)
+    np.testing.assert_array_equal(neighbours([-1, 2])(grid), expected(grid, [-1, 2]))
+
+
+@pytest.fixture
+def kernels(monkeypatch: pytest.MonkeyPatch) -> list[Kernel]:
+    """The kernels that are compiled for the CPU."""
+    found: list[Kernel] = []
+
+    def compiling(kernel: Kernel, _compile: Any = cpu_device._compile) -> Any:
+        found.append(kernel)
+        return _compile(kernel)
+
+    monkeypatch.setattr(cpu_device, "_compile", compiling)
+    return found
+
+
+def test_the_loop_is_split_and_nothing_is_checked(kernels: list[Kernel]) -> None:
+    neighbours([-1, 1])(np.ones((6, 9)), target="cpu")
+    kernel = kernels[-1]
+    assert not any(buffer.name.startswith("errors") for buffer in kernel.buffers)
+    edges, middle = (one for one in walk(kernel.body) if isinstance(one, For) and one.independent)
+    assert clamps(edges) and not clamps(middle)
+
+
+def clamps(loop: For) -> int:
+    """The clamps and comparisons of a loop's index."""
+    index = Name(loop.index, I64)
+    return len(cuts_of(loop.body, index))
+
+
+def test_an_index_that_may_be_outside_is_checked_still() -> None:
+    @tw.program
+    def shifted(xs: tw.f64["n"], by: tw.i64) -> Any:
+        return tw.map(lambda i: xs[tw.minimum(i + by, xs.shape[0])], tw.iota(xs.shape[0]))
+
+    with pytest.raises(IndexError, match="xs"):
+        shifted(np.ones(4), 1, target="cpu")
+    with pytest.raises(IndexError, match="xs"):
+        shifted(np.ones(4), -1, target="cpu")
+    assert shifted(np.arange(4.0), 0, target="cpu").tolist() == [0, 1, 2, 3]
+
+
+def test_on_opencl() -> None:
+    grid = np.arange(35.0).reshape(5, 7)
+    try:
+        result = neighbours([-2, 1])(grid, target="opencl")
+    except DeviceError as error:
+        pytest.skip(str(error))
+    np.testing.assert_array_equal(result, expected(grid, [-2, 1]))
+
+
+def test_an_iota_from_outside_is_not_read_from_memory(kernels: list[Kernel]) -> None:
+    @tw.program
+    def both(xs: tw.f64["n"]) -> Any:
+        places = tw.iota(xs.shape[0])
+        return tw.map(lambda i: xs[xs.shape[0] - 1 - i], places), places
+
+    reverse, places = both(np.arange(5.0), target="cpu")
+    assert reverse.tolist() == [4, 3, 2, 1, 0]
+    assert places.tolist() == [0, 1, 2, 3, 4]
+    for kernel in kernels:
+        assert not any(buffer.name.startswith("errors") for buffer in kernel.buffers)
+
+
+def test_examples_in_the_docstrings() -> None:
+    for module in (loop_cuts, renaming):
+        assert doctest.testmod(module).failed == 0
+
+
+# --- conditions -------------------------------------------------------------------------------------------------------
+
+operators = st.sampled_from(["lt", "le", "gt", "ge", "eq", "ne"])
+sides = st.tuples(st.sampled_from([-1, 1, 2]), st.integers(-3, 6), st.sampled_from(["0", "n", "k", "n - k"]))
+"""What a condition compares an index with, and what it does with the index first: a factor and a shift."""
+
+
+def compared(index: Any, operator: str, side: tuple[int, int, str], values: dict[str, Any]) -> Any:
+    factor, shift, stop = side
+    n, k = values["n"], values["k"]
+    other = {"0": 0, "n": n, "k": k, "n - k": n - k}[stop]
+    left = factor * index + shift
+    return {
+        "lt": left < other, "le": left <= other, "gt": left > other, "ge": left >= other, "eq": left == other,
+        "ne": left != other,
+    }[operator]  # fmt: skip
+
+
+@given(st.lists(st.tuples(operators, sides, st.booleans()), min_size=1, max_size=3), st.integers(0, 9), st.data())
+def test_conditions_of_indices(conditions: list[Any], n: int, data: st.DataObject) -> None:
+    """Of both indices; taken by `where` or by `cond`, which reads on one side only."""
+    m, k = data.draw(st.integers(0, 40)), data.draw(st.integers(-2, 12))
+
+    @tw.program
+    def chosen(xs: tw.f64["n", "m"], shift: tw.i64) -> Any:
+        n, m = xs.shape
+
+        def point(i: Any, j: Any) -> Any:
+            total = xs[i, j]
+            for place, (operator, side, lazy) in enumerate(conditions):
+                holds = compared(j if place % 2 == 0 else i, operator, side, {"n": m, "k": shift})
+                if lazy:
+                    total = total + tw.cond(holds, lambda: xs[i, m - 1 - j], 3.0)
+                else:
+                    total = total + tw.where(holds, xs[n - 1 - i, j], 5.0)
+            return total
+
+        return tw.map(lambda i: tw.map(lambda j: point(i, j), tw.iota(m)), tw.iota(n))
+
+    xs = np.arange(float(n * m)).reshape(n, m)
+    rows, columns = np.meshgrid(np.arange(n), np.arange(m), indexing="ij")
+    total = xs.copy()
+    for place, (operator, side, lazy) in enumerate(conditions):
+        index = columns if place % 2 == 0 else rows
+        holds = np.broadcast_to(compared(index, operator, side, {"n": m, "k": k}), xs.shape)
+        total += np.where(holds, xs[:, ::-1], 3.0) if lazy else np.where(holds, xs[::-1], 5.0)
+    np.testing.assert_array_equal(chosen(xs, k, target="cpu"), total)
+
+
+def test_a_condition_that_says_that_an_index_is_in_range(kernels: list[Kernel]) -> None:
+    @tw.program
+    def shifted(xs: tw.f64["n"]) -> Any:
+        n = xs.shape[0]
+        return tw.map(lambda i: tw.cond(i < n - 2, lambda: xs[i + 2], lambda: xs[n - 1 - i]), tw.iota(n))
+
+    assert shifted(np.arange(5.0), target="cpu").tolist() == [2, 3, 4, 1, 0]
+    assert shifted(np.arange(1.0), target="cpu").tolist() == [0]
+    for kernel in kernels:
+        assert not any(buffer.name.startswith("errors") for buffer in kernel.buffers)
+
+
+# --- joined arrays ----------------------------------------------------------------------------------------------------
+
+
+def padded(xs: Any, fill: float, axis: int, first: int, second: int, way: str) -> Any:
+    """An array between two blocks: of Tilewright or of NumPy."""
+    np_like = isinstance(xs, np.ndarray)
+    shape = list(xs.shape)
+
+    def block(count: int) -> Any:
+        shape[axis] = count
+        if np_like:
+            return np.full(shape, fill)
+        return tw.replicate(tuple(shape), fill, "f64")
+
+    inner = xs[::-1] if way == "reversed" else xs[:, ::-1] if way == "mirrored" else xs
+    parts = [block(first), inner, block(second)] if way != "twice" else [inner, block(first), inner]
+    return np.concatenate(parts, axis) if np_like else tw.concat(*parts, axis=axis)
+
+
+@given(
+    st.integers(0, 6), st.integers(0, 40), st.sampled_from([0, 1]), st.integers(0, 3), st.integers(0, 3),
+    st.sampled_from(["plain", "reversed", "mirrored", "twice"]), st.booleans(),
+)  # fmt: skip
+def test_joined_arrays_are_read_where_they_lie(
+    n: int, m: int, axis: int, first: int, second: int, way: str, turned: bool
+) -> None:
+    xs = np.arange(float(n * m)).reshape(n, m) + 1
+
+    @tw.program
+    def twice(xs: tw.f64["n", "m"]) -> Any:
+        joined = padded(xs, 0.5, axis, first, second, way)
+        joined = tw.transpose(joined) if turned else joined
+        return tw.map(lambda row: tw.map(lambda x: 2 * x + 1, row), joined)
+
+    expected_array = 2 * padded(xs, 0.5, axis, first, second, way) + 1
+    expected_array = expected_array.T if turned else expected_array
+    np.testing.assert_array_equal(twice(xs, target="cpu"), expected_array)
+    assert "concat" not in twice.explain()
+
+
+def test_joined_on_opencl() -> None:
+    @tw.program
+    def sums(xs: tw.f64["n"], ys: tw.f64["m"]) -> Any:
+        return tw.map(lambda x, y: x + 2 * y, tw.concat(xs, ys), tw.concat(ys, xs))
+
+    xs, ys = np.arange(37.0), np.arange(5.0) + 100
+    try:
+        result = sums(xs, ys, target="opencl")
+    except DeviceError as error:
+        pytest.skip(str(error))
+    np.testing.assert_array_equal(result, np.concatenate([xs, ys]) + 2 * np.concatenate([ys, xs]))
