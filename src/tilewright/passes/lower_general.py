@@ -25,7 +25,6 @@ from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import BlockIndex, Constant, Declare, For, Kernel, Name, Space, ThreadIndex
 from tilewright.machine.model import Machine
 from tilewright.passes import lower_folds
-from tilewright.passes.balanced_roots import with_balanced_roots
 from tilewright.passes.dead_stores import loaded_buffers, used_names, without_stores
 from tilewright.passes.item_memory import WORKER, IotaArray, Item
 from tilewright.passes.lane_loops import LANES, in_lanes, wants_lanes
@@ -306,8 +305,6 @@ def lower_points(
             points.write_blocks(item, views, threads_per_block)
         else:
             _SCHEDULES[schedule](item, points, views, threads_per_block)
-    if threads_per_block == 1:
-        body = list(with_balanced_roots(body, item.emit))
     if item.checks:
         prologue.append(Declare(item.failed.name, Constant(False, BOOL)))
     own = {one.name for one in item.scratch} | {one.name for one in item.private}
