@@ -1,19 +1,24 @@
 """Which nests of streams run with neighbouring points in the lanes of vectors [S3, on a CPU].
 
 The points along the innermost dimension are a block's lanes; the piece of a stream that they share lies in the cache
-as it is, so nothing is copied: each element is loaded once for `vectors` times `lanes` points (register tiling).
+as it is, so nothing is copied: each element is loaded once for `vectors` times `lanes` points (register tiling). Rows
+of the points' own that a stream inside another one runs through again and again are staged, with the elements of
+neighbouring points side by side.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tilewright.ir import nodes
 from tilewright.ir.nodes import Body, Expression, Statement, Type, Variable
 from tilewright.ir.scalars import BOOL, compute_type
+from tilewright.ir.sizes import Size
 from tilewright.ir.traversal import all_statements
 from tilewright.machine.model import Machine
+from tilewright.passes.narrow_indices import with_narrow_indices
 from tilewright.passes.nests import Nest, nest_of
 from tilewright.passes.stream_choice import NotTiled
 from tilewright.passes.variance import Fold, Variance, streams_of, variance_of
@@ -26,12 +31,18 @@ TEMPORARIES = 4
 
 @dataclass(frozen=True)
 class LaneForm:
-    """A nest with `vectors` vectors of `lanes` points of its innermost dimension together."""
+    """A nest with `vectors` vectors of `lanes` points of its innermost dimension together.
+
+    `staged` are the parameters of the innermost map whose elements are put side by side first; the extents `narrow`
+    must be below `narrow_indices.MOST`.
+    """
 
     nest: Nest
     variance: Variance
     lanes: int
     vectors: int
+    staged: frozenset[str] = frozenset()
+    narrow: tuple[Size, ...] = ()
 
     @property
     def dimension(self) -> int:
@@ -60,11 +71,14 @@ def lane_form(expression: Expression, machine: Machine) -> LaneForm | NotTiled |
         >>> form.lanes, form.vectors
         (16, 4)
     """
+    if nest_of(expression) is None:
+        return None
+    expression, narrow = with_narrow_indices(expression)
     nest = nest_of(expression)
     if nest is None or not list(streams_of(nest.body)) or not machine.vector_bytes:
         return None
     variance = variance_of(nest)
-    form = LaneForm(nest, variance, 1, 1)
+    form = LaneForm(nest, variance, 1, 1, _staged(nest), narrow)
     reasons = tuple(dict.fromkeys(_obstacles(form, nest.body)))
     if reasons:
         return NotTiled(reasons)
@@ -75,7 +89,7 @@ def lane_form(expression: Expression, machine: Machine) -> LaneForm | NotTiled |
     ]
     if not carried:
         return None
-    types = [*carried, *(one.type for one in parameters), *(atom.type for atom in nest.body.results)]
+    types = [*carried, *(one.type for one in parameters)]
     widest = max(compute_type(one.element).bytes for one in types)
     lanes = machine.lanes(widest)
     if lanes == 1:
@@ -84,7 +98,19 @@ def lane_form(expression: Expression, machine: Machine) -> LaneForm | NotTiled |
     vectors = MOST_VECTORS
     while vectors > 1 and vectors * live > machine.vector_registers:
         vectors //= 2
-    return LaneForm(nest, variance, lanes, vectors)
+    return dataclasses.replace(form, lanes=lanes, vectors=vectors)
+
+
+def _staged(nest: Nest) -> frozenset[str]:
+    """The rows of numbers that points have of their own and that a stream inside another one runs through."""
+    rows = {one.name for one in _parameters(nest) if one.type.rank == 1 and _is_simple(one.type.row)}
+    again = {
+        array.name
+        for statement, around in streams_of(nest.body)
+        if isinstance(statement.expression, Fold) and any(isinstance(one.expression, Fold) for one in around)
+        for array in statement.expression.arrays
+    }
+    return frozenset(rows & again)
 
 
 def _neutral(statement: Statement) -> Sequence[nodes.Atom]:
@@ -138,7 +164,7 @@ def _in_statement(form: LaneForm, statement: Statement) -> Iterator[str]:
             yield f"no vectors of points: {name} is a {type(expression).__name__.lower()} that differs between points"
         return
     for array in expression.arrays:
-        if form.dimension in form.variance.of(array):
+        if form.dimension in form.variance.of(array) and array.name not in form.staged:
             every = form.variance.of(array) == frozenset(range(len(form.nest.space)))
             why = "every parallel dimension" if every else f"dimension {form.dimension}, along which points are lanes"
             yield f"not tiled: array {array} is variant to {why}, so no element is used twice"
@@ -173,7 +199,8 @@ def function_of(statement: Statement, parameters: Sequence[Variable]) -> nodes.L
 def lane_text(form: LaneForm) -> str:
     """One line for a person."""
     extent = form.nest.space[-1]
+    staged = f", with the rows of {', '.join(sorted(form.staged))} side by side" if form.staged else ""
     return (
-        f"{form.vectors} vectors of {form.lanes} points along {extent} run through the streams together: each element "
-        f"is loaded once for {form.vectors * form.lanes} points"
+        f"{form.vectors} vectors of {form.lanes} points along {extent} run through the streams together{staged}: each "
+        f"element is loaded once for {form.vectors * form.lanes} points"
     )

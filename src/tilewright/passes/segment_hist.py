@@ -30,6 +30,7 @@ from tilewright.passes.item_memory import Item
 from tilewright.passes.lower_general import Places, Points, points_of
 from tilewright.passes.lower_scalar import lower_atom, lower_size
 from tilewright.passes.segment_atomics import atomic_bins, block_points, room_for_bins
+from tilewright.passes.segment_bin_rows import row_histogram_step
 from tilewright.passes.segment_bins import COPIES, MOST_BINS, cached_points, copies_of_bins
 from tilewright.passes.segment_choice import pieces_of_histogram
 from tilewright.passes.segment_form import Chunks, Histograms, Row, Segments, partial_strides
@@ -81,7 +82,7 @@ def histogram_step(
     """The step of a histogram, and kernels that show whether it can be lowered; None where `histograms_of` is."""
     found = histograms_of(statement.expression)
     if found is None:
-        return None
+        return None if threads > 1 else row_histogram_step(statement, reads, machine, make)
     label = str(statement.targets[0])
     pieces = Chunks(f"%pieces.{label}", f"%rows.{label}")
     shape = (size(pieces.count), *found.outer, found.bins)

@@ -43,7 +43,9 @@ from tilewright.passes.lane_choice import LaneForm, function_of, is_lane_load
 from tilewright.passes.lower_general import Places, Points
 from tilewright.passes.lower_items import bind, lower_statement, value_of
 from tilewright.passes.lower_scalar import assign_values, lower_atom, lower_size
+from tilewright.passes.narrow_indices import MOST
 from tilewright.passes.scalar_values import Value, memory_element
+from tilewright.passes.stream_rows import Group, side_by_side
 from tilewright.passes.variance import Fold
 from tilewright.passes.vectorise import lower_lambda_vector
 
@@ -71,6 +73,8 @@ def with_lanes(points: Points, form: LaneForm) -> Points:
         with item.emit.scope() as single:
             one_by_one()
         enough = operation("ge", operation("sub", high, low), _i64(lanes // 2))
+        for extent in form.narrow:
+            enough = operation("and", enough, operation("le", lower_size(extent, item.emit), _i64(MOST)))
         item.emit.emit(If(item.emit.let(enough, "together"), tuple(together), tuple(single)))
 
     return dataclasses.replace(points, columns=columns, flat=None)
@@ -110,6 +114,8 @@ class _Group:
         self.item, self.form, self.first, self.points = item, form, first, points
         self.count = count
         self.vectors: dict[str, list[Value]] = {}
+        self.rows: dict[str, ArrayView] = {}
+        self.inside = 0  # folds around
         lanes = VectorType(BOOL, form.lanes)
         self.mask = None if points is None else item.emit.let(FirstLanes(points, lanes), "mask")
 
@@ -121,6 +127,10 @@ class _Group:
             for parameter, array in zip(function.parameters, lower_folds.arrays_of(self.item, variables), strict=True):
                 if parameter.type.rank == 0 and parameter.name in used:
                     self.vectors[parameter.name] = self._loaded(parameter, array)
+                elif parameter.name in self.form.staged and isinstance(array, ArrayView):
+                    last = None if self.points is None else operation("sub", self.points, _i64(1))
+                    group = Group(self.form.lanes, self.count, self.first, last)
+                    self.rows[parameter.name] = side_by_side(self.item, array, group)
         for index in nest.indices[-1:]:
             if _computes_with(index.name, nest.body, self.form):
                 self.vectors[index.name] = self._loaded(index, IotaArray(nest.space[-1], I64))
@@ -244,39 +254,52 @@ class _Group:
     # --- folds
 
     def _fold(self, statement: Statement, fold: Fold) -> None:
-        arrays = lower_folds.arrays_of(self.item, fold.arrays)
+        arrays = [None if one.name in self.rows else value_of(self.item, one) for one in fold.arrays]
         function = fold.function if isinstance(fold, nodes.Redomap) else None
         nested = function is not None and any(isinstance(one.expression, Fold) for one in function.body.statements)
         neutral = [self.values_of(atom) for atom in fold.neutral]
+        parameters = fold.combine.parameters[len(neutral) :] if function is None else function.parameters
 
         def step(into: Sequence[Sequence[tuple[Name, ...]]], index: Size) -> None:
-            rows = [self.item.row(array, index) for array in arrays]
-            values: list[list[Value]]
-            if function is None:
-                parameters = fold.combine.parameters[len(neutral) :]
-                for parameter, row in zip(parameters, rows, strict=True):
-                    bind(self.item, parameter, row)
-                values = [self.values_of(one) for one in parameters]
-            else:
-                for parameter, row in zip(function.parameters, rows, strict=True):
-                    bind(self.item, parameter, row)
-                values = self.body(function.body)
+            for parameter, variable, array in zip(parameters, fold.arrays, arrays, strict=True):
+                if array is None:
+                    self.vectors[parameter.name] = self._own(variable, index)
+                else:
+                    assert not isinstance(array, tuple)
+                    bind(self.item, parameter, self.item.row(array, index))
+            self.inside += 1
+            values = [self.values_of(one) for one in parameters] if function is None else self.body(function.body)
+            self.inside -= 1
             self._combine(fold, into, values)
 
+        def piece(number: Size) -> None:
+            start = number * PIECE
+            part = self._declared(neutral)
+            self.item.loop(minimum(size(PIECE), fold.width - start), "k", lambda k: step(part, start + k))
+            self._combine(fold, total, part)
+
         total = self._declared(neutral)
+        pieces = (fold.width + PIECE - 1) // PIECE
         if nested or (fold.width.constant is not None and fold.width.constant <= PIECE):
             self.item.loop(fold.width, "k", lambda k: step(total, k))
+        elif self.inside:  # short ones are frequent there, and must not pay for pieces
+            with self.item.emit.scope() as short:
+                self.item.loop(fold.width, "k", lambda k: step(total, k))
+            with self.item.emit.scope() as long:
+                self.item.loop(pieces, "piece", piece)
+            is_short = operation("le", lower_size(fold.width, self.item.emit), _i64(PIECE))
+            self.item.emit.emit(If(self.item.emit.let(is_short, "is_short"), tuple(short), tuple(long)))
         else:
-
-            def piece(number: Size) -> None:
-                start = number * PIECE
-                part = self._declared(neutral)
-                self.item.loop(minimum(size(PIECE), fold.width - start), "k", lambda k: step(part, start + k))
-                self._combine(fold, total, part)
-
-            self.item.loop((fold.width + PIECE - 1) // PIECE, "piece", piece)
+            self.item.loop(pieces, "piece", piece)
         for target, values in zip(statement.targets, total, strict=True):
             self.vectors[target.name] = list(values)
+
+    def _own(self, variable: Variable, index: Size) -> list[Value]:
+        """Element `index` of the points' own rows."""
+        memory, lanes = self.rows[variable.name], self.form.lanes
+        buffer, type_ = self.item.buffer_of(memory), self._type(memory.element)
+        places = [lower_size(memory.lmad.flat((index, size(r * lanes))), self.item.emit) for r in range(self.count)]
+        return [(self.item.emit.let(Load(buffer, at, type_), variable.name),) for at in places]
 
     def _declared(self, values: Sequence[Sequence[Value]]) -> list[list[tuple[Name, ...]]]:
         """Variables that begin with these values."""

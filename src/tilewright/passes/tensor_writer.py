@@ -248,14 +248,15 @@ def vector_or_scalar(element: ScalarType, lanes: int) -> ScalarType | VectorType
 def transposed(emit: KernelBuilder, rows: list[Expression]) -> list[Expression]:
     """The columns of a square of vectors: n rows of n lanes (a power of two), by log2(n) rounds of shuffles.
 
-    Round by round, blocks of 1, 2, 4, ... lanes off the diagonal change places with their mirror images.
+    Round by round, blocks of 1, 2, 4, ... lanes off the diagonal change places with their mirror images. In rows of
+    more lanes each n of them are a square of their own, with its columns in their place.
     """
-    count, distance = len(rows), 1
+    count, lanes, distance = len(rows), lanes_of(rows[0]), 1
     while distance < count:
         keep_low = tuple(
-            lane if not lane & distance else count + lane - distance for lane in range(count)
+            lane if not lane & distance else lanes + lane - distance for lane in range(lanes)
         )  # lanes of the first row, with the second's moved up
-        keep_high = tuple(lane + distance if not lane & distance else count + lane for lane in range(count))
+        keep_high = tuple(lane + distance if not lane & distance else lanes + lane for lane in range(lanes))
         moved = list(rows)
         for row in range(count):
             if not row & distance:
@@ -264,6 +265,12 @@ def transposed(emit: KernelBuilder, rows: list[Expression]) -> list[Expression]:
                 moved[row | distance] = emit.let(_shuffle(one, two, keep_high), "high")
         rows, distance = moved, distance * 2
     return rows
+
+
+def lanes_of(value: Expression) -> int:
+    """Lanes of a vector."""
+    assert isinstance(value.type, VectorType)
+    return value.type.lanes
 
 
 def _shuffle(one: Expression, two: Expression, lanes: tuple[int, ...]) -> Expression:
