@@ -87,6 +87,7 @@ class Item:
         self.scratch: list[Scratch] = []
         self.private: list[Buffer] = []
         self.checks: list[CheckedIndex] = []
+        self.in_pieces = False  # inside of a fold that is done in pieces
         self.ranges: dict[str, Size] = {}
         self.definitions: dict[str, Size] = {}
         self.conditions: dict[str, Size] = {}  # bools that say that a polynomial is negative

@@ -15,13 +15,13 @@ from tilewright.ir import nodes
 from tilewright.ir.lmad import row_major
 from tilewright.ir.nodes import Lambda, Variable
 from tilewright.ir.scalars import I64, ScalarType, compute_type
-from tilewright.ir.sizes import Size, size
+from tilewright.ir.sizes import ZERO, Size, minimum, size
 from tilewright.ir.traversal import all_statements, mentioned_names
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import Buffer, Constant, Expression, For, If, Space, operation
 from tilewright.passes import lower_folds
 from tilewright.passes.item_memory import Item
-from tilewright.passes.lower_items import call, row_of, write
+from tilewright.passes.lower_items import AnyValue, call, row_of, write
 from tilewright.passes.lower_scalar import lower_atom, lower_size
 from tilewright.passes.scalar_values import memory_element
 
@@ -121,22 +121,46 @@ def _write_together(
         count = emit.let(operation("min", Constant(COLUMNS, I64), operation("sub", bounds[1], first)), "count")
         initial = [lower_atom(atom, emit) for atom in fold.neutral]
 
-        def begin(column: Size) -> None:
-            for total, value in zip(totals, initial, strict=True):
+        def begin(into: Sequence[ArrayView], column: Size) -> None:
+            for total, value in zip(into, initial, strict=True):
                 item.store(total, (column,), value)
 
-        def row(k: Size) -> None:
+        def take(into: Sequence[ArrayView], column: Size, values: Sequence[AnyValue]) -> None:
+            before = [item.load(total, (column,)) for total in into]
+            for total, value in zip(into, call(item, fold.combine, [*before, *values]), strict=True):
+                write(item, value, row_of(total, column))
+
+        def row(k: Size, into: Sequence[ArrayView]) -> None:
             def step(column: Size) -> None:
                 elements = [item.load(one, (first_size + column, k)) for one in arrays]
                 values = elements if function is None else call(item, function, elements, [None] * len(totals))
-                before = [item.load(total, (column,)) for total in totals]
-                for total, value in zip(totals, call(item, fold.combine, [*before, *values]), strict=True):
-                    write(item, value, row_of(total, column))
+                take(into, column, values)
 
             each_column(count, step)
 
-        each_column(count, begin)
-        item.loop(fold.width, "k", row)
+        def pieces(start: Size, rows: Size, into: Sequence[ArrayView], levels: int) -> None:
+            """A tree of so many levels above the rows, as in `lower_folds.fold`."""
+            if not levels:
+                item.loop(rows, "k", lambda k: row(start + k, into))
+                return
+            length = size(lower_folds.PIECE**levels)
+            inner = [column_array(item, atom.type.element) for atom in fold.neutral]
+
+            def piece(number: Size) -> None:
+                each_column(count, lambda column: begin(inner, column))
+                pieces(start + number * length, minimum(length, rows - number * length), inner, levels - 1)
+                each_column(count, lambda column: take(into, column, [item.load(one, (column,)) for one in inner]))
+
+            item.loop((rows + length - 1) // length, "piece", piece)
+
+        each_column(count, lambda column: begin(totals, column))
+        levels = lower_folds.LEVELS if lower_folds.grows_errors(fold.combine) else 0
+        lower_folds.if_long(
+            item,
+            fold.width,
+            lambda: pieces(ZERO, fold.width, totals, levels),
+            lambda: pieces(ZERO, fold.width, totals, 0),
+        )
         each_column(count, lambda column: item.store(place, (first_size + column,), item.load(totals[0], (column,))))
     emit.emit(For(first.name, bounds[0], bounds[1], tuple(group), step=Constant(COLUMNS, I64)))
 

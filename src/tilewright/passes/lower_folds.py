@@ -9,7 +9,7 @@ from typing import TypeAlias
 from tilewright.ir import nodes
 from tilewright.ir.nodes import Atom, Lambda, Type, Variable
 from tilewright.ir.scalars import I64
-from tilewright.ir.sizes import Size, minimum, size
+from tilewright.ir.sizes import ZERO, Size, minimum, size
 from tilewright.ir.views import ArrayView
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Constant, Name
@@ -27,6 +27,9 @@ from tilewright.passes.lower_items import (
     write,
 )
 from tilewright.passes.lower_scalar import assign_values, declare_value, lower_size
+
+PIECE, LEVELS = 128, 2
+_ROUNDING = {"add", "sub", "mul", "div", "fma"}
 
 Rows: TypeAlias = Callable[[Size, Sequence[ArrayView | None]], Sequence[AnyValue]]
 
@@ -81,16 +84,17 @@ def fold(
     mapped: Sequence[ArrayView],
     scanned: Sequence[ArrayView] = (),
     start: Size | None = None,
+    short: bool = False,
 ) -> list[AnyValue]:
     """Fold `rows(index, destinations)` for extent indices from `start`; the accumulators at the end.
 
     The first results of `rows` are combined in order, the further ones written to rows of `mapped`. With `scanned`,
-    each accumulator is written there after every step.
+    each accumulator is written there after every step. Long sums (unless `short` says that there are few rows) are
+    those of pieces, so that their error hardly grows with their length.
     """
-    accumulators = Accumulators(item)
-    accumulators.begin(neutral, [atom.type for atom in neutral], accumulator_places)
+    types = [atom.type for atom in neutral]
 
-    def step(counter: Size) -> None:
+    def step(counter: Size, accumulators: Accumulators) -> None:
         index = counter if start is None else start + counter
         nothing: list[ArrayView | None] = [None] * len(neutral)
         values = rows(index, nothing + [row_of(place, index) for place in mapped])
@@ -98,8 +102,58 @@ def fold(
         for value, place in zip(accumulators.values, scanned, strict=bool(scanned)):
             write(item, value, row_of(place, index))
 
-    item.loop(extent, "k", step)
+    def pieces(first: Size, count: Size, into: Accumulators, levels: int) -> None:
+        """A tree of so many levels above the rows."""
+        if not levels:
+            item.loop(count, "k", lambda k: step(item.known_index(first + k, extent), into))
+            return
+        length = size(PIECE**levels)
+
+        def piece(number: Size) -> None:
+            inner = Accumulators(item)
+            inner.begin(neutral, types, [None] * len(neutral))
+            pieces(first + number * length, minimum(length, count - number * length), inner, levels - 1)
+            into.update(combine, [*into.values, *inner.values])
+
+        item.loop((count + length - 1) // length, "piece", piece)
+
+    def in_order() -> None:
+        item.loop(extent, "k", lambda k: step(k, accumulators))
+
+    accumulators = Accumulators(item)
+    accumulators.begin(neutral, types, accumulator_places)
+    if short or scanned or not grows_errors(combine):
+        in_order()
+    else:
+        if_long(item, extent, lambda: pieces(ZERO, extent, accumulators, LEVELS), in_order)
     return accumulators.values
+
+
+def if_long(item: Item, extent: Size, pieces: Callable[[], None], in_order: Callable[[], None]) -> None:
+    """Short folds are done in order. Inside of another such fold all are done in pieces, or else the code would double
+    with every fold around it.
+    """
+    if item.in_pieces or extent.constant is not None:
+        in_order() if extent.constant is not None and extent.constant <= PIECE else pieces()
+        return
+    item.in_pieces = True
+    with item.emit.scope() as long:
+        pieces()
+    with item.emit.scope() as short:
+        in_order()
+    item.in_pieces = False
+    many = kernel.operation("gt", lower_size(extent, item.emit), Constant(PIECE, I64))
+    item.emit.emit(kernel.If(many, tuple(long), tuple(short)))
+
+
+def grows_errors(combine: Lambda) -> bool:
+    """Whether an operator on scalars rounds, so that the error of a chain of it grows with the chain's length."""
+    statements = [one.expression for one in combine.body.statements]
+    scalars = all(one.type.rank == 0 for one in combine.parameters)
+    return scalars and any(
+        isinstance(one, nodes.Apply) and one.operator in _ROUNDING and one.operands[0].type.element.kind in "fc"
+        for one in statements
+    )
 
 
 def function_rows(item: Item, function: Lambda | None, arrays: Sequence[ArrayValue]) -> Rows:

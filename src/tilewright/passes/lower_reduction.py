@@ -6,6 +6,7 @@ registers; any other one in the order of the rows.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 from tilewright.contraction.form import Contraction, Kind
@@ -68,7 +69,7 @@ def fold_rows(
         return lower_folds.fold(*arguments, start=start)
     results = [declare_value(lower_atom(atom, item.emit), "folded", item.emit) for atom in neutral]
     branches = []
-    for fold in (_fold_in_lanes, lower_folds.fold):
+    for fold in (_fold_in_lanes, functools.partial(lower_folds.fold, short=True)):
         with item.emit.scope() as statements:
             values = [one for one in fold(*arguments, start=start) if isinstance(one, tuple)]
             assign_values(results, values, item.emit)
@@ -140,7 +141,8 @@ def _fold_in_lanes(
 
     rounds(ZERO, whole, partial, LEVELS)
     done = whole * LANES
-    rest = lower_folds.fold(item, extent - done, combine, neutral, rows, accumulator_places, mapped, start=start + done)
+    end = item, extent - done, combine, neutral, rows, accumulator_places, mapped
+    rest = lower_folds.fold(*end, start=start + done, short=True)
     half = LANES
     while half := half // 2:
         for lane in range(half):

@@ -1,0 +1,200 @@
+"""Sums of floats: the same bits at every call, and the errors of trees.
+
+A sum of n values in a tree whose nodes add up to `b` values each has an error of at most b log_b(n) u sum|x|, where u
+is half of eps (Higham, Accuracy and Stability of Numerical Algorithms, section 4.2, for every order of additions: the
+most additions that a value takes part in, times u). Values of one sign that are all alike come near that: between two
+powers of 2 each addition rounds the same way. A chain of a million of them is off by tens of thousands of eps.
+"""
+
+# ruff: noqa: F821, UP037  # sizes in annotations are text: tw.f32["n"]
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright.runtime.devices import DeviceError, device_for
+
+EPS = float(np.finfo(np.float32).eps)
+N = 1_000_003
+BRANCHES = 8.0
+"""So many log2(n) eps are allowed: a tree of nodes of 128 values has 64 / 7 of them for all additions of a node."""
+each_device = pytest.mark.parametrize("target", ["cpu", pytest.param("opencl", marks=pytest.mark.opencl)])
+each_data = pytest.mark.parametrize("kind", ["tenths", "thirds", "uneven", "one large"])
+
+
+def values(kind: str, count: int) -> np.ndarray[Any, Any]:
+    """Values of one sign for which roundings add up."""
+    if kind == "tenths":
+        return np.full(count, 0.1, np.float32)
+    if kind == "thirds":
+        return np.full(count, np.float32(1 / 3))
+    if kind == "uneven":
+        return (np.random.default_rng(1).random(count) ** 4).astype(np.float32)
+    result = np.full(count, 2**-24 * 0.999, np.float32)  # each of them is lost if it is added to the first
+    result[0] = 1
+    return result
+
+
+def skip_without(target: str) -> None:
+    try:
+        device_for(target)
+    except DeviceError as error:
+        pytest.skip(str(error))
+
+
+@tw.program
+def total(xs: tw.f32["n"]):
+    return tw.reduce("add", 0, xs)
+
+
+@tw.program
+def squares(xs: tw.f32["n"]):
+    return tw.reduce("add", 0, tw.map(lambda x: x * x, xs))
+
+
+@tw.program
+def rows(xss: tw.f32["m", "n"]):
+    return tw.map(lambda xs: tw.reduce("add", 0, xs), xss)
+
+
+@tw.program
+def columns(xss: tw.f32["m", "n"]):
+    return tw.map(lambda xs: tw.reduce("add", 0, xs), tw.transpose(xss))
+
+
+@tw.program
+def gathered_rows(xss: tw.f32["m", "n"], at: tw.i64["n"]):
+    return tw.map(lambda xs: tw.reduce("add", 0, tw.map(lambda i: xs[i], at)), xss)
+
+
+@tw.program
+def nested(xsss: tw.f32["m", "k", "n"]):
+    return tw.map(lambda xss: tw.reduce("add", 0, tw.map(lambda xs: tw.reduce("add", 0, xs), xss)), xsss)
+
+
+@tw.program(flattening="full")
+def flat_rows(xss: tw.f32["m", "n"]):
+    return tw.map(lambda xs: tw.reduce("add", 0, xs), xss)
+
+
+@tw.program
+def prefixes(xs: tw.f32["n"]):
+    return tw.scan("add", 0, xs)
+
+
+@tw.program
+def row_prefixes(xss: tw.f32["m", "n"]):
+    return tw.map(lambda xs: tw.scan("add", 0, xs), xss)
+
+
+@tw.program
+def bins(xs: tw.f32["n"], at: tw.i64["n"]):
+    return tw.hist("add", 0, 7, at, xs)
+
+
+def exact(array: np.ndarray[Any, Any], axis: int | tuple[int, ...] | None) -> np.ndarray[Any, Any]:
+    return np.asarray(array.astype(np.longdouble).sum(axis=axis).astype(np.float64))
+
+
+def assert_tree(found: Any, wanted: np.ndarray[Any, Any], count: int) -> None:
+    """All values are of one sign, so that the sum of their absolute values is the sum."""
+    error = np.max(np.abs(np.asarray(found, np.float64) - wanted) / wanted) / EPS
+    assert error <= BRANCHES * math.log2(count), f"{error:.1f} eps where log2(n) is {math.log2(count):.1f}"
+
+
+@each_device
+@each_data
+def test_errors_of_sums_are_those_of_trees(kind: str, target: str) -> None:
+    skip_without(target)
+    xs = values(kind, N)
+    assert_tree(total(xs, target=target), exact(xs, None), N)
+    assert_tree(squares(xs, target=target), exact(xs.astype(np.float64) ** 2, None), N)
+
+
+@each_device
+@each_data
+@pytest.mark.parametrize("program", [rows, flat_rows, gathered_rows], ids=lambda one: one.function.__name__)
+def test_errors_of_sums_of_rows_are_those_of_trees(kind: str, program: Callable[..., Any], target: str) -> None:
+    skip_without(target)
+    for m in (3, 40):
+        xss = values(kind, N // m * m).reshape(m, -1)
+        more = (np.arange(xss.shape[1]),) if program is gathered_rows else ()
+        assert_tree(program(xss, *more, target=target), exact(xss, 1), N // m)
+
+
+@each_device
+@each_data
+def test_errors_of_nested_sums_and_of_few_columns_are_those_of_trees(kind: str, target: str) -> None:
+    skip_without(target)
+    xsss = values(kind, 999_900).reshape(2, 3, -1)
+    assert_tree(nested(xsss, target=target), exact(xsss, (1, 2)), 999_900)
+    xss = values(kind, 999_900).reshape(-1, 3)
+    assert_tree(columns(xss, target=target), exact(xss, 0), 333_300)
+
+
+@tw.program
+def total_of_doubles(xs: tw.f64["n"]):
+    return tw.reduce("add", 0, xs)
+
+
+@each_device
+@each_data
+def test_errors_of_doubles(kind: str, target: str) -> None:
+    skip_without(target)
+    xs = values(kind, N).astype(np.float64) / 3
+    wanted = math.fsum(xs)
+    bound = BRANCHES * math.log2(N) * float(np.finfo(np.float64).eps)
+    assert abs(total_of_doubles(xs, target=target) - wanted) / wanted <= bound
+
+
+@each_device
+@each_data
+def test_prefixes_and_bins_are_far_from_chains(kind: str, target: str) -> None:
+    """They are sums of pieces (vectors, chunks, copies of the bins) that are added up one after another; the chain of
+    the tenths is off by 80,000 eps, that of a bin by 10,000.
+    """
+    skip_without(target)
+    xs = values(kind, N)
+    prefix = np.cumsum(xs.astype(np.longdouble)).astype(np.float64)
+    assert np.max(np.abs(prefixes(xs, target=target) - prefix) / prefix) / EPS <= 1000
+    at = np.arange(N) % 7
+    wanted = np.bincount(at, xs.astype(np.float64))
+    assert np.max(np.abs(bins(xs, at, target=target) - wanted) / wanted) / EPS <= N / 7 / 64
+
+
+@each_device
+@pytest.mark.parametrize("threads", [1, 2])
+def test_every_call_gives_the_same_bits(threads: int, target: str) -> None:
+    """Which thread takes which blocks is chance; what is added to what is not."""
+    skip_without(target)
+    random = np.random.default_rng(2)
+    xs = random.normal(size=N).astype(np.float32)
+    xss = random.normal(size=(40, 25_003)).astype(np.float32)
+    at = random.integers(0, 7, N)
+    calls: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
+        (total, (xs,)), (squares, (xs,)), (rows, (xss,)), (flat_rows, (xss,)), (columns, (xss,)),
+        (columns, (np.ascontiguousarray(xss.T),)), (prefixes, (xs,)), (row_prefixes, (xss,)), (bins, (xs, at)),
+    ]  # fmt: skip
+    with tw.num_threads(threads):
+        for program, arguments in calls:
+            first = np.asarray(program(*arguments, target=target)).tobytes()
+            for _ in range(4):
+                assert np.asarray(program(*arguments, target=target)).tobytes() == first, program
+
+
+def test_sums_do_not_depend_on_the_number_of_threads() -> None:
+    random = np.random.default_rng(3)
+    xs = random.normal(size=N).astype(np.float32)
+    xss = random.normal(size=(40, 25_003)).astype(np.float32)
+    at = random.integers(0, 7, N)
+    for program, arguments in ((total, (xs,)), (squares, (xs,)), (rows, (xss,)), (prefixes, (xs,)), (bins, (xs, at))):
+        found = set()
+        for threads in (1, 2, 3):
+            with tw.num_threads(threads):
+                found.add(np.asarray(program(*arguments)).tobytes())
+        assert len(found) == 1, program
