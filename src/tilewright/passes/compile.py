@@ -26,6 +26,9 @@ from tilewright.passes.fuse_histograms import with_own_rows
 from tilewright.passes.lower_general import Points, copy_points, lower_points, points_of
 from tilewright.passes.map_folds import with_streams
 from tilewright.passes.nest_folds import with_folds
+from tilewright.passes.offset_form import Offsets, reads_of
+from tilewright.passes.offset_points import guard_points, offset_points
+from tilewright.passes.one_pass import one_pass_forms
 from tilewright.passes.permute_kernel import permute_launch
 from tilewright.passes.pipelines import run_pipeline
 from tilewright.passes.scalar_values import LoweringError
@@ -35,7 +38,7 @@ from tilewright.passes.segment_steps import segment_step
 from tilewright.passes.split_fold import split_fold
 from tilewright.passes.stream_choice import NotTiled
 from tilewright.passes.stream_form import stream_form, stream_table
-from tilewright.passes.sweep_form import Sweep, sweeps_of
+from tilewright.passes.sweep_form import Sweep
 from tilewright.passes.sweep_steps import sweep_step
 from tilewright.passes.tile import Tiles
 from tilewright.passes.unchecked import without_checks
@@ -204,8 +207,14 @@ class _Compiler:
         """The steps of a body, without those of iotas that no step reads from memory."""
         steps: list[Step] = []
         ready = with_own_rows(body)
-        for one in sweeps_of(ready) if self.threads == 1 else ready.statements:
-            steps += self.sweep(one) if isinstance(one, Sweep) else self.steps(one)
+        for one in one_pass_forms(ready) if self.threads == 1 else ready.statements:
+            match one:
+                case Sweep():
+                    steps += self.sweep(one)
+                case Offsets():
+                    steps.append(self.offsets(one))
+                case _:
+                    steps += self.steps(one)
         kept = without_unread(steps, body.results, self.iotas)
         self.notes = without_notes(self.notes, steps, kept)
         return Block(kept, body.results)
@@ -224,6 +233,22 @@ class _Compiler:
         what = "a filter" if sweep.picks is not None else "maps, a scan, and maps and scatters of it"
         self.notes.append(Note(", ".join(map(str, sweep.targets)), f"{what}: one pass over {sweep.width} rows"))
         return [step]
+
+    def offsets(self, offsets: Offsets) -> Step:
+        """The step of folds between offsets, with what is done if these do not ascend."""
+        label, reads = f"{self.name}_{offsets.targets[0]}", reads_of(offsets)
+        guard = kernel_step(f"{label}_guard", guard_points(offsets), (), (offsets.starts,), self.threads)
+        folds = kernel_step(f"{label}_folds", offset_points(offsets), offsets.targets, reads, self.threads)
+        self._try(guard)
+        self._try(folds)
+        self.notes.append(
+            Note(
+                ", ".join(map(str, offsets.targets)),
+                f"{offsets.count} folds of the rows between {offsets.starts}, if that ascends; otherwise:",
+            )
+        )
+        original = [step for one in offsets.original for step in self.steps(one)]
+        return host.GuardedStep(guard, Block((folds,), ()), Block(tuple(original), ()))
 
     def steps(self, statement: Statement) -> list[Step]:
         """The steps of one statement. Of rows that only the host can compute, a fold becomes a map and a fold, and a

@@ -14,7 +14,7 @@ from typing import Any
 
 from tilewright.ir.lmad import LMAD, row_major
 from tilewright.ir.nodes import Index, Slice, SliceDimension, Type, Update, Variable
-from tilewright.ir.scalars import BOOL, I64, ScalarType
+from tilewright.ir.scalars import BOOL, I64, U64, ScalarType
 from tilewright.ir.sizes import ONE, ZERO, Size, SizeFunction, maximum, product, size
 from tilewright.ir.views import ArrayView
 from tilewright.kernel import ir as kernel
@@ -379,6 +379,8 @@ class Item:
         if condition is not None:
             wrong = kernel.operation("and", condition, wrong)
         if self.speculation is not None:
+            if condition is None:  # a negative number is a large one without a sign
+                wrong = kernel.operation("ge", kernel.Cast(at, U64), kernel.Cast(stop, U64))
             return self.speculation.note(wrong, self.emit)
         wrong = self.emit.let(wrong, "bad")
         position = 3 * len(self.checks)

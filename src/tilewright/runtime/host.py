@@ -47,11 +47,15 @@ class Scratch:
 
 @dataclass(frozen=True)
 class CheckedIndex:
-    """An index that a kernel checks: entry number `position` of its error record is about this."""
+    """An index that a kernel checks: entry number `position` of its error record is about this.
+
+    `is_guard`: it is no error of the program, but means that what comes next may not be run (`GuardedStep`).
+    """
 
     array: str
     dimension: int
     line: str = ""
+    is_guard: bool = False
 
 
 class Schedule(Enum):
@@ -212,6 +216,15 @@ class IfStep:
 
 
 @dataclass(frozen=True)
+class GuardedStep:
+    """What is right only where `guard`, a kernel, records nothing; and what is done where it does."""
+
+    guard: KernelStep
+    then: Block
+    otherwise: Block
+
+
+@dataclass(frozen=True)
 class LoopStep:
     """The host loops: `index` runs to `bound`, or `condition` (a block with one result) is asked each round.
 
@@ -243,7 +256,7 @@ class RowsStep:
 
 Step: TypeAlias = (
     KernelStep | ContractionStep | ViewStep | ScalarStep | ConcatStep | UpdateStep
-    | SegmentStep | ThresholdStep | IfStep | LoopStep | RowsStep
+    | SegmentStep | ThresholdStep | IfStep | GuardedStep | LoopStep | RowsStep
 )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from tilewright.runtime import host
 from tilewright.runtime.backends import Backend, Memory
+from tilewright.runtime.flat_plan import Unfit
 from tilewright.runtime.host import KernelPlan, Schedule
 
 POINTS_PER_BLOCK = 1 << 12
@@ -66,8 +67,10 @@ def component_of(value: Any, component: int) -> Any:
     return number
 
 
-def index_error(program: str, check: host.CheckedIndex, index: int, extent: int) -> IndexError:
-    """The error for an index out of range: of which program, where in it, and what."""
+def index_error(program: str, check: host.CheckedIndex, index: int, extent: int) -> Exception:
+    """The error for an index out of range: of which program, where in it, and what. `Unfit` for a guard."""
+    if check.is_guard:
+        return Unfit()
     where = f"{check.line}: in program {program}" if check.line else program
     return IndexError(
         f"{where}: index {index} of {check.array} is out of range in dimension {check.dimension} of extent {extent}"

@@ -31,6 +31,7 @@ from tilewright.ir.sizes import size
 from tilewright.kernel.launch import Launch, LaunchDeclined
 from tilewright.runtime import host
 from tilewright.runtime.executor import Executor
+from tilewright.runtime.flat_plan import Unfit
 from tilewright.runtime.scheduling import index_error
 from tilewright.runtime.scope import Entry, Placed, Scalar
 
@@ -234,6 +235,17 @@ def run_if(e: Executor, step: host.IfStep) -> None:
         e.scope.entries[target.name] = value
 
 
+def run_guarded(e: Executor, step: host.GuardedStep) -> None:
+    """Run the guard, and what it allows."""
+    try:
+        e.run_kernel(step.guard)
+    except Unfit:
+        e.recording.refuse("a guard does not hold for these arguments")
+        run_block(e, step.otherwise)
+    else:
+        run_block(e, step.then)
+
+
 LARGEST_SEQUENTIAL_ROUND = 1 << 15
 """Scalar functions (some 1 ns each) in a round of a loop that cost no more than the launches of a round."""
 
@@ -317,6 +329,7 @@ _RUN: dict[type, Callable[[Executor, Any], None]] = {
     host.SegmentStep: run_segments,
     host.ThresholdStep: run_threshold,
     host.IfStep: run_if,
+    host.GuardedStep: run_guarded,
     host.LoopStep: run_loop,
     host.RowsStep: run_rows,
 }
