@@ -14,6 +14,7 @@ from tilewright.ir.nodes import Literal, array, scalar
 from tilewright.ir.parser import parse_program
 from tilewright.ir.scalars import C64, F64, I64
 from tilewright.passes.compile import compile_program
+from tilewright.runtime import bound_plan
 from tilewright.runtime.devices import DeviceError, device_for
 from tilewright.runtime.executable import Executable
 
@@ -232,6 +233,32 @@ def test_scalar_arguments_results_and_literals() -> None:
         assert [type(one) for one in results[:3]] == [np.float64, np.float64, np.int64]
         np.testing.assert_allclose(results[3], (values * (2 + 1j)).sum(), rtol=1e-6)
         np.testing.assert_allclose(results[4], values * (2 + 1j), rtol=1e-6)
+
+
+def test_a_scalar_argument_is_converted_once_for_all_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = """\
+def decay (rate: f32, x: [n]f32) =
+  let (y: [n]f32) = loop (a: [n]f32) = (x) for i: i64 < 9 do
+    let (b: [n]f32) = map n (\\(e: f32) ->
+      let (r: f32) = rate * e
+      in (r)) a
+    in (b)
+  in (y)
+"""
+    converted = []
+
+    def counting(type_: Any, value: Any, _slot_bytes: Any = bound_plan.slot_bytes) -> Any:
+        converted.append(value)
+        return _slot_bytes(type_, value)
+
+    run = compile_program(parse_program(source), device_for("cpu"))
+    x = np.ones(40_000, np.float32)  # too much for one kernel of all rounds
+    run(np.float32(0.5), x)
+    monkeypatch.setattr(bound_plan, "slot_bytes", counting)
+    assert set(run(np.float32(2.0), x)) == {512.0}
+    assert len(converted) == 1
+    assert set(run(np.float32(np.inf), x)) == {np.inf}
+    assert set(run(1e300, x)) == {np.inf}
 
 
 def test_scalar_arguments_that_are_sizes() -> None:

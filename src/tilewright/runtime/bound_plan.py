@@ -85,7 +85,8 @@ def deliver(results: Sequence[Result], values: Sequence[Any], out: Sequence[Arra
 
 def cpu_runner(plan: BoundPlan) -> Runner:
     """The plan as a function of arguments and result arrays."""
-    steps = [_cpu_step(plan, record) for record in plan.recording.records]
+    scalars = changing_scalars(plan)
+    steps = [_cpu_step(plan, record, scalars) for record in plan.recording.records]
     count = plan.recording.slots
     inputs = [
         (position, slot, address_mask(plan, slot, element))
@@ -119,8 +120,9 @@ def cpu_runner(plan: BoundPlan) -> Runner:
             distance = addresses[other] - addresses[one]
             if distance + other_low < high and low < distance + other_high:
                 raise Unfit
+        words = [word(arguments) for word in scalars.values()]
         for step in steps:
-            step(addresses, kept, arguments)
+            step(addresses, kept, words)
         values = [_cpu_result(one, kept, addresses, arguments) for one in results]
         return deliver(results, values, out)
 
@@ -133,7 +135,7 @@ def address_mask(plan: BoundPlan, slot: int, element: ScalarType) -> int:
     return max(promised, element.numpy.alignment) - 1
 
 
-CpuStep: TypeAlias = Callable[[list[int], list[Any], Sequence[Any]], None]
+CpuStep: TypeAlias = Callable[[list[int], list[Any], Sequence[int]], None]
 
 
 def _cpu_result(result: Result, kept: Sequence[Any], addresses: Sequence[int], arguments: Sequence[Any]) -> Any:
@@ -153,7 +155,7 @@ def _known(result: Result, arguments: Sequence[Any]) -> Any:
     return result.value
 
 
-def _cpu_step(plan: BoundPlan, record: object) -> CpuStep:
+def _cpu_step(plan: BoundPlan, record: object, scalars: Scalars) -> CpuStep:
     if isinstance(record, Allocation):
         alignment = max((_alignment(one, record.slot) for one in plan.recording.records), default=0)
         return _cpu_allocation(record, alignment, plan.name)
@@ -162,7 +164,7 @@ def _cpu_step(plan: BoundPlan, record: object) -> CpuStep:
     if isinstance(record, Release):
         return _cpu_release(record)
     assert isinstance(record, RecordedLaunch)
-    return _cpu_launch(record, plan)
+    return _cpu_launch(record, plan, scalars)
 
 
 def _alignment(record: object, slot: int) -> int:
@@ -180,11 +182,11 @@ def _cpu_allocation(record: Allocation, alignment: int, name: str) -> CpuStep:
     nbytes = int(np.prod(shape, dtype=object)) * dtype.itemsize
     make: Callable[..., Array] = np.zeros if record.zeros else np.empty
 
-    def small(addresses: list[int], kept: list[Any], arguments: Sequence[Any]) -> None:
+    def small(addresses: list[int], kept: list[Any], words: Sequence[int]) -> None:
         kept[slot] = array = make(shape, dtype)
         addresses[slot] = address_of(array)
 
-    def large(addresses: list[int], kept: list[Any], arguments: Sequence[Any]) -> None:
+    def large(addresses: list[int], kept: list[Any], words: Sequence[int]) -> None:
         kept[slot] = array = aligned_empty(shape, dtype, f"an array of {name}")
         addresses[slot] = address_of(array)
 
@@ -192,14 +194,14 @@ def _cpu_allocation(record: Allocation, alignment: int, name: str) -> CpuStep:
 
 
 def _cpu_release(record: Release) -> CpuStep:
-    def release(addresses: list[int], kept: list[Any], arguments: Sequence[Any]) -> None:
+    def release(addresses: list[int], kept: list[Any], words: Sequence[int]) -> None:
         kept[record.slot] = None
 
     return release
 
 
 def _cpu_check(record: CheckErrors, name: str) -> CpuStep:
-    def check(addresses: list[int], kept: list[Any], arguments: Sequence[Any]) -> None:
+    def check(addresses: list[int], kept: list[Any], words: Sequence[int]) -> None:
         errors = kept[record.slot]
         if errors.any():
             for (code, index, extent), one in zip(errors.reshape(-1, 3), record.checks, strict=True):
@@ -216,40 +218,64 @@ def _scalar(value: Any, type_: ScalarType) -> np.generic[Any]:
     return as_scalar(value, type_)
 
 
-def _direct_packer(parameter: ScalarType, declared: ScalarType) -> Callable[..., None] | None:
-    """For Python floats given for f64 (an f32 may overflow, which `struct` refuses)."""
-    if parameter == declared == F64:
-        return struct.Struct("<d").pack_into
-    return _pack_f32 if parameter == declared == F32 else None
+Scalars: TypeAlias = dict[tuple[int, int, ScalarType], Callable[[Sequence[Any]], int]]
+"""Numbered by their order: the argument, component and type of a kernel's scalar, and its slot's bytes as a number."""
 
 
-def _pack_f32(block: Any, offset: int, value: float) -> None:
-    ctypes.c_float.from_buffer(block, offset).value = value
+def changing_scalars(plan: BoundPlan) -> Scalars:
+    """The scalars that a plan's kernels take from arguments: each is converted once for all launches of a run."""
+    found: Scalars = {}
+    for record in plan.recording.records:
+        if isinstance(record, RecordedLaunch):
+            for key in _references(record).values():
+                found.setdefault(key, _word_of(*key, plan.scalar_types[key[0]]))
+    return found
 
 
-def _cpu_launch(record: RecordedLaunch, plan: BoundPlan) -> CpuStep:
+def _references(record: RecordedLaunch) -> dict[int, tuple[int, int, ScalarType]]:
+    """Which argument, component and type a launch's scalars are, by position, for those that are arguments."""
+    kernel: Kernel = record.compiled[0]
+    scalars = zip(kernel.scalars, record.scalars, strict=True)
+    return {
+        position: (int(one.name), one.component, parameter.type)
+        for position, (parameter, one) in enumerate(scalars)
+        if isinstance(one, ScalarReference)
+    }
+
+
+def _word_of(
+    argument: int, component: int, parameter: ScalarType, declared: ScalarType
+) -> Callable[[Sequence[Any]], int]:
+    fast = _FAST.get(parameter) if parameter == declared else None
+
+    def word(arguments: Sequence[Any]) -> int:
+        given = arguments[argument]
+        if fast is not None and type(given) is float:
+            return int.from_bytes(fast(given), "little")
+        return int.from_bytes(slot_bytes(parameter, component_of(_scalar(given, declared), component)), "little")
+
+    return word
+
+
+# Of Python floats; `struct` would refuse an f32 that overflows.
+_FAST: dict[ScalarType, Callable[[float], bytes]] = {
+    F64: struct.Struct("<d").pack, F32: lambda value: bytes(ctypes.c_float(value)),
+}  # fmt: skip
+
+
+def _cpu_launch(record: RecordedLaunch, plan: BoundPlan, scalars: Scalars) -> CpuStep:
     kernel, native = record.compiled
     slots = tuple(enumerate(record.slots))
-    first = len(record.slots)
     fixed = [0 if isinstance(one, ScalarReference) else one for one in record.scalars]
-    changing = [
-        (
-            first + position,
-            int(one.name),
-            one.component,
-            kernel.scalars[position].type,
-            _direct_packer(kernel.scalars[position].type, plan.scalar_types[int(one.name)]),
-        )
-        for position, one in enumerate(record.scalars)
-        if isinstance(one, ScalarReference)
-    ]
+    numbers = {key: number for number, key in enumerate(scalars)}
+    changing = [(len(record.slots) + position, numbers[key]) for position, key in _references(record).items()]
     free: list[tuple[Any, Callable[[], None]]] = []
 
     def make() -> tuple[Any, Callable[[], None]]:
         block = argument_block(kernel, fixed)
         return block, cpu_pool.prepare(native, block, record.blocks)
 
-    def run(addresses: list[int], kept: list[Any], arguments: Sequence[Any]) -> None:
+    def run(addresses: list[int], kept: list[Any], words: Sequence[int]) -> None:
         try:
             entry = free.pop()
         except IndexError:
@@ -257,13 +283,8 @@ def _cpu_launch(record: RecordedLaunch, plan: BoundPlan) -> CpuStep:
         block, launch = entry
         for position, slot in slots:
             block[position] = addresses[slot]
-        for position, argument, component, type_, pack in changing:
-            given = arguments[argument]
-            if type(given) is float and pack is not None:
-                pack(block, 8 * position, given)
-                continue
-            value = component_of(_scalar(given, plan.scalar_types[argument]), component)
-            block[position] = int.from_bytes(slot_bytes(type_, value), "little")
+        for position, number in changing:
+            block[position] = words[number]
         launch()
         free.append(entry)
 
