@@ -1,5 +1,8 @@
 """Copies between layouts against NumPy, bit for bit: every element size, kind of stride, remainder and machine."""
 
+from dataclasses import replace
+from unittest import mock
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,8 +10,12 @@ from hypothesis import strategies as st
 from permute_support import MACHINES, SMALL_CACHES, check_copy, source_view, target_view
 
 from tilewright.ir.scalars import C128, F32, F64, U8
+from tilewright.kernel.ir import Buffer, Constant, Kernel, Space, Store, integer, load
 from tilewright.machine.named import named_machine
-from tilewright.passes.permute_form import PermuteDimension, fused, permute_form
+from tilewright.passes import permute_kernel, permute_tiles
+from tilewright.passes.permute_form import fused, permute_form
+from tilewright.passes.permute_tiles import PermuteDimension
+from tilewright.runtime.cpu_device import compile_for_cpu
 
 DTYPES = ["?", "i1", "u2", "f2", "f4", "f8", "c8", "c16"]
 AVX512 = named_machine("cpu-avx512")
@@ -100,3 +107,51 @@ def test_squares_fit_the_registers():
 
 def test_small_copies_are_one_block():
     assert permute_form(F32, (128, 128), (128, 1), (1, 128), AVX512).blocks == 1
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    data=st.data(),
+    dtype=st.sampled_from(["u1", "i2", "f4", "f8", "c16"]),
+    machine=st.sampled_from(SMALL_CACHES),
+    stage=st.sampled_from([1 << 10, 1 << 13, 1 << 15]),
+    shift=st.integers(0, 20),
+)
+def test_tiles_of_short_rows(data, dtype, machine, stage, shift):
+    rank = data.draw(st.integers(2, 6))
+    shape, room = [], 150_000
+    for _ in range(rank):
+        shape.append(data.draw(st.sampled_from([n for n in (2, 3, 5, 8, 15, 16, 17, 24, 33, 64) if n <= max(2, room)])))
+        room //= shape[-1]
+    order = tuple(data.draw(st.permutations(range(rank))))
+    rng = np.random.default_rng(data.draw(st.integers(0, 10**6)))
+    source = source_view(rng, np.dtype(dtype), tuple(shape), order, [1] * rank, ())
+    memory, target = target_view(np.dtype(dtype), tuple(shape), tuple(range(rank)), [1] * rank, shift)
+    with mock.patch.object(permute_tiles, "LEAST_STAGE", stage):
+        permute_kernel._known_launch.cache_clear()
+        check_copy(source, memory, target, machine, data.draw(st.sampled_from([1, 2])))
+    permute_kernel._known_launch.cache_clear()
+
+
+def test_a_tile_completes_the_cache_lines_of_its_runs():
+    shape, order = (16,) * 6, (5, 4, 3, 2, 1, 0)
+    source = np.zeros(shape, np.float32).transpose(order)
+    target = np.zeros(source.shape, np.float32)
+    strides = [tuple(stride // 4 for stride in one.strides) for one in (source, target)]
+    tile = permute_form(F32, source.shape, *strides, AVX512).tile
+    assert tile is not None
+    assert (tile.run, tile.edge.extent, tile.spare_rows, tile.shares_set) == (256, 1, 16, True)
+
+
+def test_long_rows_are_written_in_strips_except_where_narrow_ones_share_a_set():
+    assert permute_form(F32, (4096, 8192), (1, 4096), (8192, 1), AVX512).tile is None
+    assert permute_form(U8, (8192, 8192), (1, 8192), (8192, 1), AVX512).tile is not None
+
+
+def test_kernels_of_one_text_have_workspaces_of_their_own_sizes():
+    stage = Buffer("stage", F32, Space.WORKSPACE, 64)
+    out = Buffer("out", F32)
+    body = (Store(stage, integer(0), Constant(1.0, F32)), Store(out, integer(0), load(stage, integer(0))))
+    kernels = [Kernel("same_text", (out,), (), (replace(stage, size=size),), body) for size in (64, 4096)]
+    found = [compile_for_cpu(one).workspace_bytes for one in kernels]
+    assert found == [one.workspace_bytes for one in kernels]

@@ -22,34 +22,28 @@ from dataclasses import dataclass
 
 from tilewright.ir.scalars import U8, U16, U32, U64, ScalarType, real_of
 from tilewright.machine.model import Machine
+from tilewright.passes.permute_tiles import LINE, PAGE, PermuteDimension, Tile, tile_extents, tile_of
 
 WORDS = {1: U8, 2: U16, 4: U32, 8: U64}
-LINE = 64  # bytes of a cache line
 STRIP_LINES = 4  # cache lines of the target that a strip writes in one piece: with one of them it takes twice the time
-LONG_LINES = 64  # cache lines of a row that is written past the caches wherever it begins
+LONG_LINES = 16  # cache lines of a row that is written past the caches wherever it begins
+LONG_ROW = 64  # cache lines of a row whose strips are written past the caches one by one
 LARGEST_ATOM = 16  # bytes
 GRAIN_BYTES = 1 << 15  # what a block should copy at the least, for the cost of finding its place
 SERIAL_BYTES = 1 << 19  # copied within some 10 microseconds: less is not worth waking another thread
 BLOCKS_PER_CORE = 16
-PAGE = 4096  # bytes; what is written next to each other should be so before the page has left the address cache
 PAGES_AT_ONCE = 1024  # of the target, while a page of each row of the source is read
 OUTER, STRIPS, CHUNKS, BLOCKS, INSIDE = "outer", "strips", "chunks", "blocks", "inside"
-
-
-@dataclass(frozen=True)
-class PermuteDimension:
-    """A dimension of a copy; strides are in words."""
-
-    size: int
-    source: int
-    target: int
+TILES, EDGE = "tiles", "edge"
 
 
 @dataclass(frozen=True)
 class PermuteLoop:
     """A loop around the piece that is copied at once: over a dimension (`OUTER`), over pieces of the row (`STRIPS`) or
     of the column (`CHUNKS`), or over blocks of a dimension (`BLOCKS`) and inside them (`INSIDE`, whose size is that of
-    the dimension, with blocks of `part`); the strides of one step are in words.
+    the dimension, with blocks of `part`); the strides of one step are in words. Over tiles (`TILES`, and `EDGE` where
+    they share cache lines) they are those of the dimension: a tile has `part` steps, and begins with `last` at the
+    latest.
     """
 
     over: str
@@ -57,6 +51,7 @@ class PermuteLoop:
     source: int
     target: int
     part: int = 1
+    last: int = 0
 
 
 @dataclass(frozen=True)
@@ -71,14 +66,14 @@ class PermuteForm:
         column: the dimension along which the source is read; None where that is `row` too, and rows are copied.
         strip: atoms of the row in a piece; the last piece takes the rest as well.
         chunk: the same for the column.
-        lanes: atoms of the row in a vector; 1 where nothing moves in vectors.
+        lanes: atoms of the row in a vector that is read; 1 where nothing is read in vectors.
+        vector: words of a vector of the target.
         columns: atoms of the column in a vector.
         width: atoms of the column that are written out together.
         nontemporal: the target is written past the caches.
         is_aligned: all rows of the target begin at the same place in a cache line.
-        reads_aligned: so do all rows of the source in a piece.
-        is_short: a row of the target is so short that it is worth being written past the caches only if it begins and
-            ends with a cache line.
+        reads_aligned: all rows of the source in a piece begin at the same place in a cache line.
+        tile: what is gathered before it is written past the caches, where rows are short.
         source_start, target_start: where the first element lies, in words.
     """
 
@@ -91,19 +86,15 @@ class PermuteForm:
     strip: int
     chunk: int
     lanes: int
+    vector: int
     columns: int
     width: int
     nontemporal: bool
     is_aligned: bool
     reads_aligned: bool
-    is_short: bool
+    tile: Tile | None
     source_start: int
     target_start: int
-
-    @property
-    def granule(self) -> int:
-        """Atoms of the row in a cache line."""
-        return max(1, LINE // (self.atom * self.word.bytes))
 
     @property
     def blocks(self) -> int:
@@ -209,6 +200,7 @@ def _rows(
 ) -> PermuteForm:
     """Copy, turn or fill rows; the loops follow the target."""
     vector = row.target == atom == 1 and row.source in (1, 0, -1)
+    lanes = max(1, machine.vector_bytes // word.bytes) if vector else 1
     wanted = _wanted_blocks(nbytes, machine)
     others = math.prod(one.size for one in dimensions)
     granule = max(1, LINE // word.bytes)
@@ -227,13 +219,14 @@ def _rows(
         None,
         strip if strips > 1 else row.size,
         1,
-        max(1, machine.vector_bytes // word.bytes) if vector else 1,
+        lanes,
+        lanes,
         1,
         1,
         _past_caches(nbytes, machine) and vector and row.size * word.bytes >= LONG_LINES * LINE,
         False,
         False,
-        False,
+        None,
         starts[0],
         starts[1],
     )
@@ -259,13 +252,15 @@ def _squares(
         columns = _power_of_two(min(lanes if size >= 4 else LARGEST_ATOM // size, lanes, column.size))
         if lanes == 1 or columns * atom == 1:
             lanes = columns = 1
+    width = min(max(columns, line), column.size)
+    past = _past_caches(nbytes, machine)
+    # Narrow words are read in several pieces of a line, which is not there any more if all rows share its set.
+    lost = columns < width and row.source * word.bytes % PAGE == 0
+    nontemporal = past and lanes > 1 and row.size * size >= LONG_ROW * LINE and not lost
+    if past and not nontemporal and row.target == atom == column.source:
+        return _tiles(word, atom, dimensions, (row, column), (lanes, columns, width), starts, nbytes, machine)
     strip = max(STRIP_LINES * line, lanes)
     strips = max(1, row.size // strip)
-    is_aligned = all(one.target * word.bytes % LINE == 0 for one in (*dimensions, column))
-    is_short = row.size * size < LONG_LINES * LINE
-    fits = is_aligned and row.size * size % LINE == 0 if is_short else True
-    nontemporal = lanes > 1 and _past_caches(nbytes, machine) and fits
-    width = min(max(columns, line), column.size)
     wanted = _wanted_blocks(nbytes, machine)
     others = strips * math.prod(one.size for one in dimensions)
     page = max(width, min(PAGES_AT_ONCE, PAGE // size) // width * width)
@@ -289,12 +284,57 @@ def _squares(
         strip if strips > 1 else row.size,
         chunk if chunks > 1 else column.size,
         lanes,
+        lanes * atom,
         columns,
         width,
         nontemporal,
-        is_aligned,
+        all(one.target * word.bytes % LINE == 0 for one in (*dimensions, column)),
         row.source * word.bytes % LINE == 0 and width == line,
-        is_short,
+        None,
+        starts[0],
+        starts[1],
+    )
+
+
+def _tiles(
+    word: ScalarType,
+    atom: int,
+    dimensions: list[PermuteDimension],
+    ends: tuple[PermuteDimension, PermuteDimension],
+    pieces: tuple[int, int, int],
+    starts: Sequence[int],
+    nbytes: int,
+    machine: Machine,
+) -> PermuteForm:
+    """Gather tiles and write them past the caches, in the order of the target."""
+    (row, column), (lanes, columns, width) = ends, pieces
+    extents = tile_extents(dimensions, row, column, atom, word.bytes, (lanes, width), machine.l2_bytes)
+    tile = tile_of(extents, row, column, atom, word.bytes, machine)
+    loops = []
+    for one in (*dimensions, row, column):
+        extent = extents.get(one, 1)
+        if extent < one.size:
+            count = -(-one.size // extent)
+            over = EDGE if tile.edge is not None and one.target == tile.edge.target else TILES
+            loops.append(PermuteLoop(over, count, one.source, one.target, extent, one.size - extent))
+    loops.sort(key=lambda one: -one.target * one.part)
+    return PermuteForm(
+        word,
+        atom,
+        tuple(loops),
+        _parallel([one.size for one in loops], _wanted_blocks(nbytes, machine)),
+        row,
+        column,
+        row.size,
+        column.size,
+        lanes,
+        max(1, machine.vector_bytes // word.bytes),
+        columns,
+        width,
+        True,
+        False,
+        False,
+        tile,
         starts[0],
         starts[1],
     )

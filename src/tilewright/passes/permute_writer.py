@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
-from tilewright.ir.scalars import I64
+from tilewright.ir.scalars import BOOL, I64
 from tilewright.kernel.ir import (
     Address,
     Buffer,
     Expression,
+    FirstLanes,
     For,
     If,
     Name,
     ScalarParameter,
     Store,
+    VectorType,
     add,
     integer,
     load,
     multiply,
     operation,
 )
-from tilewright.passes.permute_form import LINE, PermuteForm
+from tilewright.passes.permute_form import PermuteForm
 from tilewright.passes.scalar_values import KernelBuilder
 
 SOURCE, TARGET = "source", "target"
 UNROLLED = 4  # vectors of a row in one step, so that their loads are under way together
+RunValue: TypeAlias = Callable[[Expression, int, Expression | None], Expression]
 
 
 class PermuteWriter:
@@ -40,7 +44,7 @@ class PermuteWriter:
         self.source = Buffer(SOURCE, form.word, read_only=True)
         self.target = Buffer(TARGET, form.word)
         self.bytes = form.word.bytes
-        self.vector = form.lanes * form.atom  # words of a vector of the target
+        self.vector = form.vector
         self.past = form.nontemporal
 
     # --- statements
@@ -91,24 +95,28 @@ class PermuteWriter:
             value = load(self.source, add(source, integer(word)))
             self.emit.emit(Store(self.target, add(target, integer(word)), value))
 
-    def run(
-        self, target: Expression, low: Expression, high: Expression, value: Callable[[Expression, int], Expression]
-    ) -> None:
-        """target[target + k] = value(k) for k from `low` below `high`; value(k, n) gives n words from k on.
+    def run(self, target: Expression, low: Expression, high: Expression, value: RunValue) -> None:
+        """target[target + k] = value(k) for k from `low` below `high`; value(k, n, mask) gives n words from k on.
 
-        Past the caches: aligned vectors, and one at either end that overlaps them.
+        Past the caches: aligned vectors, and at either end one in part, so that a line that is written past the caches
+        is not touched through them as well, which takes very long. Else the last vector overlaps the one before it.
         """
         lanes = self.vector
 
-        def store(k: Expression, count: int, aligned: bool = False) -> None:
-            self.emit.emit(Store(self.target, add(target, k), value(k, count), aligned=aligned, nontemporal=aligned))
+        def store(k: Expression, count: int, aligned: bool = False, mask: Expression | None = None) -> None:
+            found = value(k, count, mask)
+            self.emit.emit(Store(self.target, add(target, k), found, aligned=aligned, nontemporal=aligned, mask=mask))
+
+        def first_lanes(count: Expression) -> Expression:
+            return self.let(FirstLanes(count, VectorType(BOOL, lanes)), "some")
 
         def vectors() -> None:
             first = low
             last = self.let(operation("sub", high, integer(lanes)), "last")
             if self.past:
-                first = self.let(add(low, self.up_to(add(target, low), lanes * self.bytes)), "first")
-                self.when(operation("lt", low, first), lambda: store(low, lanes))
+                odd = self.up_to(add(target, low), lanes * self.bytes)
+                first = self.let(add(low, odd), "first")
+                self.when(operation("lt", low, first), lambda: store(low, lanes, mask=first_lanes(odd)))
             end = self.let(add(last, integer(1)), "end")
             many = self.let(operation("sub", end, integer(lanes * (UNROLLED - 1))), "many")
 
@@ -122,19 +130,17 @@ class PermuteWriter:
             done = operation("max", self.let(steps, "steps"), integer(0))
             rest = self.let(add(first, multiply(done, integer(lanes * UNROLLED))), "rest")
             self.loop("k", rest, end, lambda k: store(k, lanes, self.past), step=lanes)
-            over = operation("and", operation("sub", high, first), integer(lanes - 1))
-            # A store through the caches to a line that was just written past them would take very long.
-            self.when(operation("ne", over, integer(0)), lambda: store(last, lanes))
+            over = self.let(operation("and", operation("sub", high, first), integer(lanes - 1)), "over")
+            begin = self.let(operation("sub", high, over), "begin")
+            self.when(operation("ne", over, integer(0)), lambda: (
+                store(begin, lanes, mask=first_lanes(over)) if self.past else store(last, lanes)
+            ))  # fmt: skip
 
         def words() -> None:
             self.loop("k", low, high, lambda k: store(k, 1))
 
         length = operation("sub", high, low)
         self.when(operation("ge", length, integer(lanes)), vectors, words)
-
-    def to_line(self, at: Expression) -> Expression:
-        """Words of the target from a place to the next beginning of a cache line."""
-        return self.up_to(at, LINE)
 
     def up_to(self, at: Expression, alignment: int, buffer: Buffer | None = None) -> Expression:
         """Words of the target (or another array) from a place to the next multiple of `alignment`."""

@@ -35,7 +35,7 @@ def _compile(kernel: Kernel) -> NativeKernel:
             disk.put(parts, code)
         return load_object(code, kernel.name, kernel.workspace_bytes)
 
-    return _KERNELS.get_or_build(f"{key} {kernel.name}", build)
+    return _KERNELS.get_or_build(f"{key} {kernel.name} {kernel.workspace_bytes}", build)
 
 
 def has_vectors(kernel: Kernel) -> bool:

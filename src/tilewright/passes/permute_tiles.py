@@ -1,0 +1,292 @@
+"""Tiles of a copy past the caches: how much of each dimension is gathered before it is written.
+
+    for each tile:    source --(squares transposed in registers)--> stage, in the target's order --> target
+
+A tile spans the dimensions along which the target lies together (row, next, ...) until a run of it is worth writing
+past the caches, and those along which the source lies together (column, next, ...) until a run of it is worth
+reading: memory is read at full speed only where some sixteen runs of a kilobyte or more go on at the same time. What
+a tile spans only in part is covered by tiles of one extent; the last one reaches back where it has to.
+
+The edge is the dimension with which a run of the target ends in the middle. There a tile leaves its first cache line to
+the tile before it, and reads a few steps more to complete its last one, so that no line is written in two parts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tilewright.machine.model import Machine
+
+LINE = 64  # bytes of a cache line
+STAGE_SHARE = 4  # the stage is at most this part of the second cache: what is read ahead has to stay there too
+LEAST_STAGE = 1 << 15  # bytes
+LINES_WRITTEN = 4  # cache lines of a run of the target that begins with one
+LINES_WRITTEN_ODD = 16  # where the first and the last cache line of a run belong to other runs as well
+LINES_READ = 64  # cache lines of a run of the source; a page
+LONG_RUN = 128  # cache lines of a run of the target that does not mind sharing two of them
+PAGE = 4096  # bytes, and those of a way of most first caches
+L2_WAYS = 8  # of the second cache, as most processors have
+SPARE_SHARE = 8  # more of a tile is not read again to complete cache lines: rather a few rows of the next step
+
+
+@dataclass(frozen=True)
+class PermuteDimension:
+    """A dimension of a copy; strides are in words."""
+
+    size: int
+    source: int
+    target: int
+
+
+@dataclass(frozen=True)
+class TileDimension:
+    """A dimension of a tile: its steps in both arrays and in the stage, in words, and how many of them a tile has."""
+
+    size: int
+    source: int
+    target: int
+    stage: int
+    extent: int
+    is_run: bool
+    """Whether it belongs to a run of the target, which is written in one piece."""
+    is_read: bool
+    """Whether it belongs to a run of the source."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """What is gathered at once.
+
+    Attributes:
+        row, column: the dimensions along which the target and the source move by one atom.
+        others: the rest, those with the largest steps in the source first.
+        run: words that lie together in the target.
+        edge: the dimension with which a run of the target ends before the dimension does; None where it does not.
+        spare: steps of the edge that complete a cache line.
+        spare_rows: rows of the next step of the edge that do; 0 where its `spare` steps are read as a whole.
+        read_run: words that lie together in the source.
+        spare_run: those of them that the spare rows need.
+        read_vector: words of them that are read at once.
+        read_pitch: words from a row's run to that of the next row where they are lined up.
+        stage_words: the size of the stage.
+        rows_ahead: rows of the next tile that the second cache has room for beside the stage.
+        shares_set: all rows of the source begin in one set of the first cache.
+    """
+
+    row: TileDimension
+    column: TileDimension
+    others: tuple[TileDimension, ...]
+    run: int
+    edge: TileDimension | None
+    spare: int
+    spare_rows: int
+    read_run: int
+    spare_run: int
+    read_vector: int
+    read_pitch: int
+    stage_words: int
+    rows_ahead: int
+    shares_set: bool
+
+    @property
+    def apart(self) -> list[TileDimension]:
+        """The dimensions outside the runs of the target, those with the largest steps there first."""
+        found = [one for one in (*self.others, self.row, self.column) if not one.is_run]
+        return sorted(found, key=lambda one: -one.target)
+
+    @property
+    def rows_each(self) -> int:
+        """Rows ahead for each run that is written."""
+        return -(-self.rows_ahead // math.prod(one.extent for one in self.apart))
+
+
+def tile_extents(
+    dimensions: Sequence[PermuteDimension],
+    row: PermuteDimension,
+    column: PermuteDimension,
+    atom: int,
+    word_bytes: int,
+    least: tuple[int, int],
+    l2_bytes: int,
+) -> dict[PermuteDimension, int]:
+    """Steps of each dimension in a tile; what is not listed has one.
+
+    Args:
+        dimensions: all but `row` and `column`.
+        row, column: the dimensions along which the target and the source move by one atom.
+        atom: words that lie together in both arrays.
+        word_bytes: bytes of a word.
+        least: steps of the row and the column that a tile has at the least.
+        l2_bytes: the size of a core's second cache.
+
+    Example:
+        >>> row, column = PermuteDimension(4096, 4096, 1), PermuteDimension(4096, 1, 4096)
+        >>> list(tile_extents((), row, column, 1, 4, (16, 16), 1 << 20).values())
+        [64, 1024]
+    """
+    budget = max(LEAST_STAGE, l2_bytes // STAGE_SHARE) // word_bytes
+    line = max(1, LINE // word_bytes)
+    by_target = sorted((*dimensions, column), key=_target_step)
+    by_source = sorted((one for one in (*dimensions, row) if one != column and one.source > 0), key=_source_step)
+    is_even = all(one.target % line == 0 for one in by_target)
+    extents = {row: min(least[0], row.size), column: min(least[1], column.size)}
+    written = LINES_WRITTEN if is_even else LINES_WRITTEN_ODD
+    wanted = [
+        (written, (row, *by_target), _target_step),
+        (LINES_READ // 4, (column, *by_source), _source_step),
+        (LINES_WRITTEN_ODD, (row, *by_target), _target_step),
+        (LINES_READ, (column, *by_source), _source_step),
+    ]
+    for lines, order, step in wanted:
+        _extend(extents, order, step, atom, lines * line, budget)
+    run = _written(extents, row, atom)[-1]
+    if extents[run] == run.size and run.size * run.target < LONG_RUN * line:
+        extents |= {one: 1 for one in by_target if one.target == run.size * run.target}
+    edge, spare = _edge(extents, row, atom, line)
+    if edge is not None and extents[edge] + spare >= edge.size:
+        extents[edge] = edge.size
+    return extents
+
+
+def _edge(
+    extents: dict[PermuteDimension, int], row: PermuteDimension, atom: int, line: int
+) -> tuple[PermuteDimension | None, int]:
+    """The dimension in whose middle a run of the target ends, and how many of its steps complete a cache line."""
+    last = _written(extents, row, atom)[-1]
+    return (None, 0) if extents[last] == last.size else (last, -(-line // last.target))
+
+
+def _written(extents: dict[PermuteDimension, int], row: PermuteDimension, atom: int) -> list[PermuteDimension]:
+    return _together(extents, (row, *sorted(extents, key=_target_step)), _target_step, atom)
+
+
+def _target_step(one: PermuteDimension) -> int:
+    return one.target
+
+
+def _source_step(one: PermuteDimension) -> int:
+    return one.source
+
+
+def _extend(
+    extents: dict[PermuteDimension, int],
+    order: Sequence[PermuteDimension],
+    step: Callable[[PermuteDimension], int],
+    atom: int,
+    wanted: int,
+    budget: int,
+) -> None:
+    """More of the dimensions that lie together in `order`, until a run has the `wanted` words or the stage is full."""
+    run = atom
+    for one in order:
+        if step(one) != run or run >= wanted:
+            return
+        has = extents.get(one, 1)
+        others = atom * math.prod(extents.values()) // has
+        extent = max(has, min(one.size, -(-wanted // run), budget // others))
+        if one.size < 2 * extent and one.size * others <= budget:
+            extent = one.size
+        if extent < one.size:
+            pieces = -(-one.size // extent)
+            granule = has if run == atom else 1
+            extent = min(one.size, -(-one.size // (pieces * granule)) * granule)
+        extents[one] = extent
+        if extent < one.size:
+            return
+        run *= one.size
+
+
+def tile_of(
+    extents: dict[PermuteDimension, int],
+    row: PermuteDimension,
+    column: PermuteDimension,
+    atom: int,
+    word_bytes: int,
+    machine: Machine,
+) -> Tile:
+    """The tile with those extents, and where its elements lie in the stage.
+
+    Runs of the target begin an odd number of cache lines after each other, so that they do not share a set of the
+    first cache. The size of the stage is a power of two, so that more copies are one kernel.
+    """
+    line = max(1, LINE // word_bytes)
+    written = _written(extents, row, atom)
+    edge, spare = _edge(extents, row, atom, line)
+    spare_rows = 0
+    if edge not in (None, row, column) and column not in written and SPARE_SHARE * spare > extents[written[-1]]:
+        spare_rows = line // atom if row.size >= line // atom else 0
+    run = written[-1].target * extents[written[-1]]
+    pitch = run + (line if spare_rows else spare * written[-1].target)
+    pitch = (-(-pitch // line) | 1) * line
+    stage: dict[PermuteDimension, int] = {}
+    place = pitch
+    for one in sorted(extents, key=_target_step):
+        if one in written:
+            stage[one] = one.target
+        else:
+            stage[one] = place
+            place *= extents[one]
+    forwards = sorted((one for one in extents if one != row and one.source > 0), key=_source_step)
+    read = _together(extents, (column, *forwards), _source_step, atom)
+    made = {
+        one: TileDimension(one.size, one.source, one.target, stage[one], extents[one], one in written, one in read)
+        for one in extents
+    }
+    others = sorted(
+        (one for one in extents if one not in (row, column)),
+        key=lambda one: (one in read, -abs(one.source)),
+    )
+    read_run = read[-1].source * extents[read[-1]]
+    needed = next(one for one in reversed(read) if one not in written or one == column)
+    spare_run = needed.source * extents[needed]
+    if edge in read and edge is not None and not spare_rows:
+        most = read_run + spare * edge.source
+    else:
+        most = read_run
+    # A power of two and a cache line: rows share no set, and more copies are one kernel.
+    read_pitch = (1 << (most + line - 1).bit_length()) + line
+    return Tile(
+        made[row],
+        made[column],
+        tuple(made[one] for one in others),
+        run,
+        None if edge is None else made[edge],
+        spare,
+        spare_rows,
+        read_run,
+        spare_run,
+        min(machine.vector_bytes // word_bytes, 1 << (min(read_run, spare_run).bit_length() - 1)),
+        read_pitch,
+        1 << (place + line - 1).bit_length(),
+        min(extents[row], _rows_ahead(abs(row.source) * word_bytes, read_run * word_bytes, machine.l2_bytes)),
+        row.source * word_bytes % PAGE == 0,
+    )
+
+
+def _rows_ahead(step: int, run: int, l2_bytes: int) -> int:
+    """Runs of so many bytes, `step` bytes apart, of which half the ways of the second cache are filled."""
+    way = max(LINE, l2_bytes // L2_WAYS)
+    return L2_WAYS // 2 * way // max(math.gcd(step, way), run)
+
+
+def _together(
+    extents: dict[PermuteDimension, int],
+    order: Sequence[PermuteDimension],
+    step: Callable[[PermuteDimension], int],
+    atom: int,
+) -> list[PermuteDimension]:
+    """The dimensions of a tile that are one run in an array: all of them, and the first ones wholly."""
+    found: list[PermuteDimension] = []
+    run = atom
+    for one in order:
+        if one in found:
+            continue
+        if step(one) != run:
+            break
+        found.append(one)
+        run *= one.size
+        if extents[one] < one.size:
+            break
+    return found
