@@ -76,7 +76,7 @@ def _match(body: Body, scan: int) -> tuple[int, set[int], Offsets] | None:
     fold = statement.expression
     assert isinstance(fold, nodes.Scan | nodes.Scanomap)
     operator = _restarting(fold)
-    rows = _rows(fold)
+    rows = None if operator is None else _rows(fold)
     uses = {use for one in statement.targets for use in users(body).get(one.name, ())}
     if operator is None or rows is None or len(statement.targets) != 2 or len(uses) != 1:
         return None
