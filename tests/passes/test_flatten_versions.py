@@ -207,7 +207,7 @@ def test_a_machine_says_what_fits() -> None:
     assert values["outer_0"] == 132 * 2048
     processor = machine_thresholds(program, named_machine("cpu-avx512"))
     assert processor[BLOCK_THREADS] == math.inf
-    assert (processor["outer_0"], processor["block_0"]) == (8 * 16, 8)
+    assert (processor["outer_0"], processor["block_0"]) == (8, 8), "lanes also take what is sequential"
     unknown = Machine("opencl", "unknown", cores=4, max_threads_per_block=256, shared_bytes_per_block=0)
     assert machine_thresholds(program, unknown)["outer_0"] == DEFAULT_THRESHOLD
     assert machine_thresholds(program, unknown)[BLOCK_BYTES] == math.inf

@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 from tuned_programs import matmul, normalised
 
+import tilewright as tw
 from tilewright.contraction.normalise import order_dimensions, reclassify
 from tilewright.machine.named import H100
+from tilewright.passes import compile as compile_module
 from tilewright.passes.compile import compile_program
 from tilewright.passes.tiling import IllegalTiling, check_tiling
 from tilewright.runtime.devices import Device, DeviceError, device_for
 from tilewright.tune import tiles as tiles_module
-from tilewright.tune.keys import shape_class
-from tilewright.tune.store import TuningStore
+from tilewright.tune.keys import TuningWarning, device_key, program_digest, shape_class
+from tilewright.tune.store import FILE_VARIABLE, TuningStore
 from tilewright.tune.tiles import bound_contraction, stored_tiles, tiles_of, tune_tiles
 from tilewright.tune.tuner import Timing
 
@@ -74,6 +76,47 @@ def test_the_best_tiles_are_found_stored_and_used(
     assert stored_tiles(program, opencl, (A[:8], B), store) == {}
     np.testing.assert_allclose(matmul.with_tiles(report.tiles)(A, B, target=opencl), A @ B, rtol=1e-5, atol=1e-5)
     assert "3 s, the model's choice 5 s\n4 tilings tried" in str(report)
+
+
+@pytest.mark.opencl
+def test_found_tiles_are_used_without_asking_for_them(
+    opencl: Device, store: TuningStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(FILE_VARIABLE, store.path)
+    used: list[Any] = []
+
+    def spied(program: Any, device: Device, **options: Any) -> Any:
+        used.append(options.get("tiles"))
+        return compile_program(program, device, **options)
+
+    monkeypatch.setattr(compile_module, "compile_program", spied)
+    times = iter([5.0, 4.0, 3.0])
+    with monkeypatch.context() as faked:
+        faked.setattr(Timing, "of", lambda self, call: (call(), next(times))[1])
+        tuning = tw.program(matmul.function)
+        report = tuning.tune_tiles(A, B, target=opencl, runs=2)
+    assert report.tiles
+    for program in (tuning, tw.program(matmul.function)):  # at once, and as in a later process
+        used.clear()
+        np.testing.assert_allclose(program(A, B, target=opencl), A @ B, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(program(A[:33], B, target=opencl), A[:33] @ B, rtol=1e-5, atol=1e-5)
+        assert used == [None, report.tiles], "the plain program, and once that for the shape class"
+        np.testing.assert_allclose(program(A[:8], B, target=opencl), A[:8] @ B, rtol=1e-5, atol=1e-5)
+        assert used == [None, report.tiles], "another shape class"
+        np.testing.assert_allclose(program(A, B, target="cpu"), A @ B, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.opencl
+def test_stored_tiles_that_are_illegal_are_told_of_and_left(
+    opencl: Device, store: TuningStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(FILE_VARIABLE, store.path)
+    values = {"n.T": 4096.0, "n.R": 64.0, "m.T": 4096.0, "m.R": 64.0, "k.Q": 8.0}
+    store.put(program_digest(matmul.trace("f4", "f4")), device_key(opencl), values, shape_class((A, B)))
+    program = tw.program(matmul.function)
+    with pytest.warns(TuningWarning, match="tuned tile sizes .* are not used"):
+        np.testing.assert_allclose(program(A, B, target=opencl), A @ B, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(program(A, B, target=opencl), A @ B, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.opencl

@@ -42,6 +42,7 @@ from tilewright.runtime.devices import TARGET_VARIABLE, Device, device_for
 from tilewright.runtime.forking import ForkSafeLock
 
 if TYPE_CHECKING:
+    from tilewright.frontend.program_tiles import TunedTiles
     from tilewright.passes.flatten_contractions import Flattening
     from tilewright.passes.tile import Tiles
     from tilewright.runtime.executable import Executable
@@ -71,6 +72,7 @@ class TracedProgram:
         self._traced: dict[tuple[ScalarType, ...], Traced] = {}
         self._compiled: dict[tuple[tuple[ScalarType, ...], Device], Executable] = {}
         self._executables: dict[Any, tuple[Executable, bool]] = {}
+        self._tiles: dict[Executable, TunedTiles] = {}
         self._quick = QuickProgram()
         self._lock = ForkSafeLock()
         functools.update_wrapper(self, function)
@@ -115,7 +117,11 @@ class TracedProgram:
         asked = target if target is not None else os.environ.get(TARGET_VARIABLE, "")
         known = self._executables.get((types, asked))
         executable, several = known if known is not None else self._executable(types, target)
-        result = executable(*arrays) if out is None else executable(*arrays, out=out)
+        tiles = self._tiles.get(executable)
+        if tiles is not None:
+            result = tiles(arrays, out)
+        else:
+            result = executable(*arrays) if out is None else executable(*arrays, out=out)
         if target is None and out is None:
             self._quick.learn(executable, arrays, several)
         return (result,) if several and not isinstance(result, tuple) else result
@@ -159,7 +165,7 @@ class TracedProgram:
         """
         other = copy.copy(self)
         other.options = dataclasses.replace(self.options, thresholds={**self.options.thresholds, **values})
-        other._executables, other._quick = {}, QuickProgram()
+        other._executables, other._tiles, other._quick = {}, {}, QuickProgram()
         return other
 
     def tune(
@@ -216,7 +222,8 @@ class TracedProgram:
     def tune_tiles(self, *arguments: Any, target: str | Device | None = None, **options: Any) -> TilesReport:
         """Search tile sizes of the program's contraction for arguments of these sizes, on a device with thread blocks.
 
-        `with_tiles(report.tiles)` is the program with the best ones.
+        From now on the program uses them for arguments of about these sizes (`tune.keys.shape_class`), also in later
+        processes: they are in the user's tuning store. `with_tiles(report.tiles)` uses them for all sizes.
 
         Args:
             *arguments: as for a call.
@@ -229,7 +236,11 @@ class TracedProgram:
         from tilewright.tune.tiles import tune_tiles
 
         given = self._prepared(arguments)
-        return tune_tiles(self._trace(self._elements(given)).program, device_for(target), given, **options)
+        report = tune_tiles(self._trace(self._elements(given)).program, device_for(target), given, **options)
+        with self._lock:
+            self._executables.clear()
+            self._tiles.clear()
+        return report
 
     def with_tiles(self, tiles: Tiles) -> TracedProgram:
         """The same program with tile sizes given for the dimensions of contractions: (T, R), or Q of a contracted one.
@@ -261,6 +272,9 @@ class TracedProgram:
                 executable = self._compiled[types, device]
                 if self.options.thresholds:
                     executable = executable.with_thresholds(self.options.thresholds)
+                tiles = self.options.tuned_tiles(executable, traced.program, device)
+                if tiles is not None:
+                    self._tiles[executable] = tiles
                 self._executables[types, device] = (executable, traced.several)
             found = self._executables[types, asked] = self._executables[types, device]
         return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tilewright.ir.nodes import Program
@@ -12,6 +12,7 @@ from tilewright.ir.scalars import ScalarType
 from tilewright.runtime.devices import Device
 
 if TYPE_CHECKING:
+    from tilewright.frontend.program_tiles import TunedTiles
     from tilewright.passes.flatten_contractions import Flattening
     from tilewright.passes.tile import Tiles
     from tilewright.runtime.executable import Executable
@@ -62,6 +63,18 @@ class ProgramOptions:
             contractions=self.contractions,
             unchecked=self.unchecked,
         )
+
+    def tuned_tiles(self, executable: Executable, program: Program, device: Device) -> TunedTiles | None:
+        """The executable with tile sizes from the user's store, where there are some and the user has given none."""
+        if self.tiles or not device.machine.is_gpu_like:
+            return None
+        from tilewright.frontend.program_tiles import TunedTiles
+
+        def compiled(tiles: Tiles) -> Executable:
+            one = replace(self, tiles=tiles).compiled(program, device)
+            return one.with_thresholds(executable.thresholds) if one.thresholds else one
+
+        return TunedTiles(executable, program, device, compiled) or None
 
     def tuned(self, executable: Executable, source: str | None) -> Executable:
         """The same with tuned thresholds, where there are some."""

@@ -125,16 +125,17 @@ def _settings(nodes: tuple[Node, ...], so_far: Mapping[str, float]) -> Iterator[
 def machine_thresholds(program: Program, machine: Machine) -> dict[str, float]:
     """What a machine's numbers say about a program's thresholds, before anything is tuned.
 
-    `outer_k`: as many points as threads are resident (or vector lanes there are); `block_k`: a block for each core;
-    what fits a block is the machine's limit (none for threads where they are the lanes of a vector). `contraction_k`:
-    always, since the tiling has forms for every size; and nests are opened to get at the contractions in them.
+    `outer_k`: as many points as threads are resident; where threads are the lanes of vectors, which also take what is
+    sequential, a point for each core. `block_k`: a block for each core; what fits a block is the machine's limit (none
+    for threads that are lanes). `contraction_k`: always, since the tiling has forms for every size; and nests are
+    opened to get at the contractions in them.
     """
     limits: dict[str, float] = {
         BLOCK_THREADS: machine.max_threads_per_block + 1 if machine.max_threads_per_block > 1 else inf,
         BLOCK_BYTES: machine.shared_bytes_per_block + 1 if machine.shared_bytes_per_block else inf,
     }
-    lanes = machine.lanes(4) if machine.vector_bytes else 0
-    resident = machine.cores * max(machine.max_threads_per_core, lanes) or DEFAULT_THRESHOLD
+    vectors = machine.max_threads_per_block == 1 and machine.vector_bytes
+    resident = machine.cores * (1 if vectors else machine.max_threads_per_core) or DEFAULT_THRESHOLD
     opened = _around_contractions(decisions(program.body))
     values: dict[str, float] = {}
     for name in thresholds_of(program):

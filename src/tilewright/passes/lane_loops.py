@@ -10,19 +10,23 @@ that it is whole: some points are computed twice. Fewer points than lanes are co
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from tilewright.ir import nodes
 from tilewright.ir.nodes import Body
 from tilewright.ir.scalars import I64, ScalarType
 from tilewright.ir.sizes import Size, size
 from tilewright.ir.traversal import sub_bodies
+from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import Buffer, Constant, Expression, For, If, Name, Space, operation
 from tilewright.passes.item_memory import Item
 from tilewright.passes.scalar_values import LoweringError
 from tilewright.passes.vectorise import NotVectorisable
 from tilewright.passes.widen_lanes import widen_lanes
 
+Places: TypeAlias = Sequence[ArrayView]
+Columns: TypeAlias = Callable[[Item, Sequence[Size], tuple[Expression, Expression], Places, Callable[[], None]], None]
 LANES = 16
 """Points of a group: one or more registers of values, whose latencies overlap."""
 
@@ -49,6 +53,24 @@ def _wanted_inside(body: Body) -> bool:
             if (isinstance(statement.expression, _MAPS) and wants_lanes(inner)) or _wanted_inside(inner):
                 return True
     return False
+
+
+def columns_in_lanes(extent: Size, write: Callable[[Item, Sequence[Size], Places], None]) -> Columns:
+    """`lower_general.Points.columns` for points of which `write` emits one; the innermost index is below `extent`."""
+
+    def columns(
+        item: Item,
+        at: Sequence[Size],
+        bounds: tuple[Expression, Expression],
+        places: Places,
+        one_by_one: Callable[[], None],
+    ) -> None:
+        if item.vector_lanes:
+            in_lanes(item, bounds, extent, lambda last: write(item, (*at, last), places), one_by_one)
+        else:
+            one_by_one()
+
+    return columns
 
 
 def in_lanes(

@@ -27,7 +27,7 @@ from tilewright.machine.model import Machine
 from tilewright.passes import lower_folds
 from tilewright.passes.dead_stores import loaded_buffers, used_names, without_stores
 from tilewright.passes.item_memory import WORKER, IotaArray, Item
-from tilewright.passes.lane_loops import LANES, in_lanes, wants_lanes
+from tilewright.passes.lane_loops import LANES, columns_in_lanes, wants_lanes
 from tilewright.passes.loop_cuts import NEAR
 from tilewright.passes.lower_columns import column_fold, write_columns
 from tilewright.passes.lower_items import bind, call, lower_body, lower_expression, lower_statement, row_of, write
@@ -149,13 +149,7 @@ def _map_points(expression: nodes.Map) -> Points:
 
 def _with_lanes(points: Points) -> Points:
     """The points of the innermost dimension in lanes of vectors."""
-
-    def columns(item: Item, at: Sequence[Size], bounds: Range, places: Places, otherwise: Callable[[], None]) -> None:
-        if not item.vector_lanes:
-            otherwise()
-            return
-        in_lanes(item, bounds, points.space[-1], lambda last: points.write(item, (*at, last), places), otherwise)
-
+    columns = columns_in_lanes(points.space[-1], points.write)
     return dataclasses.replace(points, columns=columns, together=LANES)
 
 

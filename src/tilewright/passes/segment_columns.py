@@ -25,6 +25,9 @@ from tilewright.passes.lower_scalar import Value, lower_atom, lower_size
 from tilewright.passes.segment_form import Chunks, Segments, split_point
 from tilewright.passes.segment_points import part, values_before
 
+LEAST_SEGMENTS = 4
+"""For fewer segments a loop over them in every row costs more than reading each one's rows in steps."""
+
 
 def with_columns(
     points: Points, segments: Segments, chunks: Chunks | None, is_scan: bool, before: Sequence[Variable] = ()
@@ -38,6 +41,8 @@ def with_columns(
         if nearer is None:
             otherwise()
             return
+        many = operation("ge", operation("sub", bounds[1], bounds[0]), Constant(LEAST_SEGMENTS, I64))
+        nearer = operation("and", many, nearer)
         with item.emit.scope() as together:
             _Together(item, segments, chunks, places, before, is_scan).write(at, bounds)
         with item.emit.scope() as one_by_one:

@@ -84,6 +84,13 @@ class TuningStore:
 
         self._attempt(write, None)
 
+    def shapes(self, program: str, device: str) -> tuple[str, ...]:
+        """The shape classes that a program has choices for on a device."""
+        if not os.path.exists(self.path):
+            return ()
+        query = "select distinct shapes from choices where program = ? and device = ? order by shapes"
+        return tuple(row[0] for row in self._rows(query, program, device))
+
     def devices(self, program: str) -> tuple[str, ...]:
         """The devices on which a program has been tuned."""
         if not os.path.exists(self.path):

@@ -24,7 +24,7 @@ from tilewright.passes.tile import Tiles
 from tilewright.passes.tile_choice import ranked_tilings
 from tilewright.passes.tiling import IllegalTiling, Tiling, parallel_dimensions
 from tilewright.runtime.devices import Device
-from tilewright.tune.keys import device_key, program_digest, shape_class
+from tilewright.tune.keys import ANY_SHAPE, device_key, program_digest, shape_class
 from tilewright.tune.search import Progress, silent
 from tilewright.tune.store import TuningStore
 from tilewright.tune.tuner import Timing
@@ -113,7 +113,20 @@ def stored_tiles(
     program: Program, device: Device, arguments: Sequence[Any], store: TuningStore | None = None
 ) -> dict[str, tuple[int, int] | int]:
     """The tile sizes found for a program and arguments of about these sizes; nothing if there are none."""
-    values = (store or TuningStore()).get(program_digest(program), device_key(device), shape_class(arguments))
+    return _stored(program, device, shape_class(arguments), store or TuningStore())
+
+
+def all_stored_tiles(
+    program: Program, device: Device, store: TuningStore | None = None
+) -> dict[str, dict[str, tuple[int, int] | int]]:
+    """The tile sizes found for a program, by shape class of its arguments (`keys.shape_class`)."""
+    store = store or TuningStore()
+    shapes = store.shapes(program_digest(program), device_key(device))
+    return {one: _stored(program, device, one, store) for one in shapes if one != ANY_SHAPE}
+
+
+def _stored(program: Program, device: Device, shapes: str, store: TuningStore) -> dict[str, tuple[int, int] | int]:
+    values = store.get(program_digest(program), device_key(device), shapes)
     found: dict[str, dict[str, int]] = {}
     for key, value in values.items():
         name, _, part = key.rpartition(".")
