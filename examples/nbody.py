@@ -26,7 +26,7 @@ def nbody(xs: tw.f32["n"], ys: tw.f32["n"], zs: tw.f32["n"], masses: tw.f32["n"]
     def acceleration(x: Any, y: Any, z: Any) -> Any:
         def pull(other_x: Any, other_y: Any, other_z: Any, mass: Any) -> Any:
             dx, dy, dz = other_x - x, other_y - y, other_z - z
-            inverse = tw.rsqrt(dx * dx + dy * dy + dz * dz + softening)
+            inverse = tw.rsqrt(softening + dx * dx + dy * dy + dz * dz)
             strength = mass * inverse * inverse * inverse
             return strength * dx, strength * dy, strength * dz
 

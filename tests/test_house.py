@@ -36,7 +36,7 @@ UPWARDS = {
     "frontend/program_tracing.py": {""},  # the names of the package, for a hint in an error
 }
 LONGEST_FILE = 450
-LONGER = {"ir/nodes.py": 520}  # the whole language, to be read in one go
+LONGER = {"ir/nodes.py": 520, "kernel/ir.py": 500}  # whole languages, to be read in one go
 TEXTS = ("*.py", "*.md", "*.toml", "*.json", "*.txt", "*.cl", "*.cu", "Makefile")
 FORBIDDEN = (
     r"\bTODO\b",

@@ -101,6 +101,7 @@ class Item:
         self.lanes: tuple[int, Size] | None = None  # points written together, and the number of this one
         self.taken = 0  # bytes of private arrays that `allocate` has given out
         self.scalar_loops = False  # there are vectors and loops that LLVM shall put into vectors
+        self.together = 1  # points that go on together in lanes
         self.speculation: Speculation | None = None  # how indices are checked; None: by branches
         self._outer = dict(outer)
         self._read_only = frozenset(layouts) - frozenset(written)

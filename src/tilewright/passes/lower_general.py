@@ -326,7 +326,7 @@ def lower_points(
         heavy=bool(item.scratch) or any(_loops(statement) for statement in body),
         uneven=any(isinstance(one, kernel.While) for one in kernel.walk(tuple(body))),
         group=points.group,
-        together=points.together if threads_per_block == 1 else 1,
+        together=max(points.together, item.together) if threads_per_block == 1 else 1,
     )
 
 
@@ -407,9 +407,10 @@ def _in_blocks(item: Item, points: Points, places: Places, threads: int) -> None
                 emit.emit(For(index.name, low, high, tuple(inside)))
                 return
             machine = points.machine if points.columns is None else None
-            if emit_in_lanes(emit, (low, high), index, inside, machine):
-                return
-            emit_split(emit, (low, high), index, inside, lambda edge: _is_near_end(item, edge, innermost))
+            group = emit_in_lanes(emit, (low, high), index, inside, machine)
+            item.together = max(item.together, group)
+            if not group:
+                emit_split(emit, (low, high), index, inside, lambda edge: _is_near_end(item, edge, innermost))
 
         if points.columns is not None:
             points.columns(item, at, (low, high), places, one_by_one)

@@ -82,8 +82,9 @@ def emit_in_lanes(
     index: Name,
     body: Sequence[Statement],
     machine: Machine | None,
-) -> bool:
-    """Emit a loop over independent iterations in lanes, if it can be and is worth it; else nothing, and give False.
+) -> int:
+    """Emit a loop over independent iterations in lanes, if it can be and is worth it; how many of them go on together,
+    or 0 if nothing is emitted.
 
     Args:
         emit: where to.
@@ -92,14 +93,14 @@ def emit_in_lanes(
         machine: has the vectors; None for none.
     """
     if machine is None or not machine.vector_bytes or not _is_worth_it(body):
-        return False
+        return 0
     try:
         variance = lane_variance(index, body)
     except NotInLanes:
-        return False
+        return 0
     lanes = machine.lanes(variance.widest)
     if lanes < 2:
-        return False
+        return 0
     low, high = bounds
     vectors = _vectors(body, variance, machine)
     group = Constant(lanes * vectors, I64)
@@ -114,7 +115,7 @@ def emit_in_lanes(
             masks = [emit.let(FirstLanes(rest, writer.bools), "mask")] if rest is not None else None
             writer.run(body, masks)
         emit.emit(For(first.name, start, stop, tuple(inside), step=Constant(lanes * count, I64)))
-    return True
+    return lanes * vectors
 
 
 def _is_worth_it(body: Sequence[Statement]) -> bool:

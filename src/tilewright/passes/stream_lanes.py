@@ -77,7 +77,7 @@ def with_lanes(points: Points, form: LaneForm) -> Points:
             enough = operation("and", enough, operation("le", lower_size(extent, item.emit), _i64(MOST)))
         item.emit.emit(If(item.emit.let(enough, "together"), tuple(together), tuple(single)))
 
-    return dataclasses.replace(points, columns=columns, flat=None)
+    return dataclasses.replace(points, columns=columns, flat=None, together=form.lanes * form.vectors)
 
 
 def _i64(value: int) -> Constant:
