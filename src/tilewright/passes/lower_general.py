@@ -34,6 +34,7 @@ from tilewright.passes.lower_items import bind, call, lower_body, lower_expressi
 from tilewright.passes.lower_scalar import lower_atom, lower_size
 from tilewright.passes.masked_lanes import emit_in_lanes
 from tilewright.passes.nests import Level, map_nest
+from tilewright.passes.short_folds import short_fold, write_short_folds
 from tilewright.passes.split_ranges import emit_split
 from tilewright.runtime.host import (
     CHUNK,
@@ -137,12 +138,13 @@ def _map_points(expression: nodes.Map) -> Points:
     function, arrays, _ = levels[-1]
     if wants_lanes(function.body):
         return _with_lanes(points)
-    if column_fold(function) is None:
+    write_together = write_columns if column_fold(function) is not None else write_short_folds
+    if column_fold(function) is None and (short_fold(function) is None or len(levels) > 1):
         return points
 
     def columns(item: Item, at: Sequence[Size], bounds: Range, places: Places, otherwise: Callable[[], None]) -> None:
         _bind_levels(item, levels[:-1], at)
-        write_columns(item, function, arrays, bounds, _part(places[0], at), otherwise)
+        write_together(item, function, arrays, bounds, _part(places[0], at), otherwise)
 
     return dataclasses.replace(points, columns=columns)
 

@@ -353,7 +353,7 @@ def each_strip(
     """A loop over strips of `extent` rows; the carries (vectors) at its end."""
     emit, lanes = item.emit, lanes_of(neutral)
     item.scalar_loops = True
-    arrays = [_strip_array(item, atom.type.element, lanes) for atom in neutral]
+    arrays = [strip_array(item, atom.type.element, lanes) for atom in neutral]
 
     def everywhere(atoms: Sequence[Atom]) -> list[Expression]:
         values = [held_value(lower_atom(atom, emit))[0] for atom in atoms]
@@ -384,7 +384,8 @@ def each_strip(
     return carries
 
 
-def _strip_array(item: Item, element: ScalarType, lanes: int) -> ArrayView:
+def strip_array(item: Item, element: ScalarType, lanes: int) -> ArrayView:
+    """A private array for the values of a strip; its last vector may begin at the last of them."""
     kept = U8 if element == BOOL else compute_type(element)
     buffer = Buffer(item.emit.name("strip"), memory_element(kept), Space.PRIVATE, STRIP + lanes)
     item.private.append(buffer)
