@@ -1,5 +1,10 @@
 """Functions of scalars for traced Python code; on plain numbers and arrays they compute with NumPy.
 
+On a CPU all of them run in vectors. Their errors there, in units in the last place: `sqrt` 0.5; `rsqrt` less than 1.5;
+`exp` and `log` of f32 less than 2 (with AVX-512 less than 1); the others less than 4, for arguments of any size, as
+glibc's vector functions have them (where there are none, the C library's own, which are better). On all devices a
+product and a sum that it goes into may be rounded once, as `fma` does it, and not twice.
+
 >>> float(maximum(-2.0, 0)), float(where(True, 1, 2))
 (0.0, 1.0)
 """
