@@ -4,8 +4,10 @@
 
 Cases: benchmarks/contractions.json, the TCCG benchmark and the CCSD(T) kernels of NWChem. Peers run with the settings
 under which they are fastest, and are called in turns with us in one process; "matmul" is one `numpy.matmul` of
-transposed copies. A contender is measured twice: "call" as a user writes it, and "C" with a result that is
-C-contiguous, because NumPy and torch may return a permuted view and leave the last transposition to whoever reads it.
+transposed copies. A contender is measured twice: "call" with a result in the memory order that it prefers, and "C" with
+a result that is C-contiguous, because NumPy and torch return a permuted view where that suits them and leave the last
+transposition to whoever reads it. NumPy's own default is order="K", with which Tilewright is called for the former; its
+default, C order, is what "C" measures.
 Every element of every contender's result is checked against NumPy in double precision, with the bound
 (n + 3) u |A| |B| (twice that for double precision).
 """
@@ -37,6 +39,7 @@ from support import (
     write_results,
 )
 
+AS_CALLED = {"tilewright": {"order": "K"}}  # as NumPy is by default; the others have no choice
 PEERS = ("numpy", "matmul", "torch", "pytblis", "jax")
 
 
@@ -177,10 +180,12 @@ def measure(case: dict[str, Any], dtype: str, functions: dict[str, Callable[...,
     row["contenders"] = {}
     calls: dict[str, Callable[[], Any]] = {}
     for name, function in functions.items():
-        result = function(expression, a, b)
-        error = float(np.max(np.abs(result - exact) / np.maximum(bound, np.finfo(np.float64).tiny)))
+        results = (function(expression, a, b), function(expression, a, b, **AS_CALLED.get(name, {})))
+        tiny = np.finfo(np.float64).tiny
+        error = max(float(np.max(np.abs(result - exact) / np.maximum(bound, tiny))) for result in results)
+        del results
         row["contenders"][name] = {"error_over_bound": error, "correct": bool(error <= 1.0)}
-        calls[name] = partial(function, expression, a, b)
+        calls[name] = partial(function, expression, a, b, **AS_CALLED.get(name, {}))
         calls[f"{name} C"] = partial(_c_ordered, function, expression, a, b)
     for name, times in interleaved(calls, options.seconds, clock_of(options), settling(options.threads)).items():
         contender, _, order = name.partition(" ")
