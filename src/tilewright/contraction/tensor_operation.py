@@ -237,7 +237,11 @@ class TensorOperation:
             ValueError: if the text is not JSON or lacks a field or has one too many.
             TensorOperationError: if the operation breaks a rule.
         """
-        content = _fields(json.loads(text), _FIELDS, "a tensor operation")
+        try:
+            found = json.loads(text)
+        except RecursionError:
+            raise ValueError("the text nests brackets too deeply to be a tensor operation") from None
+        content = _fields(found, _FIELDS, "a tensor operation")
         if not isinstance(content["dimensions"], list):
             raise ValueError(f"the dimensions of a tensor operation are {content['dimensions']!r}, not a list")
         dimensions = [

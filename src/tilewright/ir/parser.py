@@ -63,6 +63,7 @@ from tilewright.ir.sizes import ZERO, Size, size, size_function
 Item = TypeVar("Item")
 _COMPLEX = tuple(name for name, scalar in SCALAR_TYPES.items() if scalar.is_complex)
 _LEVELS = {level.value: level for level in Level}
+MOST_NESTING = 60
 
 
 def parse_program(text: str) -> Program:
@@ -76,7 +77,10 @@ def parse_program(text: str) -> Program:
         ParseError: with line and column, and what was expected there.
     """
     parser = _Parser(text)
-    program = parser.program()
+    try:
+        program = parser.program()
+    except RecursionError:
+        raise parser.too_deep() from None
     if parser.cursor.peek().kind != "end":
         raise parser.cursor.fail("the end of the text after the program's results")
     return program
@@ -88,6 +92,12 @@ class _Parser:
     def __init__(self, text: str) -> None:
         self.cursor = Cursor(text)
         self.scope: dict[str, Type] = {}
+        self.depth = 0
+
+    def too_deep(self) -> ParseError:
+        """The error of a text that no pass could go through by recursion."""
+        token = self.cursor.peek()
+        return ParseError(f"nested more deeply than {MOST_NESTING} bodies", token.line, token.column)
 
     @contextmanager
     def inner(self, *variables: Variable) -> Iterator[None]:
@@ -129,6 +139,9 @@ class _Parser:
 
     def body(self, *variables: Variable) -> Body:
         """A body in whose scope are these variables too."""
+        self.depth += 1
+        if self.depth > MOST_NESTING:
+            raise self.too_deep()
         with self.inner(*variables):
             statements: list[Statement] = []
             while self.cursor.at("let"):
@@ -139,6 +152,7 @@ class _Parser:
                 self.cursor.take()
             elif not self.cursor.at("("):
                 raise self.cursor.fail("a body: 'let' or results in parentheses")
+            self.depth -= 1
             return Body(tuple(statements), self.list_of(self.atom))
 
     def statement(self) -> Statement:
