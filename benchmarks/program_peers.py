@@ -328,4 +328,8 @@ def peers(package: str, threads: int) -> Peers:
         from program_peers_numba import numba_peers
 
         return numba_peers(threads)
+    if package == "pykeops":
+        from program_peers_keops import keops_peers
+
+        return keops_peers()
     return {"numpy": numpy_peers, "torch": partial(torch_peers, threads), "jax": jax_peers}[package]()

@@ -1,4 +1,4 @@
-"""The programs of examples/ beside NumPy, numba, JAX and torch, on one thread or two.
+"""The programs of examples/ beside NumPy, numba, JAX, torch and KeOps, on one thread or two.
 
     python benchmarks/programs.py [--threads 1] [--seconds 1] [--size medium] [--name 'heat*,nbody'] [--peers ...]
 
@@ -32,7 +32,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=1.0, help="for each contender of each program")
     parser.add_argument("--size", default=None, help="the data set (default: medium, and small for LocVolCalib)")
     parser.add_argument("--name", default="*", help="names of programs, with *, separated by commas")
-    parser.add_argument("--peers", default="numpy,numba,jax,torch")
+    parser.add_argument("--peers", default="numpy,numba,jax,torch,pykeops")
     parser.add_argument("--output", default=None, help="the name of the file in benchmarks/results/; none without")
     return parser.parse_args()
 

@@ -82,7 +82,18 @@ def describe_machine() -> dict[str, Any]:
     from importlib import metadata
 
     versions = {}
-    for package in ("tilewright", "numpy", "llvmlite", "torch", "pytblis", "jax", "etops", "numba", "cuda-bindings"):
+    for package in (
+        "tilewright",
+        "numpy",
+        "llvmlite",
+        "torch",
+        "pytblis",
+        "jax",
+        "etops",
+        "numba",
+        "pykeops",
+        "cuda-bindings",
+    ):
         try:
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
