@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lowering_checks import check
 from naive import examples
 from segment_cases import in_pieces
 
@@ -17,7 +18,7 @@ from tilewright.ir import nodes
 from tilewright.ir.interpreter import interpret
 from tilewright.ir.parser import parse_program
 from tilewright.ir.traversal import all_statements
-from tilewright.passes.fuse_histograms import with_own_rows
+from tilewright.passes.fuse_histograms import with_own_rows, without_fills
 from tilewright.passes.segment_bins import BATCH
 from tilewright.passes.segment_hist import narrowed
 
@@ -65,7 +66,7 @@ def test_bins_that_are_computed_from_floats(device: str, dtype: str) -> None:
         width=st.sampled_from([0, 1, 3, 100, BATCH, BATCH + 1, 3 * BATCH + 2]),
         bins=st.sampled_from([0, 1, 2, 40, 1000]),
         pieces=st.sampled_from([1, 3]),
-        copies=st.sampled_from([0, 1, 4]),
+        copies=st.sampled_from([1, 4]),
         threads=st.sampled_from([1, 2]),
         seed=st.integers(0, 99),
     )
@@ -138,3 +139,34 @@ def test_bins_from_floats_are_computed_in_32_bits() -> None:
     assert found is not None
     casts = [one.targets[0] for one in all_statements(found.body) if isinstance(one.expression, nodes.Cast)]
     assert str(found.body.results[0].type) == "i32" and casts[-1] == found.body.results[0]
+
+
+FILLED = """def filled (at: [n]i64, x: [n][3]f32, y: [n]f32, start: f32, bins: i64) =
+  let (begin: [bins]f32) = replicate bins start
+  let (h: [bins]f32) = hist (begin) (\\(a: f32, b: f32) -> let (c: f32) = max(a, b) in (c)) (-1.0f32) at y
+  let (neutral: [3]f32) = replicate 3 -1.0f32
+  let (first: [3]f32) = replicate 3 start
+  let (rows: [bins][3]f32) = replicate bins first
+  let (r: [bins][3]f32) = hist (rows) (\\(a1: [3]f32, b1: [3]f32) ->
+    let (c1: [3]f32) = map 3 (\\(e: f32, f: f32) -> let (g: f32) = max(e, f) in (g)) a1 b1
+    in (c1)) (neutral) at x
+  in (RESULT)
+"""
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("result", ["h, r", "h, r, begin, neutral", "r, rows"])
+@pytest.mark.parametrize("width", [0, 1, 50, 3000])
+def test_bins_that_begin_as_constants(device: str, result: str, width: int) -> None:
+    random = np.random.default_rng(width)
+    at = random.integers(-1, 6, width)
+    x, y = random.random((width, 3), np.float32), random.random(width, np.float32)
+    check(FILLED.replace("RESULT", result), [at, x, y, np.float32(0.5), np.int64(5)], device)
+
+
+def test_replicates_that_only_begin_bins_are_not_made() -> None:
+    program = parse_program(FILLED.replace("RESULT", "h, r, rows"))
+    found, fills = without_fills(program.body, lambda expression: True)
+    assert sorted(fills) == ["begin", "neutral"] and str(fills["neutral"]) == "-1.0f32"
+    assert len(found.statements) == len(program.body.statements) - 2
+    assert without_fills(program.body, lambda expression: False) == (program.body, {})

@@ -22,24 +22,22 @@ from tilewright.ir.sizes import Size, size
 from tilewright.ir.traversal import all_statements, sub_bodies
 from tilewright.ir.views import parameter_view
 from tilewright.passes.bound_contraction import bound_launches
-from tilewright.passes.fuse_histograms import with_own_rows
+from tilewright.passes.fuse_histograms import with_own_rows, without_fills
 from tilewright.passes.lower_general import Points, copy_points, lower_points, points_of
 from tilewright.passes.map_folds import with_streams
 from tilewright.passes.nest_folds import with_folds
-from tilewright.passes.offset_form import Offsets, reads_of
-from tilewright.passes.offset_points import guard_points, offset_points
-from tilewright.passes.one_pass import one_pass_forms
+from tilewright.passes.offset_form import Offsets
+from tilewright.passes.one_pass import one_pass_forms, one_pass_step
 from tilewright.passes.permute_kernel import permute_launch
 from tilewright.passes.pipelines import run_pipeline
 from tilewright.passes.scalar_values import LoweringError
-from tilewright.passes.segment_hist import histogram_step
+from tilewright.passes.segment_hist import histogram_step, takes_fills
 from tilewright.passes.segment_rows import as_nested_maps
 from tilewright.passes.segment_steps import segment_step
 from tilewright.passes.split_fold import split_fold
 from tilewright.passes.stream_choice import NotTiled
 from tilewright.passes.stream_form import stream_form, stream_table
 from tilewright.passes.sweep_form import Sweep
-from tilewright.passes.sweep_steps import sweep_step
 from tilewright.passes.tile import Tiles
 from tilewright.passes.unchecked import without_checks
 from tilewright.passes.unread_iotas import without_notes, without_unread
@@ -202,53 +200,34 @@ class _Compiler:
         self.reasons: tuple[str, ...] = ()
         self.iotas: set[str] = set()
         self.sizes: dict[str, Size] = {}
+        self.fills: dict[str, nodes.Atom] = {}
 
     def block(self, body: Body) -> Block:
         """The steps of a body, without those of iotas that no step reads from memory."""
         steps: list[Step] = []
         ready = with_own_rows(body)
+        if self.threads == 1:
+            ready, fills = without_fills(ready, takes_fills(self.device.machine))
+            self.fills |= fills
         for one in one_pass_forms(ready) if self.threads == 1 else ready.statements:
-            match one:
-                case Sweep():
-                    steps += self.sweep(one)
-                case Offsets():
-                    steps.append(self.offsets(one))
-                case _:
-                    steps += self.steps(one)
+            steps += self.steps(one) if isinstance(one, Statement) else self.one_pass(one)
         kept = without_unread(steps, body.results, self.iotas)
         self.notes = without_notes(self.notes, steps, kept)
         return Block(kept, body.results)
 
-    def sweep(self, sweep: Sweep) -> list[Step]:
-        """The step of statements that one pass computes together."""
-        label = f"{self.name}_{sweep.targets[0]}"
-
-        def make(suffix: str, points: Points, targets: tuple[Variable, ...], uses: tuple[Variable, ...]) -> KernelStep:
-            return kernel_step(label + suffix, points, targets, uses, self.threads)
-
-        step, trials = sweep_step(sweep, self.device.machine, make)
+    def one_pass(self, form: Sweep | Offsets) -> list[Step]:
+        """The step of statements that one pass over their rows computes together."""
+        step, trials, note = one_pass_step(form, self.name, self.device.machine, self.threads, kernel_step)
         for one in trials:
             self._try(one)
-        self._mark_cells(sweep.targets)
-        what = "a filter" if sweep.picks is not None else "maps, a scan, and maps and scatters of it"
-        self.notes.append(Note(", ".join(map(str, sweep.targets)), f"{what}: one pass over {sweep.width} rows"))
-        return [step]
-
-    def offsets(self, offsets: Offsets) -> Step:
-        """The step of folds between offsets, with what is done if these do not ascend."""
-        label, reads = f"{self.name}_{offsets.targets[0]}", reads_of(offsets)
-        guard = kernel_step(f"{label}_guard", guard_points(offsets), (), (offsets.starts,), self.threads)
-        folds = kernel_step(f"{label}_folds", offset_points(offsets), offsets.targets, reads, self.threads)
-        self._try(guard)
-        self._try(folds)
-        self.notes.append(
-            Note(
-                ", ".join(map(str, offsets.targets)),
-                f"{offsets.count} folds of the rows between {offsets.starts}, if that ascends; otherwise:",
-            )
-        )
-        original = [step for one in offsets.original for step in self.steps(one)]
-        return host.GuardedStep(guard, Block((folds,), ()), Block(tuple(original), ()))
+        self._mark_cells(form.targets)
+        self.notes.append(note)
+        if step is not None:
+            return [step]
+        guard, folds = trials
+        assert isinstance(form, Offsets)
+        original = [step for one in form.original for step in self.steps(one)]
+        return [host.GuardedStep(guard, Block((folds,), ()), Block(tuple(original), ()))]
 
     def steps(self, statement: Statement) -> list[Step]:
         """The steps of one statement. Of rows that only the host can compute, a fold becomes a map and a fold, and a
@@ -382,7 +361,7 @@ class _Compiler:
             return kernel_step(name + suffix, points, targets, uses, self.threads)
 
         is_histogram = isinstance(statement.expression, nodes.Hist | nodes.SegHist)
-        step_of = histogram_step if is_histogram else segment_step
+        step_of = functools.partial(histogram_step, fills=self.fills) if is_histogram else segment_step
         try:
             found = step_of(statement, reads, self.device.machine, self.threads, make)
             if found is None:

@@ -8,10 +8,12 @@ This is done when a program is lowered: to the rules, a histogram in a nest of m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TypeAlias
 
 from tilewright.ir import nodes
-from tilewright.ir.nodes import Atom, Body, Hist, Level, SegHist, SegSpace, Statement, Type, Variable
+from tilewright.ir.nodes import Atom, Body, Expression, Hist, Level, SegHist, SegSpace, Statement, Type, Variable
 from tilewright.ir.scalars import I64
 from tilewright.ir.traversal import FreshNames, all_statements
 from tilewright.rewrite.names import definitions, mentioned, used, users
@@ -113,3 +115,52 @@ def _rows(parameters: Sequence[Variable], arrays: Sequence[Variable], row: Varia
     return [
         Statement((parameter,), nodes.Index(array, (row,))) for parameter, array in zip(parameters, arrays, strict=True)
     ]
+
+
+# --- bins that begin as constants -------------------------------------------------------------------------------------
+
+Fills: TypeAlias = Mapping[str, Atom]
+"""The scalar that all elements of an array are, by the array's name."""
+NOTHING: Fills = MappingProxyType({})
+
+
+def without_fills(body: Body, takes: Callable[[Expression], bool]) -> tuple[Body, Fills]:
+    """The body without replicates of scalars that are only the given bins or neutral rows of histograms which set these
+    themselves, and what these are.
+
+    Example:
+        >>> from tilewright.ir.parser import parse_program
+        >>> program = parse_program('''def f (at: [n]i64, x: [n]i32, d: [k]i32) =
+        ...   let (bins: [k]i32) = replicate k 7i32
+        ...   let (h: [k]i32) = hist (bins) (\\\\(a: i32, b: i32) -> let (c: i32) = a + b in (c)) (0i32) at x
+        ...   in (h)''')
+        >>> found, fills = without_fills(program.body, lambda expression: True)
+        >>> len(found.statements), str(fills["bins"])
+        (1, '7i32')
+    """
+    values: dict[str, Atom] = {}
+    for one in body.statements:
+        if isinstance(one.expression, nodes.Replicate):
+            value = one.expression.value
+            if value.type.rank == 0 or str(value) in values:
+                values[one.targets[0].name] = values.get(str(value), value)
+    gone: set[int] = set()
+    for index in range(len(body.statements) - 1, -1, -1):
+        name = body.statements[index].targets[0].name
+        uses = users(body).get(name, ())
+        if name in values and uses and all(use in gone or _only_fills(body, use, name, takes) for use in uses):
+            gone.add(index)
+    kept = tuple(one for index, one in enumerate(body.statements) if index not in gone)
+    names = {body.statements[index].targets[0].name for index in gone}
+    return (Body(kept, body.results) if gone else body), {name: values[name] for name in names}
+
+
+def _only_fills(body: Body, use: int, name: str, takes: Callable[[Expression], bool]) -> bool:
+    """Whether a statement is such a histogram, and an array nothing but what its bins begin as."""
+    if use == len(body.statements):
+        return False
+    hist = body.statements[use].expression
+    if not isinstance(hist, Hist | SegHist) or not takes(hist):
+        return False
+    rows = (hist.indices, hist.values) if isinstance(hist, Hist) else hist.body
+    return name not in mentioned((hist.combine, rows))

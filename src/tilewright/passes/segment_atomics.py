@@ -147,7 +147,7 @@ class _Block:
         item, histograms = self.item, self.histograms
         emit = item.emit
         piece, *segment = at
-        given = [part(item.as_view(item.arrays[one.name]), segment) for one in histograms.destinations]
+        given = [part(item.as_view(item.arrays[str(one)]), segment) for one in histograms.given]
         is_first = emit.let(operation("eq", lower_size(piece, emit), Constant(0, I64)), "is_first")
         neutral = [lower_atom(atom, emit) for atom in histograms.neutral]
 

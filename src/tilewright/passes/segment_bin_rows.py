@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tilewright.ir import nodes
-from tilewright.ir.nodes import Hist, Lambda, Statement, Type, Variable
+from tilewright.ir.nodes import Atom, Hist, Lambda, Statement, Type, Variable
 from tilewright.ir.scalars import BOOL, U64, compute_type
 from tilewright.ir.sizes import ONE, Size, minimum, size
 from tilewright.ir.views import ArrayView
@@ -32,10 +32,11 @@ from tilewright.kernel.ir import (
 )
 from tilewright.machine.model import Machine
 from tilewright.passes import lower_folds
+from tilewright.passes.fuse_histograms import NOTHING, Fills
 from tilewright.passes.item_memory import Item
 from tilewright.passes.lower_general import Places, Points
 from tilewright.passes.lower_items import call, row_of
-from tilewright.passes.lower_scalar import declare_value, lower_size
+from tilewright.passes.lower_scalar import declare_value, lower_atom, lower_size
 from tilewright.passes.scalar_values import Value
 from tilewright.passes.segment_bins import copies_of_bins
 from tilewright.passes.segment_choice import pieces_of_histogram
@@ -52,12 +53,14 @@ ELEMENTS_LIKE_A_ROW = 8
 @dataclass(frozen=True)
 class RowHistograms:
     """A histogram of rows: `combine` is what the elements at one place of two rows are combined by; vectors have at
-    most `lanes` elements.
+    most `lanes` elements. What the bins begin as and neutral rows are arrays, or scalars: all of their elements.
     """
 
     hist: Hist
     combine: Lambda
     lanes: int
+    given: tuple[Atom, ...]
+    neutral: tuple[Atom, ...]
 
     def fitting(self, length: int) -> RowHistograms:
         """The same with vectors that rows of a length fill to more than half."""
@@ -103,7 +106,9 @@ def row_histograms(expression: nodes.Expression, machine: Machine) -> RowHistogr
     if combine is None or not machine.vector_bytes or any(one == BOOL or one.is_complex for one in elements):
         return None
     lanes = machine.lanes(max(compute_type(one).bytes for one in elements))
-    return RowHistograms(expression, combine, lanes) if lanes > 1 else None
+    if lanes == 1:
+        return None
+    return RowHistograms(expression, combine, lanes, expression.destinations, expression.neutral)
 
 
 def _elementwise(combine: Lambda) -> Lambda | None:
@@ -127,12 +132,14 @@ def _elementwise(combine: Lambda) -> Lambda | None:
 
 
 def row_histogram_step(
-    statement: Statement, reads: tuple[Variable, ...], machine: Machine, make: MakeKernel
+    statement: Statement, reads: tuple[Variable, ...], machine: Machine, make: MakeKernel, fills: Fills = NOTHING
 ) -> tuple[SegmentStep, tuple[KernelStep, ...]] | None:
     """The step of a histogram of rows, and kernels that show whether it can be lowered; None if it is not one."""
     found = row_histograms(statement.expression, machine)
     if found is None:
         return None
+    given, neutral = (tuple(fills.get(str(a), a) for a in atoms) for atoms in (found.given, found.neutral))
+    found = dataclasses.replace(found, given=given, neutral=neutral)
     label, targets = str(statement.targets[0]), statement.targets
     pieces = Chunks(f"%pieces.{label}", f"%rows.{label}")
     shape = (size(pieces.count), found.bins, found.length)
@@ -247,22 +254,20 @@ class _RowBins:
 
     def _begin(self, piece: Size | None) -> None:
         """The first copy begins as the given bins (in other pieces than the first: neutral), the others neutral."""
-        item, emit, hist = self.item, self.item.emit, self.histograms.hist
-        given = [item.as_view(one) for one in lower_folds.arrays_of(item, hist.destinations)]
-        neutral = [
-            item.as_view(one)
-            for one in lower_folds.arrays_of(item, [v for v in hist.neutral if isinstance(v, Variable)])
-        ]
+        item, emit = self.item, self.item.emit
+        given, neutral = self._sources(self.histograms.given), self._sources(self.histograms.neutral)
 
-        def fill(places: Sequence[ArrayView], sources: Sequence[ArrayView], bins: Size) -> None:
+        def fill(places: Sequence[ArrayView], sources: Sequence[ArrayView | Value], bins: Size) -> None:
             def one(bin_: Size) -> None:
-                for place, source in zip(places, sources, strict=True):
-                    row = source if source.lmad.rank == 1 else row_of(source, bin_)
+                def element(k: Size) -> None:
+                    for place, source in zip(places, sources, strict=True):
+                        value = source
+                        if isinstance(source, ArrayView):
+                            value = item.load(source, (k,) if source.lmad.rank == 1 else (bin_, k))
+                        assert isinstance(value, tuple)
+                        item.store(place, (bin_, k), value)
 
-                    def element(k: Size, place: ArrayView = place, row: ArrayView = row) -> None:
-                        item.store(place, (bin_, k), item.load(row, (k,)))
-
-                    item.loop(self.histograms.length, "k", element)
+                item.loop(self.histograms.length, "k", element)
 
             item.loop(bins, "bin", one)
 
@@ -275,6 +280,11 @@ class _RowBins:
             emit.when(operation("not", is_first), lambda: fill(self.own[0], neutral, bins))
         for copy in self.own[1:]:
             fill(copy, neutral, bins)
+
+    def _sources(self, atoms: Sequence[Atom]) -> list[ArrayView | Value]:
+        """Arrays, and the values of scalars."""
+        item = self.item
+        return [item.as_view(item.arrays[str(one)]) if one.type.rank else lower_atom(one, item.emit) for one in atoms]
 
     def _row(self, copy: int, row: Size) -> None:
         """One row into its bin of one copy."""

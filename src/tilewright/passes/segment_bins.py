@@ -43,11 +43,11 @@ from tilewright.passes.scalar_values import memory_element
 from tilewright.passes.segment_form import Chunks, Histograms, Row
 from tilewright.passes.segment_points import part
 
-BATCH = 1024
-"""Rows whose bins are computed together; they and the values stay in the first cache."""
+BATCH = 256
+"""Rows whose bins are computed together: they stay in the first cache, and the next ones are already being fetched."""
 COPIES = 4
 MOST_BINS = 2**31 - 2
-"""The numbers of bins are held in 32 bits."""
+"""Bins whose numbers are held in 32 bits."""
 
 Staged: TypeAlias = Callable[[Size], Value]
 """A value of row r of a batch; one that is only read from memory is read again."""
@@ -65,15 +65,15 @@ def copies_of_bins(machine: Machine, width: int, bins: int, bytes_per_bin: int) 
     return COPIES if fits and bins * COPIES <= 4 * width else 1
 
 
-def cached_points(histograms: Histograms, pieces: Chunks | None, copies: int) -> Points:
+def cached_points(histograms: Histograms, pieces: Chunks | None, copies: int, wide: bool = False) -> Points:
     """Each point combines the rows of a segment, or with `pieces` those of a piece of one into bins of its own.
 
-    The first piece goes on from the given bins.
+    The first piece goes on from the given bins. There are more bins than `MOST_BINS` if they are `wide`.
     """
 
     def write_point(item: Item, at: Sequence[Size], places: Places) -> None:
         mine = [part(place, at) for place in places]
-        _Bins(item, histograms, copies, mine).write(at, pieces)
+        _Bins(item, histograms, copies, mine, wide).write(at, pieces)
 
     space = histograms.outer if pieces is None else (size(pieces.count), *histograms.outer)
     return Points(space, write_point)
@@ -82,7 +82,8 @@ def cached_points(histograms: Histograms, pieces: Chunks | None, copies: int) ->
 class _Bins:
     """The work of one point, into the bins at `places`."""
 
-    def __init__(self, item: Item, histograms: Histograms, copies: int, places: Places) -> None:
+    def __init__(self, item: Item, histograms: Histograms, copies: int, places: Places, wide: bool) -> None:
+        self.wide = wide
         self.item, self.histograms, self.copies, self.places = item, histograms, copies, places
         self.own: Places = places
         self.made = 0
@@ -99,7 +100,7 @@ class _Bins:
             segment, start = at[1:], at[0] * size(pieces.length)
             length = minimum(size(pieces.length), histograms.width - start)
         self._begin(segment, at[0] if pieces is not None else None)
-        row = (histograms.narrow or histograms.row)(item, segment)
+        row = (histograms.row if self.wide else histograms.narrow or histograms.row)(item, segment)
         first = self._size(lower_size(start, item.emit), "start")
         count = self._size(lower_size(length, item.emit), "length")
 
@@ -113,13 +114,16 @@ class _Bins:
 
     def _begin(self, segment: Sequence[Size], piece: Size | None) -> None:
         item, emit = self.item, self.item.emit
-        given = [part(item.as_view(item.arrays[one.name]), segment) for one in self.histograms.destinations]
+        given = [
+            part(item.as_view(item.arrays[str(one)]), segment) if one.type.rank else lower_atom(one, emit)
+            for one in self.histograms.given
+        ]
         neutral = [lower_atom(atom, emit) for atom in self.histograms.neutral]
         first = [self._copy(copy) for copy in range(self.copies)]
 
         def copy(bin_: Size) -> None:
             for place, source in zip(first[0], given, strict=True):
-                item.store(place, (bin_,), item.load(source, (bin_,)))
+                item.store(place, (bin_,), item.load(source, (bin_,)) if isinstance(source, ArrayView) else source)
 
         def clear(copies: Sequence[Sequence[ArrayView]]) -> Callable[[Size], None]:
             def clear_one(bin_: Size) -> None:
@@ -151,7 +155,8 @@ class _Bins:
         item = self.item
         count = self._size(lower_size(length, item.emit), "count")
         bins = item.emit.let(lower_size(self.histograms.bins, item.emit), "bins")
-        places = self._private(I32, "at")
+        short = I64 if self.wide else I32
+        places = self._private(short, "at")
         staged: list[Staged] = []
 
         def stage(r: Size) -> None:
@@ -161,7 +166,7 @@ class _Bins:
                 item.emit.emit(statement)
             narrow, unsigned = (Cast(bins, I32), U32) if number.type == I32 else (bins, U64)
             exists = operation("lt", Cast(number, unsigned), Cast(narrow, unsigned))
-            item.store(places, (r,), (Cast(operation("select", exists, number, narrow), I32),))
+            item.store(places, (r,), (Cast(operation("select", exists, number, narrow), short),))
             for position, value in enumerate(values):
                 staged.append(self._staged(r, value, position, computed, lambda r: row(first + r)))
 

@@ -177,7 +177,7 @@ class Histograms:
     Attributes:
         outer, width: the extents of the segments, and the rows of each.
         bins: of each segment.
-        combine, neutral, destinations: as of `hist`.
+        combine, neutral: as of `hist`. given: what the bins begin as, arrays or scalars.
         row: the bin and the values of a row of the segment at some indices.
         narrow: the same with the bin as an i32, if that is easier to compute; wrong only where no such bin exists.
     """
@@ -187,7 +187,7 @@ class Histograms:
     bins: Size
     combine: Lambda
     neutral: tuple[nodes.Atom, ...]
-    destinations: tuple[Variable, ...]
+    given: tuple[Atom, ...]
     row: Callable[[Item, Sequence[Size]], Row]
     narrow: Callable[[Item, Sequence[Size]], Row] | None = None
 

@@ -16,21 +16,23 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tilewright.ir import nodes
 from tilewright.ir.nodes import Expression, Statement, Type, Variable
 from tilewright.ir.scalars import I32, I64, compute_type
 from tilewright.ir.sizes import Size, minimum, size
+from tilewright.ir.traversal import sub_bodies
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import Constant, operation
 from tilewright.machine.model import Machine
 from tilewright.passes import lower_folds
+from tilewright.passes.fuse_histograms import NOTHING, Fills
 from tilewright.passes.item_memory import Item
 from tilewright.passes.lower_general import Places, Points, points_of
 from tilewright.passes.lower_scalar import lower_atom, lower_size
 from tilewright.passes.segment_atomics import atomic_bins, block_points, room_for_bins
-from tilewright.passes.segment_bin_rows import row_histogram_step
+from tilewright.passes.segment_bin_rows import row_histogram_step, row_histograms
 from tilewright.passes.segment_bins import COPIES, MOST_BINS, cached_points, copies_of_bins
 from tilewright.passes.segment_choice import pieces_of_histogram
 from tilewright.passes.segment_form import Chunks, Histograms, Row, Segments, partial_strides
@@ -76,13 +78,39 @@ def narrowed(expression: nodes.SegHist) -> nodes.SegHist | None:
     return None
 
 
+def takes_fills(machine: Machine) -> Callable[[nodes.Expression], bool]:
+    """Which histograms of a CPU can be told what bins begin as by `fills`: such whose rows are sure to be lowered."""
+
+    def takes(expression: nodes.Expression) -> bool:
+        simple = isinstance(expression, nodes.Hist) or (
+            isinstance(expression, nodes.SegHist)
+            and not any(list(sub_bodies(one.expression)) for one in expression.body.statements)
+        )
+        if not simple:
+            return False
+        return histograms_of(expression) is not None or row_histograms(expression, machine) is not None
+
+    return takes
+
+
 def histogram_step(
-    statement: Statement, reads: Variables, machine: Machine, threads: int, make: MakeKernel
+    statement: Statement, reads: Variables, machine: Machine, threads: int, make: MakeKernel, fills: Fills = NOTHING
 ) -> tuple[SegmentStep, tuple[KernelStep, ...]] | None:
-    """The step of a histogram, and kernels that show whether it can be lowered; None where `histograms_of` is."""
+    """The step of a histogram, and kernels that show whether it can be lowered; None where it is not of a known form.
+
+    Args:
+        statement: the histogram. reads: what it uses.
+        machine, threads: where it runs, and the threads of a block there (1 on a CPU).
+        make: makes the step of a kernel.
+        fills: arrays among `reads` that do not exist, because all their elements are one scalar.
+    """
+    scalars = (fills[one.name] for one in reads if one.name in fills)
+    reads = tuple(one for one in reads if one.name not in fills)
+    reads = tuple(dict.fromkeys((*reads, *(one for one in scalars if isinstance(one, Variable)))))
     found = histograms_of(statement.expression)
     if found is None:
-        return None if threads > 1 else row_histogram_step(statement, reads, machine, make)
+        return None if threads > 1 else row_histogram_step(statement, reads, machine, make, fills)
+    found = dataclasses.replace(found, given=tuple(fills.get(str(one), one) for one in found.given))
     label = str(statement.targets[0])
     pieces = Chunks(f"%pieces.{label}", f"%rows.{label}")
     shape = (size(pieces.count), *found.outer, found.bins)
@@ -92,10 +120,10 @@ def histogram_step(
     )
 
     @functools.cache
-    def whole(copies: int) -> KernelStep:
-        """Without pieces; in no copies, one row after another."""
+    def whole(copies: int, wide: bool = False) -> KernelStep:
+        """Without pieces; on a GPU in no copies, one row after another."""
         expression, targets = statement.expression, statement.targets
-        points = cached_points(found, None, copies) if copies else points_of(expression, targets)
+        points = cached_points(found, None, copies, wide) if copies else points_of(expression, targets)
         return make("", points, targets, reads)
 
     merge = Kernels(
@@ -107,8 +135,8 @@ def histogram_step(
     held = atomic_bins(found) if threads > 1 else None
 
     @functools.cache
-    def first(room: int, copies: int) -> KernelStep:
-        points = cached_points(found, pieces, copies) if copies else piece_points(found, pieces)
+    def first(room: int, copies: int, wide: bool) -> KernelStep:
+        points = cached_points(found, pieces, copies, wide) if copies else piece_points(found, pieces)
         if room:
             points = block_points(points, found, pieces, threads, room)
         return make("_pieces", points, own, reads)
@@ -122,13 +150,12 @@ def histogram_step(
         room = room_for_bins(machine, bins, held) if held is not None else 0
         together = threads if room else 1
         count, length = pieces_of_histogram(machine, threads, number, width, bins, size_of_bin, together)
-        in_cache = threads == 1 and bins <= MOST_BINS
-        copies = copies_of_bins(machine, length, bins, size_of_bin) if in_cache else 0
+        copies = copies_of_bins(machine, length, bins, size_of_bin) if threads == 1 else 0
         if count < (1 if room else 2):
-            return SegmentPlan((whole(copies),), ())
+            return SegmentPlan((whole(copies, bins > MOST_BINS),), ())
         end = folds.choose((*outer, bins, count))
         sizes = (pieces.count, count), (pieces.length, length), *end.sizes
-        return SegmentPlan((first(room, copies), *end.steps), sizes)
+        return SegmentPlan((first(room, copies, bins > MOST_BINS), *end.steps), sizes)
 
     extents = (*found.outer, found.bins, found.width)
     temporaries = (*own, *folds.temporaries)
@@ -143,7 +170,7 @@ def piece_points(histograms: Histograms, pieces: Chunks) -> Points:
         emit = item.emit
         piece, *segment = at
         mine = [part(place, at) for place in places]
-        given = [part(item.as_view(item.arrays[one.name]), segment) for one in histograms.destinations]
+        given = [part(item.as_view(item.arrays[str(one)]), segment) for one in histograms.given]
         is_first = emit.let(operation("eq", lower_size(piece, emit), Constant(0, I64)), "is_first")
         neutral = [lower_atom(atom, emit) for atom in histograms.neutral]
 
