@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from tilewright.contraction.tensor_operation import TensorOperation
+from tilewright.contraction.tensor_primitives import Primitive
 from tilewright.kernel.ir import Kernel
 from tilewright.kernel.launch import Launch
 from tilewright.machine.model import Machine
+from tilewright.passes.permute_form import PermuteForm, permute_form
+from tilewright.passes.permute_kernel import permute_launch
 from tilewright.passes.tensor_elementwise import ElementwiseWriter
 from tilewright.passes.tensor_gemm import GemmWriter
 from tilewright.passes.tensor_writer import TensorWriter
@@ -27,6 +30,8 @@ def tensor_launch(operation: TensorOperation, machine: Machine) -> Launch:
         )
     if machine.is_gpu_like:
         raise ValueError(f"tensor operations are compiled for CPUs; {machine.name} is of kind {machine.kind}")
+    if _gathered(operation, machine) is not None:
+        return permute_launch(operation.dtype, *_layouts(operation), (0, 0), machine)
     w = TensorWriter(operation, machine)
     primitive = GemmWriter(w) if operation.main.family == "ternary" else ElementwiseWriter(w)
     blocks = w.outer_loops(primitive.write)
@@ -40,6 +45,25 @@ def tensor_launch(operation: TensorOperation, machine: Machine) -> Launch:
     return Launch(kernel, blocks, tuple(w.buffers), tuple(w.values))
 
 
+def _gathered(operation: TensorOperation, machine: Machine) -> PermuteForm | None:
+    """The form of a copy whose results are gathered before they are written past the caches: its rows are short."""
+    around = (operation.first_touch, operation.last_touch)
+    if operation.main not in (Primitive.COPY, Primitive.TRANSPOSE) or around != (Primitive.NONE, Primitive.NONE):
+        return None
+    form = permute_form(operation.dtype, *_layouts(operation), machine)
+    return form if form.tile is not None else None
+
+
+def _layouts(operation: TensorOperation) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Sizes, and the strides of the input and the output."""
+    dimensions = operation.dimensions
+    return (
+        tuple(one.size for one in dimensions),
+        tuple(one.strides[0] for one in dimensions),
+        tuple(one.strides[2] for one in dimensions),
+    )
+
+
 def describe_primitive(operation: TensorOperation, machine: Machine) -> str:
     """What the code of the primitive does on a machine, a line for each decision.
 
@@ -51,6 +75,12 @@ def describe_primitive(operation: TensorOperation, machine: Machine) -> str:
         in0: in squares of 16 x 16, turned in registers
         out: in the caches
     """
+    form = _gathered(operation, machine)
+    if form is not None and form.tile is not None:
+        return (
+            f"in0: in squares of {form.lanes} x {form.columns}, turned in registers\n"
+            f"out: past the caches, gathered into runs of {form.tile.run} elements"
+        )
     w = TensorWriter(operation, machine)
     if operation.main.family == "ternary":
         return "\n".join(_described_gemm(GemmWriter(w)))
