@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
 
-from tilewright.ir.nodes import Body, Statement
-from tilewright.passes.offset_form import Offsets, with_offsets
+from tilewright.ir.nodes import Body, Statement, Variable
+from tilewright.machine.model import Machine
+from tilewright.passes.lower_general import Points
+from tilewright.passes.offset_form import Offsets, reads_of, with_offsets
+from tilewright.passes.offset_points import guard_points, offset_points
 from tilewright.passes.sweep_form import Sweep, sweeps_of
+from tilewright.passes.sweep_steps import sweep_step
+from tilewright.runtime.host import KernelStep, Note, Step
+
+Variables: TypeAlias = tuple[Variable, ...]
+MakeStep: TypeAlias = Callable[[str, Points, Variables, Variables, int], KernelStep]
 
 
 def one_pass_forms(body: Body) -> Iterator[Statement | Sweep | Offsets]:
@@ -16,3 +25,25 @@ def one_pass_forms(body: Body) -> Iterator[Statement | Sweep | Offsets]:
         yield from found
     else:
         yield from sweeps_of(body)
+
+
+def one_pass_step(
+    form: Sweep | Offsets, name: str, machine: Machine, threads: int, make: MakeStep
+) -> tuple[Step | None, tuple[KernelStep, ...], Note]:
+    """The step of a form, kernels of it to be tried, and what is to be told of it.
+
+    There is no step of folds between offsets yet, but two kernels: a guard, and what is done if that holds.
+    """
+    label, targets = f"{name}_{form.targets[0]}", ", ".join(map(str, form.targets))
+    if isinstance(form, Sweep):
+
+        def kernel(suffix: str, points: Points, gives: Variables, reads: Variables) -> KernelStep:
+            return make(label + suffix, points, gives, reads, threads)
+
+        step, trials = sweep_step(form, machine, kernel)
+        what = "a filter" if form.picks is not None else "maps, a scan, and maps and scatters of it"
+        return step, trials, Note(targets, f"{what}: one pass over {form.width} rows")
+    guard = make(f"{label}_guard", guard_points(form), (), (form.starts,), threads)
+    folds = make(f"{label}_folds", offset_points(form), form.targets, reads_of(form), threads)
+    text = f"{form.count} folds of the rows between {form.starts}, if that ascends; otherwise:"
+    return None, (guard, folds), Note(targets, text)
