@@ -398,6 +398,12 @@ class Item:
         self.emit.when(first, record)
         return wrong
 
+    def intact(self) -> kernel.Expression | None:
+        """Whether no index was out of range so far; None where none can have been."""
+        if self.speculation is not None:
+            return kernel.operation("not", self.speculation.bad) if self.speculation.used else None
+        return kernel.operation("not", self.failed) if self.checks else None
+
     @contextmanager
     def given(self, condition: str, holds: bool) -> Iterator[None]:
         """Inside, the condition of this name is known to hold, or not to: indices are in range that are not outside."""

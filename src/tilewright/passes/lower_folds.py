@@ -13,6 +13,7 @@ from tilewright.ir.sizes import ZERO, Size, minimum, size
 from tilewright.ir.views import ArrayView
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Constant, Name
+from tilewright.passes.fold_groups import FoldRows, emit_rows
 from tilewright.passes.item_memory import ArrayValue, Item
 from tilewright.passes.lane_loops import in_lanes, wants_lanes
 from tilewright.passes.lower_items import (
@@ -27,6 +28,7 @@ from tilewright.passes.lower_items import (
     write,
 )
 from tilewright.passes.lower_scalar import assign_values, declare_value, lower_size
+from tilewright.passes.scalar_values import Value
 
 PIECE, LEVELS = 128, 2
 _ROUNDING = {"add", "sub", "mul", "div", "fma"}
@@ -102,10 +104,27 @@ def fold(
         for value, place in zip(accumulators.values, scanned, strict=bool(scanned)):
             write(item, value, row_of(place, index))
 
+    def some(first: Size, count: Size, into: Accumulators) -> None:
+        """Rows that are added up without a tree of pieces."""
+
+        def value(k: Size) -> list[Value]:
+            counter = item.known_index(first + k, extent)
+            return _scalars(rows(counter if start is None else start + counter, [None] * len(neutral)))
+
+        if mapped:
+            item.loop(count, "k", lambda k: step(item.known_index(first + k, extent), into))
+            return
+        combined = FoldRows(
+            value,
+            lambda one, two: _scalars(call(item, combine, [*one, *two])),
+            lambda found: into.update(combine, [*into.values, *found]),
+        )
+        emit_rows(item, count, combined)
+
     def pieces(first: Size, count: Size, into: Accumulators, levels: int) -> None:
         """A tree of so many levels above the rows."""
         if not levels:
-            item.loop(count, "k", lambda k: step(item.known_index(first + k, extent), into))
+            some(first, count, into)
             return
         length = size(PIECE**levels)
 
@@ -125,8 +144,19 @@ def fold(
     if short or scanned or not grows_errors(combine):
         in_order()
     else:
-        if_long(item, extent, lambda: pieces(ZERO, extent, accumulators, LEVELS), in_order)
+        if_long(
+            item,
+            extent,
+            lambda: pieces(ZERO, extent, accumulators, LEVELS),
+            lambda: some(ZERO, extent, accumulators),
+        )
     return accumulators.values
+
+
+def _scalars(values: Sequence[AnyValue]) -> list[Value]:
+    found = [one for one in values if isinstance(one, tuple)]
+    assert len(found) == len(values)
+    return found
 
 
 def if_long(item: Item, extent: Size, pieces: Callable[[], None], in_order: Callable[[], None]) -> None:

@@ -28,14 +28,12 @@ from tilewright.passes import lower_folds
 from tilewright.passes.dead_stores import loaded_buffers, used_names, without_stores
 from tilewright.passes.item_memory import WORKER, IotaArray, Item
 from tilewright.passes.lane_loops import LANES, columns_in_lanes, wants_lanes
-from tilewright.passes.loop_cuts import NEAR
 from tilewright.passes.lower_columns import column_fold, write_columns
 from tilewright.passes.lower_items import bind, call, lower_body, lower_expression, lower_statement, row_of, write
 from tilewright.passes.lower_scalar import lower_atom, lower_size
-from tilewright.passes.masked_lanes import emit_in_lanes
 from tilewright.passes.nests import Level, map_nest
+from tilewright.passes.point_loops import emit_points
 from tilewright.passes.short_folds import short_fold, write_short_folds
-from tilewright.passes.split_ranges import emit_split
 from tilewright.runtime.host import (
     CHUNK,
     CHUNKS,
@@ -402,30 +400,15 @@ def _in_blocks(item: Item, points: Points, places: Places, threads: int) -> None
         high = emit.let(kernel.operation("min", kernel.add(low, chunk), extent), "high")
 
         def one_by_one() -> None:
-            index, core = item.index("j", innermost)
-            with emit.scope() as inside:
-                points.write(item, (*at, core), places)
-            if item.scratch or item.private or item.checks or points.copied:
-                emit.emit(For(index.name, low, high, tuple(inside)))
-                return
             machine = points.machine if points.columns is None else None
-            group = emit_in_lanes(emit, (low, high), index, inside, machine)
-            item.together = max(item.together, group)
-            if not group:
-                emit_split(emit, (low, high), index, inside, lambda edge: _is_near_end(item, edge, innermost))
+            alone = bool(points.copied)
+            emit_points(item, (low, high), innermost, lambda j: points.write(item, (*at, j), places), alone, machine)
 
         if points.columns is not None:
             points.columns(item, at, (low, high), places, one_by_one)
         else:
             one_by_one()
     emit.emit(For(number.name, start, stop, tuple(per_item)))
-
-
-def _is_near_end(item: Item, edge: kernel.Expression, extent: Size) -> bool:
-    """Whether an index is known to be close to the end of a dimension."""
-    value = item.as_size(edge)
-    left = None if value is None else item.resolved(extent - value).constant
-    return left is not None and left <= NEAR
 
 
 def _in_threads(item: Item, points: Points, places: Places, threads: int) -> None:

@@ -283,8 +283,9 @@ def _(expression: nodes.Update, item: Item, targets: tuple[Variable, ...]) -> Se
     memory = item.target(targets[0])
     item.copy(source, memory)
     place = ArrayView(memory.buffer, memory.element, memory.lmad.fix(indices))
-    if item.checks:  # nothing is written after a failed check: index 0 need not exist
-        item.emit.when(kernel.operation("not", item.failed), lambda: write(item, value, place))
+    intact = item.intact()
+    if intact is not None:  # nothing is written after a failed check: index 0 need not exist
+        item.emit.when(intact, lambda: write(item, value, place))
     else:
         write(item, value, place)
     return (memory,)
@@ -402,6 +403,7 @@ def _write_loop(
         (holds,) = call(item, form.condition, merged)
         assert isinstance(holds, tuple)
         condition = holds[0]
-        if item.checks:  # a loop that goes wrong might never end
-            condition = kernel.operation("and", condition, kernel.operation("not", item.failed))
+        intact = item.intact()
+        if intact is not None:  # a loop that goes wrong might never end
+            condition = kernel.operation("and", condition, intact)
     item.emit.emit(kernel.While(tuple(prelude), condition, body))

@@ -1,0 +1,70 @@
+"""The loop over the points of a chunk: split at edges, its indices checked together, or in lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from tilewright.ir.scalars import BOOL
+from tilewright.ir.sizes import Size
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Constant, Expression, For, Name, Statement
+from tilewright.machine.model import Machine
+from tilewright.passes.item_memory import Item, Speculation
+from tilewright.passes.loop_cuts import NEAR
+from tilewright.passes.masked_lanes import emit_in_lanes
+from tilewright.passes.split_ranges import emit_split
+
+Range: TypeAlias = tuple[Expression, Expression]
+
+
+def emit_points(
+    item: Item, bounds: Range, extent: Size, write: Callable[[Size], None], alone: bool, machine: Machine | None
+) -> None:
+    """Emit a loop over points.
+
+    Args:
+        item: where to.
+        bounds: the first point and the one after the last. extent: what all points of the dimension are below.
+        write: writes the code of a point.
+        alone: a point may read what another one has written.
+        machine: has vectors, in whose lanes points may run that loop.
+    """
+
+    def point() -> tuple[Name, Sequence[Statement]]:
+        index, core = item.index("j", extent)
+        with item.emit.scope() as inside:
+            write(core)
+        return index, inside
+
+    index, inside = point()
+    in_order = For(index.name, *bounds, tuple(inside))
+    if item.scratch or item.private or alone:
+        item.emit.emit(in_order)
+    elif item.checks:
+        _checked_together(item, bounds, point, in_order)
+    elif group := emit_in_lanes(item.emit, bounds, index, inside, machine):
+        item.together = max(item.together, group)
+    else:
+        emit_split(item.emit, bounds, index, inside, lambda edge: _is_near_end(item, edge, extent))
+
+
+def _checked_together(
+    item: Item, bounds: Range, point: Callable[[], tuple[Name, Sequence[Statement]]], recording: For
+) -> None:
+    """A loop over points without branches for their indices; if one is out of range, `recording` runs, too, which is
+    the loop that finds the first.
+    """
+    bad = item.emit.declare(Constant(False, BOOL), "any_bad")
+    around, item.speculation = item.speculation, Speculation(bad)
+    index, inside = point()
+    item.speculation = around
+    item.emit.emit(For(index.name, *bounds, tuple(inside), independent=True))
+    item.emit.when(bad, lambda: item.emit.emit(recording))
+
+
+def _is_near_end(item: Item, edge: kernel.Expression, extent: Size) -> bool:
+    """Whether an index is known to be close to the end of a dimension."""
+    value = item.as_size(edge)
+    left = None if value is None else item.resolved(extent - value).constant
+    return left is not None and left <= NEAR
