@@ -16,6 +16,7 @@ from tilewright.ir.lmad import LMAD
 from tilewright.ir.nodes import Atom, Lambda, Variable
 from tilewright.ir.scalars import BOOL, I64, compute_type
 from tilewright.ir.sizes import ONE, Size, size
+from tilewright.ir.traversal import all_statements
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import (
     Broadcast,
@@ -158,6 +159,9 @@ def short_fold(function: Lambda) -> Reduction | None:
     plain = isinstance(fold, nodes.Reduce) or is_plain(fold.function.body)
     if not plain or any(one.type.rank != 1 for one in fold.arrays) or body.results[0].type.rank:
         return None
+    inside = all_statements(fold.function.body) if isinstance(fold, nodes.Redomap) else ()
+    if any(isinstance(one.expression, nodes.Index) for one in inside):
+        return None  # elements from anywhere come one by one, and such folds add up groups of them (fold_groups.py)
     simple = not element.is_complex and element != BOOL
     return fold if simple and is_vectorisable([fold.combine]) else None
 
