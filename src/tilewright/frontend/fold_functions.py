@@ -50,6 +50,11 @@ _COMMUTATIVE = {"add", "mul", "min", "max", "and", "or", "xor"}
 def reduce(op: Callable[..., Any] | str, neutral: Any, *arrays: Any, commutative: bool | None = None) -> Any:
     """All rows combined by an associative operator: op(op(x[0], x[1]), x[2]) ..., bracketed in any way.
 
+    One version of Tilewright on one device brackets the same sizes and layouts in the same way at every call, with any
+    number of threads, so that floats come out with the same bits. Long sums of floats are trees of short ones: of n
+    values of one sign the error is a few log2(n) roundings. (Sums of many long columns side by side, scans and
+    histograms add their pieces one after another.)
+
     Args:
         op: the operator: a Python function, `operator.add`, `tw.minimum`, or a name such as "add" or "+". For several
             arrays it takes two tuples (or twice as many scalars) and gives a tuple. On bool, + is "or", as in NumPy: to
