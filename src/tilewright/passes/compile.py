@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tilewright.contraction.form import Refusal
@@ -23,7 +23,8 @@ from tilewright.ir.traversal import all_statements, sub_bodies
 from tilewright.ir.views import parameter_view
 from tilewright.passes.bound_contraction import bound_launches
 from tilewright.passes.fuse_histograms import with_own_rows, without_fills
-from tilewright.passes.lower_general import Points, copy_points, lower_points, points_of
+from tilewright.passes.kernel_steps import computes_scalar, kernel_step
+from tilewright.passes.lower_general import Points, copy_points, points_of
 from tilewright.passes.map_folds import with_streams
 from tilewright.passes.nest_folds import with_folds
 from tilewright.passes.offset_form import Offsets
@@ -45,10 +46,9 @@ from tilewright.passes.used_names import free_variables, size_names
 from tilewright.passes.vectorise import NotVectorisable
 from tilewright.passes.whole_loops import with_whole
 from tilewright.runtime import host
-from tilewright.runtime.cache import MemoryCache
 from tilewright.runtime.devices import Device
 from tilewright.runtime.executable import Executable
-from tilewright.runtime.host import Block, Copier, HostProgram, KernelPlan, KernelStep, Layout, Layouts, Note, Step
+from tilewright.runtime.host import Block, Copier, HostProgram, KernelStep, Layout, Note, Step
 
 if TYPE_CHECKING:
     from tilewright.passes.flatten_contractions import Flattening
@@ -119,7 +119,7 @@ def compile_program(
 
 def program_block(program: Program, device: Device, tiles: Tiles | None = None) -> tuple[Block, tuple[Note, ...]]:
     """The steps of a program for a device (which need not exist: its limits are enough), and how each was lowered."""
-    compiler = _Compiler(program.name, device, tiles)
+    compiler = _Compiler(program, device, tiles)
     block = compiler.block(program.body)
     return block, tuple(compiler.notes)
 
@@ -139,29 +139,6 @@ def _size_arguments(program: Program) -> frozenset[int]:
 
 
 # --- kernels ----------------------------------------------------------------------------------------------------------
-
-
-def kernel_step(
-    label: str,
-    points: Points,
-    targets: tuple[Variable, ...],
-    reads: tuple[Variable, ...],
-    threads: int,
-    iotas: frozenset[str] = frozenset(),
-    sizes: Mapping[str, Size] | None = None,
-) -> KernelStep:
-    """A step that lowers its points once for each combination of layouts; `iotas` are not read from memory, `sizes`
-    are scalars of the host that are known as sizes.
-    """
-    plans: MemoryCache[Layouts, KernelPlan] = MemoryCache(capacity=64)
-
-    def lower(layouts: Layouts) -> KernelPlan:
-        return plans.get_or_build(
-            layouts, lambda: lower_points(label, points, targets, reads, layouts, threads, iotas, sizes)
-        )
-
-    names = {name for extent in points.space for name in extent.names}
-    return KernelStep(label, targets, reads, lower, points.copied, tuple(sorted(names)))
 
 
 def _copier(device: Device) -> Copier:
@@ -190,8 +167,8 @@ _COMBINATORS = (
 class _Compiler:
     """Statements to steps, with notes."""
 
-    def __init__(self, name: str, device: Device, tiles: Tiles | None) -> None:
-        self.name = name
+    def __init__(self, program: Program, device: Device, tiles: Tiles | None) -> None:
+        self.name = program.name
         self.tiles = tiles
         self.device = device
         self.threads = threads_per_block(device)
@@ -200,6 +177,8 @@ class _Compiler:
         self.reasons: tuple[str, ...] = ()
         self.iotas: set[str] = set()
         self.sizes: dict[str, Size] = {}
+        self.arguments = frozenset(one.name for one in program.parameters if one.type.rank == 0)
+        self.computed: dict[str, Statement] = {}
         self.fills: dict[str, nodes.Atom] = {}
 
     def block(self, body: Body) -> Block:
@@ -260,6 +239,8 @@ class _Compiler:
                 self.sizes[targets[0].name] = value
                 return host.ScalarStep(targets, expression)
             case nodes.Apply() | nodes.Cast():
+                if computes_scalar(statement, self.arguments | self.computed.keys()):
+                    self.computed[targets[0].name] = statement
                 return host.ScalarStep(targets, expression)
             case nodes.Threshold(name, parallelism):
                 return host.ThresholdStep(targets[0], name, parallelism)
@@ -298,8 +279,8 @@ class _Compiler:
         reads = free_variables(statement.expression)
         counted = frozenset(self.iotas)
         label = f"{self.name}_{targets[0]}{suffix}"
-        step = kernel_step(label, points, targets, reads, self.threads, counted, dict(self.sizes))
-        step = dataclasses.replace(step, reads=tuple(one for one in reads if one.name not in counted))
+        step = kernel_step(label, points, targets, reads, self.threads, counted, dict(self.sizes), dict(self.computed))
+        step = dataclasses.replace(step, reads=tuple(one for one in step.reads if one.name not in counted))
         self._try(step)
         self._mark_cells(targets)
         return step
@@ -339,7 +320,8 @@ class _Compiler:
         if isinstance(form, NotTiled):
             return plain, table, form.reasons
         plain = dataclasses.replace(plain, reads=free_variables(statement.expression))
-        step = kernel_step(f"{plain.label}_streams", form.points, plain.targets, plain.reads, form.threads)
+        label, computed = f"{plain.label}_streams", dict(self.computed)
+        step = kernel_step(label, form.points, plain.targets, plain.reads, form.threads, computed=computed)
         try:
             self._try(step)
         except (LoweringError, NotVectorisable) as error:
@@ -355,10 +337,12 @@ class _Compiler:
     def _segments(self, statement: Statement, reasons: Sequence[str] = ()) -> Step:
         """A fold, scan or histogram of segments: which kernels do it is chosen when its sizes are known."""
         reads = free_variables(statement.expression)
-        name = f"{self.name}_{statement.targets[0]}"
+        name, counted = f"{self.name}_{statement.targets[0]}", frozenset(self.iotas)
+        computed = dict(self.computed)
 
         def make(suffix: str, points: Points, targets: tuple[Variable, ...], uses: tuple[Variable, ...]) -> KernelStep:
-            return kernel_step(name + suffix, points, targets, uses, self.threads)
+            made = kernel_step(name + suffix, points, targets, uses, self.threads, counted, computed=computed)
+            return dataclasses.replace(made, reads=tuple(one for one in made.reads if one.name not in counted))
 
         is_histogram = isinstance(statement.expression, nodes.Hist | nodes.SegHist)
         step_of = functools.partial(histogram_step, fills=self.fills) if is_histogram else segment_step
@@ -367,6 +351,7 @@ class _Compiler:
             if found is None:
                 return self._general(statement, reasons)
             step, trials = found
+            step = dataclasses.replace(step, reads=tuple(one for one in step.reads if one.name not in counted))
             for one in trials:
                 self._try(one)
         except LoweringError as error:

@@ -30,7 +30,7 @@ from tilewright.passes.item_memory import WORKER, IotaArray, Item
 from tilewright.passes.lane_loops import LANES, columns_in_lanes, wants_lanes
 from tilewright.passes.lower_columns import column_fold, write_columns
 from tilewright.passes.lower_items import bind, call, lower_body, lower_expression, lower_statement, row_of, write
-from tilewright.passes.lower_scalar import lower_atom, lower_size
+from tilewright.passes.lower_scalar import lower_atom, lower_scalar_statement, lower_size
 from tilewright.passes.nests import Level, map_nest
 from tilewright.passes.point_loops import emit_points
 from tilewright.passes.short_folds import short_fold, write_short_folds
@@ -259,6 +259,7 @@ def lower_points(
     threads_per_block: int,
     iotas: Collection[str] = (),
     sizes: Mapping[str, Size] | None = None,
+    prologue: Sequence[nodes.Statement] = (),
 ) -> KernelPlan:
     """The kernel that writes the targets.
 
@@ -271,6 +272,7 @@ def lower_points(
         threads_per_block: 1 for a CPU, whose blocks run over the innermost dimension.
         iotas: those of the reads that are 0, 1, 2, ...; they are not read from memory.
         sizes: what scalars of the host are in terms of sizes.
+        prologue: statements that compute further scalars.
 
     Raises:
         LoweringError: if a work item would need memory whose size only it knows.
@@ -292,15 +294,17 @@ def lower_points(
     cells = [one.name for one in reads if one.type.rank == 0 and one.name in placed]
     places = [item.arrays[target.name] for target in targets]
     views = [place for place in places if isinstance(place, ArrayView)]
-    with item.emit.scope() as prologue:
+    with item.emit.scope() as first:
         item.load_outer_scalars(cells)
+        for statement in prologue:
+            lower_scalar_statement(statement, item.emit)
     with item.emit.scope() as body:
         if points.write_blocks is not None:
             points.write_blocks(item, views, threads_per_block)
         else:
             _SCHEDULES[schedule](item, points, views, threads_per_block)
     if item.checks:
-        prologue.append(Declare(item.failed.name, Constant(False, BOOL)))
+        first.append(Declare(item.failed.name, Constant(False, BOOL)))
     own = {one.name for one in item.scratch} | {one.name for one in item.private}
     if unread := own - loaded_buffers(body):
         body = list(without_stores(body, unread))
@@ -311,7 +315,7 @@ def lower_points(
         tuple(buffers),
         tuple(parameter for parameter, _, _ in item.scalars.values()),
         tuple(item.private),
-        (*prologue, *body),
+        (*first, *body),
         1 if schedule is Schedule.SEQUENTIAL else threads_per_block,
         scalar_loops=item.scalar_loops,
     )

@@ -1,0 +1,72 @@
+"""Steps that launch a kernel for the points of a statement, lowered when the layouts of its arrays are known.
+
+Scalars that a program computes from its scalar arguments, and that kernels use, are computed in the kernels: the host
+then has nothing to do between calls, which can be repeated as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from tilewright.ir import nodes
+from tilewright.ir.nodes import Literal, Statement, Variable
+from tilewright.ir.scalars import compute_type
+from tilewright.ir.sizes import Size
+from tilewright.passes.lower_general import Points, lower_points
+from tilewright.passes.used_names import free_variables
+from tilewright.runtime.cache import MemoryCache
+from tilewright.runtime.host import KernelPlan, KernelStep, Layouts
+
+Computed = Mapping[str, Statement]
+"""The statements that compute scalars from a program's scalar arguments, by name, in their order."""
+
+
+def kernel_step(
+    label: str,
+    points: Points,
+    targets: tuple[Variable, ...],
+    reads: tuple[Variable, ...],
+    threads: int,
+    iotas: frozenset[str] = frozenset(),
+    sizes: Mapping[str, Size] | None = None,
+    computed: Computed | None = None,
+) -> KernelStep:
+    """A step that lowers its points once for each combination of layouts; `iotas` are not read from memory, `sizes`
+    are scalars of the host that are known as sizes, `computed` those that the kernel computes itself.
+    """
+    plans: MemoryCache[Layouts, KernelPlan] = MemoryCache(capacity=64)
+    prologue = _needed(reads, computed or {})
+    own = {one.targets[0].name for one in prologue}
+    outside = [*reads, *(one for statement in prologue for one in free_variables(statement.expression))]
+    reads = tuple(dict.fromkeys(one for one in outside if one.name not in own))
+
+    def lower(layouts: Layouts) -> KernelPlan:
+        return plans.get_or_build(
+            layouts, lambda: lower_points(label, points, targets, reads, layouts, threads, iotas, sizes, prologue)
+        )
+
+    names = {name for extent in points.space for name in extent.names}
+    return KernelStep(label, targets, reads, lower, points.copied, tuple(sorted(names)))
+
+
+def computes_scalar(statement: Statement, known: Collection[str]) -> bool:
+    """Whether a statement computes a float from constants and the scalars of these names alone, as a kernel does."""
+    expression = statement.expression
+    if not isinstance(expression, nodes.Apply | nodes.Cast):
+        return False
+    operands = expression.operands if isinstance(expression, nodes.Apply) else (expression.operand,)
+    types = [one.type.element for one in (*statement.targets, *operands)]
+    if not types[0].is_float or any(compute_type(one) != one or one.is_complex for one in types):  # f16 is rounded
+        return False
+    return all(isinstance(one, Literal) or one.name in known for one in operands)
+
+
+def _needed(reads: Sequence[Variable], computed: Computed) -> tuple[Statement, ...]:
+    """The statements that compute scalars among what is read, and those that these need."""
+    wanted = {one.name for one in reads}
+    found: list[Statement] = []
+    for name, statement in reversed(list(computed.items())):
+        if name in wanted:
+            found.append(statement)
+            wanted.update(one.name for one in free_variables(statement.expression))
+    return tuple(reversed(found))
