@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import gc
+import mmap
 import threading
 
 import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright.runtime import recycling
+from tilewright.runtime import memory, recycling
 from tilewright.runtime.recycling import HUGE_PAGE, MappingPool
 
 
@@ -89,3 +90,33 @@ def test_a_bad_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILEWRIGHT_RECYCLE_LIMIT", "much")
     with pytest.raises(ValueError, match="TILEWRIGHT_RECYCLE_LIMIT must be a number of bytes"):
         recycling._limit_from_environment()
+
+
+def test_waiting_memory_is_given_back_before_an_allocation_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = MappingPool(limit=1 << 28)
+    monkeypatch.setattr(recycling, "_POOL", pool)
+    pool.take(8 * HUGE_PAGE)
+    gc.collect()
+    assert pool.held == 8 * HUGE_PAGE
+    monkeypatch.setattr(memory, "available_host_bytes", lambda: 10 * HUGE_PAGE - pool.held)
+    memory.check_host_allocation(2 * HUGE_PAGE + memory.SMALL_ALLOCATION, "an array")
+    assert pool.held == 0
+    with pytest.raises(MemoryError, match="another array needs"):
+        memory.check_host_allocation(11 * HUGE_PAGE, "another array")
+
+
+def test_a_mapping_that_fails_is_tried_again_without_the_waiting_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = MappingPool(limit=1 << 28)
+    pool.take(4 * HUGE_PAGE)
+    gc.collect()
+    made = recycling._map
+
+    def scarce(size: int) -> mmap.mmap:
+        if size + pool.held > 6 * HUGE_PAGE:
+            raise OSError(12, "Cannot allocate memory")
+        return made(size)
+
+    monkeypatch.setattr(recycling, "_map", scarce)
+    assert pool.take(5 * HUGE_PAGE).size == 5 * HUGE_PAGE
+    with pytest.raises(MemoryError, match="no 14680064 bytes"):
+        pool.take(7 * HUGE_PAGE)

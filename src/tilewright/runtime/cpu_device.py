@@ -16,7 +16,8 @@ _SAME: MemoryCache[int, tuple[Kernel, NativeKernel]] = MemoryCache(capacity=256)
 def compile_for_cpu(kernel: Kernel) -> NativeKernel:
     """The kernel as machine code in this process: compiled once, and taken from the disk in later processes.
 
-    A kernel with vectors of its own gets the short pipeline, other ones and those with `scalar_loops` LLVM's vectorisers.
+    A kernel with vectors of its own gets the short pipeline; other ones, and those with `scalar_loops`, get LLVM's
+    vectorisers.
     """
     return _SAME.get_or_build(id(kernel), lambda: (kernel, _compile(kernel)))[1]
 

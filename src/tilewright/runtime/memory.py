@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.runtime.recycling import LARGE, recycled_bytes
+from tilewright.runtime.recycling import LARGE, give_back_waiting, recycled_bytes
 
 SMALL_ALLOCATION = 16 << 20
 """Below this many bytes an allocation is not checked: reading the limits would cost more than it tells."""
@@ -42,7 +42,7 @@ def available_host_bytes(proc: Path = _PROC, cgroups: Path = _CGROUPS) -> int:
 
 
 def check_host_allocation(nbytes: int, what: str) -> None:
-    """Refuse an allocation that the host cannot serve.
+    """Refuse an allocation that the host cannot serve, even with the memory that waits for its next use.
 
     Args:
         nbytes: size of the planned allocation; below `SMALL_ALLOCATION` nothing is checked.
@@ -60,6 +60,8 @@ def check_host_allocation(nbytes: int, what: str) -> None:
     if nbytes < SMALL_ALLOCATION:
         return
     available = available_host_bytes()
+    if nbytes > available and give_back_waiting():
+        available = available_host_bytes()
     if nbytes > available:
         raise MemoryError(f"{what} needs {format_bytes(nbytes)}, but the host has {format_bytes(available)} available")
 

@@ -2,7 +2,8 @@
 
 The first write to a fresh page costs far more than the arithmetic that fills it (a page fault and the kernel's zeroing:
 1.7 GB/s on small pages of a virtual machine, 14 GB/s on huge ones, against 30 GB/s on warm memory). Large arrays
-therefore live in anonymous mappings on huge pages, which return to a pool when the last view of the array is gone.
+therefore live in anonymous mappings on huge pages, which return to a pool when the last view of the array is gone. The
+pool is emptied before an allocation is refused, and keeps `TILEWRIGHT_RECYCLE_LIMIT` bytes at most.
 """
 
 from __future__ import annotations
@@ -47,18 +48,23 @@ class MappingPool:
         self._held = 0
 
     def take(self, nbytes: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-        """Writable bytes with undefined content; their memory comes back when no array refers to it any more."""
+        """Writable bytes with undefined content; their memory comes back when no array refers to it any more.
+
+        Raises:
+            MemoryError: if the system has no such memory, even after all that waits was given back.
+        """
         size = -(-nbytes // HUGE_PAGE) * HUGE_PAGE
-        mapping = self._reuse(size) or _map(size)
+        mapping = self._reuse(size) or self._map(size)
         holder = (ctypes.c_char * len(mapping)).from_buffer(mapping)
         weakref.finalize(holder, self._give_back, mapping).atexit = False
         return np.frombuffer(memoryview(holder), np.uint8, nbytes)
 
-    def trim(self) -> None:
-        """Give all waiting memory back to the system."""
+    def trim(self) -> int:
+        """Give all waiting memory back to the system; how many bytes that are."""
         with self._lock:
+            waiting, self._held = self._held, 0
             self._free.clear()
-            self._held = 0
+        return waiting
 
     @property
     def held(self) -> int:
@@ -73,6 +79,14 @@ class MappingPool:
                     self._held -= len(mapping)
                     return mapping
         return None
+
+    def _map(self, size: int) -> mmap.mmap:
+        try:
+            return _map(size)
+        except OSError as error:  # a limit on the process's addresses, or a system that promises no more than it has
+            if self.trim() == 0:
+                raise MemoryError(f"the system has no {size} bytes of memory for a large array: {error}") from error
+        return self._map(size)
 
     def _give_back(self, mapping: mmap.mmap) -> None:
         with self._lock:
@@ -113,3 +127,8 @@ def recycled_bytes(nbytes: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
         with _POOL_LOCK:
             _POOL = _POOL or MappingPool(_limit_from_environment())
     return _POOL.take(nbytes)
+
+
+def give_back_waiting() -> int:
+    """Give the memory that waits in the process-wide pool back to the system; how many bytes that are."""
+    return 0 if _POOL is None else _POOL.trim()
