@@ -185,7 +185,11 @@ def _power_of_two(limit: int) -> int:
 
 
 def _past_caches(nbytes: int, machine: Machine) -> bool:
-    """Whether an output does not stay in the caches anyway."""
+    """Whether an output does not stay in the caches anyway.
+
+    Squares of arrays that lie far apart count twice: in the third cache, writing to many places at once is so slow
+    that half as much is better written past it already.
+    """
     return nbytes > max(machine.l2_bytes, machine.l3_bytes // 4)
 
 
@@ -253,7 +257,11 @@ def _squares(
         if lanes == 1 or columns * atom == 1:
             lanes = columns = 1
     width = min(max(columns, line), column.size)
-    past = _past_caches(nbytes, machine)
+    plane = row.size * column.size * size
+    is_local = (
+        column.target == row.size * atom and max(plane, row.size * row.source * word.bytes) <= machine.l2_bytes // 4
+    )
+    past = _past_caches(nbytes if is_local else 2 * nbytes, machine)
     # Narrow words are read in several pieces of a line, which is not there any more if all rows share its set.
     lost = columns < width and row.source * word.bytes % PAGE == 0
     nontemporal = past and lanes > 1 and row.size * size >= LONG_ROW * LINE and not lost

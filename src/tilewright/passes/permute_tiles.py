@@ -124,7 +124,7 @@ def tile_extents(
     Example:
         >>> row, column = PermuteDimension(4096, 4096, 1), PermuteDimension(4096, 1, 4096)
         >>> list(tile_extents((), row, column, 1, 4, (16, 16), 1 << 20).values())
-        [64, 1024]
+        [256, 256]
     """
     budget = max(LEAST_STAGE, l2_bytes // STAGE_SHARE) // word_bytes
     line = max(1, LINE // word_bytes)
