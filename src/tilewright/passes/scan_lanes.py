@@ -87,10 +87,13 @@ def scan_rows(
     start: Size = ZERO,
     lanes: bool = True,
     before: Before | None = None,
+    sources: Sequence[Variable] = (),
 ) -> None:
     """`lower_folds.fold` with the accumulators written to `scanned` after every row; with `lanes` in vectors where
-    there are enough rows (always, if something stands before them) and the operator allows it.
+    there are enough rows (always, if something stands before them) and the operator allows it. `sources` are arrays
+    whose elements are the rows, if they are no more than that.
     """
+    direct = _direct(item, sources)
     nowhere: list[ArrayView | None] = [None] * len(neutral)
     first = neutral if before is None else before.values
 
@@ -102,8 +105,10 @@ def scan_rows(
         return
 
     def write_strip(strip: Strip) -> None:
-        strip.read(rows, start, mapped)
-        strip.scan([_part(place, start + strip.first) for place in scanned])
+        if not direct:
+            strip.read(rows, start, mapped)
+        loaded = [_part(one, start + strip.first) for one in direct]
+        strip.scan([_part(place, start + strip.first) for place in scanned], loaded)
 
     with item.emit.scope() as in_strips:
         each_strip(item, extent, combine, neutral, write_strip, before)
@@ -117,25 +122,44 @@ def scan_rows(
     item.emit.emit(If(item.emit.let(many, "many"), tuple(in_strips), tuple(one_by_one)))
 
 
+def _direct(item: Item, sources: Sequence[Variable]) -> list[ArrayView]:
+    """The arrays, if all of them can be loaded as vectors; else none."""
+    views = [item.arrays.get(one.name) for one in sources]
+    found = [
+        one
+        for one in views
+        if isinstance(one, ArrayView) and one.lmad.strides == (ONE,)
+        and one.element != BOOL and compute_type(one.element) == one.element
+    ]  # fmt: skip
+    return found if len(found) == len(views) else []
+
+
 def total_of_rows(
-    item: Item, extent: Size, combine: Lambda, neutral: Sequence[Atom], rows: Rows, start: Size
-) -> list[Value]:
+    item: Item, extent: Size, combine: Lambda, neutral: Sequence[Atom], rows: Rows, start: Size,
+    sources: Sequence[Variable] = (),
+) -> list[Value]:  # fmt: skip
     """What `scan_rows` in vectors has at the end of a chunk, to the bit, without writing anything.
 
     That is only so if the extent is a multiple of the lanes; otherwise a neutral element is combined once too often.
     """
 
-    return total_of_strips(item, extent, combine, neutral, lambda strip: strip.read(rows, start, ()))
+    direct = _direct(item, sources)
+
+    def read(strip: Strip) -> list[ArrayView]:
+        if not direct:
+            strip.read(rows, start, ())
+        return [_part(one, start + strip.first) for one in direct]
+
+    return total_of_strips(item, extent, combine, neutral, read)
 
 
 def total_of_strips(
-    item: Item, extent: Size, combine: Lambda, neutral: Sequence[Atom], read: Callable[[Strip], None]
+    item: Item, extent: Size, combine: Lambda, neutral: Sequence[Atom], read: Callable[[Strip], Sequence[ArrayView]]
 ) -> list[Value]:
-    """`total_of_rows` of rows whose values `read` puts into strips."""
+    """`total_of_rows` of rows whose values `read` puts into strips, or gives as vectors in memory."""
 
     def write_strip(strip: Strip) -> None:
-        read(strip)
-        strip.scan(None)
+        strip.scan(None, read(strip))
 
     carries = each_strip(item, extent, combine, neutral, write_strip)
     totals = []
@@ -154,7 +178,7 @@ def _(expression: nodes.Scan | nodes.Scanomap, item: Item, targets: tuple[Variab
     rows = lower_folds.function_rows(item, function, lower_folds.arrays_of(item, expression.arrays))
     lanes = function is None or is_plain(function.body)
     given = (item, expression.width, expression.combine, expression.neutral, rows, places[count:], places[:count])
-    scan_rows(*given, lanes=lanes)
+    scan_rows(*given, lanes=lanes, sources=expression.arrays if function is None else ())
     return places
 
 
@@ -235,41 +259,52 @@ class Strip:
 
         each_row(self.item, self.count, row)
 
-    def scan(self, places: Sequence[ArrayView] | None) -> None:
+    def scan(self, places: Sequence[ArrayView] | None, sources: Sequence[ArrayView] = ()) -> None:
         """Scan the values into `places`, arrays of `count` rows; in place if there are none, and not to be written at
-        all but only to be known at the end for None.
+        all but only to be known at the end for None. The values are those of the strip, or of `sources`.
         """
         item, emit = self.item, self.item.emit
-        for array, atom in zip(self.arrays, self.neutral, strict=True):
-            # Lanes past the end hold what does no harm.
-            value = held_value(lower_atom(atom, emit))[0]
-            wide = Broadcast(value, self._type(array))
-            emit.emit(Store(item.buffer_of(array), emit.let(lower_size(self.count, emit), "count"), wide))
+        if not sources:
+            self._pad()
         count = lower_size(self.count, emit)
         lanes = integer(self.lanes)
         whole = emit.let(operation("mul", operation("floordiv", count, lanes), lanes), "whole")
         name, core = item.index("v", self.count)
         with emit.scope() as body:
-            self._vector(core, places, None)
+            self._vector(core, sources, places, None)
         emit.emit(For(name.name, integer(0), whole, tuple(body), step=lanes))
         rest = emit.let(operation("sub", count, whole), "rest")
 
         def last() -> None:
             emit.values[(last_core := f"%last.{emit.name('last')}")] = (whole,)
             item.inner.add(last_core)
-            self._vector(size(last_core), places, emit.let(FirstLanes(rest, VectorType(BOOL, self.lanes)), "mask"))
+            mask = emit.let(FirstLanes(rest, VectorType(BOOL, self.lanes)), "mask")
+            self._vector(size(last_core), sources, places, mask)
 
         emit.when(operation("gt", rest, integer(0)), last)
+
+    def _pad(self) -> None:
+        item, emit = self.item, self.item.emit
+        for array, atom in zip(self.arrays, self.neutral, strict=True):
+            # Lanes past the end hold what does no harm.
+            value = held_value(lower_atom(atom, emit))[0]
+            wide = Broadcast(value, self._type(array))
+            emit.emit(Store(item.buffer_of(array), emit.let(lower_size(self.count, emit), "count"), wide))
 
     def _type(self, array: ArrayView) -> VectorType:
         return VectorType(array.element, self.lanes)
 
-    def _vector(self, at: Size, places: Sequence[ArrayView] | None, mask: Expression | None) -> None:
+    def _vector(
+        self, at: Size, sources: Sequence[ArrayView], places: Sequence[ArrayView] | None, mask: Expression | None
+    ) -> None:
         item, emit, lanes = self.item, self.item.emit, self.lanes
         here = emit.let(lower_size(at, emit), "here")
-        values: list[Value] = [
-            (emit.let(Load(item.buffer_of(one), here, self._type(one)), "x"),) for one in self.arrays
-        ]
+        loads = [Load(item.buffer_of(one), here, self._type(one)) for one in self.arrays]
+        if sources:
+            flat = [emit.let(lower_size(one.lmad.flat((at,)), emit), "from") for one in sources]
+            pairs = zip(sources, flat, strict=True)
+            loads = [Load(item.buffer_of(one), place, self._type(one), mask=mask) for one, place in pairs]
+        values: list[Value] = [(emit.let(one, "x"),) for one in loads]
         distance = 1
         while distance < lanes:
             places_of = tuple(max(lane - distance, 0) for lane in range(lanes))

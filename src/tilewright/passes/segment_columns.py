@@ -20,13 +20,17 @@ from tilewright.kernel.ir import Constant, Expression, For, If, operation
 from tilewright.passes.item_memory import Item
 from tilewright.passes.lower_columns import COLUMNS, column_array
 from tilewright.passes.lower_general import Places, Points, Range
-from tilewright.passes.lower_items import call, row_of, write
+from tilewright.passes.lower_items import AnyValue, call, row_of, write
 from tilewright.passes.lower_scalar import Value, lower_atom, lower_size
 from tilewright.passes.segment_form import Chunks, Segments, split_point
 from tilewright.passes.segment_points import part, values_before
 
 LEAST_SEGMENTS = 4
 """For fewer segments a loop over them in every row costs more than reading each one's rows in steps."""
+
+
+TOGETHER = 4
+"""Rows that are combined with each other before the total of a column is loaded and stored."""
 
 
 def with_columns(
@@ -93,8 +97,19 @@ class _Together:
                 self._each_column(count, lambda column: write_column(column, (*at, first_size + column)))
 
             each(lambda column, point: self._begin(totals, column, point))
-            item.loop(length, "k", lambda k: each(lambda column, point: self._row(totals, column, point, start + k)))
-            if not self.is_scan:
+
+            def rows(number: int) -> Callable[[Size], None]:
+                return lambda k: each(
+                    lambda column, point: self._rows(totals, column, point, start + k * number, number)
+                )
+
+            if self.is_scan:
+                item.loop(length, "k", rows(1))
+            else:
+                item.loop(length // TOGETHER, "k", rows(TOGETHER))
+                done = length // TOGETHER * TOGETHER
+                start = start + done
+                item.loop(length - done, "k", rows(1))
                 each(lambda column, point: self._end(totals, column, point))
         emit.emit(For(first.name, bounds[0], bounds[1], tuple(group), step=Constant(COLUMNS, I64)))
 
@@ -115,25 +130,36 @@ class _Together:
         for total, value in zip(totals, values, strict=True):
             item.store(total, (column,), value)
 
-    def _row(self, totals: Sequence[ArrayView], column: Size, point: Sequence[Size], k: Size) -> None:
-        """Row k of one segment."""
-        item, segments, count = self.item, self.segments, len(self.segments.neutral)
-        _, _, segment = split_point(segments, self.chunks, point)
+    def _rows(self, totals: Sequence[ArrayView], column: Size, point: Sequence[Size], first: Size, number: int) -> None:
+        """`number` rows (a power of two) of one segment from row `first` on, combined as a tree before the total is."""
+        item, count = self.item, len(self.segments.neutral)
+        _, _, segment = split_point(self.segments, self.chunks, point)
+        found = [self._row(segment, first + k) for k in range(number)]
+        while len(found) > 1:
+            found = [self._combined(one, two) for one, two in zip(found[::2], found[1::2], strict=True)]
+        old: list[AnyValue] = [item.load(total, (column,)) for total in totals]
+        new = self._combined(old, found[0])
+        for total, value in zip(totals, new, strict=True):
+            write(item, value, row_of(total, column))
+        scanned = [self.segments.part(place, segment) for place in self.places[:count]] if self.is_scan else []
+        for place, value in zip(scanned, new, strict=bool(scanned)):
+            write(item, value, row_of(place, first))
+
+    def _combined(self, left: Sequence[AnyValue], right: Sequence[AnyValue]) -> list[AnyValue]:
+        return call(self.item, self.segments.combine, [*left, *right])
+
+    def _row(self, segment: Sequence[Size], k: Size) -> Sequence[AnyValue]:
+        """The values of row k of a segment; what is mapped is written."""
+        item, count = self.item, len(self.segments.neutral)
         index = item.emit.let(lower_size(k, item.emit), "k")
         core = f"%row.{item.emit.name('row')}"
         item.emit.values[core] = (index,)
         item.inner.add(core)
         row = size(core)
-        scanned = [segments.part(place, segment) for place in self.places[:count]] if self.is_scan else []
-        mapped = [segments.part(place, segment) for place in self.places[count:]]
+        mapped = [self.segments.part(place, segment) for place in self.places[count:]]
         nothing: list[ArrayView | None] = [None] * count
-        values = segments.rows(item, segment)(row, nothing + [row_of(place, row) for place in mapped])
-        old = [item.load(total, (column,)) for total in totals]
-        new = call(item, segments.combine, [*old, *values[:count]])
-        for total, value in zip(totals, new, strict=True):
-            write(item, value, row_of(total, column))
-        for place, value in zip(scanned, new, strict=bool(scanned)):
-            write(item, value, row_of(place, row))
+        values = self.segments.rows(item, segment)(row, nothing + [row_of(place, row) for place in mapped])
+        return values[:count]
 
     def _end(self, totals: Sequence[ArrayView], column: Size, point: Sequence[Size]) -> None:
         for total, place in zip(totals, self.places, strict=False):

@@ -40,6 +40,7 @@ class Segments:
         combine, neutral: the operator, on scalars.
         commutative: rows may be combined in any order; otherwise only bracketed in any way.
         simple: rows and operator are straight-line code on real scalars.
+        sources: arrays whose elements are the rows, if these are no more than that.
         plain: rows are code on scalars without loops, which may read elements of arrays.
         adjacent: neighbouring segments lie next to each other in memory, the rows of one do not (if arrays are dense).
         rows: the rows of the segment at some indices, as code of a work item.
@@ -59,6 +60,7 @@ class Segments:
     strides: tuple[tuple[Variable, int, int | None], ...] = ()
     rows_first: bool = False
     plain: bool = True
+    sources: tuple[Variable, ...] = ()
 
     def part(self, place: ArrayView, at: Sequence[Size]) -> ArrayView:
         """Where the rows of the segment at these indices lie in an array of results."""
@@ -96,7 +98,9 @@ def segments_of(expression: Expression) -> Segments | None:
         return lower_folds.function_rows(item, function, lower_folds.arrays_of(item, arrays))
 
     plain = function is None or is_plain(function.body)
-    return Segments((), expression.width, *common, simple, False, plain_rows, plain=plain)
+    return Segments(
+        (), expression.width, *common, simple, False, plain_rows, plain=plain, sources=() if function else arrays
+    )
 
 
 def _is_simple(body: Body, *further: type) -> bool:

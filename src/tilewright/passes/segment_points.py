@@ -52,7 +52,7 @@ def total_points(segments: Segments, chunks: Chunks) -> Points:
     def write_point(item: Item, at: Sequence[Size], places: Places) -> None:
         start, length, segment = split_point(segments, chunks, at)
         rows = segments.rows(item, segment)
-        values = total_of_rows(item, length, segments.combine, segments.neutral, rows, start)
+        values = total_of_rows(item, length, segments.combine, segments.neutral, rows, start, segments.sources)
         for value, place in zip(values, places, strict=True):
             write(item, value, part(place, at))
 
@@ -82,7 +82,7 @@ def scan_points(
         rows = segments.rows(item, segment)
         parts = [segments.part(place, segment) for place in places]
         fixed = item, length, segments.combine, segments.neutral, rows, parts[count:], parts[:count], start
-        scan_rows(*fixed, segments.plain, given)
+        scan_rows(*fixed, segments.plain, given, segments.sources)
 
     return Points(space_of(segments, chunks), write_point)
 

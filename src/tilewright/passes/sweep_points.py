@@ -312,7 +312,8 @@ class _Pass:
 
     # --- scans
 
-    def _read(self, strip: Strip, kept: Sequence[ArrayView]) -> None:
+    def _read(self, strip: Strip, kept: Sequence[ArrayView]) -> tuple[ArrayView, ...]:
+        """Put the values of the strip's rows there, and what is kept of them; nothing is to be loaded otherwise."""
         count = len(self.sweep.neutral)
 
         def row(k: Size) -> None:
@@ -320,6 +321,7 @@ class _Pass:
             self._put([*strip.arrays, *kept], k, results[: count + len(kept)])
 
         each_row(self.item, strip.count, row)
+        return ()
 
     def totals(self) -> list[Value]:
         """What the scan gives at the end of these rows."""
