@@ -39,6 +39,7 @@ from tilewright.passes.scalar_values import component_types
 from tilewright.passes.tiling import Tiling
 from tilewright.runtime import cpu_pool
 from tilewright.runtime.cpu_jit import compile_kernel
+from tilewright.runtime.memory import aligned_empty
 
 INTEGERS = (I8, I16, I32, I64, U8, U16, U32, U64)
 FLOATS = (F16, F32, F64)
@@ -260,10 +261,14 @@ def run_gpu(runtime: Any, launch: Launch, buffers: Mapping[str, np.ndarray], sca
 
 
 def run_cpu(
-    launch: Launch, buffers: Mapping[str, np.ndarray], scalars: Mapping[str, Any], threads: int = 1
+    launch: Launch,
+    buffers: Mapping[str, np.ndarray],
+    scalars: Mapping[str, Any],
+    threads: int = 1,
+    aligned: bool = False,
 ) -> np.ndarray:
-    """The output's buffer after a launch on the CPU."""
-    arrays = {name: array.copy() for name, array in buffers.items()}
+    """The output's buffer after a launch on the CPU; `aligned` buffers begin with a cache line each."""
+    arrays = {name: _aligned(array) if aligned else array.copy() for name, array in buffers.items()}
     native = compile_kernel(launch.kernel, "none")
     data = b"".join(struct.pack("<q", arrays[name].ctypes.data) for name in launch.buffers)
     for parameter, value in zip(launch.kernel.scalars, scalar_values(launch, scalars), strict=True):
@@ -271,6 +276,12 @@ def run_cpu(
     block = (ctypes.c_char * len(data)).from_buffer_copy(data)
     cpu_pool.launch(native, ctypes.addressof(block), launch.blocks, threads)
     return arrays[launch.buffers[2]]
+
+
+def _aligned(array: np.ndarray) -> np.ndarray:
+    copy = aligned_empty(array.shape, array.dtype)
+    copy[...] = array
+    return copy
 
 
 __all__ = ["Case", "cases", "component_types", "operands_of", "run_cpu", "run_gpu", "semirings", "tilings"]

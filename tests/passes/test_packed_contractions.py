@@ -47,6 +47,7 @@ def test_any_chunks_blocks_and_pieces(case: Case, machine: Machine, data: st.Dat
         vector_chunk=form.vector_tile * data.draw(some),
         scalar_chunk=form.rows * data.draw(some),
         nontemporal=False,
+        far=data.draw(st.booleans()),
     )
     buffers = case.buffers()
     got = run_cpu(write_packed_kernel(form), buffers, case.scalars, threads=3)

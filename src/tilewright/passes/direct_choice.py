@@ -19,6 +19,8 @@ from tilewright.passes.direct_cost import (
     is_written_in_pieces,
     level_of,
     rows_align,
+    rows_are_asked,
+    vectors_are_asked,
 )
 from tilewright.passes.direct_form import (
     COLLECTED_ELEMENTS,
@@ -27,7 +29,6 @@ from tilewright.passes.direct_form import (
     DirectForm,
     Results,
     results_are_one_run,
-    rows_are_one_run,
 )
 from tilewright.passes.packed_form import is_multiply_add
 from tilewright.passes.scalar_values import component_types
@@ -58,17 +59,16 @@ def choose_direct_form(contraction: Contraction, machine: Machine) -> tuple[Dire
 def _with_hints(form: DirectForm, machine: Machine) -> DirectForm:
     """What is prefetched, and whether results go past the caches."""
     past = form.results is Results.VECTORS and rows_align(form) and is_past_caches(array_bytes(form, "out"), machine)
-    far_vectors = not form.vector_packed and level_of(array_bytes(form, "vector"), machine) > 2
-    far_rows = not (form.scalar_packed or form.elementwise) and level_of(array_bytes(form, "scalar"), machine) > 2
-    along = len(form.contracted) == 1 and form.stride(form.contracted[0], "scalar") == 1
-    one_run = rows_are_one_run(form)
-    far_run = results_are_one_run(form) and level_of(array_bytes(form, "out"), machine) > 3
+    far_vectors, far_rows, far_results = (
+        level_of(array_bytes(form, side), machine) for side in ("vector", "scalar", "out")
+    )
     return replace(
         form,
         nontemporal=past,
-        prefetched=far_vectors and (form.collected is not None or not form.scalar_outer),
-        out_prefetched=not past and (far_run or is_written_in_pieces(form, machine)),
-        rows_prefetched=far_rows and along and (form.vector_tiles == 1 or (one_run and form.scalar_outer)),
+        prefetched=far_vectors > 2 and vectors_are_asked(form),
+        out_prefetched=not past
+        and ((results_are_one_run(form) and far_results > 3) or is_written_in_pieces(form, machine)),
+        rows_prefetched=far_rows > 2 and rows_are_asked(form),
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tilewright.contraction.normalise import constant
 from tilewright.machine.model import Machine
-from tilewright.passes.direct_form import LINE, DirectForm, Results
+from tilewright.passes.direct_form import LINE, DirectForm, Results, rows_are_one_run
 from tilewright.passes.packed_combine import nan_guard
 from tilewright.passes.scalar_values import component_types
 
@@ -23,6 +23,7 @@ COPIED_VECTOR, TURNED_VECTOR, GATHERED_ELEMENT, COPIED_SCALAR = 6.0, 15.0, 2.0, 
 STORED_VECTOR = {Results.VECTORS: 1.0, Results.TURNED: 5.0, Results.COLLECTED: 7.0}
 SHORT_PIECE = 512  # bytes
 FAR_PIECE = 120.0  # cycles until a piece of main memory comes that no prefetcher of the processor foresees
+ASKED_PIECE = 30.0  # of which so many are left where the kernel asks for pieces ahead
 BYTES_PER_CYCLE = {1: math.inf, 2: 32.0, 3: 12.0, 4: 7.0}  # by level of the memory; 4 is main memory
 
 
@@ -81,7 +82,9 @@ def _packing(form: DirectForm, outer: int) -> float:
 def _memory_once(form: DirectForm, machine: Machine) -> float:
     """Cycles to read either operand and to write the output once, from the memory where all of them fit."""
     vector, scalar, out = (array_bytes(form, side) for side in ("vector", "scalar", "out"))
-    cycles = read_once((vector, scalar), (_run(form, "vector"), _run(form, "scalar")), out, machine)
+    pieces = (_run(form, "vector"), _run(form, "scalar"))
+    asked = (form.collected is None and vectors_are_asked(form), rows_are_asked(form))
+    cycles = read_once((vector, scalar), pieces, out, machine, asked)
     cycles += written_once(out, vector + scalar, form.results is Results.VECTORS and rows_align(form), machine)
     if level_of(vector + scalar + out, machine) == 4:
         cycles += out / _written_together(form) * FAR_PIECE / 6  # stores wait in a queue, where they disturb less
@@ -94,13 +97,30 @@ def rows_align(form: DirectForm) -> bool:
     return all(stride * form.contraction.out.element.bytes % LINE == 0 for stride in strides if abs(stride) > 1)
 
 
-def read_once(sizes: tuple[int, int], pieces: tuple[int, int], out: int, machine: Machine) -> float:
-    """Cycles to read the vector and the scalar side (whose tiles read so many bytes together) beside such an output."""
+def vectors_are_asked(form: DirectForm) -> bool:
+    """The next tile's vectors can be asked for while this one is computed."""
+    return not form.vector_packed and (form.collected is not None or not form.scalar_outer)
+
+
+def rows_are_asked(form: DirectForm) -> bool:
+    """So can its rows, along which the sum runs."""
+    along = len(form.contracted) == 1 and form.stride(form.contracted[0], "scalar") == 1
+    own = form.vector_tiles == 1 or (form.scalar_outer and rows_are_one_run(form))
+    return along and own and not (form.scalar_packed or form.elementwise)
+
+
+def read_once(
+    sizes: tuple[int, int], pieces: tuple[int, int], out: int, machine: Machine, asked: tuple[bool, bool] = (False,) * 2
+) -> float:
+    """Cycles to read the vector and the scalar side (whose tiles read so many bytes together, and may be asked for
+    ahead) beside such an output.
+    """
     level = level_of(sum(sizes) + out, machine)
     cycles = sum(sizes) / BYTES_PER_CYCLE[level]
     if level == 4:
-        far = [(size, piece) for size, piece in zip(sizes, pieces, strict=True) if size > machine.l2_bytes]
-        cycles += sum(size / piece * FAR_PIECE for size, piece in far)
+        for size, piece, ahead in zip(sizes, pieces, asked, strict=True):
+            if size > machine.l2_bytes:
+                cycles += size / piece * (ASKED_PIECE if ahead else FAR_PIECE)
     return cycles
 
 

@@ -21,9 +21,11 @@ from tilewright.passes.packed_operands import with_conversions_in_packing
 from tilewright.passes.scalar_values import component_types
 from tilewright.passes.vectorise import is_vectorisable
 
+LINE = 64  # bytes of a cache line
 LONGEST_PIECE = 1024
 LEAST_DEPTH_CAPACITY = 256
 BUFFERED_ELEMENTS = 1 << 17
+BROKEN_ELEMENT = 1.5  # cycles more to pack an element of the scalar side where panels end in the middle of runs
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class PackedForm:
     `nontemporal`: the output is larger than the caches and written once, so whole vectors go past them.
     `scalar_rows`: the scalar side's panels keep the sum innermost, as its operand has it; packing copies vectors.
     `panel_bytes`: memory for the panels of the vector side and of the scalar side.
+    `far`: the vector side's operand lies beyond the second cache; packing asks for it ahead, and reads longer pieces.
     `waiting`: partial sums of a long sum wait in scratch memory, because the output cannot hold them.
     """
 
@@ -68,6 +71,28 @@ class PackedForm:
     scalar_chunk: int
     panel_bytes: tuple[int, int]
     waiting: bool = False
+    far: bool = False
+
+    @property
+    def in_halves(self) -> bool:
+        """Whether rows of the output are no whole vectors, but a register tile's are together whole cache lines, which
+        halves of vectors fill.
+        """
+        half, line = self.lanes // 2, LINE // self.contraction.out.element.bytes
+        if self.lanes < 8 or not (self.vector_dimensions and self.scalar_dimensions):
+            return False
+        inner, rows = self.vector_dimensions[-1], self.scalar_dimensions[-1]
+        between = (*self.vector_dimensions[:-1], *self.scalar_dimensions[:-1])
+        return (
+            inner.stride_out == 1
+            and inner.size % half == 0
+            and inner.size % self.lanes != 0
+            and self.vector_tile % inner.size == 0
+            and rows.stride_out == inner.size
+            and rows.size % self.rows == 0
+            and self.rows * inner.size % line == 0
+            and all(one.stride_out % line == 0 for one in between)
+        )
 
     @property
     def written_by_blocks(self) -> bool:
@@ -129,7 +154,9 @@ def make_packed_form(contraction: Contraction, machine: Machine) -> PackedForm:
     lanes = _lanes(contraction, machine, accumulator)
     vector_total = math.prod(one.size for one in vector)
     scalar_total = math.prod(one.size for one in scalar)
-    vectors, rows = _register_tile(machine, lanes, len(component_types(accumulator)), vector_total, scalar_total)
+    scalar_rows = lanes > 1 and _sum_is_contiguous(contraction, scalar, vector_left)
+    run = 0 if scalar_rows else _run(scalar)
+    vectors, rows = _register_tile(machine, lanes, len(component_types(accumulator)), (vector_total, scalar_total), run)
     contracted = math.prod(constant(one.size) for one in contraction.of_kind(Kind.K))
     parts = component_types(accumulator)
     element_bytes = len(parts) * parts[0].bytes
@@ -163,11 +190,17 @@ def make_packed_form(contraction: Contraction, machine: Machine) -> PackedForm:
         _scalar_side_is_inner(vector, scalar, step_bytes * scalar_block <= memory[0]),
         buffered,
         depth >= contracted and not buffered and _output_bytes(contraction) > max(machine.l3_bytes // 2, 1 << 23),
-        lanes > 1 and _sum_is_contiguous(contraction, scalar, vector_left),
+        scalar_rows,
         *chunks,
         memory,
         waiting,
+        _is_far(contraction, vector_left, machine),
     )
+
+
+def _is_far(contraction: Contraction, left: bool, machine: Machine) -> bool:
+    operand = contraction.left if left else contraction.right
+    return _elements(contraction, Kind.N if left else Kind.M) * operand.element.bytes > machine.l2_bytes
 
 
 def _sum_is_contiguous(contraction: Contraction, scalar: tuple[SideDimension, ...], vector_left: bool) -> bool:
@@ -213,7 +246,7 @@ def _side(contraction: Contraction, kind: Kind, left: bool) -> tuple[SideDimensi
         own = min(members, key=lambda one: abs(one.stride))
         contracted = [abs(constant(d.stride_left if left else d.stride_right)) for d in contraction.of_kind(Kind.K)]
         operand, out = _elements(contraction, Kind.N if left else Kind.M), _elements(contraction, Kind.K)
-        leads = operand > out and abs(own.stride) < min(contracted)
+        leads = operand >= out and abs(own.stride) < min(contracted)
         if 4 * operand > out:
             members.remove(own)
             members.insert(len(members) if leads or own.stride_out == 1 else len(members) - 1, own)
@@ -243,8 +276,24 @@ def _lanes(contraction: Contraction, machine: Machine, accumulator: ScalarType) 
     return machine.lanes(max(component_types(one)[0].bytes for one in deciding))
 
 
-def _register_tile(machine: Machine, lanes: int, parts: int, vector_total: int, scalar_total: int) -> tuple[int, int]:
-    """(vectors, rows) with the least padding among the tiles that fill the registers: v*r + v + 1 <= registers."""
+def _run(side: tuple[SideDimension, ...]) -> int:
+    """Elements of a side that lie side by side in its operand, of its innermost dimensions."""
+    run = 1
+    for one in reversed(side):
+        if one.stride != run:
+            break
+        run *= one.size
+    return run if run > 1 else 0
+
+
+def _register_tile(
+    machine: Machine, lanes: int, parts: int, totals: tuple[int, int], scalar_run: int
+) -> tuple[int, int]:
+    """(vectors, rows) with the least padding among the tiles that fill the registers: v*r + v + 1 <= registers.
+
+    Panels of rows that end in the middle of a run of the scalar side's operand are copied by elements.
+    """
+    vector_total, scalar_total = totals
     registers = (machine.vector_registers or 16) // parts
     best: tuple[float, tuple[int, int]] | None = None
     for rows in (1, 2, 4, 6, 8, 12):
@@ -256,6 +305,8 @@ def _register_tile(machine: Machine, lanes: int, parts: int, vector_total: int, 
         # busy), one vector per 1.5 cycles from L2, where the vector panels lie, and cheap broadcasts from L1.
         multiply_adds = max(vectors * rows, 8) / 2
         cost = steps * (max(multiply_adds, 1.5 * vectors + 0.25 * rows) + 0.02 * (vectors + rows))
+        if scalar_run % rows and scalar_total > rows:
+            cost += BROKEN_ELEMENT * scalar_total
         if best is None or cost < best[0]:
             best = (cost, (vectors, rows))
     assert best is not None

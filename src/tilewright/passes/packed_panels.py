@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from tilewright.kernel.ir import (
     Expression,
+    Prefetch,
     Shuffle,
     VectorType,
     add,
@@ -22,13 +23,17 @@ from tilewright.kernel.ir import (
     operation,
 )
 from tilewright.passes.packed_operands import in_panel_type, load_parts
-from tilewright.passes.packed_writer import QUARTERS, WHOLE, PackedWriter, Side, run_is, run_of
+from tilewright.passes.packed_writer import QUARTERS, WHOLE, PackedWriter, Side, run_is
 from tilewright.passes.scalar_values import Value
 
 # What is read of an operand's row at a time, so that neighbouring panels share its cache lines while these are near.
 READ_BYTES = 128
 # Neighbours that are copied into scalar panels at once: a half of a usual row of 6 or 8, and a divisor of most sizes.
 SCALAR_PIECE = 4
+# As much of a row of the vector side, where it lies in main memory: longer pieces come faster.
+LONG_READ = 512
+# Steps of the sum that packing is ahead with its requests for what lies in main memory.
+STEPS_AHEAD = 12
 
 
 def pack(w: PackedWriter, side: Side, count: Expression, depth: Expression) -> None:
@@ -37,15 +42,46 @@ def pack(w: PackedWriter, side: Side, count: Expression, depth: Expression) -> N
         (_pack_rows if w.form.scalar_rows else _pack_steps)(w, side, count, depth)
         return
 
+    panels = w.panels(count, side.width)
+
     def panel(number: Expression) -> None:
+        if w.form.lanes > 1:
+            _pack_vectors(w, side, number, depth)
+            return
         first = w.emit.let(multiply(number, integer(side.width)), "first")
         base = w.emit.let(multiply(first, side.pitch), "panel")
-        if w.form.lanes > 1:
-            _pack_vectors(w, side, first, base, depth)
-        else:
-            _pack_elements(w, side, first, integer(0), base, (integer(0), depth), side.width)
+        _pack_elements(w, side, first, integer(0), base, (integer(0), depth), side.width)
 
-    w.loop("panel", integer(0), w.panels(count, side.width), panel)
+    together = max(1, LONG_READ // (side.width * side.operand.element.bytes))
+    if together == 1 or w.form.lanes == 1 or not w.form.far:
+        w.loop("panel", integer(0), panels, panel)
+        return
+
+    def group(number: Expression) -> None:
+        first = w.emit.let(multiply(number, integer(together)), "first_panel")
+        stop = w.emit.let(operation("min", add(first, integer(together)), panels), "end_panel")
+        whole = operation("eq", operation("sub", stop, first), integer(together))
+        number = w.emit.let(operation("select", whole, first, integer(0)), "whole_panel")
+        least = w.emit.let(_least_run(w, side, number, together), "least")
+        w.branch(
+            operation("and", whole, run_is(least, WHOLE)),
+            lambda: _copy_runs(w, side, first, together, [integer(i) for i in vectors], depth, 1),
+            lambda: w.loop("panel", first, stop, panel),
+        )
+
+    vectors = range(0, side.width, w.form.lanes)
+    groups = operation("floordiv", add(panels, integer(together - 1)), integer(together))
+    w.loop("group", integer(0), w.emit.let(groups, "groups"), group)
+
+
+def _least_run(w: PackedWriter, side: Side, number: Expression, several: int) -> Expression:
+    """The least mark of the vectors of `several` panels from panel `number` on."""
+    first = w.emit.let(multiply(number, integer(w.form.vectors)), "first_vector")
+    least: Expression = load(side.source_runs, first)
+    for vector in range(1, several * w.form.vectors):
+        least = operation("min", least, load(side.source_runs, add(first, integer(vector))))
+        least = w.emit.let(least, "least")
+    return least
 
 
 def _copy(w: PackedWriter, side: Side, source: Expression, to: Expression, lanes: int, aligned: bool = False) -> None:
@@ -102,8 +138,10 @@ def _pack_steps(w: PackedWriter, side: Side, count: Expression, depth: Expressio
         first = w.emit.let(multiply(number, integer(width)), "first")
 
         def one_by_one() -> None:
-            stop = add(number, integer(several))
-            w.loop("panel", number, stop, lambda single: _copy_steps(w, side, single, 1, depth, 1))
+            if several > 1:
+                w.loop("panel", number, add(number, integer(several)), lambda single: of_panels(single, 1))
+            else:
+                _copy_steps(w, side, number, 1, depth, 1)
 
         w.branch(
             _is_consecutive(w, side, first, several),
@@ -184,17 +222,16 @@ def by_mark(
     w.branch(run_is(mark, WHOLE), whole, in_parts if w.form.lanes >= 8 else broken)
 
 
-def _pack_vectors(w: PackedWriter, side: Side, first: Expression, base: Expression, depth: Expression) -> None:
+def _pack_vectors(w: PackedWriter, side: Side, number: Expression, depth: Expression) -> None:
     """A panel: where its vectors are consecutive (or their quarters), all of them at each step of the sum, so that what
     lies together in the operand is read together; else one vector after another.
     """
     lanes, vectors = w.form.lanes, w.form.vectors
-    least: Expression = run_of(side.source_runs, first, 0, lanes)
-    for vector in range(1, vectors):
-        least = w.emit.let(operation("min", least, run_of(side.source_runs, first, vector, lanes)), "least")
+    first = w.emit.let(multiply(number, integer(side.width)), "first")
+    base = w.emit.let(multiply(first, side.pitch), "panel")
 
     def copy(places: list[Expression], parts: int) -> None:
-        _copy_runs(w, side, first, places, base, depth, parts)
+        _copy_runs(w, side, number, 1, places, depth, parts)
 
     def one_by_one(vector: Expression) -> None:
         place = w.emit.let(multiply(vector, integer(lanes)), "place")
@@ -209,7 +246,7 @@ def _pack_vectors(w: PackedWriter, side: Side, first: Expression, base: Expressi
     together: list[Expression] = [integer(vector * lanes) for vector in range(vectors)]
     by_mark(
         w,
-        least,
+        _least_run(w, side, number, 1),
         lambda: copy(together, 1),
         lambda: copy(together, 4),
         lambda: w.loop("vector", integer(0), integer(vectors), one_by_one),
@@ -219,22 +256,38 @@ def _pack_vectors(w: PackedWriter, side: Side, first: Expression, base: Expressi
 def _copy_runs(
     w: PackedWriter,
     side: Side,
-    first: Expression,
+    number: Expression,
+    several: int,
     vectors: list[Expression],
-    base: Expression,
     depth: Expression,
     parts: int,
 ) -> None:
-    """Vectors (parts == 1) or parts of vectors that lie at these places of the panel, one step after another."""
-    lanes = w.form.lanes // parts
-    places = [add(vector, integer(part * lanes)) for vector in vectors for part in range(parts)]
-    starts = [w.emit.let(load(side.source_table, add(first, place)), "from") for place in places]
+    """Vectors (parts == 1) or parts of vectors that lie at these places of `several` panels from panel `number` on, one
+    step after another; of a far operand what later steps read is asked for.
+    """
+    emit, lanes = w.emit, w.form.lanes // parts
+    starts, targets = [], []
+    for panel in range(several):
+        first = emit.let(multiply(add(number, integer(panel)), integer(side.width)), "first")
+        base = emit.let(multiply(first, side.pitch), "panel")
+        for place in (add(vector, integer(part * lanes)) for vector in vectors for part in range(parts)):
+            starts.append(emit.let(load(side.source_table, add(first, place)), "from"))
+            targets.append(add(base, place))
+    last = emit.let(operation("sub", depth, integer(1)), "last_step")
+
+    def ask(k: Expression) -> None:
+        later = emit.let(operation("min", add(k, integer(STEPS_AHEAD)), last), "later")
+        ahead = emit.let(load(side.depth_table, later), "ahead")
+        for start in (*starts[::parts], add(starts[-1], integer(lanes - 1))):
+            emit.emit(Prefetch(side.source, emit.let(add(start, ahead), "at")))
 
     def copy(k: Expression) -> None:
-        along = w.emit.let(load(side.depth_table, k), "along")
-        row = w.emit.let(add(base, multiply(k, integer(side.width))), "row")
-        for place, start in zip(places, starts, strict=True):
-            _copy(w, side, add(start, along), add(row, place), lanes, aligned=True)
+        if w.form.far:
+            ask(k)
+        along = emit.let(load(side.depth_table, k), "along")
+        row = emit.let(multiply(k, integer(side.width)), "row")
+        for start, target in zip(starts, targets, strict=True):
+            _copy(w, side, emit.let(add(start, along), "at"), emit.let(add(target, row), "to"), lanes, aligned=True)
 
     w.loop("k", integer(0), depth, copy)
 

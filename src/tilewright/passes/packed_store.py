@@ -31,6 +31,7 @@ from tilewright.kernel.ir import (
 )
 from tilewright.passes.lower_scalar import lower_lambda
 from tilewright.passes.packed_epilogue import finished, has_vector_results
+from tilewright.passes.packed_form import LINE
 from tilewright.passes.packed_operands import load_parts, store_parts
 from tilewright.passes.packed_writer import QUARTERS, WHOLE, Bases, PackedWriter, Side, run_is, run_of
 from tilewright.passes.scalar_values import Value, load_element, store_element
@@ -122,10 +123,11 @@ class Place:
 
         def past_the_cache() -> None:
             for i, column in enumerate(tile):
-                self._store_column(i, bases, column, False, 1, nontemporal=True)
+                self._store_column(i, bases, column, False, 2 if form.in_halves else 1, nontemporal=True)
 
         if form.nontemporal:
-            whole = operation("and", operation("eq", columns, integer(self.vector.width)), self._is_aligned(bases))
+            aligned = self._begins_line(bases[0]) if form.in_halves else self._is_aligned(bases)
+            whole = operation("and", operation("eq", columns, integer(self.vector.width)), aligned)
             self.w.branch(whole, past_the_cache, lambda: store(False))
         else:
             self.w.branch(self.first, lambda: store(False), lambda: store(True))
@@ -153,6 +155,12 @@ class Place:
         else:
             mark = run_of(self.vector.out_runs, self.vector_first, i, lanes)
             w.branch(operation("and", inside, run_is(mark, WHOLE)), whole, quarters)
+
+    def _begins_line(self, base: Expression) -> Expression:
+        """The first row of the tile begins with a cache line."""
+        start = add(base, load(self.vector.out_table, self.vector_first))
+        address = add(multiply(start, integer(self.out.element.bytes)), Address(self.out))
+        return operation("eq", operation("and", address, integer(LINE - 1)), integer(0))
 
     def _is_aligned(self, bases: Sequence[Expression]) -> Expression:
         """All vectors of the tile are whole, and each begins at a multiple of its size."""

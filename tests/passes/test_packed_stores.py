@@ -1,0 +1,89 @@
+"""Packed results that go past the caches: whole vectors, and halves of them that fill cache lines together; packing of
+operands in main memory, and of runs that panels share.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from contraction_cases import run_cpu
+from naive import assert_close, einsum_contraction, random_buffers
+
+from tilewright.contraction.form import Contraction
+from tilewright.contraction.normalise import normalise
+from tilewright.ir.scalars import F32, F64, ScalarType
+from tilewright.kernel.ir import Prefetch, Store, VectorType, walk
+from tilewright.machine.named import CPU_AVX512
+from tilewright.passes.packed_form import PackedForm, make_packed_form
+from tilewright.passes.packed_kernel import write_packed_kernel
+
+ZEN4 = replace(CPU_AVX512, cores=1, l1_bytes=1 << 15, l2_bytes=1 << 20, l3_bytes=1 << 25)
+SIZES = dict(a=24, b=16, c=16, d=24, e=16, f=16, g=24)
+
+
+def run(contraction: Contraction, form: PackedForm, threads: int = 1) -> None:
+    buffers = random_buffers(contraction, 3)
+    for aligned in (False, True):
+        got = run_cpu(write_packed_kernel(form), buffers, {}, threads, aligned)
+        assert_close(contraction, got, buffers, {})
+
+
+def form_of(text: str, sizes: dict[str, int], scalar: ScalarType = F32) -> PackedForm:
+    return make_packed_form(normalise(einsum_contraction(text, sizes, scalar)), ZEN4)
+
+
+def lanes_past_the_caches(form: PackedForm) -> set[int]:
+    stores = [one for one in walk(write_packed_kernel(form).kernel.body) if isinstance(one, Store) and one.nontemporal]
+    return {one.value.type.lanes for one in stores if isinstance(one.value.type, VectorType)}
+
+
+@pytest.mark.parametrize("text", ["bgfd,caeg->fedcba", "cadg,bgfe->fedcba", "cafg,bged->fedcba"])
+def test_rows_of_one_and_a_half_vectors_go_past_the_caches_in_halves(text: str) -> None:
+    form = form_of(text, {**SIZES, "e": 24 if "cadg" in text else 16})
+    assert form.nontemporal
+    assert form.in_halves
+    assert lanes_past_the_caches(form) == {8}
+    small = einsum_contraction(text, dict(a=24, b=8, c=8, d=2, e=2, f=2, g=5), F32)
+    cut = replace(make_packed_form(normalise(small), ZEN4), vectors=6, rows=4, vector_block=96, scalar_block=8)
+    cut = replace(cut, nontemporal=True, buffered=False)
+    assert cut.in_halves
+    run(small, cut, threads=2)
+    run(small, replace(cut, vector_chunk=96, scalar_chunk=12), threads=2)
+
+
+def test_rows_of_whole_vectors_go_past_the_caches_as_they_are() -> None:
+    assert lanes_past_the_caches(form_of("bgfd,caeg->fedcba", SIZES, F64)) == {8}
+    assert lanes_past_the_caches(form_of("bgfd,caeg->fedcba", {**SIZES, "a": 32})) == {16}
+    assert not form_of("bgfd,caeg->fedcba", {**SIZES, "a": 20}).in_halves
+    assert not form_of("bgfd,caeg->fedcba", {**SIZES, "b": 15}).in_halves
+
+
+@pytest.mark.parametrize("n", [5, 96, 70, 128])
+@pytest.mark.parametrize("length", [1, 11, 40])
+@pytest.mark.parametrize("scalar", [F32, F64])
+def test_operands_in_main_memory(n: int, length: int, scalar: ScalarType) -> None:
+    contraction = einsum_contraction("qa,bq->ba", dict(a=n, b=9, q=length), scalar)
+    form = replace(make_packed_form(normalise(contraction), ZEN4), far=True)
+    run(contraction, form)
+    run(contraction, replace(form, vector_block=form.vector_tile, depth=7, nontemporal=False))
+    asked = {one.buffer.name for one in walk(write_packed_kernel(form).kernel.body) if isinstance(one, Prefetch)}
+    assert "vector_side_1" in asked
+
+
+def test_only_large_operands_are_asked_for() -> None:
+    sizes = dict(a=512, b=512)
+    assert [form_of("qa,bq->ba", {**sizes, "q": length}).far for length in (256, 4096)] == [False, True]
+
+
+@pytest.mark.parametrize(("b", "rows"), [(32, {4, 8}), (24, {4, 6, 8, 12}), (25, {4, 6, 8})])
+def test_panels_end_with_runs_of_the_operand_where_that_costs_little(b: int, rows: set[int]) -> None:
+    contraction = einsum_contraction("cae,edb->dcba", dict(a=32, b=b, c=4, d=4, e=12), F32)
+    form = make_packed_form(normalise(contraction), ZEN4)
+    assert not form.scalar_rows
+    assert form.rows in rows
+    run(contraction, form)
+    for other in (4, 6, 8):
+        vectors = min(form.vectors, 31 // (other + 1))
+        cut = replace(form, rows=other, vectors=vectors, scalar_block=other * 9, vector_block=vectors * 16)
+        run(contraction, replace(cut, vector_chunk=128, scalar_chunk=100))
