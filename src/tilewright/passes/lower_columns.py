@@ -30,11 +30,6 @@ COLUMNS = 1024
 Reduction = nodes.Reduce | nodes.Redomap
 
 
-def allows_lanes(reduction: Reduction) -> bool:
-    """Whether the operator is a commutative one on real scalars, and the rows are scalars computed without loops."""
-    return reduction.commutative and has_simple_rows(reduction)
-
-
 def has_simple_rows(reduction: Reduction) -> bool:
     """Whether a fold is one of real scalars by straight-line code."""
     functions = [reduction.combine] + ([reduction.function] if isinstance(reduction, nodes.Redomap) else [])

@@ -1,7 +1,7 @@
 """Folds by one worker of a CPU.
 
 A commutative operator on scalars is folded in `LANES` interleaved partial results, which a CPU keeps in vector
-registers; any other one in the order of the rows.
+registers; any other one in the order of the rows, in vectors too (lower_order.py).
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from tilewright.kernel.ir import Buffer, Constant, For, If, Space, integer, oper
 from tilewright.machine.model import Machine
 from tilewright.passes import lower_folds
 from tilewright.passes.item_memory import Item
-from tilewright.passes.lower_columns import allows_lanes
+from tilewright.passes.lower_columns import has_simple_rows
 from tilewright.passes.lower_items import AnyValue, call, lower_expression, row_of, write
+from tilewright.passes.lower_order import SHORT, fold_in_order
 from tilewright.passes.lower_scalar import assign_values, declare_value, lower_atom, lower_size
 from tilewright.passes.scalar_values import memory_element
 
@@ -46,9 +47,9 @@ def _(expression: Reduction, item: Item, targets: tuple[Variable, ...]) -> Seque
     function = expression.function if isinstance(expression, nodes.Redomap) else None
     rows = lower_folds.function_rows(item, function, lower_folds.arrays_of(item, expression.arrays))
     common = item, expression.width, expression.combine, expression.neutral, rows
-    if not (item.vector_lanes and allows_lanes(expression)):
+    if not (item.vector_lanes and has_simple_rows(expression)):
         return [*lower_folds.fold(*common, places, mapped), *mapped]
-    return [*fold_rows(*common, mapped, ZERO, lanes=True), *mapped]
+    return [*fold_rows(*common, mapped, ZERO, expression.commutative, in_order=not expression.commutative), *mapped]
 
 
 def fold_rows(
@@ -60,21 +61,24 @@ def fold_rows(
     mapped: Sequence[ArrayView],
     start: Size,
     lanes: bool,
+    in_order: bool = False,
 ) -> Sequence[AnyValue]:
-    """`lower_folds.fold` of scalars from row `start` on; with `lanes` in vector lanes where there are enough rows."""
+    """`lower_folds.fold` of scalars from row `start` on; with `lanes`, or `in_order`, in vectors where there are enough
+    rows.
+    """
     arguments = item, extent, combine, neutral, rows, [None] * len(neutral), mapped
     # LLVM puts folds of integers by one operator into vectors by itself, and our lanes would be in its way.
     exact = not any(atom.type.element.is_float for atom in neutral) and is_commutative(combine)
-    if not lanes or exact:
+    if not (lanes or in_order) or exact:
         return lower_folds.fold(*arguments, start=start)
     results = [declare_value(lower_atom(atom, item.emit), "folded", item.emit) for atom in neutral]
     branches = []
-    for fold in (_fold_in_lanes, functools.partial(lower_folds.fold, short=True)):
+    for fold in (_fold_in_lanes if lanes else fold_in_order, functools.partial(lower_folds.fold, short=True)):
         with item.emit.scope() as statements:
             values = [one for one in fold(*arguments, start=start) if isinstance(one, tuple)]
             assign_values(results, values, item.emit)
         branches.append(tuple(statements))
-    many = operation("ge", lower_size(extent, item.emit), integer(LEAST_ROWS))
+    many = operation("ge", lower_size(extent, item.emit), integer(LEAST_ROWS if lanes else SHORT))
     item.emit.emit(If(many, *branches))
     return results
 

@@ -38,8 +38,9 @@ def fold_points(segments: Segments, chunks: Chunks | None = None) -> Points:
         start, length, segment = split_point(segments, chunks, at)
         rows = segments.rows(item, segment)
         mapped = [segments.part(place, segment) for place in places[count:]]
-        lanes = item.vector_lanes and segments.simple and segments.commutative
-        values = fold_rows(item, length, segments.combine, segments.neutral, rows, mapped, start, lanes)
+        vectors, commutes = item.vector_lanes and segments.simple, segments.commutative
+        common = (item, length, segments.combine, segments.neutral, rows, mapped, start)
+        values = fold_rows(*common, vectors and commutes, in_order=vectors and not commutes)
         for value, place in zip(values, places, strict=False):
             write(item, value, part(place, at))
 
