@@ -237,6 +237,11 @@ def test_rounds_that_differ(shape: tuple[int, int]) -> None:
     np.testing.assert_array_equal(powers(xs, exponents, target="cpu"), xs ** exponents.astype(np.float32))
 
 
+def test_explain_tells_of_lanes() -> None:
+    assert "a kernel over n points, " in roots.explain(target="cpu")
+    assert "of them at once in the lanes of vectors" in roots.explain(target="cpu")
+
+
 # --- what is declined
 
 

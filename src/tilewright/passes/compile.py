@@ -48,7 +48,7 @@ from tilewright.passes.whole_loops import with_whole
 from tilewright.runtime import host
 from tilewright.runtime.devices import Device
 from tilewright.runtime.executable import Executable
-from tilewright.runtime.host import Block, Copier, HostProgram, KernelStep, Layout, Note, Step
+from tilewright.runtime.host import Block, Copier, HostProgram, KernelPlan, KernelStep, Layout, Note, Step
 
 if TYPE_CHECKING:
     from tilewright.passes.flatten_contractions import Flattening
@@ -285,13 +285,13 @@ class _Compiler:
         self._mark_cells(targets)
         return step
 
-    def _try(self, step: KernelStep) -> None:
-        """Lower once for the layouts to be expected; LoweringError if it cannot be."""
+    def _try(self, step: KernelStep) -> KernelPlan:
+        """The plan for the layouts to be expected; LoweringError if there is none."""
         expected: list[tuple[str, Layout]] = []
         for variable in (*step.reads, *step.targets):
             if variable.type.rank or variable.name in self.cells or variable in step.targets:
                 expected.append((variable.name, Layout((), dense=True, at_start=True)))
-        step.lower(tuple(expected))
+        return step.lower(tuple(expected))
 
     def _general(self, statement: Statement, reasons: Sequence[str] = ()) -> Step:
         statement = Statement(statement.targets, with_folds(statement.expression))
@@ -306,6 +306,8 @@ class _Compiler:
             return self._rows(statement, expression)
         work = " x ".join(map(str, points.space))
         step, text, refusals = self._streamed(statement, points, plain)
+        together = self._try(plain).together
+        text = text or (f", {together} of them at once in the lanes of vectors" if together > 1 else "")
         self.note(
             statement, f"a kernel over {work} points{text}" if work else "a sequential kernel", (*reasons, *refusals)
         )
