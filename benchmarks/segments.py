@@ -1,4 +1,4 @@
-"""Sums, scans and histograms, of one segment and of many, on the CPU beside NumPy and numba.
+"""Sums, scans, filters, scatters and histograms, of one segment and of many, on the CPU beside NumPy and numba.
 
     python benchmarks/segments.py [--threads N] [--name 'scan*'] [--scale 0.01]
 
@@ -70,6 +70,36 @@ def cases(scale: float) -> list[Case]:
         return tw.map(lambda row: tw.scan("add", 0, row), x)
 
     @tw.program
+    def largest_so_far(x: tw.f32["n"], y: tw.f32["n"]) -> Any:
+        return tw.map(lambda top, b: top - b, tw.scan("max", -np.inf, x), y)
+
+    @tw.program
+    def filtered(x: tw.f32["n"]) -> Any:
+        flags = tw.map(lambda e: e > 0.5, x)
+        ends = tw.scan("add", 0, tw.map(lambda flag: flag.astype("i64"), flags))
+        places = tw.map(lambda flag, end: tw.where(flag, end - 1, -1), flags, ends)
+        return tw.scatter(tw.replicate(x.shape[0], 0, "f32"), places, x)
+
+    @tw.program
+    def scattered(order: tw.i64["n"], x: tw.f32["n"]) -> Any:
+        return tw.scatter(tw.replicate(x.shape[0], 0, "f32"), order, x)
+
+    @tw.program
+    def between(x: tw.f32["e"], starts: tw.i64["r"], rows: tw.i8["q"]) -> Any:
+        first = tw.scatter(tw.replicate(x.shape[0], False), starts, True)
+
+        def add(one: Any, two: Any) -> Any:
+            return tw.where(two[1], two[0], one[0] + two[0]), one[1] | two[1]
+
+        sums, _ = tw.scan(add, (0.0, False), x, first)
+
+        def row(i: Any) -> Any:
+            start, end = starts[i], starts[i + 1]
+            return tw.cond(end > start, lambda: sums[end - 1], 0.0)
+
+        return tw.map(row, tw.iota(rows.shape[0]))
+
+    @tw.program
     def counts(at: tw.i64["n"]) -> Any:
         return tw.hist("add", 0, 256, at, tw.replicate(at.shape[0], 1))
 
@@ -82,6 +112,14 @@ def cases(scale: float) -> list[Case]:
     side = max(1, int(4096 * scale**0.5))
     x, long = random.random(few, np.float32), random.random(many, np.float32)
     matrix, integers = random.random((side, side), np.float32), random.integers(0, 99, many)
+    order = random.permutation(few)
+    starts = np.arange(0, few + 1, 10)
+    none = np.zeros(len(starts) - 1, np.int8)
+    ordered = np.empty_like(x)
+    ordered[order] = x
+    picked = np.zeros_like(x)
+    picked[: np.count_nonzero(x > 0.5)] = x[x > 0.5]
+    tops = np.maximum.accumulate(x) - x[::-1]
     at, heavy = random.integers(0, 256, few), random.random(few)
 
     def case(name: str, program: Any, numpy: Callable[..., Any], wanted: Any, *given: Any) -> Case:
@@ -98,9 +136,35 @@ def cases(scale: float) -> list[Case]:
         case("scan of integers", scan_integers, np.cumsum, np.cumsum(integers), integers),
         case("scans of rows", scan_rows, lambda a: np.cumsum(a, 1), np.cumsum(matrix, 1, dtype=wide), matrix),
         case("scans of columns", scan_rows, lambda a: np.cumsum(a, 1), np.cumsum(matrix.T, 1, dtype=wide), matrix.T),
+        case("map of a scan", largest_so_far, lambda a, b: np.maximum.accumulate(a) - b, tops, x, x[::-1].copy()),
+        case("filter", filtered, lambda a: _padded(a[a > 0.5], len(a)), picked, x),
+        case("scatter", scattered, _scattered, ordered, order, x),
+        case(
+            "between offsets",
+            between,
+            lambda a, s, _: np.add.reduceat(a, s[:-1]),
+            np.add.reduceat(x[: starts[-1]].astype(wide), starts[:-1]),
+            x[: starts[-1]],
+            starts,
+            none,
+        ),
         case("counts", counts, lambda a: np.bincount(a, minlength=256), np.bincount(at, minlength=256), at),
         case("weights", weights, lambda a, w: np.bincount(a, w, 256), np.bincount(at, heavy, 256), at, heavy),
     ]
+
+
+def _padded(values: Any, count: int) -> Any:
+    import numpy as np
+
+    return np.concatenate([values, np.zeros(count - len(values), values.dtype)])
+
+
+def _scattered(order: Any, values: Any) -> Any:
+    import numpy as np
+
+    result = np.zeros_like(values)
+    result[order] = values
+    return result
 
 
 def _numba_loops() -> dict[str, Callable[..., Any]]:
@@ -133,6 +197,29 @@ def _numba_loops() -> dict[str, Callable[..., Any]]:
             result[i] = running
         return result
 
+    def filtered(x: Any) -> Any:
+        result, count = np.zeros_like(x), 0
+        for i in range(len(x)):
+            result[count] = x[i]
+            count += x[i] > 0.5
+        result[count:] = 0
+        return result
+
+    def scattered(order: Any, x: Any) -> Any:
+        result = np.zeros_like(x)
+        for i in range(len(x)):
+            result[order[i]] = x[i]
+        return result
+
+    def between(x: Any, starts: Any, rows: Any) -> Any:
+        result = np.empty(len(rows), x.dtype)
+        for i in range(len(rows)):
+            total = np.float32(0)
+            for k in range(starts[i], starts[i + 1]):
+                total += x[k]
+            result[i] = total
+        return result
+
     def counts(at: Any) -> Any:
         result = np.zeros(256, np.int64)
         for i in range(len(at)):
@@ -148,6 +235,7 @@ def _numba_loops() -> dict[str, Callable[..., Any]]:
     fast, exact = numba.njit(fastmath=True), numba.njit
     return {
         "sum": fast(total), "sums of rows": fast(sums), "scan of floats": exact(scan), "scan of integers": exact(scan),
+        "filter": exact(filtered), "scatter": exact(scattered), "between offsets": fast(between),
         "counts": exact(counts), "weights": exact(weights),
     }  # fmt: skip
 

@@ -166,7 +166,7 @@ def test_segments_are_right() -> None:
         done = subprocess.run([*command, "--output", name], cwd=ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         rows = json.loads(written.read_text())["rows"]
-        assert len(rows) == 9
+        assert len(rows) == 13
         assert all(one["error"] < 1e-3 for row in rows for one in row["contenders"].values())
     finally:
         written.unlink(missing_ok=True)
