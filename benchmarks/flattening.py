@@ -1,9 +1,9 @@
 """Versions of incrementally flattened programs: each forced, the one that the model picks, and the tuned choice [S2].
 
-    python benchmarks/flattening.py                       # matrices 2^n x 2^m and 2^m x 2^n, m = 22 - 2n, on the CPU
+    python benchmarks/flattening.py --plot                # matrices 2^n x 2^m and 2^m x 2^n, m = 25 - 2n, on the CPU
     python benchmarks/flattening.py --target opencl --total 18
     python benchmarks/flattening.py --family locvolcalib --steps 3
-    python benchmarks/flattening.py --plot                # also results/....svg, with matplotlib
+    python benchmarks/flattening.py --tiled --plot        # with the tiled contraction; --plot: also results/....svg
 
 The work of a product is the same for every n; what changes is how much of it is outer parallelism. One tuning serves
 all n: the goal is a tuned program within 5% of the best forced version at each of them. Where a choice takes the way of
@@ -56,11 +56,11 @@ def products(total: int) -> dict[str, tuple[Any, ...]]:
 
 
 def locvolcalib(steps: int) -> tuple[Any, dict[str, tuple[Any, ...]]]:
-    """The program of examples/locvolcalib.py, and shapes in the manner of FinPar's data sets with fewer steps."""
+    """The program of examples/locvolcalib.py, and FinPar's data sets with fewer steps (`large` with fewer strikes)."""
     sys.path.insert(0, str(HERE.parent / "examples"))
     import locvolcalib as example
 
-    shapes = {"small": (16, 32, 256), "medium": (128, 64, 32), "large": (64, 64, 64), "one": (1, 256, 256)}
+    shapes = {"small": (16, 32, 256), "medium": (128, 256, 32), "large": (64, 256, 256), "one": (1, 256, 256)}
     return example.locvolcalib.trace(), {name: example._arguments(*one, steps) for name, one in shapes.items()}
 
 
@@ -145,7 +145,7 @@ def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--family", choices=["matmul", "locvolcalib"], default="matmul")
     parser.add_argument("--target", default="cpu")
-    parser.add_argument("--total", type=int, default=22, help="n + m + n of the products")
+    parser.add_argument("--total", type=int, default=25, help="n + m + n of the products")
     parser.add_argument("--steps", type=int, default=3, help="points of time of LocVolCalib")
     parser.add_argument("--tiled", action="store_true", help="with the contraction as one of the versions")
     parser.add_argument("--seconds", type=float, default=0.3, help="for each contender and data set")

@@ -102,6 +102,7 @@ def in_lanes(
         return
     with emit.scope() as single:
         one_by_one()
+    item.scalar_loops = True  # loops over points one by one, and what does not change in loops over rows
     enough = operation("ge", operation("sub", high, low), Constant(LANES, I64))
     loop = For(name.name, low, high, tuple(together), step=Constant(LANES, I64))
     emit.emit(If(emit.let(enough, "together"), (loop,), tuple(single)))
