@@ -48,6 +48,7 @@ from tilewright.kernel.llvm_expressions import (
     emit_store,
 )
 from tilewright.kernel.llvm_operators import LIBRARY_SYMBOLS
+from tilewright.kernel.neighbours import vector_bits
 
 __all__ = ["CpuTarget", "llvm_text"]
 
@@ -107,7 +108,7 @@ def _module(emitter: Emitter, kernel: Kernel) -> list[str]:
     parameters = _parameters(kernel)
     signature = [f"{type_}{attributes} {register}" for type_, attributes, register in parameters]
     common = ["i64 %.first", "i64 %.last", f"ptr noalias align 64 {WORKSPACE}"]
-    bits = emitter.target.preferred_vector_bits
+    bits = vector_bits(kernel, emitter.target.preferred_vector_bits)
     return [
         f"; kernel {kernel.name}",
         f'target triple = "{emitter.target.triple}"',
