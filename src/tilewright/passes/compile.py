@@ -28,7 +28,7 @@ from tilewright.passes.lower_general import Points, copy_points, points_of
 from tilewright.passes.map_folds import with_streams
 from tilewright.passes.nest_folds import with_folds
 from tilewright.passes.offset_form import Offsets
-from tilewright.passes.one_pass import one_pass_forms, one_pass_step
+from tilewright.passes.one_pass import OnePass, one_pass_forms, one_pass_step
 from tilewright.passes.permute_kernel import permute_launch
 from tilewright.passes.pipelines import run_pipeline
 from tilewright.passes.scalar_values import LoweringError
@@ -38,7 +38,6 @@ from tilewright.passes.segment_steps import segment_step
 from tilewright.passes.split_fold import split_fold
 from tilewright.passes.stream_choice import NotTiled
 from tilewright.passes.stream_form import stream_form, stream_table
-from tilewright.passes.sweep_form import Sweep
 from tilewright.passes.tile import Tiles
 from tilewright.passes.unchecked import without_checks
 from tilewright.passes.unread_iotas import without_notes, without_unread
@@ -194,7 +193,7 @@ class _Compiler:
         self.notes = without_notes(self.notes, steps, kept)
         return Block(kept, body.results)
 
-    def one_pass(self, form: Sweep | Offsets) -> list[Step]:
+    def one_pass(self, form: OnePass) -> list[Step]:
         """The step of statements that one pass over their rows computes together."""
         step, trials, note = one_pass_step(form, self.name, self.device.machine, self.threads, kernel_step)
         for one in trials:

@@ -85,7 +85,8 @@ def sweeps_of(body: Body) -> Iterator[Statement | Sweep]:
 # --- which statements -------------------------------------------------------------------------------------------------
 
 
-def _is_map(statement: Statement, width: Size) -> bool:
+def is_row_map(statement: Statement, width: Size) -> bool:
+    """Whether a statement maps scalars to real scalars by code without loops."""
     one = statement.expression
     return (
         isinstance(one, nodes.Map)
@@ -106,7 +107,7 @@ def _members(body: Body, scan: int) -> set[int] | None:
     for index in range(scan + 1, len(body.statements)):
         statement = body.statements[index]
         one = statement.expression
-        if isinstance(one, nodes.Map) and _is_map(statement, fold.width):
+        if isinstance(one, nodes.Map) and is_row_map(statement, fold.width):
             follows = any(array.name in made for array in one.arrays)
         else:
             follows = (
@@ -121,7 +122,7 @@ def _members(body: Body, scan: int) -> set[int] | None:
     while waiting:
         for array in _read(body.statements[waiting.pop()]):
             made_at = bound_at.get(array.name, -1)
-            if made_at >= 0 and made_at not in members and _is_map(body.statements[made_at], fold.width):
+            if made_at >= 0 and made_at not in members and is_row_map(body.statements[made_at], fold.width):
                 members.add(made_at)
                 waiting.append(made_at)
     members |= _totals(body, scan, members)
@@ -182,7 +183,7 @@ def _can_stand_together(body: Body, members: set[int]) -> bool:
 
 
 @dataclass
-class _Rows:
+class RowCode:
     """The code of a row: `values` are the rows of arrays as atoms, `parameters` those that are read from memory."""
 
     suffix: str
@@ -219,7 +220,7 @@ def _composed(body: Body, scan: int, members: set[int]) -> tuple[Sweep, set[int]
     statement = body.statements[scan]
     fold = statement.expression
     assert isinstance(fold, nodes.Scan | nodes.Scanomap)
-    first, second = _Rows("row"), _Rows("again")
+    first, second = RowCode("row"), RowCode("again")
     for one in _in_order(body, members, scan, before=True):
         first.add(one)
     if isinstance(fold, nodes.Scan):
