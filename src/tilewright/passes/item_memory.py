@@ -30,6 +30,7 @@ from tilewright.passes.scalar_values import (
     memory_element,
     store_element,
 )
+from tilewright.passes.speculation import Speculation
 from tilewright.runtime.host import ERRORS, CheckedIndex, Layout, Scratch
 
 PRIVATE_BYTES = 1024
@@ -48,25 +49,6 @@ class IotaArray:
 
 ArrayValue = ArrayView | IotaArray
 Access = Index | Slice | Update
-
-
-@dataclass
-class Speculation:
-    """Indices are checked without branches: `bad` becomes true if one is out of range where `guard` holds (None:
-    everywhere).
-    """
-
-    bad: Name
-    guard: kernel.Expression | None = None
-    used: bool = False
-
-    def note(self, outside: kernel.Expression, emit: KernelBuilder) -> kernel.Expression:
-        """Note an index that may be out of range; the condition on which 0 is to be taken in its place."""
-        self.used = True
-        outside = emit.let(outside, "outside")
-        wrong = outside if self.guard is None else kernel.operation("and", self.guard, outside)
-        emit.assign(self.bad, kernel.operation("or", self.bad, wrong))
-        return outside
 
 
 class Item:
@@ -103,8 +85,7 @@ class Item:
         self.scalar_loops = False  # there are vectors and loops that LLVM shall put into vectors
         self.together = 1  # points that go on together in lanes
         self.speculation: Speculation | None = None  # how indices are checked; None: by branches
-        self._outer = dict(outer)
-        self._read_only = frozenset(layouts) - frozenset(written)
+        self._outer, self._read_only = dict(outer), frozenset(layouts) - frozenset(written)
         for name, layout in layouts.items():
             self._outer_array(name, outer[name], layout)
 
