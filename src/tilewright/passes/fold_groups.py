@@ -18,8 +18,9 @@ from tilewright.ir.scalars import BOOL
 from tilewright.ir.sizes import Size
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Constant, Expression, For, If, While
-from tilewright.passes.item_memory import Item, Speculation
+from tilewright.passes.item_memory import Item
 from tilewright.passes.scalar_values import KernelBuilder, Value
+from tilewright.passes.speculation import Speculation
 
 GROUP = 4
 MOST_STATEMENTS = 32

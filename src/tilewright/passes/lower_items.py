@@ -19,7 +19,7 @@ from tilewright.ir.traversal import bound_variables
 from tilewright.ir.views import ArrayView
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Buffer, Constant, For, Name, Space
-from tilewright.passes.item_memory import ArrayValue, IotaArray, Item, Speculation
+from tilewright.passes.item_memory import ArrayValue, IotaArray, Item
 from tilewright.passes.lower_scalar import (
     assign_values,
     declare_value,
@@ -28,6 +28,7 @@ from tilewright.passes.lower_scalar import (
     lower_size,
 )
 from tilewright.passes.scalar_values import LoweringError, Value, constant, memory_element
+from tilewright.passes.speculation import Speculation
 
 AnyValue: TypeAlias = Value | ArrayValue
 

@@ -10,9 +10,10 @@ from tilewright.ir.sizes import Size
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Constant, Expression, For, Name, Statement
 from tilewright.machine.model import Machine
-from tilewright.passes.item_memory import Item, Speculation
+from tilewright.passes.item_memory import Item
 from tilewright.passes.loop_cuts import NEAR
 from tilewright.passes.masked_lanes import emit_in_lanes
+from tilewright.passes.speculation import Speculation
 from tilewright.passes.split_ranges import emit_split
 
 Range: TypeAlias = tuple[Expression, Expression]

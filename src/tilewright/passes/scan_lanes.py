@@ -45,11 +45,12 @@ from tilewright.kernel.ir import (
     operation,
 )
 from tilewright.passes import lower_folds
-from tilewright.passes.item_memory import Item, Speculation
+from tilewright.passes.item_memory import Item
 from tilewright.passes.lower_folds import Rows
 from tilewright.passes.lower_items import AnyValue, lower_expression, row_of, write
 from tilewright.passes.lower_scalar import assign_values, lower_atom, lower_size
 from tilewright.passes.scalar_values import Value, memory_element
+from tilewright.passes.speculation import Speculation
 from tilewright.passes.vectorise import as_bytes, as_mask, is_vectorisable, lower_lambda_vector
 
 STRIP = 512
