@@ -19,6 +19,22 @@ from tilewright.kernel.ir import (
     expressions,
     walk,
 )
+from tilewright.passes.item_memory import Item
+
+
+def without_unread_arrays(item: Item, statements: Sequence[Statement]) -> Sequence[Statement]:
+    """The statements without what writes arrays of the work item that none of them reads; it forgets these arrays."""
+    unread = {one.name for one in item.scratch} | {one.name for one in item.private}
+    unread -= loaded_buffers(statements)
+    if not unread:
+        return statements
+    kept = without_stores(statements, unread)
+    rooms, used = {f"%room.{name}" for name in unread}, used_names(kept)
+    item.scalars = {key: one for key, one in item.scalars.items() if one[1] not in rooms or key in used}
+    item.scratch = [one for one in item.scratch if one.name not in unread]
+    item.private = [one for one in item.private if one.name not in unread]
+    item.buffers = {key: one for key, one in item.buffers.items() if one.name not in unread}
+    return kept
 
 
 def loaded_buffers(statements: Sequence[Statement]) -> set[str]:

@@ -7,7 +7,7 @@ when it is first used.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -233,14 +233,6 @@ class Item:
             offset = size(WORKER) * size(f"%room.{name}")
         self.buffers[name] = buffer
         return ArrayView(name, type_.element, row_major(type_.shape, offset))
-
-    def drop(self, names: Collection[str], used: Collection[str]) -> None:
-        """Forget arrays of this work item that nothing reads; of the launch's scalars, `used` are still mentioned."""
-        rooms = {f"%room.{one.name}" for one in self.scratch if one.name in names}
-        self.scalars = {key: one for key, one in self.scalars.items() if one[1] not in rooms or key in used}
-        self.scratch = [one for one in self.scratch if one.name not in names]
-        self.private = [one for one in self.private if one.name not in names]
-        self.buffers = {key: one for key, one in self.buffers.items() if one.name not in names}
 
     def target(self, variable: Variable) -> ArrayView:
         """Where the array that a statement computes shall lie: a place chosen before, or new memory."""

@@ -25,7 +25,7 @@ from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import BlockIndex, Constant, Declare, For, Kernel, Name, Space, ThreadIndex
 from tilewright.machine.model import Machine
 from tilewright.passes import lower_folds
-from tilewright.passes.dead_stores import loaded_buffers, used_names, without_stores
+from tilewright.passes.dead_stores import without_unread_arrays
 from tilewright.passes.item_memory import WORKER, IotaArray, Item
 from tilewright.passes.lane_loops import LANES, columns_in_lanes, wants_lanes
 from tilewright.passes.lower_columns import column_fold, write_columns
@@ -305,10 +305,7 @@ def lower_points(
             _SCHEDULES[schedule](item, points, views, threads_per_block)
     if item.checks:
         first.append(Declare(item.failed.name, Constant(False, BOOL)))
-    own = {one.name for one in item.scratch} | {one.name for one in item.private}
-    if unread := own - loaded_buffers(body):
-        body = list(without_stores(body, unread))
-        item.drop(unread, used_names(body))
+    body = list(without_unread_arrays(item, body))
     buffers = [one for one in item.buffers.values() if one.space is Space.GLOBAL]
     built = Kernel(
         _identifier(name),
