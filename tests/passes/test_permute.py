@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from permute_support import MACHINES, SMALL_CACHES, check_copy, source_view, target_view
 
-from tilewright.ir.scalars import C128, F32, F64, U8
+from tilewright.ir.scalars import C128, F32, F64, U8, scalar_type_of
 from tilewright.kernel.ir import Buffer, Constant, Kernel, Space, Store, integer, load
 from tilewright.machine.named import named_machine
 from tilewright.passes import permute_kernel, permute_tiles
@@ -109,7 +109,20 @@ def test_small_copies_are_one_block():
     assert permute_form(F32, (128, 128), (128, 1), (1, 128), AVX512).blocks == 1
 
 
-@settings(max_examples=150, deadline=None)
+def check_tile(source, target, machine):
+    """Copies in tiles that are not smaller than what is moved at once, and are as large as the stage at the most."""
+    strides = [tuple(stride // one.itemsize for stride in one.strides) for one in (source, target)]
+    form = permute_form(scalar_type_of(target.dtype), target.shape, *strides, machine)
+    if form.tile is not None:
+        tile = form.tile
+        assert tile.row.extent >= form.lanes
+        assert tile.column.extent >= form.width
+        ends = [one.stage * (one.extent - 1) for one in (tile.row, tile.column, *tile.others)]
+        beyond = max(tile.spare * tile.edge.stage, tile.spare_rows * form.atom) if tile.edge else 0
+        assert sum(ends) + form.atom + tile.spill + beyond <= tile.stage_words
+
+
+@settings(max_examples=100, deadline=None)
 @given(
     data=st.data(),
     dtype=st.sampled_from(["u1", "i2", "f4", "f8", "c16"]),
@@ -127,8 +140,9 @@ def test_tiles_of_short_rows(data, dtype, machine, stage, shift):
     rng = np.random.default_rng(data.draw(st.integers(0, 10**6)))
     source = source_view(rng, np.dtype(dtype), tuple(shape), order, [1] * rank, ())
     memory, target = target_view(np.dtype(dtype), tuple(shape), tuple(range(rank)), [1] * rank, shift)
+    permute_kernel._known_launch.cache_clear()
     with mock.patch.object(permute_tiles, "LEAST_STAGE", stage):
-        permute_kernel._known_launch.cache_clear()
+        check_tile(source, target, machine)
         check_copy(source, memory, target, machine, data.draw(st.sampled_from([1, 2])))
     permute_kernel._known_launch.cache_clear()
 
@@ -155,3 +169,38 @@ def test_kernels_of_one_text_have_workspaces_of_their_own_sizes():
     kernels = [Kernel("same_text", (out,), (), (replace(stage, size=size),), body) for size in (64, 4096)]
     found = [compile_for_cpu(one).workspace_bytes for one in kernels]
     assert found == [one.workspace_bytes for one in kernels]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    data=st.data(),
+    dtype=st.sampled_from(["u1", "i2", "f4"]),
+    atom=st.sampled_from([3, 5, 6, 7]),
+    machine=st.sampled_from(SMALL_CACHES),
+    stage=st.sampled_from([1 << 10, 1 << 13]),
+    shift=st.integers(0, 20),
+)
+def test_tiles_of_odd_atoms(data, dtype, atom, machine, stage, shift):
+    rank = data.draw(st.integers(2, 4))
+    sizes = st.sampled_from([2, 3, 7, 16, 17, 40])
+    shape = (*(data.draw(sizes) for _ in range(rank)), atom)
+    order = (*data.draw(st.permutations(range(rank))), rank)
+    rng = np.random.default_rng(data.draw(st.integers(0, 10**6)))
+    source = source_view(rng, np.dtype(dtype), shape, order, [1] * (rank + 1), ())
+    memory, target = target_view(np.dtype(dtype), shape, tuple(range(rank + 1)), [1] * (rank + 1), shift)
+    permute_kernel._known_launch.cache_clear()
+    with mock.patch.object(permute_tiles, "LEAST_STAGE", stage):
+        check_tile(source, target, machine)
+        check_copy(source, memory, target, machine, data.draw(st.sampled_from([1, 2])))
+    permute_kernel._known_launch.cache_clear()
+
+
+def test_odd_atoms_are_written_as_vectors_where_the_rest_is_overwritten():
+    tile = permute_form(F32, (1300, 4000, 3), (3, 3900, 1), (12000, 3, 1), AVX512).tile
+    assert tile is not None and tile.spill == 1
+
+
+def test_a_tile_is_not_narrower_than_what_is_moved_at_once():
+    with mock.patch.object(permute_tiles, "LEAST_STAGE", 1 << 10):
+        form = permute_form(U8, (17, 16, 16, 6), (1536, 6, 96, 1), (1536, 96, 6, 1), SMALL_CACHES[0])
+    assert form.tile is not None and form.tile.column.extent >= form.width

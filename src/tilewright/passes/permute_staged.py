@@ -265,11 +265,12 @@ class _Gather:
             w.emit.emit(Store(self.stage, index, vector))
 
     def atoms(self, buffer: Buffer, read: Expression, to: Expression) -> None:
-        """`width` atoms of a row."""
+        """`width` atoms of a row: as vectors that are longer than they, or word by word."""
         w, form = self.w, self.w.form
+        step = form.atom + self.tile.spill if self.tile.spill else 1
         for number in range(form.width):
-            for word in range(form.atom):
-                value = load(buffer, add(read, integer(number * form.atom + word)))
+            for word in range(0, form.atom, step):
+                value = load(buffer, add(read, integer(number * form.atom + word)), step)
                 index = add(add(to, multiply(integer(number), self.column_stage)), integer(word))
                 w.emit.emit(Store(self.stage, index, value))
 

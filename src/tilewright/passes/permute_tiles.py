@@ -73,6 +73,7 @@ class Tile:
         stage_words: the size of the stage.
         rows_ahead: rows of the next tile that the second cache has room for beside the stage.
         shares_set: all rows of the source begin in one set of the first cache.
+        spill: words after an atom that may be written with it, up to a power of two; 0 where that would do harm.
     """
 
     row: TileDimension
@@ -89,6 +90,7 @@ class Tile:
     stage_words: int
     rows_ahead: int
     shares_set: bool
+    spill: int
 
     @property
     def apart(self) -> list[TileDimension]:
@@ -191,7 +193,7 @@ def _extend(
         if extent < one.size:
             pieces = -(-one.size // extent)
             granule = has if run == atom else 1
-            extent = min(one.size, -(-one.size // (pieces * granule)) * granule)
+            extent = max(has, min(one.size, -(-one.size // (pieces * granule)) * granule))
         extents[one] = extent
         if extent < one.size:
             return
@@ -216,10 +218,17 @@ def tile_of(
     edge, spare = _edge(extents, row, atom, line)
     spare_rows = 0
     if edge not in (None, row, column) and column not in written and SPARE_SHARE * spare > extents[written[-1]]:
-        spare_rows = line // atom if row.size >= line // atom else 0
+        spare_rows = -(-line // atom) if row.size >= -(-line // atom) else 0
     run = written[-1].target * extents[written[-1]]
-    pitch = run + (line if spare_rows else spare * written[-1].target)
-    pitch = (-(-pitch // line) | 1) * line
+    pitch = run + (spare_rows * atom if spare_rows else spare * written[-1].target)
+    forwards = sorted((one for one in extents if one != row and one.source > 0), key=_source_step)
+    read = _together(extents, (column, *forwards), _source_step, atom)
+    between = [one for one in written if one != row]
+    spill = (1 << (atom - 1).bit_length()) - atom
+    # What is written too much must be overwritten later: by the next atom of the row, or the next row of the run.
+    if column in between or len(between) > 1 or any(one in read for one in between):
+        spill = 0
+    pitch = (-(-(pitch + spill) // line) | 1) * line
     stage: dict[PermuteDimension, int] = {}
     place = pitch
     for one in sorted(extents, key=_target_step):
@@ -228,8 +237,6 @@ def tile_of(
         else:
             stage[one] = place
             place *= extents[one]
-    forwards = sorted((one for one in extents if one != row and one.source > 0), key=_source_step)
-    read = _together(extents, (column, *forwards), _source_step, atom)
     made = {
         one: TileDimension(one.size, one.source, one.target, stage[one], extents[one], one in written, one in read)
         for one in extents
@@ -262,6 +269,7 @@ def tile_of(
         1 << (place + line - 1).bit_length(),
         min(extents[row], _rows_ahead(abs(row.source) * word_bytes, read_run * word_bytes, machine.l2_bytes)),
         row.source * word_bytes % PAGE == 0,
+        spill,
     )
 
 
