@@ -20,7 +20,7 @@ from tilewright.machine.detect import host_machine
 from tilewright.machine.model import Machine
 from tilewright.machine.named import CPU_AVX2, CPU_AVX512, CPU_NEON
 from tilewright.passes.direct_choice import choose_direct_form, direct_forms
-from tilewright.passes.direct_form import PANEL_ELEMENTS, DirectForm, Results, rows_are_one_run
+from tilewright.passes.direct_form import PANEL_ELEMENTS, DirectForm, Results, results_are_one_run, rows_are_one_run
 from tilewright.passes.direct_kernel import describe, write_direct_kernel
 from tilewright.passes.form_choice import choose_form
 from tilewright.passes.packed_form import PackedForm
@@ -122,6 +122,11 @@ def test_runs_of_rows_and_of_results_are_asked_for_evenly(text: str, a: int, vec
     for one in direct_forms(normalise(small), CPU_AVX512):
         if one.scalar_outer and rows_are_one_run(one) and not one.scalar_packed:
             run(small, replace(one, rows_prefetched=True, out_prefetched=True))
+
+
+def test_results_of_short_sums_are_not_asked_for() -> None:
+    asked = [form_of(einsum_contraction("aq,qb->ab", dict(a=400000, b=68, q=q), F64), ZEN4) for q in (4, 68)]
+    assert [results_are_one_run(form) and form.out_prefetched for form in asked] == [False, True]
 
 
 def test_lines_of_turned_results_are_asked_for() -> None:

@@ -37,6 +37,11 @@ from tilewright.passes.vectorise import is_vectorisable
 SERIAL_CYCLES = 160_000
 """Work that takes some 10 microseconds: less is not worth waking other threads."""
 
+LEAST_SUM = 16
+"""Steps of a sum during which it pays to ask for the lines that its results are written to next, in one run. Results of
+shorter ones follow each other so closely that the processor itself asks for them.
+"""
+
 MOST_TOGETHER = 3  # tiles of collected results: more make pieces of memory longer than it takes
 
 
@@ -62,12 +67,14 @@ def _with_hints(form: DirectForm, machine: Machine) -> DirectForm:
     far_vectors, far_rows, far_results = (
         level_of(array_bytes(form, side), machine) for side in ("vector", "scalar", "out")
     )
+    waits = is_written_in_pieces(form, machine)
+    if results_are_one_run(form):
+        waits = form.contracted_total >= LEAST_SUM and far_results > 3
     return replace(
         form,
         nontemporal=past,
         prefetched=far_vectors > 2 and vectors_are_asked(form),
-        out_prefetched=not past
-        and ((results_are_one_run(form) and far_results > 3) or is_written_in_pieces(form, machine)),
+        out_prefetched=waits and not past,
         rows_prefetched=far_rows > 2 and rows_are_asked(form),
     )
 
