@@ -16,7 +16,7 @@ import numpy as np
 from fuzz_trials import Failure, Trial, run_trial
 
 from tilewright.ir.interpreter import Environment, infer_sizes
-from tilewright.ir.nodes import Body, Lambda, Literal, Loop, Program, Statement, Variable
+from tilewright.ir.nodes import Body, Lambda, Literal, Loop, Map, Program, Statement, Variable
 from tilewright.ir.traversal import sub_bodies, substitute
 from tilewright.ir.verifier import verify
 from tilewright.passes.used_names import size_names
@@ -69,6 +69,8 @@ def _smaller(trial: Trial) -> Iterator[Trial]:
     if cleaned != program:
         yield _with(trial, cleaned)
     yield from _plain(trial)
+    for body in _with_fewer_results(program.body):
+        yield _with(trial, _cleaned(replace(program, body=body)))
     yield from _cut(trial)
     for body in _without_one(program.body):
         yield _with(trial, _cleaned(replace(program, body=body)))
@@ -184,6 +186,23 @@ def _without_one(body: Body) -> Iterator[Body]:
         for rebuild, inner in _inner(statement):
             for one in _without_one(inner):
                 yield Body((*before, rebuild(_live(one)), *after), body.results)
+
+
+def _with_fewer_results(body: Body) -> Iterator[Body]:
+    """Maps of the body without one of the results that nobody uses."""
+    for number, statement in enumerate(body.statements):
+        expression = statement.expression
+        if not isinstance(expression, Map) or len(statement.targets) == 1:
+            continue
+        rest = Body(body.statements[number + 1 :], body.results)
+        inside = expression.function.body
+        for place, target in enumerate(statement.targets):
+            if target.name not in _names(rest):
+                kept = [one for n, one in enumerate(inside.results) if n != place]
+                function = replace(expression.function, body=_live(Body(inside.statements, tuple(kept))))
+                targets = tuple(one for one in statement.targets if one is not target)
+                changed = replace(statement, targets=targets, expression=replace(expression, function=function))
+                yield Body((*body.statements[:number], changed, *body.statements[number + 1 :]), body.results)
 
 
 def _stand_in(target: Variable, before: tuple[Statement, ...]) -> Any:

@@ -187,6 +187,8 @@ def test_what_varies_is_found_through_variables_and_conditions() -> None:
         (Store(OUT, K, at(LANE)), "lanes would write to one place"),
         (While((), operation("lt", K, ROUNDS), ()), "lanes cannot share a while"),
         (Store(OUT, LANE, Load(IN, LANE, VectorType(F64, 2))), "a store of a vector"),
+        # of the code around the lanes, such as that a check has failed
+        (If(operation("gt", at(LANE), Constant(0.0, F64)), (Assign("failed", Constant(True, BOOL)),)), "failed"),
     ],
 )
 def test_what_is_refused(statement: Statement, reason: str) -> None:

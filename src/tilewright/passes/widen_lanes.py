@@ -170,11 +170,17 @@ class _Lanes:
         if isinstance(statement, Declare):
             self.known[name] = self.emit.declare(vector, name)
             return
-        target = self.known[name]
+        target = self._variable(name)
         assert isinstance(target, Name)
         if mask is not None:
             vector = Operation("select", (mask, vector, target), target.type)
         self.emit.assign(target, vector)
+
+    def _variable(self, name: str) -> Expression:
+        """The vector of a variable; one of the code around the lanes (that a check has failed, say) has no vector."""
+        if name not in self.known:
+            raise NotVectorisable(f"{name} is changed by every lane")
+        return self.known[name]
 
     def _if(self, statement: If, condition: Expression, mask: Expression | None) -> None:
         if not self.varies((condition,)):
@@ -261,7 +267,7 @@ class _Lanes:
                              operation("mul", Broadcast(line.factor, type_), self.numbers))  # fmt: skip
         match value:
             case Name(name):
-                return self.known[name]
+                return self._variable(name)
             case Load():
                 return self._load(value, type_, mask)
             case Cast(operand=operand):
