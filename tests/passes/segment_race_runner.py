@@ -65,11 +65,11 @@ def _child() -> None:
     from lowering_checks import check
     from segment_cases import OPERATORS, histogram, in_pieces, plain, random_values, segmented, shared_out
 
-    from tilewright.passes import compile as compile_module
+    from tilewright.passes import statements as statements_module
     from tilewright.runtime import backends
 
     # Blocks of few threads: every one of them is simulated.
-    compile_module.threads_per_block = lambda device: 16
+    statements_module.threads_per_block = lambda device: 16
     fewer = backends.DeviceBackend.__init__
 
     def begin(self: backends.DeviceBackend, device: object) -> None:

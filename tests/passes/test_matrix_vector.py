@@ -21,8 +21,8 @@ from tilewright.ir.sizes import size
 from tilewright.machine.detect import host_machine
 from tilewright.machine.model import Machine
 from tilewright.machine.named import CPU_AVX2, CPU_AVX512, CPU_NEON
+from tilewright.passes.bound_contraction import is_long_fold
 from tilewright.passes.form_choice import choose_form
-from tilewright.passes.lower_reduction import is_long_fold
 from tilewright.passes.matrix_vector_form import (
     MatrixVectorForm,
     Way,

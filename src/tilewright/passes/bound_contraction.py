@@ -5,14 +5,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from tilewright.contraction.form import Contraction
+from tilewright.contraction.form import Contraction, Kind
+from tilewright.ir.scalars import compute_type
+from tilewright.ir.sizes import product, size
 from tilewright.kernel.launch import Launch, LaunchDeclined
 from tilewright.machine.model import Machine
-from tilewright.passes.lower_reduction import is_long_fold
 from tilewright.passes.scalar_values import LoweringError
 from tilewright.passes.tile import Tiles, contraction_launches
 from tilewright.passes.tiling import IllegalTiling
 from tilewright.runtime.cpu_pool import get_num_threads
+
+LEAST_ROWS = 128
+"""Fewer rows are not worth a fold in lanes (`lower_reduction`)."""
 
 
 def bound_launches(
@@ -39,3 +43,18 @@ def bound_launches(
         return contraction_launches(bound, machine)
     except (IllegalTiling, LoweringError) as error:
         raise LaunchDeclined(str(error)) from error
+
+
+def is_long_fold(contraction: Contraction, machine: Machine) -> bool:
+    """Whether a contraction with known sizes has no element that is used twice, and long sums of real numbers in the
+    type in which they are stored: folds in lanes read its operands once, where they lie.
+    """
+    accumulator = contraction.combine.parameters[0].type.element
+    reused = any(one.kind in (Kind.M, Kind.N) and one.size.constant != 1 for one in contraction.dimensions)
+    length = product(one.size for one in contraction.of_kind(Kind.K)).constant or 0
+    plain = not accumulator.is_complex and compute_type(accumulator) == accumulator
+    # Neighbouring results are summed side by side by the form of a matrix and a vector.
+    beside = any(
+        one.kind is Kind.C and one.stride_left == one.stride_right == size(1) for one in contraction.dimensions
+    )
+    return not (machine.is_gpu_like or reused or beside) and plain and length >= LEAST_ROWS

@@ -1,53 +1,28 @@
-"""From a program to something that can be called: which lowering each top-level statement gets.
+"""From a program to something that can be called.
 
-A statement that is a contraction goes to the tiling; any other one becomes a kernel whose outer maps are parallel, a
-view, or scalar code of the host. `if` and `loop` around parallel code are run by the host. What was chosen and why is
-noted for `Executable.explain`.
+The standard rewrites come first, then flattening if it is asked for; then each statement gets its lowering
+(`contraction_steps`, `statements`).
 """
 
 from __future__ import annotations
 
-import copy
-import dataclasses
-import functools
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from tilewright.contraction.form import Refusal
-from tilewright.contraction.recognise import recognise
 from tilewright.ir import nodes
-from tilewright.ir.nodes import Body, Program, Statement, Type, Variable
-from tilewright.ir.scalars import I64, ScalarType
-from tilewright.ir.sizes import Size, size
-from tilewright.ir.traversal import all_statements, sub_bodies
-from tilewright.ir.views import parameter_view
-from tilewright.passes.bound_contraction import bound_launches
-from tilewright.passes.fuse_histograms import with_own_rows, without_fills
-from tilewright.passes.kernel_steps import computes_scalar, kernel_step
-from tilewright.passes.lower_general import Points, copy_points, points_of
-from tilewright.passes.map_folds import with_streams
-from tilewright.passes.nest_folds import with_folds
-from tilewright.passes.offset_form import Offsets
-from tilewright.passes.one_pass import OnePass, one_pass_forms, one_pass_step
-from tilewright.passes.permute_kernel import permute_launch
+from tilewright.ir.nodes import Program
+from tilewright.ir.scalars import ScalarType
+from tilewright.ir.traversal import all_statements
+from tilewright.kernel.launch import Launch
+from tilewright.passes.contraction_steps import contraction_block
 from tilewright.passes.pipelines import run_pipeline
-from tilewright.passes.scalar_values import LoweringError
-from tilewright.passes.segment_hist import histogram_step, takes_fills
-from tilewright.passes.segment_rows import as_nested_maps
-from tilewright.passes.segment_steps import segment_step
-from tilewright.passes.split_fold import split_fold
-from tilewright.passes.stream_choice import NotTiled
-from tilewright.passes.stream_form import stream_form, stream_table
 from tilewright.passes.tile import Tiles
-from tilewright.passes.unchecked import without_checks
-from tilewright.passes.unread_iotas import without_notes, without_unread
-from tilewright.passes.used_names import free_variables, size_names
-from tilewright.passes.vectorise import NotVectorisable
-from tilewright.passes.whole_loops import with_whole
-from tilewright.runtime import host
+from tilewright.passes.used_names import size_names
 from tilewright.runtime.devices import Device
 from tilewright.runtime.executable import Executable
-from tilewright.runtime.host import Block, Copier, HostProgram, KernelPlan, KernelStep, Layout, Note, Step
+from tilewright.runtime.host import Block, Copier, HostProgram, KernelStep, Note
+
+Extents: TypeAlias = tuple[int, ...]
+Offsets: TypeAlias = tuple[int, int]
 
 if TYPE_CHECKING:
     from tilewright.passes.flatten_contractions import Flattening
@@ -102,7 +77,10 @@ def compile_program(
         from tilewright.passes.flatten_tree import machine_thresholds
 
         thresholds = machine_thresholds(ready, device.machine)
-    ready = without_checks(ready) if unchecked else ready
+    if unchecked:
+        from tilewright.passes.unchecked import without_checks
+
+        ready = without_checks(ready)
     block, notes = program_block(ready, device, tiles)
     arguments = _size_arguments(ready)
     checked = any(getattr(one.expression, "checked", False) for one in all_statements(ready.body))
@@ -118,14 +96,14 @@ def compile_program(
 
 def program_block(program: Program, device: Device, tiles: Tiles | None = None) -> tuple[Block, tuple[Note, ...]]:
     """The steps of a program for a device (which need not exist: its limits are enough), and how each was lowered."""
-    compiler = _Compiler(program, device, tiles)
+    found = contraction_block(program, device, tiles)
+    if found is not None:
+        return found
+    from tilewright.passes.statements import Statements
+
+    compiler = Statements(program, device, tiles)
     block = compiler.block(program.body)
     return block, tuple(compiler.notes)
-
-
-def threads_per_block(device: Device) -> int:
-    """Threads of the general kernels' blocks."""
-    return 1 if device.machine.kind == "cpu" else max(2, min(256, device.machine.max_threads_per_block))
 
 
 def _size_arguments(program: Program) -> frozenset[int]:
@@ -137,300 +115,17 @@ def _size_arguments(program: Program) -> frozenset[int]:
     return frozenset(p for p, one in enumerate(program.parameters) if one.type.rank == 0 and one.name in names)
 
 
-# --- kernels ----------------------------------------------------------------------------------------------------------
-
-
 def _copier(device: Device) -> Copier:
     """How arrays are copied on a device."""
-    step = functools.partial(copy_step, threads=threads_per_block(device))
-    on_cpu = not device.machine.is_gpu_like
-    return Copier(step, functools.partial(permute_launch, machine=device.machine) if on_cpu else None)
 
+    def step(element: ScalarType, rank: int) -> KernelStep:
+        from tilewright.passes.statements import copy_step, threads_per_block
 
-@functools.lru_cache(maxsize=256)
-def copy_step(element: ScalarType, rank: int, threads: int) -> KernelStep:
-    """Copying `source` to `target`, arrays of extents n0, n1, ...; a scalar `source` for rank 0."""
-    shape = tuple(size(f"n{d}") for d in range(rank))
-    source, target = (Variable(name, Type(element, shape)) for name in ("source", "target"))
-    return kernel_step(f"copy_{element}_{rank}", copy_points(source), (target,), (source,), threads)
+        return copy_step(element, rank, threads_per_block(device))
 
+    def permutation(element: ScalarType, shape: Extents, source: Extents, target: Extents, at: Offsets) -> Launch:
+        from tilewright.passes.permute_kernel import permute_launch
 
-# --- statements -------------------------------------------------------------------------------------------------------
+        return permute_launch(element, shape, source, target, at, machine=device.machine)
 
-_COMBINATORS = (
-    nodes.Map, nodes.Reduce, nodes.Scan, nodes.Redomap, nodes.Scanomap, nodes.Scatter, nodes.Hist, nodes.StreamSeq,
-    nodes.SegMap, nodes.SegRed, nodes.SegScan, nodes.SegHist,
-)  # fmt: skip
-
-
-class _Compiler:
-    """Statements to steps, with notes."""
-
-    def __init__(self, program: Program, device: Device, tiles: Tiles | None) -> None:
-        self.name = program.name
-        self.tiles = tiles
-        self.device = device
-        self.threads = threads_per_block(device)
-        self.notes: list[Note] = []
-        self.cells: set[str] = set()
-        self.reasons: tuple[str, ...] = ()
-        self.iotas: set[str] = set()
-        self.sizes: dict[str, Size] = {}
-        self.arguments = frozenset(one.name for one in program.parameters if one.type.rank == 0)
-        self.computed: dict[str, Statement] = {}
-        self.fills: dict[str, nodes.Atom] = {}
-
-    def block(self, body: Body) -> Block:
-        """The steps of a body, without those of iotas that no step reads from memory."""
-        steps: list[Step] = []
-        ready = with_own_rows(body)
-        if self.threads == 1:
-            ready, fills = without_fills(ready, takes_fills(self.device.machine))
-            self.fills |= fills
-        for one in one_pass_forms(ready) if self.threads == 1 else ready.statements:
-            steps += self.steps(one) if isinstance(one, Statement) else self.one_pass(one)
-        kept = without_unread(steps, body.results, self.iotas)
-        self.notes = without_notes(self.notes, steps, kept)
-        return Block(kept, body.results)
-
-    def one_pass(self, form: OnePass) -> list[Step]:
-        """The step of statements that one pass over their rows computes together."""
-        step, trials, note = one_pass_step(form, self.name, self.device.machine, self.threads, kernel_step)
-        for one in trials:
-            self._try(one)
-        self._mark_cells(form.targets)
-        self.notes.append(note)
-        if step is not None:
-            return [step]
-        guard, folds = trials
-        assert isinstance(form, Offsets)
-        original = [step for one in form.original for step in self.steps(one)]
-        return [host.GuardedStep(guard, Block((folds,), ()), Block(tuple(original), ()))]
-
-    def steps(self, statement: Statement) -> list[Step]:
-        """The steps of one statement. Of rows that only the host can compute, a fold becomes a map and a fold, and a
-        segmented map nested maps.
-        """
-        expression = statement.expression
-        if not isinstance(expression, nodes.Redomap | nodes.Scanomap | nodes.SegMap):
-            return [self.statement(statement)]
-        kept = list(self.notes)
-        try:
-            return [self.statement(statement)]
-        except LoweringError:
-            self.notes = kept
-            if isinstance(expression, nodes.SegMap):
-                return [self.statement(one) for one in as_nested_maps(statement, expression)]
-            return [self.statement(one) for one in split_fold(statement, expression)]
-
-    def note(self, statement: Statement, lowered: str, reasons: Sequence[str] = ()) -> None:
-        """Tell how a statement was lowered."""
-        label = ", ".join(map(str, statement.targets)) + f" = {type(statement.expression).__name__.lower()}"
-        self.notes.append(Note(label, lowered, tuple(reasons)))
-
-    def statement(self, statement: Statement) -> Step:
-        """The step of one statement."""
-        expression, targets = statement.expression, statement.targets
-        if isinstance(expression, nodes.Iota) and expression.scalar == I64:
-            self.iotas.add(targets[0].name)
-        match expression:
-            case nodes.SizeValue(value):
-                self.sizes[targets[0].name] = value
-                return host.ScalarStep(targets, expression)
-            case nodes.Apply() | nodes.Cast():
-                if computes_scalar(statement, self.arguments | self.computed.keys()):
-                    self.computed[targets[0].name] = statement
-                return host.ScalarStep(targets, expression)
-            case nodes.Threshold(name, parallelism):
-                return host.ThresholdStep(targets[0], name, parallelism)
-            case nodes.Alias() | nodes.Copy() | nodes.Slice() | nodes.Rearrange() | nodes.Reshape() | nodes.Index():
-                self._mark_cells(targets)
-                return host.ViewStep(targets[0], expression)
-            case nodes.Replicate(_, value) if value.type.rank:
-                return host.ViewStep(targets[0], expression)
-            case nodes.Concat(axis, arrays):
-                self.note(statement, "copies of the parts")
-                return host.ConcatStep(targets[0], axis, arrays)
-            case nodes.Update(array, indices, value, line):
-                self.note(statement, "a copy and a part written over it")
-                return host.UpdateStep(targets[0], array, indices, value, line)
-            case nodes.If() | nodes.Loop():
-                return self._control(statement)
-            case nodes.Reduce() | nodes.Redomap():
-                return self._contraction(statement) or self._segments(statement, self.reasons)
-            case nodes.Map():
-                label = f"{self.name}_{targets[0]}"
-                return self._contraction(statement) or with_streams(
-                    label, statement, self._general(statement, self.reasons), self.device.machine
-                )
-            case nodes.Scan() | nodes.Scanomap() | nodes.SegRed() | nodes.SegScan() | nodes.Hist() | nodes.SegHist():
-                return self._segments(statement)
-        return self._general(statement)
-
-    def _mark_cells(self, targets: Sequence[Variable]) -> None:
-        self.cells.update(target.name for target in targets if target.type.rank == 0)
-
-    # kernels
-
-    def _kernel(self, statement: Statement, points: Points, suffix: str = "") -> KernelStep:
-        """The step, after a trial that the points can be lowered."""
-        targets = statement.targets
-        reads = free_variables(statement.expression)
-        counted = frozenset(self.iotas)
-        label = f"{self.name}_{targets[0]}{suffix}"
-        step = kernel_step(label, points, targets, reads, self.threads, counted, dict(self.sizes), dict(self.computed))
-        step = dataclasses.replace(step, reads=tuple(one for one in step.reads if one.name not in counted))
-        self._try(step)
-        self._mark_cells(targets)
-        return step
-
-    def _try(self, step: KernelStep) -> KernelPlan:
-        """The plan for the layouts to be expected; LoweringError if there is none."""
-        expected: list[tuple[str, Layout]] = []
-        for variable in (*step.reads, *step.targets):
-            if variable.type.rank or variable.name in self.cells or variable in step.targets:
-                expected.append((variable.name, Layout((), dense=True, at_start=True)))
-        return step.lower(tuple(expected))
-
-    def _general(self, statement: Statement, reasons: Sequence[str] = ()) -> Step:
-        statement = Statement(statement.targets, with_folds(statement.expression))
-        expression = statement.expression
-        try:
-            points = dataclasses.replace(points_of(expression, statement.targets), machine=self.device.machine)
-            plain = self._kernel(statement, points)
-        except LoweringError as error:
-            if not isinstance(expression, nodes.Map):
-                raise LoweringError(f"{self.name}: {_shown(statement)} cannot be lowered: {error}") from error
-            self.note(statement, "row by row on the host", [*reasons, str(error)])
-            return self._rows(statement, expression)
-        work = " x ".join(map(str, points.space))
-        step, text, refusals = self._streamed(statement, points, plain)
-        together = self._try(plain).together
-        text = text or (f", {together} of them at once in the lanes of vectors" if together > 1 else "")
-        self.note(
-            statement, f"a kernel over {work} points{text}" if work else "a sequential kernel", (*reasons, *refusals)
-        )
-        return step
-
-    def _streamed(self, statement: Statement, points: Points, plain: KernelStep) -> tuple[Step, str, Sequence[str]]:
-        """The kernel that tiles the streams of a nest, and what it does; else the plain one, and why."""
-        form = stream_form(statement.expression, points, self.device.machine)
-        if form is None:
-            return plain, "", ()
-        table = "".join(f"\n      {line}" for line in stream_table(statement.expression))
-        if isinstance(form, NotTiled):
-            return plain, table, form.reasons
-        plain = dataclasses.replace(plain, reads=free_variables(statement.expression))
-        label, computed = f"{plain.label}_streams", dict(self.computed)
-        step = kernel_step(label, form.points, plain.targets, plain.reads, form.threads, computed=computed)
-        try:
-            self._try(step)
-        except (LoweringError, NotVectorisable) as error:
-            return plain, table, (str(error),)
-        return form.step(step, plain), f": {form.text}{table}", ()
-
-    def _rows(self, statement: Statement, expression: nodes.Map) -> Step:
-        function = expression.function
-        self._mark_cells(function.parameters)
-        body = self.block(function.body)
-        return host.RowsStep(statement.targets, expression.width, function.parameters, expression.arrays, body)
-
-    def _segments(self, statement: Statement, reasons: Sequence[str] = ()) -> Step:
-        """A fold, scan or histogram of segments: which kernels do it is chosen when its sizes are known."""
-        reads = free_variables(statement.expression)
-        name, counted = f"{self.name}_{statement.targets[0]}", frozenset(self.iotas)
-        computed = dict(self.computed)
-
-        def make(suffix: str, points: Points, targets: tuple[Variable, ...], uses: tuple[Variable, ...]) -> KernelStep:
-            made = kernel_step(name + suffix, points, targets, uses, self.threads, counted, computed=computed)
-            return dataclasses.replace(made, reads=tuple(one for one in made.reads if one.name not in counted))
-
-        is_histogram = isinstance(statement.expression, nodes.Hist | nodes.SegHist)
-        step_of = functools.partial(histogram_step, fills=self.fills) if is_histogram else segment_step
-        try:
-            found = step_of(statement, reads, self.device.machine, self.threads, make)
-            if found is None:
-                return self._general(statement, reasons)
-            step, trials = found
-            step = dataclasses.replace(step, reads=tuple(one for one in step.reads if one.name not in counted))
-            for one in trials:
-                self._try(one)
-        except LoweringError as error:
-            return self._general(statement, [*reasons, str(error)])
-        self._mark_cells(statement.targets)
-        *outer, width = map(str, step.extents)
-        bins = f" into {outer.pop()} bins" if is_histogram else ""
-        segments = f"{' x '.join(outer)} segments" if outer else "one segment"
-        self.note(statement, f"{segments} of {width} rows{bins}, shared out when the sizes are known", reasons)
-        return step
-
-    def _contraction(self, statement: Statement) -> Step | None:
-        """The tiled form of a contraction, if the statement is one; `self.reasons` are why it is not."""
-        self.reasons = ()
-        reads = free_variables(statement.expression)
-        views = {variable.name: parameter_view(variable) for variable in reads if variable.type.rank}
-        out = {target.name: parameter_view(target) for target in statement.targets}
-        found = recognise(statement, views, out, self.iotas)
-        if isinstance(found, Refusal):
-            self.reasons = tuple(f"not a contraction: {reason}" for reason in found.reasons)
-            return None
-        (target,) = statement.targets
-        otherwise = self._otherwise(statement)
-        kinds = ", ".join(f"{d.name}:{d.kind.value}[{d.size}]" for d in found.dimensions)
-        self.note(statement, f"a contraction over {kinds}")
-        launches = functools.partial(bound_launches, found, self.device.machine, self.tiles)
-        self._mark_cells(statement.targets)
-        return host.ContractionStep(f"{self.name}_{target}", target, reads, launches, otherwise)
-
-    def _otherwise(self, statement: Statement) -> Callable[[], Step]:
-        """The general lowering, for sizes that the tiling declines: made when it is first needed."""
-        is_fold = isinstance(statement.expression, nodes.Reduce | nodes.Redomap)
-        other = copy.copy(self)  # as things stand at this statement; what it notes is not told
-        other.notes, other.cells, other.iotas = [], set(self.cells), set(self.iotas)
-        return functools.cache(lambda: other._segments(statement) if is_fold else other._general(statement))
-
-    # control
-
-    def _control(self, statement: Statement) -> Step:
-        """Control flow without parallel code inside is a sequential kernel; the host runs any other."""
-        parallel = any(
-            isinstance(one.expression, _COMBINATORS)
-            for body in sub_bodies(statement.expression)
-            for one in all_statements(body)
-        )
-        reasons: list[str] = []
-        if not parallel:
-            try:
-                step = self._kernel(statement, points_of(statement.expression, statement.targets))
-                self.note(statement, "a sequential kernel")
-                return step
-            except LoweringError as error:
-                reasons.append(str(error))
-        expression = statement.expression
-        self._mark_cells(statement.targets)
-        if isinstance(expression, nodes.If):
-            self.note(statement, "run by the host", reasons)
-            then, otherwise = self.block(expression.then), self.block(expression.otherwise)
-            return host.IfStep(expression.condition, statement.targets, then, otherwise)
-        assert isinstance(expression, nodes.Loop)
-        self._mark_cells(expression.parameters)
-        place = len(self.notes)
-        body = self.block(expression.body)
-        common = (statement.targets, expression.parameters, expression.initial, body)
-        if isinstance(expression.form, nodes.ForLoop):
-            loop = host.LoopStep(*common, index=expression.form.index, bound=expression.form.bound)
-        else:
-            asked = expression.form.condition
-            self._mark_cells(asked.parameters)
-            loop = host.LoopStep(*common, condition_parameters=asked.parameters, condition=self.block(asked.body))
-        further = ""
-        if self.threads == 1:  # a lane of a GPU would be far slower than the launches
-            loop, further = with_whole(loop, statement, self._kernel)
-        self.note(statement, "run by the host" + further, reasons)
-        self.notes.insert(place, self.notes.pop())
-        return loop
-
-
-def _shown(statement: Statement) -> str:
-    targets = ", ".join(f"{target}: {target.type}" for target in statement.targets)
-    return f"{targets} = {type(statement.expression).__name__.lower()}"
+    return Copier(step, None if device.machine.is_gpu_like else permutation)

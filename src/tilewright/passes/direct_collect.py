@@ -29,7 +29,7 @@ from tilewright.passes.direct_form import FUSED_COLUMNS, LINE, DirectForm
 from tilewright.passes.direct_store import where_valid
 from tilewright.passes.direct_tile import Place, starts
 from tilewright.passes.direct_writer import DirectWriter, Step
-from tilewright.passes.tensor_writer import transposed
+from tilewright.passes.vector_transposes import transposed
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from tilewright.kernel.ir import (
     operation,
 )
 from tilewright.passes.direct_writer import Bases, DirectWriter, Step
-from tilewright.passes.tensor_writer import transposed
+from tilewright.passes.vector_transposes import transposed
 
 
 @dataclass(frozen=True)

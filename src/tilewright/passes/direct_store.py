@@ -28,7 +28,7 @@ from tilewright.kernel.ir import (
 from tilewright.passes.direct_form import LINE
 from tilewright.passes.direct_tile import Accumulators, Place, starts
 from tilewright.passes.direct_writer import DirectWriter
-from tilewright.passes.tensor_writer import transposed
+from tilewright.passes.vector_transposes import transposed
 from tilewright.passes.vectorise import lower_lambda_vector
 
 

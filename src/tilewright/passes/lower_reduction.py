@@ -9,17 +9,16 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 
-from tilewright.contraction.form import Contraction, Kind
 from tilewright.contraction.recognise import is_commutative
 from tilewright.ir import nodes
 from tilewright.ir.lmad import row_major
 from tilewright.ir.nodes import Atom, Type, Variable
 from tilewright.ir.scalars import I64, compute_type
-from tilewright.ir.sizes import ZERO, Size, minimum, product, size
+from tilewright.ir.sizes import ZERO, Size, minimum, size
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import Buffer, Constant, For, If, Space, integer, operation
-from tilewright.machine.model import Machine
 from tilewright.passes import lower_folds
+from tilewright.passes.bound_contraction import LEAST_ROWS
 from tilewright.passes.item_memory import Item
 from tilewright.passes.lower_columns import has_simple_rows
 from tilewright.passes.lower_items import AnyValue, call, lower_expression, row_of, write
@@ -29,7 +28,6 @@ from tilewright.passes.scalar_values import memory_element
 
 LANES = 32
 BRANCHES, LEVELS = 16, 3
-LEAST_ROWS = 4 * LANES
 
 Reduction = nodes.Reduce | nodes.Redomap
 
@@ -81,21 +79,6 @@ def fold_rows(
     many = operation("ge", lower_size(extent, item.emit), integer(LEAST_ROWS if lanes else SHORT))
     item.emit.emit(If(many, *branches))
     return results
-
-
-def is_long_fold(contraction: Contraction, machine: Machine) -> bool:
-    """Whether a contraction with known sizes has no element that is used twice, and long sums of real numbers in the
-    type in which they are stored: folds in lanes read its operands once, where they lie.
-    """
-    accumulator = contraction.combine.parameters[0].type.element
-    reused = any(one.kind in (Kind.M, Kind.N) and one.size.constant != 1 for one in contraction.dimensions)
-    length = product(one.size for one in contraction.of_kind(Kind.K)).constant or 0
-    plain = not accumulator.is_complex and compute_type(accumulator) == accumulator
-    # Neighbouring results are summed side by side by the form of a matrix and a vector.
-    beside = any(
-        one.kind is Kind.C and one.stride_left == one.stride_right == size(1) for one in contraction.dimensions
-    )
-    return not (machine.is_gpu_like or reused or beside) and plain and length >= LEAST_ROWS
 
 
 def _fold_in_lanes(

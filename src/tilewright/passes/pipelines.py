@@ -11,9 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tilewright.ir import verifier
 from tilewright.ir.nodes import Program
-from tilewright.ir.printer import print_program
 from tilewright.passes.fuse import fuse
 from tilewright.passes.read_concatenations import read_concatenations
 from tilewright.passes.simplify import simplify
@@ -59,13 +57,22 @@ def run_pipeline(
     """
     checking = os.environ.get("TILEWRIGHT_VERIFY", "0") not in ("", "0") if verify is None else verify
     if checking:
-        verifier.verify(program)
+        return _run_checked(program, passes, derivation)
+    for one in passes:
+        program = one.run(program, derivation)
+    return program
+
+
+def _run_checked(program: Program, passes: Sequence[Pass], derivation: Recording | None) -> Program:
+    from tilewright.ir.printer import print_program
+    from tilewright.ir.verifier import IRError, verify
+
+    verify(program)
     for number, one in enumerate(passes, 1):
         program = one.run(program, derivation)
-        if checking:
-            try:
-                verifier.verify(program)
-            except verifier.IRError as error:
-                text = print_program(program)
-                raise PassError(f"pass {number}, {one.name}, broke the program: {error}\n{text}") from error
+        try:
+            verify(program)
+        except IRError as error:
+            text = print_program(program)
+            raise PassError(f"pass {number}, {one.name}, broke the program: {error}\n{text}") from error
     return program

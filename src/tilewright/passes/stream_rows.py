@@ -16,7 +16,7 @@ from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import Expression, FirstLanes, Load, Shuffle, Store, VectorType, operation
 from tilewright.passes.item_memory import Item
 from tilewright.passes.lower_scalar import lower_size
-from tilewright.passes.tensor_writer import transposed
+from tilewright.passes.vector_transposes import transposed
 
 LONGEST = 8
 """Elements of a row that are transposed together: longer vectors would be filled by few rows."""

@@ -35,7 +35,8 @@ from tilewright.kernel.ir import (
     operation,
 )
 from tilewright.machine.model import Machine
-from tilewright.passes.tensor_writer import Place, Strides, TensorWriter, transposed
+from tilewright.passes.tensor_writer import Place, Strides, TensorWriter
+from tilewright.passes.vector_transposes import transposed
 
 LONG = 8  # vectors of a row, from which on it is worth it that they begin at a multiple of their size
 STREAM = 64  # the same for stores past the caches: a line that is written in two parts costs more than it saves

@@ -35,7 +35,8 @@ from tilewright.kernel.ir import (
     operation,
 )
 from tilewright.passes.tensor_gemm_form import Chunk, GemmForm, gemm_form, panel_pieces
-from tilewright.passes.tensor_writer import FALSE, Place, Strides, TensorWriter, transposed, vector_or_scalar
+from tilewright.passes.tensor_writer import FALSE, Place, Strides, TensorWriter, vector_or_scalar
+from tilewright.passes.vector_transposes import transposed
 
 Accumulators = dict[tuple[int, int], tuple[Name, ...]]
 

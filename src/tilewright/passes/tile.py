@@ -7,22 +7,20 @@ packed form (form_choice.py); all cut the same dimensions into tiles and stage t
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from tilewright.contraction.form import Contraction
 from tilewright.contraction.normalise import normalise, order_dimensions, reclassify
 from tilewright.kernel.launch import Launch
 from tilewright.machine.model import Machine
 from tilewright.passes.direct_form import DirectForm
-from tilewright.passes.direct_kernel import write_direct_kernel
 from tilewright.passes.form_choice import FormChoice, choose_form
 from tilewright.passes.matrix_vector_form import MatrixVectorForm
-from tilewright.passes.matrix_vector_kernel import write_matrix_vector_kernel
 from tilewright.passes.packed_form import PackedForm, make_packed_form
-from tilewright.passes.packed_kernel import write_packed_kernel
-from tilewright.passes.tile_choice import choose_tiling, ranked_tilings
-from tilewright.passes.tile_form import TileForm, make_form
-from tilewright.passes.tile_kernel import write_kernel
 from tilewright.passes.tiling import IllegalTiling
+
+if TYPE_CHECKING:  # what writes a kernel is imported when it is written
+    from tilewright.passes.tile_form import TileForm
 
 Tiles = Mapping[str, tuple[int, int] | int]
 
@@ -35,6 +33,9 @@ def tiled_form(contraction: Contraction, machine: Machine, tiles: Tiles | None =
     Raises:
         IllegalTiling: if no tiling, or not the given one, fits the machine; names the limit.
     """
+    from tilewright.passes.tile_choice import choose_tiling, ranked_tilings
+    from tilewright.passes.tile_form import make_form
+
     ready = order_dimensions(reclassify(contraction)) if tiles else normalise(contraction)
     if not tiles:
         forms = (make_form(ready, tiling) for tiling in ranked_tilings(ready, machine))
@@ -78,8 +79,16 @@ def _refuse_tiles(tiles: Tiles | None) -> None:
 def write_cpu_kernel(form: DirectForm | PackedForm | MatrixVectorForm) -> Launch:
     """The kernel of a form of the CPU, and its launch."""
     if isinstance(form, MatrixVectorForm):
+        from tilewright.passes.matrix_vector_kernel import write_matrix_vector_kernel
+
         return write_matrix_vector_kernel(form)
-    return write_direct_kernel(form) if isinstance(form, DirectForm) else write_packed_kernel(form)
+    if isinstance(form, DirectForm):
+        from tilewright.passes.direct_kernel import write_direct_kernel
+
+        return write_direct_kernel(form)
+    from tilewright.passes.packed_kernel import write_packed_kernel
+
+    return write_packed_kernel(form)
 
 
 def contraction_launches(contraction: Contraction, machine: Machine, tiles: Tiles | None = None) -> tuple[Launch, ...]:
@@ -94,5 +103,7 @@ def contraction_launches(contraction: Contraction, machine: Machine, tiles: Tile
         IllegalTiling: if given tiles are wrong or break a limit of the machine.
     """
     if machine.is_gpu_like:
+        from tilewright.passes.tile_kernel import write_kernel
+
         return (write_kernel(tiled_form(contraction, machine, tiles)),)
     return (write_cpu_kernel(cpu_form(contraction, machine, tiles).form),)

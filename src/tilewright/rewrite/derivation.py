@@ -11,9 +11,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.ir.dataclass import dataclass
-from tilewright.ir.interpreter import interpret
 from tilewright.ir.nodes import Body, Program
-from tilewright.ir.printer import print_atom, print_statement
 from tilewright.rewrite.rule import (
     Declined,
     Refusal,
@@ -58,6 +56,8 @@ class Step:
 
 
 def _text(body: Body, unchanged: set[int], with_results: bool) -> str:
+    from tilewright.ir.printer import print_atom, print_statement
+
     lines = [print_statement(one) for one in body.statements if id(one) not in unchanged]
     if with_results:
         lines.append(f"in ({', '.join(map(print_atom, body.results))})")
@@ -110,6 +110,8 @@ class Derivation:
         Raises:
             RewriteError: naming the first step that changes a result.
         """
+        from tilewright.ir.interpreter import interpret
+
         for arguments in arguments_list:
             expected = interpret(self.source, arguments)
             for number, step in enumerate(self.steps, 1):

@@ -255,7 +255,10 @@ def rule(family: str, *kinds: type) -> Callable[[RuleFunction], Rule]:
 
 def rules_of(family: str) -> tuple[Rule, ...]:
     """The rules of a family, in the order in which they are tried."""
-    return tuple(one for one in all_rules() if one.family == family)
+    from tilewright.rewrite import rules  # the rules import this module
+
+    rules.load(family)
+    return tuple(one for one in _in_order() if one.family == family)
 
 
 def rule_named(name: str) -> Rule:
@@ -278,5 +281,11 @@ def all_rules() -> Iterator[Rule]:
     from tilewright.rewrite import rules  # the rules import this module
 
     rules.load()
+    return iter(_in_order())
+
+
+def _in_order() -> list[Rule]:
+    from tilewright.rewrite import rules
+
     modules = {name: number for number, name in enumerate(rules.MODULES)}
-    return iter(sorted(_REGISTRY.values(), key=lambda one: modules.get(one.function.__module__, len(modules))))
+    return sorted(_REGISTRY.values(), key=lambda one: modules.get(one.function.__module__, len(modules)))

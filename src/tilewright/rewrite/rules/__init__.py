@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from importlib import import_module
 
-# in the order in which their rules are tried
-MODULES = tuple(
-    f"{__name__}.{name}"
-    for name in (
-        "scalars", "views", "simplification", "maps", "hoisting", "fusion", "horizontal", "fusion_further", "concats",
-        "flatten_distribute", "flatten_arrays", "flatten_segments", "flatten_versions", "flatten_fusion",
-    )
-)  # fmt: skip
+# in the order in which their rules are tried, with the families that they belong to
+FAMILIES: dict[str, tuple[str, ...]] = {
+    "scalars": ("simplification",),
+    "views": ("simplification",),
+    "simplification": ("simplification", "dead code"),
+    "maps": ("simplification",),
+    "hoisting": ("simplification",),
+    "fusion": ("fusion",),
+    "horizontal": ("horizontal fusion",),
+    "fusion_further": ("further fusion",),
+    "concats": ("concatenations",),
+    "flatten_distribute": ("flattening",),
+    "flatten_arrays": ("flattening",),
+    "flatten_segments": ("flattening",),
+    "flatten_versions": ("incremental flattening",),
+    "flatten_fusion": ("segment fusion",),
+}
+MODULES = tuple(f"{__name__}.{name}" for name in FAMILIES)
 
 
-def load() -> None:
-    """Import every module of rules: that registers them."""
-    for module in MODULES:
-        import_module(module)
+def load(family: str | None = None) -> None:
+    """Import the modules of a family of rules, or all of them: that registers them."""
+    for module, families in zip(MODULES, FAMILIES.values(), strict=True):
+        if family is None or family in families:
+            import_module(module)

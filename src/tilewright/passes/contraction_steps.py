@@ -1,0 +1,87 @@
+"""Statements that are contractions, or views of arrays: all that there is in an einsum.
+
+Programs of nothing else are lowered here, without the many forms that other statements may take (`statements`), which
+are imported when there is such a statement, or a contraction whose sizes the tiling declines.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Sequence
+
+from tilewright.contraction.form import Refusal
+from tilewright.contraction.recognise import recognise
+from tilewright.ir import nodes
+from tilewright.ir.nodes import Program, Statement
+from tilewright.ir.views import parameter_view
+from tilewright.passes.bound_contraction import bound_launches
+from tilewright.passes.tile import Tiles
+from tilewright.passes.used_names import free_variables
+from tilewright.runtime.devices import Device
+from tilewright.runtime.host import Block, ContractionStep, Note, Step, ViewStep
+
+VIEWS = nodes.Alias | nodes.Copy | nodes.Slice | nodes.Rearrange | nodes.Reshape | nodes.Index
+_NESTS = nodes.Map | nodes.Reduce | nodes.Redomap
+
+
+def contraction_step(
+    name: str,
+    statement: Statement,
+    device: Device,
+    tiles: Tiles | None,
+    iotas: Collection[str],
+    otherwise: Callable[[], Step],
+) -> tuple[ContractionStep, Note] | Refusal:
+    """The tiled form of a statement of the program `name`, and what is to be told of it; or why it is no contraction.
+
+    Args:
+        name: the program's.
+        statement: a map or a fold.
+        device: where it runs.
+        tiles: tile sizes fixed by the user.
+        iotas: names of arrays that count.
+        otherwise: makes the general lowering, for sizes that the tiling declines.
+    """
+    reads = free_variables(statement.expression)
+    views = {variable.name: parameter_view(variable) for variable in reads if variable.type.rank}
+    out = {target.name: parameter_view(target) for target in statement.targets}
+    found = recognise(statement, views, out, iotas)
+    if isinstance(found, Refusal):
+        return found
+    (target,) = statement.targets
+    kinds = ", ".join(f"{d.name}:{d.kind.value}[{d.size}]" for d in found.dimensions)
+    launches = functools.partial(bound_launches, found, device.machine, tiles)
+    step = ContractionStep(f"{name}_{target}", target, reads, launches, otherwise)
+    return step, note_of(statement, f"a contraction over {kinds}")
+
+
+def note_of(statement: Statement, lowered: str, reasons: Sequence[str] = ()) -> Note:
+    """How a statement was lowered, and why not otherwise."""
+    label = ", ".join(map(str, statement.targets)) + f" = {type(statement.expression).__name__.lower()}"
+    return Note(label, lowered, tuple(reasons))
+
+
+def contraction_block(program: Program, device: Device, tiles: Tiles | None) -> tuple[Block, tuple[Note, ...]] | None:
+    """The steps of a program of contractions and views, and what is to be told of them; None of any other program."""
+    steps: list[Step] = []
+    notes: list[Note] = []
+    for number, statement in enumerate(program.body.statements):
+        expression = statement.expression
+        if isinstance(expression, VIEWS):
+            steps.append(ViewStep(statement.targets[0], expression))
+            continue
+        if not isinstance(expression, _NESTS):
+            return None
+        otherwise = functools.cache(functools.partial(_otherwise, program, number, device, tiles))
+        found = contraction_step(program.name, statement, device, tiles, (), otherwise)
+        if isinstance(found, Refusal):
+            return None
+        steps.append(found[0])
+        notes.append(found[1])
+    return Block(tuple(steps), program.body.results), tuple(notes)
+
+
+def _otherwise(program: Program, number: int, device: Device, tiles: Tiles | None) -> Step:
+    from tilewright.passes.statements import Statements
+
+    return Statements(program, device, tiles).step_without_tiling(program.body, number)
