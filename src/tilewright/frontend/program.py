@@ -365,6 +365,9 @@ def program(
     `tw.reshape`, `tw.concat`, `tw.update`, `tw.cond`, `tw.loop`, `tw.while_loop`, indexing and slicing, arithmetic and
     the mathematical functions of `tw`, other programs, and any Python that does not depend on values of the arrays.
 
+    Floats are computed as written, but for two things: a product that is added to something may be rounded only with
+    the sum (a fused multiply-add), and folds and scans combine their rows in trees.
+
     Args:
         function: its parameters are annotated with their types: `xs: tw.f32["n", "m"]` is an array, `alpha: tw.f32` a
             scalar; the same name means the same size everywhere. Of `tw.float_["n"]`, `tw.integer_`, `tw.complex_`,
