@@ -23,6 +23,7 @@ from tilewright.kernel.ir import (
     AtomicUpdate,
     Barrier,
     BlockIndex,
+    Cast,
     Comment,
     Constant,
     Declare,
@@ -190,8 +191,14 @@ def _statement(emitter: Emitter, statement: Statement) -> None:
         case Let(name=name, value=value):
             with emitter.statement():
                 register = emit_expression(emitter, value)
-                # The register of another name, of a loop or of the block must keep its own.
-                named = isinstance(value, Name | BlockIndex)
+                # The register of another name, of a loop or of the block must keep its own, also if it is cast to a
+                # type that LLVM does not tell from the first (i64 and u64).
+                source = value
+                while isinstance(source, Cast):
+                    source = source.operand
+                named = isinstance(value, Name | BlockIndex) or (
+                    value is not source and register in (emitter.names.get(getattr(source, "name", "")), "%.block")
+                )
                 emitter.names[name] = register if named else emitter.rename_last(register, name)
         case Declare(name=name, value=value):
             slot = emitter.allocate(spelling(value.type), f"{name}.address")
