@@ -57,6 +57,11 @@ def only(xs: tw.f32["n"]) -> Any:
     return (tw.map(lambda x: -x, xs),)
 
 
+@tw.program
+def counted(count: tw.i64, xs: tw.i64["n"]) -> Any:
+    return tw.hist("add", 0, count, xs, tw.map(lambda _: 1, xs))
+
+
 @pytest.fixture(autouse=True)
 def on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TILEWRIGHT_TARGET", raising=False)
@@ -88,7 +93,18 @@ def test_scalars() -> None:
         with np.errstate(all="ignore"):
             expected = np.float32(factor) * xs + ys
         np.testing.assert_array_equal(program(factor, xs, ys), expected)
-    for factor in (np.float32(3), np.float64(3), np.int8(3), 1 << 60):
+    for factor in (
+        np.float32(3.25),
+        np.float64(3.25),
+        np.float64(1e300),
+        np.int64(-7),
+        np.int32(-7),
+        np.float32("nan"),
+    ):
+        assert not refused(program, factor, xs, ys)
+        with np.errstate(all="ignore"):
+            np.testing.assert_array_equal(program(factor, xs, ys), np.float32(factor) * xs + ys)
+    for factor in (np.float16(3), np.int8(3), 1 << 60, np.int64(1 << 60)):
         assert refused(program, factor, xs, ys)
         np.testing.assert_array_equal(program(factor, xs, ys), scaled(factor, xs, ys, target="cpu"))
     for wrong in (True, 1j, "2", None):
@@ -99,14 +115,23 @@ def test_scalars() -> None:
 def test_integers() -> None:
     xs = np.arange(7, dtype=np.int32)
     program = taught(shifted, 5, xs)
-    for offset in (0, -3, 2**31 - 100, -(2**31)):
+    for offset in (0, -3, 2**31 - 100, -(2**31), np.int32(-3), np.int64(9)):
         assert not refused(program, offset, xs)
         np.testing.assert_array_equal(program(offset, xs), xs + np.int32(offset))
-    for offset in (2**31, -(2**31) - 1, 2**70):
+    for offset in (2**31, -(2**31) - 1, 2**70, np.int64(2**31)):
         with pytest.raises(OverflowError):
             program(offset, xs)
     with pytest.raises(TypeError):
         program(1.0, xs)
+
+
+def test_integers_that_sizes_depend_on() -> None:
+    xs = np.array([0, 2, 2, 5, 1, 2])
+    program = taught(counted, 4, xs)
+    assert not refused(program, 4, xs) and refused(program, 5, xs) and refused(program, 4.0, xs)
+    for count in (4, 5, 4, 7, 1):
+        wanted = np.bincount(xs[xs < count], minlength=count)
+        np.testing.assert_array_equal(program(count, xs), wanted)
 
 
 def test_several_results() -> None:
@@ -272,3 +297,14 @@ def test_a_child_after_fork_goes_on() -> None:
             right = all((program(xss) == expected).all() for _ in range(20))
         os._exit(0 if right else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_large_results_are_recycled() -> None:
+    xs, ys = np.arange(1 << 18, dtype=np.float32), np.ones(1 << 18, np.float32)
+    program = taught(scaled, 2.0, xs, ys)
+    for factor in (1.0, 2.0):
+        result = program(factor, xs, ys)
+        np.testing.assert_array_equal(result, factor * xs + 1)
+        assert result.ctypes.data % 64 == 0 and result.flags.c_contiguous
+    out = np.empty_like(xs)
+    assert program(2.0, xs, ys, out=out) is out and (out == 2 * xs + 1).all()

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tilewright.frontend.einsum_quick import with_first
+from tilewright.frontend.einsum_quick import MOST_ENTRIES
 from tilewright.runtime.environment import read_environment
 from tilewright.runtime.thread_count import get_num_threads
 
 if TYPE_CHECKING:
-    from tilewright.runtime.cpu_entry import NativeEntry
     from tilewright.runtime.executable import Executable
+    from tilewright.runtime.program_entry import ProgramEntry
 
 _MOST_LESSONS = 64  # so that a caller whose arrays never have the same form twice is not kept waiting
 _TARGET = b"TILEWRIGHT_TARGET"
@@ -22,18 +22,16 @@ class QuickProgram:
     """The entries of one program, by the number of threads and by what the variable of the target says."""
 
     def __init__(self) -> None:
-        self._entries: dict[Any, tuple[NativeEntry, ...]] = {}
+        self._entries: dict[Any, tuple[ProgramEntry, ...]] = {}
         self._lessons = 0
-        self._nones: tuple[None, ...] = (None,)
 
     def __call__(self, arguments: tuple[Any, ...], out: Any) -> Any:
         """The result of a call without a target; None where no entry fits."""
         entries = self._entries.get((get_num_threads(), read_environment(_TARGET)), _NOTHING)
         if not entries:
             return None
-        places = self._nones if out is None else out if type(out) is tuple else (out,)
         for entry in entries:
-            found = entry(*arguments, *places)
+            found = entry(arguments, out)
             if found is not None:
                 return found
         return None
@@ -46,11 +44,10 @@ class QuickProgram:
         entry = executable.entry(arguments, several)
         if entry is not None:
             key = get_num_threads(), read_environment(_TARGET)
-            self._nones = (None,) * len(executable.program.body.results)
             # Where two threads learn at once, one entry may be lost, to be learned again.
-            self._entries[key] = with_first(entry, self._entries.get(key, ()))
+            self._entries[key] = (entry, *self._entries.get(key, ()))[:MOST_ENTRIES]
 
     @property
-    def entries(self) -> tuple[NativeEntry, ...]:
+    def entries(self) -> tuple[ProgramEntry, ...]:
         """All entries."""
         return tuple(one for some in self._entries.values() for one in some)

@@ -52,17 +52,20 @@ NativeEntry: TypeAlias = Callable[..., Any]
 _METH_FASTCALL = 0x80
 _NEW_FROM_DESCRIPTOR, _RETURN = 94, 76  # the places of PyArray_NewFromDescr and PyArray_Return in NumPy's table
 _HEADER = 16
+_SCALARS: dict[str, Any] = {"F64": np.float64, "F32": np.float32, "I64": np.int64, "I32": np.int32}
 _SAMPLE_SHAPE, _SAMPLE_STRIDES = (3, 5), (4, 12)
 
 
 class ScalarForm(NamedTuple):
-    """What an entry demands of a scalar operand: an exact Python float or int that the kernel's type can hold.
+    """What an entry demands of a scalar operand: a float or int, of Python or NumPy, that the kernel's type can hold.
 
     Attributes:
         kind: how the kernel reads it, of `cpu_entry_text`: F64_SCALAR and the like.
+        value: the only one, for EXACT_INTEGER.
     """
 
     kind: int
+    value: int = 0
 
 
 def make_entry(
@@ -87,7 +90,7 @@ def make_entry(
             dimensions: a NumPy scalar).
         gives_tuple: whether the results are given back as a tuple; there is one otherwise.
         records: which of the temporary arrays are error records: zero before the first launch, and after the last one
-            if nothing was wrong. Results must then be made, and where something was wrong the entry gives None.
+            if nothing was wrong; where something was, the entry gives None, with results half written.
         threads: launches of several blocks are shared among so many threads.
     """
     offsets = [WORKSPACE_BYTES]
@@ -109,7 +112,7 @@ def make_entry(
     together = max((one.native.workspace_bytes for one in launches if one.blocks > 1), default=0)
     head = {
         "STATE": code.state_address, "OPERANDS": len(operands), "RESULTS": len(results), "MAKES": int(makes_results),
-        "WORKS": int(workspace > 0 or bool(temporaries)), "TEMPORARIES": len(temporaries), "RECORDS": len(records),
+        "WORKS": int(workspace > 0 or bool(temporaries)), "TEMPORARIES": len(temporaries),
         "LAUNCHES": len(launches), "TUPLE": int(gives_tuple), "TICKETS": threads - 1, "SHARED": together,
     }  # fmt: skip
     words = [
@@ -126,7 +129,7 @@ def make_entry(
 
 def _form_words(form: ArrayForm | ScalarForm) -> list[int]:
     if isinstance(form, ScalarForm):
-        return [2, form.kind]
+        return [3, form.kind, form.value]
     words = [ARRAY, id(form.dtype), len(form.shape), form.mask, *form.span, *form.shape, *form.strides]
     return [len(words) + 1, *words]
 
@@ -178,6 +181,7 @@ class _Code:
         words |= {
             "FREE": 0, "POOL": ctypes.addressof(cpu_pool.POOL_WORDS), "NEW_ARRAY": table[_NEW_FROM_DESCRIPTOR],
             "AS_SCALAR": table[_RETURN], "ARRAY_TYPE": id(np.ndarray), "FLOAT_TYPE": id(float), "INTEGER_TYPE": id(int),
+            **{f"{name}_TYPE": id(type_) for name, type_ in _SCALARS.items()},
             "NONE": id(None),
         }  # fmt: skip
         self.state = (ctypes.c_int64 * len(STATE))(*(words[name] for name in STATE))
@@ -213,6 +217,9 @@ def _is_as_expected() -> bool:
         return False
     sizes = (ctypes.sizeof(ctypes.c_void_p), object.__basicsize__, bytes.__basicsize__, float.__basicsize__)
     if sizes != (8, _HEADER, BYTES_HEADER + 1, _HEADER + 8):
+        return False
+    scalars = [type_(3) for type_ in _SCALARS.values()]
+    if not all(ctypes.string_at(id(one) + _HEADER, one.nbytes) == one.tobytes() for one in scalars):
         return False
     probes: list[Array] = [np.zeros((4, 7), np.float32)[1:, ::-2], np.zeros((2, 3, 4), np.int16).T, np.zeros(1)]
     probes[1].flags.writeable = False

@@ -68,8 +68,9 @@ unfit:
   ret i1 false
 }
 
-; A Python float or int as the word that a kernel reads. Exact types only; nothing here can raise an exception.
-define internal i1 @scalar_fits(ptr %object, i64 %kind, ptr %state, ptr %place) {
+; A float or int, of Python or of NumPy, as the word that a kernel reads. Exact types only; nothing here can raise an
+; exception.
+define internal i1 @scalar_fits(ptr %object, i64 %kind, ptr %form, ptr %state, ptr %place) {
 entry:
   %overflow = alloca i32, align 4
   %type.slot = getelementptr inbounds i8, ptr %object, i64 8
@@ -78,26 +79,65 @@ entry:
   %float.type = load ptr, ptr %float.type.slot, align 8
   %integer.type.slot = getelementptr inbounds i8, ptr %state, i64 @@S_INTEGER_TYPE
   %integer.type = load ptr, ptr %integer.type.slot, align 8
+  %value.slot = getelementptr inbounds i8, ptr %object, i64 16
   %is.integer = icmp eq ptr %type, %integer.type
-  br i1 %is.integer, label %integer, label %perhaps.float
+  br i1 %is.integer, label %integer, label %perhaps.i64
+perhaps.i64:
+  %i64.type.slot = getelementptr inbounds i8, ptr %state, i64 @@S_I64_TYPE
+  %i64.type = load ptr, ptr %i64.type.slot, align 8
+  %is.i64 = icmp eq ptr %type, %i64.type
+  br i1 %is.i64, label %i64, label %perhaps.i32
+i64:
+  %given.i64 = load i64, ptr %value.slot, align 8
+  br label %integer.kinds
+perhaps.i32:
+  %i32.type.slot = getelementptr inbounds i8, ptr %state, i64 @@S_I32_TYPE
+  %i32.type = load ptr, ptr %i32.type.slot, align 8
+  %is.i32 = icmp eq ptr %type, %i32.type
+  br i1 %is.i32, label %i32, label %perhaps.float
+i32:
+  %given.i32 = load i32, ptr %value.slot, align 8
+  %widened.i32 = sext i32 %given.i32 to i64
+  br label %integer.kinds
 perhaps.float:
-  %is.float = icmp eq ptr %type, %float.type
   %takes.float = icmp sle i64 %kind, 2
-  %is.fine = and i1 %is.float, %takes.float
-  br i1 %is.fine, label %float, label %unfit
+  br i1 %takes.float, label %some.float, label %unfit
+some.float:
+  %f64.type.slot = getelementptr inbounds i8, ptr %state, i64 @@S_F64_TYPE
+  %f64.type = load ptr, ptr %f64.type.slot, align 8
+  %is.own = icmp eq ptr %type, %float.type
+  %is.f64 = icmp eq ptr %type, %f64.type
+  %is.double = or i1 %is.own, %is.f64
+  br i1 %is.double, label %float, label %perhaps.f32
 float:
-  %float.slot = getelementptr inbounds i8, ptr %object, i64 16
-  %given.float = load double, ptr %float.slot, align 8
+  %given.float = load double, ptr %value.slot, align 8
+  br label %number
+perhaps.f32:
+  %f32.type.slot = getelementptr inbounds i8, ptr %state, i64 @@S_F32_TYPE
+  %f32.type = load ptr, ptr %f32.type.slot, align 8
+  %is.f32 = icmp eq ptr %type, %f32.type
+  br i1 %is.f32, label %f32, label %unfit
+f32:
+  %given.f32 = load float, ptr %value.slot, align 4
+  %widened.f32 = fpext float %given.f32 to double
   br label %number
 integer:
   %as.integer.slot = getelementptr inbounds i8, ptr %state, i64 @@S_AS_INTEGER
   %as.integer = load ptr, ptr %as.integer.slot, align 8
-  %given.integer = call i64 %as.integer(ptr %object, ptr %overflow)
+  %given.int = call i64 %as.integer(ptr %object, ptr %overflow)
   %overflown = load i32, ptr %overflow, align 4
   %too.large = icmp ne i32 %overflown, 0
   br i1 %too.large, label %unfit, label %integer.kinds
 integer.kinds:
-  switch i64 %kind, label %unfit [ i64 1, label %exact i64 2, label %exact i64 3, label %whole i64 4, label %half ]
+  %given.integer = phi i64 [ %given.int, %integer ], [ %given.i64, %i64 ], [ %widened.i32, %i32 ]
+  switch i64 %kind, label %unfit [
+    i64 1, label %exact i64 2, label %exact i64 3, label %whole i64 4, label %half i64 5, label %same
+  ]
+same:
+  %wanted.slot = getelementptr inbounds i64, ptr %form, i64 2
+  %wanted = load i64, ptr %wanted.slot, align 8
+  %is.same = icmp eq i64 %given.integer, %wanted
+  br i1 %is.same, label %keep, label %unfit
 exact:
   %below = icmp slt i64 %given.integer, @@MOST_EXACT
   %above = icmp sgt i64 %given.integer, -@@MOST_EXACT
@@ -105,7 +145,7 @@ exact:
   %converted = sitofp i64 %given.integer to double
   br i1 %is.exact, label %number, label %unfit
 number:
-  %value = phi double [ %given.float, %float ], [ %converted, %exact ]
+  %value = phi double [ %given.float, %float ], [ %widened.f32, %f32 ], [ %converted, %exact ]
   %is.short = icmp eq i64 %kind, 2
   br i1 %is.short, label %short, label %long
 short:
@@ -124,7 +164,8 @@ half:
   %is.narrow = icmp eq i64 %widened, %given.integer
   br i1 %is.narrow, label %keep, label %unfit
 keep:
-  %word = phi i64 [ %single.word, %short ], [ %double.word, %long ], [ %given.integer, %whole ], [ %widened, %half ]
+  %word = phi i64 [ %single.word, %short ], [ %double.word, %long ], [ %given.integer, %whole ],
+    [ %widened, %half ], [ %wanted, %same ]
   store i64 %word, ptr %place, align 8
   ret i1 true
 unfit:

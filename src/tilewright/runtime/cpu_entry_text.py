@@ -7,7 +7,7 @@ from tilewright.runtime.cpu_entry_guards import GUARDS
 WORKSPACE_BYTES = 8 << 20
 """Kernels that need more than this get no entry. Only the pages that a kernel touches take memory."""
 
-TEMPORARY_BYTES = 1 << 20
+TEMPORARY_BYTES = 16 << 20
 """Room for arrays between launches, behind the kernels' workspace."""
 
 MOST_VALUES, MOST_RESULTS, MOST_SLOTS = 64, 16, 96
@@ -17,20 +17,23 @@ WRITEABLE_BITS = WRITEABLE - 2**31  # with the bit of arrays that warn when they
 MOST_EXACT = 1 << 53  # of the integers that f64 holds without gaps
 
 # What an operand may be: the first word of a form after its length.
-ARRAY, F64_SCALAR, F32_SCALAR, I64_SCALAR, I32_SCALAR = range(5)
+# EXACT_INTEGER is
+# an int of one value, the form's third word, that kernels do not read.
+ARRAY, F64_SCALAR, F32_SCALAR, I64_SCALAR, I32_SCALAR, EXACT_INTEGER = range(6)
 
 # The words of the state, of eight bytes each. FREE: the first free workspace, which starts with the address of the
 # next one; its first 64 bytes are not the kernel's. POOL: where `cpu_pool.POOL_WORDS` are.
 STATE = (
     "FREE", "POOL", "SAVE_THREAD", "RESTORE_THREAD", "INCREASE", "DECREASE", "ALLOCATE", "NEW_ARRAY", "AS_SCALAR",
-    "NEW_TUPLE", "SET_ITEM", "AS_INTEGER", "ARRAY_TYPE", "FLOAT_TYPE", "INTEGER_TYPE", "NONE",
+    "NEW_TUPLE", "SET_ITEM", "AS_INTEGER", "ARRAY_TYPE", "FLOAT_TYPE", "INTEGER_TYPE",
+    "F64_TYPE", "F32_TYPE", "I64_TYPE", "I32_TYPE", "NONE",
 )  # fmt: skip
 
 # The words of a description before the forms of operands and results, the temporary arrays (place in the workspace,
 # bytes of an error record or 0), and the launches (kernel, blocks, chunk, slots; for each slot 0 and a word, or 1 and
 # the number of a value: operands, results, temporary arrays).
 DESCRIPTION = (
-    "STATE", "OPERANDS", "RESULTS", "MAKES", "WORKS", "TEMPORARIES", "RECORDS", "LAUNCHES", "TUPLE", "TICKETS",
+    "STATE", "OPERANDS", "RESULTS", "MAKES", "WORKS", "TEMPORARIES", "LAUNCHES", "TUPLE", "TICKETS",
     "SHARED",
 )  # fmt: skip
 
@@ -192,7 +195,7 @@ array:
   %array.fits = call i1 @array_fits(ptr %object, ptr %form, ptr %state, ptr %place)
   br i1 %array.fits, label %next.operand, label %unfit
 scalar:
-  %scalar.fits = call i1 @scalar_fits(ptr %object, i64 %kind, ptr %state, ptr %place)
+  %scalar.fits = call i1 @scalar_fits(ptr %object, i64 %kind, ptr %form, ptr %state, ptr %place)
   br i1 %scalar.fits, label %next.operand, label %unfit
 
 next.result:
@@ -211,12 +214,7 @@ place.result:
   %result.form.next = getelementptr inbounds i64, ptr %result.form, i64 %result.length
   %result.next = add i64 %result, 1
   %is.none = icmp eq ptr %result.object, %none
-  br i1 %is.none, label %may.make, label %result.check
-result.check:
-  %records.slot = getelementptr inbounds i8, ptr %description, i64 @@D_RECORDS
-  %has.records = load i64, ptr %records.slot, align 8
-  %cannot.fail = icmp eq i64 %has.records, 0
-  br i1 %cannot.fail, label %result.look, label %drop
+  br i1 %is.none, label %may.make, label %result.look
 result.look:
   %result.fits = call i1 @array_fits(ptr %result.object, ptr %result.form, ptr %state, ptr %result.place)
   br i1 %result.fits, label %result.write, label %drop
@@ -386,10 +384,10 @@ whole:
 ; The results so far are given up: those made, and what was held of those given. With null as the answer an exception
 ; has been set.
 drop:
-  %held = phi i64 [ %result, %result.check ], [ %result, %result.look ], [ %result, %result.write ],
+  %held = phi i64 [ %result, %result.look ], [ %result, %result.write ],
     [ %result, %may.make ], [ %result, %make ], [ %result.next, %new.look ], [ %results, %grow ],
     [ %results, %finished ], [ %results, %several ]
-  %answer = phi ptr [ %none, %result.check ], [ %none, %result.look ], [ %none, %result.write ],
+  %answer = phi ptr [ %none, %result.look ], [ %none, %result.write ],
     [ %none, %may.make ], [ null, %make ], [ %none, %new.look ], [ %none, %grow ],
     [ %none, %finished ], [ null, %several ]
   br label %next.drop

@@ -24,7 +24,7 @@ from tilewright.runtime.scope import Entry, Placed, Scalar, row_major_strides
 from tilewright.runtime.steps import run_block
 
 if TYPE_CHECKING:  # imported when a call is repeated
-    from tilewright.runtime.cpu_entry import NativeEntry
+    from tilewright.runtime.program_entry import ProgramEntry
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 PLANS = 256
@@ -95,19 +95,16 @@ class Executable:
         bound = self._plans.get(self._key(arguments, (out,)))
         return None if bound is None else flat_plan_of(bound[1], len(arguments), out)
 
-    def entry(self, arguments: Sequence[Any], gives_tuple: bool) -> NativeEntry | None:
-        """Native code that repeats calls with arguments of this form on as many threads as there are now, or None.
-
-        It takes the arguments and, for each result, an array or None.
-        """
-        if self.device.machine.kind != "cpu" or self._size_arguments:
+    def entry(self, arguments: Sequence[Any], gives_tuple: bool) -> ProgramEntry | None:
+        """Native code that repeats calls with arguments of this form on as many threads as there are now, or None."""
+        if self.device.machine.kind != "cpu":
             return None
         bound = self._plans.get(self._key(arguments, self._no_out))
         if bound is None:
             return None
         from tilewright.runtime.program_entry import entry_of
 
-        return entry_of(bound[1], arguments, get_num_threads(), gives_tuple)
+        return entry_of(bound[1], arguments, self._size_arguments, get_num_threads(), gives_tuple)
 
     def with_thresholds(self, values: Mapping[str, float]) -> Executable:
         """The same compiled program with other values of some of its thresholds; nothing is compiled again.

@@ -1,14 +1,14 @@
 """Native entries (`cpu_entry`) of bound plans: repeated small calls of whole programs.
 
-A plan with anything in it that native code does not do has none: arrays without elements, scalars other than Python's
-floats and ints, results that the host knows, much memory. Its calls go on taking the long way.
+A plan with anything in it that native code does not do has none: arrays without elements, unusual types of scalars,
+ results that the host knows, much memory. Its calls go on taking the long way.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,22 +17,60 @@ from tilewright.kernel.launch import ScalarReference
 from tilewright.runtime.backends import argument_block
 from tilewright.runtime.bound_plan import BoundPlan, Result, address_mask
 from tilewright.runtime.cpu_entry import NativeEntry, ScalarForm, make_entry
-from tilewright.runtime.cpu_entry_text import F32_SCALAR, F64_SCALAR, I32_SCALAR, I64_SCALAR
+from tilewright.runtime.cpu_entry_text import (
+    EXACT_INTEGER,
+    F32_SCALAR,
+    F64_SCALAR,
+    I32_SCALAR,
+    I64_SCALAR,
+    MOST_RESULTS,
+)
 from tilewright.runtime.flat_plan import ArrayForm, EntryLaunch, span_of
+from tilewright.runtime.memory import aligned_empty
 from tilewright.runtime.recording import Allocation, CheckErrors, RecordedLaunch, Release
 from tilewright.runtime.recycling import LARGE
 from tilewright.runtime.scope import row_major_strides
 
 _KINDS: dict[ScalarType, int] = {F64: F64_SCALAR, F32: F32_SCALAR, I64: I64_SCALAR, I32: I32_SCALAR}
+_INTEGERS: tuple[Any, ...] = (int, np.int64, np.int32)
+_NUMBERS = (*_INTEGERS, float, np.float64, np.float32)
+_NONES = (None,) * MOST_RESULTS
 _RESULT_MASK, _TEMPORARY_MASK = 15, 63  # NumPy's memory is aligned to 16 bytes, an entry's workspace to 64
 
 
-def entry_of(plan: BoundPlan, arguments: Sequence[Any], threads: int, gives_tuple: bool) -> NativeEntry | None:
+class ProgramEntry(NamedTuple):
+    """A native entry and what it leaves to Python.
+
+    Attributes:
+        native: takes the arguments and, for each result, an array or None.
+        large: for each result its shape and dtype if it is large, so that its memory is recycled; () if none is.
+        may_fail: whether it may give up with results half written, so that they must not be a caller's.
+        results: how many there are.
+    """
+
+    native: NativeEntry
+    large: tuple[tuple[tuple[int, ...], np.dtype[Any]] | None, ...]
+    may_fail: bool
+    results: int
+
+    def __call__(self, arguments: tuple[Any, ...], out: Any) -> Any:
+        """The results; None if the arguments, or `out`, are of another form."""
+        if out is not None:
+            return None if self.may_fail else self.native(*arguments, *(out if type(out) is tuple else (out,)))
+        if not self.large:
+            return self.native(*arguments, *_NONES[: self.results])
+        return self.native(*arguments, *(None if one is None else aligned_empty(*one) for one in self.large))
+
+
+def entry_of(
+    plan: BoundPlan, arguments: Sequence[Any], fixed: Collection[int], threads: int, gives_tuple: bool
+) -> ProgramEntry | None:
     """The native entry of a plan, or None.
 
     Args:
         plan: made for these arguments, whose scalars may change.
         arguments: of a call that used the plan.
+        fixed: positions of the scalars whose values the plan depends on.
         threads: that launches of several blocks are shared among.
         gives_tuple: whether the program's results are a tuple.
     """
@@ -51,12 +89,16 @@ def entry_of(plan: BoundPlan, arguments: Sequence[Any], threads: int, gives_tupl
         or checked != zeroed
         or not all(isinstance(one, Allocation | RecordedLaunch | CheckErrors | Release) for one in records)
         or not all(type_ in _KINDS for type_ in given.values())
+        or not all(type(arguments[position]) in _INTEGERS for position in fixed)
+        or not all(type(arguments[position]) in _NUMBERS for position in given)
         or len(plan.inputs) + len(given) != len(arguments)
     ):
         return None
     inputs = {position: (slot, element) for position, slot, element in plan.inputs}
     operands = [
-        ScalarForm(_KINDS[given[position]]) if position in given else _form(one, address_mask(plan, *inputs[position]))
+        _scalar_form(position, one, given, fixed)
+        if position in given
+        else _form(one, address_mask(plan, *inputs[position]))
         for position, one in enumerate(arguments)
     ]
     results = [_result_form(plan, one) for one in plan.results]
@@ -71,7 +113,7 @@ def entry_of(plan: BoundPlan, arguments: Sequence[Any], threads: int, gives_tupl
     made = [_launch(one, numbers, given) for one in launches]
     if any(one is None for one in made):
         return None
-    return make_entry(
+    entry = make_entry(
         [one for one in made if one is not None],
         operands,
         [one for one in results if one is not None],
@@ -81,6 +123,18 @@ def entry_of(plan: BoundPlan, arguments: Sequence[Any], threads: int, gives_tupl
         records=[temporary.index(slot) for slot in checked],
         threads=threads if any(one.blocks > 1 for one in launches) else 1,
     )
+    if entry is None:
+        return None
+    large = tuple(None if _nbytes(one) < LARGE else (one.shape, one.element.numpy) for one in plan.results)
+    return ProgramEntry(entry, large if any(large) else (), bool(checked), len(slots))
+
+
+def _scalar_form(position: int, value: Any, given: dict[int, ScalarType], fixed: Collection[int]) -> ScalarForm:
+    return ScalarForm(EXACT_INTEGER, int(value)) if position in fixed else ScalarForm(_KINDS[given[position]])
+
+
+def _nbytes(result: Result) -> int:
+    return math.prod(result.shape) * result.element.numpy.itemsize
 
 
 def _form(array: np.ndarray[Any, Any], mask: int) -> ArrayForm:
@@ -88,11 +142,11 @@ def _form(array: np.ndarray[Any, Any], mask: int) -> ArrayForm:
 
 
 def _result_form(plan: BoundPlan, result: Result) -> ArrayForm | None:
-    """Of a new result in C order; None for large ones, whose memory is recycled."""
+    """Of a new result in C order."""
     dtype = result.element.numpy
-    nbytes = math.prod(result.shape) * dtype.itemsize
+    nbytes = _nbytes(result)
     mask = address_mask(plan, result.slot, result.element)
-    if not 0 < nbytes < LARGE or mask > _RESULT_MASK or result.direct or result.array != bool(result.shape):
+    if not nbytes or mask > _RESULT_MASK or result.direct or result.array != bool(result.shape):
         return None
     strides = tuple(stride * dtype.itemsize for stride in row_major_strides(result.shape))
     return ArrayForm(dtype, result.shape, strides, mask, (0, nbytes))
