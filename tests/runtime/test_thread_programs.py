@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -142,15 +143,29 @@ def test_every_way_of_calling_heeds_the_number(monkeypatch: pytest.MonkeyPatch) 
             launches.append(address)
             self.pool.driver.launch(address)  # type: ignore[attr-defined]
 
-    monkeypatch.setattr(cpu_pool._state, "pool", Watched(cpu_pool._the_pool()))
-    for first, second in [(2, 1), (1, 2)]:
-        for name, call in ways.items():
-            for number in (first, second, first):
-                with tw.num_threads(number):
-                    for _ in range(4):
-                        launches.clear()
-                        call()
-                        assert bool(launches) == (number > 1), f"{name} with {number} threads"
+    pool = cpu_pool._the_pool()
+    pool.provide(1, 1 << 22)
+    monkeypatch.setattr(cpu_pool._state, "pool", Watched(pool))
+
+    def note(address: int) -> None:
+        launches.append(address)
+        pool.driver.launch(address)
+
+    noted = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(note)  # native entries launch by themselves
+    words = (ctypes.c_int64 * 3)(*cpu_pool.POOL_WORDS)
+    words[0] = ctypes.cast(noted, ctypes.c_void_p).value or 0
+    ctypes.memmove(cpu_pool.POOL_WORDS, words, 24)
+    try:
+        for first, second in [(2, 1), (1, 2)]:
+            for name, call in ways.items():
+                for number in (first, second, first):
+                    with tw.num_threads(number):
+                        for _ in range(4):
+                            launches.clear()
+                            call()
+                            assert bool(launches) == (number > 1), f"{name} with {number} threads"
+    finally:
+        cpu_pool.POOL_WORDS[0] = pool.driver.launch_address
 
 
 def test_a_launch_that_finds_the_pool_busy_runs_on_its_own_thread() -> None:

@@ -67,6 +67,8 @@ class TracedProgram:
         self.parameters: tuple[Parameter, ...] = parameters_of(function, around)
         self._signature = inspect.signature(function)
         self._generic = tuple(n for n, one in enumerate(self.parameters) if one.annotation.is_generic)
+        # Where the types of scalars decide what is computed, native code would have to know them all.
+        self._generic_scalars = any(not self.parameters[n].annotation.shape for n in self._generic)
         self._keyword_only = any(one.keyword_only for one in self.parameters)
         self._types = tuple(one.annotation.accepts[0] for one in self.parameters)
         self._traced: dict[tuple[ScalarType, ...], Traced] = {}
@@ -122,7 +124,7 @@ class TracedProgram:
             result = tiles(arrays, out)
         else:
             result = executable(*arrays) if out is None else executable(*arrays, out=out)
-        if target is None and out is None:
+        if target is None and out is None and not self._generic_scalars:
             self._quick.learn(executable, arrays, several)
         return (result,) if several and not isinstance(result, tuple) else result
 
