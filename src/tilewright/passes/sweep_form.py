@@ -19,7 +19,6 @@ from tilewright.ir import nodes
 from tilewright.ir.nodes import Atom, Body, Lambda, Literal, Statement, Type, Variable
 from tilewright.ir.scalars import BOOL, I64
 from tilewright.ir.sizes import Size
-from tilewright.ir.traversal import all_statements
 from tilewright.passes.scan_lanes import is_plain
 from tilewright.passes.vectorise import is_vectorisable
 from tilewright.rewrite.names import definitions, mentioned, replace_names, users
@@ -372,9 +371,3 @@ def _needed(body: Body) -> Body:
             kept.append(one)
             names |= mentioned(one.expression)
     return Body(tuple(reversed(kept)), body.results)
-
-
-def is_real(sweep: Sweep) -> bool:
-    """Whether no value that is kept for later is complex."""
-    inside = [*all_statements(sweep.before.body), *all_statements(sweep.after.body)]
-    return not any(target.type.element.is_complex for one in inside for target in one.targets)
