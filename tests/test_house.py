@@ -32,7 +32,6 @@ ALLOWED: dict[str, set[str]] = {
 # Imports against the order that are made when a method is called, so that an object can offer what is above it.
 UPWARDS = {
     "contraction/tensor_operation.py": {"passes", "runtime"},  # TensorOperation.compile
-    "rewrite/rules/hoisting.py": {"passes"},  # passes/index_ranges.py: proofs about sizes, which need nothing but ir
     "frontend/program_tracing.py": {""},  # the names of the package, for a hint in an error
 }
 LONGEST_FILE = 450

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from tilewright.ir.index_ranges import is_within, narrowed
 from tilewright.ir.lmad import LMAD, row_major
 from tilewright.ir.nodes import Index, Slice, SliceDimension, Type, Update, Variable
 from tilewright.ir.scalars import BOOL, I64, U64, ScalarType
@@ -19,7 +20,6 @@ from tilewright.ir.sizes import ONE, ZERO, Size, SizeFunction, maximum, product,
 from tilewright.ir.views import ArrayView
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Buffer, Constant, For, Name, ScalarParameter, Space, Store
-from tilewright.passes.index_ranges import is_within, narrowed
 from tilewright.passes.lower_scalar import lower_size
 from tilewright.passes.scalar_values import (
     KernelBuilder,

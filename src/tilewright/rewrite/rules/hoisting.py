@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TypeAlias
 
+from tilewright.ir.index_ranges import is_within
 from tilewright.ir.nodes import (
     Alias,
     Apply,
@@ -46,7 +47,6 @@ from tilewright.ir.nodes import (
 )
 from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import Size, SizeFunction, product
-from tilewright.passes.index_ranges import is_within
 from tilewright.rewrite.names import bodies_of, bound, mentioned, with_body
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 

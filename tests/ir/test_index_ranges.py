@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tilewright.ir import index_ranges
+from tilewright.ir.index_ranges import is_within
 from tilewright.ir.sizes import Size, maximum, minimum, size
-from tilewright.passes import index_ranges
-from tilewright.passes.index_ranges import is_within
 
 P, J, K, N, M = map(size, ("i", "j", "k", "n", "m"))
 RANGES = {"i": N, "j": M, "k": N - 2}
