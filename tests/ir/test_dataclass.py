@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any
@@ -136,3 +137,36 @@ def test_identity_as_equality() -> None:
 
     one = One(1)
     assert one != One(1) and len({one, one, One(1)}) == 2
+
+
+def test_arguments_by_place_name_and_default() -> None:
+    def define_one(decorator: Callable[..., Any]) -> Any:
+        @decorator(frozen=True)
+        class Example:
+            """An example."""
+
+            a: int
+            b: tuple[int, ...] = (1, 2)
+            c: list[int] = dataclasses.field(default_factory=list)
+
+        return Example
+
+    standard, light = define_one(dataclasses.dataclass), define_one(ours)
+    for places, names in [((1,), {}), ((1, 2), {}), ((1,), {"c": [3]}), ((), {"a": 4, "b": 5}), ((1, 2, [3]), {})]:
+        assert dataclasses.astuple(light(*places, **names)) == dataclasses.astuple(standard(*places, **names))
+    assert light(1).c is not light(1).c
+    assert list(inspect.signature(light).parameters) == list(inspect.signature(standard).parameters)
+    for places, names in [((), {}), ((1,), {"a": 1}), ((1,), {"d": 1}), ((1, 2, 3, 4), {})]:
+        for one in (standard, light):
+            with pytest.raises(TypeError, match="__init__"):
+                one(*places, **names)
+
+
+def test_fields_that_are_no_arguments_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"Example\.a: this decorator gives every field a place in __init__"):
+
+        @ours(frozen=True)
+        class Example:
+            """An example."""
+
+            a: int = dataclasses.field(default=1, init=False)

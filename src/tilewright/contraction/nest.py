@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tilewright.contraction.affine import affine_value, is_index
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Alias, Apply, Cast, If, Index, Iota, Loop, SizeValue, Statement, Variable
 from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import Size, size

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 from tilewright.contraction.affine import is_index
 from tilewright.contraction.form import Contraction, Dimension, EpilogueOperand, Kind, Operand, Refusal
 from tilewright.contraction.nest import Nest, Refused, absorb, show
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import (
     Apply,
     Atom,

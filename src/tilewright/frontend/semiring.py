@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from tilewright.frontend.scalar_functions import exp, log1p, maximum, minimum, where
 from tilewright.frontend.scalar_tracing import neutral_constant, trace
 from tilewright.ir.builder import Builder
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Atom, Lambda, Literal, Type
 from tilewright.ir.scalars import ScalarType
 

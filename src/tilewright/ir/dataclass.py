@@ -1,15 +1,16 @@
-"""Frozen dataclasses that cost half as much to define.
+"""Frozen dataclasses that cost a quarter as much to define.
 
 The compiler consists of some two hundred small immutable classes. The standard decorator writes six methods as text for
 each of them and has Python compile these: nearly half of what importing the compiler takes, in the first call of every
-process that compiles. Here the three that need not be fast to call or to write (`__eq__`, `__hash__`, `__repr__`) are
-closures over the names of the fields. In everything else, and for type checkers, this is `dataclasses.dataclass`.
+process that compiles. Here only `__init__`, which has to be fast, is written as text; the others are functions that all
+classes share, or closures over the names of the fields. In everything else, and for type checkers, this is
+`dataclasses.dataclass`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import MISSING, FrozenInstanceError, fields
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,10 @@ else:
             return dataclasses.dataclass(cls, frozen=frozen, eq=eq, repr=repr, **options)
         own = set(cls.__dict__)
         without_hash = cls.__dict__.get("__hash__") is None  # Python puts None where a class defines only __eq__
-        made = dataclasses.dataclass(cls, frozen=True, eq=False, repr=False)
+        made = dataclasses.dataclass(cls, init=False, eq=False, repr=False)
+        made.__setattr__, made.__delattr__ = _refuse_to_assign, _refuse_to_delete
+        if "__init__" not in own:
+            made.__init__ = _initialiser(made)
         if repr and "__repr__" not in own:
             made.__repr__ = _represented
         if eq:
@@ -47,6 +51,41 @@ else:
             if without_hash:
                 made.__hash__ = _hash(key)
         return made
+
+
+def _refuse_to_assign(self: Any, name: str, value: object) -> None:
+    raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+
+def _refuse_to_delete(self: Any, name: str) -> None:
+    raise FrozenInstanceError(f"cannot delete field {name!r}")
+
+
+def _initialiser(made: type) -> Callable[..., None]:
+    """The standard `__init__` of a frozen dataclass; the text holds nothing but the names of the fields."""
+    parameters, lines = ["self"], []
+    scope: dict[str, Any] = {"_set": object.__setattr__, "_absent": MISSING}
+    for one in fields(made):
+        if not one.init or one.kw_only:
+            raise TypeError(f"{made.__qualname__}.{one.name}: this decorator gives every field a place in __init__")
+        value = one.name
+        if one.default is not MISSING:
+            scope[f"_default_{one.name}"] = one.default
+            parameters.append(f"{one.name}=_default_{one.name}")
+        elif one.default_factory is not MISSING:
+            scope[f"_make_{one.name}"] = one.default_factory
+            parameters.append(f"{one.name}=_absent")
+            value = f"_make_{one.name}() if {one.name} is _absent else {one.name}"
+        else:
+            parameters.append(one.name)
+        lines.append(f"_set(self, {one.name!r}, {value})")
+    if hasattr(made, "__post_init__"):
+        lines.append("self.__post_init__()")
+    exec(f"def __init__({', '.join(parameters)}):\n    " + "\n    ".join(lines or ["pass"]), scope)
+    written: Callable[..., None] = scope["__init__"]
+    written.__qualname__ = f"{made.__qualname__}.__init__"
+    written.__annotations__ = {one.name: one.type for one in fields(made)} | {"return": None}
+    return written
 
 
 def _represented(self: Any) -> str:

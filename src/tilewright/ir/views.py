@@ -10,8 +10,8 @@ x + 0 + [m : 1][n : m]
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.lmad import LMAD, row_major
 from tilewright.ir.nodes import (
     Alias,

@@ -8,9 +8,9 @@ for, line after line of a row, so that the memory's own rows are read in long ru
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from tilewright.contraction.normalise import constant
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, I64
 from tilewright.kernel.ir import (
     Buffer,

@@ -7,9 +7,9 @@ more of both is faster by a common factor, which decides nothing). Its constants
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from tilewright.contraction.normalise import constant
+from tilewright.ir.dataclass import dataclass
 from tilewright.machine.model import Machine
 from tilewright.passes.direct_form import LINE, DirectForm, Results, rows_are_one_run
 from tilewright.passes.packed_combine import nan_guard

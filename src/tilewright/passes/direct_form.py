@@ -12,11 +12,11 @@ where the dimension is shorter than the tile, the last vector is masked. So noth
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from enum import Enum
 
 from tilewright.contraction.form import Contraction, Dimension, Kind, Operand
 from tilewright.contraction.normalise import constant
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import ScalarType
 
 PANEL_ELEMENTS = 1 << 16

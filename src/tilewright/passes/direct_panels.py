@@ -5,9 +5,8 @@ vector panel[k][i] = vector side[v + i, k]    scalar panel[k][j] = scalar side[s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tilewright.contraction.normalise import constant
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL
 from tilewright.kernel.ir import (
     Buffer,

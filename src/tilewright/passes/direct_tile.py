@@ -6,9 +6,9 @@ acc[i][j] = combine(acc[i][j], map(vector side[v + i, k], broadcast scalar side[
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.kernel.ir import (
     Broadcast,
     Buffer,

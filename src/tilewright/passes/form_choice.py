@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from tilewright.contraction.form import Contraction, Kind
 from tilewright.contraction.normalise import constant
+from tilewright.ir.dataclass import dataclass
 from tilewright.machine.model import Machine
 from tilewright.passes.direct_choice import choose_direct_form
 from tilewright.passes.direct_cost import consecutive, read_once, written_once

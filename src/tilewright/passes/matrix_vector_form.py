@@ -12,12 +12,13 @@ dimension of its unit stride:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 
 from tilewright.contraction.form import Contraction, Dimension, Kind, Operand
 from tilewright.contraction.normalise import constant
 from tilewright.contraction.recognise import is_commutative
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, ScalarType, compute_type
 from tilewright.ir.traversal import free_names
 from tilewright.machine.model import Machine

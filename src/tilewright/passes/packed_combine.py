@@ -10,9 +10,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from tilewright.contraction.form import Contraction
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Apply, Lambda
 from tilewright.ir.scalars import BOOL, U8, compute_type
 from tilewright.ir.traversal import canonical

@@ -8,10 +8,10 @@ elements of the vector side times `rows` of the scalar side. All dimensions of a
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from tilewright.contraction.form import Contraction, Dimension, Kind, Operand
 from tilewright.contraction.normalise import constant
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Apply, Lambda
 from tilewright.ir.scalars import BOOL, ScalarType, compute_type, real_of
 from tilewright.ir.traversal import canonical

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tilewright.contraction.form import Operand
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import I64, U8
 from tilewright.kernel.ir import (
     Buffer,

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Program
 from tilewright.passes.fuse import fuse
 from tilewright.passes.read_concatenations import read_concatenations

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.machine.detect import host_machine, opencl_machine
 from tilewright.machine.model import Machine
 from tilewright.runtime.cache import MemoryCache

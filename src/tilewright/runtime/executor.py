@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from tilewright.ir.arguments import as_scalar
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Atom, Literal, Type, Variable
 from tilewright.ir.scalars import ScalarType
 from tilewright.ir.sizes import Size
