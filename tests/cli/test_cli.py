@@ -207,3 +207,14 @@ def test_devices() -> None:
     assert output.splitlines()[1].startswith("cpu")
     for device in tilewright.devices():
         assert device.name in output
+
+
+def test_the_module_is_the_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tilewright", "show", "--help"], capture_output=True, text=True, check=True
+    )
+    assert "--machine" in done.stdout
+
+
+def test_only_public_names_are_listed() -> None:
+    assert {name for name in dir(tilewright) if not name.startswith("__")} == {*tilewright.__all__} - {"__version__"}
