@@ -263,16 +263,6 @@ def test_a_scalar_and_a_place_for_it() -> None:
         assert abs(sys.getrefcount(np.float32) - before) < 50
 
 
-def test_too_much_work_is_left_to_the_threads() -> None:
-    a, b = some(64, 16, 16), some(64, 16, 16, seed=1)
-    plan = tw.plan("bij,bjk->bik", a, b, target="cpu")
-    for _ in range(4):
-        np.testing.assert_array_equal(plan(a, b), a @ b)
-    (_, bound), *_ = plan.bound.executable._plans.values()  # type: ignore[union-attr]
-    blocks = [one.blocks for one in bound.recording.records if hasattr(one, "blocks")]
-    assert plan.bound.quick is not None and bool(plan.bound.quick.entries) == (blocks == [1])
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_child_after_fork_goes_on() -> None:

@@ -152,9 +152,7 @@ def test_every_way_of_calling_heeds_the_number(monkeypatch: pytest.MonkeyPatch) 
         pool.driver.launch(address)
 
     noted = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(note)  # native entries launch by themselves
-    words = (ctypes.c_int64 * 3)(*cpu_pool.POOL_WORDS)
-    words[0] = ctypes.cast(noted, ctypes.c_void_p).value or 0
-    ctypes.memmove(cpu_pool.POOL_WORDS, words, 24)
+    cpu_pool.POOL_WORDS[0] = ctypes.cast(noted, ctypes.c_void_p).value or 0
     try:
         for first, second in [(2, 1), (1, 2)]:
             for name, call in ways.items():
@@ -197,7 +195,14 @@ def interrupt():
         if not over:
             signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
-over, caught = False, 0
+def interrupted(*_):
+    global armed  # so that no signal is answered outside of the innermost block
+    if armed:
+        armed = False
+        raise KeyboardInterrupt
+
+over, caught, armed = False, 0, False
+signal.signal(signal.SIGINT, interrupted)
 call, kept = call_for(200, 64, 3)
 thread = threading.Thread(target=interrupt)
 thread.start()
@@ -205,17 +210,14 @@ try:
     until = time.perf_counter() + 60.0
     while caught <= 100 and time.perf_counter() < until:
         try:
+            armed = True
             while time.perf_counter() < until:
                 cpu_pool.launch(spinning, kept, 64, 3)
         except KeyboardInterrupt:
             caught += 1
 finally:
-    over = True
-    while thread.is_alive():
-        try:
-            thread.join()
-        except KeyboardInterrupt:
-            pass
+    over, armed = True, False
+    thread.join()
 assert caught > 100, caught
 assert not is_busy()
 out[:] = 2.0

@@ -46,6 +46,11 @@ def fresh_strides(shape: Sequence[int], itemsize: int, axes: Sequence[int]) -> S
     return tuple(inner[axes.index(axis)] for axis in range(len(axes)))
 
 
+def is_large(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
+    """Whether the memory of such a result is recycled."""
+    return math.prod(shape) * dtype.itemsize >= LARGE
+
+
 def empty_result(shape: tuple[int, ...], dtype: np.dtype[Any], axes: tuple[int, ...]) -> Array:
     """A new array whose axes lie in memory in the given order, outermost first."""
     if axes == tuple(range(len(shape))):
@@ -55,7 +60,7 @@ def empty_result(shape: tuple[int, ...], dtype: np.dtype[Any], axes: tuple[int, 
 
 
 def _empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    if math.prod(shape) * dtype.itemsize < LARGE:
+    if not is_large(shape, dtype):
         return np.empty(shape, dtype)
     from tilewright.runtime.memory import aligned_empty
 

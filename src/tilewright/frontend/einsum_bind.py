@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
-from tilewright.frontend.einsum_arrays import Array, empty_result, fresh_strides, row_major_strides
+from tilewright.frontend.einsum_arrays import Array, empty_result, fresh_strides, is_large, row_major_strides
 from tilewright.frontend.einsum_layout import (
     Signature,
     output_axes,
@@ -47,7 +47,6 @@ from tilewright.ir.nodes import Program
 from tilewright.ir.scalars import scalar_type_of
 from tilewright.runtime.cache import MemoryCache
 from tilewright.runtime.devices import Device, device_for
-from tilewright.runtime.recycling import LARGE
 
 _EXECUTABLES: MemoryCache[tuple[Program, str, tuple[Any, ...]], Callable[..., Any]] = MemoryCache(capacity=1024)
 
@@ -248,9 +247,10 @@ def _quick_calls(
 ) -> QuickCalls | None:
     from tilewright.runtime.executable import Executable
 
-    if not 0 < math.prod(shape) * dtype.itemsize < LARGE or not isinstance(executable, Executable):
+    if 0 in shape or not isinstance(executable, Executable):
         return None
-    return QuickCalls(executable.flat_plan, fresh_strides(shape, dtype.itemsize, axes), points)
+    large = partial(empty_result, shape, dtype, axes) if is_large(shape, dtype) else None
+    return QuickCalls(executable.flat_plan, fresh_strides(shape, dtype.itemsize, axes), points, large)
 
 
 def _computed_dtype(

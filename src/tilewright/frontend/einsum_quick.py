@@ -1,11 +1,11 @@
-"""Short cuts for repeated small calls: native functions that were learned from calls which took the long way."""
+"""Short cuts for repeated calls: native functions that were learned from calls which took the long way."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tilewright.runtime.thread_count import available_cores, get_num_threads
+from tilewright.runtime.thread_count import get_num_threads
 
 if TYPE_CHECKING:  # imported when something is compiled, or loaded
     from tilewright.frontend.einsum_arrays import Array
@@ -29,18 +29,22 @@ PlanOf: TypeAlias = "Callable[[Sequence[Array], Array | None], FlatPlan | None]"
 class QuickCalls:
     """The entries of one einsum, tried in turn: `entry(*arrays, out)` gives None if the arrays are of another form."""
 
-    def __init__(self, plan_of: PlanOf, fresh_strides: tuple[int, ...], points: int) -> None:
+    def __init__(
+        self, plan_of: PlanOf, fresh_strides: tuple[int, ...], points: int, large: Callable[[], Array] | None = None
+    ) -> None:
         """Of an einsum whose operands go to the kernels as they are.
 
         Args:
             plan_of: the flat plan for these operands and this result (None: a scalar), if there is one.
             fresh_strides: those of a new result.
             points: of the whole index space.
+            large: makes a new result whose memory is recycled; None where native code makes it.
         """
         self.entries: tuple[NativeEntry, ...] = ()
         self._plan_of = plan_of
         self._fresh_strides = fresh_strides
         self._points = points
+        self._large = large
         self._calls = 0
 
     def learn(self, arrays: Sequence[Array], result: Array | None, cell: Array | None = None) -> None:
@@ -51,9 +55,6 @@ class QuickCalls:
         self._calls += 1
         if not 2 <= self._calls <= _MOST_LESSONS:
             return
-        large = self._points > _UNSHARED_POINTS or sum(one.size for one in arrays) > _UNSHARED_ELEMENTS
-        if large and get_num_threads() < available_cores():
-            return  # what runs on one thread now would go on doing so when there may be more
         plan = self._plan_of(arrays, result)
         if plan is None:
             return
@@ -62,7 +63,38 @@ class QuickCalls:
         place = cell if result is None else result
         assert place is not None, "a scalar result needs a cell"
         fresh = result is None or result.strides == self._fresh_strides
-        entry = entry_for(plan, (*arrays, place), fresh, self._points <= _SERIAL_POINTS)
-        if entry is not None:
-            # Where two threads learn at once, one entry may be lost, to be learned again.
-            self.entries = with_first(entry, self.entries)
+        serial, threads = self._points <= _SERIAL_POINTS, get_num_threads()
+        makes = fresh and self._large is None
+        entry = entry_for(plan, (*arrays, place), makes_result=makes, threads=1 if serial else threads)
+        if entry is None:
+            return
+        much = self._points > _UNSHARED_POINTS or sum(one.size for one in arrays) > _UNSHARED_ELEMENTS
+        if self._large is not None or much or (not serial and any(one.blocks > 1 for one in plan.launches)):
+            entry = _of_threads(entry, threads, arrays[0].shape, self._large if fresh else None)
+        # Where two threads learn at once, one entry may be lost, to be learned again.
+        self.entries = with_first(entry, self.entries)
+
+
+def _of_threads(
+    native: NativeEntry, threads: int, first: tuple[int, ...], large: Callable[[], Array] | None
+) -> NativeEntry:
+    """An entry for calls on so many threads: what they share is divided otherwise among more or fewer.
+
+    Args:
+        native: takes the operands and the result.
+        threads: how many.
+        first: the shape of the first operand, so that a large result is not made for others.
+        large: makes it; None where none is made here.
+    """
+
+    def shared(*arguments: Any) -> Any:
+        return native(*arguments) if get_num_threads() == threads else None
+
+    def recycled(*arguments: Any) -> Any:
+        if get_num_threads() != threads:
+            return None
+        if arguments[-1] is not None or large is None or getattr(arguments[0], "shape", None) != first:
+            return native(*arguments)
+        return native(*arguments[:-1], large())
+
+    return shared if large is None else recycled

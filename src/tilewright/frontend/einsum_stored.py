@@ -10,17 +10,17 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilewright.frontend.einsum_arrays import Array, empty_result, fresh_strides
+from tilewright.frontend.einsum_arrays import Array, empty_result, fresh_strides, is_large
 from tilewright.frontend.einsum_quick import QuickCalls
 from tilewright.runtime.cache import default_disk_cache
 from tilewright.runtime.fingerprint import fingerprint
 from tilewright.runtime.flat_plan import FlatPlan, FlatRunner, Unfit, flat_runner
 from tilewright.runtime.plan_record import store_plan, stored_plan
-from tilewright.runtime.recycling import LARGE
 from tilewright.runtime.thread_count import get_num_threads
 
 if TYPE_CHECKING:  # the compiler is imported when something is compiled
@@ -37,10 +37,9 @@ class StoredEinsum:
         """Of a record; `compiled` gives the einsum compiled anew, for calls that the record does not serve."""
         self.shape, self.axes = tuple(map(int, facts["shape"])), tuple(map(int, facts["axes"]))
         self.dtype: np.dtype[Any] = np.dtype(np.dtype(str(facts["dtype"])).type)
-        self.quick: QuickCalls | None = None
-        if math.prod(self.shape) * self.dtype.itemsize < LARGE:
-            strides = fresh_strides(self.shape, self.dtype.itemsize, self.axes)
-            self.quick = QuickCalls(lambda arrays, result: plan, strides, int(facts["points"]))
+        strides = fresh_strides(self.shape, self.dtype.itemsize, self.axes)
+        large = partial(empty_result, self.shape, self.dtype, self.axes) if is_large(self.shape, self.dtype) else None
+        self.quick = QuickCalls(lambda arrays, result: plan, strides, int(facts["points"]), large)
         self._plan = plan
         self._threads = get_num_threads()  # which the kernels share their work among; fewer may run them
         self._runner: FlatRunner | None = None
@@ -49,11 +48,10 @@ class StoredEinsum:
 
     def run(self, arrays: Sequence[Array], out: Array | None) -> Any:
         """The result for operands of the recorded forms; `out` has been checked."""
-        if self.quick is not None:
-            for entry in self.quick.entries:
-                found = entry(*arrays, out)
-                if found is not None:
-                    return found
+        for entry in self.quick.entries:
+            found = entry(*arrays, out)
+            if found is not None:
+                return found
         if get_num_threads() > self._threads:
             return self._run_compiled(arrays, out)
         result = empty_result(self.shape, self.dtype, self.axes) if out is None else out
@@ -64,8 +62,7 @@ class StoredEinsum:
             self._runner(every)
         except Unfit:
             return self._run_compiled(arrays, out)
-        if self.quick is not None:
-            self.quick.learn(arrays, result if self.shape else None, result)
+        self.quick.learn(arrays, result if self.shape else None, result)
         return result if self.shape else result[()]
 
     def _run_compiled(self, arrays: Sequence[Array], out: Array | None) -> Any:

@@ -109,11 +109,12 @@ def make_entry(
     if code is None:
         return None
     checked = {number: -(-temporaries[number] // 8) * 8 for number in records}
+    helpers = max(min(threads, one.blocks) for one in launches) - 1
     together = max((one.native.workspace_bytes for one in launches if one.blocks > 1), default=0)
     head = {
         "STATE": code.state_address, "OPERANDS": len(operands), "RESULTS": len(results), "MAKES": int(makes_results),
         "WORKS": int(workspace > 0 or bool(temporaries)), "TEMPORARIES": len(temporaries),
-        "LAUNCHES": len(launches), "TUPLE": int(gives_tuple), "TICKETS": threads - 1, "SHARED": together,
+        "LAUNCHES": len(launches), "TUPLE": int(gives_tuple), "TICKETS": helpers, "SHARED": together,
     }  # fmt: skip
     words = [
         *(head[name] for name in DESCRIPTION),
@@ -142,15 +143,13 @@ def _launch_words(launch: EntryLaunch, threads: int) -> list[int]:
     return [launch.native.address, launch.blocks, chunk, len(slots), *(word for one in slots for word in one)]
 
 
-def entry_for(plan: FlatPlan, arrays: Sequence[Array], makes_result: bool, serial: bool) -> NativeEntry | None:
+def entry_for(plan: FlatPlan, arrays: Sequence[Array], *, makes_result: bool, threads: int) -> NativeEntry | None:
     """An entry that does what a flat plan does for arrays of these forms (the operands, the result), or None.
 
-    Kernels of several blocks are left to several threads unless `serial` says that the calling one shall do all.
+    Kernels of several blocks are shared among so many threads.
     """
-    if not serial and any(one.blocks != 1 for one in plan.launches):
-        return None
     *operands, result = plan.forms(arrays)
-    return make_entry(plan.launches, operands, [result], plan.temporaries, makes_results=makes_result)
+    return make_entry(plan.launches, operands, [result], plan.temporaries, makes_results=makes_result, threads=threads)
 
 
 def entries_are_possible() -> bool:

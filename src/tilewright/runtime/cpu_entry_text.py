@@ -54,6 +54,7 @@ def entry_text() -> str:
 
 
 _LAUNCHES = """
+declare i64 @llvm.smin.i64(i64, i64)
 ; All launches, those of several blocks with the pool's help if there are tickets.
 define internal void @run_launches(ptr %launches, i64 %count, ptr %values, ptr %workspace, ptr %pool.words,
     i64 %tickets) {
@@ -110,6 +111,8 @@ alone:
   call void %kernel(ptr %block, i64 0, i64 %blocks, ptr %workspace)
   br label %next
 together:
+  %others = sub i64 %blocks, 1
+  %offered = call i64 @llvm.smin.i64(i64 %tickets, i64 %others)
   %driver = load ptr, ptr %pool.words, align 8
   %pool.slot = getelementptr inbounds i64, ptr %pool.words, i64 1
   %pool = load i64, ptr %pool.slot, align 8
@@ -125,7 +128,7 @@ together:
   store i64 %chunk, ptr %c3, align 8
   store ptr %workspace, ptr %c4, align 8
   store i64 %pool, ptr %c5, align 8
-  store i64 %tickets, ptr %c6, align 8
+  store i64 %offered, ptr %c6, align 8
   call void %driver(ptr %call)
   br label %next
 finished:
@@ -159,7 +162,7 @@ entry:
   %as.many = icmp eq i64 %count, %wanted
   br i1 %as.many, label %threads, label %unfit
 
-; Workers must be there, with workspaces that are large enough: the long way sees to that.
+; So many workers must be there, with workspaces that are large enough: the long way sees to that.
 threads:
   %alone = icmp eq i64 %tickets, 0
   br i1 %alone, label %next.operand, label %pool.look
@@ -172,7 +175,11 @@ pool.look:
   %shared = load i64, ptr %shared.slot, align 8
   %is.there = icmp ne i64 %pool, 0
   %is.large = icmp sge i64 %pool.bytes, %shared
-  %can.share = and i1 %is.there, %is.large
+  %workers.slot = getelementptr inbounds i64, ptr %pool.words, i64 3
+  %workers = load i64, ptr %workers.slot, align 8
+  %are.enough = icmp sge i64 %workers, %tickets
+  %is.ready = and i1 %is.large, %are.enough
+  %can.share = and i1 %is.there, %is.ready
   br i1 %can.share, label %next.operand, label %unfit
 
 next.operand:

@@ -31,9 +31,9 @@ assert MAXIMUM_WORKERS + 1 == MOST_THREADS
 Arguments = int | ctypes.Array[Any]
 
 
-POOL_WORDS = (ctypes.c_int64 * 3)()
-"""For native code that launches: the address of the driver's `launch`, the pool's (0: none), and the bytes of its
-workers' workspaces."""
+POOL_WORDS = (ctypes.c_int64 * 4)()
+"""For native code that launches: the address of the driver's `launch`, the pool's (0: none), the bytes of its
+workers' workspaces, and how many workers there are."""
 
 
 class _State:
@@ -45,7 +45,7 @@ class _State:
     def forget(self) -> None:
         """In a child after fork the pool's threads do not exist, and its locks may be held by nobody."""
         self.pool: _Pool | None = None
-        POOL_WORDS[:] = [0, 0, 0]
+        POOL_WORDS[:] = [0, 0, 0, 0]
         self.pool_lock = threading.Lock()
         self.driver_lock = threading.Lock()
 
@@ -136,7 +136,7 @@ class _Pool:
                 self.workspace_bytes = size
             while len(self.threads) < workers:
                 self._start()
-            POOL_WORDS[:] = [self.driver.launch_address, self.memory.address, self.workspace_bytes]
+            POOL_WORDS[:] = [self.driver.launch_address, self.memory.address, self.workspace_bytes, len(self.threads)]
 
     def _give_workspace(self, number: int, size: int) -> None:
         memory = _Memory(size)

@@ -121,7 +121,7 @@ def entry_of(
         makes_results=True,
         gives_tuple=gives_tuple,
         records=[temporary.index(slot) for slot in checked],
-        threads=threads if any(one.blocks > 1 for one in launches) else 1,
+        threads=threads,
     )
     if entry is None:
         return None
