@@ -16,7 +16,7 @@ import tilewright as tw
 from tilewright.ir.interpreter import interpret
 from tilewright.passes.offset_form import Offsets, with_offsets
 from tilewright.passes.pipelines import run_pipeline
-from tilewright.passes.scan_lanes import STRIP
+from tilewright.passes.scan_strips import STRIP
 
 
 @tw.program

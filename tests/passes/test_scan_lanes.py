@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
-from tilewright.passes.scan_lanes import LEAST_ROWS, STRIP
+from tilewright.passes.scan_lanes import LEAST_ROWS
+from tilewright.passes.scan_strips import FAN, STRIP
 
 EXTENTS = sorted({0, 1, 2, 15, 16, 17, *(LEAST_ROWS + d for d in (-1, 0, 1)), *(STRIP + d for d in (-1, 0, 1)), 1300})
 
@@ -114,14 +115,17 @@ def test_chunks(name: str, extent: int, threads: int) -> None:
         np.testing.assert_array_equal(one, other)
 
 
-@given(st.sampled_from([*EXTENTS, 100_000]), st.integers(0, 9))
+@given(st.sampled_from([*EXTENTS, 100_000, 3_000_000]), st.integers(0, 9), st.booleans())
 @settings(deadline=None, max_examples=30)
-def test_sums_err_less_than_a_chain(extent: int, seed: int) -> None:
-    """A term goes through at most log2(16) additions in its vector, one for each vector of a chunk, and one for each
-    chunk; of a chain of n additions each result errs by n units of the sum of magnitudes [Higham, section 4.2].
+def test_sums_err_as_trees_do(extent: int, seed: int, equal: bool) -> None:
+    """A term goes through at most log2(16) + 2 additions in its vectors, one for each pair of these in a strip, FAN on
+    each level of the tree of strips, one for each of 16 chunks, and a few between these; each result of a tree of n
+    additions errs by n units of the sum of magnitudes [Higham, section 4.2].
     """
     x = np.random.default_rng(seed).standard_normal(extent).astype("f4")
-    additions = 4 + min(extent, 1 << 16) / 16 + 16 + 2 if extent >= LEAST_ROWS else extent
+    if equal:
+        x = np.full(extent, 0.1, "f4")
+    additions = 6 + STRIP / 32 + 2 * FAN + 16 + 6 if extent >= LEAST_ROWS else extent
     bound = additions * 2.0**-24 * 1.01 * np.cumsum(np.abs(x), dtype="f8")
     assert np.all(np.abs(added(x) - np.cumsum(x, dtype="f8")) <= bound)
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
-from tilewright.passes.scan_lanes import STRIP
+from tilewright.passes.scan_strips import STRIP
 from tilewright.passes.short_folds import MOST_ROWS
 
 

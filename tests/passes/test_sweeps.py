@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import tilewright as tw
 from tilewright.ir.interpreter import interpret
 from tilewright.passes.pipelines import run_pipeline
-from tilewright.passes.scan_lanes import STRIP
+from tilewright.passes.scan_strips import STRIP
 from tilewright.passes.segment_choice import ROWS_OF_ONE_PASS
 from tilewright.passes.sweep_form import Sweep, sweeps_of
 

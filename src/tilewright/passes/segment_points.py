@@ -18,7 +18,8 @@ from tilewright.passes.lower_general import Places, Points
 from tilewright.passes.lower_items import bind, write
 from tilewright.passes.lower_reduction import fold_rows
 from tilewright.passes.lower_scalar import Value, lower_atom, lower_size
-from tilewright.passes.scan_lanes import Before, scan_rows, total_of_rows
+from tilewright.passes.scan_lanes import scan_rows, total_of_rows
+from tilewright.passes.scan_strips import Before
 from tilewright.passes.segment_form import Chunks, Segments, space_of, split_point
 
 

@@ -25,7 +25,7 @@ from tilewright.passes.item_memory import Item
 from tilewright.passes.lower_folds import Rows
 from tilewright.passes.lower_general import Points
 from tilewright.passes.lower_items import AnyValue
-from tilewright.passes.scan_lanes import STRIP
+from tilewright.passes.scan_strips import STRIP
 from tilewright.passes.segment_choice import ROWS_OF_ONE_PASS, Sharing, group_threads, rows_each, share_out
 from tilewright.passes.segment_columns import with_columns
 from tilewright.passes.segment_form import (

@@ -39,7 +39,8 @@ from tilewright.passes.item_memory import Item
 from tilewright.passes.lower_folds import Rows
 from tilewright.passes.lower_items import call, row_of, write
 from tilewright.passes.lower_scalar import lower_atom, lower_size
-from tilewright.passes.scan_lanes import STRIP, VECTOR_BYTES, each_row, is_plain, strip_array
+from tilewright.passes.scan_lanes import is_plain
+from tilewright.passes.scan_strips import STRIP, VECTOR_BYTES, each_row, strip_array
 from tilewright.passes.vectorise import is_vectorisable, lower_lambda_vector
 
 Finish = Callable[[Size, Expression, Expression, Expression], None]

@@ -38,16 +38,8 @@ from tilewright.passes.lower_general import Places, Points
 from tilewright.passes.lower_items import AnyValue, bind, call, row_of, value_of, write
 from tilewright.passes.lower_scalar import declare_value, lower_atom, lower_size
 from tilewright.passes.scalar_values import Value, memory_element
-from tilewright.passes.scan_lanes import (
-    STRIP,
-    Before,
-    Strip,
-    each_row,
-    each_strip,
-    given_value,
-    held_value,
-    total_of_strips,
-)
+from tilewright.passes.scan_lanes import total_of_strips
+from tilewright.passes.scan_strips import STRIP, Before, Strip, each_row, each_strip, given_value, held_value
 from tilewright.passes.segment_form import Chunks
 from tilewright.passes.sweep_form import Sweep
 from tilewright.passes.vectorise import as_mask
