@@ -120,3 +120,17 @@ def test_a_mapping_that_fails_is_tried_again_without_the_waiting_memory(monkeypa
     assert pool.take(5 * HUGE_PAGE).size == 5 * HUGE_PAGE
     with pytest.raises(MemoryError, match="no 14680064 bytes"):
         pool.take(7 * HUGE_PAGE)
+
+
+def test_the_host_is_asked_for_new_memory_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(recycling, "_POOL", MappingPool(limit=1 << 28))
+    monkeypatch.setattr(memory, "check_host_allocation", lambda nbytes, what: asked.append(nbytes))
+    shape, bytes_ = (9 * HUGE_PAGE,), np.dtype(np.uint8)
+    array = memory.aligned_empty(shape, bytes_)
+    del array
+    array = memory.aligned_empty(shape, bytes_)
+    assert asked == [9 * HUGE_PAGE]
+    other = memory.aligned_empty(shape, bytes_)
+    assert asked == [9 * HUGE_PAGE] * 2
+    assert not np.may_share_memory(array, other)

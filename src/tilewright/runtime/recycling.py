@@ -14,6 +14,7 @@ import mmap
 import os
 import weakref
 from collections import OrderedDict
+from collections.abc import Callable
 
 import numpy as np
 
@@ -47,14 +48,25 @@ class MappingPool:
         self._free: OrderedDict[int, mmap.mmap] = OrderedDict()
         self._held = 0
 
-    def take(self, nbytes: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    def take(
+        self, nbytes: int, before_mapping: Callable[[], None] | None = None
+    ) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
         """Writable bytes with undefined content; their memory comes back when no array refers to it any more.
+
+        Args:
+            nbytes: how many.
+            before_mapping: called if nothing that waits is large enough, before the system is asked for more. It may
+                refuse by raising.
 
         Raises:
             MemoryError: if the system has no such memory, even after all that waits was given back.
         """
         size = -(-nbytes // HUGE_PAGE) * HUGE_PAGE
-        mapping = self._reuse(size) or self._map(size)
+        mapping = self._reuse(size)
+        if mapping is None:
+            if before_mapping is not None:
+                before_mapping()
+            mapping = self._map(size)
         holder = (ctypes.c_char * len(mapping)).from_buffer(mapping)
         weakref.finalize(holder, self._give_back, mapping).atexit = False
         return np.frombuffer(memoryview(holder), np.uint8, nbytes)
@@ -120,13 +132,15 @@ _POOL: MappingPool | None = None
 _POOL_LOCK = ForkSafeLock()
 
 
-def recycled_bytes(nbytes: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-    """Bytes of the process-wide pool (`TILEWRIGHT_RECYCLE_LIMIT` bytes are kept at most; default 1 GiB)."""
+def recycled_bytes(
+    nbytes: int, before_mapping: Callable[[], None] | None = None
+) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    """Bytes of the process-wide pool (`TILEWRIGHT_RECYCLE_LIMIT` bytes are kept at most; default 1 GiB); see `take`."""
     global _POOL  # noqa: PLW0603
     if _POOL is None:
         with _POOL_LOCK:
             _POOL = _POOL or MappingPool(_limit_from_environment())
-    return _POOL.take(nbytes)
+    return _POOL.take(nbytes, before_mapping)
 
 
 def give_back_waiting() -> int:
