@@ -318,7 +318,11 @@ def _print_table(table: Any) -> None:
 
 
 @app.command()
-def devices() -> None:
+def devices(
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Measure the CPU's peak rates and bandwidth, for the bounds of `explain`.")
+    ] = False,
+) -> None:
     """List the devices that can be used, and why others cannot."""
     with _user_errors():
         from tilewright.report.text import byte_amount, table
@@ -332,6 +336,13 @@ def devices() -> None:
         typer.echo("\n".join(table(rows)))
         for kind, reason in absent_devices().items():
             typer.echo(f"no {kind}: {reason}")
+        if measure:
+            from tilewright.report.text import amount
+            from tilewright.runtime.speeds import measure_speeds
+
+            found = measure_speeds()
+            rates = f"{amount(found.peak_flops_f32, 'flop/s')} (f32), {amount(found.peak_flops_f64, 'flop/s')} (f64)"
+            typer.echo(f"cpu: {rates}, {amount(found.dram_bandwidth, 'B/s')} from memory")
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ from tilewright.report.matrix_vector_text import (
 )
 from tilewright.report.roofline import Roofline, roofline
 from tilewright.report.text import amount, byte_amount, duration, table
+from tilewright.runtime.speeds import with_measured_speeds
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,7 @@ def explain_contraction(contraction: Contraction, machine: Machine, tiles: Tiles
         IllegalTiling: if no tiling fits the machine.
         ValueError: if a size is not known.
     """
-    bound = roofline(contraction, machine)
+    bound = roofline(contraction, with_measured_speeds(machine))
     if machine.is_gpu_like:
         tiled = tiled_form(contraction, machine, tiles)
         launch = write_kernel(tiled)
@@ -326,6 +327,7 @@ def _bound_lines(bound: Roofline) -> list[str]:
     else:
         known = f"; {', '.join(times)}" if times else ""
         lines.append(f"           no bound on the time: the machine states no peak rate or no bandwidth{known}")
+        lines.append("           (`tilewright devices --measure` finds those of the CPU at hand)")
     return lines
 
 

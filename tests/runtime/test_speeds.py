@@ -1,0 +1,38 @@
+"""Speeds of the machine at hand: measured once, kept, and told by `explain`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import tilewright as tw
+from tilewright.machine.detect import host_machine
+from tilewright.machine.named import CPU_AVX2, H100
+from tilewright.runtime.cache import DiskCache
+from tilewright.runtime.speeds import bandwidth, measure_speeds, multiply_add_peak, with_measured_speeds
+
+
+def test_speeds_are_kept_for_this_machine_only(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path)
+    machine = host_machine()
+    assert with_measured_speeds(machine, cache) == machine
+    measured = measure_speeds(cache)
+    assert measured.peak_flops_f32 > measured.peak_flops_f64 > 0 and measured.dram_bandwidth > 0
+    assert with_measured_speeds(machine, DiskCache(tmp_path)) == measured
+    assert with_measured_speeds(CPU_AVX2, cache) == CPU_AVX2
+    assert with_measured_speeds(H100, cache) == H100
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_every_loop_runs_on_several_threads(threads: int) -> None:
+    assert multiply_add_peak("f64", threads, seconds=0.0) > 0
+    assert all(bandwidth(kind, threads, seconds=0.0) > 0 for kind in ("read", "write", "copy"))
+
+
+def test_explain_tells_the_bound_once_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", str(tmp_path))
+    plan = tw.plan("ij,jk->ik", (300, 200), (200, 100))
+    assert "`tilewright devices --measure` finds those" in str(plan.explain())
+    measure_speeds()
+    assert ": bound by " in str(plan.explain())
