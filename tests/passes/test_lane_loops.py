@@ -147,7 +147,9 @@ LANE, K, ROUNDS = Name("lane", I64), Name("k", I64), Name("rounds", I64)
 
 def widened(*statements: Statement) -> tuple[Statement, ...]:
     emit = KernelBuilder()
-    widen_lanes(statements, LANE, 4, emit, lambda element: Buffer(emit.name("own"), element, Space.PRIVATE, 4))
+    widen_lanes(
+        statements, LANE, 4, emit, lambda element, count: Buffer(emit.name("own"), element, Space.PRIVATE, count)
+    )
     return emit.statements
 
 
@@ -161,6 +163,53 @@ def test_neighbours_are_one_access_and_others_one_for_each_lane() -> None:
     assert [one.value.type for one in accesses] == [VectorType(F64, 4)]
     apart = widened(Store(OUT, operation("mul", K, LANE), at(operation("mul", LANE, integer(2)))))
     assert sum(isinstance(one, Store) and one.buffer == OUT for one in apart) == 4
+
+
+def along_rows(read: Expression, written: Buffer = OUT, step: int = 1) -> tuple[Statement, ...]:
+    """y[7 * lane + k] = x[7 * lane + read] for all rounds k, widened."""
+    row = operation("mul", LANE, integer(7))
+    body = (
+        Let("place", operation("add", row, read)),
+        Let("e", at(Name("place", I64))),
+        Store(written, operation("add", row, K), Name("e", F64)),
+    )
+    return widened(For("k", integer(0), ROUNDS, body, step=integer(step)))
+
+
+def single_accesses(statements: tuple[Statement, ...], buffer: Buffer) -> int:
+    """Loads or stores of one element of a buffer."""
+    every = list(walk_statements(statements))
+    loads = [one.value for one in every if isinstance(one, Let) and isinstance(one.value, Load)]
+    stores = [(one.buffer, one.value.type) for one in every if isinstance(one, Store)]
+    found = [(one.buffer, one.type) for one in loads] + stores
+    return sum(one == buffer and type_ == F64 for one, type_ in found)
+
+
+@pytest.mark.parametrize("read", [K, operation("sub", ROUNDS, K), operation("mul", K, integer(-1))])
+def test_rows_along_a_loop_are_turned_in_squares(read: Expression) -> None:
+    found = along_rows(read)
+    assert single_accesses(found, IN) == single_accesses(found, OUT) == 0
+    (strips,) = [one for one in found if isinstance(one, For)]
+    assert strips.step == integer(4)
+    masks = [one.mask for one in walk_statements(strips.body) if isinstance(one, Store) and one.buffer == OUT]
+    assert len(masks) == 4
+    assert None not in masks
+
+
+@pytest.mark.parametrize(
+    ("read", "written", "step", "singles"),
+    [
+        (operation("mul", K, integer(2)), OUT, 1, (4, 0)),  # not side by side
+        (operation("max", K, integer(1)), OUT, 1, (4, 0)),  # not known to be
+        (K, IN, 1, (8, 8)),  # what is read may just have been written
+        (K, OUT, 2, (4, 4)),  # not every round
+    ],
+)
+def test_what_does_not_run_along_rows_is_accessed_lane_by_lane(
+    read: Expression, written: Buffer, step: int, singles: tuple[int, int]
+) -> None:
+    found = along_rows(read, written, step)
+    assert (single_accesses(found, IN), single_accesses(found, written)) == singles
 
 
 def test_what_is_the_same_for_all_lanes_stays_scalar() -> None:

@@ -124,8 +124,8 @@ def _write_group(item: Item, high: Expression, begin: Name, extent: Size, write:
     finally:
         item.lanes = None
 
-    def memory(element: ScalarType) -> Buffer:
-        buffer = Buffer(emit.name("lanes"), element, Space.PRIVATE, LANES)
+    def memory(element: ScalarType, count: int) -> Buffer:
+        buffer = Buffer(emit.name("lanes"), element, Space.PRIVATE, count)
         item.private.append(buffer)
         item.buffers[buffer.name] = buffer
         return buffer

@@ -5,7 +5,8 @@
 
 The statements mention the number of the point in its group, `lane`. What does not depend on it stays scalar. An index
 `base + c * lane` is known by its base and its factor c: with the factor 1 neighbours lie side by side and are one
-access; otherwise each lane has its own (a gather or a scatter, lane by lane).
+access; otherwise each lane has its own (a gather or a scatter: of rows along a loop in squares, `lane_strips`, else
+lane by lane).
 """
 
 from __future__ import annotations
@@ -43,6 +44,16 @@ from tilewright.kernel.ir import (
     operation,
     walk,
 )
+from tilewright.passes.lane_strips import (
+    Access,
+    Strip,
+    accesses_along,
+    at_round,
+    mask_of,
+    read_square,
+    width_of,
+    write_square,
+)
 from tilewright.passes.scalar_values import KernelBuilder
 from tilewright.passes.vectorise import NotVectorisable
 
@@ -60,7 +71,7 @@ def widen_lanes(
     lane: Name,
     lanes: int,
     emit: KernelBuilder,
-    memory: Callable[[ScalarType], Buffer],
+    memory: Callable[[ScalarType, int], Buffer],
 ) -> None:
     """Emit statements for all of 0 <= lane < lanes at once.
 
@@ -69,7 +80,7 @@ def widen_lanes(
         lane: the number of the point in the group, which the statements mention.
         lanes: points of a group.
         emit: where to.
-        memory: makes private memory for a vector of a type.
+        memory: makes private memory for some elements of a type.
 
     Raises:
         NotVectorisable: where lanes would go different ways, or write to one place.
@@ -107,19 +118,20 @@ class _Lanes:
     """`known`: the vectors that stand for names; `lines`: for names of integers the lines that they are."""
 
     def __init__(
-        self, lane: Name, lanes: int, emit: KernelBuilder, memory: Callable[[ScalarType], Buffer],
+        self, lane: Name, lanes: int, emit: KernelBuilder, memory: Callable[[ScalarType, int], Buffer],
         varying: frozenset[str],
     ) -> None:  # fmt: skip
         self.lanes, self.emit, self.memory, self.varying = lanes, emit, memory, varying
         self.known: dict[str, Expression] = {}
         self.lines: dict[str, Line] = {lane.name: Line(integer(0), integer(1))}
+        self.squares: dict[int, tuple[Buffer, Expression]] = {}
         self.numbers: Expression | None = None
         if any(True for _ in varying):
             self.numbers = self._numbers()
 
     def _numbers(self) -> Expression:
         """0, 1, 2, ... as a vector."""
-        buffer = self.memory(I64)
+        buffer = self.memory(I64, self.lanes)
         for k in range(self.lanes):
             self.emit.emit(Store(buffer, integer(k), integer(k)))
         return self.emit.let(Load(buffer, integer(0), VectorType(I64, self.lanes)), "numbers")
@@ -140,15 +152,53 @@ class _Lanes:
                 case For(start=start, stop=stop, step=step):
                     if self.varies((start, stop, step)):
                         raise NotVectorisable(f"lanes would run loop {statement.index} for different numbers of rounds")
-                    with self.emit.scope() as body:
-                        self.run(statement.body, mask)
-                    self.emit.emit(replace(statement, body=tuple(body), independent=False))
+                    self._loop(statement, mask)
                 case Comment():
                     self.emit.emit(statement)
                 case Prefetch() if not self.varies(expressions(statement)):
                     self.emit.emit(statement)
                 case _:
                     raise NotVectorisable(f"lanes cannot share a {type(statement).__name__.lower()}")
+
+    def _loop(self, loop: For, mask: Expression | None) -> None:
+        rows = accesses_along(loop, self._is_apart) if mask is None else ()
+        if not rows:
+            with self.emit.scope() as body:
+                self.run(loop.body, mask)
+            self.emit.emit(replace(loop, body=tuple(body), independent=False))
+            return
+        width = width_of(rows, self.lanes)
+        first = Name(self.emit.name("strip"), I64)
+        with self.emit.scope() as strip_body:
+            left = operation("sub", loop.stop, first)
+            count = self.emit.let(operation("min", integer(width), left), "count")
+            self._strip(Strip(loop, first, count, width, self.lanes), rows)
+        self.emit.emit(For(first.name, loop.start, loop.stop, tuple(strip_body), step=integer(width)))
+
+    def _strip(self, strip: Strip, rows: Sequence[Access]) -> None:
+        """Rounds of a loop with the elements of these rows in squares."""
+        loop, mask = strip.loop, mask_of(self.emit, strip)
+        squares = [self.memory(one.buffer.element, strip.width * self.lanes) for one in rows]
+        lines = []
+        for one, square in zip(rows, squares, strict=True):
+            line = self.line(at_round(one.index, loop.index, strip.lowest(one)))
+            assert line is not None
+            lines.append((self.emit.let(line.base, "base"), self.emit.let(line.factor, "factor")))
+            self.squares[id(one.statement)] = square, strip.place(one)
+            if isinstance(one.statement, Let):
+                read_square(self.emit, one, lines[-1], square, strip, mask)
+        with self.emit.scope() as body:
+            self.run(loop.body)
+        stop = operation("add", strip.first, strip.count)
+        self.emit.emit(For(loop.index, strip.first, stop, tuple(body)))
+        for one, square, place in zip(rows, squares, lines, strict=True):
+            if isinstance(one.statement, Store):
+                write_square(self.emit, one, place, square, strip, mask)
+
+    def _is_apart(self, index: Expression) -> bool:
+        """Whether the elements of an index are neither one for all lanes nor side by side."""
+        line = self.line(index)
+        return line is not None and line.factor not in (integer(0), integer(1))
 
     def varies(self, values: Iterable[Expression]) -> bool:
         """Whether one of some expressions depends on the lane."""
@@ -160,6 +210,11 @@ class _Lanes:
             self.emit.emit(statement)
             return
         if isinstance(statement, Let):
+            if id(statement) in self.squares:
+                square, place = self.squares[id(statement)]
+                at = self.emit.let(place, "at")
+                self.known[name] = self.emit.let(Load(square, at, VectorType(square.element, self.lanes)), "e")
+                return
             line = self.line(value)
             if line is not None:
                 self.lines[name] = Line(self.emit.snapshot(line.base, name), line.factor)
@@ -206,6 +261,10 @@ class _Lanes:
         if line is not None and line.factor == integer(0):
             raise NotVectorisable("lanes would write to one place")
         value = self.emit.let(self.wide(statement.value, mask), "value")
+        if id(statement) in self.squares:
+            square, place = self.squares[id(statement)]
+            self.emit.emit(Store(square, self.emit.let(place, "at"), value))
+            return
         if line is not None and line.factor == integer(1):
             self.emit.emit(Store(statement.buffer, line.base, value, mask=mask))
             return
@@ -281,7 +340,7 @@ class _Lanes:
         line = self.line(load.index)
         if line is not None and line.factor == integer(1):
             return self.emit.let(Load(load.buffer, line.base, type_, mask=mask), "e")
-        buffer = self.memory(type_.element)
+        buffer = self.memory(type_.element, self.lanes)
         if mask is not None:
             self.emit.emit(Store(buffer, integer(0), Broadcast(Constant(0, type_.element), type_)))
         for k, index in enumerate(self._each_index(load.index, line, mask)):
