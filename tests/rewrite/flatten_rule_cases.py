@@ -75,6 +75,46 @@ let (zs: [n]f32) = map n (\\(xs: [m]f32) ->
 in (zs)""",
     ),
     (
+        "split_invariant",  # an exponential for every y; a scalar that both parts need is cheap and stays on both sides
+        "xss: [n][m]f32, ys: [m]f32, z: f32",
+        f"""\
+let (rs: [n]f32) = map n (\\(xs: [m]f32) ->
+  let (h: f32) = 0.5f32 * z
+  let (es: [m]f32) = map m (\\(x: f32, y: f32) ->
+    let (d: f32) = h * y
+    let (e: f32) = exp(d)
+    let (f: f32) = e + h
+    let (g: f32) = d * x
+    let (p: f32) = f * g
+    in (p)) xs ys
+  let (r: f32) = reduce m {add()} es
+  in (r)) xss
+in (rs)""",
+    ),
+    (
+        "split_invariant",  # out of two maps and a scan, whose other values vary; what is the same as a whole goes too
+        "xs: [n]f32, yss: [m][k]f32, places: [k]i64",
+        """\
+let (rsss: [n][m][k]f32, tss: [n][k]f32) = map n (\\(x: f32) ->
+  let (rss: [m][k]f32) = map m (\\(ys: [k]f32) ->
+    let (ss: [k]f32) = scan k (\\(s: f32, t: f32) ->
+      let (u: f32) = s + t
+      in (u)) (0.0f32) ys
+    let (rs: [k]f32) = scanomap k (\\(s1: f32, t1: f32) ->
+      let (u1: f32) = max(s1, t1)
+      in (u1)) (0.0f32) (\\(y: f32, s2: f32) ->
+      let (q: f32) = y / 3.0f32
+      let (v: f32) = q * x
+      let (w: f32) = v + s2
+      in (w)) ys ss
+    in (rs)) yss
+  let (ts: [k]f32) = map k (\\(place: i64) ->
+    let (t2: f32) = place as f32
+    in (t2)) places
+  in (rss, ts)) xs
+in (rsss, tss)""",
+    ),
+    (
         "split_fold",
         "xss: [n][m]f32",
         f"""\
@@ -290,6 +330,19 @@ let (rs: [n]f32) = map n (\\(p: f32) ->
 in (rs)"""
 SCALARS_ONLY = "let (ys: [n]f32) = map n (\\(x: f32) ->\n  let (y: f32) = x + x\n  in (y)) ps\nin (ys)"
 
+COULD_FAIL = """\
+let (rss: [n][m]f32) = map n (\\(x: f32) ->
+  let (es: [m]f32) = map m (\\(i: i64) ->
+    let (y: f32) = ys[i]
+    let (e: f32) = exp(y)
+    let (p: f32) = e * x
+    in (p)) is
+  let (rs: [m]f32) = scan m (\\(s: f32, t: f32) ->
+    let (u: f32) = s + t
+    in (u)) (0.0f32) es
+  in (rs)) xs
+in (rss)"""
+
 # rule, parameters, body, words of the reason; the first statement is tried (of segment fusion the second)
 DECLINES = [
     ("distribute", "ps: [n]i64", VARYING_SCAN, "xs has type [c]f32, which varies in the nest"),
@@ -307,6 +360,9 @@ DECLINES = [
     ("flatten_scan", "ps: [n]f32", SCALARS_ONLY, "the nest is not around a scan"),
     ("flatten_hist", "ps: [n]f32", SCALARS_ONLY, "the nest is not around a histogram"),
     ("flatten_scatter", "ps: [n]f32", SCALARS_ONLY, "the nest is not around a scatter"),
+    ("split_invariant", "ps: [n]f32", SCALARS_ONLY, "the nest is perfect"),
+    ("split_invariant", "ps: [n]i64", VARYING_SCAN, "nothing dear inside is the same at all points"),
+    ("split_invariant", "xs: [n]f32, is: [m]i64, ys: [k]f32", COULD_FAIL, "does not vary, but it could fail"),
     ("split_fold", "ps: [n]f32", SCALARS_ONLY, "the nest is not around a fused fold"),
     ("lift_constant", "ps: [n]f32", SCALARS_ONLY, "nothing is constant"),
     ("version_outer", "ps: [n]f32", SCALARS_ONLY, "there is no regular parallelism inside"),

@@ -20,13 +20,13 @@ from tilewright.passes.pipelines import Pass, PassFunction, standard_pipeline
 from tilewright.passes.simplify import simplify
 from tilewright.rewrite.derivation import Recording
 from tilewright.rewrite.rule import Declined, Place, Rule, no_match, resolve, rule_named, rules_of
-from tilewright.rewrite.strategy import State, Strategy, each, everywhere, first_of, repeat, run_strategy
+from tilewright.rewrite.strategy import State, Strategy, bottom_up, each, everywhere, first_of, repeat, run_strategy
 
 SEGMENTS = ("flatten_redomap", "flatten_scan", "flatten_hist")
 VIEWS = (
     "flatten_rearrange", "flatten_reshape", "flatten_slice", "flatten_concat", "flatten_copy", "flatten_replicate",
 )  # fmt: skip
-INWARDS = ("interchange_loop", "interchange_if", "interchange_reduce", "split_fold", "distribute")
+INWARDS = ("interchange_loop", "interchange_if", "interchange_reduce", "split_fold", "split_invariant", "distribute")
 
 Spared: TypeAlias = Callable[[Place], bool]
 SPARED = no_match("it is spared: another pass has a form for it")
@@ -59,7 +59,8 @@ def _nests(*names: str, spared: Spared = nowhere, first: tuple[Rule, ...] = ()) 
             return outcome
         return dataclasses.replace(flat, refusals=tuple(dict.fromkeys((*flat.refusals, *outcome.refusals))))
 
-    return each(repeat(everywhere(first_of(_rules("lift_constant")))), everywhere(run))
+    split = repeat(bottom_up(first_of(_rules("split_invariant"))))
+    return each(repeat(everywhere(first_of(_rules("lift_constant")))), split, everywhere(run))
 
 
 @cache

@@ -15,6 +15,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "horizontal": ("horizontal fusion",),
     "fusion_further": ("further fusion",),
     "concats": ("concatenations",),
+    "flatten_invariant": ("flattening",),
     "flatten_distribute": ("flattening",),
     "flatten_arrays": ("flattening",),
     "flatten_segments": ("flattening",),

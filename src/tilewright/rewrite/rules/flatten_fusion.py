@@ -29,8 +29,9 @@ from tilewright.rewrite.rule import Declined, Place, no_match, rule
 
 Operation = SegMap | SegRed | SegScan | SegHist
 _CHEAP = Alias | Apply | Cast | Index | SizeValue
-_DEAR = frozenset(("exp", "log", "log1p", "expm1", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh",
-                   "tanh", "pow", "sqrt", "div"))  # fmt: skip
+DEAR = frozenset(("exp", "log", "log1p", "expm1", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh",
+                  "tanh", "pow", "sqrt", "div"))  # fmt: skip
+"""Operators that cost more than reading a number."""
 
 
 @rule("segment fusion", SegMap, SegRed, SegScan, SegHist)
@@ -88,7 +89,7 @@ def _why_not(
 def _is_cheap(body: Body) -> bool:
     return all(
         isinstance(one.expression, _CHEAP)
-        and not (isinstance(one.expression, Apply) and one.expression.operator in _DEAR)
+        and not (isinstance(one.expression, Apply) and one.expression.operator in DEAR)
         and all(target.type.rank == 0 for target in one.targets)
         for one in body.statements
     )
