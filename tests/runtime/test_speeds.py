@@ -9,8 +9,15 @@ import pytest
 import tilewright as tw
 from tilewright.machine.detect import host_machine
 from tilewright.machine.named import CPU_AVX2, H100
+from tilewright.runtime import speeds
 from tilewright.runtime.cache import DiskCache
 from tilewright.runtime.speeds import bandwidth, measure_speeds, multiply_add_peak, with_measured_speeds
+
+
+@pytest.fixture(autouse=True)
+def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrays that stay in the caches, so that the tests take little time."""
+    monkeypatch.setattr(speeds, "_BYTES", 4 << 20)
 
 
 def test_speeds_are_kept_for_this_machine_only(tmp_path: Path) -> None:

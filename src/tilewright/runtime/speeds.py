@@ -7,12 +7,12 @@ several short runs. A fused multiply-add counts as two operations; a copy's byte
 from __future__ import annotations
 
 import ctypes
-import functools
 import json
 import mmap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 
 from tilewright.machine.detect import host_machine
@@ -39,11 +39,11 @@ def bandwidth(kind: str, threads: int = 1, seconds: float = 0.4) -> float:
 
     Writes are non-temporal. The arrays lie on huge pages where possible; each thread has its part of them.
     """
-    source, target = _memory()
     loop = _function(_moves(kind), "move")
     part = _BYTES // threads // 512 * 512  # eight lines in one trip of the loop
     moved = part * threads * (2 if kind == "copy" else 1)
-    return moved / _best(lambda one: loop(source + one * part, target + one * part, part // 64), threads, seconds)
+    with _touched_memory() as source, _touched_memory() as target:
+        return moved / _best(lambda one: loop(source + one * part, target + one * part, part // 64), threads, seconds)
 
 
 def measure_speeds(cache: DiskCache | None = None) -> Machine:
@@ -92,19 +92,17 @@ def _best(run: Callable[[int], object], threads: int, seconds: float) -> float:
     return best
 
 
-@functools.cache
-def _memory() -> tuple[int, int]:
-    """Addresses of two touched arrays."""
-    addresses = []
-    for _ in range(2):
-        pages = mmap.mmap(-1, _BYTES + _HUGE_PAGE)
+@contextmanager
+def _touched_memory() -> Iterator[int]:
+    """The address of that much memory, every page of it written; it is given back in the end."""
+    with mmap.mmap(-1, _BYTES + _HUGE_PAGE) as pages:
         if hasattr(mmap, "MADV_HUGEPAGE"):
             pages.madvise(mmap.MADV_HUGEPAGE)
         view = (ctypes.c_char * len(pages)).from_buffer(pages)
         ctypes.memset(view, 1, len(pages))
-        _kept.append((pages, view))
-        addresses.append(-(-ctypes.addressof(view) // _HUGE_PAGE) * _HUGE_PAGE)
-    return addresses[0], addresses[1]
+        address = -(-ctypes.addressof(view) // _HUGE_PAGE) * _HUGE_PAGE
+        del view  # which would keep the pages from being given back
+        yield address
 
 
 _kept: list[object] = []
