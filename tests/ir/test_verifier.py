@@ -199,6 +199,10 @@ DEFECTS = [
         "a segred at level cluster stands inside one at level thread",
     ),
     (
+        one("let (r: [n]bool) = map n (\\(e: f32) -> let (t: bool) = threshold outer_0 n in (t)) x in (r)"),
+        "f / let r = map / let t = threshold: the threshold outer_0 is asked in a function, which",
+    ),
+    (
         one("let (r: [n]f32) = segmap@thread (a: i32 < n) do (y) in (r)"),
         "f / let r = segmap: index a has type i32, i64 is needed",
     ),

@@ -94,21 +94,24 @@ class Generator:
         self.size_names = set(SIZE_NAMES[: random.randint(1, 3)])
         self.extra_results: list[Variable] = []
         self.work = 1
+        self.host = True
         for one in SIZE_NAMES:
             self.b.names.reserve(one)
 
     # what is in scope
 
     @contextmanager
-    def inside(self, variables: Sequence[Variable], times: int = 1) -> Iterator[None]:
-        """A nested body with these variables, run `times` times."""
+    def inside(self, variables: Sequence[Variable], times: int = 1, host: bool = True) -> Iterator[None]:
+        """A nested body with these variables, run `times` times; `host`: by the host, if what is around it is."""
         self.scopes.append(list(variables))
         self.work *= max(times, 1)
+        outside, self.host = self.host, self.host and host
         try:
             yield
         finally:
             self.scopes.pop()
             self.work //= max(times, 1)
+            self.host = outside
 
     def add(self, *variables: Variable) -> None:
         """Make variables available to later statements of the innermost body."""

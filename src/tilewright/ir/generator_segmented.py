@@ -58,7 +58,7 @@ def _body(g: Generator, level: Level, space: SegSpace, depth: int, write: Callab
 
     def body() -> Sequence[Atom]:
         outside, g.level = g.level, level
-        with g.inside(indices, g.most(product(space.shape))):
+        with g.inside(indices, g.most(product(space.shape)), host=False):
             for _ in range(g.random.randint(0, 2)):
                 _read(g, space)
             g.statements(g.random.randint(1, 2), depth)
@@ -139,7 +139,9 @@ def emit_seghist(g: Generator, depth: int) -> None:
 
 
 def emit_threshold(g: Generator, depth: int) -> None:
-    """A threshold, which later conditions may use."""
+    """A threshold, which later conditions may use; only the host can ask."""
+    if not g.host:
+        return
     name = g.random.choice(("outer_0", "outer_1", "block_0"))
     g.add(g.b.bind(Threshold(name, size(g.random.choice(sorted(g.size_names))))))
 

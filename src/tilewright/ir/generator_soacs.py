@@ -53,7 +53,7 @@ def _mapped_function(
     """A function of the arrays' rows, called `times` times: some statements, then what `write` gives."""
 
     def body(*parameters: Variable) -> Sequence[Atom]:
-        with g.inside(parameters, times):
+        with g.inside(parameters, times, host=False):
             g.statements(g.random.randint(1, 2), depth)
             return write()
 

@@ -5,6 +5,7 @@
   Every size name is a whole dimension of some parameter, so that it is known once the arguments are.
 - What a statement binds has the types that its expression gives (`typing.result_types`).
 - A segmented operation stands only inside those of outer levels: cluster, then block, then thread.
+- A threshold stands where the host runs the statements: in no function and no segmented operation.
 - A literal's value is one of its type.
 """
 
@@ -31,6 +32,7 @@ from tilewright.ir.nodes import (
     SegScan,
     Statement,
     StreamSeq,
+    Threshold,
     Type,
     Variable,
     WhileLoop,
@@ -93,11 +95,14 @@ def kind_of(expression: Expression) -> str:
 
 @dataclass(frozen=True)
 class _Scope:
-    """What holds at a place: the types of the names in scope, where it is, and the innermost level around it."""
+    """What holds at a place: the types of the names in scope, where it is, the innermost level around it, and whether
+    it is the host that runs it.
+    """
 
     types: dict[str, Type]
     path: str
     level: Level | None = None
+    host: bool = True
 
     def within(self, step: str) -> _Scope:
         return dataclasses.replace(self, path=f"{self.path} / {step}")
@@ -183,6 +188,10 @@ class _Checker:
                 self.body(body, inner)
             case SegMap() | SegRed() | SegScan() | SegHist():
                 self.segmented(expression, scope)
+            case Threshold(name, parallelism):
+                if not scope.host:
+                    self.report(scope, f"the threshold {name} is asked in a function, which is not run by the host")
+                self.parts(parallelism, scope)
             case _:
                 chunk = expression.chunk.constant if isinstance(expression, StreamSeq) else None
                 if isinstance(expression, StreamSeq) and chunk is not None and chunk < 1:
@@ -195,7 +204,7 @@ class _Checker:
         if scope.level is not None and _DEPTH[level] <= _DEPTH[scope.level]:
             message = f"a {what} at level {level.value} stands inside one at level {scope.level.value}"
             self.report(scope, message)
-        scope = dataclasses.replace(scope, level=level)
+        scope = dataclasses.replace(scope, level=level, host=False)
         indices = tuple(index for index, _ in expression.space.dimensions)
         for index, extent in expression.space.dimensions:
             self.size(extent, scope, f"the extent of {index.name}")
@@ -217,7 +226,7 @@ class _Checker:
             self.parts(value, scope.within(name) if several and isinstance(value, Lambda | Body) else scope)
 
     def function(self, function: Lambda, scope: _Scope) -> None:
-        inner = scope.binding(function.parameters)
+        inner = dataclasses.replace(scope, host=False).binding(function.parameters)
         self.bind(function.parameters, scope, inner)
         self.body(function.body, inner)
 

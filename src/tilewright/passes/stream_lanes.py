@@ -320,7 +320,7 @@ def _computes_with(name: str, body: Body, form: LaneForm) -> bool:
     for statement in all_statements(body):
         own: object = statement.expression
         if isinstance(own, Fold):
-            own = own.neutral
+            own = (own.neutral, *(inner.results for inner in sub_bodies(own)))
         elif list(sub_bodies(own)) or is_lane_load(form, statement):
             continue  # what is inside comes by itself
         if name in mentioned_names(own):

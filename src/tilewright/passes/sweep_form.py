@@ -72,7 +72,8 @@ def sweeps_of(body: Body) -> Iterator[Statement | Sweep]:
             members = _members(body, index)
             if members is not None and taken.isdisjoint(members):
                 sweep, absorbed = _composed(body, index, members)
-                placed[max(members)] = sweep
+                if sweep.targets:  # else nothing reads what they give
+                    placed[max(members)] = sweep
                 taken |= members | absorbed
     for index, statement in enumerate(body.statements):
         if index in placed:

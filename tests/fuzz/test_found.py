@@ -1,0 +1,58 @@
+"""Programs that random trials once found to go wrong, made smaller: each goes through all ways of a trial."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from fuzz_trials import Trial, run_trial
+
+from tilewright.ir.generator import random_arguments
+from tilewright.ir.parser import parse_program
+from tilewright.ir.verifier import verify
+from tilewright.runtime.devices import device_for
+
+FOUND = {
+    "the index of a point is what a stream folds": """\
+def random (a: [n]i32, rows: [n][n]f64) =
+  let (ys: [2][n]i64) = segmap@thread (i: i64 < 2, j: i64 < n) do
+    let (s: i64) = redomap n (\\(p: i64, q: i64) -> let (r: i64) = p + q in (r)) (0i64) (\\(x: [n]f64) -> (j)) rows
+    in (s)
+  in (ys)
+""",
+    "nobody reads a scan and a map of it": """\
+def random (xs: [n]f32) =
+  let (zs: [n]f32) = scan n (\\(p: f32, q: f32) -> let (r: f32) = p + q in (r)) (0.0f32) xs
+  let (ys: [n]f32) = map n (\\(z: f32) -> let (c: f32) = min(z, 8.0f32) in (c)) zs
+  in (xs)
+""",
+}
+SIZES = ({"n": 0}, {"n": 1}, {"n": 5}, {"n": 33})
+
+
+def arguments_of(text: str, sizes: dict[str, int]) -> list[Any]:
+    """Arguments of a program with these sizes."""
+    program = parse_program(text)
+    random = np.random.default_rng(5)
+    made = random_arguments(program, 5)
+    for position, one in enumerate(program.parameters):
+        if one.type.rank:
+            shape = [extent.evaluate(sizes) for extent in one.type.shape]
+            made[position] = (random.integers(0 if one.type.element.kind == "u" else -9, 9, shape) / 1).astype(
+                one.type.element.numpy
+            )
+    return made
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+@pytest.mark.parametrize("name", FOUND)
+def test_what_was_found(name: str, sizes: dict[str, int]) -> None:
+    program = parse_program(FOUND[name])
+    verify(program)
+    for threads in (1, 2):
+        for optimise in (True, False):
+            arguments = arguments_of(FOUND[name], sizes)
+            trial = Trial(0, program, arguments, threads=threads, small_grains=threads == 2, optimise=optimise)
+            failure = run_trial(trial, device_for("cpu"))
+            assert failure is None, str(failure)
