@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from tilewright.contraction.normalise import constant
 from tilewright.ir.dataclass import dataclass
 from tilewright.kernel.ir import (
     Broadcast,
@@ -18,6 +19,7 @@ from tilewright.kernel.ir import (
     Operation,
     Prefetch,
     Shuffle,
+    Store,
     VectorType,
     add,
     element_of,
@@ -29,7 +31,9 @@ from tilewright.kernel.ir import (
 from tilewright.passes.direct_form import LINE, rows_are_one_run
 from tilewright.passes.direct_panels import Panel
 from tilewright.passes.direct_writer import Bases, DirectWriter, Step
+from tilewright.passes.scalar_values import component_types
 from tilewright.passes.scalar_values import constant as constant_value
+from tilewright.passes.sum_trees import PieceLoop, grows_errors, levels_of, tree_loops
 from tilewright.passes.vectorise import lower_lambda_vector
 
 ZERO = integer(0)
@@ -100,8 +104,49 @@ def accumulate(w: DirectWriter, place: Place) -> Accumulators:
             for i, column in enumerate(columns):
                 _combine(w, accumulators[i, j], column, wide[i])
 
-    w.over_sum(step)
+    loops = tree_loops([constant(one.size) for one in form.contracted])
+    if grows_errors(form.contraction.combine) and levels_of(loops):
+        _accumulate_tree(w, accumulators, step, loops)
+    else:
+        w.over_sum(step)
     return accumulators
+
+
+def _accumulate_tree(
+    w: DirectWriter, accumulators: Accumulators, step: Callable[[Step], None], loops: Sequence[PieceLoop]
+) -> None:
+    """A long sum as a tree, whose upper levels lie in scratch memory; the registers hold all of it at the end."""
+    form, emit = w.form, w.emit
+    levels = levels_of(loops)
+    (neutral,) = constant_value(form.contraction.neutral.value, form.contraction.neutral.scalar)
+    element = component_types(form.accumulator)[0]
+    room = form.rows * sum(form.lanes)
+    memory = [w.level(number, element, room) for number in range(levels)]
+    parts = []
+    for (i, j), total in accumulators.items():
+        assert isinstance(total.type, VectorType)
+        at = integer(j * sum(form.lanes) + starts(form.lanes)[i])
+        parts.append((total, at, total.type.lanes, emit.let(Broadcast(neutral, total.type), "neutral")))
+
+    def fold(level: int) -> None:
+        for total, at, lanes, nothing in parts:
+            below: Expression = total
+            if level:
+                below = emit.let(load(memory[level - 1], at, lanes), "below")
+                emit.emit(Store(memory[level - 1], at, nothing))
+            above = emit.let(load(memory[level], at, lanes), "above")
+            pair = ((above,), (emit.snapshot(below, "below"),))
+            ((joined,),) = lower_lambda_vector(form.contraction.combine, pair, lanes, emit)
+            emit.emit(Store(memory[level], at, joined))
+            if not level:
+                emit.assign(total, nothing)
+
+    for buffer in memory:
+        for _, at, _, nothing in parts:
+            emit.emit(Store(buffer, at, nothing))
+    w.over_pieces(step, loops, fold)
+    for total, at, lanes, _ in parts:
+        emit.assign(total, load(memory[-1], at, lanes))
 
 
 def request_rows(w: DirectWriter, place: Place, tile: Expression) -> Callable[[Step], None]:

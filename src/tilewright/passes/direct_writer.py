@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from tilewright.contraction.form import Dimension, Operand
 from tilewright.contraction.normalise import constant
 from tilewright.ir.dataclass import dataclass
-from tilewright.ir.scalars import BOOL, I64
+from tilewright.ir.scalars import BOOL, I64, ScalarType
 from tilewright.kernel.ir import (
     Buffer,
     Expression,
@@ -20,6 +20,7 @@ from tilewright.kernel.ir import (
 from tilewright.passes.direct_form import PANEL_ELEMENTS, DirectForm
 from tilewright.passes.launch_writer import LaunchWriter
 from tilewright.passes.scalar_values import component_types
+from tilewright.passes.sum_trees import PieceLoop, over_tree
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class DirectWriter(LaunchWriter):
             self.global_buffer(one.operand, "further", True) for one in form.contraction.epilogue_operands
         )
         self._strides: dict[tuple[str, str], Expression] = {}
+        self._levels: dict[int, Buffer] = {}
         roles = [("v", form.vector)] + ([("s", form.scalar)] if form.scalar is not None else [])
         roles += [(f"o{position}", one) for position, one in enumerate(form.outer)]
         roles += [(f"k{position}", one) for position, one in enumerate(form.contracted)]
@@ -134,11 +136,7 @@ class DirectWriter(LaunchWriter):
             one, extent = dimensions[position], self.sums[position]
 
             def at(index: Expression) -> None:
-                inner = Step(
-                    add(step.vector, multiply(index, self.stride(one, "vector"))),
-                    add(step.scalar, multiply(index, self.stride(one, "scalar"))),
-                    add(multiply(step.number, extent), index),
-                )
+                inner = self._within(step, one, extent, index)
                 if position + 1 < len(dimensions):
                     inner = Step(*(self.emit.let(part, "at") for part in (inner.vector, inner.scalar, inner.number)))
                 descend(position + 1, inner)
@@ -146,3 +144,33 @@ class DirectWriter(LaunchWriter):
             self.loop("k", integer(0), extent, at)
 
         descend(0, Step(integer(0), integer(0), integer(0)))
+
+    def over_pieces(
+        self, write: Callable[[Step], None], loops: Sequence[PieceLoop], fold: Callable[[int], None]
+    ) -> None:
+        """`write(step)` for all points of the sum, in the loops of a tree; `fold(level)` where a node ends."""
+        dimensions = self.form.contracted
+        *outer, last = dimensions
+
+        def innermost(indices: Sequence[Expression], start: Expression, stop: Expression) -> None:
+            step = Step(integer(0), integer(0), integer(0))
+            for one, extent, index in zip(outer, self.sums, indices, strict=False):
+                step = self._within(step, one, extent, index)
+            step = Step(*(self.emit.let(part, "at") for part in (step.vector, step.scalar, step.number)))
+            self.loop("k", start, stop, lambda k: write(self._within(step, last, self.sums[-1], k)))
+
+        over_tree(self, loops, self.sums, innermost, fold)
+
+    def _within(self, step: Step, dimension: Dimension, extent: Expression, index: Expression) -> Step:
+        """A point of a further dimension of the sum."""
+        return Step(
+            add(step.vector, multiply(index, self.stride(dimension, "vector"))),
+            add(step.scalar, multiply(index, self.stride(dimension, "scalar"))),
+            add(multiply(step.number, extent), index),
+        )
+
+    def level(self, number: int, element: ScalarType, room: int) -> Buffer:
+        """Scratch memory for the sums of a tile on a level of a tree; all tiles share it."""
+        if number not in self._levels:
+            self._levels[number] = self.workspace("level", element, room)
+        return self._levels[number]

@@ -24,6 +24,7 @@ from tilewright.passes.item_memory import Item
 from tilewright.passes.lower_items import AnyValue, call, row_of, write
 from tilewright.passes.lower_scalar import lower_atom, lower_size
 from tilewright.passes.scalar_values import memory_element
+from tilewright.passes.sum_trees import grows_errors
 
 COLUMNS = 1024
 
@@ -149,7 +150,7 @@ def _write_together(
             item.loop((rows + length - 1) // length, "piece", piece)
 
         each_column(count, lambda column: begin(totals, column))
-        levels = lower_folds.LEVELS if lower_folds.grows_errors(fold.combine) else 0
+        levels = lower_folds.LEVELS if grows_errors(fold.combine) else 0
         lower_folds.if_long(
             item,
             fold.width,

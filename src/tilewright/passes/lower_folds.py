@@ -29,9 +29,9 @@ from tilewright.passes.lower_items import (
 )
 from tilewright.passes.lower_scalar import assign_values, declare_value, lower_size
 from tilewright.passes.scalar_values import Value
+from tilewright.passes.sum_trees import grows_errors
 
 PIECE, LEVELS = 128, 2
-_ROUNDING = {"add", "sub", "mul", "div", "fma"}
 
 Rows: TypeAlias = Callable[[Size, Sequence[ArrayView | None]], Sequence[AnyValue]]
 
@@ -174,16 +174,6 @@ def if_long(item: Item, extent: Size, pieces: Callable[[], None], in_order: Call
     item.in_pieces = False
     many = kernel.operation("gt", lower_size(extent, item.emit), Constant(PIECE, I64))
     item.emit.emit(kernel.If(many, tuple(long), tuple(short)))
-
-
-def grows_errors(combine: Lambda) -> bool:
-    """Whether an operator on scalars rounds, so that the error of a chain of it grows with the chain's length."""
-    statements = [one.expression for one in combine.body.statements]
-    scalars = all(one.type.rank == 0 for one in combine.parameters)
-    return scalars and any(
-        isinstance(one, nodes.Apply) and one.operator in _ROUNDING and one.operands[0].type.element.kind in "fc"
-        for one in statements
-    )
 
 
 def function_rows(item: Item, function: Lambda | None, arrays: Sequence[ArrayValue]) -> Rows:

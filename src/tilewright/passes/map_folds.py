@@ -9,31 +9,20 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 from collections.abc import Mapping
 
 from tilewright.contraction.form import Contraction, Refusal
-from tilewright.contraction.normalise import constant, normalise
+from tilewright.contraction.normalise import normalise
 from tilewright.contraction.recognise import recognise
 from tilewright.ir.nodes import Statement
 from tilewright.ir.traversal import bound_variables, used_variables
 from tilewright.ir.views import parameter_view
 from tilewright.kernel.launch import Launch, LaunchDeclined
 from tilewright.machine.model import Machine
-from tilewright.passes.lower_folds import grows_errors
-from tilewright.passes.matrix_vector_form import MatrixVectorForm, Way, choose_matrix_vector_form
+from tilewright.passes.matrix_vector_form import choose_matrix_vector_form
 from tilewright.passes.matrix_vector_kernel import write_matrix_vector_kernel
 from tilewright.runtime.cpu_pool import get_num_threads
 from tilewright.runtime.host import ContractionStep, Step
-
-LONGEST_CHAIN = 1024
-"""Longer sums along rows are done by the general lowering, whose sums are trees."""
-
-
-def dot_length(form: MatrixVectorForm) -> int:
-    """How many values are added to each lane of a sum along rows, one after another."""
-    inside = math.prod(constant(one.size) for one in form.contracted)
-    return inside * -(-form.along_size // (form.lanes * form.vectors))
 
 
 def with_streams(label: str, statement: Statement, otherwise: Step, machine: Machine) -> Step:
@@ -72,6 +61,4 @@ def fold_launches(contraction: Contraction, machine: Machine, values: Mapping[st
     form = choose_matrix_vector_form(normalise(contraction.bind(values)), machine)
     if isinstance(form, str):
         raise LaunchDeclined(f"the array is not read in order: {form}")
-    if form.way is Way.DOTS and grows_errors(contraction.combine) and (chain := dot_length(form)) > LONGEST_CHAIN:
-        raise LaunchDeclined(f"its sums would be of {chain} vectors one after another, whose errors add up")
     return (write_matrix_vector_kernel(form, "fold"),)

@@ -46,11 +46,12 @@ from tilewright.kernel.ir import (
     operation,
 )
 from tilewright.passes.item_memory import Item
-from tilewright.passes.lower_folds import Rows, grows_errors
+from tilewright.passes.lower_folds import Rows
 from tilewright.passes.lower_items import row_of, write
 from tilewright.passes.lower_scalar import assign_values, lower_atom, lower_size
 from tilewright.passes.scalar_values import Value, memory_element
 from tilewright.passes.speculation import Speculation
+from tilewright.passes.sum_trees import grows_errors
 from tilewright.passes.vectorise import as_bytes, as_mask, lower_lambda_vector
 
 STRIP = 512
