@@ -1,7 +1,8 @@
-"""Runs CUDA texts on the CPU: compiled by g++ behind a small prelude, the threads of a block one after the other.
+"""Runs CUDA texts on the CPU: compiled by g++ behind a small prelude, one block after the other.
 
-That is enough for kernels whose threads do not read what others write. The undefined-behaviour sanitizer watches: it
-reports signed overflow, bad shifts and misaligned vector accesses.
+The threads of a block run one after the other too, unless they meet at barriers: then each is one of the operating
+system's threads. The undefined-behaviour sanitizer watches: it reports signed overflow, bad shifts and misaligned
+vector accesses.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import ctypes
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,15 +30,20 @@ _PTX = {
 _PRELUDE = """
 #include <math.h>
 #include <string.h>
+#include <pthread.h>
+#include <thread>
+#include <type_traits>
 #include <utility>
+#include <vector>
 #define __device__
 #define __global__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __shared__ static
 #define __align__(bytes) __attribute__((aligned(bytes)))
-#define __syncthreads()
-static struct { unsigned int x; } threadIdx, blockIdx;
+static pthread_barrier_t meeting;
+#define __syncthreads() pthread_barrier_wait(&meeting)
+static thread_local struct { unsigned int x; } threadIdx, blockIdx;
 template <class To, class From> static To bits_as(From from) { To to; memcpy(&to, &from, sizeof to); return to; }
 static inline float __uint_as_float(unsigned int bits) { return bits_as<float>(bits); }
 static inline float __int_as_float(int bits) { return bits_as<float>(bits); }
@@ -47,13 +54,32 @@ static inline unsigned short float_to_half(float value) { return bits_as<unsigne
 static inline float rsqrtf(float value) { return 1 / sqrtf(value); }
 static inline double rsqrt(double value) { return 1 / sqrt(value); }
 template <class T> static inline void __stcs(T* p, T value) { *p = value; }
+template <class P> static P argument(void* given) {
+    if constexpr (std::is_pointer_v<P>) return (P)given; else return (P)(long long)given;
+}
 template <class... P, size_t... I>
-static void run(void (*kernel)(P...), void** arguments, std::index_sequence<I...>) { kernel((P)arguments[I]...); }
+static void run(void (*kernel)(P...), void** arguments, std::index_sequence<I...>) {
+    kernel(argument<P>(arguments[I])...);
+}
 template <class... P>
 static void launch(void (*kernel)(P...), void** arguments, long blocks, long threads) {
     for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x)
         for (threadIdx.x = 0; threadIdx.x < threads; ++threadIdx.x)
             run(kernel, arguments, std::index_sequence_for<P...>{});
+}
+template <class... P>
+static void launch_together(void (*kernel)(P...), void** arguments, long blocks, long threads) {
+    pthread_barrier_init(&meeting, nullptr, threads);
+    for (long block = 0; block < blocks; ++block) {
+        std::vector<std::thread> all;
+        for (long thread = 0; thread < threads; ++thread)
+            all.emplace_back([=] {
+                blockIdx.x = block, threadIdx.x = thread;
+                run(kernel, arguments, std::index_sequence_for<P...>{});
+            });
+        for (std::thread& one : all) one.join();
+    }
+    pthread_barrier_destroy(&meeting);
 }
 """
 
@@ -83,10 +109,13 @@ class Emulated:
 
     library: ctypes.CDLL
 
-    def run(self, name: str, arrays: list[np.ndarray], blocks: int, threads: int) -> list[np.ndarray]:
-        """Launch a kernel whose parameters are all buffers; gives the arrays after it (aligned copies)."""
+    def run(
+        self, name: str, arrays: list[np.ndarray], blocks: int, threads: int, scalars: Sequence[int] = ()
+    ) -> list[np.ndarray]:
+        """Launch a kernel whose parameters are buffers, then integers; gives the arrays after it (aligned copies)."""
         copies = [_aligned_copy(array) for array in arrays]
-        pointers = (ctypes.c_void_p * len(copies))(*(copy.ctypes.data for copy in copies))
+        values = [*(copy.ctypes.data for copy in copies), *scalars]
+        pointers = (ctypes.c_void_p * len(values))(*(value % 2**64 for value in values))
         self.library[f"launch_{name}"](pointers, ctypes.c_long(blocks), ctypes.c_long(threads))
         return copies
 
@@ -106,7 +135,8 @@ def compile_emulated(texts: dict[str, str]) -> Emulated:
         for ptx, emulated in _PTX.items():
             text = text.replace(ptx, emulated)
         signature = f'extern "C" void launch_{name}(void** arguments, long blocks, long threads)'
-        entry = f"{signature} {{ launch({name}, arguments, blocks, threads); }}"
+        launch = "launch_together" if "__syncthreads" in text else "launch"
+        entry = f"{signature} {{ {launch}({name}, arguments, blocks, threads); }}"
         parts.append(f"namespace of_{name} {{\n{text}\n{entry}\n}}")
     with tempfile.TemporaryDirectory() as folder:
         source, library = Path(folder) / "kernels.cpp", Path(folder) / "kernels.so"

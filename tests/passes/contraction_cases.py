@@ -36,7 +36,7 @@ from tilewright.ir.scalars import (
 from tilewright.ir.sizes import size
 from tilewright.kernel.launch import Launch, ScalarReference
 from tilewright.passes.scalar_values import component_types
-from tilewright.passes.tiling import Tiling
+from tilewright.passes.tiling import Place, Tiling
 from tilewright.runtime import cpu_pool
 from tilewright.runtime.cpu_jit import compile_kernel
 from tilewright.runtime.memory import aligned_empty
@@ -214,7 +214,7 @@ def cases(
 
 @st.composite
 def tilings(draw: st.DrawFn, contraction: Contraction) -> Tiling:
-    """T, R and Q at random, with few threads and registers so that kernels stay small."""
+    """T, R and Q at random, with few threads and registers so that kernels stay small; operands anywhere."""
     threads, registers, thread, register, sequential = 256, 16, [], [], []
     staged = 512
     for one in contraction.dimensions:
@@ -226,7 +226,8 @@ def tilings(draw: st.DrawFn, contraction: Contraction) -> Tiling:
         register.append(draw(st.sampled_from([r for r in (1, 2, 3, 4) if r <= registers])))
         threads //= thread[-1]
         registers //= register[-1]
-    return Tiling(tuple(thread), tuple(register), tuple(sequential))
+    places = st.sampled_from(Place)
+    return Tiling(tuple(thread), tuple(register), tuple(sequential), draw(places), draw(places))
 
 
 # --- running ----------------------------------------------------------------------------------------------------------

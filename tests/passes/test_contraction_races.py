@@ -23,8 +23,9 @@ from tilewright.kernel.launch import Launch
 from tilewright.kernel.opencl import opencl_text
 from tilewright.machine.named import OPENCL_CPU
 from tilewright.passes.tile import tiled_form
-from tilewright.passes.tile_form import PartialTiles
+from tilewright.passes.tile_form import PartialTiles, make_form
 from tilewright.passes.tile_kernel import write_kernel
+from tilewright.passes.tiling import Place, Tiling
 
 pytestmark = [pytest.mark.opencl, pytest.mark.skipif(not is_installed(), reason="oclgrind is not installed")]
 TILES = {"a": (4, 2), "b": (4, 1), "q": 4}
@@ -96,6 +97,14 @@ def examples() -> Iterator[Example]:
     yield example("copies in a loop", einsum_contraction("aq,qb->ab", dict(a=17, b=3, q=40), F32),
                   {"a": (1, 8), "b": (2, 1), "q": 16})  # fmt: skip
     yield example("empty sum", einsum_contraction("aq,qb->ab", dict(a=5, b=6, q=0), F32))
+    for partial, sizes in SIZES.items():
+        for semiring in ("plus_times", "unpaddable"):
+            held = with_semiring(einsum_contraction("qa,qb->ab", sizes, F32), F32, semiring)
+            tiling = Tiling((8, 1), (1, 4), (4,), left=Place.REGISTERS)
+            yield Example(f"held {semiring} {partial.value}", held, write_kernel(make_form(held, tiling)))
+    alone = einsum_contraction("qc,cq->c", dict(c=7, q=5), C64)
+    tiling = Tiling((4,), (1,), (2,), Place.REGISTERS, Place.REGISTERS)
+    yield Example("nothing is shared", alone, write_kernel(make_form(alone, tiling)))
     seven = einsum_contraction("icaq,qbjk->abcijk", dict(a=2, b=3, c=2, i=3, j=2, k=3, q=5), F32)
     yield example("seven dimensions", seven, {"a": (2, 1), "b": (2, 1), "j": (1, 2), "k": (2, 1), "i": (1, 2), "q": 4})
 

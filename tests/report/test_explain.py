@@ -194,7 +194,7 @@ def test_every_single_element_copy_has_a_reason() -> None:
         for q in (32, 33, 34, 36):
             one = contraction("aq,bq->ab", dtype, semiring, a=30, b=36, q=q)
             form, text_ = tiled_form(one, A100), reasons(one)
-            for staged in (form.left, form.right):
+            for staged in form.staged:
                 said = f"copies of {staged.name} move one element at a time: "
                 assert (said in text_) == (staged.vector == 1)
                 assert f"{said}: no multiple" not in text_

@@ -34,7 +34,10 @@ Registers: TypeAlias = tuple[int, ...]
 
 
 def contracted_loops(
-    w: TileWriter, sizes: list[Expression], copies: list[Copy], accumulate: Callable[[list[Expression | None]], None]
+    w: TileWriter,
+    sizes: list[Expression],
+    copies: list[Copy],
+    accumulate: Callable[[list[Expression], list[Expression | None]], None],
 ) -> None:
     """Loops over the pieces of the contracted dimensions.
 
@@ -48,9 +51,11 @@ def contracted_loops(
     def piece_body(piece: list[Expression], limits: list[Expression | None]) -> None:
         for copy in copies:
             copy(piece)
-        emit.emit(Barrier())
-        accumulate(limits)
-        emit.emit(Barrier())
+        if copies:
+            emit.emit(Barrier())
+        accumulate(piece, limits)
+        if copies:
+            emit.emit(Barrier())
 
     if len(form.contracted) == 1 and needs_limit[0]:
         q = form.tiling.sequential[0]
@@ -98,7 +103,8 @@ def initialise(w: TileWriter) -> dict[Registers, tuple[Name, ...]]:
     }
 
 
-LoadElement: TypeAlias = Callable[[Registers, list[Expression]], Value]
+LoadElement: TypeAlias = Callable[[Registers, list[Expression], list[Expression]], Value]
+"""The element for registers and q, in the piece of the sum that begins at given indices."""
 
 
 def prepare_loads(w: TileWriter, staged: StagedOperand, threads: list[Expression]) -> LoadElement:
@@ -116,7 +122,7 @@ def prepare_loads(w: TileWriter, staged: StagedOperand, threads: list[Expression
         f"{staged.name}_read",
     )
 
-    def read(registers: Registers, q: list[Expression]) -> Value:
+    def read(registers: Registers, q: list[Expression], piece: list[Expression]) -> Value:
         terms: list[Expression] = [base]
         fixed = 0
         for axis, stride in zip(layout.axes, layout.register_strides, strict=True):
@@ -134,6 +140,7 @@ def accumulate(
     w: TileWriter,
     loads: list[LoadElement],
     accumulators: dict[Registers, tuple[Name, ...]],
+    piece: list[Expression],
     limits: list[Expression | None],
 ) -> None:
     """for q: every register combines in the product of its left and right elements, each loaded once."""
@@ -147,7 +154,7 @@ def accumulate(
             for side, (has, read) in enumerate(((in_left, loads[0]), (in_right, loads[1]))):
                 key = tuple(r if has(d) else 0 for d, r in zip(form.parallel, registers, strict=True))
                 if key not in held[side]:
-                    held[side][key] = read(key, q)
+                    held[side][key] = read(key, q, piece)
                 operands.append(held[side][key])
             mapped = lower_lambda(contraction.map, operands, emit)[0]
             combined = lower_lambda(contraction.combine, [accumulator, mapped], emit)[0]

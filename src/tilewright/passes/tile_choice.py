@@ -12,18 +12,24 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from tilewright.contraction.form import Contraction, Dimension, Kind
 from tilewright.contraction.normalise import constant
 from tilewright.machine.model import Machine
 from tilewright.machine.occupancy import occupancy
 from tilewright.passes.tiling import (
+    STEPS_AHEAD,
+    ArrayFacts,
     IllegalTiling,
+    Place,
     TileFacts,
     Tiling,
     broken_limit,
     check_tiling,
     facts_of,
+    in_left,
+    in_right,
     parallel_dimensions,
     tile_resources,
 )
@@ -35,7 +41,15 @@ _CYCLES_PER_PIECE = 8.0
 _UNROLLED_MULTIPLY_ADDS = 1024  # a longer body is no faster and takes the compiler seconds
 _THREAD_SHAPES = tuple((2**m, 2**n) for m in range(7) for n in range(7) if 5 <= m + n <= 8)
 _REGISTER_SHAPES = ((1, 1), (2, 2), (4, 2), (2, 4), (4, 4), (8, 4), (4, 8), (8, 8))
+# Threads along the one operand's dimensions and registers along the other's [S3, Parboil]; and the other way round.
+_ONE_SIDED = tuple(
+    shape for t, r in itertools.product((64, 128, 256), (2, 4, 8, 16)) for shape in (((t, 1), (1, r)), ((1, t), (r, 1)))
+)
+_SHAPES = tuple(itertools.product(_THREAD_SHAPES, _REGISTER_SHAPES))
+ONE_SIDED_MARGIN = 1.2
+"""How much faster than a square register tile the model must find one along a single dimension, which reuses less."""
 _DEPTHS = (8, 16, 32)
+Shapes: TypeAlias = tuple[tuple[tuple[int, int], tuple[int, int]], ...]
 
 
 @dataclass(frozen=True)
@@ -78,9 +92,8 @@ def ranked_tilings(contraction: Contraction, machine: Machine) -> Iterator[Tilin
     """
     facts = facts_of(contraction)
     legal = [
-        (_cost(facts, tiling, machine).seconds, number, tiling)
-        for number, tiling in enumerate(candidates(contraction))
-        if broken_limit(tiling, tile_resources(facts, tiling), machine) is None
+        (seconds, number, tiling)
+        for number, (seconds, tiling) in enumerate(_placed_candidates(contraction, facts, machine))
     ]
     heapq.heapify(legal)
     while legal:
@@ -108,14 +121,31 @@ def fixed_tiling(contraction: Contraction, machine: Machine, tiles: Mapping[str,
             thread.append(t)
             register.append(r)
     tiling = Tiling(tuple(thread), tuple(register), tuple(sequential))
-    check_tiling(contraction, tiling, machine)
-    return tiling
+    legal = placements(facts_of(contraction), tiling, machine) if min((1, *thread, *register, *sequential)) > 0 else []
+    check_tiling(contraction, legal[0][1] if legal else tiling, machine)
+    return legal[0][1]
 
 
 # --- candidates -------------------------------------------------------------------------------------------------------
 
 
-def candidates(contraction: Contraction) -> Iterator[Tiling]:
+def _placed_candidates(contraction: Contraction, facts: TileFacts, machine: Machine) -> Iterator[tuple[float, Tiling]]:
+    """Legal tilings with the times by which they are ranked.
+
+    A register tile along one dimension is for operands held in registers: staged as well, they would be read from
+    shared memory more often than square tiles read them.
+    """
+    square = tuple(candidates(contraction, _SHAPES))
+    known = set(square)
+    for sizes in square:
+        yield from placements(facts, sizes, machine)[:1]
+    for sizes in (one for one in candidates(contraction, _ONE_SIDED) if one not in known):
+        legal = placements(facts, sizes, machine)
+        held = [one for one in legal if Place.REGISTERS in (one[1].left, one[1].right)]
+        yield from [(seconds * ONE_SIDED_MARGIN, tiling) for seconds, tiling in held[:1]]
+
+
+def candidates(contraction: Contraction, shapes: Shapes) -> Iterator[Tiling]:
     """Tilings worth costing: powers of two, spread over the dimensions of each operand from the innermost outwards."""
     parallel = parallel_dimensions(contraction)
     left = [p for p, one in enumerate(parallel) if one.kind is Kind.M]
@@ -124,7 +154,7 @@ def candidates(contraction: Contraction) -> Iterator[Tiling]:
     depths = sorted({_spread_depth(contraction, depth) for depth in _DEPTHS}, key=math.prod)
     shallowest = depths[0]
     seen: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
-    for (t_left, t_right), (r_left, r_right) in itertools.product(_THREAD_SHAPES, _REGISTER_SHAPES):
+    for (t_left, t_right), (r_left, r_right) in shapes:
         for one in _spreads(parallel, left, t_left, r_left, "stride_left"):
             for other in _spreads(parallel, right, t_right, r_right, "stride_right"):
                 sizes = {**one, **other}
@@ -182,6 +212,61 @@ def _power_of_two_at_least(value: int) -> int:
     return 1 << max(0, value - 1).bit_length()
 
 
+# --- where operands wait ----------------------------------------------------------------------------------------------
+
+
+def placements(facts: TileFacts, sizes: Tiling, machine: Machine) -> list[tuple[float, Tiling]]:
+    """The ways of placing the operands of a tile that a machine can run, with their modelled times, best first.
+
+    What the block's threads share waits in shared memory; what one thread alone uses may wait in its registers.
+    """
+    places = [
+        (Place.SHARED, Place.REGISTERS) if _may_be_held(array, sizes) else (Place.SHARED,)
+        for array in (facts.left, facts.right)
+    ]
+    found = [Tiling(sizes.thread, sizes.register, sizes.sequential, *one) for one in itertools.product(*places)]
+    legal = [one for one in found if broken_limit(one, tile_resources(facts, one), machine) is None]
+    return sorted(((_cost(facts, one, machine).seconds, one) for one in legal), key=lambda one: one[0])
+
+
+def best_by_place(
+    contraction: Contraction, machine: Machine, sizes: Tiling | None = None
+) -> dict[tuple[Place, Place], tuple[float, Tiling]]:
+    """For each way of placing left and right the modelled time of its best tiling, or of that with the sizes given."""
+    facts = facts_of(contraction)
+    shapes = (candidates(contraction, _SHAPES), candidates(contraction, _ONE_SIDED))
+    found: dict[tuple[Place, Place], tuple[float, Tiling]] = {}
+    for one in [sizes] if sizes is not None else itertools.chain(*shapes):
+        for seconds, tiling in placements(facts, one, machine):
+            places = (tiling.left, tiling.right)
+            if places not in found or seconds < found[places][0]:
+                found[places] = seconds, tiling
+    return found
+
+
+def _may_be_held(array: ArrayFacts, tiling: Tiling) -> bool:
+    """No two threads share an element, and a thread needs one at a time: the register tile extends along others."""
+    return array.reuse(tiling.thread) == 1 and array.covered((*tiling.register, *((1,) * len(tiling.sequential)))) == 1
+
+
+def not_held(contraction: Contraction, tiling: Tiling, side: str) -> str | None:
+    """Why an operand ("left" or "right") may not wait in the registers of single threads; None if it may."""
+    has = in_left if side == "left" else in_right
+    parallel = parallel_dimensions(contraction)
+    shared = [(d.name, t) for d, t in zip(parallel, tiling.thread, strict=True) if t > 1 and not has(d)]
+    if shared:
+        name, threads = shared[0]
+        return f"{side} does not change with {name}, along which {threads} threads of a block would each read it again"
+    several = [(d.name, r) for d, r in zip(parallel, tiling.register, strict=True) if r > 1 and has(d)]
+    if several:
+        name, registers = several[0]
+        return (
+            f"each thread needs {registers} elements of {side} along {name} at once; one is held where the register "
+            "tile extends along the other operand's dimensions only"
+        )
+    return None
+
+
 # --- cost -------------------------------------------------------------------------------------------------------------
 
 
@@ -197,10 +282,12 @@ def _cost(facts: TileFacts, tiling: Tiling, machine: Machine) -> TileCost:
     waves = blocks / max(1, machine.cores * max(1, resident.blocks_per_core))
     stretch = math.ceil(waves) / waves if waves else 1.0
     memory, traffic = _memory_seconds(facts, tiling, machine, blocks, pieces)
-    cycles = _cycles_per_step(facts, tiling, resources.threads)
-    peak = (machine.peak_flops_f32 if facts.accumulator_bytes <= 4 else machine.peak_flops_f64) or _DEFAULT_FLOPS
-    hidden = min(1.0, resident.blocks_per_core * resources.threads / 32 / _WARPS_TO_HIDE_LATENCY)
-    steps = blocks * resources.threads * pieces * math.prod(tiling.sequential)
+    peak = machine.peak_flops_f32 or _DEFAULT_FLOPS
+    slower = peak / (machine.peak_flops_f64 or peak) if facts.accumulator_bytes > 4 else 1.0
+    cycles = _cycles_per_step(facts, tiling, resources.threads, slower)
+    warps = -(-resources.threads // machine.warp)  # threads that a warp lacks take as long as others
+    hidden = min(1.0, resident.blocks_per_core * warps * machine.warp / 32 / _WARPS_TO_HIDE_LATENCY)
+    steps = blocks * warps * machine.warp * pieces * math.prod(tiling.sequential)
     compute = steps * cycles * 4 * 2 / peak / max(hidden, 0.05)
     seconds = max(memory, compute * stretch) + 0.1 * min(memory, compute * stretch)
     return TileCost(seconds, memory, compute, traffic, resident.fraction, blocks, waves)
@@ -211,14 +298,23 @@ def _memory_seconds(
 ) -> tuple[float, float]:
     """Seconds of the larger of main memory's traffic and L2's, and L2's bytes.
 
+    A thread that reads an operand itself reads one element at each step of the sum, so that a warp's load covers the
+    thread part of a run and no more.
+
     A block writes whole runs in the end, which is what main memory sees; but one store instruction of a warp covers
     only the thread part of a run, so L2 sees whole sectors for each of those [measured by `kernel/checks.py`].
     """
     inside, unit = facts.inside(tiling), machine.transaction_bytes
-    staged = blocks * pieces * (facts.left.transactions(inside, unit) + facts.right.transactions(inside, unit))
     threads = (*map(min, tiling.thread, facts.sizes), *((1,) * len(facts.contracted)))
-    instructions = math.prod(-(-i // max(1, t)) for i, t in zip(inside, threads[: len(facts.sizes)], strict=False))
-    stored = blocks * instructions * facts.out.transactions(threads, unit)
+    instructions = tuple(-(-i // max(1, t)) for i, t in zip(inside, threads, strict=True))
+
+    def fetched(array: ArrayFacts, place: Place) -> float:
+        if place is Place.SHARED:
+            return array.transactions(inside, unit)
+        return array.covered(instructions) * array.transactions(threads, unit)
+
+    staged = blocks * pieces * (fetched(facts.left, tiling.left) + fetched(facts.right, tiling.right))
+    stored = blocks * facts.out.covered(instructions) * facts.out.transactions(threads, unit)
     written = blocks * facts.out.transactions(inside, unit)
     extents = (*facts.sizes, *facts.contracted)
     read = sum(array.covered(extents) * array.memory_bytes for array in (facts.left, facts.right))
@@ -226,16 +322,24 @@ def _memory_seconds(
     return max(read + written, (staged + stored) / _L2_OVER_DRAM) / bandwidth, staged + stored
 
 
-def _cycles_per_step(facts: TileFacts, tiling: Tiling, threads: int) -> float:
+def _cycles_per_step(facts: TileFacts, tiling: Tiling, threads: int, slower: float) -> float:
     """Cycles of a core for one step of the sum of one warp.
 
-    Four warps of multiply-adds run per cycle beside one of shared-memory words: those that the step reads, and its
-    share of the copies, each word of which is loaded and stored. Barriers and addresses cost something per piece.
+    Four warps of multiply-adds (in f32; f64 is so much `slower`) run per cycle beside one of shared-memory words: those
+    that the step reads, and its share of the copies, each word of which is loaded and stored. Barriers and addresses
+    cost something per piece; waiting for the elements that a thread reads itself as much each time. Where all threads
+    read the same elements, these are neighbours, four words of which are loaded at once.
     """
     once = (1,) * len(tiling.sequential)
     multiply_adds = math.prod(tiling.register)
     words = 0.0
-    for array in (facts.left, facts.right):
-        copied = array.covered((*tiling.block, *once)) / threads
-        words += (array.covered((*tiling.register, *once)) + 2 * copied) * array.value_bytes / 4
-    return max(multiply_adds / 4, words) + 2 + _CYCLES_PER_PIECE / math.prod(tiling.sequential)
+    for array, place in ((facts.left, tiling.left), (facts.right, tiling.right)):
+        read = array.covered((*tiling.register, *once)) * array.value_bytes / 4
+        if place is Place.SHARED:
+            copied = array.covered((*tiling.block, *once)) * array.value_bytes / 4 / threads
+            at_once = 4 if array.covered((*tiling.thread, *once)) == 1 else 1
+            read = max(1.0, read / at_once) + 2 * copied
+        else:
+            read += _CYCLES_PER_PIECE / STEPS_AHEAD
+        words += read
+    return max(multiply_adds / 4 * slower, words) + 2 + _CYCLES_PER_PIECE / math.prod(tiling.sequential)

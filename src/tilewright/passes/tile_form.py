@@ -17,7 +17,7 @@ from tilewright.ir.interpreter import interpret
 from tilewright.ir.nodes import Literal, Program
 from tilewright.ir.scalars import BOOL, I32, I64, ScalarType, compute_type, real_of
 from tilewright.passes.shared_layout import SharedLayout, TileAxis, choose_layout, copy_order, operand_axes
-from tilewright.passes.tiling import Tiling, in_left, in_right, parallel_dimensions
+from tilewright.passes.tiling import Place, Tiling, in_left, in_right, parallel_dimensions
 
 
 class PartialTiles(Enum):
@@ -64,6 +64,15 @@ class StagedOperand:
 
 
 @dataclass(frozen=True)
+class HeldOperand:
+    """One operand whose elements each thread reads itself, as it needs them, into its registers."""
+
+    name: str
+    operand: Operand
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class TileForm:
     """The decisions."""
 
@@ -72,8 +81,8 @@ class TileForm:
     partial: PartialTiles
     guarded: tuple[bool, ...]
     padding: tuple[Literal, Literal] | None
-    left: StagedOperand
-    right: StagedOperand
+    left: StagedOperand | HeldOperand
+    right: StagedOperand | HeldOperand
     index_type: ScalarType
 
     @property
@@ -87,11 +96,16 @@ class TileForm:
         return self.contraction.of_kind(Kind.K)
 
     @property
+    def staged(self) -> tuple[StagedOperand, ...]:
+        """The operands that are staged in shared memory."""
+        return tuple(one for one in (self.left, self.right) if isinstance(one, StagedOperand))
+
+    @property
     def shared_bytes(self) -> int:
         """Shared memory of one block."""
         return sum(
             one.layout.size * one.shared_element.bytes * (2 if one.operand.element.is_complex else 1)
-            for one in (self.left, self.right)
+            for one in self.staged
         )
 
 
@@ -115,15 +129,17 @@ def make_form(contraction: Contraction, tiling: Tiling) -> TileForm:
         partial,
         (*outer, *inner),
         find_padding(contraction),
-        _staged("left", contraction.left, contraction, tiling, left_strides),
-        _staged("right", contraction.right, contraction, tiling, right_strides),
+        _placed("left", tiling.left, contraction.left, contraction, tiling, left_strides),
+        _placed("right", tiling.right, contraction.right, contraction, tiling, right_strides),
         I32 if largest_index(contraction, tiling) < 2**31 else I64,
     )
 
 
-def _staged(
-    name: str, operand: Operand, contraction: Contraction, tiling: Tiling, strides: tuple[int, ...]
-) -> StagedOperand:
+def _placed(
+    name: str, place: Place, operand: Operand, contraction: Contraction, tiling: Tiling, strides: tuple[int, ...]
+) -> StagedOperand | HeldOperand:
+    if place is Place.REGISTERS:
+        return HeldOperand(name, operand, strides)
     parallel, contracted = parallel_dimensions(contraction), contraction.of_kind(Kind.K)
     has = in_left if name == "left" else in_right
     axes = operand_axes(

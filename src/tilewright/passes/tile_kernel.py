@@ -5,6 +5,8 @@ for each piece Q of the contracted dimensions:
     collective copies of both tiles into shared memory; barrier
     for q in Q: registers = combine(registers, map(left[q, r_left], right[q, r_right])); barrier
 out = epilogue(registers)
+
+An operand that is held in registers is not copied: each thread reads its elements where it uses them.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ from tilewright.passes.scalar_values import (
 )
 from tilewright.passes.tile_accumulate import Registers, accumulate, contracted_loops, initialise, prepare_loads
 from tilewright.passes.tile_copy import prepare_copy
-from tilewright.passes.tile_form import TileForm
+from tilewright.passes.tile_form import StagedOperand, TileForm
+from tilewright.passes.tile_held import prepare_held
 from tilewright.passes.tile_writer import TileWriter, all_of
 from tilewright.passes.tiling import blocks_along
 
@@ -48,12 +51,16 @@ def write_kernel(form: TileForm, name: str = "contraction") -> Launch:
     sizes = [w.parameter(f"n_{d.name}", constant(d.size)) for d in (*form.parallel, *form.contracted)]
     starts = _block_starts(w)
     threads = _thread_coordinates(w)
-    copies = [
-        prepare_copy(w, staged, buffer, starts, sizes) for staged, buffer in ((form.left, left), (form.right, right))
+    operands = ((form.left, left), (form.right, right))
+    copies = [prepare_copy(w, one, buffer, starts, sizes) for one, buffer in operands if isinstance(one, StagedOperand)]
+    loads = [
+        prepare_loads(w, one, threads)
+        if isinstance(one, StagedOperand)
+        else prepare_held(w, one, buffer, starts, threads, sizes)
+        for one, buffer in operands
     ]
-    loads = [prepare_loads(w, staged, threads) for staged in (form.left, form.right)]
     accumulators = initialise(w)
-    contracted_loops(w, sizes, copies, lambda limits: accumulate(w, loads, accumulators, limits))
+    contracted_loops(w, sizes, copies, lambda piece, limits: accumulate(w, loads, accumulators, piece, limits))
     _write_back(w, out, accumulators, starts, threads, sizes)
     blocks = math.prod(blocks_along(d, block) for d, block in zip(form.parallel, form.tiling.block, strict=True))
     return w.launch(name, blocks, form.tiling.threads)
@@ -65,7 +72,8 @@ def _describe(form: TileForm) -> str:
         for d, t, r in zip(form.parallel, form.tiling.thread, form.tiling.register, strict=True)
     ]
     parts += [f"{d.name}:K Q={q}" for d, q in zip(form.contracted, form.tiling.sequential, strict=True)]
-    return f"{'  '.join(parts)}  (partial tiles: {form.partial.value})"
+    held = "".join(f"  {one.name} in registers" for one in (form.left, form.right) if one not in form.staged)
+    return f"{'  '.join(parts)}{held}  (partial tiles: {form.partial.value})"
 
 
 def _block_starts(w: TileWriter) -> list[Expression]:

@@ -4,11 +4,16 @@ Every parallel dimension d is cut into blocks of T_d * R_d: T_d threads, each of
 registers. Every contracted dimension is cut into pieces of Q that are staged in shared memory one after another
 [S0 3.4]. Thread t computes the elements t, t + T, ..., t + (R-1)*T of its block, so that neighbouring threads write
 neighbouring elements.
+
+Where an operand's elements wait for their uses follows from the dimensions with which it does not change. If the block
+has threads along one of these, they share its elements, which are staged in shared memory. If all its uses are those of
+one thread, along its register part, the thread may as well hold the element in a register [S3, Parboil].
 """
 
 from __future__ import annotations
 
 import math
+from enum import Enum
 
 from tilewright.contraction.form import Contraction, Dimension, Kind
 from tilewright.contraction.normalise import constant
@@ -21,13 +26,26 @@ class IllegalTiling(ValueError):
     """Tile sizes that a machine cannot run; the message names the limit that they break."""
 
 
+class Place(Enum):
+    """Where the elements of an operand are while a piece of the sum is computed."""
+
+    SHARED = "shared memory"
+    REGISTERS = "registers"
+
+
 @dataclass(frozen=True)
 class Tiling:
-    """T and R for each parallel dimension, Q for each contracted one, in the contraction's order."""
+    """T and R for each parallel dimension, Q for each contracted one, in the contraction's order.
+
+    `left` and `right` say where the operands' elements wait: staged by the block in shared memory, or read by each
+    thread from main memory into its registers.
+    """
 
     thread: tuple[int, ...]
     register: tuple[int, ...]
     sequential: tuple[int, ...]
+    left: Place = Place.SHARED
+    right: Place = Place.SHARED
 
     @property
     def block(self) -> tuple[int, ...]:
@@ -79,6 +97,10 @@ class ArrayFacts:
     def covered(self, extents: tuple[int, ...]) -> int:
         """Elements of a tile with these extents."""
         return math.prod([extent for extent, has in zip(extents, self.present, strict=True) if has])
+
+    def reuse(self, extents: tuple[int, ...]) -> int:
+        """How often an element is used along parallel dimensions with these extents."""
+        return math.prod([extent for extent, has in zip(extents, self.present, strict=False) if not has])
 
     def transactions(self, extents: tuple[int, ...], unit: int) -> float:
         """Bytes moved for a tile when every contiguous run costs whole transactions of `unit` bytes."""
@@ -138,6 +160,9 @@ def facts_of(contraction: Contraction) -> TileFacts:
 
 # --- what a machine says ----------------------------------------------------------------------------------------------
 
+STEPS_AHEAD = 8
+"""Steps of the sum whose elements a thread that holds them in registers has asked for at once."""
+
 UNROLLED_COPY_STEPS = 16
 """Copies of a tile in at most so many steps per thread are written out, their addresses held in registers."""
 
@@ -152,13 +177,21 @@ class TileResources:
 
 
 def tile_resources(facts: TileFacts, tiling: Tiling) -> TileResources:
-    """Threads, shared memory (with one padding element per row) and registers (accumulators, operands, addresses)."""
+    """Threads, shared memory (with one padding element per row) and registers (accumulators, operands, addresses).
+
+    Elements that a thread reads from main memory itself are asked for several steps ahead.
+    """
     threads, depth, once = tiling.threads, math.prod(tiling.sequential), (1,) * len(tiling.sequential)
     words, shared, addresses = math.prod(tiling.register) * facts.accumulator_bytes, 0, 24
-    for array in (facts.left, facts.right):
+    for array, place in ((facts.left, tiling.left), (facts.right, tiling.right)):
         elements = array.covered((*tiling.block, *tiling.sequential))
+        held = array.covered((*tiling.register, *once))
+        if place is Place.REGISTERS:
+            words += held * array.value_bytes * min(depth, STEPS_AHEAD)
+            addresses += held
+            continue
         shared += (elements + depth) * array.value_bytes
-        words += array.covered((*tiling.register, *once)) * array.value_bytes
+        words += held * array.value_bytes
         steps = -(-elements // threads)
         addresses += min(steps, UNROLLED_COPY_STEPS) // 2
     addresses += 2 * (len(facts.sizes) + len(facts.contracted))

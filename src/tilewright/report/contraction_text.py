@@ -72,8 +72,11 @@ def _tiled_text(form: TileForm) -> str:
     lines.append(f"partial tiles: {form.partial.value}; indices: {form.index_type}")
     if form.padding is not None:
         lines.append(f"elements outside the arrays are staged as {form.padding[0]} and {form.padding[1]}")
-    for staged in (form.left, form.right):
-        lines += _staged_lines(staged)
+    for operand in (form.left, form.right):
+        if isinstance(operand, StagedOperand):
+            lines += _staged_lines(operand)
+        else:
+            lines.append(f"{operand.name}: each thread reads its own elements into registers")
     return "\n".join(lines)
 
 

@@ -24,7 +24,7 @@ def declined_tiled(form: TileForm, machine: Machine, blocks: int) -> tuple[str, 
     doubles = [one.element for one in (form.contraction.left, form.contraction.right, form.contraction.out)]
     if not machine.supports_f64 and {F64, C128} & {*doubles, form.contraction.neutral.scalar}:
         reasons.insert(0, f"this cannot run: {machine.name} does not compute in double precision")
-    for staged in (form.left, form.right):
+    for staged in form.staged:
         if staged.vector == 1:
             reasons.append(f"copies of {staged.name} move one element at a time: {_not_vector(staged, form)}")
     if form.partial.contracted and form.padding is None:

@@ -24,11 +24,12 @@ from tilewright.passes.direct_form import DirectForm
 from tilewright.passes.matrix_vector_form import MatrixVectorForm
 from tilewright.passes.packed_form import PackedForm
 from tilewright.passes.tile import Tiles, cpu_form, tiled_form, write_cpu_kernel
-from tilewright.passes.tile_choice import TileCost, tile_cost
-from tilewright.passes.tile_form import StagedOperand, TileForm
+from tilewright.passes.tile_choice import TileCost, best_by_place, tile_cost
+from tilewright.passes.tile_form import HeldOperand, StagedOperand, TileForm
 from tilewright.passes.tile_kernel import write_kernel
-from tilewright.passes.tiling import estimate_resources
+from tilewright.passes.tiling import Place, estimate_resources
 from tilewright.report.declined import declined_direct, declined_packed, declined_tiled, padding_waste, tiles_text
+from tilewright.report.declined_places import declined_places, places_text
 from tilewright.report.direct_text import DirectDetails, direct_details, direct_lines
 from tilewright.report.matrix_vector_text import (
     MatrixVectorDetails,
@@ -70,8 +71,9 @@ class TiledDetails:
         blocks_per_core, occupancy, occupancy_limit: predicted from the estimates below.
         shared_bytes: per block. registers: estimated, per thread.
         partial: which tiles stick out of the arrays: "none", "contracted", "outer", "both".
-        padding: elements that pad the rows of the left and the right tile.
-        vector_bytes: bytes of one copy step of either operand.
+        places: where the elements of the left and the right operand wait.
+        padding: elements that pad the rows of the left and the right tile; 0 for one that is not staged.
+        vector_bytes: bytes of one copy step of either operand; of an element for one that is not staged.
         global_accesses, bank_conflicts: summaries by array.
         cost: what the tile choice's model says.
     """
@@ -86,6 +88,7 @@ class TiledDetails:
     shared_bytes: int
     registers: int
     partial: str
+    places: tuple[Place, Place]
     padding: tuple[int, int]
     vector_bytes: tuple[int, int]
     global_accesses: tuple[AccessSummary, ...]
@@ -192,7 +195,8 @@ def explain_contraction(contraction: Contraction, machine: Machine, tiles: Tiles
     if machine.is_gpu_like:
         tiled = tiled_form(contraction, machine, tiles)
         launch = write_kernel(tiled)
-        reasons = declined_tiled(tiled, machine, launch.blocks)
+        rivals = best_by_place(tiled.contraction, machine, tiled.tiling if tiles else None)
+        reasons = (*declined_places(tiled, machine, rivals), *declined_tiled(tiled, machine, launch.blocks))
         return Explanation(machine, tiled.contraction, bound, _tiled_details(tiled, machine, launch), None, reasons)
     chosen = cpu_form(contraction, machine, tiles)
     form, launch = chosen.form, write_cpu_kernel(chosen.form)
@@ -233,7 +237,8 @@ def _tiled_details(form: TileForm, machine: Machine, launch: Launch) -> TiledDet
         form.shared_bytes,
         registers,
         form.partial.value,
-        (form.left.layout.padding, form.right.layout.padding),
+        (tiling.left, tiling.right),
+        (_padding(form.left), _padding(form.right)),
         (_copy_bytes(form.left), _copy_bytes(form.right)),
         summarise(checked.global_accesses, lambda one: "stores" if one.is_store else "loads"),
         summarise(shared, lambda one: "staging stores" if one.staging else "loads") if machine.shared_banks else (),
@@ -241,8 +246,12 @@ def _tiled_details(form: TileForm, machine: Machine, launch: Launch) -> TiledDet
     )
 
 
-def _copy_bytes(staged: StagedOperand) -> int:
-    return staged.vector * staged.operand.element.bytes
+def _padding(one: StagedOperand | HeldOperand) -> int:
+    return one.layout.padding if isinstance(one, StagedOperand) else 0
+
+
+def _copy_bytes(one: StagedOperand | HeldOperand) -> int:
+    return (one.vector if isinstance(one, StagedOperand) else 1) * one.operand.element.bytes
 
 
 def _checked(launch: Launch, machine: Machine) -> KernelReport:
@@ -336,16 +345,17 @@ def _tiled_lines(tiled: TiledDetails, machine: Machine) -> list[str]:
     registers = tuple(second for _, _, second in tiled.tiles if second is not None)
     fraction = f", occupancy {tiled.occupancy:.0%}" if tiled.occupancy else ""
     lines = [
-        "form       block and register tiles staged in shared memory",
+        f"form       block and register tiles, {places_text(tiled.places)}",
         f"threads    {tiles_text(threads)} per block, {tiles_text(registers)} results each",
         f"blocks     {tiled.blocks} = {tiled.waves:.2f} waves on {machine.cores} cores",
         f"resident   {tiled.blocks_per_core} blocks per core{fraction}, limited by {tiled.occupancy_limit}",
-        f"shared     {byte_amount(tiled.shared_bytes)} per block, rows padded by {tiled.padding[0]} (left) and"
-        f" {tiled.padding[1]} (right) elements",
+        f"shared     {byte_amount(tiled.shared_bytes)} per block{_by_operand(tiled, tiled.padding, ', rows padded by')}"
+        f"{' elements' if tiled.shared_bytes else ''}",
         f"registers  about {tiled.registers} per thread (estimated)",
         f"partial    {_PARTIAL[tiled.partial]}",
-        f"copies     {tiled.vector_bytes[0]} bytes (left) and {tiled.vector_bytes[1]} bytes (right) at a time",
+        f"copies    {_by_operand(tiled, tiled.vector_bytes, '', ' bytes')} at a time" if tiled.shared_bytes else "",
     ]
+    lines = [one for one in lines if one]
     if machine.warp > 1:
         lines += ["sectors    of 32 bytes per access of a warp", *(f"  {one}" for one in tiled.global_accesses)]
     if tiled.bank_conflicts:
@@ -356,6 +366,13 @@ def _tiled_lines(tiled: TiledDetails, machine: Machine) -> list[str]:
         f" {duration(cost.compute_seconds)}); for comparing tilings, not a prediction"
     )
     return lines
+
+
+def _by_operand(tiled: TiledDetails, values: tuple[int, int], before: str, unit: str = "") -> str:
+    """Values of the operands that are staged."""
+    named = zip(("left", "right"), values, tiled.places, strict=True)
+    parts = [f"{value}{unit} ({name})" for name, value, place in named if place is Place.SHARED]
+    return f"{before} {' and '.join(parts)}" if parts else ""
 
 
 _PARTIAL = {
