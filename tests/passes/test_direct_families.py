@@ -146,7 +146,7 @@ T4, T6 = dict.fromkeys("abcde", 72), {"a": 24, "b": 16, "c": 16, "d": 24, "e": 1
     ("afbce,df->edcba", dict(a=44, b=28, c=28, d=20, e=44, f=44), F32, True),  # long pieces of a huge operand
     ("ce,deba->dcba", dict.fromkeys("abcde", 68), F64, True),
     ("dca,cbd->ba", dict(a=200, b=188, c=188, d=200), F32, False),  # a long sum far apart
-    ("cda,db->cba", dict(a=200, b=200, c=188, d=188), F32, False),
+    ("ki,kj->ij", dict(i=1024, j=1024, k=1024), F32, False),  # columns far apart by a power of two
     ("fdea,cebf->dcba", dict.fromkeys("abcdef", 32), F64, False),
     ("aged,cbfg->fedcba", T6, F64, False),
     ("abq,qcd->abcd", dict(a=32, b=32, c=32, d=32, q=1024), F32, False),
@@ -157,6 +157,16 @@ def test_the_faster_form_is_chosen(text: str, sizes: dict[str, int], scalar: Sca
     """Where one form was measured to be faster by far on the processor that the model was fitted to."""
     chosen = choose_form(normalise(einsum_contraction(text, sizes, scalar)), ZEN4)
     assert isinstance(chosen.form, DirectForm if direct else PackedForm), chosen.reason
+
+
+@pytest.mark.parametrize("size", [100, 130, 200, 300])
+@pytest.mark.parametrize("scalar", [F32, F64], ids=str)
+def test_tiles_stick_out_little(size: int, scalar: ScalarType) -> None:
+    """Broadcasts are cheap: a tile of one vector by many rows is as good as one of several, and wastes less."""
+    form = form_of(einsum_contraction("aq,qb->ab", dict.fromkeys("abq", size), scalar), ZEN4)
+    lanes = form.lanes[0]
+    assert form.vector_tiles * form.width < size + lanes
+    assert form.scalar_tiles * form.rows <= 1.05 * size
 
 
 def test_a_dimension_of_all_arrays_is_the_vectors() -> None:

@@ -1,7 +1,8 @@
 """What a direct form costs: a model of cycles and of memory traffic.
 
-The model counts cycles of one core that starts one vector multiply-add and one vector load in each (a core that starts
-more of both is faster by a common factor, which decides nothing). Its constants were measured on a Zen 4.
+The model counts cycles of one core that starts one vector multiply-add and one vector load in each, or two loads of
+single elements (a core that starts more of all is faster by a common factor, which decides nothing). Its constants were
+measured on a Zen 4.
 """
 
 from __future__ import annotations
@@ -17,19 +18,22 @@ from tilewright.passes.scalar_values import component_types
 
 CACHE_WAYS = 8  # of the first and second cache: lines that share a set
 CHAINS = 4  # cycles until the result of a multiply-add can be added to
-ROW_ADDRESSES = 16  # rows whose addresses stay in registers or follow from others'; each further one is loaded
+ELEMENT_LOAD = 0.5  # of a broadcast, as a part of a vector's
 TILE_CYCLES = 15  # loops and addresses of one tile
 COPIED_VECTOR, TURNED_VECTOR, GATHERED_ELEMENT, COPIED_SCALAR = 6.0, 15.0, 2.0, 1.7  # cycles to put into a panel
 STORED_VECTOR = {Results.VECTORS: 1.0, Results.TURNED: 5.0, Results.COLLECTED: 7.0}
 SHORT_PIECE = 512  # bytes
 FAR_PIECE = 120.0  # cycles until a piece of main memory comes that no prefetcher of the processor foresees
+NEAR_PIECE = 20.0  # of the third cache, where steps of the sum are far apart
 ASKED_PIECE = 30.0  # of which so many are left where the kernel asks for pieces ahead
 BYTES_PER_CYCLE = {1: math.inf, 2: 32.0, 3: 12.0, 4: 7.0}  # by level of the memory; 4 is main memory
 
 
 @dataclass(frozen=True)
 class DirectCost:
-    """Cycles of one core: arithmetic with the stores, packing, waiting for what is read once, and for what is again."""
+    """Cycles of one core: arithmetic with the stores, packing, waiting for what is read once, and for what is again or
+    is written in pieces.
+    """
 
     compute: float
     packing: float
@@ -51,8 +55,8 @@ def direct_cost(form: DirectForm, machine: Machine) -> DirectCost:
     tiles = outer * form.vector_tiles * form.column_tiles * form.scalar_tiles
     widest = machine.lanes(component_types(form.accumulator)[0].bytes)
     wide = sum(max(lanes / widest, 0.5) for lanes in form.lanes)
-    loads = len(form.lanes) + form.rows * (len(form.lanes) if form.elementwise and form.columns is None else 1)
-    loads += max(0, form.rows - ROW_ADDRESSES)
+    each_row = ELEMENT_LOAD if not form.elementwise else len(form.lanes) if form.columns is None else 1
+    loads = len(form.lanes) + form.rows * each_row
     step = max(wide * form.rows, CHAINS, loads)
     if not form.fused_multiply_add:
         # min and max of floats take more than one instruction, unless panels are known to make no nan.
@@ -60,7 +64,8 @@ def direct_cost(form: DirectForm, machine: Machine) -> DirectCost:
         step = max(instructions * wide * form.rows, CHAINS)
     stores = STORED_VECTOR[form.results] * len(form.lanes) * form.rows
     compute = tiles * (form.contracted_total * step + stores + TILE_CYCLES)
-    return DirectCost(compute, _packing(form, outer), _memory_once(form, machine), _memory_again(form, machine))
+    again = _memory_again(form, machine) + _pieces_written(form, machine)
+    return DirectCost(compute, _packing(form, outer), _memory_once(form, machine), again)
 
 
 def _packing(form: DirectForm, outer: int) -> float:
@@ -86,9 +91,15 @@ def _memory_once(form: DirectForm, machine: Machine) -> float:
     asked = (form.collected is None and vectors_are_asked(form), rows_are_asked(form))
     cycles = read_once((vector, scalar), pieces, out, machine, asked)
     cycles += written_once(out, vector + scalar, form.results is Results.VECTORS and rows_align(form), machine)
-    if level_of(vector + scalar + out, machine) == 4:
-        cycles += out / _written_together(form) * FAR_PIECE / 6  # stores wait in a queue, where they disturb less
     return cycles
+
+
+def _pieces_written(form: DirectForm, machine: Machine) -> float:
+    """Cycles that pieces of an output in main memory take: stores wait in a queue, where they disturb less."""
+    out = array_bytes(form, "out")
+    if level_of(array_bytes(form, "vector") + array_bytes(form, "scalar") + out, machine) < 4:
+        return 0.0
+    return out / _written_together(form) * FAR_PIECE / 6
 
 
 def rows_align(form: DirectForm) -> bool:
@@ -152,14 +163,13 @@ def _memory_again(form: DirectForm, machine: Machine) -> float:
         held = strip + row if form.collected is None else 2 * strip + row  # the results pass through the cache too
         vector_level, scalar_level = level_of(held, machine), level_of(all_rows + 2 * strip, machine)
     if not form.vector_packed:
-        vector_level = max(vector_level, _aliaslevel_of(form, strip, machine))
-    each = 1 / BYTES_PER_CYCLE[vector_level]
-    if vector_level > 2 and not form.vector_packed:
-        each += FAR_PIECE / 2 / _run(form, "vector")
+        vector_level = max(vector_level, _aliaslevel_of(form, "vector", strip, machine))
+    if not (form.scalar_packed or form.elementwise):
+        scalar_level = max(scalar_level, _aliaslevel_of(form, "scalar", row, machine))
     vector_times, scalar_times = _outer_times(form, "vector"), _outer_times(form, "scalar")
-    cycles = vector_times * (form.scalar_tiles - 1) * vector * each
+    cycles = vector_times * (form.scalar_tiles - 1) * vector * _byte_again(form, "vector", vector_level)
     tiles = form.column_tiles if form.elementwise else form.vector_tiles
-    cycles += scalar_times * (tiles - 1) * scalar / BYTES_PER_CYCLE[scalar_level]
+    cycles += scalar_times * (tiles - 1) * scalar * _byte_again(form, "scalar", scalar_level)
     cycles += (vector_times - 1) * vector / BYTES_PER_CYCLE[level_of(vector, machine)]
     cycles += (scalar_times - 1) * scalar / BYTES_PER_CYCLE[level_of(scalar, machine)]
     if form.scalar is not None and not (form.scalar_packed or form.elementwise) and not _rows_stay(form, machine):
@@ -181,13 +191,25 @@ def _rows_stay(form: DirectForm, machine: Machine) -> bool:
     return form.rows <= period // math.gcd(step, period) * CACHE_WAYS * 3 // 4 or abs(step) < LINE
 
 
-def _aliaslevel_of(form: DirectForm, strip: int, machine: Machine) -> int:
-    """The level whose sets hold a strip of vectors: steps far apart by a power of two share few sets of a cache."""
-    step = form.stride(form.contracted[-1], "vector") * form.vector_operand.element.bytes
+def _byte_again(form: DirectForm, side: str, level: int) -> float:
+    """Cycles to read a byte of an operand once more, from there: lines of which a tile takes a part come whole."""
+    if form.vector_packed if side == "vector" else form.scalar_packed or form.elementwise:
+        return 1 / BYTES_PER_CYCLE[level]
+    run = _run(form, side)
+    piece = {3: NEAR_PIECE, 4: FAR_PIECE / 2}.get(level, 0.0)
+    return max(1.0, LINE / run) / BYTES_PER_CYCLE[level] + piece / run
+
+
+def _aliaslevel_of(form: DirectForm, side: str, strip: int, machine: Machine) -> int:
+    """The level whose sets hold a tile's strip of an operand: steps far apart by a power of two share few sets of a
+    cache.
+    """
+    element = (form.vector_operand if side == "vector" else form.scalar_operand).element.bytes
+    step = form.stride(form.contracted[-1], side) * element
+    together = form.width if side == "vector" else form.rows
     for level, capacity in ((1, machine.l1_bytes), (2, machine.l2_bytes)):
         period = max(capacity // CACHE_WAYS, 1)
-        piece = max(LINE, form.width * form.vector_operand.element.bytes)
-        usable = period // math.gcd(step, period) * CACHE_WAYS * piece
+        usable = period // math.gcd(step, period) * CACHE_WAYS * max(LINE, together * element)
         if 4 * strip <= 3 * min(usable, capacity):
             return level
     return 3
