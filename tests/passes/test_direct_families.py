@@ -277,6 +277,22 @@ def test_much_work_is_shared_out() -> None:
         run(contraction, form, threads=3)
 
 
+@pytest.mark.parametrize("scalar", [F32, F64])
+def test_a_long_operand_is_not_read_again_by_each_thread(scalar: ScalarType) -> None:
+    """The long side is shared out, though each thread packs the small side for itself."""
+    form = form_of(einsum_contraction("ae,be->ba", dict(a=72, b=373248, e=72), scalar), replace(ZEN4, cores=2))
+    along_scalar, along_vector = form.blocks[-2:]
+    assert along_vector == 1 and along_scalar >= 8
+    contraction = einsum_contraction("ae,be->ba", dict(a=72, b=1013, e=72), scalar)
+    run(contraction, form_of(contraction, replace(HOST, cores=2)), threads=2)
+
+
+def test_blocks_that_read_nothing_twice_are_small() -> None:
+    """So many that two threads end at about the same time: the parts of 43 tiles are no eighths."""
+    form = form_of(square("aq,qb->ab", 256, F64), replace(ZEN4, cores=2))
+    assert form.scalar_tiles // form.scalar_chunk >= 16
+
+
 def test_shapes_share_kernels() -> None:
     """Sizes and strides are launch parameters."""
     texts = {

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tilewright.machine.model import KIBI, MEBI, Machine
 from tilewright.machine.named import CPU_AVX512
-from tilewright.passes.packed_blocks import LEAST_PIECE, choose_chunks, even, longest_piece, panel_bytes
+from tilewright.passes.packed_blocks import LEAST_PIECE, choose_chunks, even, longest_piece, panel_bytes, shared_time
 
 CACHES = replace(CPU_AVX512, l1_bytes=32 * KIBI, l2_bytes=MEBI, l3_bytes=32 * MEBI)
 
@@ -83,3 +83,19 @@ def test_both_sides_are_shared_out(size: int, threads: int) -> None:
     count, packed = tasks(CACHES, size, threads)
     assert count >= 2 * threads
     assert packed <= 1.5 * count**0.5 + 1
+
+
+@given(st.integers(1, 100), st.integers(1, 1000), st.integers(1, 16))
+def test_the_time_of_shared_tasks(tasks: int, task: int, threads: int) -> None:
+    """No less than an even share, no less than one task, and no more than all tasks one after another."""
+    time = shared_time(tasks, task, tasks * task, threads)
+    assert time >= max(task, tasks * task / threads) * (1 - 1e-12)
+    assert time <= tasks * task * (1 + 1e-12)
+    assert shared_time(tasks, task, tasks * task, 1) == tasks * task
+
+
+@pytest.mark.parametrize(("totals", "tile"), [((312, 296), (24, 8)), ((312, 296), (48, 8)), ((296, 312), (24, 8))])
+def test_two_threads_get_even_tasks(totals: tuple[int, int], tile: tuple[int, int]) -> None:
+    """Halves whose tiles are not a multiple of two: 37 rows of tiles are 19 and 18, and not three parts."""
+    vector, scalar = choose_chunks(2, 1, totals, tile, 8, 10**5)
+    assert (-(-totals[0] // vector) * -(-totals[1] // scalar)) % 2 == 0

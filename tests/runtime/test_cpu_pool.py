@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -48,6 +49,29 @@ def test_every_block_runs_exactly_once(counting, threads, grain):
         out = np.zeros(blocks + 5, np.int64)
         launch(counting, block_of(out), blocks, threads, grain)
         assert np.all(out[:blocks] == 1) and np.all(out[blocks:] == 0)
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+@pytest.mark.parametrize("grain", [1, 5])
+def test_shares_become_smaller_and_a_late_thread_holds_up_nobody(threads, grain):
+    """A kernel of Python: the first thread to come stays in its first share until others have taken all the rest."""
+    blocks, taken, late = 500, [], threading.Event()
+
+    def kernel(arguments, begin, end, workspace):
+        taken.append((begin, end))
+        if len(taken) > 1 and end == blocks:
+            late.set()
+        if begin == 0:
+            assert late.wait(20)
+
+    address = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)(kernel)
+    native = SimpleNamespace(name="python", address=ctypes.cast(address, ctypes.c_void_p).value, workspace_bytes=0)
+    launch(native, (ctypes.c_int64 * 1)(), blocks, threads, grain)
+    taken.sort()
+    assert [begin for begin, _ in taken] == [0, *(end for _, end in taken[:-1])] and taken[-1][1] == blocks
+    sizes = [end - begin for begin, end in taken]
+    assert sizes == sorted(sizes, reverse=True) and sizes[-2] == grain >= sizes[-1]
+    assert sizes[0] <= blocks // (2 * threads)
 
 
 def test_many_launches_in_a_row(counting):

@@ -30,12 +30,19 @@ from tilewright.passes.direct_form import (
     Results,
     results_are_one_run,
 )
+from tilewright.passes.packed_blocks import PACK_VECTOR, numbers_of_parts, shared_time
 from tilewright.passes.packed_form import is_multiply_add
 from tilewright.passes.scalar_values import component_types
 from tilewright.passes.vectorise import is_vectorisable
 
-SERIAL_CYCLES = 160_000
-"""Work that takes some 10 microseconds: less is not worth waking other threads."""
+SERIAL_CYCLES = 80_000
+"""Work that takes some 20 microseconds: less is done when another thread, which has to be woken, begins."""
+
+MOST_BLOCKS_PER_CORE = 16
+BLOCK_CYCLES = 300.0
+"""What a block of the launch costs, beside its tiles: to be taken, and to begin."""
+FAR_BYTES_PER_CYCLE = 4.0
+"""What is read again comes from the third cache or main memory."""
 
 LEAST_SUM = 16
 """Steps of a sum during which it pays to ask for the lines that its results are written to next, in one run. Results of
@@ -278,15 +285,39 @@ def _shared_out(form: DirectForm, cost: DirectCost, machine: Machine) -> DirectF
     outer = math.prod(form.blocks[:-2])
     together = form.vector_tiles if form.collected is None else form.vector_chunk
     form = replace(form, vector_chunk=together, scalar_chunk=form.scalar_tiles)
-    wanted = 4 * machine.cores
     if cost.cycles < SERIAL_CYCLES:
         return replace(form, serial=True)
-    if machine.cores == 1 or outer >= wanted or form.collected is not None:
+    if machine.cores == 1 or form.collected is not None:
         return form
-    parts = -(-wanted // outer)
-    if (form.scalar_tiles >= form.vector_tiles and not form.vector_packed) or form.vector_tiles == 1:
-        return replace(form, scalar_chunk=max(1, form.scalar_tiles // parts))
-    return replace(form, vector_chunk=max(1, form.vector_tiles // parts))
+    most = MOST_BLOCKS_PER_CORE * machine.cores // outer
+    best, least = form, shared_time(outer, cost.cycles / outer, cost.cycles, machine.cores)
+    for along_scalar, tiles in ((True, form.scalar_tiles), (False, form.vector_tiles)):
+        again = _done_again(form, machine, along_scalar) + BLOCK_CYCLES
+        for chunk in sorted({max(1, tiles // one) for one in numbers_of_parts(most)}, reverse=True):
+            blocks = outer * -(-tiles // chunk)
+            task = cost.cycles / outer * chunk / tiles + again
+            time = shared_time(blocks, task, cost.cycles + blocks * again, machine.cores)
+            if time < least:
+                best = replace(form, scalar_chunk=chunk) if along_scalar else replace(form, vector_chunk=chunk)
+                least = time
+    return best
+
+
+def _done_again(form: DirectForm, machine: Machine, along_scalar: bool) -> float:
+    """Cycles that a side costs again in each part of the other one: where it is packed, and where it is read as a whole
+    for each tile of the outer loop and does not stay in the second cache.
+    """
+    if along_scalar:
+        columns = 1 if form.columns is None else form.column_size
+        packed, extent, operand = form.vector_packed, form.vector_size * columns, form.vector_operand
+    else:
+        packed, extent, operand = form.scalar_packed, form.scalar_size, form.scalar_operand
+    elements = form.contracted_total * extent
+    if packed:
+        return PACK_VECTOR * elements / form.lanes[0]
+    nbytes = elements * operand.element.bytes
+    stays = along_scalar == form.scalar_outer or nbytes <= machine.l2_bytes * 3 // 4
+    return 0.0 if stays else nbytes / FAR_BYTES_PER_CYCLE
 
 
 __all__ = ["choose_direct_form", "direct_cost", "direct_forms"]

@@ -59,10 +59,7 @@ def choose_chunks(
 ) -> tuple[int, int]:
     """How much of either side one block of the launch takes.
 
-    Each of the `tasks` equal ones packs its part of both sides, so many tasks cost; but the last one may begin when all
-    others end, and a core that others use finishes fewer. Threads take tasks as they come, so
-
-        time = tasks * task / threads + (1 - 1 / threads) * task / 2
+    Each task packs its part of both sides, so many cost; few leave threads idle at the end (`shared_time`).
 
     Args:
         threads: that may work at the same time.
@@ -78,21 +75,46 @@ def choose_chunks(
         return whole
     overhead = PACK_VECTOR + TABLE_ENTRY * lanes / max(1, contracted)
     best: tuple[float, tuple[int, int]] | None = None
-    counts = _counts(MOST_PARTS_PER_THREAD * threads)
+    counts = numbers_of_parts(MOST_PARTS_PER_THREAD * threads)
     for vector_parts in counts:
-        vector = even(totals[0], -(-totals[0] // vector_parts), tile[0])
+        vector = _part(totals[0], vector_parts, tile[0])
         for scalar_parts in counts:
-            scalar = even(totals[1], -(-totals[1] // scalar_parts), tile[1])
+            scalar = _part(totals[1], scalar_parts, tile[1])
             tasks = batch * -(-totals[0] // vector) * -(-totals[1] // scalar)
             task = vector * scalar + overhead * (vector + scalar)
-            time = max(task, tasks * task / threads + (1 - 1 / threads) * task / 2)
+            time = shared_time(tasks, task, tasks * task, threads)
             if best is None or time < best[0]:
                 best = time, (vector, scalar)
     assert best is not None
     return best[1]
 
 
-def _counts(most: int) -> list[int]:
+def _part(total: int, parts: int, unit: int) -> int:
+    """The length of so many even parts of whole units; the last may be shorter, or even missing."""
+    return max(1, -(-total // (parts * unit))) * unit
+
+
+def shared_time(tasks: int, task: float, total: float, threads: int) -> float:
+    """When threads that take tasks as they come have done all: the mean of two answers.
+
+    If every thread has a core of its own, ceil(tasks / threads) * task. If others use some of the cores, threads end
+    at different times, and the last one may begin when all others end: total / threads + (1 - 1 / threads) * task / 2.
+
+    Args:
+        tasks: how many.
+        task: cycles of one.
+        total: of all; the last may be smaller than the others.
+        threads: that may work at the same time.
+
+    Example:
+        >>> shared_time(4, 10.0, 40.0, 2), shared_time(3, 10.0, 30.0, 2)
+        (21.25, 18.75)
+    """
+    alone = -(-tasks // threads) * task
+    return (alone + max(task, total / threads + (1 - 1 / threads) * task / 2)) / 2
+
+
+def numbers_of_parts(most: int) -> list[int]:
     """1, 2, 3, 4, 6, 8, 12, ...: powers of two and half as much again."""
     found = {1}
     power = 2

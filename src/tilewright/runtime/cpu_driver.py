@@ -6,8 +6,12 @@ processors and a pair of lines, fetched together, of others):
     TICKETS    how many more workers may join the present launch      PARKED   how many workers sleep
     COUNTER    the next block that nobody has taken                    STOP     1 when workers must return
     FINISHED   how many joined workers are done                        MUTEX, CONDITION   for sleeping
-    JOB        kernel, arguments, blocks, chunk                        BUSY     1 while there is a launch
+    JOB        kernel, arguments, blocks, grain, shares                BUSY     1 while there is a launch
                                                                        WORKSPACES   one address per worker
+
+Threads take blocks by shares of what is left (guided self-scheduling, Polychronopoulos and Kuck 1987): many at first,
+neighbours in memory, and at the end no more than the grain, so that none waits long for another one that was late, has
+the dearer blocks, or a core that others use too.
 
 The pool serves one launch at a time. One that finds it BUSY runs on its own thread alone: then the cores have work
 already. It is native code that takes and releases BUSY, where no exception (Ctrl-C) can come between.
@@ -16,7 +20,7 @@ A worker joins a launch by taking a ticket; it may then read JOB, because the la
 ticket that was taken has been reported in FINISHED. The launcher never waits for a worker that did not join, so one
 that sleeps, or that the operating system has put aside, delays nothing.
 
-A launch is described by a call block of eight-byte slots: kernel, arguments, blocks, chunk, workspace of the calling
+A launch is described by a call block of eight-byte slots: kernel, arguments, blocks, grain, workspace of the calling
 thread, pool (0: run serially), tickets.
 """
 
@@ -41,6 +45,7 @@ CALL_SLOTS = 7
 WORKER_LOOKS = 1000
 LOOKS_PER_YIELD = 32
 LAUNCHER_LOOKS = 200
+SHARES_PER_THREAD = 2  # a thread takes one of so many parts of its even share of the blocks that are left
 
 
 def _pause(target: CpuTarget) -> tuple[str, str]:
@@ -65,6 +70,7 @@ def driver_text(target: CpuTarget) -> str:
         text = text.replace(f"@@{name}", f"getelementptr inbounds i8, ptr %pool, i64 {offset}")
     text = text.replace("@@PAUSE_DECLARATION", declaration).replace("@@PAUSE", pause)
     text = text.replace("@@WORKER_LOOKS", str(WORKER_LOOKS)).replace("@@LAUNCHER_LOOKS", str(LAUNCHER_LOOKS))
+    text = text.replace("@@SHARES", str(SHARES_PER_THREAD))
     return text.replace("@@LOOKS_PER_YIELD", str(LOOKS_PER_YIELD))
 
 
@@ -79,23 +85,35 @@ declare i32 @pthread_cond_signal(ptr)
 declare i32 @pthread_cond_broadcast(ptr)
 declare i32 @sched_yield()
 
-; Take chunks of blocks from the counter and run them until none is left.
-define void @run_chunks(ptr %kernel, ptr %arguments, ptr %counter, i64 %blocks, i64 %chunk, ptr %workspace) {
+; Take a share of the blocks that are left from the counter, but no fewer than the grain, until none is left.
+define void @run_chunks(ptr %kernel, ptr %arguments, ptr %counter, i64 %blocks, i64 %grain, ptr %workspace,
+    i64 %shares) {
 entry:
-  br label %take
+  %start = load atomic i64, ptr %counter monotonic, align 8
+  br label %look
+look:
+  %begin = phi i64 [ %start, %entry ], [ %seen, %take ], [ %now, %run ]
+  %left = sub i64 %blocks, %begin
+  %some = icmp sgt i64 %left, 0
+  br i1 %some, label %take, label %done
 take:
-  %begin = atomicrmw add ptr %counter, i64 %chunk monotonic
-  %some = icmp slt i64 %begin, %blocks
-  br i1 %some, label %run, label %done
+  %share = udiv i64 %left, %shares
+  %wanted = call i64 @llvm.smax.i64(i64 %share, i64 %grain)
+  %taken = call i64 @llvm.smin.i64(i64 %wanted, i64 %left)
+  %end = add i64 %begin, %taken
+  %exchange = cmpxchg ptr %counter, i64 %begin, i64 %end monotonic monotonic
+  %seen = extractvalue { i64, i1 } %exchange, 0
+  %mine = extractvalue { i64, i1 } %exchange, 1
+  br i1 %mine, label %run, label %look
 run:
-  %beyond = add i64 %begin, %chunk
-  %last = call i64 @llvm.smin.i64(i64 %beyond, i64 %blocks)
-  call void %kernel(ptr %arguments, i64 %begin, i64 %last, ptr %workspace)
-  br label %take
+  call void %kernel(ptr %arguments, i64 %begin, i64 %end, ptr %workspace)
+  %now = load atomic i64, ptr %counter monotonic, align 8
+  br label %look
 done:
   ret void
 }
 declare i64 @llvm.smin.i64(i64, i64)
+declare i64 @llvm.smax.i64(i64, i64)
 
 define void @prepare(ptr %pool) {
   %mutex = @@MUTEX
@@ -130,7 +148,8 @@ entry:
   %workspace.slot = getelementptr inbounds i64, ptr %workspaces, i64 %number
   %arguments.slot = getelementptr inbounds i64, ptr %job, i64 1
   %blocks.slot = getelementptr inbounds i64, ptr %job, i64 2
-  %chunk.slot = getelementptr inbounds i64, ptr %job, i64 3
+  %grain.slot = getelementptr inbounds i64, ptr %job, i64 3
+  %shares.slot = getelementptr inbounds i64, ptr %job, i64 4
   br label %look
 look:
   %looks = phi i64 [ 0, %entry ], [ 0, %run ], [ 0, %claim ], [ %looks.next, %pause ], [ %looks.next, %give.way ]
@@ -186,9 +205,11 @@ run:
   %kernel = load ptr, ptr %job, align 8
   %arguments = load ptr, ptr %arguments.slot, align 8
   %blocks = load i64, ptr %blocks.slot, align 8
-  %chunk = load i64, ptr %chunk.slot, align 8
+  %grain = load i64, ptr %grain.slot, align 8
+  %shares = load i64, ptr %shares.slot, align 8
   %workspace = load ptr, ptr %workspace.slot, align 8
-  call void @run_chunks(ptr %kernel, ptr %arguments, ptr %counter, i64 %blocks, i64 %chunk, ptr %workspace)
+  call void @run_chunks(ptr %kernel, ptr %arguments, ptr %counter, i64 %blocks, i64 %grain, ptr %workspace,
+    i64 %shares)
   %done = atomicrmw add ptr %finished, i64 1 release
   br label %look
 exit:
@@ -199,14 +220,14 @@ define void @launch(ptr %call) {
 entry:
   %arguments.slot = getelementptr inbounds i64, ptr %call, i64 1
   %blocks.slot = getelementptr inbounds i64, ptr %call, i64 2
-  %chunk.slot = getelementptr inbounds i64, ptr %call, i64 3
+  %grain.slot = getelementptr inbounds i64, ptr %call, i64 3
   %workspace.slot = getelementptr inbounds i64, ptr %call, i64 4
   %pool.slot = getelementptr inbounds i64, ptr %call, i64 5
   %offered.slot = getelementptr inbounds i64, ptr %call, i64 6
   %kernel = load ptr, ptr %call, align 8
   %arguments = load ptr, ptr %arguments.slot, align 8
   %blocks = load i64, ptr %blocks.slot, align 8
-  %chunk = load i64, ptr %chunk.slot, align 8
+  %grain = load i64, ptr %grain.slot, align 8
   %workspace = load ptr, ptr %workspace.slot, align 8
   %pool = load ptr, ptr %pool.slot, align 8
   %offered = load i64, ptr %offered.slot, align 8
@@ -230,11 +251,15 @@ parallel:
   %condition = @@CONDITION
   %job.arguments = getelementptr inbounds i64, ptr %job, i64 1
   %job.blocks = getelementptr inbounds i64, ptr %job, i64 2
-  %job.chunk = getelementptr inbounds i64, ptr %job, i64 3
+  %job.grain = getelementptr inbounds i64, ptr %job, i64 3
+  %job.shares = getelementptr inbounds i64, ptr %job, i64 4
+  %threads = add i64 %offered, 1
+  %shares = mul i64 %threads, @@SHARES
   store ptr %kernel, ptr %job, align 8
   store ptr %arguments, ptr %job.arguments, align 8
   store i64 %blocks, ptr %job.blocks, align 8
-  store i64 %chunk, ptr %job.chunk, align 8
+  store i64 %grain, ptr %job.grain, align 8
+  store i64 %shares, ptr %job.shares, align 8
   store atomic i64 0, ptr %counter monotonic, align 8
   store atomic i64 0, ptr %finished monotonic, align 8
   store atomic i64 %offered, ptr %tickets seq_cst, align 8
@@ -253,7 +278,8 @@ signal:
   %more = icmp slt i64 %rung.next, %wakes
   br i1 %more, label %signal, label %work
 work:
-  call void @run_chunks(ptr %kernel, ptr %arguments, ptr %counter, i64 %blocks, i64 %chunk, ptr %workspace)
+  call void @run_chunks(ptr %kernel, ptr %arguments, ptr %counter, i64 %blocks, i64 %grain, ptr %workspace,
+    i64 %shares)
   %left = atomicrmw xchg ptr %tickets, i64 0 seq_cst
   %joined = sub i64 %offered, %left
   br label %wait

@@ -120,7 +120,7 @@ def make_entry(
         *(head[name] for name in DESCRIPTION),
         *(word for one in (*operands, *results) for word in _form_words(one)),
         *(word for number, offset in enumerate(offsets) for word in (offset, checked.get(number, 0))),
-        *(word for one in launches for word in _launch_words(one, threads)),
+        *(word for one in launches for word in _launch_words(one)),
     ]
     description = b"".join((word & (2**64 - 1)).to_bytes(8, sys.byteorder) for word in words)
     arrays = [one for one in (*operands, *results) if isinstance(one, ArrayForm)]
@@ -135,12 +135,11 @@ def _form_words(form: ArrayForm | ScalarForm) -> list[int]:
     return [len(words) + 1, *words]
 
 
-def _launch_words(launch: EntryLaunch, threads: int) -> list[int]:
+def _launch_words(launch: EntryLaunch) -> list[int]:
     given = dict(launch.given)
     slots = [(1, number) for number in launch.buffers]
     slots += [(1, given[place]) if place in given else (0, word) for place, word in enumerate(launch.scalars)]
-    chunk = cpu_pool.chunk_of(launch.blocks, threads)
-    return [launch.native.address, launch.blocks, chunk, len(slots), *(word for one in slots for word in one)]
+    return [launch.native.address, launch.blocks, len(slots), *(word for one in slots for word in one)]
 
 
 def entry_for(plan: FlatPlan, arrays: Sequence[Array], *, makes_result: bool, threads: int) -> NativeEntry | None:

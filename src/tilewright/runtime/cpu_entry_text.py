@@ -30,7 +30,7 @@ STATE = (
 )  # fmt: skip
 
 # The words of a description before the forms of operands and results, the temporary arrays (place in the workspace,
-# bytes of an error record or 0), and the launches (kernel, blocks, chunk, slots; for each slot 0 and a word, or 1 and
+# bytes of an error record or 0), and the launches (kernel, blocks, slots; for each slot 0 and a word, or 1 and
 # the number of a value: operands, results, temporary arrays).
 DESCRIPTION = (
     "STATE", "OPERANDS", "RESULTS", "MAKES", "WORKS", "TEMPORARIES", "LAUNCHES", "TUPLE", "TICKETS",
@@ -71,11 +71,9 @@ prepare:
   %kernel = load ptr, ptr %launch, align 8
   %blocks.slot = getelementptr inbounds i64, ptr %launch, i64 1
   %blocks = load i64, ptr %blocks.slot, align 8
-  %chunk.slot = getelementptr inbounds i64, ptr %launch, i64 2
-  %chunk = load i64, ptr %chunk.slot, align 8
-  %slots.slot = getelementptr inbounds i64, ptr %launch, i64 3
+  %slots.slot = getelementptr inbounds i64, ptr %launch, i64 2
   %slots = load i64, ptr %slots.slot, align 8
-  %template = getelementptr inbounds i64, ptr %launch, i64 4
+  %template = getelementptr inbounds i64, ptr %launch, i64 3
   %words = mul i64 %slots, 2
   %launch.next = getelementptr inbounds i64, ptr %template, i64 %words
   %done.next = add i64 %done, 1
@@ -125,7 +123,7 @@ together:
   store ptr %kernel, ptr %call, align 8
   store ptr %block, ptr %c1, align 8
   store i64 %blocks, ptr %c2, align 8
-  store i64 %chunk, ptr %c3, align 8
+  store i64 1, ptr %c3, align 8
   store ptr %workspace, ptr %c4, align 8
   store i64 %pool, ptr %c5, align 8
   store i64 %offered, ptr %c6, align 8

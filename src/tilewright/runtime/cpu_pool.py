@@ -1,6 +1,6 @@
 """Run a native kernel's blocks on the cores of this process.
 
-Threads of a persistent pool take chunks of blocks from a shared counter; all of that is native code
+Threads of a persistent pool take blocks from a shared counter; all of that is native code
 (`cpu_driver`), so that a launch costs microseconds. The pool serves one launch at a time: a launch that finds it busy
 runs on its own thread alone, so that programs with many threads of their own do not end up with more than one each.
 A child after fork has no pool and makes its own when it needs one. How many threads there may be is the matter of
@@ -25,7 +25,6 @@ from tilewright.runtime.thread_count import MOST_THREADS, available_cores, get_n
 __all__ = ["Arguments", "available_cores", "get_num_threads", "launch", "prepare", "set_num_threads"]
 
 PATIENCE_AT_EXIT = 1.0  # seconds for workers to return
-CHUNKS_PER_THREAD = 8  # enough that a thread delayed by others does not hold up the rest
 assert MAXIMUM_WORKERS + 1 == MOST_THREADS
 
 Arguments = int | ctypes.Array[Any]
@@ -192,11 +191,6 @@ if hasattr(os, "register_at_fork"):
 _KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 
 
-def chunk_of(blocks: int, threads: int, grain: int = 1) -> int:
-    """How many blocks a thread takes at a time."""
-    return max(grain, blocks // (threads * CHUNKS_PER_THREAD))
-
-
 class _SerialLaunch:
     """A prepared launch on the calling thread, with a workspace."""
 
@@ -240,8 +234,7 @@ class _Launch:
         self.free.append(entry)
 
     def _call_block(self, threads: int, pool: _Pool) -> tuple[ctypes.Array[ctypes.c_int64], int, int, _Pool]:
-        chunk = chunk_of(self.blocks, threads, self.grain)
-        slots = (self.native.address, self.address, self.blocks, chunk, 0, pool.memory.address, threads - 1)
+        slots = (self.native.address, self.address, self.blocks, self.grain, 0, pool.memory.address, threads - 1)
         block = (ctypes.c_int64 * CALL_SLOTS)(*slots)
         return block, ctypes.addressof(block), threads, pool
 
