@@ -48,6 +48,7 @@ def test_any_chunks_blocks_and_pieces(case: Case, machine: Machine, data: st.Dat
         scalar_chunk=form.rows * data.draw(some),
         nontemporal=False,
         far=data.draw(st.booleans()),
+        scalar_far=data.draw(st.booleans()),
     )
     buffers = case.buffers()
     got = run_cpu(write_packed_kernel(form), buffers, case.scalars, threads=3)

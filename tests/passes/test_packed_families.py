@@ -16,6 +16,7 @@ from tilewright.ir.builder import Builder
 from tilewright.ir.nodes import Atom, Lambda, Literal, Type, Variable
 from tilewright.ir.scalars import BOOL, C64, F16, F32, F64, I8, I32, I64, U16, ScalarType
 from tilewright.ir.sizes import size
+from tilewright.kernel.ir import Prefetch, walk
 from tilewright.kernel.llvm import CpuTarget, llvm_text
 from tilewright.machine.detect import host_machine
 from tilewright.machine.model import Machine
@@ -262,6 +263,26 @@ def test_collected_results_are_turned(sizes: dict[str, int], scalar: ScalarType)
     run(contraction, form)
     run(contraction, replace(form, vector_block=form.vector_tile))
     run(contraction, replace(form, vector_chunk=form.vector_tile, scalar_chunk=form.rows), threads=2)
+
+
+@pytest.mark.parametrize(("text", "scalar"), [
+    ("aq,qb->ab", F32), ("aq,bq->ab", F64), ("qa,qb->ab", C64), ("qac,qb->acb", I8), ("pqa,bpq->ab", F32),
+], ids=str)  # fmt: skip
+def test_far_operands_are_asked_for_ahead(text: str, scalar: ScalarType) -> None:
+    """Blocks of the vector side and pieces of the sum, the last of them shorter than the others."""
+    sizes = {name: size for name, size in dict(a=75, b=203, c=3, q=131, p=4).items() if name in text}
+    contraction = einsum_contraction(text, sizes, scalar)
+    form = form_of(contraction, SMALL_CACHES)
+    form = replace(form, far=True, scalar_far=True, depth=96, vector_block=2 * form.vector_tile, buffered=False)
+    form = replace(form, scalar_block=2 * form.rows, waiting=False, nontemporal=False)
+    assert form.asks_vectors and form.asks_scalars
+    kernel = write_packed_kernel(form).kernel
+    asked = {one.buffer for one in walk(kernel.body) if isinstance(one, Prefetch) and one.level == 2}
+    assert asked == {one for one in kernel.buffers if one.read_only}
+    run(contraction, form)
+    run(contraction, replace(form, vector_chunk=3 * form.vector_tile, scalar_chunk=2 * form.rows), threads=2)
+    alone = replace(form, depth=1024, vector_block=4096, scalar_block=4096)
+    assert not (alone.asks_vectors or alone.asks_scalars)
 
 
 def test_outputs_past_the_caches() -> None:

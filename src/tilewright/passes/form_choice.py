@@ -76,7 +76,7 @@ def packed_cycles(form: PackedForm, machine: Machine) -> float:
     width = len(parts) * parts[0].bytes / 4
     # The scalar side stays packed while all vector blocks pass; these are packed again for each scalar block.
     passes = -(-scalar // form.scalar_block)
-    of_vector = PACKED_ELEMENT + (PACKED_TURN if _is_turned(form) else 0.0)
+    of_vector = PACKED_ELEMENT + (PACKED_TURN if form.vectors_turned else 0.0)
     elements = of_vector * passes * vector + PACKED_ELEMENT * scalar
     packing = batch * (PACKED_START + width * steps * elements)
     pieces = (_piece(form, True), _piece(form, False))
@@ -85,12 +85,6 @@ def packed_cycles(form: PackedForm, machine: Machine) -> float:
     out = batch * vector * scalar * contraction.out.element.bytes
     reading = read_once((sides[0], sides[1]), pieces, out, machine)
     return packing + reading + max(compute, written_once(out, sum(sides), True, machine))
-
-
-def _is_turned(form: PackedForm) -> bool:
-    """The sum runs along the unit stride of the vector side."""
-    sums = form.contraction.of_kind(Kind.K)
-    return 1 in (abs(constant(one.stride_left if form.vector_left else one.stride_right)) for one in sums)
 
 
 def _piece(form: PackedForm, vector: bool) -> int:

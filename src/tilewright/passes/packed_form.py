@@ -49,6 +49,7 @@ class PackedForm:
     `scalar_rows`: the scalar side's panels keep the sum innermost, as its operand has it; packing copies vectors.
     `panel_bytes`: memory for the panels of the vector side and of the scalar side.
     `far`: the vector side's operand lies beyond the second cache; packing asks for it ahead, and reads longer pieces.
+    `scalar_far`: so does the scalar side's.
     `waiting`: partial sums of a long sum wait in scratch memory, because the output cannot hold them.
     """
 
@@ -72,6 +73,7 @@ class PackedForm:
     panel_bytes: tuple[int, int]
     waiting: bool = False
     far: bool = False
+    scalar_far: bool = False
 
     @property
     def in_halves(self) -> bool:
@@ -93,6 +95,26 @@ class PackedForm:
             and self.rows * inner.size % line == 0
             and all(one.stride_out % line == 0 for one in between)
         )
+
+    @property
+    def asks_vectors(self) -> bool:
+        """Whether the vector side's operand is asked for ahead, for the next block of the side or of the sum."""
+        is_only = self.vector_block >= self.total(self.vector_dimensions) and self.depth >= self.contracted_total
+        in_runs = self.vectors_turned or any(one.stride == 1 for one in self.vector_dimensions[-1:])
+        return self.far and in_runs and not is_only and not self.waiting and self.lanes > 1
+
+    @property
+    def asks_scalars(self) -> bool:
+        """Whether the scalar side's operand is, for the next piece of the sum."""
+        in_runs = self.scalar_rows or any(one.stride == 1 for one in self.scalar_dimensions[-1:])
+        more = self.depth < self.contracted_total
+        return self.scalar_far and in_runs and more and not self.waiting and self.lanes > 1
+
+    @property
+    def vectors_turned(self) -> bool:
+        """Whether the sum runs along the unit stride of the vector side's operand."""
+        sums = self.contraction.of_kind(Kind.K)
+        return 1 in (abs(constant(one.stride_left if self.vector_left else one.stride_right)) for one in sums)
 
     @property
     def written_by_blocks(self) -> bool:
@@ -195,6 +217,7 @@ def make_packed_form(contraction: Contraction, machine: Machine) -> PackedForm:
         memory,
         waiting,
         _is_far(contraction, vector_left, machine),
+        _is_far(contraction, not vector_left, machine),
     )
 
 

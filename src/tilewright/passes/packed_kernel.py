@@ -11,7 +11,7 @@ A flat index of a side is turned into offsets once per block, in tables; an oper
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from tilewright.contraction.form import Dimension, Kind, Operand
 from tilewright.contraction.normalise import constant
@@ -19,26 +19,23 @@ from tilewright.ir.scalars import I64, U8
 from tilewright.kernel.ir import (
     BlockIndex,
     Buffer,
-    Cast,
     Comment,
     Expression,
-    Name,
-    Store,
     add,
     integer,
-    load,
     multiply,
     operation,
 )
 from tilewright.kernel.launch import Launch
+from tilewright.passes.packed_ahead import Cut, ask_ahead
 from tilewright.passes.packed_blocks import BLOCK
 from tilewright.passes.packed_combine import gives_no_nan
-from tilewright.passes.packed_epilogue import along_vectors
 from tilewright.passes.packed_form import PackedForm, SideDimension
 from tilewright.passes.packed_micro import write_micro_kernels
 from tilewright.passes.packed_operands import panel_types
 from tilewright.passes.packed_panels import pack
-from tilewright.passes.packed_writer import QUARTERS, WHOLE, Bases, PackedWriter, Side
+from tilewright.passes.packed_tables import fill_depth_tables, fill_tables, mark_runs
+from tilewright.passes.packed_writer import Bases, PackedWriter, Side
 
 
 def write_packed_kernel(form: PackedForm, name: str = "contraction") -> Launch:
@@ -69,18 +66,18 @@ def write_packed_kernel(form: PackedForm, name: str = "contraction") -> Launch:
 
     def scalar_block(start: Expression) -> None:
         count = w.minimum(operation("sub", scalar_stop, start), scalar_step)
-        _fill_tables(w, scalar, start, count, bases.scalar)
+        fill_tables(w, scalar, start, count, bases.scalar)
 
         def piece(depth_start: Expression, write: Callable[[Expression, Expression | None], None]) -> None:
             depth = w.minimum(operation("sub", contracted, depth_start), depth_step)
-            _fill_depth_tables(w, vector, scalar, depth_sizes, depth_start, depth)
+            fill_depth_tables(w, vector, scalar, depth_sizes, depth_start, depth)
             pack(w, scalar, count, depth)
             write(depth, gives_no_nan(w, scalar, count, depth))
 
         def vector_tables(vector_at: Expression) -> tuple[Expression, Expression]:
             vector_count = w.minimum(operation("sub", vector_stop, vector_at), vector_step)
-            _fill_tables(w, vector, vector_at, vector_count, bases.vector)
-            _mark_runs(w, vector, vector_count)
+            fill_tables(w, vector, vector_at, vector_count, bases.vector)
+            mark_runs(w, vector, vector_count)
             return vector_at, vector_count
 
         def block(
@@ -93,7 +90,10 @@ def write_packed_kernel(form: PackedForm, name: str = "contraction") -> Launch:
             first = operation("eq", depth_start, integer(0))
             last = operation("ge", add(depth_start, depth_step), loop_end)
             counts = vector_count, count, depth
-            write_micro_kernels(w, vector, scalar, out, further, bases, counts, vector_at, (first, last), no_nan)
+            present = Cut(vector_at, vector_step, vector_stop), Cut(depth_start, depth_step, contracted)
+            vectors = vector_start, present[0]
+            ahead = ask_ahead(w, (vector, scalar), depth_sizes, vectors, present[1], bases.vector, counts)
+            write_micro_kernels(w, vector, scalar, out, further, bases, counts, vector_at, (first, last), no_nan, ahead)
 
         def pieces(write: Callable[[Expression, Expression, Expression | None], None]) -> None:
             def at(start: Expression) -> None:
@@ -193,9 +193,6 @@ def _bases(w: PackedWriter, rest: Expression) -> Bases:
     )
 
 
-# --- offset tables ----------------------------------------------------------------------------------------------------
-
-
 def _make_side(
     w: PackedWriter,
     name: str,
@@ -207,8 +204,9 @@ def _make_side(
 ) -> Side:
     form = w.form
     is_vector = name == "v"
+    is_left = is_vector == form.vector_left
     width, panel_bytes = (form.vector_tile if is_vector else form.rows), form.panel_bytes[0 if is_vector else 1]
-    held = form.contraction.map.parameters[0 if is_vector == form.vector_left else 1]
+    held = form.contraction.map.parameters[0 if is_left else 1]
     parts = panel_types(held.type.element, form.lanes)
     table = BLOCK + width
     vectors = table // form.lanes + 1
@@ -221,6 +219,11 @@ def _make_side(
         width,
         pitch,
         tuple(w.parameter(f"{name}{i}_size", one.size) for i, one in enumerate(dimensions)),
+        tuple(w.parameter(f"{name}{i}_stride", one.stride) for i, one in enumerate(dimensions)),
+        tuple(
+            w.parameter(f"k{i}_{name}_stride", constant(one.stride_left if is_left else one.stride_right))
+            for i, one in enumerate(form.contraction.of_kind(Kind.K))
+        ),
         w.workspace(f"{name}_offsets", I64, table),
         w.workspace(f"{name}_out_offsets", I64, table),
         tuple(w.workspace(f"{name}_further_offsets", I64, table) for _ in range(further_count)),
@@ -230,146 +233,3 @@ def _make_side(
         w.workspace(f"{name}_out_runs", U8, vectors),
         w.workspace(f"{name}_depth_runs", U8, form.depth_capacity // form.lanes + 1),
     )
-
-
-def _walk(
-    w: PackedWriter,
-    start: Expression,
-    count: Expression,
-    sizes: Sequence[Expression],
-    visit: Callable[[Expression, list[Expression]], None],
-) -> None:
-    """`visit(position, indices)` for position < count: the indices of flat index start + position, counted up without
-    a division for each.
-    """
-    indices: list[Name] = []
-    rest = start
-    for position in reversed(range(len(sizes))):
-        index = rest if position == 0 else operation("mod", rest, sizes[position])
-        indices.insert(0, w.emit.declare(index, "index"))
-        if position:
-            rest = w.emit.let(operation("floordiv", rest, sizes[position]), "rest")
-
-    def advance(position: int) -> None:
-        w.emit.assign(indices[position], add(indices[position], integer(1)))
-        if position:
-
-            def carry() -> None:
-                w.emit.assign(indices[position], integer(0))
-                advance(position - 1)
-
-            w.emit.when(operation("ge", indices[position], sizes[position]), carry)
-
-    def step(position: Expression) -> None:
-        visit(position, list(indices))
-        if indices:
-            advance(len(indices) - 1)
-
-    w.loop("position", integer(0), count, step)
-
-
-def _offset(indices: Sequence[Expression], strides: Sequence[Expression]) -> Expression:
-    total: Expression = integer(0)
-    for index, stride in zip(indices, strides, strict=True):
-        total = add(total, multiply(index, stride))
-    return total
-
-
-def _fill_tables(w: PackedWriter, side: Side, start: Expression, count: Expression, base: Expression) -> None:
-    """Offsets of the block's elements; the last panel is filled up with copies of its last quarter of a vector.
-
-    So a block that ends with a whole quarter is still copied in quarters.
-    """
-    quarter = max(1, w.form.lanes // 4)
-    strides = [
-        [w.parameter(f"{side.name}{i}_stride", d.stride) for i, d in enumerate(side.dimensions)],
-        [w.parameter(f"{side.name}{i}_out_stride", d.stride_out) for i, d in enumerate(side.dimensions)],
-        *(
-            [w.parameter(f"{side.name}{i}_further_stride", d.further[which]) for i, d in enumerate(side.dimensions)]
-            for which in range(len(side.further_tables))
-        ),
-    ]
-    tables = (side.source_table, side.out_table, *side.further_tables)
-
-    def fill(position: Expression, indices: list[Expression]) -> None:
-        for table, of in zip(tables, strides, strict=True):
-            offset = _offset(indices, of)
-            w.emit.emit(Store(table, position, add(offset, base) if table is side.source_table else offset))
-
-    def repeat(position: Expression) -> None:
-        inside: Expression = operation("sub", count, integer(1))
-        if side.name == "v" and quarter > 1:
-            past = operation("and", operation("sub", position, count), integer(quarter - 1))
-            inside = operation("max", add(operation("sub", count, integer(quarter)), past), integer(0))
-        inside = w.emit.let(inside, "inside")
-        for table in tables:
-            w.emit.emit(Store(table, position, load(table, inside)))
-
-    _walk(w, start, count, side.sizes, fill)
-    padded = multiply(w.panels(count, side.width), integer(side.width))
-    w.loop("position", count, w.emit.let(padded, "padded"), repeat)
-
-
-def _fill_depth_tables(
-    w: PackedWriter, vector: Side, scalar: Side, sizes: list[Expression], start: Expression, depth: Expression
-) -> None:
-    contracted = w.form.contraction.of_kind(Kind.K)
-    left = [w.parameter(f"k{i}_left_stride", constant(d.stride_left)) for i, d in enumerate(contracted)]
-    right = [w.parameter(f"k{i}_right_stride", constant(d.stride_right)) for i, d in enumerate(contracted)]
-    vector_strides, scalar_strides = (left, right) if w.form.vector_left else (right, left)
-
-    def fill(position: Expression, indices: list[Expression]) -> None:
-        for side, strides in ((vector, vector_strides), (scalar, scalar_strides)):
-            w.emit.emit(Store(side.depth_table, position, _offset(indices, strides)))
-
-    _walk(w, start, depth, sizes, fill)
-    if w.form.lanes > 1:
-        _mark_depth_runs(w, vector, depth)
-    if w.form.scalar_rows:
-        _mark_depth_runs(w, scalar, depth)
-
-
-def _mark_depth_runs(w: PackedWriter, side: Side, depth: Expression) -> None:
-    """For each `lanes` steps of the sum: `WHOLE`, `QUARTERS` or 0, in the operand."""
-    groups = operation("floordiv", depth, integer(w.form.lanes))
-    w.loop("group", integer(0), groups, lambda group: _mark_run(w, group, [(side.depth_table, 1)], side.depth_runs))
-
-
-def _mark_runs(w: PackedWriter, side: Side, count: Expression) -> None:
-    """For each vector of the block: `WHOLE`, `QUARTERS` or 0, in the operand and in the output. There the epilogue's
-    operands must be consecutive or constant along the vector as well, where they are so along its innermost dimension.
-    """
-    lanes = w.form.lanes
-    padded = w.emit.let(multiply(w.panels(count, side.width), integer(side.width // lanes)), "vectors")
-    written = [(side.out_table, 1)]
-    if len(side.dimensions) > 1:
-        kinds = [along_vectors(w.form, number).value for number in range(len(side.further_tables))]
-        written += [(t, step) for t, step in zip(side.further_tables, kinds, strict=True) if step is not None]
-
-    def mark(vector: Expression) -> None:
-        _mark_run(w, vector, [(side.source_table, 1)], side.source_runs)
-        _mark_run(w, vector, written, side.out_runs)
-
-    w.loop("vector", integer(0), padded, mark)
-
-
-def _mark_run(w: PackedWriter, number: Expression, tables: Sequence[tuple[Buffer, int]], runs: Buffer) -> None:
-    """Whether all entries of vector `number` lie at these distances from each other in these tables, or those of its
-    quarters do.
-    """
-    lanes = w.form.lanes
-    quarter = max(1, lanes // 4)
-    start = w.emit.let(multiply(number, integer(lanes)), "start")
-    together = w.emit.declare(integer(WHOLE), "together")
-
-    def compare(lane: Expression) -> None:
-        here = add(start, lane)
-        at_quarter = operation("eq", operation("and", lane, integer(quarter - 1)), integer(0))
-        found = operation("select", at_quarter, integer(QUARTERS), integer(0))
-        for table, distance in tables:
-            step = operation("sub", load(table, here), load(table, add(here, integer(-1))))
-            broken = operation("ne", step, integer(distance))
-            w.emit.when(broken, lambda: w.emit.assign(together, operation("min", together, found)))
-
-    w.loop("lane", integer(1), integer(lanes), compare)
-    w.emit.emit(Store(runs, number, Cast(together, U8)))

@@ -21,6 +21,7 @@ from tilewright.kernel.ir import (
     multiply,
     operation,
 )
+from tilewright.passes.packed_ahead import Ahead
 from tilewright.passes.packed_combine import combine, first_values, results
 from tilewright.passes.packed_form import BUFFERED_ELEMENTS
 from tilewright.passes.packed_store import Accumulators, Place, Scratch, has_fast_path
@@ -40,6 +41,7 @@ def write_micro_kernels(
     vector_start: Expression,
     edges: tuple[Expression, Expression],
     no_nan: Expression | None = None,
+    ahead: Ahead | None = None,
 ) -> None:
     """The two loops over panels around the register tile.
 
@@ -49,6 +51,7 @@ def write_micro_kernels(
         vector_start: the block's first element of the vector side.
         edges: whether this piece is the first, and whether it is the last.
         no_nan: whether the map gives no nan on these panels, where that matters (see packed_combine.py).
+        ahead: what is asked for meanwhile, for the next block.
     """
     vector_count, scalar_count, depth = counts
     form = w.form
@@ -64,7 +67,7 @@ def write_micro_kernels(
         scalar_first = w.emit.let(multiply(s, integer(scalar.width)), "scalar_first")
         place = Place(w, vector, scalar, out, further, bases, vector_first, scalar_first, edges)
         soon = None if collected or form.nontemporal or form.lanes == 1 else place.prefetch_row
-        accumulators = _accumulate(w, vector, scalar, vector_first, scalar_first, depth, no_nan, soon)
+        accumulators = _accumulate(w, vector, scalar, vector_first, scalar_first, depth, no_nan, soon, ahead)
         rows = w.minimum(operation("sub", scalar_count, scalar_first), integer(scalar.width))
         columns = w.minimum(operation("sub", vector_count, vector_first), integer(vector.width))
         if form.waiting:
@@ -115,11 +118,13 @@ def _accumulate(
     depth: Expression,
     no_nan: Expression | None,
     soon: Callable[[Expression], None] | None,
+    ahead: Ahead | None,
 ) -> Accumulators:
     """The sums of a register tile over a piece of the sum.
 
     `soon(j)` asks for the cache lines of row j of the output. The rows are asked for one after another between equal
-    parts of the piece: all at once they would hold up the panels, which come through the same queue of misses.
+    parts of the piece: all at once they would hold up the panels, which come through the same queue of misses. So are
+    the operands' lines for the next block.
     """
     form, emit = w.form, w.emit
     lanes = form.lanes
@@ -150,19 +155,26 @@ def _accumulate(
                 combine(w, accumulators[i, j], columns[i], element, no_nan)
 
     def steps(no_nan: bool) -> None:
-        if soon is None:
+        if soon is None and ahead is None:
             w.loop("k", integer(0), depth, lambda k: step(k, no_nan))
             return
-        length = emit.let(operation("floordiv", depth, integer(form.rows + 1)), "length")
+        length: Expression = depth if ahead is None else operation("min", depth, ahead.period)
+        if soon is not None:
+            part = operation("max", operation("floordiv", depth, integer(form.rows + 1)), integer(1))
+            length = operation("min", length, part)
+        length = emit.let(length, "length")
+        row = emit.declare(integer(0), "row")
 
-        def part(j: Expression) -> None:
-            soon(emit.let(operation("min", j, integer(form.rows - 1)), "row"))
-            start = emit.let(multiply(j, length), "start")
-            is_last = operation("eq", j, integer(form.rows))
-            stop = emit.let(operation("select", is_last, depth, add(start, length)), "stop")
+        def part_of(start: Expression) -> None:
+            if soon is not None:
+                emit.when(operation("lt", row, integer(form.rows)), lambda: soon(row))
+                emit.assign(row, add(row, integer(1)))
+            if ahead is not None:
+                ahead.ask()
+            stop = emit.let(operation("min", depth, add(start, length)), "stop")
             w.loop("k", start, stop, lambda k: step(k, no_nan))
 
-        w.loop("part", integer(0), integer(form.rows + 1), part)
+        w.loop("part", integer(0), depth, part_of, length)
 
     if no_nan is None:
         steps(False)

@@ -31,6 +31,8 @@ class Side:
     width: int
     pitch: Expression
     sizes: tuple[Expression, ...]
+    strides: tuple[Expression, ...]
+    depth_strides: tuple[Expression, ...]
     source_table: Buffer
     out_table: Buffer
     further_tables: tuple[Buffer, ...]
