@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from llvm_support import run
 
-from tilewright.ir.scalars import BOOL, F32, F64, I8, I16, I32, I64, U8, ScalarType
+from tilewright.ir.scalars import BOOL, F32, F64, I8, I16, I32, I64, U8, U64, ScalarType
 from tilewright.kernel.cuda import cuda_text
 from tilewright.kernel.ir import (
     Buffer,
@@ -18,6 +18,7 @@ from tilewright.kernel.ir import (
     PackedLanes,
     Store,
     VectorType,
+    Window,
     integer,
 )
 from tilewright.kernel.llvm import llvm_text
@@ -89,3 +90,38 @@ def test_they_are_shown() -> None:
     text = kernel_text(packing(F32, 4))
     assert "packed(x[0], mask)" in text
     assert "count(mask)" in text
+
+
+def windowed(element: ScalarType, lanes: int) -> Kernel:
+    """y = what is seen of x, two vectors, from lane n[0] on."""
+    x, y, n = Buffer("x", element), Buffer("y", element), Buffer("n", I64)
+    kind = VectorType(element, lanes)
+    first, second = Load(x, integer(0), kind), Load(x, integer(lanes), kind)
+    seen = Window(first, second, Load(n, integer(0), I64), kind)
+    return Kernel("windowed", (x, y, n), (), (), (Store(y, integer(0), seen),))
+
+
+@pytest.mark.parametrize("nbytes", [16, 32, 64])
+@pytest.mark.parametrize("element", [U8, I16, I32, U64], ids=str)
+def test_a_window_shows_neighbouring_lanes_of_two_vectors(element: ScalarType, nbytes: int) -> None:
+    lanes = nbytes // element.bytes
+    x = np.arange(3, 3 + 2 * lanes).astype(element.numpy)
+    kernel = windowed(element, lanes)
+    for begin in range(lanes + 1):
+        y = np.zeros(lanes, element.numpy)
+        run(kernel, [x, y, np.array([begin], np.int64)])
+        np.testing.assert_array_equal(y, x[begin : begin + lanes])
+
+
+@pytest.mark.parametrize("name", NAMED_PROCESSORS)
+@pytest.mark.parametrize("element", [U8, I16, I32, U64], ids=str)
+def test_every_processor_has_windows(name: str, element: ScalarType) -> None:
+    cpu = cpu_target(NAMED_PROCESSORS[name])
+    text = llvm_text(windowed(element, 64 // element.bytes), cpu)
+    assert object_file(text, "none", cpu)
+    assert ("vpermi2var" in text) == (cpu.has({1: "avx512vbmi", 2: "avx512bw"}.get(element.bytes, "avx512f")))
+
+
+def test_windows_of_floats_are_refused() -> None:
+    with pytest.raises(TypeError, match="a window of f32x4 shows two such vectors of integers"):
+        llvm_text(windowed(F32, 4), host_cpu())

@@ -12,6 +12,7 @@ from permute_support import MACHINES, SMALL_CACHES, check_copy, source_view, tar
 from tilewright.ir.scalars import C128, F32, F64, U8, scalar_type_of
 from tilewright.kernel.ir import Buffer, Constant, Kernel, Space, Store, integer, load
 from tilewright.machine.named import named_machine
+from tilewright.passes import permute_form as permute_form_module
 from tilewright.passes import permute_kernel, permute_tiles
 from tilewright.passes.permute_form import fused, permute_form
 from tilewright.passes.permute_tiles import PermuteDimension
@@ -204,3 +205,33 @@ def test_a_tile_is_not_narrower_than_what_is_moved_at_once():
     with mock.patch.object(permute_tiles, "LEAST_STAGE", 1 << 10):
         form = permute_form(U8, (17, 16, 16, 6), (1536, 6, 96, 1), (1536, 96, 6, 1), SMALL_CACHES[0])
     assert form.tile is not None and form.tile.column.extent >= form.width
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    data=st.data(),
+    dtype=st.sampled_from(DTYPES),
+    rows=st.integers(128, 900),
+    columns=st.integers(1, 400),
+    planes=st.integers(1, 3),
+    places=st.tuples(st.integers(0, 70), st.integers(0, 70)),
+)
+def test_matrices_by_cache_lines(data, dtype, rows, columns, planes, places):
+    pitches = rows + data.draw(st.integers(0, 40)), columns + data.draw(st.integers(0, 40))
+    rng = np.random.default_rng(data.draw(st.integers(0, 10**6)))
+    whole = source_view(rng, np.dtype(dtype), (planes * rows * pitches[1] + places[0],), (0,), (1,), ())
+    source = whole[places[0] :].reshape(planes, rows, pitches[1])[:, :, :columns]
+    memory, target = target_view(np.dtype(dtype), (planes, columns, pitches[0]), (0, 1, 2), (1, 1, 1), places[1])
+    target = target[:, :, :rows].transpose(0, 2, 1)
+    permute_kernel._known_launch.cache_clear()
+    chunk = data.draw(st.sampled_from([64, 1024]))
+    with mock.patch.multiple(permute_form_module, LONG_ROW=1, PAGES_AT_ONCE=chunk):
+        check_copy(source, memory, target, SMALL_CACHES[0], data.draw(st.sampled_from([1, 2])))
+    permute_kernel._known_launch.cache_clear()
+
+
+def test_lines_are_written_one_by_one_except_where_columns_begin_in_the_same_place_of_pages():
+    assert permute_form(F32, (4095, 4097), (1, 4095), (4097, 1), AVX512).by_lines
+    assert permute_form(F32, (8000, 4112), (1, 8000), (4112, 1), AVX512).by_lines
+    assert not permute_form(F32, (4096, 8192), (1, 4096), (8192, 1), AVX512).by_lines
+    assert not permute_form(F32, (4095, 4097), (1, 4095), (4097, 1), named_machine("cpu-avx2")).by_lines

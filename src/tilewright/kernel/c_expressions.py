@@ -46,6 +46,7 @@ from tilewright.kernel.ir import (
     ThreadIndex,
     ValueType,
     VectorType,
+    Window,
     element_of,
 )
 from tilewright.kernel.ranges import Ranges
@@ -125,7 +126,7 @@ class ExpressionPrinter:
                 return self.operation(expression)
             case Cast():
                 return self.cast(expression)
-            case FirstLanes() | PackedLanes() | CountLanes() | LaneNumbers() | AnyLane():
+            case Window() | FirstLanes() | PackedLanes() | CountLanes() | LaneNumbers() | AnyLane():
                 raise TypeError("lanes are numbered and masked in CPU kernels only")
             case Load(buffer=buffer, index=index, type=type_, aligned=aligned, mask=mask):
                 if mask is not None:

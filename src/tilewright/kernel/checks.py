@@ -32,6 +32,7 @@ from tilewright.kernel.ir import (
     Space,
     Store,
     ThreadIndex,
+    Window,
     children,
     expressions,
     walk,
@@ -270,6 +271,8 @@ def describe(expression: Expression) -> str:
             return f"first({describe(count)})"
         case PackedLanes(operand=operand, mask=picked):
             return f"packed({describe(operand)}, {describe(picked)})"
+        case Window(first=first, second=second, begin=begin):
+            return f"window({describe(first)}, {describe(second)}, {describe(begin)})"
         case CountLanes(mask=picked):
             return f"count({describe(picked)})"
         case AnyLane(operand=operand):

@@ -3,7 +3,7 @@
     kernel     ::= name buffers scalars body            -- launched as `blocks` x `threads_per_block` workers
     statement  ::= Let | Declare | Assign | Store | AtomicUpdate | Prefetch | For | While | If | Barrier | Comment
     expression ::= Constant | Name | BlockIndex | ThreadIndex | Address | Operation | Cast | Load | Broadcast | Lane
-                 | Shuffle | FirstLanes | PackedLanes | CountLanes | LaneNumbers | AnyLane
+                 | Shuffle | Window | FirstLanes | PackedLanes | CountLanes | LaneNumbers | AnyLane
 
 Conventions, which every printer and every producer of kernels relies on:
 
@@ -183,6 +183,18 @@ class Shuffle:
 
 
 @dataclass(frozen=True)
+class Window:
+    """As many lanes as a vector has, from lane `begin` on (an i64, 0 to that number) of two vectors one after the
+    other; of integers, in CPU kernels only.
+    """
+
+    first: Expression
+    second: Expression
+    begin: Expression
+    type: VectorType
+
+
+@dataclass(frozen=True)
 class FirstLanes:
     """A bool for each lane: true for those before `count` (an i64, not negative); in CPU kernels only."""
 
@@ -226,7 +238,7 @@ class AnyLane:
 
 Expression: TypeAlias = (
     Constant | Name | BlockIndex | ThreadIndex | Address | Operation | Cast | Load | Broadcast | Lane | Shuffle
-    | FirstLanes | PackedLanes | CountLanes | LaneNumbers | AnyLane
+    | Window | FirstLanes | PackedLanes | CountLanes | LaneNumbers | AnyLane
 )  # fmt: skip
 
 
@@ -447,6 +459,8 @@ def children(expression: Expression) -> tuple[Expression, ...]:
             return (mask,)
         case Shuffle(first=first, second=second):
             return (first, second)
+        case Window(first=first, second=second, begin=begin):
+            return (first, second, begin)
         case _:
             return ()
 

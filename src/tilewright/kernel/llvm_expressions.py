@@ -26,6 +26,7 @@ from tilewright.kernel.ir import (
     ThreadIndex,
     ValueType,
     VectorType,
+    Window,
     element_of,
 )
 from tilewright.kernel.llvm_emitter import (
@@ -85,7 +86,7 @@ def _emit(emitter: Emitter, node: Expression) -> str:
             return emitter.emit(f"extractelement {spelling(operand.type)} {vector}, i32 {lane}")
         case FirstLanes(count=count, type=type_):
             return _first_lanes(emitter, count, type_)
-        case PackedLanes() | CountLanes() | LaneNumbers() | AnyLane():
+        case Window() | PackedLanes() | CountLanes() | LaneNumbers() | AnyLane():
             return emit_lanes(emitter, node, lambda operand: emit_expression(emitter, operand))
         case Shuffle(first=first, second=second, lanes=lanes):
             text = spelling(first.type)

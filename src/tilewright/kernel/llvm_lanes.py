@@ -1,11 +1,11 @@
-"""Lanes of vectors: numbered, picked by masks and packed to the front, counted, asked whether there is any."""
+"""Lanes of vectors: numbered, seen through a window, picked by masks and packed, counted, asked if there is any."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from tilewright.ir.scalars import BOOL
-from tilewright.kernel.ir import AnyLane, CountLanes, Expression, LaneNumbers, PackedLanes, VectorType
+from tilewright.ir.scalars import BOOL, I64
+from tilewright.kernel.ir import AnyLane, CountLanes, Expression, LaneNumbers, PackedLanes, VectorType, Window
 from tilewright.kernel.llvm_emitter import Emitter, lanes_of, scalar_spelling, spelling, suffix, vector_of
 
 MOST_BYTES = 64
@@ -13,7 +13,7 @@ MOST_BYTES = 64
 
 
 def emit_lanes(
-    emitter: Emitter, node: PackedLanes | CountLanes | LaneNumbers | AnyLane, emit: Callable[[Expression], str]
+    emitter: Emitter, node: Window | PackedLanes | CountLanes | LaneNumbers | AnyLane, emit: Callable[[Expression], str]
 ) -> str:
     """Print one of these; `emit` prints its operands.
 
@@ -22,6 +22,8 @@ def emit_lanes(
     Raises:
         TypeError: if the mask is not a bool for each lane, or bools or too long vectors are packed.
     """
+    if isinstance(node, Window):
+        return _window(emitter, node, [emit(one) for one in (node.first, node.second, node.begin)])
     if isinstance(node, LaneNumbers):
         element = scalar_spelling(node.type.element)
         return f"<{', '.join(f'{element} {lane}' for lane in range(node.type.lanes))}>"
@@ -53,3 +55,32 @@ def _packed(emitter: Emitter, operand: str, mask: str, text: str, type_: VectorT
     name = f"llvm.experimental.vector.compress.{suffix(wide)}"
     packed = emitter.call(name, wide, (wide, value), (vector_of("i1", type_.lanes), mask), (wide, "poison"))
     return emitter.emit(f"trunc {wide} {packed} to {text}") if narrow else packed
+
+
+_PERMUTATIONS = {1: ("qi", "avx512vbmi"), 2: ("hi", "avx512bw"), 4: ("d", "avx512f"), 8: ("q", "avx512f")}
+"""Of two vectors of 64 bytes: the end of the instruction's name in LLVM, and the feature that has it."""
+
+
+def _window(emitter: Emitter, node: Window, registers: list[str]) -> str:
+    """One instruction where the processor has it; else both vectors go through the stack."""
+    type_, element = node.type, node.type.element
+    if node.first.type != type_ or node.second.type != type_ or node.begin.type != I64 or not element.is_integer:
+        kinds = f"{node.first.type} and {node.second.type}, begun at a value of type {node.begin.type}"
+        raise TypeError(f"a window of {type_} shows two such vectors of integers and begins at an i64, not {kinds}")
+    first, second, begin = registers
+    text, lane = spelling(type_), scalar_spelling(element)
+    ending, feature = _PERMUTATIONS[element.bytes]
+    if not (emitter.target.is_x86 and emitter.target.has(feature) and type_.lanes * element.bytes == MOST_BYTES):
+        pair = emitter.allocate(f"[2 x {text}]", "pair")
+        for number, register in enumerate((first, second)):
+            place = emitter.emit(f"getelementptr {text}, ptr {pair}, i64 {number}", "place")
+            emitter.effect(f"store {text} {register}, ptr {place}")
+        place = emitter.emit(f"getelementptr {lane}, ptr {pair}, i64 {begin}", "place")
+        return emitter.emit(f"load {text}, ptr {place}, align {element.bytes}", "window")
+    narrow = begin if lane == "i64" else emitter.emit(f"trunc i64 {begin} to {lane}")
+    one = emitter.emit(f"insertelement {text} poison, {lane} {narrow}, i32 0")
+    every = emitter.emit(f"shufflevector {text} {one}, {text} poison, <{type_.lanes} x i32> zeroinitializer")
+    numbers = f"<{', '.join(f'{lane} {number}' for number in range(type_.lanes))}>"
+    places = emitter.emit(f"add {text} {every}, {numbers}")
+    name = f"llvm.x86.avx512.vpermi2var.{ending}.512"
+    return emitter.call(name, text, (text, first), (text, places), (text, second))

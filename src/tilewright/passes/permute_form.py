@@ -26,6 +26,8 @@ from tilewright.passes.permute_tiles import LINE, PAGE, PermuteDimension, Tile, 
 
 WORDS = {1: U8, 2: U16, 4: U32, 8: U64}
 STRIP_LINES = 4  # cache lines of the target that a strip writes in one piece: with one of them it takes twice the time
+DEEP_LINES = 8  # the same where single cache lines are written: those before and after them are read twice
+LEAST_ROWS = 128  # that are read together there
 LONG_LINES = 16  # cache lines of a row that is written past the caches wherever it begins
 LONG_ROW = 64  # cache lines of a row whose strips are written past the caches one by one
 LARGEST_ATOM = 16  # bytes
@@ -71,6 +73,7 @@ class PermuteForm:
         columns: atoms of the column in a vector.
         width: atoms of the column that are written out together.
         nontemporal: the target is written past the caches.
+        by_lines: each cache line of either array is read or written once (`permute_lines`).
         is_aligned: all rows of the target begin at the same place in a cache line.
         reads_aligned: all rows of the source in a piece begin at the same place in a cache line.
         tile: what is gathered before it is written past the caches, where rows are short.
@@ -90,6 +93,7 @@ class PermuteForm:
     columns: int
     width: int
     nontemporal: bool
+    by_lines: bool
     is_aligned: bool
     reads_aligned: bool
     tile: Tile | None
@@ -230,6 +234,7 @@ def _rows(
         _past_caches(nbytes, machine) and vector and row.size * word.bytes >= LONG_LINES * LINE,
         False,
         False,
+        False,
         None,
         starts[0],
         starts[1],
@@ -265,9 +270,10 @@ def _squares(
     # Narrow words are read in several pieces of a line, which is not there any more if all rows share its set.
     lost = columns < width and row.source * word.bytes % PAGE == 0
     nontemporal = past and lanes > 1 and row.size * size >= LONG_ROW * LINE and not lost
+    by_lines = nontemporal and lanes == width == line and row.source > 0 and column.target * word.bytes % PAGE != 0
     if past and not nontemporal and row.target == atom == column.source:
         return _tiles(word, atom, dimensions, (row, column), (lanes, columns, width), starts, nbytes, machine)
-    strip = max(STRIP_LINES * line, lanes)
+    strip = max(LEAST_ROWS, min(DEEP_LINES * line, 2 * LEAST_ROWS)) if by_lines else max(STRIP_LINES * line, lanes)
     strips = max(1, row.size // strip)
     wanted = _wanted_blocks(nbytes, machine)
     others = strips * math.prod(one.size for one in dimensions)
@@ -296,6 +302,7 @@ def _squares(
         columns,
         width,
         nontemporal,
+        by_lines,
         all(one.target * word.bytes % LINE == 0 for one in (*dimensions, column)),
         row.source * word.bytes % LINE == 0 and width == line,
         None,
@@ -340,6 +347,7 @@ def _tiles(
         columns,
         width,
         True,
+        False,
         False,
         False,
         tile,

@@ -44,6 +44,7 @@ from tilewright.passes.permute_form import (
     PermuteForm,
     permute_form,
 )
+from tilewright.passes.permute_lines import write_lines
 from tilewright.passes.permute_squares import square_columns
 from tilewright.passes.permute_staged import write_tile
 from tilewright.passes.permute_strips import Strip, write_strip
@@ -178,6 +179,9 @@ class _Writer(PermuteWriter):
             self._elements(source, target, count, width, form.column)
         elif form.nontemporal:
             strip = Strip(count, left, known.get(STRIPS), width)
+            if form.by_lines:
+                write_lines(self, source, target, strip, form.column)
+                return
             write_strip(self, source, target, strip, form.column, self._line_by_line)
         else:
             self._squares(source, target, count, width, form.column)

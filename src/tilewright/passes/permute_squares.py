@@ -21,9 +21,12 @@ def square_columns(w: PermuteWriter, buffer: Buffer, starts: Sequence[Expression
 
 
 def _square(w: PermuteWriter, buffer: Buffer, starts: Sequence[Expression]) -> list[Expression]:
+    return squared(w, [w.let(load(buffer, one, w.form.columns * w.form.atom), "piece") for one in starts])
+
+
+def squared(w: PermuteWriter, pieces: Sequence[Expression]) -> list[Expression]:
     """A vector for each column, from a piece of each row: pieces side by side, and squares of them transposed."""
     size = w.form.columns
-    pieces = [w.let(load(buffer, one, size * w.form.atom), "piece") for one in starts]
     rows = [_joined(w, pieces[number::size]) for number in range(size)]
     distance = 1
     while distance < size:

@@ -68,7 +68,7 @@ def write_strip(
     def block(start: Expression) -> None:
         read = w.let(add(source, multiply(start, integer(form.atom))), "read")
         written = w.let(add(target, multiply(start, to_step)), "written")
-        ahead = _ahead(w, start, strip.columns)
+        ahead = words_ahead(w, start, strip.columns, AHEAD)
 
         def group(r: Expression) -> None:
             first = w.let(add(read, multiply(r, step)), "first")
@@ -110,10 +110,10 @@ def _reach(w: PermuteWriter, strip: Strip) -> Expression:
     return w.let(operation("min", strip.left, add(strip.rows, integer(granule))), "reach")
 
 
-def _ahead(w: PermuteWriter, start: Expression, columns: Expression) -> Expression:
+def words_ahead(w: PermuteWriter, start: Expression, columns: Expression, steps: int) -> Expression:
     """Words from a place in the source to what is read some steps later: in this piece or in the next one."""
     form = w.form
-    far = form.width * AHEAD
+    far = form.width * steps
     here = add(start, integer(far))
     to_next = w.parameter("to_next", form.loops[-1].source if form.loops else 0)
     beyond = add(operation("sub", integer(far * form.atom), multiply(columns, integer(form.atom))), to_next)
