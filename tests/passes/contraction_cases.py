@@ -267,9 +267,10 @@ def run_cpu(
     scalars: Mapping[str, Any],
     threads: int = 1,
     aligned: bool = False,
+    shift: int = 0,
 ) -> np.ndarray:
-    """The output's buffer after a launch on the CPU; `aligned` buffers begin with a cache line each."""
-    arrays = {name: _aligned(array) if aligned else array.copy() for name, array in buffers.items()}
+    """The output's buffer after a launch on the CPU; `aligned` buffers begin `shift` elements after a cache line."""
+    arrays = {name: _aligned(array, shift) if aligned else array.copy() for name, array in buffers.items()}
     native = compile_kernel(launch.kernel, "none")
     data = b"".join(struct.pack("<q", arrays[name].ctypes.data) for name in launch.buffers)
     for parameter, value in zip(launch.kernel.scalars, scalar_values(launch, scalars), strict=True):
@@ -279,8 +280,8 @@ def run_cpu(
     return arrays[launch.buffers[2]]
 
 
-def _aligned(array: np.ndarray) -> np.ndarray:
-    copy = aligned_empty(array.shape, array.dtype)
+def _aligned(array: np.ndarray, shift: int) -> np.ndarray:
+    copy = aligned_empty((array.size + shift,), array.dtype)[shift:].reshape(array.shape)
     copy[...] = array
     return copy
 

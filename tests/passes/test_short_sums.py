@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import pytest
 from contraction_cases import run_cpu
 from hypothesis import given, settings
@@ -11,7 +13,9 @@ from naive import assert_close, einsum_contraction, examples, random_buffers
 from tilewright.contraction.normalise import normalise
 from tilewright.ir.scalars import F32, F64
 from tilewright.machine.detect import host_machine
+from tilewright.machine.model import Machine
 from tilewright.machine.named import CPU_AVX2, CPU_AVX512, CPU_NEON
+from tilewright.passes import direct_choice, short_sums
 from tilewright.passes.direct_choice import choose_direct_form
 from tilewright.passes.direct_form import DirectForm
 from tilewright.passes.direct_kernel import write_direct_kernel
@@ -54,6 +58,33 @@ def test_outputs_past_the_caches_keep_their_tiles() -> None:
     chosen = choose_direct_form(contraction, CPU_AVX512)
     assert not isinstance(chosen, str) and chosen[0].nontemporal
     assert written_in_order(chosen[0], CPU_AVX512) is chosen[0]
+
+
+@settings(max_examples=examples(60))
+@given(text=st.sampled_from(["aq,qb->ab", "qa,qb->ab", "zaq,zqb->zab", "zaq,qb->zab"]), data=st.data(),
+       machine=st.sampled_from([host_machine(), CPU_AVX2, CPU_AVX512]), shift=st.integers(0, 20))  # fmt: skip
+def test_results_past_the_caches_lie_anywhere(text: str, data: st.DataObject, machine: Machine, shift: int) -> None:
+    sizes = {"q": data.draw(st.integers(1, 5)), "z": data.draw(st.integers(1, 3)), "a": data.draw(st.integers(1, 20))}
+    sizes["b"] = data.draw(st.one_of(st.integers(2, 400), st.sampled_from([128, 256, 384, 1600])))
+    contraction = einsum_contraction(text, sizes, data.draw(st.sampled_from([F32, F64])))
+    buffers = random_buffers(contraction, data.draw(st.integers(0, 99)))
+    with (
+        mock.patch.object(direct_choice, "is_past_caches", return_value=True),
+        mock.patch.multiple(short_sums, is_past_caches=lambda *_: True, LONG_ROW=1),
+    ):
+        chosen = choose_direct_form(normalise(contraction), machine)
+        assert not isinstance(chosen, str), chosen
+        form = written_in_order(chosen[0], machine)
+    got = run_cpu(write_direct_kernel(form), buffers, {}, data.draw(st.integers(1, 2)), True, shift)
+    assert_close(contraction, got, buffers, {})
+
+
+def test_rows_that_begin_anywhere_in_a_line_are_written_one_by_one() -> None:
+    contraction = normalise(einsum_contraction("aq,qb->ab", {"a": 3001, "b": 5003, "q": 2}, F32))
+    chosen = choose_direct_form(contraction, CPU_AVX512)
+    assert not isinstance(chosen, str) and not chosen[0].nontemporal
+    form = written_in_order(chosen[0], CPU_AVX512)
+    assert (form.nontemporal, form.rows) == (True, 1)
 
 
 def test_short_sums_are_fed_directly() -> None:

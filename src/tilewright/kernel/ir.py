@@ -114,7 +114,7 @@ class ThreadIndex:
 
 @dataclass(frozen=True)
 class Address:
-    """The address of a buffer's first element in bytes, for alignment guards; in CPU kernels only."""
+    """The address of a buffer's first element in bytes; in CPU kernels only."""
 
     buffer: Buffer
     type: ScalarType = I64
@@ -184,9 +184,7 @@ class Shuffle:
 
 @dataclass(frozen=True)
 class Window:
-    """As many lanes as a vector has, from lane `begin` on (an i64, 0 to that number) of two vectors one after the
-    other; of integers, in CPU kernels only.
-    """
+    """A vector from lane `begin` on (an i64, 0 to their number) of two in a row; of integers, in CPU kernels only."""
 
     first: Expression
     second: Expression
@@ -204,9 +202,7 @@ class FirstLanes:
 
 @dataclass(frozen=True)
 class PackedLanes:
-    """The lanes of a vector where `mask` (a bool for each lane) is true, in their order, and anything behind them; in
-    CPU kernels only, for vectors of at most 64 bytes.
-    """
+    """Lanes of a vector of 64 bytes at most where `mask` is true, in order, then anything; in CPU kernels only."""
 
     operand: Expression
     mask: Expression

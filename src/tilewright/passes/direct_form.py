@@ -134,8 +134,13 @@ class DirectForm:
 
     @property
     def vector_tiles(self) -> int:
-        """Tiles along the vector side; the last may overlap the one before."""
-        return -(-self.vector_size // self.width)
+        """Tiles along the vector side; the last may overlap the one before, and where results go past the caches the
+        first one may end early, so that the others begin with a whole vector of the output's memory.
+        """
+        fitting = -(-self.vector_size // self.width)
+        if not self.nontemporal or fitting == 1:
+            return fitting
+        return -(-(self.vector_size + self.lanes[0] - 1) // self.width)
 
     @property
     def column_size(self) -> int:

@@ -35,7 +35,7 @@ from tilewright.passes.direct_collect import (
 )
 from tilewright.passes.direct_form import COLLECTED_ELEMENTS, DirectForm, Results, results_are_one_run
 from tilewright.passes.direct_panels import Panel, pack_scalars, pack_vectors
-from tilewright.passes.direct_store import prefetch_vectors, spill, store_turned, store_vectors
+from tilewright.passes.direct_store import beyond_vector, prefetch_vectors, spill, store_turned, store_vectors
 from tilewright.passes.direct_tile import Place, accumulate, lines_ahead, request_output, request_rows, request_turned
 from tilewright.passes.direct_writer import Bases, DirectWriter
 from tilewright.passes.scalar_values import component_types
@@ -95,26 +95,29 @@ class _Block:
             def packed(v: Expression, number: Expression, old: Expression) -> None:
                 self._packed(v, multiply(number, pitch))
 
-            self._vector_tiles(packed)
+            self._vector_tiles(packed, self._back(integer(0)))
 
         def rows(s: Expression, number: Expression, old_rows: Expression) -> None:
             scalars = None if self.scalar_panel is None else pack_scalars(w, self.scalar_panel, self.bases, s)
+
+            back = self._back(s)
 
             def tile(v: Expression, number: Expression, old: Expression) -> None:
                 vectors = None
                 if self.vector_panel is not None:
                     start = w.emit.let(multiply(number, pitch), "panel")
                     vectors = Panel(self.vector_panel, start, w.form.pitch)
-                place = Place(self.bases, v, s, vectors, scalars, old, old_rows)
+                place = Place(self.bases, v, s, vectors, scalars, old, old_rows, back=back)
                 self._write(place, number)
 
-            self._vector_tiles(tile)
+            self._vector_tiles(tile, back)
 
         self._scalar_tiles(rows)
 
     def vectors_outside(self) -> None:
         """For each tile of vectors, whose panel is made first, all tiles of rows."""
         next_tile = integer(self.w.form.width)
+        back = self._back(integer(0))
 
         def columns(v: Expression, number: Expression, old_columns: Expression) -> None:
             vectors = self._packed(v, integer(0))
@@ -123,13 +126,13 @@ class _Block:
                 def tile(s: Expression, number: Expression, old_rows: Expression) -> None:
                     ahead = lines_ahead(self.w, next_tile, number)
                     place = Place(self.bases, v, s, vectors, None, old_columns, old_rows, q, old_group, ahead)
-                    self._write(place, integer(0))
+                    self._write(replace(place, back=back), integer(0))
 
                 self._scalar_tiles(tile)
 
             self._groups(group)
 
-        self._vector_tiles(columns)
+        self._vector_tiles(columns, back)
 
     def collect(self, collected: _Collected) -> None:
         """For each tile of vectors the collected ones, one after another; then all of them are stored."""
@@ -209,9 +212,16 @@ class _Block:
         bounds = (integer(0), self.w.parameter("q_tiles", form.column_tiles)) if form.column_tiles > 1 else None
         _tiles(self.w, "q", bounds, len(form.lanes), form.column_tiles, self.w.last_group, write)
 
-    def _vector_tiles(self, write: Callable[[Expression, Expression, Expression], None]) -> None:
+    def _back(self, s: Expression) -> Expression | None:
+        """How much earlier tiles begin: with whole vectors of the output's memory, at row `s`."""
         form = self.w.form
-        _tiles(self.w, "v", self.ranges[1], form.width, form.vector_tiles, self.w.last_column, write)
+        return beyond_vector(self.w, self.bases, s) if form.nontemporal and form.vector_tiles > 1 else None
+
+    def _vector_tiles(
+        self, write: Callable[[Expression, Expression, Expression], None], back: Expression | None = None
+    ) -> None:
+        form = self.w.form
+        _tiles(self.w, "v", self.ranges[1], form.width, form.vector_tiles, self.w.last_column, write, back)
 
 
 def describe(form: DirectForm) -> str:
@@ -232,9 +242,10 @@ def _tiles(
     tiles: int,
     last: Expression,
     write: Callable[[Expression, Expression, Expression], None],
+    back: Expression | None = None,
 ) -> None:
     """`write(start, number, old)` for the tiles of a range; the last of all ends with its dimension, so that its
-    first `old` elements belong to the tile before too.
+    first `old` elements belong to the tile before too. All but the first begin `back` elements earlier.
     """
     if tiles == 1:
         write(integer(0), integer(0), integer(0))
@@ -243,6 +254,8 @@ def _tiles(
 
     def at(number: Expression) -> None:
         wanted = w.emit.let(multiply(number, integer(step)), "wanted")
+        if back is not None:
+            wanted = w.emit.let(operation("max", operation("sub", wanted, back), integer(0)), "wanted")
         start = w.emit.let(operation("min", wanted, last), f"{hint}_at")
         write(start, operation("sub", number, bounds[0]), operation("sub", wanted, start))
 

@@ -27,7 +27,7 @@ from tilewright.kernel.ir import (
 )
 from tilewright.passes.direct_form import LINE
 from tilewright.passes.direct_tile import Accumulators, Place, starts
-from tilewright.passes.direct_writer import DirectWriter
+from tilewright.passes.direct_writer import Bases, DirectWriter
 from tilewright.passes.vector_transposes import transposed
 from tilewright.passes.vectorise import lower_lambda_vector
 
@@ -54,13 +54,23 @@ def _is_aligned(
     w: DirectWriter, base: Expression, place: Place, stride: Expression, offsets: list[Expression]
 ) -> Expression:
     """Every vector of the tile begins at a multiple of the widest one's size."""
-    together = operation("or", add(base, multiply(place.s, stride)), stride)
+    together = stride if w.form.rows > 1 else integer(0)
     for offset in offsets if w.form.columns is not None else ():
         together = operation("or", together, offset)
     bytes_ = w.out.element.bytes
-    remainder = operation("or", multiply(together, integer(bytes_)), Address(w.out))
+    first = add(Address(w.out), multiply(add(base, multiply(place.s, stride)), integer(bytes_)))
+    remainder = operation("or", multiply(together, integer(bytes_)), first)
     mask = integer(max(w.form.lanes) * bytes_ - 1)
     return w.emit.let(operation("eq", operation("and", remainder, mask), integer(0)), "aligned")
+
+
+def beyond_vector(w: DirectWriter, bases: Bases, s: Expression) -> Expression:
+    """Elements from a whole vector of the output's memory to the first one of the block's row `s`."""
+    bytes_ = w.out.element.bytes
+    row = bases.out if w.form.scalar is None else add(bases.out, multiply(s, w.stride(w.form.scalar, "out")))
+    address = add(Address(w.out), multiply(row, integer(bytes_)))
+    odd = operation("and", address, integer(max(w.form.lanes) * bytes_ - 1))
+    return w.emit.let(operation("floordiv", odd, integer(bytes_)), "back")
 
 
 def _store_rows(
@@ -74,7 +84,7 @@ def _store_rows(
 ) -> None:
     """The rows one after another; `past` the caches where a vector is whole."""
     form, emit = w.form, w.emit
-    masks = _new_columns(w, place) if w.further else _valid_columns(w)
+    masks = _new_columns(w, place) if w.further or (place.back is not None and not past) else _valid_columns(w)
     for j in range(form.rows):
         number = emit.let(add(place.s, integer(j)), "number")
         row = emit.let(add(base, multiply(number, stride)), "out_row")
@@ -112,7 +122,14 @@ def _new_columns(w: DirectWriter, place: Place) -> list[Expression | None]:
         start = start if w.form.columns is None else 0
         old = operation("max", operation("sub", place.old_columns, integer(start)), integer(0))
         known = FirstLanes(operation("min", old, integer(lanes)), VectorType(BOOL, lanes))
-        masks[i] = w.emit.let(operation("not", known), "new")
+        new: Expression = operation("not", known)
+        if place.back is not None:
+            # The first tile leaves to the next one what begins with a whole vector.
+            left = operation("select", operation("eq", place.v, integer(0)), place.back, integer(0))
+            kept = operation("sub", integer(w.form.width - start), w.emit.let(left, "left"))
+            kept = operation("min", operation("max", kept, integer(0)), integer(lanes))
+            new = operation("and", new, FirstLanes(kept, VectorType(BOOL, lanes)))
+        masks[i] = w.emit.let(new, "new")
     return masks
 
 

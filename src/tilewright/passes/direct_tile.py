@@ -46,7 +46,8 @@ class Place:
 
     `ahead` is where what is prefetched at each step lies, from this tile's vectors on; or `requests` write what
     asks for more at each step. `old_columns` and `old_rows` are
-    how many of its first elements and rows the tile before has too.
+    how many of its first elements and rows the tile before has too. All tiles but the first begin `back` elements
+    earlier than they would (None: 0).
     """
 
     bases: Bases
@@ -60,6 +61,7 @@ class Place:
     old_group: Expression = ZERO
     ahead: tuple[Expression, ...] = ()
     requests: tuple[Callable[[Step], None], ...] = ()
+    back: Expression | None = None
 
 
 def starts(lanes: Sequence[int]) -> list[int]:

@@ -26,8 +26,7 @@ from tilewright.passes.permute_tiles import LINE, PAGE, PermuteDimension, Tile, 
 
 WORDS = {1: U8, 2: U16, 4: U32, 8: U64}
 STRIP_LINES = 4  # cache lines of the target that a strip writes in one piece: with one of them it takes twice the time
-DEEP_LINES = 8  # the same where single cache lines are written: those before and after them are read twice
-LEAST_ROWS = 128  # that are read together there
+ROWS_BY_LINES = 128  # of the source, which are read together where each cache line is read once
 LONG_LINES = 16  # cache lines of a row that is written past the caches wherever it begins
 LONG_ROW = 64  # cache lines of a row whose strips are written past the caches one by one
 LARGEST_ATOM = 16  # bytes
@@ -270,10 +269,10 @@ def _squares(
     # Narrow words are read in several pieces of a line, which is not there any more if all rows share its set.
     lost = columns < width and row.source * word.bytes % PAGE == 0
     nontemporal = past and lanes > 1 and row.size * size >= LONG_ROW * LINE and not lost
-    by_lines = nontemporal and lanes == width == line and row.source > 0 and column.target * word.bytes % PAGE != 0
+    by_lines = nontemporal and lanes == columns == line and row.source > 0 and column.target * word.bytes % PAGE != 0
     if past and not nontemporal and row.target == atom == column.source:
         return _tiles(word, atom, dimensions, (row, column), (lanes, columns, width), starts, nbytes, machine)
-    strip = max(LEAST_ROWS, min(DEEP_LINES * line, 2 * LEAST_ROWS)) if by_lines else max(STRIP_LINES * line, lanes)
+    strip = ROWS_BY_LINES if by_lines else max(STRIP_LINES * line, lanes)
     strips = max(1, row.size // strip)
     wanted = _wanted_blocks(nbytes, machine)
     others = strips * math.prod(one.size for one in dimensions)

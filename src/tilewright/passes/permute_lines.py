@@ -10,12 +10,12 @@ written is a window over two squares of a column, of the rows before and of thes
         write     one line of each column
 
 Several lines of a row that are read together, or a line that is touched twice, wake the processor's own prefetching: of
-many rows at once it then reads what is not needed. A vector has to be as long as a line.
+many rows at once it then reads what is not needed. A vector has to be as long as a line, and a piece of a row too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tilewright.ir.scalars import BOOL, I64, ScalarType
@@ -35,7 +35,7 @@ from tilewright.kernel.ir import (
     multiply,
     operation,
 )
-from tilewright.passes.permute_squares import square_columns, squared
+from tilewright.passes.permute_squares import squared
 from tilewright.passes.permute_strips import Strip, words_ahead
 from tilewright.passes.permute_tiles import LINE, PermuteDimension
 from tilewright.passes.permute_writer import PermuteWriter
@@ -73,9 +73,9 @@ def write_lines(
     def part(number: Expression) -> None:
         """All whole lines of columns; then, if columns are left, the last line of them."""
         is_first = operation("eq", number, integer(0))
-        begin = operation("select", is_first, integer(0), operation("sub", strip.columns, integer(form.width)))
+        left = operation("sub", strip.columns, integer(form.width))
         end = w.let(operation("select", is_first, whole, strip.columns), "end")
-        begin = w.let(begin, "begin")
+        begin = w.let(operation("select", is_first, integer(0), left), "begin")
         lines.carry(w.let(add(source, multiply(begin, integer(form.atom))), "read"))
         w.loop("block", begin, end, lambda c: lines.block(target, begin, c), step=form.width)
 
@@ -97,9 +97,6 @@ class _Lines:
         # Where lines begin is found once for many of them: by rows for a strip, by columns for a line of columns.
         self.froms, self.begins = (self.array(hint, deep, I64) for hint in ("froms", "begins"))
         self.places, self.odds = (self.array(hint, form.width, I64) for hint in ("places", "odds"))
-        self.through = form.columns < form.width
-        if self.through:
-            self.pieces = self.array("pieces", form.lanes * self.line)
 
     def array(self, hint: str, words: int, kind: ScalarType | None = None) -> Buffer:
         found = Buffer(self.w.emit.name(hint), kind or self.w.form.word, Space.WORKSPACE, words)
@@ -142,26 +139,15 @@ class _Lines:
             turn = operation("and", operation("floordiv", r, integer(form.lanes)), integer(1))
             now = w.let(multiply(turn, integer(half)), "now")
             before = w.let(operation("sub", integer(half), now), "before")
-            for number, vector in self.square(along, r, ahead):
+            for number, vector in enumerate(self.square(along, r, ahead)):
                 w.emit.emit(Store(self.squares, add(now, integer(number * self.line)), vector, aligned=True))
             self.write(w.let(multiply(r, integer(form.atom)), "done"), before, now)
 
         w.loop("r", integer(0), self.rows.reach, group, step=form.lanes)
 
-    def square(self, along: Expression, r: Expression, ahead: Expression) -> Sequence[tuple[int, Expression]]:
+    def square(self, along: Expression, r: Expression, ahead: Expression) -> list[Expression]:
         """A vector of a group of rows for each column."""
-        w, form = self.w, self.w.form
-        if not self.through:
-            return list(
-                enumerate(squared(w, [self.piece(along, add(r, integer(i)), ahead) for i in range(form.lanes)]))
-            )
-
-        def one(i: Expression) -> None:
-            value = self.piece(along, w.let(add(r, i), "r"), ahead)
-            w.emit.emit(Store(self.pieces, multiply(i, integer(self.line)), value, aligned=True))
-
-        w.loop("i", integer(0), integer(form.lanes), one)
-        return list(square_columns(w, self.pieces, [integer(i * self.line) for i in range(form.lanes)]))
+        return squared(self.w, [self.piece(along, add(r, integer(i)), ahead) for i in range(self.w.form.lanes)])
 
     def piece(self, along: Expression, r: Expression, ahead: Expression) -> Expression:
         """A line's worth of a row."""
