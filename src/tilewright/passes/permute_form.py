@@ -269,7 +269,10 @@ def _squares(
     # Narrow words are read in several pieces of a line, which is not there any more if all rows share its set.
     lost = columns < width and row.source * word.bytes % PAGE == 0
     nontemporal = past and lanes > 1 and row.size * size >= LONG_ROW * LINE and not lost
-    by_lines = nontemporal and lanes == columns == line and row.source > 0 and column.target * word.bytes % PAGE != 0
+    # Where all rows of the source begin at the same place in a line, no line is read twice anyway; and columns that
+    # begin at the same place in a page are better written several lines at a time.
+    steps = row.source * word.bytes % LINE, column.target * word.bytes % PAGE
+    by_lines = nontemporal and lanes == columns == line and row.source > 0 and all(steps)
     if past and not nontemporal and row.target == atom == column.source:
         return _tiles(word, atom, dimensions, (row, column), (lanes, columns, width), starts, nbytes, machine)
     strip = ROWS_BY_LINES if by_lines else max(STRIP_LINES * line, lanes)
