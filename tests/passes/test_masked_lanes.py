@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -40,7 +41,7 @@ from tilewright.kernel.ir import (
 )
 from tilewright.kernel.opencl import opencl_text
 from tilewright.passes.lane_variance import NotInLanes, lane_variance
-from tilewright.passes.masked_lanes import emit_in_lanes
+from tilewright.passes.masked_lanes import OneByOne, emit_in_lanes
 from tilewright.passes.scalar_values import KernelBuilder
 
 N = Name("n", I64)
@@ -257,21 +258,25 @@ def test_what_is_not_side_by_side_is_declined() -> None:
         (Assign("outer", Constant(1.0, F32)),),
     ]
     for body in cases:
-        with pytest.raises(NotInLanes):
-            lane_variance(INDEX, body)
         looping = (*body, For("k", integer(0), integer(3), ()))
         emit = KernelBuilder()
-        assert not emit_in_lanes(emit, (integer(0), N), INDEX, looping, machine_for("haswell"))
+        found = emit_in_lanes(emit, (integer(0), N), INDEX, looping, machine_for("haswell"))
+        assert isinstance(found, OneByOne) and found.scalar
+        with pytest.raises(NotInLanes, match=re.escape(found.reason)):
+            lane_variance(INDEX, body)
         assert not emit.statements
 
 
 def test_plain_code_is_left_to_the_compiler() -> None:
     x, out = Buffer("x", F32, read_only=True), Buffer("out", F32)
     body = (Store(out, INDEX, operation("add", load(x, INDEX), load(x, INDEX))),)
-    assert not emit_in_lanes(KernelBuilder(), (integer(0), N), INDEX, body, machine_for("haswell"))
+    found = emit_in_lanes(KernelBuilder(), (integer(0), N), INDEX, body, machine_for("haswell"))
+    assert isinstance(found, OneByOne) and not found.scalar
     without = replace(machine_for("haswell"), vector_bytes=0)
     looping = (*body, For("k", integer(0), integer(3), ()))
-    assert not emit_in_lanes(KernelBuilder(), (integer(0), N), INDEX, looping, without)
+    assert emit_in_lanes(KernelBuilder(), (integer(0), N), INDEX, looping, without) == OneByOne(
+        "the machine has no vectors", scalar=False
+    )
 
 
 def test_variables_that_nobody_reads_afterwards_are_not_kept() -> None:

@@ -190,7 +190,7 @@ def chosen (xs: [q]f32, ys: [n]f32) =
         (ROWS, CPU_AVX2, "not tiled: array x is variant to every parallel dimension, so no element is used twice"),
         (UNEVEN, A100, "stream total is not tiled: the rounds stop of last around it change within a block"),
         (CHOSEN, A100, "stream total is not tiled: the condition of last around it changes within a block"),
-        (CHOSEN, CPU_AVX2, "no vectors of points: last is a if that differs between points"),
+        (CHOSEN, CPU_AVX2, "no vectors of points: last = if differs between points"),
     ],
     ids=["rows", "rows-cpu", "uneven", "chosen", "chosen-cpu"],
 )

@@ -48,12 +48,7 @@ def read_file(path: Path, data: list[Path]) -> BenchFile:
     Raises:
         ValueError: for a file that is not there or that has no programs or no data sets, naming what is missing.
     """
-    if not path.is_file():
-        raise ValueError(f"there is no file {path}")
-    module = _module(path)
-    programs = _programs(module)
-    if not programs:
-        raise ValueError(f"{path} has no program: decorate a function with @tilewright.program")
+    module, programs = read_programs(path)
     work = getattr(module, "work", None)
     if work is not None and not callable(work):
         raise ValueError(f"{path}: work must be a function of a program's arguments, not {type(work).__name__}")
@@ -79,6 +74,21 @@ def _found_first(folder: Path) -> Iterator[None]:
         yield
     finally:
         sys.path.remove(str(folder.resolve()))
+
+
+def read_programs(path: Path) -> tuple[ModuleType, dict[str, TracedProgram]]:
+    """Run a Python file; what it defines, and its programs by name.
+
+    Raises:
+        ValueError: for a file that is not there or that has no programs.
+    """
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}")
+    module = _module(path)
+    programs = _programs(module)
+    if not programs:
+        raise ValueError(f"{path} has no program: decorate a function with @tilewright.program")
+    return module, programs
 
 
 def _programs(module: ModuleType) -> dict[str, TracedProgram]:

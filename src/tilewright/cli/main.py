@@ -194,15 +194,25 @@ def _shown_statement(stages: Stages, position: int, stage: Stage, text: Text | N
 @app.command()
 def explain(
     expression: Expression,
-    sizes: Sizes,
+    sizes: Sizes = "",
     dtype: Dtype = "f32",
     machine: Annotated[
         str, typer.Option("--machine", "-m", help="a100, h100, cpu-avx512, host, opencl:0, ...")
     ] = "host",
     semiring: SemiringName = "plus_times",
 ) -> None:
-    """Say what would be done on a machine and why, from sizes alone: no arrays, no device."""
+    """Say what would be done on a machine and why, from sizes alone: no arrays, no device.
+
+    In place of an expression: a Python file, whose @tw.program functions are explained, for any sizes.
+    """
     with _user_errors():
+        if expression.endswith(".py"):
+            from tilewright.cli.bench_file import read_programs
+            from tilewright.cli.stages import machine_for
+
+            for program in read_programs(Path(expression))[1].values():
+                typer.echo(program.explain(target=machine_for(machine)))
+            return
         from tilewright.cli.stages import follow, header, machine_for, parse_sizes
         from tilewright.contraction.form import Refusal
         from tilewright.report.explain import explain_contraction

@@ -38,6 +38,7 @@ from tilewright.ir.nodes import Program
 from tilewright.ir.printer import print_program
 from tilewright.ir.scalars import I64, ScalarType
 from tilewright.ir.sizes import Size
+from tilewright.machine.model import Machine
 from tilewright.runtime.devices import TARGET_VARIABLE, Device, device_for
 from tilewright.runtime.forking import ForkSafeLock
 
@@ -145,8 +146,13 @@ class TracedProgram:
         """The core program as text (of a program without generic parameters; see `trace`)."""
         return print_program(self.trace())
 
-    def explain(self, *dtypes: Any, target: str | Device | None = None) -> str:
-        """How each part of the program is run on a device, and why not otherwise; `dtypes` as for `trace`."""
+    def explain(self, *dtypes: Any, target: str | Device | Machine | None = None) -> str:
+        """How each part of the program is run on a device, and why not otherwise; `dtypes` as for `trace`.
+
+        A machine (`machine.named`) need not be here.
+        """
+        if isinstance(target, Machine):
+            return self.options.explained(self._trace(self._given_types(dtypes)).program, target)
         return explanation(self._executable(self._given_types(dtypes), target)[0])
 
     # --- versions

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tilewright.ir.nodes import Program
 from tilewright.ir.scalars import ScalarType
+from tilewright.machine.model import Machine
 from tilewright.runtime.devices import Device
 
 if TYPE_CHECKING:
@@ -64,6 +65,20 @@ class ProgramOptions:
             unchecked=self.unchecked,
         )
 
+    def explained(self, program: Program, machine: Machine) -> str:
+        """How each part is run on a machine, which need not be here; with the thresholds of its model."""
+        from tilewright.passes.compile import prepare_program
+
+        host, thresholds = prepare_program(
+            program,
+            Device(machine.name, machine, ""),
+            tiles=self.tiles,
+            flattening=self.flattening,
+            contractions=self.contractions,
+            unchecked=self.unchecked,
+        )
+        return _with_versions("\n".join(host.told(machine.name)), host.program, thresholds)
+
     def tuned_tiles(self, executable: Executable, program: Program, device: Device) -> TunedTiles | None:
         """The executable with tile sizes from the user's store, where there are some and the user has given none."""
         if self.tiles or not device.machine.is_gpu_like:
@@ -118,9 +133,12 @@ def common_types(program: str, types: Mapping[str, tuple[ScalarType, ...]]) -> t
 
 def explanation(executable: Executable) -> str:
     """How each part is run; of a program with several versions, also the tree of decisions with the values of now."""
-    text = executable.explain()
-    if not executable.thresholds:
+    return _with_versions(executable.explain(), executable.program, executable.thresholds)
+
+
+def _with_versions(text: str, program: Program, thresholds: Mapping[str, float]) -> str:
+    if not thresholds:
         return text
     from tilewright.passes.flatten_tree import explain_versions
 
-    return f"{text}\n{explain_versions(executable.program, executable.thresholds)}"
+    return f"{text}\n{explain_versions(program, thresholds)}"

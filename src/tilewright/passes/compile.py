@@ -67,6 +67,22 @@ def compile_program(
         >>> compile_program(double, device_for("cpu"))(np.array([1, 2], np.float32))
         array([2., 4.], dtype=float32)
     """
+    host, thresholds = prepare_program(program, device, optimise, tiles, flattening, contractions, unchecked)
+    arguments = _size_arguments(host.program)
+    checked = any(getattr(one.expression, "checked", False) for one in all_statements(host.program.body))
+    return Executable(host, device, _copier(device), arguments, not checked, thresholds)
+
+
+def prepare_program(
+    program: Program,
+    device: Device,
+    optimise: bool = True,
+    tiles: Tiles | None = None,
+    flattening: Flattening | None = None,
+    contractions: bool = True,
+    unchecked: bool = False,
+) -> tuple[HostProgram, dict[str, float]]:
+    """The steps of a program as `compile_program` makes them, and its thresholds; the device need not exist."""
     ready = run_pipeline(program) if optimise else program
     thresholds: dict[str, float] = {}
     if flattening is not None:
@@ -81,17 +97,7 @@ def compile_program(
         from tilewright.passes.unchecked import without_checks
 
         ready = without_checks(ready)
-    block, notes = program_block(ready, device, tiles)
-    arguments = _size_arguments(ready)
-    checked = any(getattr(one.expression, "checked", False) for one in all_statements(ready.body))
-    return Executable(
-        HostProgram(ready, block, notes),
-        device,
-        _copier(device),
-        arguments,
-        not checked,
-        thresholds,
-    )
+    return HostProgram(ready, *program_block(ready, device, tiles)), thresholds
 
 
 def program_block(program: Program, device: Device, tiles: Tiles | None = None) -> tuple[Block, tuple[Note, ...]]:

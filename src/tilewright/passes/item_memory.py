@@ -84,6 +84,7 @@ class Item:
         self.taken = 0  # bytes of private arrays that `allocate` has given out
         self.scalar_loops = False  # there are vectors and loops that LLVM shall put into vectors
         self.together = 1  # points that go on together in lanes
+        self.refused: list[str] = []  # why there are no lanes where there might be
         self.speculation: Speculation | None = None  # how indices are checked; None: by branches
         self._outer, self._read_only = dict(outer), frozenset(layouts) - frozenset(written)
         for name, layout in layouts.items():

@@ -88,7 +88,7 @@ def lane_form(expression: Expression, machine: Machine) -> LaneForm | NotTiled |
         atom.type for statement, _ in streams_of(nest.body) for atom in _neutral(statement) if form.changes(statement)
     ]
     if not carried:
-        return None
+        return NotTiled((f"no vectors of points: no stream gives what differs along {nest.space[-1]}",))
     types = [*carried, *(one.type for one in parameters)]
     widest = max(compute_type(one.element).bytes for one in types)
     lanes = machine.lanes(widest)
@@ -161,7 +161,7 @@ def _in_statement(form: LaneForm, statement: Statement) -> Iterator[str]:
     expression, name = statement.expression, statement.targets[0].name
     if not isinstance(expression, Fold):
         if not (is_lane_code(statement) or is_lane_load(form, statement)):
-            yield f"no vectors of points: {name} is a {type(expression).__name__.lower()} that differs between points"
+            yield f"no vectors of points: {name} = {type(expression).__name__.lower()} differs between points"
         return
     for array in expression.arrays:
         if form.dimension in form.variance.of(array) and array.name not in form.staged:

@@ -96,8 +96,9 @@ def in_lanes(
     try:
         with emit.scope() as together:
             _write_group(item, high, name, extent, write)
-    except (NotVectorisable, LoweringError):
+    except (NotVectorisable, LoweringError) as error:
         kept.restore(item)
+        item.refused.append(f"points with several scans one by one, not in the lanes of vectors: {error}")
         one_by_one()
         return
     with emit.scope() as single:

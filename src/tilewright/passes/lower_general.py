@@ -328,6 +328,7 @@ def lower_points(
         uneven=any(isinstance(one, kernel.While) for one in kernel.walk(tuple(body))),
         group=points.group,
         together=max(points.together, item.together) if threads_per_block == 1 else 1,
+        refused=tuple(dict.fromkeys(item.refused)) if item.lanes is None else (),
     )
 
 

@@ -60,6 +60,14 @@ Masks = Sequence[Expression] | None
 
 
 @dataclass(frozen=True)
+class OneByOne:
+    """Why iterations do not go on together; `scalar`: so that vectors which the machine has are not used."""
+
+    reason: str
+    scalar: bool = True
+
+
+@dataclass(frozen=True)
 class _Linear:
     """One more in each lane: what it is in the first lane of the first vector."""
 
@@ -82,25 +90,29 @@ def emit_in_lanes(
     index: Name,
     body: Sequence[Statement],
     machine: Machine | None,
-) -> int:
-    """Emit a loop over independent iterations in lanes, if it can be and is worth it; how many of them go on together,
-    or 0 if nothing is emitted.
+) -> int | OneByOne:
+    """Emit a loop over independent iterations in lanes, if it can be and is worth it.
 
     Args:
         emit: where to.
         bounds: the first index and the one after the last.
         index, body: the loop's index and what is done for it, in scalars.
         machine: has the vectors; None for none.
+
+    Returns:
+        How many iterations go on together, or why none do; then nothing is emitted.
     """
-    if machine is None or not machine.vector_bytes or not _is_worth_it(body):
-        return 0
+    if machine is None or not machine.vector_bytes:
+        return OneByOne("the machine has no vectors", scalar=False)
+    if not is_worth_lanes(body):
+        return OneByOne("the compiler puts code without loops and functions into vectors by itself", scalar=False)
     try:
         variance = lane_variance(index, body)
-    except NotInLanes:
-        return 0
+    except NotInLanes as error:
+        return OneByOne(str(error))
     lanes = machine.lanes(variance.widest)
     if lanes < 2:
-        return 0
+        return OneByOne(f"one number of {variance.widest} bytes fills a register")
     low, high = bounds
     vectors = _vectors(body, variance, machine)
     group = Constant(lanes * vectors, I64)
@@ -118,7 +130,7 @@ def emit_in_lanes(
     return lanes * vectors
 
 
-def _is_worth_it(body: Sequence[Statement]) -> bool:
+def is_worth_lanes(body: Sequence[Statement]) -> bool:
     """Whether there are loops, or functions whose vector forms are better than what LLVM makes of scalars."""
     every = tuple(kernel.walk(tuple(body)))
     if any(isinstance(one, For | While) for one in every):

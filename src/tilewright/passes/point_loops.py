@@ -12,7 +12,7 @@ from tilewright.kernel.ir import Constant, Expression, For, Name, Statement
 from tilewright.machine.model import Machine
 from tilewright.passes.item_memory import Item
 from tilewright.passes.loop_cuts import NEAR
-from tilewright.passes.masked_lanes import emit_in_lanes
+from tilewright.passes.masked_lanes import OneByOne, emit_in_lanes, is_worth_lanes
 from tilewright.passes.speculation import Speculation
 from tilewright.passes.split_ranges import emit_split
 
@@ -40,14 +40,28 @@ def emit_points(
 
     index, inside = point()
     in_order = For(index.name, *bounds, tuple(inside))
+    obstacle = _obstacle(item, alone)
+    if obstacle and machine is not None and machine.vector_bytes and is_worth_lanes(inside):
+        item.refused.append(f"points one by one, not in the lanes of vectors: {obstacle}")
     if item.scratch or item.private or alone:
         item.emit.emit(in_order)
     elif item.checks:
         _checked_together(item, bounds, point, in_order)
-    elif group := emit_in_lanes(item.emit, bounds, index, inside, machine):
+    elif not isinstance(group := emit_in_lanes(item.emit, bounds, index, inside, machine), OneByOne):
         item.together = max(item.together, group)
     else:
+        if group.scalar:
+            item.refused.append(f"points one by one, not in the lanes of vectors: {group.reason}")
         emit_split(item.emit, bounds, index, inside, lambda edge: _is_near_end(item, edge, extent))
+
+
+def _obstacle(item: Item, alone: bool) -> str:
+    """Why points that loop or compute functions are not even tried in lanes; empty if they are."""
+    if alone:
+        return "a point may read what another one has written"
+    if item.scratch or item.private:
+        return "each of them keeps arrays of its own in memory"
+    return "some of their indices are checked as they are used" if item.checks else ""
 
 
 def _checked_together(

@@ -36,12 +36,13 @@ LEAST_ROWS = 32
 """Fewer rows are scanned one after another."""
 
 
-def scans_in_lanes(item: Item, combine: Lambda, neutral: Sequence[Atom]) -> bool:
-    """Whether the processor has vectors, and the operator is code on real scalars without loops."""
-    simple = not any(atom.type.rank or atom.type.element.is_complex for atom in neutral)
-    if not simple or not item.vector_lanes or item.lanes is not None:
-        return False
-    return not any(one.type.rank for one in combine.parameters) and is_vectorisable([combine])
+def _obstacle(combine: Lambda, neutral: Sequence[Atom], plain: bool) -> str:
+    """Why the rows of a scan are not done in vectors; empty if they are. `plain`: its function may be done so."""
+    if any(atom.type.rank or atom.type.element.is_complex for atom in neutral):
+        return "it has values that are no real scalars"
+    if any(one.type.rank for one in combine.parameters) or not is_vectorisable([combine]):
+        return "its operator is no straight-line code on scalars"
+    return "" if plain else "what computes its rows is no straight-line code on scalars"
 
 
 def scan_rows(
@@ -68,7 +69,10 @@ def scan_rows(
     def in_order() -> None:
         lower_folds.fold(item, extent, combine, first, rows, nowhere, mapped, scanned, start=start)
 
-    if not (lanes and scans_in_lanes(item, combine, neutral)):
+    obstacle = _obstacle(combine, neutral, lanes)
+    if obstacle or not item.vector_lanes or item.lanes is not None:
+        if obstacle and item.vector_lanes:
+            item.refused.append(f"a scan row by row, not in the lanes of vectors: {obstacle}")
         in_order()
         return
 

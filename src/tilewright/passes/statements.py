@@ -209,8 +209,10 @@ class Statements:
             return self._rows(statement, expression)
         work = " x ".join(map(str, points.space))
         step, text, refusals = self._streamed(statement, points, plain)
-        together = self._try(plain).together
-        text = text or (f", {together} of them at once in the lanes of vectors" if together > 1 else "")
+        plan = self._try(plain)
+        if step is plain:
+            refusals = (*refusals, *plan.refused)
+        text = text or (f", {plan.together} of them at once in the lanes of vectors" if plan.together > 1 else "")
         self.note(
             statement, f"a kernel over {work} points{text}" if work else "a sequential kernel", (*reasons, *refusals)
         )
@@ -231,7 +233,7 @@ class Statements:
             self._try(step)
         except (LoweringError, NotVectorisable) as error:
             return plain, table, (str(error),)
-        return form.step(step, plain), f": {form.text}{table}", ()
+        return form.step(step, plain), f": {form.text}{table}", form.declined
 
     def _rows(self, statement: Statement, expression: nodes.Map) -> Step:
         function = expression.function
@@ -250,15 +252,16 @@ class Statements:
             return dataclasses.replace(made, reads=tuple(one for one in made.reads if one.name not in counted))
 
         is_histogram = isinstance(statement.expression, nodes.Hist | nodes.SegHist)
+        arrays = any(one.type.rank for one in getattr(statement.expression, "neutral", ()))
         step_of = functools.partial(histogram_step, fills=self.fills) if is_histogram else segment_step
         try:
             found = step_of(statement, reads, self.device.machine, self.threads, make)
             if found is None:
-                return self._general(statement, reasons)
+                why = ["not shared out among workers: what is combined are arrays"] if arrays else []
+                return self._general(statement, [*reasons, *why])
             step, trials = found
             step = dataclasses.replace(step, reads=tuple(one for one in step.reads if one.name not in counted))
-            for one in trials:
-                self._try(one)
+            reasons = (*reasons, *dict.fromkeys(why for one in trials for why in self._try(one).refused))
         except LoweringError as error:
             return self._general(statement, [*reasons, str(error)])
         self._mark_cells(statement.targets)

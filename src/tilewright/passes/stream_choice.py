@@ -7,6 +7,7 @@ pieces of `length` rows.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -95,16 +96,16 @@ def stream_tiling(expression: Expression, machine: Machine) -> StreamTiling | No
     if any(atom.type.rank for atom in nest.body.results):
         return NotTiled(("not tiled: a point gives arrays, which the threads of a block would write in turn",))
     variance = variance_of(nest)
-    best: tuple[tuple[float, int, int], StreamTiling] | None = None
+    tilings: list[tuple[tuple[float, int, int], StreamTiling]] = []
     for block in _blocks(len(nest.space), machine):
         tiling = _with_block(nest, variance, found, _tile(block, len(nest.space), machine), machine)
         if tiling.streams:
             outside = 0 if len(nest.space) - 1 in block else 1
-            cost = _traffic(tiling, found), outside, len(block)
-            if best is None or cost < best[0]:
-                best = cost, tiling
-    if best is not None:
-        return best[1]
+            tilings.append(((_traffic(tiling, found), outside, len(block)), tiling))
+    if tilings:
+        (least, *_), best = min(tilings, key=lambda one: one[0])
+        others = [_not_so(other, cost, least) for (cost, *_), other in tilings if other is not best]
+        return dataclasses.replace(best, declined=(*best.declined, *others))
     return NotTiled(tuple(dict.fromkeys(_why_not(nest, variance, found))))
 
 
@@ -133,6 +134,14 @@ def _tile(block: tuple[int, ...], rank: int, machine: Machine) -> tuple[int, ...
     inner = 1 << ((threads.bit_length()) // 2)
     tile[block[1]], tile[block[0]] = inner, threads // inner
     return tuple(tile)
+
+
+def _not_so(tiling: StreamTiling, cost: float, least: float) -> str:
+    """Why a tiling is not the one that is chosen."""
+    why = "no less is read, and neighbouring points lie apart" if len(tiling.block) == 1 else "no less is read"
+    if cost > least:
+        why = f"they read {cost:.3g} elements from memory for each point and row, those chosen {least:.3g}"
+    return f"not {_blocks_text(tiling)}: {why}"
 
 
 def _with_block(
@@ -247,7 +256,10 @@ def _why_not(nest: Nest, variance: Variance, found: Sequence[tuple[Statement, tu
 
 def tiling_text(tiling: StreamTiling) -> str:
     """One line for a person."""
-    block = " x ".join(f"{tiling.tile[d]} of {tiling.nest.space[d]}" for d in tiling.block)
     names = {(one.stream, one.position): one.array.name for one in tiling.variance.reads}
     staged = ", ".join(names[stream.name, position] for stream in tiling.streams for position in stream.staged)
-    return f"blocks of {block} points stage {tiling.length} rows at a time of {staged} in shared memory"
+    return f"{_blocks_text(tiling)} stage {tiling.length} rows at a time of {staged} in shared memory"
+
+
+def _blocks_text(tiling: StreamTiling) -> str:
+    return f"blocks of {' x '.join(f'{tiling.tile[d]} of {tiling.nest.space[d]}' for d in tiling.block)} points"

@@ -24,7 +24,7 @@ class StreamForm:
 
     Attributes:
         points: its work. threads: of a block.
-        text: what it does, in a line.
+        text: what it does, in a line. declined: what it does not, and why, a sentence each.
         least: for each extent that a block takes points of, from how many points on the kernel is used.
     """
 
@@ -32,6 +32,7 @@ class StreamForm:
     threads: int
     text: str
     least: tuple[tuple[Size, int], ...] = ()
+    declined: tuple[str, ...] = ()
 
     def step(self, streamed: KernelStep, plain: KernelStep) -> Step:
         """The kernel, or the plain one for fewer points than it is made for."""
@@ -62,7 +63,7 @@ def stream_form(expression: Expression, points: Points, machine: Machine) -> Str
         if not isinstance(tiling, StreamTiling):
             return tiling
         least = tuple((tiling.nest.space[d], tiling.tile[d] // 2) for d in tiling.block)
-        return StreamForm(tile_points(tiling), tiling.points, tiling_text(tiling), least)
+        return StreamForm(tile_points(tiling), tiling.points, tiling_text(tiling), least, tiling.declined)
     form = lane_form(expression, machine)
     if form is None or isinstance(form, NotTiled):
         return form

@@ -129,10 +129,7 @@ class Executable:
 
     def explain(self) -> str:
         """How each statement was lowered, and why not otherwise."""
-        lines = [f"{self.program.name} on {self.device.name} ({self.device.machine.name})"]
-        for note in self._host.notes:
-            lines.append(f"  {note.statement}: {note.lowered}")
-            lines += [f"    not otherwise: {reason}" for reason in note.reasons]
+        lines = self._host.told(f"{self.device.name} ({self.device.machine.name})")
         lines += [f"  {label}: general lowering for the sizes of a call: {reason}" for label, reason in self._declined]
         return "\n".join(lines)
 

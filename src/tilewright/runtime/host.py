@@ -88,6 +88,7 @@ class KernelPlan:
         uneven: points loop for as long as they need, some much longer than others.
         group: threads of a block that share a point.
         together: points of the innermost dimension that run in lanes of vectors: chunks are whole groups of them.
+        refused: why something does not run in lanes of vectors, a sentence each.
     """
 
     kernel: Kernel
@@ -101,6 +102,7 @@ class KernelPlan:
     uneven: bool = False
     group: int = 1
     together: int = 1
+    refused: tuple[str, ...] = ()
 
 
 # --- steps ------------------------------------------------------------------------------------------------------------
@@ -294,6 +296,14 @@ class HostProgram:
     program: Program
     block: Block
     notes: tuple[Note, ...]
+
+    def told(self, where: str) -> list[str]:
+        """How each statement is lowered for a device or machine, and why not otherwise, line by line."""
+        lines = [f"{self.program.name} on {where}"]
+        for note in self.notes:
+            lines.append(f"  {note.statement}: {note.lowered}")
+            lines += [f"    not otherwise: {reason}" for reason in note.reasons]
+        return lines
 
 
 @dataclass(frozen=True)
