@@ -96,6 +96,18 @@ def form_of(text: str, scalar: ScalarType = F32, machine: Machine = CPU_AVX512, 
     return chosen
 
 
+@pytest.mark.parametrize(("rows", "length", "together"), [(16, 16, 16), (48, 20, 16), (67, 24, 16), (20, 16, 8)])
+def test_rows_of_one_vector_are_folded_into_a_whole_vector(rows: int, length: int, together: int) -> None:
+    """Where they follow each other in memory, and few of them are computed twice."""
+    contraction = einsum_contraction("bak,bk->ba", dict(a=rows, b=5, k=length), F32)
+    form = choose_matrix_vector_form(normalise(contraction), CPU_AVX512)
+    assert isinstance(form, MatrixVectorForm)
+    assert (form.way, form.rows, form.vectors, form.apart) == (Way.DOTS, together, 1, 1)
+    buffers = random_buffers(contraction, 3)
+    got = run_cpu(write_matrix_vector_kernel(form), buffers, {}, 1)
+    assert_close(contraction, got, buffers, {})
+
+
 @pytest.mark.parametrize(("text", "left", "way", "along", "rows"), [
     ("ak,k->a", True, Way.DOTS, "k", 8),
     ("k,ak->a", False, Way.DOTS, "k", 8),

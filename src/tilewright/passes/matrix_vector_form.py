@@ -190,7 +190,7 @@ def _placed(contraction: Contraction, left: bool, machine: Machine) -> MatrixVec
         return None
     if way is Way.SUMS and form.stride(along, "out") != 1:
         return None
-    if form.along_size < 2 * lanes or terms < LEAST_SUM:
+    if form.along_size < (lanes if way is Way.DOTS else 2 * lanes) or terms < LEAST_SUM:
         return None
     return _with_rows(form)
 
@@ -213,16 +213,24 @@ def _with_rows(form: MatrixVectorForm) -> MatrixVectorForm:
     found.sort(key=lambda one: (dots and form.stride(one, "vector") != 0, abs(form.stride(one, "matrix"))))
     side = found[0] if found else None
     most = 1 if side is None else constant(side.size)
-    rows = max(count for count in (1, 2, 4, 8) if count <= min(most, form.lanes, ROWS))
+    one_stream = side is not None and _is_one_stream(form, side)
+    limit = form.lanes if one_stream and (most % form.lanes == 0 or most >= 4 * form.lanes) else ROWS
+    rows = max(1 << power for power in range(8) if 1 << power <= min(most, form.lanes, limit))
     steps = form.along_size // form.lanes
     vectors = max(count for count in (1, 2, 4) if count <= max(1, min(steps // 2, (8 // rows if dots else 2))))
     row_bytes = form.along_size * form.matrix.element.bytes
     short = row_bytes < SHORT_ROW <= row_bytes * most // rows  # and each of the streams would go on for a page
-    apart = 1 if not short or rows == 1 else -(-most // rows) if dots else most // rows
+    apart = 1 if one_stream or not short or rows == 1 else -(-most // rows) if dots else most // rows
     form = replace(form, side_by_side=side, rows=rows, vectors=vectors, apart=apart)
     contracted = tuple(one for one in others if one.kind is Kind.K and one != side)
     outer = tuple(one for one in others if one.kind is not Kind.K and one != side)
     return replace(form, contracted=contracted, outer=outer)
+
+
+def _is_one_stream(form: MatrixVectorForm, side: Dimension) -> bool:
+    """Rows of one vector each that follow each other in memory; so many as a vector has lanes fold into a vector."""
+    short = form.way is Way.DOTS and form.along_size < 2 * form.lanes
+    return short and form.stride(side, "matrix") == form.along_size
 
 
 def _shared_out(form: MatrixVectorForm, machine: Machine) -> MatrixVectorForm:
