@@ -1,6 +1,7 @@
 """The CPU's thread pool: every block exactly once, concurrent callers, fork, workspaces."""
 
 import ctypes
+import itertools
 import os
 import subprocess
 import sys
@@ -38,6 +39,13 @@ def through_workspace():
     return compile_kernel(Kernel("through_workspace", (y,), (), (scratch,), body))
 
 
+def kernel_of_python(function):
+    """What the pool needs of a native kernel."""
+    kept = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)(function)
+    address = ctypes.cast(kept, ctypes.c_void_p).value
+    return SimpleNamespace(name="python", address=address, workspace_bytes=0, kept=kept)
+
+
 def block_of(*arrays: np.ndarray) -> ctypes.Array:
     return (ctypes.c_int64 * len(arrays))(*(array.ctypes.data for array in arrays))
 
@@ -54,24 +62,50 @@ def test_every_block_runs_exactly_once(counting, threads, grain):
 @pytest.mark.parametrize("threads", [2, 3])
 @pytest.mark.parametrize("grain", [1, 5])
 def test_shares_become_smaller_and_a_late_thread_holds_up_nobody(threads, grain):
-    """A kernel of Python: the first thread to come stays in its first share until others have taken all the rest."""
+    """A kernel of Python: the launcher stays in its first share until the workers have taken all the rest."""
     blocks, taken, late = 500, [], threading.Event()
 
     def kernel(arguments, begin, end, workspace):
         taken.append((begin, end))
-        if len(taken) > 1 and end == blocks:
+        if sum(end - begin for begin, end in taken) == blocks:
             late.set()
         if begin == 0:
             assert late.wait(20)
 
-    address = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)(kernel)
-    native = SimpleNamespace(name="python", address=ctypes.cast(address, ctypes.c_void_p).value, workspace_bytes=0)
-    launch(native, (ctypes.c_int64 * 1)(), blocks, threads, grain)
+    launch(kernel_of_python(kernel), (ctypes.c_int64 * 1)(), blocks, threads, grain)
+    sizes = [end - begin for begin, end in taken]
+    assert sizes == sorted(sizes, reverse=True) and sizes[-1] == grain
+    assert grain < sizes[0] <= -(-blocks // (2 * threads * grain)) * grain
     taken.sort()
     assert [begin for begin, _ in taken] == [0, *(end for _, end in taken[:-1])] and taken[-1][1] == blocks
-    sizes = [end - begin for begin, end in taken]
-    assert sizes == sorted(sizes, reverse=True) and sizes[-2] == grain >= sizes[-1]
-    assert sizes[0] <= blocks // (2 * threads)
+
+
+def test_a_core_has_the_same_blocks_at_each_launch():
+    """The launcher takes blocks from the start, the worker from the end."""
+    owners, both = {}, threading.Barrier(2)
+
+    def kernel(arguments, begin, end, workspace):
+        owner = threading.get_ident()
+        if owner not in owners.values():
+            both.wait(20)
+        owners[begin] = owner
+
+    for _ in range(20):
+        owners.clear()
+        both.reset()
+        launch(kernel_of_python(kernel), (ctypes.c_int64 * 1)(), 64, 2)
+        in_order = [owners[begin] for begin in sorted(owners)]
+        changes = sum(one != other for one, other in itertools.pairwise(in_order))
+        assert in_order[0] == threading.get_ident() and changes == 1
+
+
+def test_more_blocks_than_half_of_a_counter_holds():
+    """Blocks are counted by twos, threes, ...; the kernel gets them by ranges, and only notes these."""
+    for blocks in ((1 << 31) - 1, 1 << 31, (1 << 33) + 5, 1 << 40):
+        taken = []
+        launch(kernel_of_python(lambda _, begin, end, __, taken=taken: taken.append((begin, end))), 0, blocks, 2)
+        taken.sort()
+        assert [begin for begin, _ in taken] == [0, *(end for _, end in taken[:-1])] and taken[-1][1] == blocks
 
 
 def test_many_launches_in_a_row(counting):

@@ -4,14 +4,15 @@ Memory of a pool (byte offsets; what different threads write lies 128 bytes apar
 processors and a pair of lines, fetched together, of others):
 
     TICKETS    how many more workers may join the present launch      PARKED   how many workers sleep
-    COUNTER    the next block that nobody has taken                    STOP     1 when workers must return
+    COUNTER    blocks taken from the start, and from the end           STOP     1 when workers must return
     FINISHED   how many joined workers are done                        MUTEX, CONDITION   for sleeping
-    JOB        kernel, arguments, blocks, grain, shares                BUSY     1 while there is a launch
+    JOB        kernel, arguments, blocks, grain, units, shares         BUSY     1 while there is a launch
                                                                        WORKSPACES   one address per worker
 
 Threads take blocks by shares of what is left (guided self-scheduling, Polychronopoulos and Kuck 1987): many at first,
 neighbours in memory, and at the end no more than the grain, so that none waits long for another one that was late, has
-the dearer blocks, or a core that others use too.
+the dearer blocks, or a core that others use too. The launcher takes them from the start, the worker with the last
+ticket from the end, so that of two cores each has the same blocks at the next launch, whose arrays are in its caches.
 
 The pool serves one launch at a time. One that finds it BUSY runs on its own thread alone: then the cores have work
 already. It is native code that takes and releases BUSY, where no exception (Ctrl-C) can come between.
@@ -85,27 +86,46 @@ declare i32 @pthread_cond_signal(ptr)
 declare i32 @pthread_cond_broadcast(ptr)
 declare i32 @sched_yield()
 
-; Take a share of the blocks that are left from the counter, but no fewer than the grain, until none is left.
-define void @run_chunks(ptr %kernel, ptr %arguments, ptr %counter, i64 %blocks, i64 %grain, ptr %workspace,
-    i64 %shares) {
+; Take a share of the units that are left, of `grain` blocks each, until none is left: from the start of the blocks or
+; from their end. The counter's halves are how many have been taken from the one and from the other.
+define void @run_chunks(ptr %kernel, ptr %arguments, ptr %counter, ptr %job, ptr %workspace, i1 %from.end) {
 entry:
+  %blocks.slot = getelementptr inbounds i64, ptr %job, i64 2
+  %grain.slot = getelementptr inbounds i64, ptr %job, i64 3
+  %units.slot = getelementptr inbounds i64, ptr %job, i64 4
+  %shares.slot = getelementptr inbounds i64, ptr %job, i64 5
+  %blocks = load i64, ptr %blocks.slot, align 8
+  %grain = load i64, ptr %grain.slot, align 8
+  %units = load i64, ptr %units.slot, align 8
+  %shares = load i64, ptr %shares.slot, align 8
   %start = load atomic i64, ptr %counter monotonic, align 8
   br label %look
 look:
-  %begin = phi i64 [ %start, %entry ], [ %seen, %take ], [ %now, %run ]
-  %left = sub i64 %blocks, %begin
+  %old = phi i64 [ %start, %entry ], [ %seen, %take ], [ %now, %run ]
+  %at.start = and i64 %old, 4294967295
+  %at.end = lshr i64 %old, 32
+  %beyond = sub i64 %units, %at.end
+  %left = sub i64 %beyond, %at.start
   %some = icmp sgt i64 %left, 0
   br i1 %some, label %take, label %done
 take:
   %share = udiv i64 %left, %shares
-  %wanted = call i64 @llvm.smax.i64(i64 %share, i64 %grain)
-  %taken = call i64 @llvm.smin.i64(i64 %wanted, i64 %left)
-  %end = add i64 %begin, %taken
-  %exchange = cmpxchg ptr %counter, i64 %begin, i64 %end monotonic monotonic
+  %taken = call i64 @llvm.smax.i64(i64 %share, i64 1)
+  %upwards = add i64 %old, %taken
+  %taken.high = shl i64 %taken, 32
+  %downwards = add i64 %old, %taken.high
+  %new = select i1 %from.end, i64 %downwards, i64 %upwards
+  %before = sub i64 %beyond, %taken
+  %first = select i1 %from.end, i64 %before, i64 %at.start
+  %exchange = cmpxchg ptr %counter, i64 %old, i64 %new monotonic monotonic
   %seen = extractvalue { i64, i1 } %exchange, 0
   %mine = extractvalue { i64, i1 } %exchange, 1
   br i1 %mine, label %run, label %look
 run:
+  %begin = mul i64 %first, %grain
+  %after = add i64 %first, %taken
+  %end.most = mul i64 %after, %grain
+  %end = call i64 @llvm.smin.i64(i64 %end.most, i64 %blocks)
   call void %kernel(ptr %arguments, i64 %begin, i64 %end, ptr %workspace)
   %now = load atomic i64, ptr %counter monotonic, align 8
   br label %look
@@ -147,9 +167,6 @@ entry:
   %workspaces = @@WORKSPACES
   %workspace.slot = getelementptr inbounds i64, ptr %workspaces, i64 %number
   %arguments.slot = getelementptr inbounds i64, ptr %job, i64 1
-  %blocks.slot = getelementptr inbounds i64, ptr %job, i64 2
-  %grain.slot = getelementptr inbounds i64, ptr %job, i64 3
-  %shares.slot = getelementptr inbounds i64, ptr %job, i64 4
   br label %look
 look:
   %looks = phi i64 [ 0, %entry ], [ 0, %run ], [ 0, %claim ], [ %looks.next, %pause ], [ %looks.next, %give.way ]
@@ -202,14 +219,12 @@ take:
   %taken = extractvalue { i64, i1 } %exchange, 1
   br i1 %taken, label %run, label %claim
 run:
+  %odd = and i64 %present, 1
+  %from.end = icmp ne i64 %odd, 0
   %kernel = load ptr, ptr %job, align 8
   %arguments = load ptr, ptr %arguments.slot, align 8
-  %blocks = load i64, ptr %blocks.slot, align 8
-  %grain = load i64, ptr %grain.slot, align 8
-  %shares = load i64, ptr %shares.slot, align 8
   %workspace = load ptr, ptr %workspace.slot, align 8
-  call void @run_chunks(ptr %kernel, ptr %arguments, ptr %counter, i64 %blocks, i64 %grain, ptr %workspace,
-    i64 %shares)
+  call void @run_chunks(ptr %kernel, ptr %arguments, ptr %counter, ptr %job, ptr %workspace, i1 %from.end)
   %done = atomicrmw add ptr %finished, i64 1 release
   br label %look
 exit:
@@ -252,13 +267,21 @@ parallel:
   %job.arguments = getelementptr inbounds i64, ptr %job, i64 1
   %job.blocks = getelementptr inbounds i64, ptr %job, i64 2
   %job.grain = getelementptr inbounds i64, ptr %job, i64 3
-  %job.shares = getelementptr inbounds i64, ptr %job, i64 4
+  %job.units = getelementptr inbounds i64, ptr %job, i64 4
+  %job.shares = getelementptr inbounds i64, ptr %job, i64 5
+  %halves = lshr i64 %blocks, 31
+  %least = add i64 %halves, 1
+  %unit = call i64 @llvm.smax.i64(i64 %grain, i64 %least)
+  %up = add i64 %blocks, %unit
+  %up.less = sub i64 %up, 1
+  %units = udiv i64 %up.less, %unit
   %threads = add i64 %offered, 1
   %shares = mul i64 %threads, @@SHARES
   store ptr %kernel, ptr %job, align 8
   store ptr %arguments, ptr %job.arguments, align 8
   store i64 %blocks, ptr %job.blocks, align 8
-  store i64 %grain, ptr %job.grain, align 8
+  store i64 %unit, ptr %job.grain, align 8
+  store i64 %units, ptr %job.units, align 8
   store i64 %shares, ptr %job.shares, align 8
   store atomic i64 0, ptr %counter monotonic, align 8
   store atomic i64 0, ptr %finished monotonic, align 8
@@ -278,8 +301,7 @@ signal:
   %more = icmp slt i64 %rung.next, %wakes
   br i1 %more, label %signal, label %work
 work:
-  call void @run_chunks(ptr %kernel, ptr %arguments, ptr %counter, i64 %blocks, i64 %grain, ptr %workspace,
-    i64 %shares)
+  call void @run_chunks(ptr %kernel, ptr %arguments, ptr %counter, ptr %job, ptr %workspace, i1 false)
   %left = atomicrmw xchg ptr %tickets, i64 0 seq_cst
   %joined = sub i64 %offered, %left
   br label %wait
