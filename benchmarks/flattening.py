@@ -60,7 +60,7 @@ def locvolcalib(steps: int) -> tuple[Any, dict[str, tuple[Any, ...]]]:
     sys.path.insert(0, str(HERE.parent / "examples"))
     import locvolcalib as example
 
-    shapes = {"small": (16, 32, 256), "medium": (128, 256, 32), "large": (64, 256, 256), "one": (1, 256, 256)}
+    shapes = {"small": (16, 32, 256), "medium": (128, 256, 32), "large": (256, 256, 256), "one": (1, 256, 256)}
     return example.locvolcalib.trace(), {name: example._arguments(*one, steps) for name, one in shapes.items()}
 
 

@@ -297,6 +297,21 @@ let (wss: [n][m]f32) = segmap@thread (j: i64 < n, k: i64 < m) do
 in (wss)""",
     ),
 ]
+FIRES += [
+    (
+        "iota_into_operation",
+        "xs: [n]i64, ws: [m]f32",
+        f"""\
+let (is: [m]i64) = iota m i64
+let (ys: [n]i64) = segmap@thread (i: i64 < n) do
+  let (x: i64) = xs[i]
+  let (y: i64) = redomap m {add().replace("f32", "i64").replace("0.0i64", "0i64")} (\\(j: i64) ->
+    let (z: i64) = j * x
+    in (z)) is
+  in (y)
+in (ys)""",
+    ),
+]
 
 VARYING_SCAN = f"""\
 let (rs: [n]f32) = map n (\\(p: i64) ->
@@ -374,6 +389,12 @@ DECLINES = [
             "in (y)) ps", f"let (w: f32) = reduce m {add(1)} row\n  let (v: f32) = y + w\n  in (v)) ps xss"
         ),
         "vary in size, so that it is not known if a block holds them",
+    ),
+    (
+        "iota_into_operation",
+        "xs: [n]i64, ws: [m]f32",
+        "let (ys: [n]i64) = segmap@thread (i: i64 < n) do\n  let (x: i64) = xs[i]\n  in (x)\nin (ys)",
+        "it reads no iota",
     ),
     (
         "flatten_slice",

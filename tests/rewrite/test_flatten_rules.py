@@ -73,7 +73,9 @@ def test_what_the_rules_do(golden: Callable[[str, str], None]) -> None:
 
 def test_every_rule_has_a_case() -> None:
     rules = {
-        one.name for family in ("flattening", "incremental flattening", "segment fusion") for one in rules_of(family)
+        one.name
+        for family in ("flattening", "incremental flattening", "segment fusion", "numbering")
+        for one in rules_of(family)
     }
     assert {rule for rule, _, _ in FIRES} == rules
 

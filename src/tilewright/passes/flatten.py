@@ -69,7 +69,6 @@ def full_flattening(spared: Spared = nowhere) -> Strategy:
     return _nests(*INWARDS, *VIEWS, *SEGMENTS, "flatten_scatter", spared=spared)
 
 
-@cache
 def incremental_flattening(spared: Spared = nowhere, *first: Rule) -> Strategy:
     """Full flattening that, before it goes into a nest, keeps the versions that do not; rules tried `first` may too."""
     versions = ("version_outer", "version_block")
@@ -134,6 +133,14 @@ def fuse_segments(program: Program, derivation: Recording | None = None) -> Prog
     ys = segmap (i < n) do x[i] * x[i]; z = segred (i < n) (+) 0 do ys[i]  =>  z = segred (i < n) (+) 0 do x[i] * x[i]
     """
     return _run(program, segment_fusion(), derivation)
+
+
+def number_inside(program: Program, derivation: Recording | None = None) -> Program:
+    """The program with numbers in order made where operations read them, after what finds equal expressions.
+
+    is = iota n; ys = segmap S (e is)  =>  is = iota n; ys = segmap S (js = iota n; e js)
+    """
+    return _run(program, everywhere(first_of(rules_of("numbering"))), derivation)
 
 
 def _pipeline(name: str, why: str, run: PassFunction) -> tuple[Pass, ...]:

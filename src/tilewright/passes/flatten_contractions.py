@@ -3,19 +3,22 @@
 A nest that is a contraction has forms of its own, which flattening would destroy; so it is spared wherever it stands at
 the level of the host: in the program as written, and where distribution has laid it bare. The incremental flattening
 keeps it as the first of the versions of its nest, picked by a threshold `contraction_k` that is 0 until it is tuned.
+
+The incremental flattening also leaves alone what is flat as it is written, since there is no other version of it: maps
+of scalar code, scans and scatters between them have lowerings together (one pass over their rows, say).
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from functools import cache
 from typing import Literal, TypeAlias
 
 from tilewright.contraction.form import Contraction
 from tilewright.contraction.recognise import recognise
 from tilewright.ir.nodes import (
     Body,
+    Hist,
     If,
     Iota,
     Loop,
@@ -23,6 +26,7 @@ from tilewright.ir.nodes import (
     Program,
     Redomap,
     Reduce,
+    Scatter,
     Statement,
     StreamSeq,
     Threshold,
@@ -37,6 +41,7 @@ from tilewright.passes.flatten import (
     full_flattening,
     fuse_segments,
     incremental_flattening,
+    number_inside,
     outer_flattening,
 )
 from tilewright.passes.flatten_tree import CONTRACTION
@@ -44,8 +49,11 @@ from tilewright.passes.fuse import fuse_further
 from tilewright.passes.pipelines import Pass
 from tilewright.passes.simplify import simplify
 from tilewright.rewrite.derivation import Recording
+from tilewright.rewrite.names import bound
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
+from tilewright.rewrite.rules.flatten_fusion import CHEAP
 from tilewright.rewrite.rules.flatten_nest import nest_of
+from tilewright.rewrite.rules.flatten_regular import SOAC, exploitable, holds_parallelism
 from tilewright.rewrite.rules.flatten_versions import comparisons
 from tilewright.rewrite.strategy import Strategy, run_strategy
 
@@ -70,18 +78,50 @@ def is_contraction(statement: Statement, program: Program) -> bool:
     return isinstance(recognise(statement, views, out, iotas), Contraction)
 
 
-def contractions(program: Program) -> tuple[Statement, ...]:
-    """The statements that the host runs and that are contractions, also those in its ifs and loops."""
+def host_statements(program: Program) -> Iterator[Statement]:
+    """The statements that the host runs, also those in its ifs and loops."""
 
     def found(body: Body) -> Iterator[Statement]:
         for one in body.statements:
-            if is_contraction(one, program):
-                yield one
-            elif isinstance(one.expression, If | Loop):
+            yield one
+            if isinstance(one.expression, If | Loop):
                 for inner in sub_bodies(one.expression):
                     yield from found(inner)
 
-    return tuple(found(program.body))
+    return found(program.body)
+
+
+def contractions(program: Program) -> tuple[Statement, ...]:
+    """The statements of the host that are contractions."""
+    return tuple(one for one in host_statements(program) if is_contraction(one, program))
+
+
+def flat_statements(program: Program) -> frozenset[str]:
+    """What the statements of the host bind whose parallelism is all their own."""
+    flat = (one for one in host_statements(program) if isinstance(one.expression, SOAC) and _is_flat(one))
+    return frozenset(target.name for one in flat for target in one.targets)
+
+
+def is_flat(program: Program) -> bool:
+    """Whether nothing in a program has further parallelism inside."""
+    return all(_is_flat(one) for one in host_statements(program) if isinstance(one.expression, SOAC))
+
+
+def _is_flat(statement: Statement) -> bool:
+    """Whether all parallelism of a statement is its own; scalars between the maps of a nest are no parallelism."""
+    expression = statement.expression
+    names = bound(expression)
+    if isinstance(expression, Hist | Scatter):  # with operators on rows too: the histogram of each column is no more
+        return True
+    if not isinstance(expression, Map):
+        return not any(holds_parallelism(one, names) for one in sub_bodies(expression))
+    body = expression.function.body
+    inside = [one for one in body.statements if exploitable(one, names)]
+    if len(inside) != 1:
+        return not inside
+    others = (one for one in body.statements if one is not inside[0])
+    cheap = all(isinstance(one.expression, CHEAP | Iota) for one in others)
+    return cheap and isinstance(inside[0].expression, Map) and body.results == inside[0].targets and _is_flat(inside[0])
 
 
 # --- which places are spared ------------------------------------------------------------------------------------------
@@ -141,7 +181,9 @@ def version_contraction(at: Place) -> Body | Declined:
 
 
 def fuse_around_contractions(program: Program, derivation: Recording | None = None) -> Program:
-    """The program fused further, unless that would leave fewer contractions."""
+    """The program fused further, unless it is flat as it is, or that would leave fewer contractions."""
+    if is_flat(program):
+        return program
     recording = Recording(program) if derivation is not None else None
     fused = fuse_further(program, recording)
     if len(contractions(fused)) < len(contractions(program)):
@@ -151,17 +193,18 @@ def fuse_around_contractions(program: Program, derivation: Recording | None = No
     return fused
 
 
-@cache
-def _strategy(flattening: Flattening, contractions: bool) -> Strategy:
-    match flattening:
-        case "incremental" if contractions:
-            return incremental_flattening(_is_kept_version, version_contraction)
-        case "incremental":
-            return incremental_flattening(_in_stream)
-        case "full":
-            return full_flattening(_is_spared if contractions else _in_stream)
-        case "outer":
-            return outer_flattening(_is_spared if contractions else _in_stream)
+def _strategy(program: Program, flattening: Flattening, contractions: bool) -> Strategy:
+    """Flattening around contractions, if these are spared; incrementally around what is flat already too."""
+    if flattening != "incremental":
+        whole = full_flattening if flattening == "full" else outer_flattening
+        return whole(_is_spared if contractions else _in_stream)
+    flat = flat_statements(program)
+    others = _is_kept_version if contractions else _in_stream
+
+    def spared(at: Place) -> bool:
+        return others(at) or (at.statement.targets[0].name in flat and isinstance(at.expression, SOAC))
+
+    return incremental_flattening(spared, *((version_contraction,) if contractions else ()))
 
 
 def flatten_for_host(
@@ -171,7 +214,10 @@ def flatten_for_host(
 
     c = a @ b; s = map sum c  =>  c = a @ b; s = segred (i < n, j < m) (+) 0 do c[i, j]
     """
-    state = run_strategy(program, _strategy(flattening, contractions))
+    if flattening == "incremental" and is_flat(program):
+        return program
+    strategy = _strategy(program, flattening, contractions)
+    state = run_strategy(program, strategy)
     if derivation is not None:
         derivation.add(state.steps, state.refusals)
     return state.program
@@ -196,4 +242,5 @@ def flattening_pipeline(flattening: Flattening, contractions: bool = True) -> tu
         Pass("simplify", "reads of rows of rows become one read", simplify),
         Pass("fuse segments", "distribution leaves scalar maps before the operations that need them", fuse_segments),
         Pass("simplify", "what was read is now computed in place", simplify),
+        Pass("number inside", "numbers in order need no memory where they are used", number_inside),
     )  # fmt: skip

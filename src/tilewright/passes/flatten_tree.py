@@ -35,6 +35,7 @@ from tilewright.ir.nodes import (
     Literal,
     Loop,
     Program,
+    SegMap,
     SizeValue,
     Statement,
     Threshold,
@@ -128,7 +129,7 @@ def machine_thresholds(program: Program, machine: Machine) -> dict[str, float]:
     `outer_k`: as many points as threads are resident; where threads are the lanes of vectors, which also take what is
     sequential, a point for each core. `block_k`: a block for each core; what fits a block is the machine's limit (none
     for threads that are lanes). `contraction_k`: always, since the tiling has forms for every size; and nests are
-    opened to get at the contractions in them.
+    opened to get at the contractions in them, except where the points of a nest share what they read as it is.
     """
     limits: dict[str, float] = {
         BLOCK_THREADS: machine.max_threads_per_block + 1 if machine.max_threads_per_block > 1 else inf,
@@ -136,7 +137,7 @@ def machine_thresholds(program: Program, machine: Machine) -> dict[str, float]:
     }
     vectors = machine.max_threads_per_block == 1 and machine.vector_bytes
     resident = machine.cores * (1 if vectors else machine.max_threads_per_core) or DEFAULT_THRESHOLD
-    opened = _around_contractions(decisions(program.body))
+    opened = _around_contractions(decisions(program.body), machine)
     values: dict[str, float] = {}
     for name in thresholds_of(program):
         points = 0 if name.startswith(CONTRACTION) else resident if name.startswith("outer_") else machine.cores
@@ -144,17 +145,25 @@ def machine_thresholds(program: Program, machine: Machine) -> dict[str, float]:
     return values
 
 
-def _around_contractions(nodes: tuple[Node, ...]) -> set[str]:
-    """The thresholds of the versions that hide a contraction which the versions after them have."""
+def _around_contractions(nodes: tuple[Node, ...], machine: Machine) -> set[str]:
+    """The thresholds of the versions without a form of their own that hide a contraction, which later versions have."""
     found: set[str] = set()
     for one in nodes:
         if isinstance(one, Work):
-            found |= _around_contractions(one.inside)
+            found |= _around_contractions(one.inside, machine)
             continue
-        found |= _around_contractions((*one.yes, *one.no))
-        if any(name.startswith(CONTRACTION) for name in names_in(one.no)):
+        found |= _around_contractions((*one.yes, *one.no), machine)
+        hidden = any(name.startswith(CONTRACTION) for name in names_in(one.no))
+        if hidden and not any(_has_form(version, machine) for version in one.yes):
             found.add(one.asked[0][0].name)
     return found
+
+
+def _has_form(version: Node, machine: Machine) -> bool:
+    from tilewright.passes.segment_streams import form_of_streams
+
+    expression = version.statement.expression
+    return isinstance(expression, SegMap) and form_of_streams(version.statement, expression, machine)[1]
 
 
 def names_in(nodes: tuple[Node, ...]) -> Iterator[str]:

@@ -31,6 +31,7 @@ from tilewright.passes.scalar_values import LoweringError
 from tilewright.passes.segment_hist import histogram_step, takes_fills
 from tilewright.passes.segment_rows import as_nested_maps
 from tilewright.passes.segment_steps import segment_step
+from tilewright.passes.segment_streams import form_of_streams
 from tilewright.passes.split_fold import split_fold
 from tilewright.passes.stream_choice import NotTiled
 from tilewright.passes.stream_form import stream_form, stream_table
@@ -119,6 +120,10 @@ class Statements:
         expression = statement.expression
         if not isinstance(expression, nodes.Redomap | nodes.Scanomap | nodes.SegMap):
             return [self.statement(statement)]
+        if isinstance(expression, nodes.SegMap):
+            rows, _ = form_of_streams(statement, expression, self.device.machine)
+            if rows:
+                return [self.statement(one) for one in rows]
         kept = list(self.notes)
         try:
             return [self.statement(statement)]

@@ -20,7 +20,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "flatten_arrays": ("flattening",),
     "flatten_segments": ("flattening",),
     "flatten_versions": ("incremental flattening",),
-    "flatten_fusion": ("segment fusion",),
+    "flatten_fusion": ("segment fusion", "numbering"),
 }
 MODULES = tuple(f"{__name__}.{name}" for name in FAMILIES)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tilewright.ir.nodes import (
     Atom,
     Body,
+    Expression,
     ForLoop,
     If,
     Iota,
@@ -236,6 +237,8 @@ def lift_constant(at: Place) -> Body | Declined:
     if in_segment(at):
         return no_match("it stands inside an operation")
     expression = at.expression
+    if isinstance(expression, Loop) and all(isinstance(one, If | Loop) for one in _around(at)):
+        return no_match("the loop stands in no nest, and what it fills in each round needs no array")
     varying = bound(expression)
     moved: list[Statement] = []
     for number, body in enumerate(bodies_of(expression)):
@@ -245,6 +248,10 @@ def lift_constant(at: Place) -> Body | Declined:
             rest = tuple(one for one in body.statements if one not in here)
             expression = with_body(expression, number, Body(rest, body.results))
     return at.replace(*moved, Statement(at.statement.targets, expression)) if moved else no_match("nothing is constant")
+
+
+def _around(at: Place) -> tuple[Expression, ...]:
+    return tuple(body.statements[index].expression for body, index in at.chain[:-1])
 
 
 def _is_constant(statement: Statement, varying: frozenset[str], at: Place) -> bool:

@@ -15,6 +15,7 @@ from tilewright.ir.nodes import (
     Body,
     Cast,
     Index,
+    Iota,
     Level,
     SegHist,
     SegMap,
@@ -24,11 +25,12 @@ from tilewright.ir.nodes import (
     Statement,
     Variable,
 )
-from tilewright.rewrite.names import definitions, mentioned, replace_names, used
+from tilewright.ir.traversal import used_variables
+from tilewright.rewrite.names import bound, definitions, mentioned, replace_names, used
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 
 Operation = SegMap | SegRed | SegScan | SegHist
-_CHEAP = Alias | Apply | Cast | Index | SizeValue
+CHEAP = Alias | Apply | Cast | Index | SizeValue
 DEAR = frozenset(("exp", "log", "log1p", "expm1", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh",
                   "tanh", "pow", "sqrt", "div"))  # fmt: skip
 """Operators that cost more than reading a number."""
@@ -88,7 +90,7 @@ def _why_not(
 
 def _is_cheap(body: Body) -> bool:
     return all(
-        isinstance(one.expression, _CHEAP)
+        isinstance(one.expression, CHEAP)
         and not (isinstance(one.expression, Apply) and one.expression.operator in DEAR)
         and all(target.type.rank == 0 for target in one.targets)
         for one in body.statements
@@ -114,3 +116,28 @@ def _fused(at: Place, index: int, inner: SegMap, outer: Operation, indices: tupl
     fused = Statement(at.statement.targets, dataclasses.replace(outer, body=body))
     old = at.body.statements
     return Body((*old[:index], *old[index + 1 : at.index], fused, *old[at.index + 1 :]), at.body.results)
+
+
+@rule("numbering", SegMap)
+def iota_into_operation(at: Place) -> Body | Declined:
+    """is = iota n; ys = segmap S (e is)  =>  ys = segmap S (js = iota n; e js), for threads
+
+    There, numbers in order need no memory, and are known to be small; outside they are an array like any other.
+    """
+    operation = at.expression
+    if not isinstance(operation, SegMap):
+        raise TypeError("iota_into_operation is for segmented maps")
+    if operation.level is not Level.THREAD:
+        return no_match("its threads share arrays")
+    free = {one.name: one for one in used_variables(operation.body)}
+    values: dict[str, Atom] = {}
+    made: list[Statement] = []
+    for name in sorted(mentioned(operation.body) - bound(operation)):
+        counted = at.definition(free[name]) if name in free else None
+        if isinstance(counted, Iota):
+            values[name] = inside = Variable(at.names(name), free[name].type)
+            made.append(Statement((inside,), counted))
+    if not made:
+        return no_match("it reads no iota")
+    body = replace_names(operation.body, values)
+    return at.become(dataclasses.replace(operation, body=Body((*made, *body.statements), body.results)))

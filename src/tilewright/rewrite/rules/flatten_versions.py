@@ -14,6 +14,7 @@ once, as a whole: with fewer of its maps parallel the same work would be done wi
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Sequence
 
@@ -197,30 +198,33 @@ def inner_parallelism(body: Body, varying: frozenset[str]) -> Size | None:
 
     What is irregular inside a construct runs sequentially in a thread and does not count.
     """
-    sizes: list[Size] = []
+    sizes = _parallelisms(body, varying)
+    return None if sizes is None else functools.reduce(maximum, sorted(sizes, key=str)) if sizes else ZERO
+
+
+def _parallelisms(body: Body, varying: frozenset[str]) -> frozenset[Size] | None:
+    """The points of the constructs in a body; None if one varies."""
+    sizes: set[Size] = set()
     for statement in body.statements:
         expression = statement.expression
         width = _width(expression)
+        inside: frozenset[Size] | None = frozenset()
         if isinstance(expression, StreamSeq) or (width is not None and not mentioned(width).isdisjoint(varying)):
             return None
         if isinstance(expression, Map | Reduce | Redomap | Scanomap):
             function = expression.combine if isinstance(expression, Reduce) else expression.function
-            inside = inner_parallelism(_regular(function.body, bound(expression)), varying)
-            if inside is None:
-                return None
-            sizes.append(expression.width * (ONE if inside == ZERO else inside))
+            inside = _parallelisms(_regular(function.body, bound(expression)), varying)
+            sizes.update(expression.width * one for one in inside or (ONE,))
         elif width is not None:
-            sizes.append(width)
+            sizes.add(width)
         elif isinstance(expression, Loop | If):
-            for inner in bodies_of(expression):
-                most = inner_parallelism(inner, varying)
-                if most is None:
-                    return None
-                sizes.append(most)
-    most = ZERO
-    for one in sizes:
-        most = one if most == ZERO else maximum(most, one) if one != ZERO else most
-    return most
+            found = [_parallelisms(inner, varying) for inner in bodies_of(expression)]
+            known = [one for one in found if one is not None]
+            inside = frozenset().union(*known) if len(known) == len(found) else None
+            sizes |= inside or frozenset()
+        if inside is None:
+            return None
+    return frozenset(sizes)
 
 
 def _width(expression: object) -> Size | None:
