@@ -2,7 +2,8 @@
 #
 #   make demo     the six contractions of the demonstration, on every device found
 #   make test     ruff, mypy and the tests (two workers; under 25 minutes on two cores)
-#   make fuzz     the property tests with many random examples, the slow tests, and thousands of random programs
+#   make fuzz     the property tests with many random examples, the slow tests, and thousands of random programs (of
+#                 which a core does some three a second)
 #   make bench    benchmarks of contractions, latencies and threads; results in benchmarks/results/
 #   make gpu      correctness and benchmarks on a CUDA device, with the python3 at hand: no venv, no network
 #   make docs     regenerates docs/tour.md
@@ -13,7 +14,7 @@ PYTHON ?= python3
 VENV ?= .venv
 WORKERS ?= 2
 BENCH_ARGS ?=
-FUZZ_ARGS ?= --count 5000 --minutes 60 --keep fuzz-failures
+FUZZ_ARGS ?= --count 5000 --minutes 60 --workers $(WORKERS) --keep fuzz-failures
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed

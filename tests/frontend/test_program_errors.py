@@ -376,6 +376,21 @@ def test_wrong_out() -> None:
         axpy(1, X, X, out=np.empty(3))
 
 
+def test_arguments_that_would_be_misread() -> None:
+    @tw.program
+    def scaled(xs: tw.f32["n"], factor: tw.f32) -> Any:
+        return tw.map(lambda x: factor * x, xs)
+
+    for _ in range(2):
+        with pytest.raises(TypeError, match=r"parameter xs: f32\[n\] does not take a masked array"):
+            scaled(np.ma.masked_equal(X, 1), 2)
+        with pytest.raises(OverflowError, match="parameter factor of type f32 does not hold an integer beyond"):
+            scaled(X, 10**400)
+        with pytest.raises(TypeError, match="target must be a device's name or a Device, not 3 of type int"):
+            scaled(X, 2, target=3)
+        assert scaled(X, 2).tolist() == [2, 2, 2]
+
+
 def test_outside_of_programs() -> None:
     with pytest.raises(TypeError, match=r"tw\.map has a meaning only while"):
         tw.map(lambda x: x, X)

@@ -54,7 +54,7 @@ def shrunk(failure: Failure, device: Device, seconds: float = SECONDS) -> Failur
 
 def _kind(failure: Failure) -> str:
     problem = failure.problem
-    for start in ("the first call: ", "the second call: "):
+    for start in ("the first call: ", "the second call: ", "the last call: ", "the out call: "):
         problem = problem.removeprefix(start)
     return "interpreter" if failure.way == "interpreter" else problem.split(":")[0].split(" ")[0]
 
@@ -80,17 +80,18 @@ def _with(trial: Trial, program: Program) -> Trial:
     """The trial of a program with some of the parameters."""
     place = {one.name: number for number, one in enumerate(trial.program.parameters)}
     arguments = tuple(trial.arguments[place[one.name]] for one in program.parameters)
-    return replace(trial, program=program, arguments=arguments)
+    further = tuple(trial.further[place[one.name]] for one in program.parameters) if trial.further else ()
+    return replace(trial, program=program, arguments=arguments, further=further)
 
 
 def _plain(trial: Trial) -> Iterator[Trial]:
     """One thing fewer that is out of the common."""
+    if trial.further:
+        yield replace(trial, further=())
     if trial.threads > 1:
         yield replace(trial, threads=1)
     if trial.small_grains:
         yield replace(trial, small_grains=False)
-    if trial.quick:
-        yield replace(trial, quick=False)
     if not trial.contractions:
         yield replace(trial, contractions=True)
     for place, one in enumerate(trial.arguments):
@@ -164,7 +165,7 @@ def _cut(trial: Trial) -> Iterator[Trial]:
         parameters = (*program.parameters, *statement.targets)
         given = (*trial.arguments, *(_stored(values[one.name], one) for one in statement.targets))
         made = Program(program.name, parameters, Body(statements, program.body.results))
-        yield _with(replace(trial, program=made, arguments=given), _cleaned(made))
+        yield _with(replace(trial, program=made, arguments=given, further=()), _cleaned(made))
 
 
 def _stored(value: Any, variable: Variable) -> Any:

@@ -4,14 +4,16 @@ A trial is made from its number alone, so that a number is all that is needed to
 deep, of which scalar types, inside how many maps), how the arguments lie in memory, how many threads there are, and
 whether the sizes from which on work is shared out are made small, so that small arrays take those ways too. Then every
 flattening of the program is run with thresholds that reach each of its versions, and with all of them at 0, at 1 and
-without limit; each twice, because the second call goes by the bound plan.
+without limit; each twice, because the second call goes by the bound plan, then with arguments of other sizes on another
+number of threads, again as before, and into arrays of the caller. What the first call gave must not change meanwhile.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -34,7 +36,7 @@ from tilewright.passes.flatten_contractions import FLATTENINGS, Flattening
 from tilewright.passes.flatten_tree import version_settings
 from tilewright.passes.scalar_values import LoweringError
 from tilewright.rewrite.rules.flatten_versions import thresholds_of
-from tilewright.runtime import cpu_device, cpu_jit
+from tilewright.runtime import cpu_jit
 from tilewright.runtime.devices import Device
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.thread_count import num_threads
@@ -42,6 +44,9 @@ from tilewright.runtime.thread_count import num_threads
 DEPTH = 5
 MOST_SETTINGS = 12
 """Of the thresholds, for each program: the three common ones, and as many of the others drawn by chance."""
+
+MOST_ROWS = (100, 17, 9)
+"""The largest size, by the number of maps put around a random program."""
 
 GRAINS: tuple[tuple[str, str, int], ...] = (
     ("tilewright.runtime.scheduling", "POINTS_PER_BLOCK", 4),
@@ -63,12 +68,15 @@ class Trial:
     optimise: bool = True
     contractions: bool = True
     quick: bool = False
+    further: Sequence[Any] = ()
+    flattenings: tuple[Flattening | None, ...] = (None, *FLATTENINGS)
 
     def __str__(self) -> str:
         values = "\n".join(f"  {p}: {_shown(a)}" for p, a in zip(self.program.parameters, self.arguments, strict=True))
         ways = f"threads={self.threads} small_grains={self.small_grains} optimise={self.optimise}"
         ways += f" contractions={self.contractions} quick={self.quick}"
-        return f"trial {self.number}: {ways}\n{print_program(self.program)}\nwith\n{values}"
+        also = "\n".join(f"  then {_shown(one)}" for one in self.further)
+        return f"trial {self.number}: {ways}\n{print_program(self.program)}\nwith\n{values}\n{also}"
 
 
 @dataclass(frozen=True)
@@ -111,12 +119,13 @@ def make_trial(number: int, varied: bool | None = None) -> Trial:
     variety = random_variety(random, careless) if (random.random() < 0.7 if varied is None else varied) else PLAIN
     maps = random.choice((0, 0, 0, 1, 1, 2))
     depth = random.randint(1, DEPTH - maps)
-    program = random_program(
-        number, depth, random.randint(2, 7 - maps), segmented=random.random() < 0.1, variety=variety
-    )
+    segmented = random.random() < 0.15 and not maps  # only the host asks for thresholds
+    program = random_program(number, depth, random.randint(2, 7 - maps), segmented=segmented, variety=variety)
     for outer in range(maps):
         program = batched(program, f"outer{outer}")
     verify(program)
+    fewer = tuple(one for one in variety.sizes if one <= MOST_ROWS[maps])  # or the interpreter takes too long
+    variety = dataclasses.replace(variety, sizes=fewer)
     arguments = random_arguments(program, number, variety)
     return Trial(
         number,
@@ -126,7 +135,8 @@ def make_trial(number: int, varied: bool | None = None) -> Trial:
         small_grains=random.random() < 0.5,
         optimise=random.random() < 0.85,
         contractions=random.random() < 0.8,
-        quick=random.random() < 0.85,
+        quick=random.random() < 0.95,
+        further=tuple(_laid_out(one, random) for one in random_arguments(program, number + 1, variety)),
     )
 
 
@@ -166,14 +176,26 @@ def surroundings(trial: Trial) -> Iterator[None]:
                 stack.enter_context(mock.patch.object(import_module(module), name, value))
         if trial.quick:
             target = functools.partial(_target_machine, cpu_jit._target_machine)
+            optimised = functools.partial(_hardly_optimised, cpu_jit._optimised)
             stack.enter_context(mock.patch.object(cpu_jit, "_target_machine", target))
-            stack.enter_context(mock.patch.object(cpu_device, "has_vectors", lambda kernel: True))
+            stack.enter_context(mock.patch.object(cpu_jit, "_optimised", optimised))
+            stack.enter_context(mock.patch.object(cpu_jit, "_short_pipeline", _least_pipeline))
         yield
 
 
 def _target_machine(make: Callable[[int, Any], Any], level: int, cpu: Any) -> Any:
     """A machine for which LLVM makes code quickly, instead of quick code: most of a trial is LLVM's work."""
     return make(0, cpu)
+
+
+def _hardly_optimised(make: Callable[..., Any], text: str, optimisation: str, cpu: Any) -> Any:
+    return make(text, "none", cpu)
+
+
+def _least_pipeline(binding: Any, unroll: bool) -> Any:
+    passes = binding.create_new_module_pass_manager()
+    passes.add_sroa_pass()
+    return passes
 
 
 def settings_of(executable: Executable, random: Random) -> list[dict[str, float]]:
@@ -191,25 +213,24 @@ def run_trial(trial: Trial, device: Device, counts: Counts | None = None) -> Fai
     """The first way of running a trial that gives an error or another answer than the interpreter."""
     counts = counts or Counts()
     counts.trials += 1
-    expected, allowed = None, ()
+    cases: list[Case] = []
     try:
-        expected = interpret(trial.program, trial.arguments)
-        allowed = tolerances(trial.program, trial.arguments, expected)
+        for arguments in (trial.arguments, trial.further) if trial.further else (trial.arguments,):
+            expected = interpret(trial.program, arguments)
+            cases.append(Case(arguments, expected, tolerances(trial.program, arguments, expected)))
     except IndexError:
-        counts.out_of_range += 1
+        counts.out_of_range += not cases
     except Exception as error:
         return Failure(trial, "interpreter", _text(error))
     with surroundings(trial), np.errstate(all="ignore"):
-        return _run_all(trial, device, counts, expected, allowed)
+        return _run_all(trial, device, counts, cases)
 
 
-def _run_all(
-    trial: Trial, device: Device, counts: Counts, expected: Sequence[Any] | None, allowed: Sequence[Tolerance]
-) -> Failure | None:
-    """`expected` is None for a program that reads out of range."""
-    ways: tuple[Flattening | None, ...] = (None, *FLATTENINGS)
-    for flattening in ways:
+def _run_all(trial: Trial, device: Device, counts: Counts, cases: Sequence[Case]) -> Failure | None:
+    """There are no cases of a program that reads out of range."""
+    for flattening in trial.flattenings:
         way = f"{device.name}, flattening={flattening}"
+        here = dataclasses.replace(trial, flattenings=(flattening,))
         try:
             executable = compile_program(
                 trial.program, device, optimise=trial.optimise, flattening=flattening, contractions=trial.contractions
@@ -218,41 +239,97 @@ def _run_all(
             if flattening is None:
                 counts.refused += 1
                 return None  # what cannot be lowered at all is refused with its reason
-            return Failure(trial, way, _text(error))
+            return Failure(here, way, _text(error))
         except Exception as error:
-            return Failure(trial, way, _text(error))
+            return Failure(here, way, _text(error))
         counts.executables += 1
         asks = bool(thresholds_of(trial.program))  # a program that asks itself has results of each answer
         for setting in settings_of(executable, Random(trial.number)):
             counts.versions += 1
             version = executable.with_thresholds(setting)
-            if expected is None:
-                problem = refuse_version(version, trial.arguments, counts)
+            if cases:
+                ready = [one.asking(trial.program, setting) for one in cases] if asks else cases
+                problem = run_version(version, ready, trial.threads)
             else:
-                wanted = interpret(trial.program, trial.arguments, setting) if asks else expected
-                problem = run_version(version, trial.arguments, wanted, allowed)
+                problem = refuse_version(version, trial.arguments, counts)
             if problem is not None:
-                return Failure(trial, f"{way}, thresholds {setting}", problem)
+                return Failure(here, f"{way}, thresholds {setting}", problem)
     return None
 
 
-def run_version(
-    executable: Executable, arguments: Sequence[Any], expected: Sequence[Any], allowed: Sequence[Tolerance]
-) -> str | None:
-    """What is wrong with the first or the second call."""
-    kept = [np.copy(one) for one in arguments]
-    for call in ("first", "second"):
+@dataclass(frozen=True)
+class Case:
+    """Arguments, the interpreter's results, and how far others may be from them."""
+
+    arguments: Sequence[Any]
+    expected: Sequence[Any]
+    allowed: Sequence[Tolerance]
+
+    def asking(self, program: Program, setting: Mapping[str, float]) -> Case:
+        """The results with these thresholds."""
+        return dataclasses.replace(self, expected=interpret(program, self.arguments, setting))
+
+
+def run_version(executable: Executable, cases: Sequence[Case], threads: int = 1) -> str | None:
+    """What is wrong with the first or a later call."""
+    first = cases[0]
+    kept: list[Any] = []
+    given = [(one, np.copy(one)) for case in cases for one in case.arguments]
+    calls = [("first", first, threads), ("second", first, threads)]
+    calls += [(f"call of other sizes {shapes_of(one)}", one, 3 - threads) for one in cases[1:]]
+    for name, case, workers in [*calls, ("last", first, threads)]:
         try:
-            results = executable(*arguments)
+            with num_threads(workers):
+                results = executable(*case.arguments)
         except Exception as error:
-            return f"the {call} call: {_text(error)}"
-        values = results if len(expected) > 1 else (results,)
-        for place, (actual, wanted, tolerance) in enumerate(zip(values, expected, allowed, strict=True)):
-            problem = difference(actual, wanted, tolerance)
-            if problem is not None:
-                return f"the {call} call: result {place}: {problem}"
-        if not all(np.array_equal(one, old, equal_nan=True) for one, old in zip(arguments, kept, strict=True)):
-            return f"the {call} call writes to an argument"
+            return f"the {name} call: {_text(error)}"
+        values = results if len(first.expected) > 1 else (results,)
+        problem = _wrong(values, case)
+        if problem is not None:
+            return f"the {name} call{problem}"
+        kept = kept or [(one, np.copy(one)) for one in values]
+    if not all(np.array_equal(one, copy, equal_nan=True) for one, copy in kept):
+        return "the last call: changes what the first one gave"
+    if not all(np.array_equal(one, copy, equal_nan=True) for one, copy in given):
+        return "the last call: an argument was written to"
+    return _into_arrays(executable, first)
+
+
+def shapes_of(case: Case) -> str:
+    """The shapes of the arguments, for readers."""
+    return " ".join(str(np.shape(one)) for one in case.arguments)
+
+
+def _wrong(values: Sequence[Any], case: Case) -> str | None:
+    for place, (actual, wanted, tolerance) in enumerate(zip(values, case.expected, case.allowed, strict=True)):
+        problem = difference(actual, wanted, tolerance)
+        if problem is not None:
+            return f": result {place}: {problem}"
+    return None
+
+
+def _into_arrays(executable: Executable, case: Case) -> str | None:
+    """What is wrong with a call whose results go into arrays with gaps that hold other values."""
+    given: list[Any] = []
+    for one in case.expected:
+        wide = np.full(tuple(extent + 3 for extent in np.shape(one)), 77).astype(np.asarray(one).dtype)
+        given.append(wide[tuple(slice(1, 1 + extent) for extent in np.shape(one))] if np.ndim(one) else None)
+    if all(one is None for one in given):
+        return None
+    try:
+        results = executable(*case.arguments, out=tuple(given) if len(given) > 1 else given[0])
+    except Exception as error:
+        return f"the out call: {_text(error)}"
+    results = results if len(given) > 1 else (results,)
+    values = [one if place is None else place for one, place in zip(results, given, strict=True)]
+    problem = _wrong(values, case)
+    if problem is not None:
+        return f"the out call{problem}"
+    for place in given:
+        if place is not None and place.size and place.base is not None:
+            outside = place.base.size - np.count_nonzero(place.base == np.asarray(77).astype(place.dtype))
+            if outside > place.size:
+                return "the out call: writes beside the array"
     return None
 
 

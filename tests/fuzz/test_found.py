@@ -27,21 +27,46 @@ def random (xs: [n]f32) =
   let (ys: [n]f32) = map n (\\(z: f32) -> let (c: f32) = min(z, 8.0f32) in (c)) zs
   in (xs)
 """,
+    "bools are folded between offsets": """\
+def random (flags: [n]bool, starts: [n + 1]i64) =
+  let (none: [n]bool) = replicate n false
+  let (all: [n + 1]bool) = replicate (n + 1) true
+  let (first: [n]bool) = scatter none starts all
+  let (folds: [n]bool, t: [n]bool) = scan n (\\(old: bool, before: bool, new: bool, anew: bool) ->
+    let (both: bool) = old & new
+    let (kept: bool) = select(anew, new, both)
+    let (one: bool) = before | anew
+    in (kept, one)) (true, false) flags first
+  let (places: [n]i64) = iota n i64
+  let (ys: [n]bool) = map n (\\(i: i64) ->
+    let (low: i64) = starts[i]
+    let (next: i64) = i + 1i64
+    let (high: i64) = starts[next]
+    let (some: bool) = high > low
+    let (y: bool) = if some then
+      let (last: i64) = high - 1i64
+      let (fold: bool) = folds[last]
+      in (fold)
+    else (false)
+    in (y)) places
+  in (ys)
+""",
 }
 SIZES = ({"n": 0}, {"n": 1}, {"n": 5}, {"n": 33})
 
 
 def arguments_of(text: str, sizes: dict[str, int]) -> list[Any]:
-    """Arguments of a program with these sizes."""
+    """Arguments of a program with these sizes; `starts` are indices that ascend."""
     program = parse_program(text)
     random = np.random.default_rng(5)
     made = random_arguments(program, 5)
     for position, one in enumerate(program.parameters):
         if one.type.rank:
             shape = [extent.evaluate(sizes) for extent in one.type.shape]
-            made[position] = (random.integers(0 if one.type.element.kind == "u" else -9, 9, shape) / 1).astype(
-                one.type.element.numpy
-            )
+            starts = one.name == "starts"
+            lowest = 0 if starts or one.type.element.kind == "u" else -9
+            values = random.integers(lowest, sizes["n"] + 1 if starts else 9, shape)
+            made[position] = (np.sort(values) if starts else values).astype(one.type.element.numpy)
     return made
 
 

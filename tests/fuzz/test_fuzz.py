@@ -23,6 +23,11 @@ from tilewright.ir.parser import parse_program
 from tilewright.ir.scalars import SCALAR_TYPES
 from tilewright.ir.traversal import all_statements, sub_bodies
 from tilewright.ir.verifier import verify
+from tilewright.passes.offset_form import Offsets
+from tilewright.passes.one_pass import one_pass_forms
+from tilewright.passes.pipelines import run_pipeline
+from tilewright.passes.scatter_form import MapScatter
+from tilewright.passes.sweep_form import Sweep
 from tilewright.runtime.devices import device_for
 
 COMMAND = Path(__file__).parent / "run_fuzz.py"
@@ -87,6 +92,16 @@ def test_trials_compute_on_all_types_and_sizes(trials: Sequence[Trial]) -> None:
         sizes.update(infer_sizes(trial.program, trial.arguments).values())
     assert set(types) == set(SCALAR_TYPES) - {"bf16"}
     assert sizes >= {0, 1, 2, 3, 5, 7, 13, 16, 31, 33, 64, 67}
+
+
+def test_trials_reach_the_forms_of_several_statements(trials: Sequence[Trial]) -> None:
+    found = {type(one) for trial in trials for one in one_pass_forms(run_pipeline(trial.program).body)}
+    assert found >= {Sweep, Offsets, MapScatter}, found
+
+
+def test_trials_are_called_with_other_sizes(trials: Sequence[Trial]) -> None:
+    changed = [infer_sizes(one.program, one.arguments) != infer_sizes(one.program, one.further) for one in trials]
+    assert sum(changed) > len(trials) // 2
 
 
 def test_arguments_lie_in_memory_in_all_ways(trials: Sequence[Trial]) -> None:

@@ -22,6 +22,8 @@ _OVERLAP_WORK: Any = 100_000  # how long to look for a shared element before two
 def as_array(operand: Any) -> Array:
     """An operand as a plain NumPy array, without a copy where it can be had: arrays, numbers, lists, DLPack."""
     if isinstance(operand, np.ndarray):
+        if hasattr(operand, "mask") and hasattr(operand, "filled"):
+            raise TypeError("einsum: a masked array's mask would be lost; give its .data, or .filled() with a value")
         return np.asarray(operand)
     if hasattr(operand, "__dlpack__") and not hasattr(operand, "__array__"):
         return np.from_dlpack(operand)

@@ -17,6 +17,11 @@ def as_array(program: str, parameter: Parameter, argument: Any) -> Any:
     """An argument for an array parameter as a NumPy array."""
     if hasattr(argument, "__dlpack__") and not hasattr(argument, "__array__"):
         return np.from_dlpack(argument)
+    if hasattr(argument, "mask") and hasattr(argument, "filled"):
+        raise TypeError(
+            f"program {program}: parameter {parameter.name}: {parameter.annotation} does not take a masked array, "
+            f"whose mask would be lost; give its .data, or .filled() with a value"
+        )
     if hasattr(argument, "__array__"):
         return np.asarray(argument)
     raise TypeError(

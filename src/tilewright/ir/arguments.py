@@ -115,7 +115,11 @@ def _scalar_argument(parameter: Variable, argument: Argument) -> np.generic[Any]
     value = np.asarray(argument).item()
     if not holds(scalar, value):
         raise OverflowError(f"parameter {parameter} of type {parameter.type} does not hold {value}")
-    return as_scalar(value, scalar)
+    try:
+        return as_scalar(value, scalar)
+    except OverflowError:  # an integer beyond all floats
+        message = f"parameter {parameter} of type {parameter.type} does not hold an integer beyond 1e308"
+        raise OverflowError(message) from None
 
 
 def holds(scalar: ScalarType, value: Any) -> bool:

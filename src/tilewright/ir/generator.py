@@ -23,6 +23,7 @@ from tilewright.ir.arguments import Argument, Array
 from tilewright.ir.builder import Builder
 from tilewright.ir.generator_arrays import ARRAY_STATEMENTS
 from tilewright.ir.generator_further import FURTHER_STATEMENTS
+from tilewright.ir.generator_idioms import IDIOM_STATEMENTS
 from tilewright.ir.generator_scalars import clamp, random_literal, random_scalar
 from tilewright.ir.generator_segmented import SEGMENTED_STATEMENTS
 from tilewright.ir.generator_soacs import SOAC_STATEMENTS
@@ -202,6 +203,7 @@ class Generator:
                 kinds += [lambda: self.random.choice(ARRAY_STATEMENTS)(self)] * 3
                 if self.variety.further:
                     kinds += [lambda: self.random.choice(FURTHER_STATEMENTS)(self)] * 3
+                    kinds += [lambda: self.random.choice(IDIOM_STATEMENTS)(self)] * 3
                 if depth > 0:
                     kinds += [lambda: self.random.choice(SOAC_STATEMENTS)(self, depth - 1)] * 6
                     kinds += [lambda: self.control(depth - 1)] * 2
@@ -293,7 +295,8 @@ class Generator:
         parameters = [self.b.variable("a", array(self.random.choice(self.scalars), one)) for one in sizes]
         for _ in range(self.random.randint(1, 3)):
             rank = self.random.choice((0, 0, 1, 2, 2))
-            shape: list[SizeLike] = [self.random.choice((*map(size, sizes), size(2))) for _ in range(rank)]
+            constant = size(self.random.choice(self.variety.constants))
+            shape: list[SizeLike] = [self.random.choice((*map(size, sizes), constant)) for _ in range(rank)]
             parameters.append(self.b.variable("a" if rank else "s", array(self.random.choice(self.scalars), *shape)))
         with self.inside(parameters):
             self.statements(statements, depth)

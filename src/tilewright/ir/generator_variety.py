@@ -10,7 +10,7 @@ from tilewright.ir.scalars import C64, C128, F16, F32, F64, I8, I16, U8, U16, U3
 
 _NARROW = (I8, I16, U8, U16, U32, U64, F16)  # bf16 needs a package that may not be there
 _COMPLEX = (C64, C128)
-_SIZES = (0, 1, 2, 3, 5, 7, 13, 16, 31, 33, 64, 67)
+_SIZES = (0, 1, 2, 3, 4, 5, 7, 8, 9, 13, 15, 16, 17, 31, 33, 63, 64, 65, 67, 100)
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,8 @@ class Variety:
         sizes: the values of size names; none of those that the program computes is larger than 3.
         most_elements: of an array that is made.
         most_work: how often one statement runs.
-        further: with the constructs of `generator_further`.
+        further: with the constructs of `generator_further` and `generator_idioms`.
+        constants: extents of parameters that are no size names.
         careless: how often, of all indices, one may be the extent itself, which is out of range.
     """
 
@@ -31,6 +32,7 @@ class Variety:
     most_elements: int = 120
     most_work: int = 1500
     further: bool = False
+    constants: tuple[int, ...] = (2,)
     careless: float = 0.0
 
     @property
@@ -48,6 +50,7 @@ def random_variety(random: Random, careless: float = 0.0) -> Variety:
     count = random.choice((0, 1, 2, 3))
     floats = random.choice(((F32,), (F64,), (F32, F64)))
     scalars = (*SCALARS[:3], *floats, *random.sample(types, count))
-    largest = random.choice((3, 7, 7, 16, 33, 67))
+    largest = random.choice((3, 7, 7, 9, 17, 33, 67, 100))
     sizes = tuple(one for one in _SIZES if one <= largest)
-    return Variety(scalars, sizes, most_elements=max(120, 4 * largest), most_work=2500, further=True, careless=careless)
+    most, constants = max(120, 4 * largest), (2, 3, 4, 8, 12, 16)
+    return Variety(scalars, sizes, most, most_work=2500, further=True, constants=constants, careless=careless)

@@ -122,7 +122,10 @@ def _made(body: Body) -> Mapping[Atom, nodes.Expression]:
 
 def _restarting(fold: nodes.Scan | nodes.Scanomap) -> Lambda | None:
     """The operator that is applied where no row begins."""
-    if len(fold.neutral) != 2 or fold.neutral[1] != Literal(False, BOOL) or fold.neutral[0].type.element.is_complex:
+    if len(fold.neutral) != 2 or fold.neutral[1] != Literal(False, BOOL):
+        return None
+    element = fold.neutral[0].type.element
+    if element.is_complex or element == BOOL:  # short folds are of real numbers
         return None
     old, before, new, begins = fold.combine.parameters
     value, flag = fold.combine.body.results

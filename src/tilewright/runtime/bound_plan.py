@@ -215,7 +215,10 @@ def _scalar(value: Any, type_: ScalarType) -> np.generic[Any]:
     """A scalar argument as its kernel reads it; integers that the type does not hold are for the long way to refuse."""
     if not holds(type_, value):
         raise Unfit
-    return as_scalar(value, type_)
+    try:
+        return as_scalar(value, type_)
+    except OverflowError as error:  # an integer beyond all floats: the long way tells of it
+        raise Unfit from error
 
 
 Scalars: TypeAlias = dict[tuple[int, int, ScalarType], Callable[[Sequence[Any]], int]]

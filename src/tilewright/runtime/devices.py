@@ -62,6 +62,7 @@ def device_for(target: str | Device | None = None) -> Device:
 
     Raises:
         DeviceError: naming what was asked for, what exists, and why what is missing is missing.
+        TypeError: for what is neither a name nor a device.
 
     Example:
         >>> device_for("cpu").name
@@ -73,6 +74,8 @@ def device_for(target: str | Device | None = None) -> Device:
     if target is None:
         target = os.environ.get(TARGET_VARIABLE, "").strip() or "cpu"
         origin = f" (from {TARGET_VARIABLE})" if os.environ.get(TARGET_VARIABLE) else ""
+    if not isinstance(target, str):
+        raise TypeError(f"target must be a device's name or a Device, not {target!r} of type {type(target).__name__}")
     kind, separator, number = target.partition(":")
     if kind not in _PROBES or (separator and not (number.isascii() and number.isdigit())):
         raise DeviceError(
