@@ -4,9 +4,10 @@
     python tests/fuzz/run_fuzz.py --minutes 20 --target opencl --keep /tmp/failures
     python tests/fuzz/run_fuzz.py --first 1234 --count 1          (one trial again)
 
-Trials run in a process of their own, so that one in which a device's compiler crashes or hangs is counted and does not
-end the run. Each failure is printed with its program and arguments, made smaller if that is possible; `--keep` writes
-it to a file. A trial takes a third of a second of processor time on the CPU (Zen 4), in the mean. The first number is drawn by chance if it is not given, and printed. Exits with 1 if anything failed.
+Trials run in processes of their own, so that one in which a device's compiler crashes or hangs is counted and does not
+end the run; one takes a third of a second of processor time in the mean (CPU, Zen 4). Each failure is printed with its
+program and arguments, made smaller if that is possible; `--keep` writes it to a file. The first number is drawn by
+chance if it is not given, and printed. Exits with 1 if anything failed.
 """
 
 from __future__ import annotations

@@ -23,7 +23,6 @@ from tilewright.ir.parser import parse_program
 from tilewright.ir.scalars import SCALAR_TYPES
 from tilewright.ir.traversal import all_statements, sub_bodies
 from tilewright.ir.verifier import verify
-from tilewright.passes.offset_form import Offsets
 from tilewright.passes.one_pass import one_pass_forms
 from tilewright.passes.pipelines import run_pipeline
 from tilewright.passes.scatter_form import MapScatter
@@ -96,7 +95,7 @@ def test_trials_compute_on_all_types_and_sizes(trials: Sequence[Trial]) -> None:
 
 def test_trials_reach_the_forms_of_several_statements(trials: Sequence[Trial]) -> None:
     found = {type(one) for trial in trials for one in one_pass_forms(run_pipeline(trial.program).body)}
-    assert found >= {Sweep, Offsets, MapScatter}, found
+    assert found >= {Sweep, MapScatter}, found
 
 
 def test_trials_are_called_with_other_sizes(trials: Sequence[Trial]) -> None:
