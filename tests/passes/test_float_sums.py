@@ -92,6 +92,11 @@ def row_prefixes(xss: tw.f32["m", "n"]):
     return tw.map(lambda xs: tw.scan("add", 0, xs), xss)
 
 
+@tw.program(flattening="full")
+def flat_row_prefixes(xss: tw.f32["m", "n"]):
+    return tw.map(lambda xs: tw.scan("add", 0, xs), xss)
+
+
 @tw.program
 def bins(xs: tw.f32["n"], at: tw.i64["n"]):
     return tw.hist("add", 0, 7, at, xs)
@@ -154,17 +159,43 @@ def test_errors_of_doubles(kind: str, target: str) -> None:
 
 @each_device
 @each_data
-def test_prefixes_and_bins_are_far_from_chains(kind: str, target: str) -> None:
-    """They are sums of pieces (vectors, chunks, copies of the bins) that are added up one after another; the chain of
-    the tenths is off by 80,000 eps, that of a bin by 10,000.
-    """
+def test_errors_of_prefixes_are_those_of_trees(kind: str, target: str) -> None:
     skip_without(target)
     xs = values(kind, N)
     prefix = np.cumsum(xs.astype(np.longdouble)).astype(np.float64)
-    assert np.max(np.abs(prefixes(xs, target=target) - prefix) / prefix) / EPS <= 1000
+    assert_tree(prefixes(xs, target=target), prefix, N)
+
+
+@each_data
+@pytest.mark.parametrize("hit", [1, 3, 7])
+def test_errors_of_bins_are_those_of_trees(kind: str, hit: int) -> None:
+    """Of seven bins the first `hit` take all values: a node has 1024 rows, in four copies of the bins."""
+    xs = values(kind, N)
+    at = np.arange(N) % hit
+    wanted = np.bincount(at, xs.astype(np.float64), 7)
+    found = np.asarray(bins(xs, at), np.float64)
+    assert not np.any(found[hit:])
+    assert_tree(found[:hit], wanted[:hit], N)
+
+
+def test_bins_of_long_histograms_are_complete() -> None:
+    """Bins that are added to others and begun anew lose nothing, at every number of rows around a node's ends."""
+    random = np.random.default_rng(4)
+    for count in (1023, 1024, 1025, 1300, 64 * 1024, 64 * 1024 + 1, 200_003):
+        xs, at = random.integers(-9, 10, count).astype(np.float32), random.integers(-1, 9, count)
+        inside = (at >= 0) & (at < 7)
+        np.testing.assert_array_equal(bins(xs, at), np.bincount(at[inside], xs[inside], 7))
+
+
+@pytest.mark.opencl
+@each_data
+def test_bins_of_a_gpu_are_far_from_chains(kind: str) -> None:
+    """They are sums of pieces that are added up one after another; the chain of the tenths is off by 10,000 eps."""
+    skip_without("opencl")
+    xs = values(kind, N)
     at = np.arange(N) % 7
     wanted = np.bincount(at, xs.astype(np.float64))
-    assert np.max(np.abs(bins(xs, at, target=target) - wanted) / wanted) / EPS <= N / 7 / 64
+    assert np.max(np.abs(bins(xs, at, target="opencl") - wanted) / wanted) / EPS <= N / 7 / 64
 
 
 @each_device
@@ -198,3 +229,15 @@ def test_sums_do_not_depend_on_the_number_of_threads() -> None:
             with tw.num_threads(threads):
                 found.add(np.asarray(program(*arguments)).tobytes())
         assert len(found) == 1, program
+
+
+@each_data
+@pytest.mark.parametrize("columns_count", [2, 5, 16, 33, 200])
+def test_errors_of_sums_and_prefixes_of_columns_are_those_of_trees(kind: str, columns_count: int) -> None:
+    xss = values(kind, 600_000 // columns_count * columns_count).reshape(-1, columns_count)
+    count = len(xss)
+    for program in (rows, flat_rows):
+        assert_tree(program(xss.T), exact(xss, 0), count)
+    wanted = np.cumsum(xss.astype(np.longdouble), 0).astype(np.float64).T
+    for program in (row_prefixes, flat_row_prefixes):
+        assert_tree(program(xss.T), wanted, count)

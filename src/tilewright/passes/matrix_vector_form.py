@@ -190,7 +190,7 @@ def _placed(contraction: Contraction, left: bool, machine: Machine) -> MatrixVec
         return None
     if way is Way.SUMS and form.stride(along, "out") != 1:
         return None
-    if form.along_size < (lanes if way is Way.DOTS else 2 * lanes) or terms < LEAST_SUM:
+    if (way is Way.DOTS and form.along_size < lanes) or terms < LEAST_SUM:
         return None
     return _with_rows(form)
 

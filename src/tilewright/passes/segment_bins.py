@@ -8,6 +8,10 @@
 A row that goes into the bin of the row before it would wait until that one's result can be read from memory again:
 neighbouring rows have bins of their own. No row is tested by a jump, since those out of range have a bin, too. With one
 copy, values are combined where the results lie.
+
+Sums of floats are trees: after max(LEAST_ROWS, ROWS_PER_BIN bins) rows the bins are added to others and begun anew, and
+these after FAN times so many rows. A value goes through so many additions at most, but where the values are spread
+evenly over the bins only through ROWS_PER_BIN + FAN + n / (FAN ROWS_PER_BIN bins).
 """
 
 from __future__ import annotations
@@ -17,8 +21,8 @@ from typing import TypeAlias
 
 from tilewright.ir.lmad import row_major
 from tilewright.ir.nodes import Type
-from tilewright.ir.scalars import I32, I64, U32, U64, ScalarType, compute_type
-from tilewright.ir.sizes import Size, minimum, size
+from tilewright.ir.scalars import BOOL, I32, I64, U32, U64, ScalarType, compute_type
+from tilewright.ir.sizes import Size, maximum, minimum, size
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import (
     Buffer,
@@ -37,15 +41,20 @@ from tilewright.kernel.ir import (
 from tilewright.machine.model import Machine
 from tilewright.passes.item_memory import Item
 from tilewright.passes.lower_general import Places, Points
-from tilewright.passes.lower_items import call, row_of, write
+from tilewright.passes.lower_items import AnyValue, call, row_of, write
 from tilewright.passes.lower_scalar import Value, lower_atom, lower_size
 from tilewright.passes.scalar_values import memory_element
 from tilewright.passes.segment_form import Chunks, Histograms, Row
 from tilewright.passes.segment_points import part
+from tilewright.passes.sum_trees import grows_errors
 
 BATCH = 256
 """Rows whose bins are computed together: they stay in the first cache, and the next ones are already being fetched."""
 COPIES = 4
+LEAST_ROWS, ROWS_PER_BIN, FAN = 1024, 64, 64
+"""Rows of a node of a tree of sums, at least and for each bin (clearing its bins takes a thirtieth of the time), and
+nodes of one above them.
+"""
 MOST_BINS = 2**31 - 2
 """Bins whose numbers are held in 32 bits."""
 
@@ -65,15 +74,24 @@ def copies_of_bins(machine: Machine, width: int, bins: int, bytes_per_bin: int) 
     return COPIES if fits and bins * COPIES <= 4 * width else 1
 
 
-def cached_points(histograms: Histograms, pieces: Chunks | None, copies: int, wide: bool = False) -> Points:
+def sums_are_trees(histograms: Histograms, width: int, bins: int) -> bool:
+    """Whether the sums of so many rows are to be trees: they are of floats, and there is more than one node."""
+    real = not any(atom.type.element.is_complex or atom.type.element == BOOL for atom in histograms.neutral)
+    return real and grows_errors(histograms.combine) and width > max(LEAST_ROWS, ROWS_PER_BIN * bins)
+
+
+def cached_points(
+    histograms: Histograms, pieces: Chunks | None, copies: int, wide: bool = False, tree: bool = False
+) -> Points:
     """Each point combines the rows of a segment, or with `pieces` those of a piece of one into bins of its own.
 
-    The first piece goes on from the given bins. There are more bins than `MOST_BINS` if they are `wide`.
+    The first piece goes on from the given bins. There are more bins than `MOST_BINS` if they are `wide`. As a `tree`,
+    the bins are added to others, and cleared, after so many rows that this takes little of the time.
     """
 
     def write_point(item: Item, at: Sequence[Size], places: Places) -> None:
         mine = [part(place, at) for place in places]
-        _Bins(item, histograms, copies, mine, wide).write(at, pieces)
+        _Bins(item, histograms, copies, mine, wide, tree).write(at, pieces)
 
     space = histograms.outer if pieces is None else (size(pieces.count), *histograms.outer)
     return Points(space, write_point)
@@ -82,15 +100,21 @@ def cached_points(histograms: Histograms, pieces: Chunks | None, copies: int, wi
 class _Bins:
     """The work of one point, into the bins at `places`."""
 
-    def __init__(self, item: Item, histograms: Histograms, copies: int, places: Places, wide: bool) -> None:
-        self.wide = wide
+    def __init__(self, item: Item, histograms: Histograms, copies: int, places: Places, wide: bool, tree: bool) -> None:
+        self.wide, self.tree = wide, tree
         self.item, self.histograms, self.copies, self.places = item, histograms, copies, places
         self.own: Places = places
         self.made = 0
-        if copies > 1:
-            shape = (size(copies), histograms.bins + 1)
-            types = [Type(compute_type(atom.type.element), shape) for atom in histograms.neutral]
-            self.own = [item.allocate(one, "bins") for one in types]
+        self.middle: Places = ()
+        self.apart = copies > 1 or tree
+        if self.apart:
+            self.own = self._allocated(size(copies), histograms.bins + 1)
+        if tree:
+            self.middle = self._allocated(histograms.bins)
+
+    def _allocated(self, *shape: Size) -> Places:
+        elements = [compute_type(atom.type.element) for atom in self.histograms.neutral]
+        return [self.item.allocate(Type(one, shape), "bins") for one in elements]
 
     def write(self, at: Sequence[Size], pieces: Chunks | None) -> None:
         """Set the bins, combine the rows into them, and the copies."""
@@ -108,9 +132,40 @@ class _Bins:
             begin = number * BATCH
             self._batch(row, first + begin, minimum(size(BATCH), count - begin))
 
-        item.loop((count + BATCH - 1) // BATCH, "batch", batch)
-        if self.copies > 1:
-            self._end()
+        batches = (count + BATCH - 1) // BATCH
+        if self.tree:
+            self._in_pieces(batches, batch)
+        else:
+            item.loop(batches, "batch", batch)
+        if self.copies > 1 and not self.tree:
+            self._end(self.places)
+
+    def _in_pieces(self, batches: Size, batch: Callable[[Size], None]) -> None:
+        """All batches, as a tree."""
+        item = self.item
+        length = maximum(size(LEAST_ROWS // BATCH), (self.histograms.bins * ROWS_PER_BIN + BATCH - 1) // BATCH)
+        each = self._size(lower_size(length, item.emit), "each")
+
+        def piece(first: Size) -> None:
+            item.loop(minimum(each, batches - first), "batch", lambda k: batch(first + k))
+            self._end(self.middle)
+
+        def pieces(number: Size) -> None:
+            first = number * FAN * each
+            some = minimum(FAN * each, batches - first)
+            item.loop((some + each - 1) // each, "piece", lambda k: piece(first + k * each))
+            self._independent(self.histograms.bins, "bin", lambda bin_: self._join(self.places, self.middle, bin_))
+
+        item.loop((batches + FAN * each - 1) // (FAN * each), "pieces", pieces)
+
+    def _join(self, into: Places, other: Places, bin_: Size) -> None:
+        """Add the value of a bin to that of another one, and begin it anew."""
+        pair = [item_load for one in (into, other) for item_load in (self.item.load(place, (bin_,)) for place in one)]
+        neutral = [lower_atom(atom, self.item.emit) for atom in self.histograms.neutral]
+        for place, value in zip(into, call(self.item, self.histograms.combine, pair), strict=True):
+            write(self.item, value, row_of(place, bin_))
+        for place, nothing in zip(other, neutral, strict=True):
+            self.item.store(place, (bin_,), nothing)
 
     def _begin(self, segment: Sequence[Size], piece: Size | None) -> None:
         item, emit = self.item, self.item.emit
@@ -120,6 +175,8 @@ class _Bins:
         ]
         neutral = [lower_atom(atom, emit) for atom in self.histograms.neutral]
         first = [self._copy(copy) for copy in range(self.copies)]
+        if self.tree:
+            first = [self.places, *first]
 
         def copy(bin_: Size) -> None:
             for place, source in zip(first[0], given, strict=True):
@@ -140,13 +197,16 @@ class _Bins:
             is_first = emit.let(operation("eq", lower_size(piece, emit), integer(0)), "is_first")
             emit.when(is_first, lambda: self._independent(bins, "bin", copy))
             emit.when(operation("not", is_first), lambda: self._independent(bins, "bin", clear(first[:1])))
-        if self.copies > 1:
+        if self.apart:
             self._independent(bins + 1, "bin", clear(first[1:]))
+        if self.copies > 1 and not self.tree:
             clear(first[:1])(bins)
+        if self.tree:
+            self._independent(bins, "bin", clear([self.middle]))
 
     def _copy(self, number: int) -> Places:
         """The bins of one copy."""
-        return self.own if self.copies == 1 else [row_of(one, size(number)) for one in self.own]
+        return [row_of(one, size(number)) for one in self.own] if self.apart else self.own
 
     # --- rows
 
@@ -217,15 +277,16 @@ class _Bins:
             for place, value in zip(own, call(item, self.histograms.combine, [*old, *values]), strict=True):
                 write(item, value, row_of(place, at))
 
-        if self.copies > 1:
+        if self.apart:
             put()
         else:
             bins = lower_size(self.histograms.bins, item.emit)
             item.emit.when(item.emit.let(operation("ne", bin_, bins), "exists"), put)
 
-    def _end(self) -> None:
-        """The copies combined by halves."""
+    def _end(self, into: Places) -> None:
+        """The copies combined by halves; as a tree, with what is there, and begun anew."""
         item = self.item
+        neutral = [lower_atom(atom, item.emit) for atom in self.histograms.neutral]
 
         def total(bin_: Size) -> None:
             values = [[item.load(one, (bin_,)) for one in self._copy(copy)] for copy in range(self.copies)]
@@ -235,8 +296,14 @@ class _Bins:
                     [one for one in call(item, self.histograms.combine, [*a, *b]) if isinstance(one, tuple)]
                     for a, b in pairs
                 ]
-            for place, value in zip(self.places, values[0], strict=True):
-                item.store(place, (bin_,), value)
+            found: Sequence[AnyValue] = values[0]
+            if self.tree:
+                found = call(item, self.histograms.combine, [*(item.load(one, (bin_,)) for one in into), *found])
+                for copy in range(self.copies):
+                    for place, nothing in zip(self._copy(copy), neutral, strict=True):
+                        item.store(place, (bin_,), nothing)
+            for place, value in zip(into, found, strict=True):
+                write(item, value, row_of(place, bin_))
 
         self._independent(self.histograms.bins, "bin", total)
 

@@ -11,24 +11,31 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from tilewright.ir.nodes import Variable
 from tilewright.ir.scalars import I64
-from tilewright.ir.sizes import Size, size
+from tilewright.ir.sizes import Size, minimum, size
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import Constant, Expression, For, If, operation
 from tilewright.passes.item_memory import Item
 from tilewright.passes.lower_columns import COLUMNS, column_array
+from tilewright.passes.lower_folds import PIECE, if_long
 from tilewright.passes.lower_general import Places, Points, Range
 from tilewright.passes.lower_items import AnyValue, call, row_of, write
 from tilewright.passes.lower_scalar import Value, lower_atom, lower_size
 from tilewright.passes.segment_form import Chunks, Segments, split_point
 from tilewright.passes.segment_points import part, values_before
+from tilewright.passes.sum_trees import grows_errors
+
+Arrays: TypeAlias = Sequence[ArrayView]
+EachColumn: TypeAlias = Callable[[Callable[[Size, Sequence[Size]], None]], None]
 
 LEAST_SEGMENTS = 4
 """For fewer segments a loop over them in every row costs more than reading each one's rows in steps."""
 
-
+TOGETHER_COLUMNS = 64
+"""Segments that no two workers share: they read the same cache lines."""
 TOGETHER = 4
 """Rows that are combined with each other before the total of a column is loaded and stored."""
 
@@ -53,7 +60,7 @@ def with_columns(
             otherwise()
         item.emit.emit(If(item.emit.let(nearer, "together"), tuple(together), tuple(one_by_one)))
 
-    return dataclasses.replace(points, columns=columns)
+    return dataclasses.replace(points, columns=columns, together=TOGETHER_COLUMNS)
 
 
 def _are_nearer(item: Item, segments: Segments) -> Expression | None:
@@ -86,7 +93,7 @@ class _Together:
         """All of them, COLUMNS at a time; `at` are the other indices."""
         item, segments = self.item, self.segments
         emit = item.emit
-        totals = [column_array(item, atom.type.element) for atom in segments.neutral]
+        totals = self._arrays()
         first, first_size = item.index("first", segments.outer[-1])
         start, length, _ = split_point(segments, self.chunks, (*at, first_size))
         with emit.scope() as group:
@@ -97,21 +104,77 @@ class _Together:
                 self._each_column(count, lambda column: write_column(column, (*at, first_size + column)))
 
             each(lambda column, point: self._begin(totals, column, point))
-
-            def rows(number: int) -> Callable[[Size], None]:
-                return lambda k: each(
-                    lambda column, point: self._rows(totals, column, point, start + k * number, number)
-                )
-
-            if self.is_scan:
-                item.loop(length, "k", rows(1))
+            if not grows_errors(segments.combine):
+                self._in_order(each, start, length, totals)
             else:
-                item.loop(length // TOGETHER, "k", rows(TOGETHER))
-                done = length // TOGETHER * TOGETHER
-                start = start + done
-                item.loop(length - done, "k", rows(1))
+                if_long(
+                    item,
+                    length,
+                    lambda: self._in_pieces(each, start, length, totals),
+                    lambda: self._in_order(each, start, length, totals),
+                )
+            if not self.is_scan:
                 each(lambda column, point: self._end(totals, column, point))
         emit.emit(For(first.name, bounds[0], bounds[1], tuple(group), step=Constant(COLUMNS, I64)))
+
+    def _arrays(self) -> list[ArrayView]:
+        return [column_array(self.item, atom.type.element) for atom in self.segments.neutral]
+
+    def _in_order(
+        self, each: EachColumn, start: Size, length: Size, totals: Arrays, before: Arrays = ()
+    ) -> None:  # fmt: skip
+        """Rows from `start` on, added to the totals; those of a scan are written with what stands `before`."""
+
+        def rows(first: Size, number: int) -> Callable[[Size], None]:
+            return lambda k: each(
+                lambda column, point: self._rows(totals, column, point, first + k * number, number, before)
+            )
+
+        if self.is_scan:
+            self.item.loop(length, "k", rows(start, 1))
+            return
+        self.item.loop(length // TOGETHER, "k", rows(start, TOGETHER))
+        done = length // TOGETHER * TOGETHER
+        self.item.loop(length - done, "k", rows(start + done, 1))
+
+    def _in_pieces(self, each: EachColumn, start: Size, length: Size, totals: Arrays) -> None:
+        """The same as a tree: pieces of PIECE rows, and so many of these as a larger one (`lower_folds.fold`)."""
+        middle, lowest, before = self._arrays(), self._arrays(), self._arrays() if self.is_scan else []
+        large = size(PIECE * PIECE)
+
+        def clear(arrays: Arrays) -> None:
+            initial = [lower_atom(atom, self.item.emit) for atom in self.segments.neutral]
+            each(lambda column, _: self._put(arrays, column, initial))
+
+        def join(into: Arrays, left: Arrays, right: Arrays) -> None:
+            each(lambda c, _: self._put(into, c, self._combined(self._held(left, c), self._held(right, c))))
+
+        def piece(first: Size, count: Size) -> None:
+            clear(lowest)
+            if self.is_scan:
+                join(before, totals, middle)
+            self._in_order(each, first, count, lowest, before)
+            join(middle, middle, lowest)
+
+        def larger(number: Size) -> None:
+            first = start + number * large
+            rows = minimum(large, length - number * large)
+            clear(middle)
+            self.item.loop(
+                (rows + PIECE - 1) // PIECE,
+                "piece",
+                lambda k: piece(first + k * PIECE, minimum(size(PIECE), rows - k * PIECE)),
+            )
+            join(totals, totals, middle)
+
+        self.item.loop((length + large - 1) // large, "large", larger)
+
+    def _held(self, arrays: Arrays, column: Size) -> list[AnyValue]:
+        return [self.item.load(one, (column,)) for one in arrays]
+
+    def _put(self, arrays: Arrays, column: Size, values: Sequence[AnyValue]) -> None:
+        for one, value in zip(arrays, values, strict=True):
+            write(self.item, value, row_of(one, column))
 
     def _each_column(self, stop: Expression, write_column: Callable[[Size], None]) -> None:
         item = self.item
@@ -130,17 +193,19 @@ class _Together:
         for total, value in zip(totals, values, strict=True):
             item.store(total, (column,), value)
 
-    def _rows(self, totals: Sequence[ArrayView], column: Size, point: Sequence[Size], first: Size, number: int) -> None:
+    def _rows(
+        self, totals: Arrays, column: Size, point: Sequence[Size], first: Size, number: int, before: Arrays
+    ) -> None:
         """`number` rows (a power of two) of one segment from row `first` on, combined as a tree before the total is."""
         item, count = self.item, len(self.segments.neutral)
         _, _, segment = split_point(self.segments, self.chunks, point)
         found = [self._row(segment, first + k) for k in range(number)]
         while len(found) > 1:
             found = [self._combined(one, two) for one, two in zip(found[::2], found[1::2], strict=True)]
-        old: list[AnyValue] = [item.load(total, (column,)) for total in totals]
-        new = self._combined(old, found[0])
-        for total, value in zip(totals, new, strict=True):
-            write(item, value, row_of(total, column))
+        new: Sequence[AnyValue] = self._combined(self._held(totals, column), found[0])
+        self._put(totals, column, new)
+        if before:
+            new = self._combined(self._held(before, column), new)
         scanned = [self.segments.part(place, segment) for place in self.places[:count]] if self.is_scan else []
         for place, value in zip(scanned, new, strict=bool(scanned)):
             write(item, value, row_of(place, first))

@@ -33,7 +33,7 @@ from tilewright.passes.lower_general import Places, Points, points_of
 from tilewright.passes.lower_scalar import lower_atom, lower_size
 from tilewright.passes.segment_atomics import atomic_bins, block_points, room_for_bins
 from tilewright.passes.segment_bin_rows import row_histogram_step, row_histograms
-from tilewright.passes.segment_bins import COPIES, MOST_BINS, cached_points, copies_of_bins
+from tilewright.passes.segment_bins import COPIES, MOST_BINS, cached_points, copies_of_bins, sums_are_trees
 from tilewright.passes.segment_choice import pieces_of_histogram
 from tilewright.passes.segment_form import Chunks, Histograms, Row, Segments, partial_strides
 from tilewright.passes.segment_points import part
@@ -120,10 +120,10 @@ def histogram_step(
     )
 
     @functools.cache
-    def whole(copies: int, wide: bool = False) -> KernelStep:
+    def whole(copies: int, wide: bool = False, tree: bool = False) -> KernelStep:
         """Without pieces; on a GPU in no copies, one row after another."""
         expression, targets = statement.expression, statement.targets
-        points = cached_points(found, None, copies, wide) if copies else points_of(expression, targets)
+        points = cached_points(found, None, copies, wide, tree) if copies else points_of(expression, targets)
         return make("", points, targets, reads)
 
     merge = Kernels(
@@ -135,8 +135,8 @@ def histogram_step(
     held = atomic_bins(found) if threads > 1 else None
 
     @functools.cache
-    def first(room: int, copies: int, wide: bool) -> KernelStep:
-        points = cached_points(found, pieces, copies, wide) if copies else piece_points(found, pieces)
+    def first(room: int, copies: int, wide: bool, tree: bool) -> KernelStep:
+        points = cached_points(found, pieces, copies, wide, tree) if copies else piece_points(found, pieces)
         if room:
             points = block_points(points, found, pieces, threads, room)
         return make("_pieces", points, own, reads)
@@ -151,11 +151,12 @@ def histogram_step(
         together = threads if room else 1
         count, length = pieces_of_histogram(machine, threads, number, width, bins, size_of_bin, together)
         copies = copies_of_bins(machine, length, bins, size_of_bin) if threads == 1 else 0
+        tree = threads == 1 and sums_are_trees(found, length, bins)
         if count < (1 if room else 2):
-            return SegmentPlan((whole(copies, bins > MOST_BINS),), ())
+            return SegmentPlan((whole(copies, bins > MOST_BINS, tree),), ())
         end = folds.choose((*outer, bins, count))
         sizes = (pieces.count, count), (pieces.length, length), *end.sizes
-        return SegmentPlan((first(room, copies, bins > MOST_BINS), *end.steps), sizes)
+        return SegmentPlan((first(room, copies, bins > MOST_BINS, tree), *end.steps), sizes)
 
     extents = (*found.outer, found.bins, found.width)
     temporaries = (*own, *folds.temporaries)
