@@ -164,6 +164,9 @@ def test_errors_of_prefixes_are_those_of_trees(kind: str, target: str) -> None:
     xs = values(kind, N)
     prefix = np.cumsum(xs.astype(np.longdouble)).astype(np.float64)
     assert_tree(prefixes(xs, target=target), prefix, N)
+    xss = xs[: N // 3 * 3].reshape(3, -1)
+    wanted = np.cumsum(xss.astype(np.longdouble), 1).astype(np.float64)
+    assert_tree(row_prefixes(xss, target=target), wanted, N // 3)
 
 
 @each_data

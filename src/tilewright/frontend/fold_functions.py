@@ -51,9 +51,11 @@ def reduce(op: Callable[..., Any] | str, neutral: Any, *arrays: Any, commutative
     """All rows combined by an associative operator: op(op(x[0], x[1]), x[2]) ..., bracketed in any way.
 
     One version of Tilewright on one device brackets the same sizes and layouts in the same way at every call, with any
-    number of threads, so that floats come out with the same bits. Long sums of floats are trees of short ones: of n
-    values of one sign the error is a few log2(n) roundings. (Sums of many long columns side by side, scans and
-    histograms add their pieces one after another.)
+    number of threads, so that floats come out with the same bits. Long sums of floats are trees: a value goes through
+    at most b additions in a node of b values (128 to 1024, most of them by vectors or several rows at once, so that
+    less remains) and there are log(n) / log(b) levels. The error is at most as many units of the last place of
+    sum(abs(x)) as there are additions on the longest path [Higham, Accuracy and Stability of Numerical Algorithms,
+    section 4.2]: for a million values of one sign some 200 units, measured 1 to 15, where a chain has a million.
 
     Args:
         op: the operator: a Python function, `operator.add`, `tw.minimum`, or a name such as "add" or "+". For several
@@ -92,7 +94,22 @@ def reduce(op: Callable[..., Any] | str, neutral: Any, *arrays: Any, commutative
 
 
 def scan(op: Callable[..., Any] | str, neutral: Any, *arrays: Any) -> Any:
-    """Every prefix combined by an associative operator, its own row included; arguments as of `reduce`."""
+    """Every prefix combined by an associative operator, its own row included; arguments as of `reduce`.
+
+    Sums of floats are trees, as those of `reduce`, and have the same bits at every call: on a CPU a value of a long
+    scan goes through 6 additions in its vectors, one for each pair of vectors of its strip of 512 rows, 64 on each of
+    two levels of a tree above, one for every 2 million rows, one for each chunk (eight for a core), and a few that join
+    these. A prefix errs by at most so many units of the sum of the magnitudes: some 170 at a million rows.
+
+    Example:
+        >>> import numpy as np
+        >>> import tilewright as tw
+        >>> @tw.program
+        ... def running(xs: tw.i64["n"]):
+        ...     return tw.scan("add", 0, xs)
+        >>> print(running(np.array([3, 1, 4, 1])))
+        [3 4 8 9]
+    """
     tracer, given = arrays_of("scan", arrays)
     width = common_width(tracer, "scan", given)
     neutrals, several = _neutrals(tracer, "scan", neutral, [one.variable.type.row for one in given])
@@ -136,6 +153,12 @@ def scanomap(op: Callable[..., Any] | str, neutral: Any, function: Callable[...,
 
 def hist(op: Callable[..., Any] | str, neutral: Any, bins: Any, indices: Any, *values: Any) -> Any:
     """Reduce by index: bins[indices[i]] = op(bins[indices[i]], values[i]) for all i.
+
+    No order of threads shows in the result: floats come out with the same bits at every call, and no float is added by
+    an atomic operation. On a CPU long sums of floats are trees: after max(1024, 64 times the number of bins) rows the
+    bins are added to others and begun anew, and these after 64 times so many. A bin errs by at most so many units of
+    the sum of its magnitudes as values are added to it in one such node, plus 64, plus the number of nodes above: about
+    64 + 64 + 1 where values are spread evenly, and the length of a node where all of them go into one bin.
 
     Args:
         op: an associative and commutative operator, as of `reduce`.

@@ -20,6 +20,7 @@ from tilewright.ir.traversal import all_statements, mentioned_names
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import Buffer, Constant, Expression, For, If, Space, operation
 from tilewright.passes import lower_folds
+from tilewright.passes.accumulators import PIECE
 from tilewright.passes.item_memory import Item
 from tilewright.passes.lower_items import AnyValue, call, row_of, write
 from tilewright.passes.lower_scalar import lower_atom, lower_size
@@ -139,7 +140,7 @@ def _write_together(
             if not levels:
                 item.loop(rows, "k", lambda k: row(start + k, into))
                 return
-            length = size(lower_folds.PIECE**levels)
+            length = size(PIECE**levels)
             inner = [column_array(item, atom.type.element) for atom in fold.neutral]
 
             def piece(number: Size) -> None:

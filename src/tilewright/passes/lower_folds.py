@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tilewright.ir import nodes
-from tilewright.ir.nodes import Atom, Lambda, Type, Variable
+from tilewright.ir.nodes import Atom, Lambda, Variable
 from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import ZERO, Size, minimum, size
 from tilewright.ir.views import ArrayView
 from tilewright.kernel import ir as kernel
-from tilewright.kernel.ir import Constant, Name
+from tilewright.kernel.ir import Constant
+from tilewright.passes.accumulators import PIECE, Accumulators, write_prefixes
 from tilewright.passes.fold_groups import FoldRows, emit_rows
 from tilewright.passes.item_memory import ArrayValue, Item
 from tilewright.passes.lane_loops import in_lanes, wants_lanes
@@ -27,53 +27,13 @@ from tilewright.passes.lower_items import (
     view,
     write,
 )
-from tilewright.passes.lower_scalar import assign_values, declare_value, lower_size
+from tilewright.passes.lower_scalar import lower_size
 from tilewright.passes.scalar_values import Value
 from tilewright.passes.sum_trees import grows_errors
 
-PIECE, LEVELS = 128, 2
+LEVELS = 2
 
 Rows: TypeAlias = Callable[[Size, Sequence[ArrayView | None]], Sequence[AnyValue]]
-
-
-@dataclass
-class Accumulators:
-    """The running values of a fold: variables for scalars, memory of the work item for arrays."""
-
-    item: Item
-    values: list[AnyValue] = field(default_factory=list)
-    spare: list[ArrayView | None] = field(default_factory=list)
-
-    def begin(self, initial: Sequence[Atom], types: Sequence[Type], places: Sequence[ArrayView | None]) -> None:
-        """Start from atoms; an array accumulator lies at its place, or in new memory."""
-        for atom, type_, place in zip(initial, types, places, strict=True):
-            value = value_of(self.item, atom)
-            if isinstance(value, tuple):
-                self.values.append(declare_value(value, "acc", self.item.emit))
-                self.spare.append(None)
-            else:
-                memory = place if place is not None else self.item.allocate(type_, "acc")
-                self.item.copy(value, memory)
-                self.values.append(memory)
-                self.spare.append(self.item.allocate(type_, "acc_next"))
-
-    def update(self, function: Lambda, arguments: Sequence[AnyValue]) -> None:
-        """The accumulators become the function's first results."""
-        self.assign(call(self.item, function, arguments, self.spare))
-
-    def assign(self, results: Sequence[AnyValue]) -> None:
-        """Take over results of which the arrays were written to `spare`."""
-        variables = [_names(value) for value in self.values if isinstance(value, tuple)]
-        assign_values(variables, [value for value in results if isinstance(value, tuple)], self.item.emit)
-        for old, new in zip(self.values, self.spare, strict=True):
-            if isinstance(old, ArrayView) and new is not None:
-                self.item.copy(new, old)
-
-
-def _names(value: Sequence[kernel.Expression]) -> tuple[Name, ...]:
-    names = tuple(part for part in value if isinstance(part, Name))
-    assert len(names) == len(value)
-    return names
 
 
 def fold(
@@ -87,19 +47,19 @@ def fold(
     scanned: Sequence[ArrayView] = (),
     start: Size | None = None,
     short: bool = False,
+    initial: Sequence[Atom] | None = None,
 ) -> list[AnyValue]:
     """Fold `rows(index, destinations)` for extent indices from `start`; the accumulators at the end.
 
     The first results of `rows` are combined in order, the further ones written to rows of `mapped`. With `scanned`,
     each accumulator is written there after every step. Long sums (unless `short` says that there are few rows) are
-    those of pieces, so that their error hardly grows with their length.
+    those of pieces, so that their error hardly grows with their length. The accumulators begin as `initial`, or as the
+    neutral element.
     """
     types = [atom.type for atom in neutral]
 
     def step(counter: Size, accumulators: Accumulators) -> None:
-        index = counter if start is None else start + counter
-        nothing: list[ArrayView | None] = [None] * len(neutral)
-        values = rows(index, nothing + [row_of(place, index) for place in mapped])
+        index, values = row(counter)
         accumulators.update(combine, [*accumulators.values, *values[: len(neutral)]])
         for value, place in zip(accumulators.values, scanned, strict=bool(scanned)):
             write(item, value, row_of(place, index))
@@ -139,10 +99,19 @@ def fold(
     def in_order() -> None:
         item.loop(extent, "k", lambda k: step(k, accumulators))
 
+    def row(k: Size) -> tuple[Size, Sequence[AnyValue]]:
+        index = k if start is None else start + k
+        nothing: list[ArrayView | None] = [None] * len(neutral)
+        return index, rows(index, nothing + [row_of(place, index) for place in mapped])
+
     accumulators = Accumulators(item)
-    accumulators.begin(neutral, types, accumulator_places)
-    if short or scanned or not grows_errors(combine):
+    accumulators.begin(neutral if initial is None else initial, types, accumulator_places)
+    if short or not grows_errors(combine):
         in_order()
+    elif scanned:
+        if_long(
+            item, extent, lambda: write_prefixes(item, extent, combine, neutral, row, accumulators, scanned), in_order
+        )
     else:
         if_long(
             item,

@@ -20,6 +20,7 @@ from tilewright.ir.sizes import Size, size
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import Buffer, For, Lane, Load, Shuffle, Space, VectorType, element_of, integer
 from tilewright.passes import lower_folds
+from tilewright.passes.accumulators import Accumulators
 from tilewright.passes.item_memory import Item
 from tilewright.passes.lower_items import AnyValue, row_of
 from tilewright.passes.lower_scalar import Value
@@ -44,7 +45,7 @@ def fold_in_order(
 ) -> list[AnyValue]:
     """`lower_folds.fold` of real scalars by straight-line code; blocks of rows are folded as trees of vectors."""
     first = size(0) if start is None else start
-    accumulators = lower_folds.Accumulators(item)
+    accumulators = Accumulators(item)
     accumulators.begin(neutral, [atom.type for atom in neutral], places)
     staged = [_staged(item, atom.type.element) for atom in neutral]
     item.scalar_loops = True

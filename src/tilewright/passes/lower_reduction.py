@@ -18,6 +18,7 @@ from tilewright.ir.sizes import ZERO, Size, minimum, size
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import Buffer, Constant, For, If, Space, integer, operation
 from tilewright.passes import lower_folds
+from tilewright.passes.accumulators import Accumulators
 from tilewright.passes.bound_contraction import LEAST_ROWS
 from tilewright.passes.item_memory import Item
 from tilewright.passes.lower_columns import has_simple_rows
@@ -134,7 +135,7 @@ def _fold_in_lanes(
     while half := half // 2:
         for lane in range(half):
             _take_over(item, combine, partial, size(lane), partial, size(lane + half))
-    accumulators = lower_folds.Accumulators(item, rest, [None] * len(rest))
+    accumulators = Accumulators(item, rest, [None] * len(rest))
     accumulators.update(combine, [*rest, *(item.load(place, (size(0),)) for place in partial)])
     return rest
 

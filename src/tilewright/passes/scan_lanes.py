@@ -57,23 +57,25 @@ def scan_rows(
     lanes: bool = True,
     before: Before | None = None,
     sources: Sequence[Variable] = (),
+    chain: bool = False,
 ) -> None:
     """`lower_folds.fold` with the accumulators written to `scanned` after every row; with `lanes` in vectors where
     there are enough rows (always, if something stands before them) and the operator allows it. `sources` are arrays
-    whose elements are the rows, if they are no more than that.
+    whose elements are the rows, if they are no more than that. As a `chain` rows are added one after another.
     """
     direct = _direct(item, sources)
     nowhere: list[ArrayView | None] = [None] * len(neutral)
-    first = neutral if before is None else before.values
 
-    def in_order() -> None:
-        lower_folds.fold(item, extent, combine, first, rows, nowhere, mapped, scanned, start=start)
+    def in_order(short: bool = False) -> None:
+        given = None if before is None else before.values
+        common = item, extent, combine, neutral, rows, nowhere, mapped, scanned, start
+        lower_folds.fold(*common, short=short, initial=given)
 
     obstacle = _obstacle(combine, neutral, lanes)
-    if obstacle or not item.vector_lanes or item.lanes is not None:
-        if obstacle and item.vector_lanes:
+    if chain or obstacle or not item.vector_lanes or item.lanes is not None:
+        if obstacle and item.vector_lanes and not chain:
             item.refused.append(f"a scan row by row, not in the lanes of vectors: {obstacle}")
-        in_order()
+        in_order(short=chain)
         return
 
     def write_strip(strip: Strip) -> None:
@@ -89,7 +91,7 @@ def scan_rows(
             item.emit.emit(one)
         return
     with item.emit.scope() as one_by_one:
-        in_order()
+        in_order(short=True)
     many = operation("ge", lower_size(extent, item.emit), integer(LEAST_ROWS))
     item.emit.emit(If(item.emit.let(many, "many"), tuple(in_strips), tuple(one_by_one)))
 

@@ -32,6 +32,7 @@ from tilewright.kernel.ir import (
 )
 from tilewright.machine.model import Machine
 from tilewright.passes import lower_folds
+from tilewright.passes.accumulators import Accumulators
 from tilewright.passes.fuse_histograms import NOTHING, Fills
 from tilewright.passes.item_memory import Item
 from tilewright.passes.lower_general import Places, Points
@@ -191,7 +192,7 @@ def _merged(histograms: RowHistograms, own: Sequence[Variable], pieces: Chunks) 
 
     def write_point(item: Item, at: Sequence[Size], places: Places) -> None:
         views = [item.as_view(item.arrays[one.name]) for one in own]
-        accumulators = lower_folds.Accumulators(item)
+        accumulators = Accumulators(item)
         for view in views:
             value = item.load(view, (size(0), *at))
             accumulators.values.append(declare_value(value, "acc", item.emit))

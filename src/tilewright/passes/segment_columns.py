@@ -18,9 +18,10 @@ from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import Size, minimum, size
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import Constant, Expression, For, If, operation
+from tilewright.passes.accumulators import PIECE
 from tilewright.passes.item_memory import Item
 from tilewright.passes.lower_columns import COLUMNS, column_array
-from tilewright.passes.lower_folds import PIECE, if_long
+from tilewright.passes.lower_folds import if_long
 from tilewright.passes.lower_general import Places, Points, Range
 from tilewright.passes.lower_items import AnyValue, call, row_of, write
 from tilewright.passes.lower_scalar import Value, lower_atom, lower_size

@@ -46,6 +46,7 @@ class Segments:
         rows: the rows of the segment at some indices, as code of a work item.
         strides: arrays whose elements vary from row to row, with the dimension along which they do, and the one along
             which they vary with the innermost index of the segments (None: with none); empty if that is not known.
+        chain: the rows are combined one after another in any case, as one worker does with chunks.
         rows_first: arrays of results have the rows as their outermost dimension, not behind those of the segments.
     """
 
@@ -61,6 +62,7 @@ class Segments:
     rows_first: bool = False
     plain: bool = True
     sources: tuple[Variable, ...] = ()
+    chain: bool = False
 
     def part(self, place: ArrayView, at: Sequence[Size]) -> ArrayView:
         """Where the rows of the segment at these indices lie in an array of results."""

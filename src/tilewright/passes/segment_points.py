@@ -84,7 +84,7 @@ def scan_points(
         rows = segments.rows(item, segment)
         parts = [segments.part(place, segment) for place in places]
         fixed = item, length, segments.combine, segments.neutral, rows, parts[count:], parts[:count], start
-        scan_rows(*fixed, segments.plain, given, segments.sources)
+        scan_rows(*fixed, segments.plain, given, segments.sources, segments.chain)
 
     return Points(space_of(segments, chunks), write_point)
 

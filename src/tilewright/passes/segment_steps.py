@@ -166,7 +166,7 @@ def _scan_step(kernels: Kernels) -> tuple[SegmentStep, tuple[KernelStep, ...]]:
     folded = _without_mapped(segments, len(kernels.targets) - count)
     in_lanes = kernels.in_lanes
     # What chunks give is combined one after another, as by one thread.
-    last = dataclasses.replace(partial_segments(segments, partial, chunks), rows_first=True, plain=not in_lanes)
+    last = dataclasses.replace(partial_segments(segments, partial, chunks), rows_first=True, chain=in_lanes)
     each = rows_each(kernels.machine, kernels.threads, segments.bytes_per_row)
 
     def points(of: Segments, group: int, cut: Chunks | None = None, start: Sequence[Variable] = ()) -> Points:

@@ -35,6 +35,7 @@ from tilewright.kernel.ir import (
     operation,
 )
 from tilewright.passes import lower_folds, lower_reduction  # noqa: F401  # folds are registered there
+from tilewright.passes.accumulators import Accumulators
 from tilewright.passes.item_memory import ArrayValue, Item
 from tilewright.passes.lower_general import Places, Points
 from tilewright.passes.lower_items import AnyValue, bind, call, lower_body, lower_statement
@@ -142,7 +143,7 @@ class _Block:
         arrays = lower_folds.arrays_of(item, fold.arrays)
         reads = {one.position: one for one in self.tiling.variance.reads if one.stream == name}
         pieces = [self._piece(reads[position], arrays[position]) for position in staged]
-        accumulators = lower_folds.Accumulators(item)
+        accumulators = Accumulators(item)
         nowhere = [None] * len(fold.neutral)
         accumulators.begin(fold.neutral, [atom.type for atom in fold.neutral], nowhere)
         function = fold.function if isinstance(fold, nodes.Redomap) else None

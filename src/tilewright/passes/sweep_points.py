@@ -115,7 +115,7 @@ def sums_points(sweep: Sweep, chunks: Chunks, partial: Sequence[Variable]) -> Po
         rows = lower_folds.function_rows(item, None, [item.arrays[one.name] for one in partial])
         nowhere: list[ArrayView | None] = [None] * count
         values = lower_folds.fold(
-            item, size(chunks.count), sweep.combine, sweep.neutral, rows, nowhere, (), places[:count]
+            item, size(chunks.count), sweep.combine, sweep.neutral, rows, nowhere, (), places[:count], short=True
         )
         for place in places[count:]:
             write(item, values[0], place)
