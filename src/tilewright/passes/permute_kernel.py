@@ -4,6 +4,7 @@
         rows      whole vectors; with non-temporal stores from the target's first full cache line to its last
         squares   for each cache line of columns: read squares, transpose them in registers, write their columns
         strip     past the caches, of long rows: the same, kept until whole cache lines of the target are there
+        lines     past the caches, of long rows that begin anywhere in a line: each line is read and written once
         tile      past the caches, of short rows: squares are gathered in a stage until runs of the target are long
 
 Sizes and strides are launch parameters: a kernel serves all arrays of a kind. What no full vector is left for is
