@@ -96,6 +96,8 @@ class _Lines:
         self.squares = self.array("squares", 2 * form.width * self.line)
         # Where lines begin is found once for many of them: by rows for a strip, by columns for a line of columns.
         self.froms, self.begins = (self.array(hint, deep, I64) for hint in ("froms", "begins"))
+        # Of what is written at either end of rows there shall be one column's code, not all columns' side by side.
+        self.count = w.parameter("count", form.width)
         self.places, self.odds = (self.array(hint, form.width, I64) for hint in ("places", "odds"))
 
     def array(self, hint: str, words: int, kind: ScalarType | None = None) -> Buffer:
@@ -168,8 +170,8 @@ class _Lines:
         """A line of each column; of the first rows what precedes it, and of the last ones what there is."""
         w, line = self.w, self.line
 
-        def columns(body: Callable[[Expression, Expression, Expression], None]) -> None:
-            w.loop("c", integer(0), integer(w.form.width), lambda c: body(
+        def columns(body: Callable[[Expression, Expression, Expression], None], count: Expression) -> None:
+            w.loop("c", integer(0), count, lambda c: body(
                 c, w.let(add(load(self.places, c), done), "to"), w.let(load(self.odds, c), "odd")
             ))  # fmt: skip
 
@@ -197,11 +199,11 @@ class _Lines:
         def heads() -> None:
             number = self.strip.number
             if number is None:
-                columns(head)
+                columns(head, self.count)
             else:
-                w.when(operation("eq", number, integer(0)), lambda: columns(head))
+                w.when(operation("eq", number, integer(0)), lambda: columns(head, self.count))
 
         is_middle = operation("le", add(done, integer(line - 1)), self.rows.words)
         w.when(operation("eq", done, integer(0)), heads, lambda: w.when(
-            is_middle, lambda: columns(middle), lambda: columns(tail)
+            is_middle, lambda: columns(middle, integer(w.form.width)), lambda: columns(tail, self.count)
         ))  # fmt: skip
