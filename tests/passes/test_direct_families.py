@@ -152,6 +152,7 @@ T4, T6 = dict.fromkeys("abcde", 72), {"a": 24, "b": 16, "c": 16, "d": 24, "e": 1
     ("abq,qcd->abcd", dict(a=32, b=32, c=32, d=32, q=1024), F32, False),
     ("zaq,zqb->zab", dict(z=200, a=64, b=64, q=64), F32, True),  # batches of small products
     ("aq,qb->ab", dict(a=384, b=384, q=384), F32, True),
+    ("aq,qb->ab", dict(a=700, b=700, q=700), F32, False),  # the sum is long enough to be a tree
 ], ids=str)  # fmt: skip
 def test_the_faster_form_is_chosen(text: str, sizes: dict[str, int], scalar: ScalarType, direct: bool) -> None:
     """Where one form was measured to be faster by far on the processor that the model was fitted to."""

@@ -15,6 +15,7 @@ from tilewright.machine.model import Machine
 from tilewright.passes.direct_form import LINE, DirectForm, Results, rows_are_one_run
 from tilewright.passes.packed_combine import nan_guard
 from tilewright.passes.scalar_values import component_types
+from tilewright.passes.sum_trees import PIECE, grows_errors, levels_of, tree_loops
 
 CACHE_WAYS = 8  # of the first and second cache: lines that share a set
 CHAINS = 4  # cycles until the result of a multiply-add can be added to
@@ -22,6 +23,7 @@ ELEMENT_LOAD = 0.5  # of a broadcast, as a part of a vector's
 TILE_CYCLES = 15  # loops and addresses of one tile
 COPIED_VECTOR, TURNED_VECTOR, GATHERED_ELEMENT, COPIED_SCALAR = 6.0, 15.0, 2.0, 1.7  # cycles to put into a panel
 STORED_VECTOR = {Results.VECTORS: 1.0, Results.TURNED: 5.0, Results.COLLECTED: 7.0}
+SUMMED_VECTOR = 4.0  # cycles to add a vector of sums to those of the next level of a tree
 SHORT_PIECE = 512  # bytes
 FAR_PIECE = 120.0  # cycles until a piece of main memory comes that no prefetcher of the processor foresees
 NEAR_PIECE = 20.0  # of the third cache, where steps of the sum are far apart
@@ -63,6 +65,9 @@ def direct_cost(form: DirectForm, machine: Machine) -> DirectCost:
         instructions = 2 if nan_guard(form.contraction) is None else 4
         step = max(instructions * wide * form.rows, CHAINS)
     stores = STORED_VECTOR[form.results] * len(form.lanes) * form.rows
+    loops = tree_loops([constant(one.size) for one in form.contracted])
+    if levels_of(loops) and grows_errors(form.contraction.combine):
+        stores += SUMMED_VECTOR * len(form.lanes) * form.rows * -(-form.contracted_total // PIECE)
     compute = tiles * (form.contracted_total * step + stores + TILE_CYCLES)
     again = _memory_again(form, machine) + _pieces_written(form, machine)
     return DirectCost(compute, _packing(form, outer), _memory_once(form, machine), again)
