@@ -31,7 +31,7 @@ from tilewright.passes.scalar_values import (
     store_element,
 )
 from tilewright.passes.speculation import Speculation
-from tilewright.runtime.host import ERRORS, CheckedIndex, Layout, Scratch
+from tilewright.runtime.host import ERRORS, THREADS_TOTAL, CheckedIndex, Layout, Scratch
 
 PRIVATE_BYTES = 1024
 """A kernel's private arrays may take so many bytes; what is larger lies in scratch memory."""
@@ -83,6 +83,7 @@ class Item:
         self.lanes: tuple[int, Size] | None = None  # points written together, and the number of this one
         self.taken = 0  # bytes of private arrays that `allocate` has given out
         self.scalar_loops = False  # there are vectors and loops that LLVM shall put into vectors
+        self.side_by_side = False  # threads run points: their own arrays interleave, for neighbours to coalesce
         self.together = 1  # points that go on together in lanes
         self.refused: list[str] = []  # why there are no lanes where there might be
         self.speculation: Speculation | None = None  # how indices are checked; None: by branches
@@ -231,6 +232,11 @@ class Item:
             buffer = Buffer(name, element)
             self.scratch.append(Scratch(name, type_.element, room))
             self.buffer_names[name] = name
+            if self.side_by_side:
+                self.buffers[name] = buffer
+                dense = row_major(type_.shape)
+                lmad = LMAD(size(WORKER), dense.shape, tuple(one * size(THREADS_TOTAL) for one in dense.strides))
+                return ArrayView(name, type_.element, lmad)
             offset = size(WORKER) * size(f"%room.{name}")
         self.buffers[name] = buffer
         return ArrayView(name, type_.element, row_major(type_.shape, offset))

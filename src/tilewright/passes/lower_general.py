@@ -291,6 +291,7 @@ def lower_points(
         schedule = Schedule.GROUPS
     elif points.space:
         schedule = Schedule.BLOCKS if threads_per_block == 1 or points.by_block else Schedule.THREADS
+    item.side_by_side = schedule is Schedule.THREADS
     cells = [one.name for one in reads if one.type.rank == 0 and one.name in placed]
     places = [item.arrays[target.name] for target in targets]
     views = [place for place in places if isinstance(place, ArrayView)]
