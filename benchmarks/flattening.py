@@ -56,11 +56,11 @@ def products(total: int) -> dict[str, tuple[Any, ...]]:
 
 
 def locvolcalib(steps: int) -> tuple[Any, dict[str, tuple[Any, ...]]]:
-    """The program of examples/locvolcalib.py, and FinPar's data sets with fewer steps (`large` with fewer strikes)."""
+    """The program of examples/locvolcalib.py, and FinPar's three data sets with fewer steps."""
     sys.path.insert(0, str(HERE.parent / "examples"))
     import locvolcalib as example
 
-    shapes = {"small": (16, 32, 256), "medium": (128, 256, 32), "large": (256, 256, 256), "one": (1, 256, 256)}
+    shapes = {"small": (16, 32, 256), "medium": (128, 256, 32), "large": (256, 256, 256)}
     return example.locvolcalib.trace(), {name: example._arguments(*one, steps) for name, one in shapes.items()}
 
 
