@@ -265,6 +265,17 @@ def test_collected_results_are_turned(sizes: dict[str, int], scalar: ScalarType)
     run(contraction, replace(form, vector_chunk=form.vector_tile, scalar_chunk=form.rows), threads=2)
 
 
+@pytest.mark.parametrize("vectors", [12.5, 25])
+def test_register_tiles_waste_little(vectors: float) -> None:
+    """Tiles of one or of five vectors where those of two, three, four and six would end far outside."""
+    lanes = CPU_AVX512.lanes(4)
+    contraction = einsum_contraction("aq,qb->ab", dict(a=190, b=int(vectors * lanes), q=999), F32)
+    form = form_of(contraction, replace(CPU_AVX512, cores=1))
+    padded = [-(-size // tile) * tile for size, tile in ((vectors * lanes, form.vector_tile), (190, form.rows))]
+    assert padded[0] * padded[1] <= 1.09 * vectors * lanes * 190
+    run(contraction, form_of(contraction))
+
+
 @pytest.mark.parametrize(("text", "scalar"), [
     ("aq,qb->ab", F32), ("aq,bq->ab", F64), ("qa,qb->ab", C64), ("qac,qb->acb", I8), ("pqa,bpq->ab", F32),
 ], ids=str)  # fmt: skip

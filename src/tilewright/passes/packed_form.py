@@ -319,7 +319,7 @@ def _register_tile(
     vector_total, scalar_total = totals
     registers = (machine.vector_registers or 16) // parts
     best: tuple[float, tuple[int, int]] | None = None
-    for rows in (1, 2, 4, 6, 8, 12):
+    for rows in (1, 2, 4, 5, 6, 8, 12, 24):
         vectors = min(8, (registers - 1) // (rows + 1), max(1, math.ceil(vector_total / lanes)))
         if vectors == 0:
             continue
