@@ -51,8 +51,34 @@ def random (flags: [n]bool, starts: [n + 1]i64) =
     in (y)) places
   in (ys)
 """,
+    "distribution leaves a map that gives nothing": """\
+def random (a_4: [m][n]f32, a_5: [m][n]i64) =
+  let (batch: [m]f32, batch_1: [m][n][n]f32, batch_2: [m][n]u64, batch_3: [m][n]f32) =
+    map m (\\(a: [n]f32, a_1: [n]i64) ->
+    let (t_2: [n]u64, t_3: [n]f32, t_4: [n]u64, t_5: [n][n]f32) = scanomap n (\\(a_2: u64, b: u64) ->
+      let (t: u64) = max(a_2, b)
+      in (t)) (0u64) (\\(x: f32) ->
+      let (t_1: u64) = min(1u64, 3u64)
+      in (t_1, x, t_1, a)) a
+    let (t_6: f32) = abs(1.0f32)
+    let (t_7: f32) = t_6 + 1.0f32
+    let (t_8: f32) = -0.75f32 / t_7
+    let (t_10: [n][n]f32) = rearrange (1, 0) t_5
+    let (t_12: [n]f32) = map n (\\(x_1: [n]f32) ->
+      let (t_11: f32) = reduce n (\\(a_3: f32, b_1: f32) ->
+        let (t_9: f32) = a_3 + b_1
+        in (t_9)) (0.0f32) x_1
+      in (t_11)) t_10
+    let (t_15: [n]f32) = map n (\\(x_2: f32) ->
+      let (t_13: f32) = min(x_2, 8.0f32)
+      let (t_14: f32) = max(t_13, -8.0f32)
+      in (t_14)) t_12
+    let (t_16: f32) = t_5[0i64, 0i64]
+    in (t_16, t_5, t_2, t_3)) a_4 a_5
+  in (batch)
+""",
 }
-SIZES = ({"n": 0}, {"n": 1}, {"n": 5}, {"n": 33})
+SIZES = ({"n": 0, "m": 2}, {"n": 1, "m": 0}, {"n": 5, "m": 3}, {"n": 33, "m": 2})
 
 
 def arguments_of(text: str, sizes: dict[str, int]) -> list[Any]:

@@ -149,12 +149,23 @@ def parameters_of(function: Callable[..., Any], around: Mapping[str, Any]) -> tu
 
 def _annotations(function: Callable[..., Any], around: Mapping[str, Any]) -> dict[str, Any]:
     """The annotations; where they are text (`from __future__ import annotations`), what they mean in their place."""
-    closure = inspect.getclosurevars(function)
     try:
-        return inspect.get_annotations(function, eval_str=True, locals={**around, **closure.nonlocals})
+        return inspect.get_annotations(function, eval_str=True, locals={**around, **_enclosed(function)})
     except NameError as error:
         name = getattr(function, "__name__", repr(function))
         raise TypeError(f"program {name}: an annotation cannot be read: {error}") from error
+
+
+def _enclosed(function: Callable[..., Any]) -> dict[str, Any]:
+    """What a function takes from functions around it, without what is bound there only later, such as itself."""
+    found: dict[str, Any] = {}
+    names = getattr(getattr(function, "__code__", None), "co_freevars", ())
+    for name, cell in zip(names, getattr(function, "__closure__", None) or (), strict=True):
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:  # empty yet
+            continue
+    return found
 
 
 def _check_names(name: str, parameters: list[Parameter]) -> None:

@@ -264,7 +264,14 @@ class TracedProgram:
     def _trace(self, types: tuple[ScalarType, ...]) -> Traced:
         with self._lock:
             if types not in self._traced:
-                self._traced[types] = trace_function(self.function, self.parameters, types)
+                try:
+                    self._traced[types] = trace_function(self.function, self.parameters, types)
+                except RecursionError as error:
+                    name = self.function.__name__
+                    raise RecursionError(
+                        f"program {name}: calls nest too deeply while it is traced; a program that calls itself ends "
+                        f"only by what Python knows then: use tw.loop or tw.while_loop for what depends on values"
+                    ) from error
             return self._traced[types]
 
     def _executable(self, types: tuple[ScalarType, ...], target: str | Device | None) -> tuple[Executable, bool]:

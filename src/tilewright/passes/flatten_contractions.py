@@ -202,7 +202,8 @@ def _strategy(program: Program, flattening: Flattening, contractions: bool) -> S
     others = _is_kept_version if contractions else _in_stream
 
     def spared(at: Place) -> bool:
-        return others(at) or (at.statement.targets[0].name in flat and isinstance(at.expression, SOAC))
+        known = any(one.name in flat for one in at.statement.targets)
+        return others(at) or (known and isinstance(at.expression, SOAC))
 
     return incremental_flattening(spared, *((version_contraction,) if contractions else ()))
 
