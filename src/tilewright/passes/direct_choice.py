@@ -236,7 +236,8 @@ def _tiles(form: DirectForm, machine: Machine) -> Iterator[DirectForm]:
         else:
             is_last = vectors >= form.column_size
             lanes = _exact(min(form.vector_size, widest), widest) * vectors
-        most = min(form.scalar_size, (registers - 1 - len(lanes)) // len(lanes))
+        broadcasts = 2 if len(lanes) == 1 else 1  # where each serves one multiply-add, the next is loaded meanwhile
+        most = min(form.scalar_size, (registers - broadcasts - len(lanes)) // len(lanes))
         for rows in _rows(form, lanes, most):
             tile = replace(form, lanes=lanes, rows=rows)
             tile = replace(tile, vector_chunk=_read_together(tile, machine))
