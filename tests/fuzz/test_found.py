@@ -77,6 +77,18 @@ def random (a_4: [m][n]f32, a_5: [m][n]i64) =
     in (t_16, t_5, t_2, t_3)) a_4 a_5
   in (batch)
 """,
+    "a fold in a scan's point keeps fewer results than its function gives": """\
+def random (a: [n]i64) =
+  let (ys: [n]f32, zs: [n]i64) = segscan@thread (i: i64 < n) (\\(p: f32, q: f32) ->
+    let (r: f32) = p * q
+    in (r)) (1.0f32) do
+    let (t: [n]i64) = iota n i64
+    let (s: i64, more: [n]i64) = redomap n (\\(p1: i64, q1: i64) ->
+      let (r1: i64) = p1 + q1
+      in (r1)) (0i64) (\\(x: i64) -> (x, x)) t
+    in (1.0f32, s)
+  in (zs)
+""",
 }
 SIZES = ({"n": 0, "m": 2}, {"n": 1, "m": 0}, {"n": 5, "m": 3}, {"n": 33, "m": 2})
 

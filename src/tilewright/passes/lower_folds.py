@@ -69,7 +69,8 @@ def fold(
 
         def value(k: Size) -> list[Value]:
             counter = item.known_index(first + k, extent)
-            return _scalars(rows(counter if start is None else start + counter, [None] * len(neutral)))
+            values = rows(counter if start is None else start + counter, [None] * len(neutral))
+            return _scalars(values[: len(neutral)])
 
         if mapped:
             item.loop(count, "k", lambda k: step(item.known_index(first + k, extent), into))
