@@ -27,6 +27,15 @@ def random (xs: [n]f32) =
   let (ys: [n]f32) = map n (\\(z: f32) -> let (c: f32) = min(z, 8.0f32) in (c)) zs
   in (xs)
 """,
+    "arrays of negative sizes are empty": """\
+def random (xs: [n]f32) =
+  let (a: [n - 2]f32) = xs[0 :+ n - 2]
+  let (b: [n - 2]f32) = xs[2 :+ n - 2]
+  let (c: [n - 2]f32) = map (n - 2) (\\(p: f32, q: f32) -> let (t: f32) = p + q in (t)) a b
+  let (zeros: [n - 2]f32) = replicate (n - 2) 0.0f32
+  let (ranks: [n - 2]i64) = iota (n - 2) i64
+  in (c, zeros, ranks)
+""",
     "bools are folded between offsets": """\
 def random (flags: [n]bool, starts: [n + 1]i64) =
   let (none: [n]bool) = replicate n false

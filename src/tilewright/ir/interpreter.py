@@ -114,9 +114,13 @@ class Environment:
             raise ValueError(f"size {size} mentions {missing[0]}, which is not in scope")
         return size.evaluate({name: int(self.values[name]) for name in size.names})
 
+    def extent(self, size: Size) -> int:
+        """How many elements an array of a size has: none where it is negative, as in Python's slices and ranges."""
+        return max(0, self.size(size))
+
     def shape(self, type: Type) -> tuple[int, ...]:
         """The value of a type's shape."""
-        return tuple(map(self.size, type.shape))
+        return tuple(map(self.extent, type.shape))
 
     def atom(self, atom: Atom) -> Value:
         """The value of an atom."""
@@ -179,7 +183,7 @@ def _element(array: Array, type: Type, *indices: int) -> Value:
 
 def _rows(arrays: Sequence[Variable], width: Size, e: Environment) -> list[Values]:
     """The rows of several arrays of equal outer size: one tuple per position."""
-    count = e.size(width)
+    count = e.extent(width)
     for one in arrays:
         if len(e.array(one)) != count:
             raise ValueError(f"{one} of type {one.type} has {len(e.array(one))} rows where {count} are needed")
@@ -250,9 +254,9 @@ def _index(x: Index, e: Environment) -> Values:
 def _slice(x: Slice, e: Environment) -> Values:
     places = []
     for d, (one, extent) in enumerate(zip(x.dimensions, e.array(x.array).shape, strict=True)):
-        start, count = e.size(one.start), e.size(one.count)
+        start, count = e.size(one.start), e.extent(one.count)
         last = start + one.step * (count - 1)
-        if count < 0 or (count > 0 and not (0 <= start < extent and 0 <= last < extent)):
+        if count > 0 and not (0 <= start < extent and 0 <= last < extent):
             raise IndexError(
                 f"{_at(x)}slice of {x.array}: {count} elements from index {start} to {last} in steps of {one.step} are "
                 f"out of range in dimension {d} of extent {extent}"
@@ -268,12 +272,12 @@ def _update(x: Update, e: Environment) -> Values:
 
 
 def _iota(x: Iota, e: Environment) -> Values:
-    return (np.arange(e.size(x.count)).astype(x.scalar.numpy),)
+    return (np.arange(e.extent(x.count)).astype(x.scalar.numpy),)
 
 
 def _replicate(x: Replicate, e: Environment) -> Values:
     value = np.asarray(e.atom(x.value), x.value.type.element.numpy)
-    return (np.broadcast_to(value, (e.size(x.count), *value.shape)),)
+    return (np.broadcast_to(value, (e.extent(x.count), *value.shape)),)
 
 
 def _concat(x: Concat, e: Environment) -> Values:
@@ -353,7 +357,7 @@ def _hist(x: Hist, e: Environment) -> Values:
 
 
 def _stream(x: StreamSeq, e: Environment) -> Values:
-    width, chunk = e.size(x.width), e.size(x.chunk)
+    width, chunk = e.extent(x.width), e.size(x.chunk)
     if chunk < 1:
         raise ValueError(f"stream: the chunk size {x.chunk} is {chunk}, at least 1 is needed")
     accumulators, chunks = e.atoms(x.initial), []
