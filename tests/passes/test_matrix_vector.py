@@ -108,6 +108,20 @@ def test_rows_of_one_vector_are_folded_into_a_whole_vector(rows: int, length: in
     assert_close(contraction, got, buffers, {})
 
 
+@pytest.mark.parametrize("scalar", [F32, F64], ids=str)
+@pytest.mark.parametrize("rows", [1, 3, 40, 67])
+@pytest.mark.parametrize("length", [2, 3, 4, 5, 7, 8, 9, 15])
+def test_dots_of_short_rows_take_vectors_as_short(length: int, rows: int, scalar: ScalarType) -> None:
+    """Products of all elements of two arrays, a few of which are added up: lengths of vectors in space, say."""
+    contraction = einsum_contraction("ak,ak->a", dict(a=rows, k=length), scalar)
+    form = choose_matrix_vector_form(normalise(contraction), CPU_AVX512)
+    assert isinstance(form, MatrixVectorForm)
+    assert form.lanes == min(CPU_AVX512.lanes(scalar.bytes), 1 << (length - 1).bit_length())
+    buffers = random_buffers(contraction, length)
+    got = run_cpu(write_matrix_vector_kernel(form), buffers, {}, 1)
+    assert_close(contraction, got, buffers, {})
+
+
 @pytest.mark.parametrize(("text", "left", "way", "along", "rows"), [
     ("ak,k->a", True, Way.DOTS, "k", 8),
     ("k,ak->a", False, Way.DOTS, "k", 8),
@@ -115,7 +129,7 @@ def test_rows_of_one_vector_are_folded_into_a_whole_vector(rows: int, length: in
     ("ka,k->a", True, Way.SUMS, "a", 8),
     ("bak,bk->ba", True, Way.DOTS, "k", 8),
     ("bka,bk->ba", True, Way.SUMS, "a", 8),
-    ("ak,ak->a", True, Way.DOTS, "k", 8),
+    ("ak,ak->a", True, Way.DOTS, "k", 4),
     ("ka,ka->a", True, Way.SUMS, "a", 8),
 ])  # fmt: skip
 def test_which_contractions_are_streamed(text: str, left: bool, way: Way, along: str, rows: int) -> None:

@@ -25,7 +25,7 @@ from tilewright.machine.model import Machine
 from tilewright.passes.packed_form import is_multiply_add
 from tilewright.passes.vectorise import is_vectorisable
 
-ROWS = 8  # that are read together: more streams than that are followed by no prefetcher
+ROWS = 8  # that are read together, of both operands: more streams than that are followed by no prefetcher
 SHORT_ROW = 4096  # bytes: prefetchers look ahead in one page
 LEAST_SUM = 4  # terms: shorter sums wait in registers
 SERIAL_BYTES = 1 << 18  # reading so much takes some 10 microseconds: less is not worth waking other threads
@@ -179,20 +179,26 @@ def _placed(contraction: Contraction, left: bool, machine: Machine) -> MatrixVec
         return None
     (along,) = unit
     way = Way.DOTS if along.kind is Kind.K else Way.SUMS
+    terms = math.prod(constant(one.size) for one in contraction.of_kind(Kind.K))
+    if way is Way.DOTS and not contraction.of_kind(Kind.M) and not contraction.of_kind(Kind.N):
+        lanes = min(lanes, max(2, _power_of_two_at_least(constant(along.size))))  # no other form is for short rows
+    elif terms < LEAST_SUM or (way is Way.DOTS and constant(along.size) < lanes):
+        return None
     other = contraction.map.parameters[1 if left else 0].name
     reads = other in _used(contraction)
     form = MatrixVectorForm(
         contraction, left, way, along, None, (), (), lanes, 1, 1, reads, is_multiply_add(contraction)
     )
     steps = (0, 1) if way is Way.SUMS else (1,)
-    terms = math.prod(constant(one.size) for one in contraction.of_kind(Kind.K))
     if reads and form.stride(along, "vector") not in steps:
         return None
     if way is Way.SUMS and form.stride(along, "out") != 1:
         return None
-    if (way is Way.DOTS and form.along_size < lanes) or terms < LEAST_SUM:
-        return None
     return _with_rows(form)
+
+
+def _power_of_two_at_least(value: int) -> int:
+    return 1 << max(0, value - 1).bit_length()
 
 
 def _used(contraction: Contraction) -> set[str]:
@@ -214,7 +220,9 @@ def _with_rows(form: MatrixVectorForm) -> MatrixVectorForm:
     side = found[0] if found else None
     most = 1 if side is None else constant(side.size)
     one_stream = side is not None and _is_one_stream(form, side)
-    limit = form.lanes if one_stream and (most % form.lanes == 0 or most >= 4 * form.lanes) else ROWS
+    both_move = dots and side is not None and form.stride(side, "vector") != 0
+    streams = ROWS // 2 if both_move else ROWS  # of each operand
+    limit = form.lanes if one_stream and (most % form.lanes == 0 or most >= 4 * form.lanes) else streams
     rows = max(1 << power for power in range(8) if 1 << power <= min(most, form.lanes, limit))
     steps = form.along_size // form.lanes
     vectors = max(count for count in (1, 2, 4) if count <= max(1, min(steps // 2, (8 // rows if dots else 2))))
