@@ -238,7 +238,7 @@ def test_the_pass_keeps_the_meaning(seed: int) -> None:
     recording.derivation.check([random_arguments(source, seed)])
 
 
-@pytest.mark.parametrize(("rule", "seed"), [("map_beside_reduce", 6), ("map_kept", 406), ("scan_beside_scan", 486)])
+@pytest.mark.parametrize(("rule", "seed"), [("map_beside_reduce", 20), ("map_kept", 220), ("scan_beside_scan", 127)])
 def test_rules_fire_in_random_programs(rule: str, seed: int) -> None:
     recording = Recording(simplify(fuse(simplify(random_program(seed, depth=4)))))
     fuse_further(recording.derivation.source, recording)
