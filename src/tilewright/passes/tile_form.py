@@ -123,12 +123,13 @@ def make_form(contraction: Contraction, tiling: Tiling) -> TileForm:
     dimensions = (*parallel, *contracted)
     left_strides = tuple(constant(d.stride_left) for d in dimensions)
     right_strides = tuple(constant(d.stride_right) for d in dimensions)
+    both_held = tiling.left is Place.REGISTERS and tiling.right is Place.REGISTERS
     return TileForm(
         contraction,
         tiling,
         partial,
         (*outer, *inner),
-        find_padding(contraction),
+        None if both_held else find_padding(contraction),
         _placed("left", tiling.left, contraction.left, contraction, tiling, left_strides),
         _placed("right", tiling.right, contraction.right, contraction, tiling, right_strides),
         I32 if largest_index(contraction, tiling) < 2**31 else I64,

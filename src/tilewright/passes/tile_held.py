@@ -1,7 +1,8 @@
 """Operands that each thread reads from main memory into its registers, where no two threads share an element [S3].
 
 One element of the operand then serves the thread's whole register tile, along the dimensions with which the operand
-does not change. Threads past the end of a dimension read its last element and write nothing.
+does not change. Threads past the end of a dimension read its last element and write nothing; past the end of the sum
+the last element is read, and what pads the sum is taken for it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import itertools
 
 from tilewright.contraction.normalise import constant
-from tilewright.kernel.ir import Buffer, Expression, add, multiply, operation
+from tilewright.kernel.ir import Buffer, Expression, Operation, add, multiply, operation
 from tilewright.passes.scalar_values import Value, load_element
 from tilewright.passes.scalar_values import constant as constant_value
 from tilewright.passes.tile_accumulate import LoadElement, Registers
@@ -39,23 +40,21 @@ def prepare_held(
 
     def read(registers: Registers, q: list[Expression], piece: list[Expression]) -> Value:
         indices = [add(start, one) for start, one in zip(piece, q, strict=True)]
+        conditions: list[Expression] = []
+        for p, index in enumerate(indices):
+            if form.guarded[count + p] and padding is not None:  # without padding the sum itself ends in time
+                conditions.append(operation("lt", index, sizes[count + p]))
+                indices[p] = operation("min", index, operation("sub", sizes[count + p], w.integer(1)))
         along = [multiply(index, strides[count + p]) for p, index in enumerate(indices)]
-        at = w.sum([addresses[registers], *along])
-        conditions: list[Expression] = [
-            operation("lt", index, sizes[count + p])
-            for p, index in enumerate(indices)
-            if form.guarded[count + p] and padding is not None  # without padding the sum itself ends in time
-        ]
-        if not conditions:
-            return load_element(source, scalar, at, emit, held.name)
-        parts = tuple(emit.declare(one, held.name) for one in constant_value(padding.value if padding else 0, scalar))
-
-        def guarded() -> None:
-            for variable, part in zip(parts, load_element(source, scalar, at, emit, held.name), strict=True):
-                emit.assign(variable, part)
-
-        emit.when(all_of(conditions), guarded)
-        return parts
+        value = load_element(source, scalar, w.sum([addresses[registers], *along]), emit, held.name)
+        if not conditions or padding is None:
+            return value
+        inside = emit.let(all_of(conditions), "inside")
+        pads = constant_value(padding.value, scalar)
+        return tuple(
+            emit.let(Operation("select", (inside, part, pad), part.type), held.name)
+            for part, pad in zip(value, pads, strict=True)
+        )
 
     return read
 

@@ -27,7 +27,7 @@ def declined_tiled(form: TileForm, machine: Machine, blocks: int) -> tuple[str, 
     for staged in form.staged:
         if staged.vector == 1:
             reasons.append(f"copies of {staged.name} move one element at a time: {_not_vector(staged, form)}")
-    if form.partial.contracted and form.padding is None:
+    if form.partial.contracted and form.padding is None and form.staged:
         reasons.append(f"no padding with neutral elements: {_no_padding(form.contraction)}; the last piece is guarded")
     if 0 < blocks < machine.cores:
         reasons.append(
