@@ -54,7 +54,7 @@ def direct_cost(form: DirectForm, machine: Machine) -> DirectCost:
     outer = math.prod(constant(one.size) for one in form.outer)
     if form.collected is not None:
         outer *= constant(form.collected.size)
-    tiles = outer * form.vector_tiles * form.column_tiles * form.scalar_tiles
+    tiles = outer * form.fitting_tiles * form.column_tiles * form.scalar_tiles
     widest = machine.lanes(component_types(form.accumulator)[0].bytes)
     wide = sum(max(lanes / widest, 0.5) for lanes in form.lanes)
     each_row = ELEMENT_LOAD if not form.elementwise else len(form.lanes) if form.columns is None else 1
@@ -85,7 +85,7 @@ def _packing(form: DirectForm, outer: int) -> float:
             each = TURNED_VECTOR
         else:
             each = GATHERED_ELEMENT * form.lanes[0]
-        cycles += each * outer * form.vector_tiles * steps * vectors
+        cycles += each * outer * form.fitting_tiles * steps * vectors
     return cycles
 
 

@@ -137,10 +137,14 @@ class DirectForm:
         """Tiles along the vector side; the last may overlap the one before, and where results go past the caches the
         first one may end early, so that the others begin with a whole vector of the output's memory.
         """
-        fitting = -(-self.vector_size // self.width)
-        if not self.nontemporal or fitting == 1:
-            return fitting
+        if not self.nontemporal or self.fitting_tiles == 1:
+            return self.fitting_tiles
         return -(-(self.vector_size + self.lanes[0] - 1) // self.width)
+
+    @property
+    def fitting_tiles(self) -> int:
+        """Tiles along the vector side where the output's rows begin with whole vectors: the others are passed over."""
+        return -(-self.vector_size // self.width)
 
     @property
     def column_size(self) -> int:

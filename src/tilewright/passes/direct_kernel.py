@@ -256,8 +256,15 @@ def _tiles(
         wanted = w.emit.let(multiply(number, integer(step)), "wanted")
         if back is not None:
             wanted = w.emit.let(operation("max", operation("sub", wanted, back), integer(0)), "wanted")
-        start = w.emit.let(operation("min", wanted, last), f"{hint}_at")
-        write(start, operation("sub", number, bounds[0]), operation("sub", wanted, start))
+
+        def tile() -> None:
+            start = w.emit.let(operation("min", wanted, last), f"{hint}_at")
+            write(start, operation("sub", number, bounds[0]), operation("sub", wanted, start))
+
+        if back is None:
+            tile()
+        else:  # where tiles begin as early as that, the one before may end with the dimension
+            w.emit.when(operation("lt", wanted, add(last, integer(step))), tile)
 
     w.loop(f"{hint}_tile", *bounds, at)
 
