@@ -103,3 +103,13 @@ class Machine:
     def lanes(self, element_bytes: int) -> int:
         """Elements of a size that one vector register holds; 1 where there are no vector registers."""
         return max(1, self.vector_bytes // element_bytes)
+
+
+def power_of_two_at_least(value: int) -> int:
+    """The least power of two that is not below a number; 1 for none.
+
+    Example:
+        >>> [power_of_two_at_least(value) for value in (0, 1, 5, 8)]
+        [1, 1, 8, 8]
+    """
+    return 1 << max(0, value - 1).bit_length()

@@ -21,7 +21,7 @@ from tilewright.contraction.recognise import is_commutative
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, ScalarType, compute_type
 from tilewright.ir.traversal import free_names
-from tilewright.machine.model import Machine
+from tilewright.machine.model import Machine, power_of_two_at_least
 from tilewright.passes.packed_form import is_multiply_add
 from tilewright.passes.vectorise import is_vectorisable
 
@@ -181,7 +181,7 @@ def _placed(contraction: Contraction, left: bool, machine: Machine) -> MatrixVec
     way = Way.DOTS if along.kind is Kind.K else Way.SUMS
     terms = math.prod(constant(one.size) for one in contraction.of_kind(Kind.K))
     if way is Way.DOTS and not contraction.of_kind(Kind.M) and not contraction.of_kind(Kind.N):
-        lanes = min(lanes, max(2, _power_of_two_at_least(constant(along.size))))  # no other form is for short rows
+        lanes = min(lanes, max(2, power_of_two_at_least(constant(along.size))))  # no other form is for short rows
     elif terms < LEAST_SUM or (way is Way.DOTS and constant(along.size) < lanes):
         return None
     other = contraction.map.parameters[1 if left else 0].name
@@ -195,10 +195,6 @@ def _placed(contraction: Contraction, left: bool, machine: Machine) -> MatrixVec
     if way is Way.SUMS and form.stride(along, "out") != 1:
         return None
     return _with_rows(form)
-
-
-def _power_of_two_at_least(value: int) -> int:
-    return 1 << max(0, value - 1).bit_length()
 
 
 def _used(contraction: Contraction) -> set[str]:

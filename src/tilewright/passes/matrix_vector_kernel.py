@@ -36,6 +36,7 @@ from tilewright.kernel.ir import (
     operation,
 )
 from tilewright.kernel.launch import Launch
+from tilewright.machine.model import power_of_two_at_least
 from tilewright.passes.matrix_vector_form import MatrixVectorForm, Way
 from tilewright.passes.matrix_vector_writer import RowWriter
 from tilewright.passes.sum_trees import levels_of
@@ -209,7 +210,7 @@ def _sums(w: RowWriter, block: Expression) -> None:
 
     groups = max(1, form.row_count // form.rows)
     loops = w.tree_of(groups, GROUPS)
-    room = 1 << (min(form.chunk, form.along_size) - 1).bit_length()
+    room = power_of_two_at_least(min(form.chunk, form.along_size))
     levels = [w.workspace("level", form.accumulator, room) for _ in range(levels_of(loops))]
     places = [(w.out, bases["out"]), *((one, operation("sub", ZERO, start)) for one in levels)]
 

@@ -15,7 +15,7 @@ from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Apply, Lambda
 from tilewright.ir.scalars import BOOL, ScalarType, compute_type, real_of
 from tilewright.ir.traversal import canonical
-from tilewright.machine.model import Machine
+from tilewright.machine.model import Machine, power_of_two_at_least
 from tilewright.passes.packed_blocks import BLOCK, choose_chunks, even, longest_piece, panel_bytes
 from tilewright.passes.packed_operands import with_conversions_in_packing
 from tilewright.passes.scalar_values import component_types
@@ -129,7 +129,7 @@ class PackedForm:
     @property
     def depth_capacity(self) -> int:
         """Steps of the sum that the kernel has room for; of few different values, so that shapes share kernels."""
-        return max(LEAST_DEPTH_CAPACITY, _round_up_to_power_of_two(self.depth))
+        return max(LEAST_DEPTH_CAPACITY, power_of_two_at_least(self.depth))
 
     def panel_capacity(self, tile: int, panel_bytes: int) -> int:
         """Elements of a side's panels that the kernel has room for, likewise."""
@@ -352,10 +352,6 @@ def _holds_partial_sums(contraction: Contraction) -> bool:
         and contraction.out.element == accumulator
         and compute_type(real_of(accumulator)) == real_of(accumulator)
     )
-
-
-def _round_up_to_power_of_two(value: int) -> int:
-    return 1 << max(0, value - 1).bit_length()
 
 
 def is_multiply_add(contraction: Contraction) -> bool:

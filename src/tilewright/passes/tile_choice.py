@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from tilewright.contraction.form import Contraction, Dimension, Kind
 from tilewright.contraction.normalise import constant
-from tilewright.machine.model import Machine
+from tilewright.machine.model import Machine, power_of_two_at_least
 from tilewright.machine.occupancy import occupancy
 from tilewright.passes.tiling import (
     STEPS_AHEAD,
@@ -191,8 +191,8 @@ def _spread(
     sizes: dict[int, tuple[int, int]] = {}
     for position in order:
         extent = constant(parallel[position].size)
-        t = min(threads, _power_of_two_at_least(extent))
-        r = min(registers, _power_of_two_at_least(-(-extent // t)))
+        t = min(threads, power_of_two_at_least(extent))
+        r = min(registers, power_of_two_at_least(-(-extent // t)))
         sizes[position] = (t, r)
         threads //= t
         registers //= r
@@ -202,14 +202,10 @@ def _spread(
 def _spread_depth(contraction: Contraction, depth: int) -> tuple[int, ...]:
     sizes: list[int] = []
     for one in reversed(contraction.of_kind(Kind.K)):
-        q = min(depth, _power_of_two_at_least(constant(one.size)))
+        q = min(depth, power_of_two_at_least(constant(one.size)))
         sizes.append(q)
         depth = max(1, depth // q)
     return tuple(reversed(sizes))
-
-
-def _power_of_two_at_least(value: int) -> int:
-    return 1 << max(0, value - 1).bit_length()
 
 
 # --- where operands wait ----------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import numpy as np
 from tilewright.ir.nodes import Program
 from tilewright.ir.printer import print_program
 from tilewright.ir.traversal import canonical
+from tilewright.machine.model import power_of_two_at_least
 from tilewright.runtime.devices import Device
 from tilewright.runtime.digest import sha256
 
@@ -41,7 +42,7 @@ def shape_class(arguments: Sequence[Any]) -> str:
     >>> shape_class([np.zeros((100, 3)), 5])
     'f8[128,4] int'
     """
-    return " ".join(_described(one, lambda extent: 1 << max(0, extent - 1).bit_length()) for one in arguments)
+    return " ".join(_described(one, power_of_two_at_least) for one in arguments)
 
 
 def data_key(name: str, arguments: Sequence[Any]) -> str:
