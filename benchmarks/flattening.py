@@ -28,7 +28,7 @@ from support import HERE, describe_machine, geometric_mean, interleaved, summary
 
 import tilewright as tw
 from tilewright.passes.compile import compile_program
-from tilewright.passes.flatten_tree import explain_versions, version_settings
+from tilewright.passes.flattening.flatten_tree import explain_versions, version_settings
 from tilewright.runtime.devices import Device, device_for
 from tilewright.runtime.executable import Executable
 from tilewright.tune.store import TuningStore

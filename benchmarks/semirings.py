@@ -57,7 +57,7 @@ def peak(dtype: str, step: str) -> float:
     """Steps per second, in 1e9, of acc = combine(acc, map(x, y)) on vectors in registers."""
     from tilewright.ir.scalars import BOOL, U8, scalar_type_of
     from tilewright.machine.detect import host_machine
-    from tilewright.passes.scalar_values import component_types
+    from tilewright.passes.items.scalar_values import component_types
     from tilewright.runtime.cpu_jit import compile_kernel
 
     scalar = scalar_type_of(dtype)

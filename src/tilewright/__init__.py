@@ -86,7 +86,7 @@ _MODULES = {
     "tilewright.runtime.thread_count": ("get_num_threads", "num_threads", "set_num_threads"),
     "tilewright.runtime.thread_limits": ("register_with_threadpoolctl",),
     "tilewright.runtime.errors": ("DeviceError", "DeviceMemoryError"),
-    "tilewright.passes.tiling": ("IllegalTiling",),
+    "tilewright.passes.tiled.tiling": ("IllegalTiling",),
     "tilewright.frontend.program": ("TracedProgram", "program"),
     "tilewright.frontend.array_functions": (
         "concat", "iota", "map", "rearrange", "replicate", "reshape", "scatter", "transpose", "update",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright.passes.tiling import IllegalTiling
+from tilewright.passes.tiled.tiling import IllegalTiling
 
 
 def _operands() -> tuple[np.ndarray, np.ndarray]:

@@ -19,7 +19,7 @@ from tilewright.ir.interpreter import Environment, infer_sizes
 from tilewright.ir.nodes import Body, Lambda, Literal, Loop, Map, Program, Statement, Variable
 from tilewright.ir.traversal import sub_bodies, substitute
 from tilewright.ir.verifier import IRError, verify
-from tilewright.passes.used_names import size_names
+from tilewright.passes.core.used_names import size_names
 from tilewright.runtime.devices import Device
 
 SECONDS = 60.0

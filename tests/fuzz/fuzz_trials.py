@@ -32,9 +32,9 @@ from tilewright.ir.nodes import Program
 from tilewright.ir.printer import print_program
 from tilewright.ir.verifier import verify
 from tilewright.passes.compile import compile_program
-from tilewright.passes.flatten_contractions import FLATTENINGS, Flattening
-from tilewright.passes.flatten_tree import version_settings
-from tilewright.passes.scalar_values import LoweringError
+from tilewright.passes.flattening.flatten_contractions import FLATTENINGS, Flattening
+from tilewright.passes.flattening.flatten_tree import version_settings
+from tilewright.passes.items.scalar_values import LoweringError
 from tilewright.rewrite.rules.flatten_versions import thresholds_of
 from tilewright.runtime import cpu_jit
 from tilewright.runtime.devices import Device
@@ -50,8 +50,8 @@ MOST_ROWS = (100, 17, 9)
 
 GRAINS: tuple[tuple[str, str, int], ...] = (
     ("tilewright.runtime.scheduling", "POINTS_PER_BLOCK", 4),
-    ("tilewright.passes.segment_choice", "ROWS_PER_CHUNK", 2),
-    ("tilewright.passes.lower_reduction", "LEAST_ROWS", 2),
+    ("tilewright.passes.segments.choice", "ROWS_PER_CHUNK", 2),
+    ("tilewright.passes.items.lower_reduction", "LEAST_ROWS", 2),
 )
 """From which sizes on work is shared out, and what these are when they are made small."""
 

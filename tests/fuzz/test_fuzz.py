@@ -23,10 +23,10 @@ from tilewright.ir.parser import parse_program
 from tilewright.ir.scalars import SCALAR_TYPES
 from tilewright.ir.traversal import all_statements, sub_bodies
 from tilewright.ir.verifier import verify
-from tilewright.passes.one_pass import one_pass_forms
 from tilewright.passes.pipelines import run_pipeline
-from tilewright.passes.scatter_form import MapScatter
-from tilewright.passes.sweep_form import Sweep
+from tilewright.passes.sweeps.form import Sweep
+from tilewright.passes.sweeps.one_pass import one_pass_forms
+from tilewright.passes.sweeps.scatter_form import MapScatter
 from tilewright.runtime.devices import device_for
 
 COMMAND = Path(__file__).parent / "run_fuzz.py"

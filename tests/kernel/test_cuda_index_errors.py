@@ -14,7 +14,7 @@ from tilewright.ir.verifier import verify
 from tilewright.kernel.cuda import cuda_text
 from tilewright.machine.named import named_machine
 from tilewright.passes.compile import program_block
-from tilewright.passes.unchecked import without_checks
+from tilewright.passes.core.unchecked import without_checks
 from tilewright.runtime.devices import Device
 from tilewright.runtime.host import ERRORS, ITEMS, THREADS_TOTAL, KernelPlan, KernelStep, Layout
 from tilewright.runtime.scheduling import index_error

@@ -35,8 +35,8 @@ from tilewright.ir.scalars import (
 )  # fmt: skip
 from tilewright.ir.sizes import size
 from tilewright.kernel.launch import Launch, ScalarReference
-from tilewright.passes.scalar_values import component_types
-from tilewright.passes.tiling import Place, Tiling
+from tilewright.passes.items.scalar_values import component_types
+from tilewright.passes.tiled.tiling import Place, Tiling
 from tilewright.runtime import cpu_pool
 from tilewright.runtime.cpu_jit import compile_kernel
 from tilewright.runtime.memory import aligned_empty

@@ -8,7 +8,7 @@ import numpy as np
 
 from tilewright.ir.scalars import scalar_type_of
 from tilewright.machine.named import named_machine
-from tilewright.passes.permute_kernel import permute_launch
+from tilewright.passes.permute.kernel import permute_launch
 from tilewright.runtime import cpu_pool
 from tilewright.runtime.backends import argument_block
 from tilewright.runtime.cpu_device import compile_for_cpu

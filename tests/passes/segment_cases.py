@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright.passes import segment_hist, segment_steps
-from tilewright.passes.segment_choice import Sharing
+from tilewright.passes.segments import hist as segment_hist
+from tilewright.passes.segments import steps as segment_steps
+from tilewright.passes.segments.choice import Sharing
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from tilewright.ir.scalars import F16, F32, F64, I32
 from tilewright.machine.detect import host_machine
 from tilewright.machine.model import Machine
 from tilewright.machine.named import CPU_AVX2, CPU_AVX512, CPU_NEON
-from tilewright.passes.direct_choice import choose_direct_form, direct_cost, direct_forms
-from tilewright.passes.direct_form import COLLECTED_ELEMENTS, FUSED_COLUMNS, Results
-from tilewright.passes.direct_kernel import describe, write_direct_kernel
+from tilewright.passes.direct.choice import choose_direct_form, direct_cost, direct_forms
+from tilewright.passes.direct.form import COLLECTED_ELEMENTS, FUSED_COLUMNS, Results
+from tilewright.passes.direct.kernel import describe, write_direct_kernel
 
 MACHINES = [host_machine(), CPU_AVX2, CPU_AVX512, CPU_NEON]
 

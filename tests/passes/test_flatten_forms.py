@@ -18,11 +18,11 @@ from tilewright.ir.parser import parse_program
 from tilewright.ir.traversal import all_statements
 from tilewright.ir.verifier import verify
 from tilewright.machine.named import named_machine
-from tilewright.passes.flatten_contractions import flattening_pipeline
-from tilewright.passes.flatten_tree import machine_thresholds, version_settings
+from tilewright.passes.flattening.flatten_contractions import flattening_pipeline
+from tilewright.passes.flattening.flatten_tree import machine_thresholds, version_settings
 from tilewright.passes.pipelines import run_pipeline
-from tilewright.passes.segment_rows import as_maps_of_rows
-from tilewright.passes.segment_streams import form_of_streams
+from tilewright.passes.segments.rows import as_maps_of_rows
+from tilewright.passes.segments.streams import form_of_streams
 from tilewright.rewrite.rules.flatten_versions import thresholds_of
 
 CPU = named_machine("cpu-avx512")

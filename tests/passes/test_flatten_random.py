@@ -43,7 +43,7 @@ from tilewright.ir.printer import print_program
 from tilewright.ir.sizes import ZERO, Size, product
 from tilewright.ir.traversal import all_statements, sub_bodies
 from tilewright.ir.verifier import verify
-from tilewright.passes.flatten import (
+from tilewright.passes.flattening.flatten import (
     flatten_fully,
     flatten_incrementally,
     flatten_outer,
@@ -51,7 +51,7 @@ from tilewright.passes.flatten import (
     incremental_flattening_pipeline,
     outer_flattening_pipeline,
 )
-from tilewright.passes.flatten_tree import Decision, Work, decisions, version_settings
+from tilewright.passes.flattening.flatten_tree import Decision, Work, decisions, version_settings
 from tilewright.passes.pipelines import run_pipeline
 from tilewright.rewrite.derivation import Derivation, Recording, agree
 from tilewright.rewrite.rule import rules_of

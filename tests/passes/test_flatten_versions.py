@@ -21,8 +21,8 @@ from tilewright.ir.printer import print_program
 from tilewright.ir.sizes import size
 from tilewright.machine.model import Machine
 from tilewright.machine.named import named_machine
-from tilewright.passes.flatten import incremental_flattening_pipeline
-from tilewright.passes.flatten_tree import (
+from tilewright.passes.flattening.flatten import incremental_flattening_pipeline
+from tilewright.passes.flattening.flatten_tree import (
     Decision,
     Work,
     decisions,

@@ -13,8 +13,8 @@ from naive import examples, random_values
 
 import tilewright as tw
 from tilewright.ir.scalars import C64, F16, F32, F64, I8, I32, U16, ScalarType
-from tilewright.passes.lower_columns import COLUMNS
-from tilewright.passes.lower_reduction import BRANCHES, LANES, LEAST_ROWS
+from tilewright.passes.items.lower_columns import COLUMNS
+from tilewright.passes.items.lower_reduction import BRANCHES, LANES, LEAST_ROWS
 
 ROUNDING = {F32: np.finfo("f4").eps, F64: np.finfo("f8").eps, C64: 2 * np.finfo("f4").eps, F16: np.finfo("f2").eps}
 AROUND = [1, LANES, LEAST_ROWS - 1, LEAST_ROWS, LEAST_ROWS + 1, BRANCHES * LANES + 5, BRANCHES**2 * LANES + 77]

@@ -18,9 +18,9 @@ from tilewright.ir import nodes
 from tilewright.ir.interpreter import interpret
 from tilewright.ir.parser import parse_program
 from tilewright.ir.traversal import all_statements
-from tilewright.passes.fuse_histograms import with_own_rows, without_fills
-from tilewright.passes.segment_bins import BATCH
-from tilewright.passes.segment_hist import narrowed
+from tilewright.passes.core.fuse_histograms import with_own_rows, without_fills
+from tilewright.passes.segments.bins import BATCH
+from tilewright.passes.segments.hist import narrowed
 
 DEVICES = ["cpu", pytest.param("opencl", marks=pytest.mark.opencl)]
 SPECIAL = [-1.0, -0.5, -0.0, 0.99999, 2.0**31, -(2.0**31) - 1]

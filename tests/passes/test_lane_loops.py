@@ -34,11 +34,11 @@ from tilewright.kernel.ir import (
     operation,
 )
 from tilewright.kernel.ir import walk as walk_statements
-from tilewright.passes.dead_stores import loaded_buffers, used_names, without_stores
-from tilewright.passes.lane_loops import LANES, wants_lanes
-from tilewright.passes.scalar_values import KernelBuilder
-from tilewright.passes.vectorise import NotVectorisable
-from tilewright.passes.widen_lanes import varying_names, widen_lanes
+from tilewright.passes.items.dead_stores import loaded_buffers, used_names, without_stores
+from tilewright.passes.items.scalar_values import KernelBuilder
+from tilewright.passes.lanes.lane_loops import LANES, wants_lanes
+from tilewright.passes.lanes.vectorise import NotVectorisable
+from tilewright.passes.lanes.widen_lanes import varying_names, widen_lanes
 
 SIZES = st.sampled_from([0, 1, 2, 7, LANES - 1, LANES, LANES + 1, 2 * LANES, 3 * LANES + 5])
 

@@ -14,7 +14,7 @@ from tilewright.ir.operators import OPERATORS, Operator
 from tilewright.ir.scalars import BOOL, C64, C128, F16, F32, F64, I8, I32, I64, SCALAR_TYPES, U8, U64, ScalarType
 from tilewright.ir.sizes import maximum, size
 from tilewright.kernel.ir import Constant, Let, Name
-from tilewright.passes.lower_scalar import KernelBuilder, LoweringError, lower_lambda
+from tilewright.passes.items.lower_scalar import KernelBuilder, LoweringError, lower_lambda
 
 TYPES = [BOOL, I8, I32, I64, U8, U64, F16, F32, F64, C64, C128]
 

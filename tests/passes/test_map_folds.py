@@ -19,7 +19,7 @@ from tilewright.frontend.einsum_parse import parse_string
 from tilewright.ir.nodes import Map, Statement
 from tilewright.kernel.launch import LaunchDeclined
 from tilewright.machine.named import CPU_AVX512
-from tilewright.passes.map_folds import fold_launches, fold_of_one_array
+from tilewright.passes.items.map_folds import fold_launches, fold_of_one_array
 
 
 def nest_of(text: str, *shape: int) -> Statement:

@@ -40,9 +40,9 @@ from tilewright.kernel.ir import (
     walk,
 )
 from tilewright.kernel.opencl import opencl_text
-from tilewright.passes.lane_variance import NotInLanes, lane_variance
-from tilewright.passes.masked_lanes import OneByOne, emit_in_lanes
-from tilewright.passes.scalar_values import KernelBuilder
+from tilewright.passes.items.scalar_values import KernelBuilder
+from tilewright.passes.lanes.lane_variance import NotInLanes, lane_variance
+from tilewright.passes.lanes.masked_lanes import OneByOne, emit_in_lanes
 
 N = Name("n", I64)
 INDEX = Name("j", I64)

@@ -15,7 +15,7 @@ from tilewright.ir.nodes import Body, Map, Program, Redomap, Statement
 from tilewright.ir.parser import parse_program
 from tilewright.ir.traversal import all_statements
 from tilewright.ir.verifier import verify
-from tilewright.passes.nest_folds import with_folds
+from tilewright.passes.core.nest_folds import with_folds
 
 ADD = "(\\(p{0}: f32, q{0}: f32) -> let (sum{0}: f32) = p{0} + q{0} in (sum{0}))"
 MAX = ADD.replace("+ q{0}", "* q{0}")

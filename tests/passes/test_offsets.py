@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import tilewright as tw
 from tilewright.ir.interpreter import interpret
-from tilewright.passes.offset_form import Offsets, with_offsets
 from tilewright.passes.pipelines import run_pipeline
-from tilewright.passes.scan_strips import STRIP
+from tilewright.passes.sweeps.offset_form import Offsets, with_offsets
+from tilewright.passes.sweeps.scan_strips import STRIP
 
 
 @tw.program

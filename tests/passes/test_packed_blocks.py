@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tilewright.machine.model import KIBI, MEBI, Machine
 from tilewright.machine.named import CPU_AVX512
-from tilewright.passes.packed_blocks import LEAST_PIECE, choose_chunks, even, longest_piece, panel_bytes, shared_time
+from tilewright.passes.packed.blocks import LEAST_PIECE, choose_chunks, even, longest_piece, panel_bytes, shared_time
 
 CACHES = replace(CPU_AVX512, l1_bytes=32 * KIBI, l2_bytes=MEBI, l3_bytes=32 * MEBI)
 

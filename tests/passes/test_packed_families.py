@@ -21,11 +21,11 @@ from tilewright.kernel.llvm import CpuTarget, llvm_text
 from tilewright.machine.detect import host_machine
 from tilewright.machine.model import Machine
 from tilewright.machine.named import CPU_AVX2, CPU_AVX512, CPU_NEON
-from tilewright.passes.packed_blocks import LEAST_PIECE as DEPTH
-from tilewright.passes.packed_form import PackedForm, make_packed_form
-from tilewright.passes.packed_kernel import describe, write_packed_kernel
-from tilewright.passes.tile import contraction_launches
-from tilewright.passes.tiling import IllegalTiling
+from tilewright.passes.packed.blocks import LEAST_PIECE as DEPTH
+from tilewright.passes.packed.form import PackedForm, make_packed_form
+from tilewright.passes.packed.kernel import describe, write_packed_kernel
+from tilewright.passes.tiled.tile import contraction_launches
+from tilewright.passes.tiled.tiling import IllegalTiling
 
 HOST = host_machine()
 SMALL_CACHES = replace(HOST, l1_bytes=1 << 10, l2_bytes=1 << 15, l3_bytes=1 << 18)  # sums are cut early

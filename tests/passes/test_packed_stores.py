@@ -15,8 +15,8 @@ from tilewright.contraction.normalise import normalise
 from tilewright.ir.scalars import F32, F64, ScalarType
 from tilewright.kernel.ir import Prefetch, Store, VectorType, walk
 from tilewright.machine.named import CPU_AVX512
-from tilewright.passes.packed_form import PackedForm, make_packed_form
-from tilewright.passes.packed_kernel import write_packed_kernel
+from tilewright.passes.packed.form import PackedForm, make_packed_form
+from tilewright.passes.packed.kernel import write_packed_kernel
 
 ZEN4 = replace(CPU_AVX512, cores=1, l1_bytes=1 << 15, l2_bytes=1 << 20, l3_bytes=1 << 25)
 SIZES = dict(a=24, b=16, c=16, d=24, e=16, f=16, g=24)

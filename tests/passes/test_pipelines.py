@@ -13,9 +13,9 @@ from tilewright.ir.parser import parse_program
 from tilewright.ir.printer import print_program
 from tilewright.ir.traversal import all_statements
 from tilewright.ir.verifier import IRError
-from tilewright.passes.fuse import fuse
+from tilewright.passes.core.fuse import fuse
+from tilewright.passes.core.simplify import simplify
 from tilewright.passes.pipelines import Pass, PassError, run_pipeline, standard_pipeline
-from tilewright.passes.simplify import simplify
 from tilewright.rewrite.derivation import Recording, agree
 
 INCREMENT_AND_SUM = """\

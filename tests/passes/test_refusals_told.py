@@ -14,9 +14,9 @@ import tilewright as tw
 from tilewright.cli.main import app
 from tilewright.ir.parser import parse_program
 from tilewright.machine.named import CPU_AVX512, H100, NAMED_MACHINES
-from tilewright.passes.lane_choice import lane_form
-from tilewright.passes.nest_folds import with_folds
-from tilewright.passes.stream_choice import NotTiled
+from tilewright.passes.core.nest_folds import with_folds
+from tilewright.passes.lanes.lane_choice import lane_form
+from tilewright.passes.streams.choice import NotTiled
 
 LANES = "not in the lanes of vectors: "
 

@@ -15,8 +15,8 @@ from naive import examples
 import tilewright as tw
 from tilewright.ir.parser import parse_program
 from tilewright.machine.named import CPU_AVX512
-from tilewright.passes import segment_bin_rows
-from tilewright.passes.segment_bin_rows import row_histograms
+from tilewright.passes.segments import bin_rows as segment_bin_rows
+from tilewright.passes.segments.bin_rows import row_histograms
 
 DEVICES = ["cpu", pytest.param("opencl", marks=pytest.mark.opencl)]
 OPERATORS = {"add": "e + f", "max": "max(e, f)", "mul": "e * f"}

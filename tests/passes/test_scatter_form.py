@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 import tilewright as tw
 from tilewright.ir.interpreter import interpret
 from tilewright.ir.nodes import Map, Statement
-from tilewright.passes.one_pass import one_pass_forms
 from tilewright.passes.pipelines import run_pipeline
-from tilewright.passes.scatter_form import MapScatter
+from tilewright.passes.sweeps.one_pass import one_pass_forms
+from tilewright.passes.sweeps.scatter_form import MapScatter
 
 
 @tw.program

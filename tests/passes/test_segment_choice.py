@@ -14,7 +14,7 @@ from segment_cases import OPERATORS, histogram, plain, segmented
 import tilewright as tw
 from tilewright.machine.model import Machine
 from tilewright.machine.named import A100, H100, OPENCL_CPU, OPENCL_GPU
-from tilewright.passes.segment_choice import (
+from tilewright.passes.segments.choice import (
     CHUNKS_PER_CORE,
     MOST_BYTES_OF_BINS,
     MOST_ROWS_PER_THREAD,

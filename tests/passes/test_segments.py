@@ -12,7 +12,7 @@ from lowering_checks import check
 from naive import examples
 from segment_cases import OPERATORS, histogram, in_pieces, plain, random_values, segmented, shared_out
 
-from tilewright.passes.lower_columns import COLUMNS
+from tilewright.passes.items.lower_columns import COLUMNS
 
 DEVICES = ["cpu", pytest.param("opencl", marks=pytest.mark.opencl)]
 WIDTHS = [0, 1, 2, 3, 15, 16, 33, 100, 257, 700]

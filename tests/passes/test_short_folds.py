@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
-from tilewright.passes.scan_strips import STRIP
-from tilewright.passes.short_folds import MOST_ROWS
+from tilewright.passes.items.short_folds import MOST_ROWS
+from tilewright.passes.sweeps.scan_strips import STRIP
 
 
 @tw.program

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import tilewright as tw
 from tilewright.ir.scalars import I64
 from tilewright.kernel.ir import For, Kernel, Name, walk
-from tilewright.passes import loop_cuts, renaming
-from tilewright.passes.loop_cuts import cuts_of
+from tilewright.passes.items import loop_cuts, renaming
+from tilewright.passes.items.loop_cuts import cuts_of
 from tilewright.runtime import cpu_device
 from tilewright.runtime.devices import DeviceError
 

@@ -31,13 +31,13 @@ from tilewright.kernel.nvrtc import compile_cuda
 from tilewright.kernel.opencl import opencl_text
 from tilewright.machine.model import Machine
 from tilewright.machine.named import A100, CPU_AVX2, CPU_AVX512, CPU_NEON, H100, OPENCL_CPU, OPENCL_GPU
-from tilewright.passes.lane_choice import LaneForm, lane_form
-from tilewright.passes.lower_general import lower_points
-from tilewright.passes.nest_folds import with_folds
+from tilewright.passes.core.nest_folds import with_folds
+from tilewright.passes.core.used_names import free_variables
+from tilewright.passes.items.lower_general import lower_points
+from tilewright.passes.lanes.lane_choice import LaneForm, lane_form
 from tilewright.passes.pipelines import run_pipeline
-from tilewright.passes.stream_choice import NotTiled, StreamTiling, stream_tiling
-from tilewright.passes.stream_tiles import tile_points
-from tilewright.passes.used_names import free_variables
+from tilewright.passes.streams.choice import NotTiled, StreamTiling, stream_tiling
+from tilewright.passes.streams.tiles import tile_points
 from tilewright.runtime.host import CHUNK, CHUNKS, ERRORS, ITEMS, PER_BLOCK, KernelPlan, Layout
 
 PROGRAMS = {"nbody": NBODY, "boxes": BOXES, "pairs": PAIRS, "first": FIRST}

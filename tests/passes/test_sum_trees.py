@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
-from tilewright.passes.sum_trees import FAN, PIECE, PieceLoop, levels_of, tree_loops
+from tilewright.passes.items.sum_trees import FAN, PIECE, PieceLoop, levels_of, tree_loops
 
 EPS = float(np.finfo(np.float32).eps)
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 import tilewright as tw
 from tilewright.ir.interpreter import interpret
 from tilewright.passes.pipelines import run_pipeline
-from tilewright.passes.scan_strips import STRIP
-from tilewright.passes.segment_choice import ROWS_OF_ONE_PASS
-from tilewright.passes.sweep_form import Sweep, sweeps_of
+from tilewright.passes.segments.choice import ROWS_OF_ONE_PASS
+from tilewright.passes.sweeps.form import Sweep, sweeps_of
+from tilewright.passes.sweeps.scan_strips import STRIP
 
 EXTENTS = sorted({0, 1, 2, 15, 16, 17, 31, 32, 33, *(STRIP + d for d in (-1, 0, 1)), 2 * STRIP, 1300})
 LONG = [ROWS_OF_ONE_PASS + 1, ROWS_OF_ONE_PASS + STRIP + 77]

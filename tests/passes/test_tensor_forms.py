@@ -19,9 +19,9 @@ from tensor_support import check, random_contraction, random_elementwise
 from tilewright.contraction.tensor_operation import TensorDimension, TensorOperation
 from tilewright.kernel.ir import Kernel, Let, Shuffle, Store, VectorType, walk
 from tilewright.machine.named import named_machine
-from tilewright.passes.tensor_compile import CompiledTensorOperation
-from tilewright.passes.tensor_gemm_form import chunks, gemm_form
-from tilewright.passes.tensor_kernel import tensor_launch
+from tilewright.passes.tensor.compile import CompiledTensorOperation
+from tilewright.passes.tensor.gemm_form import chunks, gemm_form
+from tilewright.passes.tensor.kernel import tensor_launch
 
 WIDE = named_machine("cpu-avx512")
 

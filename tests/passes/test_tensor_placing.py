@@ -11,8 +11,8 @@ from tensor_support import arrays, check, expected, random_contraction, random_e
 
 from tilewright.contraction.tensor_operation import Execution, TensorDimension, TensorOperation
 from tilewright.machine.named import named_machine
-from tilewright.passes import tensor_placing
-from tilewright.passes.tensor_placing import absorb, coarsen, merge, place, regroup, spread
+from tilewright.passes.tensor import placing as tensor_placing
+from tilewright.passes.tensor.placing import absorb, coarsen, merge, place, regroup, spread
 
 WIDE = named_machine("cpu-avx512")
 

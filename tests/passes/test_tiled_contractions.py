@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from naive import assert_close, examples
 
 from tilewright.contraction.normalise import order_dimensions, reclassify
-from tilewright.passes.tile import tiled_form
-from tilewright.passes.tile_form import TileForm, make_form
-from tilewright.passes.tile_kernel import write_kernel
+from tilewright.passes.tiled.form import TileForm, make_form
+from tilewright.passes.tiled.kernel import write_kernel
+from tilewright.passes.tiled.tile import tiled_form
 
 pytestmark = pytest.mark.opencl
 

@@ -19,11 +19,11 @@ from tilewright.kernel.ir import Store, VectorType, walk
 from tilewright.kernel.warp import Sample, touches
 from tilewright.machine.model import Machine
 from tilewright.machine.named import NAMED_MACHINES, OPENCL_CPU, OPENCL_GPU
-from tilewright.passes.tile import contraction_launches, tiled_form
-from tilewright.passes.tile_choice import choose_tiling, tile_cost
-from tilewright.passes.tile_form import PartialTiles, TileForm, largest_index, make_form
-from tilewright.passes.tile_kernel import write_kernel
-from tilewright.passes.tiling import IllegalTiling, Tiling, estimate_resources
+from tilewright.passes.tiled.choice import choose_tiling, tile_cost
+from tilewright.passes.tiled.form import PartialTiles, TileForm, largest_index, make_form
+from tilewright.passes.tiled.kernel import write_kernel
+from tilewright.passes.tiled.tile import contraction_launches, tiled_form
+from tilewright.passes.tiled.tiling import IllegalTiling, Tiling, estimate_resources
 
 TILES = {"a": (4, 2), "b": (8, 1), "q": 4}
 PARTIAL = {

@@ -9,7 +9,7 @@ from rewrite_programs import body_text, everywhere_once, program
 
 from tilewright.ir.generator import random_arguments
 from tilewright.ir.interpreter import interpret
-from tilewright.passes.read_concatenations import read_concatenations
+from tilewright.passes.core.read_concatenations import read_concatenations
 from tilewright.rewrite.derivation import Recording, agree
 from tilewright.rewrite.rule import Declined, Site, resolve, rule_named
 

@@ -11,7 +11,7 @@ from rewrite_programs import program
 from tilewright.ir.nodes import Apply, Body, Program
 from tilewright.ir.parser import parse_program
 from tilewright.ir.printer import print_program
-from tilewright.passes.fuse import fuse
+from tilewright.passes.core.fuse import fuse
 from tilewright.passes.pipelines import run_pipeline
 from tilewright.rewrite.derivation import Recording, agree
 from tilewright.rewrite.rule import Declined, Place, RewriteError, no_match, rule

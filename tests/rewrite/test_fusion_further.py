@@ -14,8 +14,8 @@ from tilewright.ir.generator import random_arguments, random_program
 from tilewright.ir.interpreter import interpret
 from tilewright.ir.nodes import If, Program
 from tilewright.ir.verifier import verify
-from tilewright.passes.fuse import fuse, fuse_further
-from tilewright.passes.simplify import simplify
+from tilewright.passes.core.fuse import fuse, fuse_further
+from tilewright.passes.core.simplify import simplify
 from tilewright.rewrite.derivation import Recording, agree
 from tilewright.rewrite.rule import Declined, Site, resolve, rule_named, rules_of
 

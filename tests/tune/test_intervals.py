@@ -14,8 +14,8 @@ from tuned_programs import normalised, row_sums
 
 from tilewright.ir.interpreter import interpret
 from tilewright.ir.nodes import Program
-from tilewright.passes.flatten_contractions import flattening_pipeline
-from tilewright.passes.flatten_tree import version_settings
+from tilewright.passes.flattening.flatten_contractions import flattening_pipeline
+from tilewright.passes.flattening.flatten_tree import version_settings
 from tilewright.passes.pipelines import run_pipeline, standard_pipeline
 from tilewright.tune import intervals, keys, store, text
 from tilewright.tune.intervals import Choice, Interval, Samples, best_interval, choose

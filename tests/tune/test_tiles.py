@@ -13,7 +13,7 @@ from tilewright.contraction.normalise import order_dimensions, reclassify
 from tilewright.machine.named import H100
 from tilewright.passes import compile as compile_module
 from tilewright.passes.compile import compile_program
-from tilewright.passes.tiling import IllegalTiling, check_tiling
+from tilewright.passes.tiled.tiling import IllegalTiling, check_tiling
 from tilewright.runtime.devices import Device, DeviceError, device_for
 from tilewright.tune import tiles as tiles_module
 from tilewright.tune.keys import TuningWarning, device_key, program_digest, shape_class

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import tilewright as tw
 from tilewright.cli import tune as tune_command
 from tilewright.cli.main import app
-from tilewright.passes.flatten_tree import machine_thresholds
+from tilewright.passes.flattening.flatten_tree import machine_thresholds
 from tilewright.runtime.devices import device_for
 from tilewright.runtime.executable import Executable
 from tilewright.tune import tuner

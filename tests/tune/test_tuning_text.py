@@ -11,7 +11,7 @@ import pytest
 
 import tilewright as tw
 from tilewright.cli.main import app
-from tilewright.passes.flatten_tree import CONTRACTION
+from tilewright.passes.flattening.flatten_tree import CONTRACTION
 from tilewright.rewrite.rules.flatten_versions import BLOCK_BYTES, BLOCK_THREADS
 from tilewright.tune.store import FILE_VARIABLE
 

@@ -24,11 +24,11 @@ from tilewright.ir.traversal import all_statements
 from tilewright.ir.verifier import verify
 from tilewright.machine.named import named_machine
 from tilewright.passes.compile import compile_program
-from tilewright.passes.flatten_contractions import FLATTENINGS, Flattening, contractions, flattening_pipeline
-from tilewright.passes.flatten_tree import explain_versions, machine_thresholds, version_settings
+from tilewright.passes.flattening.flatten_contractions import FLATTENINGS, Flattening, contractions, flattening_pipeline
+from tilewright.passes.flattening.flatten_tree import explain_versions, machine_thresholds, version_settings
+from tilewright.passes.items.scalar_values import LoweringError
 from tilewright.passes.pipelines import run_pipeline, standard_pipeline
-from tilewright.passes.scalar_values import LoweringError
-from tilewright.passes.segment_rows import as_nested_maps
+from tilewright.passes.segments.rows import as_nested_maps
 from tilewright.rewrite.derivation import Recording
 from tilewright.runtime.devices import DeviceError, device_for
 from tilewright.runtime.executable import Executable

@@ -24,7 +24,7 @@ from tilewright.contraction.tensor_rules import TensorOperationError, check_leng
 from tilewright.ir.scalars import ScalarType, scalar_type_of
 
 if TYPE_CHECKING:
-    from tilewright.passes.tensor_compile import CompiledTensorOperation
+    from tilewright.passes.tensor.compile import CompiledTensorOperation
     from tilewright.runtime.devices import Device
 
 __all__ = ["Execution", "Primitive", "TensorDimension", "TensorOperation", "TensorOperationError"]
@@ -181,7 +181,7 @@ class TensorOperation:
             ValueError: unless 1 <= min_kernel_size <= max_kernel_size and 1 <= thread_target.
         """
         from tilewright.contraction.tensor_rewrites import optimise
-        from tilewright.passes.tensor_placing import place  # a pass, and so above this folder
+        from tilewright.passes.tensor.placing import place  # a pass, and so above this folder
         from tilewright.runtime.devices import device_for
 
         if min_kernel_size is None and max_kernel_size is None:
@@ -206,7 +206,7 @@ class TensorOperation:
             >>> TensorOperation("f32", "relu", (one,)).compile("cpu")(x, None, y).tolist()
             [0.0, 2.0, 0.0, 4.0]
         """
-        from tilewright.passes.tensor_compile import compile_operation  # a pass, and so above this folder
+        from tilewright.passes.tensor.compile import compile_operation  # a pass, and so above this folder
 
         return compile_operation(self, target)
 

@@ -44,8 +44,8 @@ from tilewright.runtime.forking import ForkSafeLock
 
 if TYPE_CHECKING:
     from tilewright.frontend.program_tiles import TunedTiles
-    from tilewright.passes.flatten_contractions import Flattening
-    from tilewright.passes.tile import Tiles
+    from tilewright.passes.flattening.flatten_contractions import Flattening
+    from tilewright.passes.tiled.tile import Tiles
     from tilewright.runtime.executable import Executable
     from tilewright.tune.tiles import TilesReport
     from tilewright.tune.tuner import Timing, TuningReport

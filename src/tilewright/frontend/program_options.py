@@ -14,8 +14,8 @@ from tilewright.runtime.devices import Device
 
 if TYPE_CHECKING:
     from tilewright.frontend.program_tiles import TunedTiles
-    from tilewright.passes.flatten_contractions import Flattening
-    from tilewright.passes.tile import Tiles
+    from tilewright.passes.flattening.flatten_contractions import Flattening
+    from tilewright.passes.tiled.tile import Tiles
     from tilewright.runtime.executable import Executable
 
 Arguments: TypeAlias = Sequence[Any]
@@ -48,7 +48,7 @@ class ProgramOptions:
             ValueError: naming those that there are.
         """
         if self.flattening is not None:
-            from tilewright.passes.flatten_contractions import flattening_pipeline
+            from tilewright.passes.flattening.flatten_contractions import flattening_pipeline
 
             flattening_pipeline(self.flattening)
 
@@ -139,6 +139,6 @@ def explanation(executable: Executable) -> str:
 def _with_versions(text: str, program: Program, thresholds: Mapping[str, float]) -> str:
     if not thresholds:
         return text
-    from tilewright.passes.flatten_tree import explain_versions
+    from tilewright.passes.flattening.flatten_tree import explain_versions
 
     return f"{text}\n{explain_versions(program, thresholds)}"

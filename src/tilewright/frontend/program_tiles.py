@@ -10,7 +10,7 @@ from tilewright.ir.nodes import Program
 from tilewright.runtime.devices import Device
 
 if TYPE_CHECKING:
-    from tilewright.passes.tile import Tiles
+    from tilewright.passes.tiled.tile import Tiles
     from tilewright.runtime.executable import Executable
 
 
@@ -39,7 +39,7 @@ class TunedTiles:
 
     def __call__(self, arguments: Sequence[Any], out: Any) -> Any:
         """The result of a call; tile sizes that these very sizes do not allow are told of and not used again."""
-        from tilewright.passes.tiling import IllegalTiling
+        from tilewright.passes.tiled.tiling import IllegalTiling
         from tilewright.tune.keys import TuningWarning, shape_class
 
         shape = shape_class(arguments)

@@ -1,1 +1,10 @@
-"""Programs and contractions step by step towards kernels: simplify, fuse, tile, lower; pipelines lists them."""
+"""Programs and contractions step by step towards kernels; pipelines.py lists the passes in order.
+
+Core programs: core/ (simplify, fuse, variance) and flattening/. Then statements.py gives each statement a lowering, and
+form_choice.py each contraction a form, which is decided in a `form.py` or `choice.py` before a line of it is written:
+
+    contractions   direct/, packed/ and matrix_vector/ (CPU), tiled/ (blocks of threads), tensor/ (tensor operations)
+    copies         permute/
+    the rest       segments/ (folds, scans, histograms of segments), streams/ (block tiling), sweeps/ (one pass over rows)
+    inside a point items/ (sequential code of one work item), lanes/ (neighbouring points in the lanes of vectors)
+"""

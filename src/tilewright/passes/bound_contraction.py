@@ -10,9 +10,9 @@ from tilewright.ir.scalars import compute_type
 from tilewright.ir.sizes import product, size
 from tilewright.kernel.launch import Launch, LaunchDeclined
 from tilewright.machine.model import Machine
-from tilewright.passes.scalar_values import LoweringError
-from tilewright.passes.tile import Tiles, contraction_launches
-from tilewright.passes.tiling import IllegalTiling
+from tilewright.passes.items.scalar_values import LoweringError
+from tilewright.passes.tiled.tile import Tiles, contraction_launches
+from tilewright.passes.tiled.tiling import IllegalTiling
 from tilewright.runtime.cpu_pool import get_num_threads
 
 LEAST_ROWS = 128

@@ -14,9 +14,9 @@ from tilewright.ir.scalars import ScalarType
 from tilewright.ir.traversal import all_statements
 from tilewright.kernel.launch import Launch
 from tilewright.passes.contraction_steps import contraction_block
+from tilewright.passes.core.used_names import size_names
 from tilewright.passes.pipelines import run_pipeline
-from tilewright.passes.tile import Tiles
-from tilewright.passes.used_names import size_names
+from tilewright.passes.tiled.tile import Tiles
 from tilewright.runtime.devices import Device
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.host import Block, Copier, HostProgram, KernelStep, Note
@@ -25,7 +25,7 @@ Extents: TypeAlias = tuple[int, ...]
 Offsets: TypeAlias = tuple[int, int]
 
 if TYPE_CHECKING:
-    from tilewright.passes.flatten_contractions import Flattening
+    from tilewright.passes.flattening.flatten_contractions import Flattening
 
 
 def compile_program(
@@ -86,15 +86,15 @@ def prepare_program(
     ready = run_pipeline(program) if optimise else program
     thresholds: dict[str, float] = {}
     if flattening is not None:
-        from tilewright.passes.flatten_contractions import flattening_pipeline
+        from tilewright.passes.flattening.flatten_contractions import flattening_pipeline
 
         ready = run_pipeline(ready, flattening_pipeline(flattening, contractions))
     if any(isinstance(one.expression, nodes.Threshold) for one in all_statements(ready.body)):
-        from tilewright.passes.flatten_tree import machine_thresholds
+        from tilewright.passes.flattening.flatten_tree import machine_thresholds
 
         thresholds = machine_thresholds(ready, device.machine)
     if unchecked:
-        from tilewright.passes.unchecked import without_checks
+        from tilewright.passes.core.unchecked import without_checks
 
         ready = without_checks(ready)
     return HostProgram(ready, *program_block(ready, device, tiles)), thresholds
@@ -130,7 +130,7 @@ def _copier(device: Device) -> Copier:
         return copy_step(element, rank, threads_per_block(device))
 
     def permutation(element: ScalarType, shape: Extents, source: Extents, target: Extents, at: Offsets) -> Launch:
-        from tilewright.passes.permute_kernel import permute_launch
+        from tilewright.passes.permute.kernel import permute_launch
 
         return permute_launch(element, shape, source, target, at, machine=device.machine)
 

@@ -15,8 +15,8 @@ from tilewright.ir import nodes
 from tilewright.ir.nodes import Program, Statement
 from tilewright.ir.views import parameter_view
 from tilewright.passes.bound_contraction import bound_launches
-from tilewright.passes.tile import Tiles
-from tilewright.passes.used_names import free_variables
+from tilewright.passes.core.used_names import free_variables
+from tilewright.passes.tiled.tile import Tiles
 from tilewright.runtime.devices import Device
 from tilewright.runtime.host import Block, ContractionStep, Note, Step, ViewStep
 

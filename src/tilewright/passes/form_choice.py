@@ -8,14 +8,14 @@ from tilewright.contraction.form import Contraction, Kind
 from tilewright.contraction.normalise import constant
 from tilewright.ir.dataclass import dataclass
 from tilewright.machine.model import Machine
-from tilewright.passes.direct_choice import choose_direct_form
-from tilewright.passes.direct_cost import consecutive, read_once, written_once
-from tilewright.passes.direct_form import DirectForm
-from tilewright.passes.matrix_vector_form import MatrixVectorForm, Way, choose_matrix_vector_form
-from tilewright.passes.packed_form import PackedForm, make_packed_form
-from tilewright.passes.packed_panels import READ_BYTES
-from tilewright.passes.scalar_values import component_types
-from tilewright.passes.short_sums import is_short_sum, written_in_order
+from tilewright.passes.direct.choice import choose_direct_form
+from tilewright.passes.direct.cost import consecutive, read_once, written_once
+from tilewright.passes.direct.form import DirectForm
+from tilewright.passes.direct.short_sums import is_short_sum, written_in_order
+from tilewright.passes.items.scalar_values import component_types
+from tilewright.passes.matrix_vector.form import MatrixVectorForm, Way, choose_matrix_vector_form
+from tilewright.passes.packed.form import PackedForm, make_packed_form
+from tilewright.passes.packed.panels import READ_BYTES
 
 REGISTER_ROW = 4  # vectors
 PACKED_START = 4000.0  # cycles for the tables of a block
@@ -88,7 +88,7 @@ def packed_cycles(form: PackedForm, machine: Machine) -> float:
 
 
 def _piece(form: PackedForm, vector: bool) -> int:
-    """Bytes of an operand that packing reads together: of a panel and the sum's piece (see packed_panels.py)."""
+    """Bytes of an operand that packing reads together: of a panel and the sum's piece (see packed/panels.py)."""
     dimensions, width = (form.vector_dimensions, form.vector_tile) if vector else (form.scalar_dimensions, form.rows)
     operand = form.vector_operand if vector else form.scalar_operand
     is_left = form.vector_left == vector

@@ -19,7 +19,7 @@ from tilewright.kernel.ir import (
     operation,
 )
 from tilewright.kernel.launch import Launch, ScalarReference
-from tilewright.passes.scalar_values import KernelBuilder, Value, component_types, memory_element
+from tilewright.passes.items.scalar_values import KernelBuilder, Value, component_types, memory_element
 
 
 class LaunchWriter:

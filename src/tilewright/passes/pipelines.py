@@ -12,9 +12,9 @@ from typing import TypeAlias
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Program
-from tilewright.passes.fuse import fuse
-from tilewright.passes.read_concatenations import read_concatenations
-from tilewright.passes.simplify import simplify
+from tilewright.passes.core.fuse import fuse
+from tilewright.passes.core.read_concatenations import read_concatenations
+from tilewright.passes.core.simplify import simplify
 from tilewright.rewrite.derivation import Recording
 
 PassFunction: TypeAlias = Callable[[Program, Recording | None], Program]

@@ -18,28 +18,28 @@ from tilewright.ir.nodes import Body, Program, Statement, Type, Variable
 from tilewright.ir.scalars import I64, ScalarType
 from tilewright.ir.sizes import Size, size
 from tilewright.ir.traversal import all_statements, sub_bodies
-from tilewright.passes import lower_reduction  # noqa: F401  # folds inside work items
 from tilewright.passes.contraction_steps import VIEWS, contraction_step, note_of
-from tilewright.passes.fuse_histograms import with_own_rows, without_fills
+from tilewright.passes.core.fuse_histograms import with_own_rows, without_fills
+from tilewright.passes.core.nest_folds import with_folds
+from tilewright.passes.core.split_fold import split_fold
+from tilewright.passes.core.used_names import free_variables
+from tilewright.passes.items import lower_reduction  # noqa: F401  # folds inside work items
+from tilewright.passes.items.lower_general import Points, copy_points, points_of
+from tilewright.passes.items.map_folds import with_streams
+from tilewright.passes.items.scalar_values import LoweringError
+from tilewright.passes.items.unread_iotas import without_notes, without_unread
+from tilewright.passes.items.whole_loops import with_whole
 from tilewright.passes.kernel_steps import computes_scalar, kernel_step
-from tilewright.passes.lower_general import Points, copy_points, points_of
-from tilewright.passes.map_folds import with_streams
-from tilewright.passes.nest_folds import with_folds
-from tilewright.passes.offset_form import Offsets
-from tilewright.passes.one_pass import OnePass, one_pass_forms, one_pass_step
-from tilewright.passes.scalar_values import LoweringError
-from tilewright.passes.segment_hist import histogram_step, takes_fills
-from tilewright.passes.segment_rows import as_nested_maps
-from tilewright.passes.segment_steps import segment_step
-from tilewright.passes.segment_streams import form_of_streams
-from tilewright.passes.split_fold import split_fold
-from tilewright.passes.stream_choice import NotTiled
-from tilewright.passes.stream_form import stream_form, stream_table
-from tilewright.passes.tile import Tiles
-from tilewright.passes.unread_iotas import without_notes, without_unread
-from tilewright.passes.used_names import free_variables
-from tilewright.passes.vectorise import NotVectorisable
-from tilewright.passes.whole_loops import with_whole
+from tilewright.passes.lanes.vectorise import NotVectorisable
+from tilewright.passes.segments.hist import histogram_step, takes_fills
+from tilewright.passes.segments.rows import as_nested_maps
+from tilewright.passes.segments.steps import segment_step
+from tilewright.passes.segments.streams import form_of_streams
+from tilewright.passes.streams.choice import NotTiled
+from tilewright.passes.streams.form import stream_form, stream_table
+from tilewright.passes.sweeps.offset_form import Offsets
+from tilewright.passes.sweeps.one_pass import OnePass, one_pass_forms, one_pass_step
+from tilewright.passes.tiled.tile import Tiles
 from tilewright.runtime import host
 from tilewright.runtime.devices import Device
 from tilewright.runtime.host import Block, KernelPlan, KernelStep, Layout, Note, Step

@@ -5,10 +5,10 @@ from __future__ import annotations
 from tilewright.contraction.form import Contraction, Dimension, Operand
 from tilewright.contraction.normalise import constant
 from tilewright.ir.printer import print_lambda
-from tilewright.passes.direct_form import DirectForm
-from tilewright.passes.matrix_vector_form import MatrixVectorForm
-from tilewright.passes.packed_form import PackedForm, SideDimension
-from tilewright.passes.tile_form import StagedOperand, TileForm
+from tilewright.passes.direct.form import DirectForm
+from tilewright.passes.matrix_vector.form import MatrixVectorForm
+from tilewright.passes.packed.form import PackedForm, SideDimension
+from tilewright.passes.tiled.form import StagedOperand, TileForm
 from tilewright.report.direct_text import direct_form_text
 from tilewright.report.matrix_vector_text import matrix_vector_form_text
 from tilewright.report.text import table

@@ -10,10 +10,10 @@ from tilewright.contraction.form import Contraction, Dimension, Kind
 from tilewright.contraction.normalise import constant
 from tilewright.ir.scalars import BOOL, C128, F64, I64
 from tilewright.machine.model import Machine
-from tilewright.passes.direct_form import DirectForm
-from tilewright.passes.packed_form import PackedForm
-from tilewright.passes.tile_form import StagedOperand, TileForm, axis_place
-from tilewright.passes.vectorise import is_vectorisable
+from tilewright.passes.direct.form import DirectForm
+from tilewright.passes.lanes.vectorise import is_vectorisable
+from tilewright.passes.packed.form import PackedForm
+from tilewright.passes.tiled.form import StagedOperand, TileForm, axis_place
 
 NO_GPU_KERNELS = "matrix instructions, asynchronous copies, double buffering, sums split between blocks"
 

@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Iterator, Mapping
 
 from tilewright.machine.model import Machine
-from tilewright.passes.tile_choice import ONE_SIDED_MARGIN, not_held, tile_cost
-from tilewright.passes.tile_form import TileForm
-from tilewright.passes.tiling import Place, Tiling, in_left, in_right
+from tilewright.passes.tiled.choice import ONE_SIDED_MARGIN, not_held, tile_cost
+from tilewright.passes.tiled.form import TileForm
+from tilewright.passes.tiled.tiling import Place, Tiling, in_left, in_right
 from tilewright.report.text import duration
 
 Rivals = Mapping[tuple[Place, Place], tuple[float, Tiling]]

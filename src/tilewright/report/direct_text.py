@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tilewright.contraction.normalise import constant
 from tilewright.kernel.launch import Launch
 from tilewright.machine.model import Machine
-from tilewright.passes.direct_form import DirectForm, Results
+from tilewright.passes.direct.form import DirectForm, Results
 from tilewright.report.declined import direct_waste
 from tilewright.report.text import byte_amount, table
 

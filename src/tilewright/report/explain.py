@@ -20,14 +20,14 @@ from tilewright.kernel.checks import AccessReport, KernelReport, check_kernel
 from tilewright.kernel.launch import Launch
 from tilewright.machine.model import Machine
 from tilewright.machine.occupancy import occupancy
-from tilewright.passes.direct_form import DirectForm
-from tilewright.passes.matrix_vector_form import MatrixVectorForm
-from tilewright.passes.packed_form import PackedForm
-from tilewright.passes.tile import Tiles, cpu_form, tiled_form, write_cpu_kernel
-from tilewright.passes.tile_choice import TileCost, best_by_place, tile_cost
-from tilewright.passes.tile_form import HeldOperand, StagedOperand, TileForm
-from tilewright.passes.tile_kernel import write_kernel
-from tilewright.passes.tiling import Place, estimate_resources
+from tilewright.passes.direct.form import DirectForm
+from tilewright.passes.matrix_vector.form import MatrixVectorForm
+from tilewright.passes.packed.form import PackedForm
+from tilewright.passes.tiled.choice import TileCost, best_by_place, tile_cost
+from tilewright.passes.tiled.form import HeldOperand, StagedOperand, TileForm
+from tilewright.passes.tiled.kernel import write_kernel
+from tilewright.passes.tiled.tile import Tiles, cpu_form, tiled_form, write_cpu_kernel
+from tilewright.passes.tiled.tiling import Place, estimate_resources
 from tilewright.report.declined import declined_direct, declined_packed, declined_tiled, padding_waste, tiles_text
 from tilewright.report.declined_places import declined_places, places_text
 from tilewright.report.direct_text import DirectDetails, direct_details, direct_lines

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tilewright.contraction.normalise import constant
 from tilewright.kernel.launch import Launch
 from tilewright.machine.model import Machine
-from tilewright.passes.matrix_vector_form import MatrixVectorForm, Way
+from tilewright.passes.matrix_vector.form import MatrixVectorForm, Way
 from tilewright.report.declined import not_fused
 from tilewright.report.text import table
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from tilewright.ir.nodes import Program
-from tilewright.passes.flatten_tree import Node, Work, decisions
+from tilewright.passes.flattening.flatten_tree import Node, Work, decisions
 from tilewright.tune.intervals import Choice, Interval, Samples, best_interval, choose
 
 MOST_VALUES = 8

@@ -20,9 +20,9 @@ from tilewright.ir.nodes import Program
 from tilewright.ir.views import ArrayView, fresh_view, parameter_view, view_of
 from tilewright.passes.compile import compile_program
 from tilewright.passes.pipelines import run_pipeline
-from tilewright.passes.tile import Tiles
-from tilewright.passes.tile_choice import ranked_tilings
-from tilewright.passes.tiling import IllegalTiling, Tiling, parallel_dimensions
+from tilewright.passes.tiled.choice import ranked_tilings
+from tilewright.passes.tiled.tile import Tiles
+from tilewright.passes.tiled.tiling import IllegalTiling, Tiling, parallel_dimensions
 from tilewright.runtime.devices import Device
 from tilewright.tune.keys import ANY_SHAPE, device_key, program_digest, shape_class
 from tilewright.tune.search import Progress, silent

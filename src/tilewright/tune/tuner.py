@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.passes.flatten_tree import machine_thresholds
+from tilewright.passes.flattening.flatten_tree import machine_thresholds
 from tilewright.runtime.executable import Executable
 from tilewright.tune.keys import data_key, device_key, program_digest
 from tilewright.tune.search import CostKind, Found, Measured, Progress, questions, search, silent

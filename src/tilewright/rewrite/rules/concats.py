@@ -1,7 +1,7 @@
 """Concatenations that maps take apart element by element need no memory: the elements are read where they lie.
 
 Worth it only where every element is read about once, as the input of a map beside the concatenation: then reading from
-one of the parts costs a comparison, which the lowering takes out of most loops (passes/split_ranges.py).
+one of the parts costs a comparison, which the lowering takes out of most loops (passes/items/split_ranges.py).
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Core programs into better core programs: simplification, fusion, what varies with what."""

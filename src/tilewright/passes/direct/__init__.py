@@ -1,0 +1,1 @@
+"""The direct CPU form of a contraction: register tiles fed from the operands' own strides [S1]."""

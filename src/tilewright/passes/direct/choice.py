@@ -1,0 +1,324 @@
+"""The choice of a direct form: every way of placing the dimensions, every register tile, judged by cost.py."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from tilewright.contraction.form import Contraction, Dimension, Kind
+from tilewright.contraction.normalise import constant
+from tilewright.ir.scalars import BOOL, compute_type
+from tilewright.ir.sizes import size
+from tilewright.machine.model import Machine
+from tilewright.passes.direct.cost import (
+    DirectCost,
+    array_bytes,
+    direct_cost,
+    is_past_caches,
+    is_written_in_pieces,
+    level_of,
+    rows_align,
+    rows_are_asked,
+    vectors_are_asked,
+)
+from tilewright.passes.direct.form import (
+    COLLECTED_ELEMENTS,
+    FUSED_COLUMNS,
+    PANEL_ELEMENTS,
+    DirectForm,
+    Results,
+    results_are_one_run,
+)
+from tilewright.passes.items.scalar_values import component_types
+from tilewright.passes.lanes.vectorise import is_vectorisable
+from tilewright.passes.packed.blocks import PACK_VECTOR, numbers_of_parts, shared_time
+from tilewright.passes.packed.form import is_multiply_add
+
+SERIAL_CYCLES = 80_000
+"""Work that takes some 20 microseconds: less is done when another thread, which has to be woken, begins."""
+
+MOST_BLOCKS_PER_CORE = 16
+BLOCK_CYCLES = 300.0
+"""What a block of the launch costs, beside its tiles: to be taken, and to begin."""
+FAR_BYTES_PER_CYCLE = 4.0
+"""What is read again comes from the third cache or main memory."""
+
+LEAST_SUM = 16
+"""Steps of a sum during which it pays to ask for the lines that its results are written to next, in one run. Results of
+shorter ones follow each other so closely that the processor itself asks for them.
+"""
+
+MOST_TOGETHER = 3  # tiles of collected results: more make pieces of memory longer than it takes
+
+
+def choose_direct_form(contraction: Contraction, machine: Machine) -> tuple[DirectForm, DirectCost] | str:
+    """The cheapest direct form of a normalised contraction with known sizes, or why there is none."""
+    refused = _refusal(contraction, machine)
+    if refused:
+        return refused
+    best: tuple[DirectForm, DirectCost] | None = None
+    for form in direct_forms(contraction, machine):
+        cost = direct_cost(form, machine)
+        if best is None or cost.cycles < best[1].cycles:
+            best = (form, cost)
+    if best is None:
+        return _unplaced(contraction)
+    form, cost = best
+    return _shared_out(_with_hints(form, machine), cost, machine), cost
+
+
+def _with_hints(form: DirectForm, machine: Machine) -> DirectForm:
+    """What is prefetched, and whether results go past the caches."""
+    past = form.results is Results.VECTORS and rows_align(form) and is_past_caches(array_bytes(form, "out"), machine)
+    far_vectors, far_rows, far_results = (
+        level_of(array_bytes(form, side), machine) for side in ("vector", "scalar", "out")
+    )
+    waits = is_written_in_pieces(form, machine)
+    if results_are_one_run(form):
+        waits = form.contracted_total >= LEAST_SUM and far_results > 3
+    return replace(
+        form,
+        nontemporal=past,
+        prefetched=far_vectors > 2 and vectors_are_asked(form),
+        out_prefetched=waits and not past,
+        rows_prefetched=far_rows > 2 and rows_are_asked(form),
+    )
+
+
+def direct_forms(contraction: Contraction, machine: Machine) -> Iterator[DirectForm]:
+    """Every direct form of a contraction that has any."""
+    for placed in _placements(contraction):
+        yield from _tiles(placed, machine)
+
+
+def _refusal(contraction: Contraction, machine: Machine) -> str:
+    """Why the direct form does not compute such elements at all; empty if it does."""
+    accumulator = contraction.combine.parameters[0].type.element
+    elements = (contraction.left.element, contraction.right.element, contraction.out.element, accumulator)
+    for element in elements:
+        if element.is_complex:
+            return f"elements of type {element} have two components, which only panels separate"
+        if element == BOOL:
+            return "bools are not computed in vectors"
+    if 0 in (constant(one.size) for one in contraction.dimensions):
+        return "a dimension is empty"
+    if machine.lanes(component_types(accumulator)[0].bytes) == 1:
+        return f"{machine.name} has no vector registers"
+    functions = [contraction.map, contraction.combine]
+    if contraction.epilogue is not None:
+        functions.append(contraction.epilogue)
+    elif compute_type(contraction.out.element) != component_types(accumulator)[0]:
+        return f"sums of type {accumulator} are stored as {contraction.out.element}"
+    if not is_vectorisable(functions):
+        return "its functions have control flow, which vectors cannot follow"
+    return ""
+
+
+def _unplaced(contraction: Contraction) -> str:
+    units = [one for one in contraction.dimensions if one.kind is not Kind.K and constant(one.stride_out) == 1]
+    if not units:
+        return "the output has no dimension of unit stride"
+    if units[0].kind is Kind.C:
+        return f"dimension {units[0].name}, which all arrays have, is not consecutive in each of them"
+    for number, one in enumerate(contraction.epilogue_operands):
+        if _along(contraction, number, units[0]) not in (0, 1):
+            return f"further operand {one.operand.buffer} is not consecutive along dimension {units[0].name}"
+    return "the sum is too long for the panels that its strides need"
+
+
+# --- placements -------------------------------------------------------------------------------------------------------
+
+
+def _placements(contraction: Contraction) -> Iterator[DirectForm]:
+    """Forms without a tile: which dimensions the vectors and the rows run along."""
+    unit = [one for one in contraction.dimensions if one.kind is not Kind.K and constant(one.stride_out) == 1]
+    if len(unit) != 1:
+        return
+    if any(_along(contraction, number, unit[0]) not in (0, 1) for number in range(len(contraction.epilogue_operands))):
+        return
+    if unit[0].kind is Kind.C:
+        yield from _elementwise(contraction, unit[0])
+        return
+    own = contraction.of_kind(unit[0].kind)
+    other = contraction.of_kind(Kind.N if unit[0].kind is Kind.M else Kind.M)
+    left = unit[0].kind is Kind.M
+    for scalar in other or (None,):
+        yield from _with_panels(_placed(contraction, left, unit[0], scalar, None, Results.VECTORS))
+    if contraction.epilogue is not None:
+        return
+    for vector in other:
+        if _stride(vector, not left) == 1:
+            yield from _with_panels(_placed(contraction, not left, vector, unit[0], None, Results.TURNED))
+    for vector in own:
+        if vector != unit[0] and _stride(vector, left) == 1:
+            for scalar in other or (None,):
+                placed = _placed(contraction, left, vector, scalar, unit[0], Results.COLLECTED)
+                yield from _with_panels(_fused(placed, [one for one in own if one != unit[0]]))
+
+
+def _fused(form: DirectForm, own: list[Dimension]) -> DirectForm:
+    """The vectors run along all dimensions that are one in their operand."""
+    chain = [form.vector]
+    while True:
+        run = _stride(chain[0], form.vector_left) * constant(chain[0].size)
+        following = [one for one in own if one not in chain and _stride(one, form.vector_left) == run]
+        if not following:
+            break
+        chain.insert(0, following[0])
+    if len(chain) == 1:
+        return form
+    total = math.prod(constant(one.size) for one in chain)
+    name = "*".join(one.name for one in chain)
+    vector = replace(form.vector, name=name, size=size(total), stride_out=size(0))
+    outer = tuple(one for one in form.outer if one not in chain)
+    return replace(form, vector=vector, fused=tuple(chain), outer=outer)
+
+
+def _elementwise(contraction: Contraction, unit: Dimension) -> Iterator[DirectForm]:
+    """Vectors along a dimension of all arrays; the tile's two indices run along other dimensions of either side."""
+    if not _stride(unit, True) == _stride(unit, False) == 1:
+        return
+    for columns in (None, *contraction.of_kind(Kind.M)):
+        for scalar in (None, *contraction.of_kind(Kind.N)):
+            form = _placed(contraction, True, unit, scalar, None, Results.VECTORS)
+            outer = tuple(one for one in form.outer if one != columns)
+            yield replace(form, columns=columns, outer=outer)
+
+
+def _along(contraction: Contraction, number: int, dimension: Dimension) -> int:
+    """The stride of a further operand along a dimension."""
+    return constant(contraction.epilogue_operands[number].strides[contraction.dimensions.index(dimension)])
+
+
+def _stride(dimension: Dimension, left: bool) -> int:
+    return constant(dimension.stride_left if left else dimension.stride_right)
+
+
+def _placed(
+    contraction: Contraction,
+    left: bool,
+    vector: Dimension,
+    scalar: Dimension | None,
+    collected: Dimension | None,
+    results: Results,
+) -> DirectForm:
+    contracted = sorted(contraction.of_kind(Kind.K), key=lambda one: (_stride(one, left) == 1, constant(one.size)))
+    fused = is_multiply_add(contraction)
+    used = {one.name for one in (vector, scalar, collected) if one is not None}
+    outer = tuple(one for one in contraction.dimensions if one.kind is not Kind.K and one.name not in used)
+    return DirectForm(
+        contraction, left, vector, scalar, collected, tuple(contracted), outer, (1,), 1, False, False, results, fused
+    )
+
+
+def _with_panels(form: DirectForm) -> Iterator[DirectForm]:
+    vector_choices = (False, True) if form.stride(form.vector, "vector") == 1 else (True,)
+    for vector_packed in vector_choices:
+        yield replace(form, vector_packed=vector_packed)
+        if form.collected is None:
+            for scalar_packed in (False, True):
+                yield replace(form, vector_packed=vector_packed, scalar_packed=scalar_packed, scalar_outer=True)
+
+
+# --- register tiles ---------------------------------------------------------------------------------------------------
+
+
+def _tiles(form: DirectForm, machine: Machine) -> Iterator[DirectForm]:
+    """The form with every register tile that the machine has room for."""
+    widest = machine.lanes(component_types(form.accumulator)[0].bytes)
+    registers = machine.vector_registers or 16
+    for vectors in range(1, 7):
+        lanes = (widest,) * vectors
+        if form.columns is None:
+            is_last = vectors * widest >= form.vector_size
+            lanes = _exact(form.vector_size, widest) if is_last else lanes
+        else:
+            is_last = vectors >= form.column_size
+            lanes = _exact(min(form.vector_size, widest), widest) * vectors
+        broadcasts = 2 if len(lanes) == 1 else 1  # where each serves one multiply-add, the next is loaded meanwhile
+        most = min(form.scalar_size, (registers - broadcasts - len(lanes)) // len(lanes))
+        for rows in _rows(form, lanes, most):
+            tile = replace(form, lanes=lanes, rows=rows)
+            tile = replace(tile, vector_chunk=_read_together(tile, machine))
+            if _panels_fit(tile):
+                yield tile
+        if is_last:
+            return
+
+
+def _rows(form: DirectForm, lanes: tuple[int, ...], most: int) -> Sequence[int]:
+    """Numbers of rows worth a thought: the fewest that need one, two or three tiles more than the most do."""
+    if form.results is Results.TURNED:
+        return [rows for rows in (4, 8, 16) if rows <= min(most, *lanes)]
+    if most < 1:
+        return ()
+    least = -(-form.scalar_size // most)
+    return sorted({-(-form.scalar_size // tiles) for tiles in range(least, least + 3)})
+
+
+def _exact(size: int, widest: int) -> tuple[int, ...]:
+    """Vectors for all of a short dimension; the last one is as narrow as it can be."""
+    whole, rest = divmod(size, widest)
+    tail = (max(2, 1 << (rest - 1).bit_length()),) if rest else ()
+    return (widest,) * whole + tail
+
+
+def _panels_fit(form: DirectForm) -> bool:
+    collected = 0 if form.collected is None else form.collected_elements
+    return max(form.panel_elements) <= PANEL_ELEMENTS and collected <= COLLECTED_ELEMENTS
+
+
+def _read_together(form: DirectForm, machine: Machine) -> int:
+    """Tiles of the vector side whose results are collected together: so many that two pieces of the operand and the
+    results stay in half of the second cache.
+    """
+    if form.collected is None:
+        return 1
+    strip = form.contracted_total * form.width * form.vector_operand.element.bytes
+    results = form.collected_elements * component_types(form.accumulator)[0].bytes
+    most = min(machine.l2_bytes * 3 // 4 // (2 * strip + results), COLLECTED_ELEMENTS // form.collected_elements)
+    return max(1, min(most, MOST_TOGETHER, form.vector_tiles, FUSED_COLUMNS // form.width))
+
+
+def _shared_out(form: DirectForm, cost: DirectCost, machine: Machine) -> DirectForm:
+    """The tiles of one block: all of them, or a part for each core where there are few blocks otherwise."""
+    outer = math.prod(form.blocks[:-2])
+    together = form.vector_tiles if form.collected is None else form.vector_chunk
+    form = replace(form, vector_chunk=together, scalar_chunk=form.scalar_tiles)
+    if cost.cycles < SERIAL_CYCLES:
+        return replace(form, serial=True)
+    if machine.cores == 1 or form.collected is not None:
+        return form
+    most = MOST_BLOCKS_PER_CORE * machine.cores // outer
+    best, least = form, shared_time(outer, cost.cycles / outer, cost.cycles, machine.cores)
+    for along_scalar, tiles in ((True, form.scalar_tiles), (False, form.vector_tiles)):
+        again = _done_again(form, machine, along_scalar) + BLOCK_CYCLES
+        for chunk in sorted({max(1, tiles // one) for one in numbers_of_parts(most)}, reverse=True):
+            blocks = outer * -(-tiles // chunk)
+            task = cost.cycles / outer * chunk / tiles + again
+            time = shared_time(blocks, task, cost.cycles + blocks * again, machine.cores)
+            if time < least:
+                best = replace(form, scalar_chunk=chunk) if along_scalar else replace(form, vector_chunk=chunk)
+                least = time
+    return best
+
+
+def _done_again(form: DirectForm, machine: Machine, along_scalar: bool) -> float:
+    """Cycles that a side costs again in each part of the other one: where it is packed, and where it is read as a whole
+    for each tile of the outer loop and does not stay in the second cache.
+    """
+    if along_scalar:
+        columns = 1 if form.columns is None else form.column_size
+        packed, extent, operand = form.vector_packed, form.vector_size * columns, form.vector_operand
+    else:
+        packed, extent, operand = form.scalar_packed, form.scalar_size, form.scalar_operand
+    elements = form.contracted_total * extent
+    if packed:
+        return PACK_VECTOR * elements / form.lanes[0]
+    nbytes = elements * operand.element.bytes
+    stays = along_scalar == form.scalar_outer or nbytes <= machine.l2_bytes * 3 // 4
+    return 0.0 if stays else nbytes / FAR_BYTES_PER_CYCLE
+
+
+__all__ = ["choose_direct_form", "direct_cost", "direct_forms"]

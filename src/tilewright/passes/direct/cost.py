@@ -1,0 +1,282 @@
+"""What a direct form costs: a model of cycles and of memory traffic.
+
+The model counts cycles of one core that starts one vector multiply-add and one vector load in each, or two loads of
+single elements (a core that starts more of all is faster by a common factor, which decides nothing). Its constants were
+measured on a Zen 4.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tilewright.contraction.normalise import constant
+from tilewright.ir.dataclass import dataclass
+from tilewright.machine.model import Machine
+from tilewright.passes.direct.form import LINE, DirectForm, Results, rows_are_one_run
+from tilewright.passes.items.scalar_values import component_types
+from tilewright.passes.items.sum_trees import PIECE, grows_errors, levels_of, tree_loops
+from tilewright.passes.packed.combine import nan_guard
+
+CACHE_WAYS = 8  # of the first and second cache: lines that share a set
+CHAINS = 4  # cycles until the result of a multiply-add can be added to
+ELEMENT_LOAD = 0.5  # of a broadcast, as a part of a vector's
+TILE_CYCLES = 15  # loops and addresses of one tile
+COPIED_VECTOR, TURNED_VECTOR, GATHERED_ELEMENT, COPIED_SCALAR = 6.0, 15.0, 2.0, 1.7  # cycles to put into a panel
+STORED_VECTOR = {Results.VECTORS: 1.0, Results.TURNED: 5.0, Results.COLLECTED: 7.0}
+SUMMED_VECTOR = 4.0  # cycles to add a vector of sums to those of the next level of a tree
+SHORT_PIECE = 512  # bytes
+FAR_PIECE = 120.0  # cycles until a piece of main memory comes that no prefetcher of the processor foresees
+NEAR_PIECE = 20.0  # of the third cache, where steps of the sum are far apart
+ASKED_PIECE = 30.0  # of which so many are left where the kernel asks for pieces ahead
+BYTES_PER_CYCLE = {1: math.inf, 2: 32.0, 3: 12.0, 4: 7.0}  # by level of the memory; 4 is main memory
+
+
+@dataclass(frozen=True)
+class DirectCost:
+    """Cycles of one core: arithmetic with the stores, packing, waiting for what is read once, and for what is again or
+    is written in pieces.
+    """
+
+    compute: float
+    packing: float
+    memory: float
+    again: float
+
+    @property
+    def cycles(self) -> float:
+        """Prefetching hides most of the shorter behind the longer; of what is read again it hides half."""
+        work = self.compute + self.packing
+        return max(work, self.memory) + 0.2 * min(work, self.memory) + 0.5 * self.again
+
+
+def direct_cost(form: DirectForm, machine: Machine) -> DirectCost:
+    """What a form costs on one core."""
+    outer = math.prod(constant(one.size) for one in form.outer)
+    if form.collected is not None:
+        outer *= constant(form.collected.size)
+    tiles = outer * form.fitting_tiles * form.column_tiles * form.scalar_tiles
+    widest = machine.lanes(component_types(form.accumulator)[0].bytes)
+    wide = sum(max(lanes / widest, 0.5) for lanes in form.lanes)
+    each_row = ELEMENT_LOAD if not form.elementwise else len(form.lanes) if form.columns is None else 1
+    loads = len(form.lanes) + form.rows * each_row
+    step = max(wide * form.rows, CHAINS, loads)
+    if not form.fused_multiply_add:
+        # min and max of floats take more than one instruction, unless panels are known to make no nan.
+        instructions = 2 if nan_guard(form.contraction) is None else 4
+        step = max(instructions * wide * form.rows, CHAINS)
+    stores = STORED_VECTOR[form.results] * len(form.lanes) * form.rows
+    loops = tree_loops([constant(one.size) for one in form.contracted])
+    if levels_of(loops) and grows_errors(form.contraction.combine):
+        stores += SUMMED_VECTOR * len(form.lanes) * form.rows * -(-form.contracted_total // PIECE)
+    compute = tiles * (form.contracted_total * step + stores + TILE_CYCLES)
+    again = _memory_again(form, machine) + _pieces_written(form, machine)
+    return DirectCost(compute, _packing(form, outer), _memory_once(form, machine), again)
+
+
+def _packing(form: DirectForm, outer: int) -> float:
+    steps, cycles = form.contracted_total, 0.0
+    if form.scalar_packed:
+        cycles += COPIED_SCALAR * outer * form.scalar_tiles * steps * form.rows
+    if form.vector_packed:
+        vectors = form.pitch // form.lanes[0]
+        if form.stride(form.vector, "vector") == 1:
+            each = COPIED_VECTOR
+        elif form.stride(form.contracted[-1], "vector") == 1:
+            each = TURNED_VECTOR
+        else:
+            each = GATHERED_ELEMENT * form.lanes[0]
+        cycles += each * outer * form.fitting_tiles * steps * vectors
+    return cycles
+
+
+def _memory_once(form: DirectForm, machine: Machine) -> float:
+    """Cycles to read either operand and to write the output once, from the memory where all of them fit."""
+    vector, scalar, out = (array_bytes(form, side) for side in ("vector", "scalar", "out"))
+    pieces = (_run(form, "vector"), _run(form, "scalar"))
+    asked = (form.collected is None and vectors_are_asked(form), rows_are_asked(form))
+    cycles = read_once((vector, scalar), pieces, out, machine, asked)
+    cycles += written_once(out, vector + scalar, form.results is Results.VECTORS and rows_align(form), machine)
+    return cycles
+
+
+def _pieces_written(form: DirectForm, machine: Machine) -> float:
+    """Cycles that pieces of an output in main memory take: stores wait in a queue, where they disturb less."""
+    out = array_bytes(form, "out")
+    if level_of(array_bytes(form, "vector") + array_bytes(form, "scalar") + out, machine) < 4:
+        return 0.0
+    return out / _written_together(form) * FAR_PIECE / 6
+
+
+def rows_align(form: DirectForm) -> bool:
+    """If one row of the output begins at a cache line, all do; only whole lines are written past the caches."""
+    strides = [form.stride(one, "out") for one in form.contraction.dimensions]
+    return all(stride * form.contraction.out.element.bytes % LINE == 0 for stride in strides if abs(stride) > 1)
+
+
+def vectors_are_asked(form: DirectForm) -> bool:
+    """The next tile's vectors can be asked for while this one is computed."""
+    return not form.vector_packed and (form.collected is not None or not form.scalar_outer)
+
+
+def rows_are_asked(form: DirectForm) -> bool:
+    """So can its rows, along which the sum runs."""
+    along = len(form.contracted) == 1 and form.stride(form.contracted[0], "scalar") == 1
+    own = form.vector_tiles == 1 or (form.scalar_outer and rows_are_one_run(form))
+    return along and own and not (form.scalar_packed or form.elementwise)
+
+
+def read_once(
+    sizes: tuple[int, int], pieces: tuple[int, int], out: int, machine: Machine, asked: tuple[bool, bool] = (False,) * 2
+) -> float:
+    """Cycles to read the vector and the scalar side (whose tiles read so many bytes together, and may be asked for
+    ahead) beside such an output.
+    """
+    level = level_of(sum(sizes) + out, machine)
+    cycles = sum(sizes) / BYTES_PER_CYCLE[level]
+    if level == 4:
+        for size, piece, ahead in zip(sizes, pieces, asked, strict=True):
+            if size > machine.l2_bytes:
+                cycles += size / piece * (ASKED_PIECE if ahead else FAR_PIECE)
+    return cycles
+
+
+def written_once(out: int, others: int, may_pass: bool, machine: Machine) -> float:
+    """Cycles to write the output: past the caches if it is larger than they are, else its lines are read before."""
+    times = 1 if may_pass and is_past_caches(out, machine) else 2
+    return times * out / BYTES_PER_CYCLE[level_of(out + others, machine)]
+
+
+def is_past_caches(out: int, machine: Machine) -> bool:
+    """An output of so many bytes is better written past the caches."""
+    return out > max(machine.l3_bytes // 2, 1 << 23)
+
+
+def _memory_again(form: DirectForm, machine: Machine) -> float:
+    """Cycles for what tiles of the other side, and outer dimensions that an operand does not have, read again, from
+    where it stayed meanwhile.
+    """
+    vector, scalar = array_bytes(form, "vector"), array_bytes(form, "scalar")
+    steps = form.contracted_total
+    vector_element, scalar_element = form.vector_operand.element.bytes, form.scalar_operand.element.bytes
+    strip, row = steps * sum(form.lanes) * vector_element, steps * form.rows * scalar_element
+    all_vectors, all_rows = steps * form.vector_size * vector_element, steps * form.scalar_size * scalar_element
+    if form.elementwise:
+        row, all_rows = row * form.lanes[0], all_rows * form.lanes[0]
+    if form.scalar_outer:
+        vector_level, scalar_level = level_of(all_vectors + 2 * row, machine), level_of(strip + row, machine)
+    else:
+        held = strip + row if form.collected is None else 2 * strip + row  # the results pass through the cache too
+        vector_level, scalar_level = level_of(held, machine), level_of(all_rows + 2 * strip, machine)
+    if not form.vector_packed:
+        vector_level = max(vector_level, _aliaslevel_of(form, "vector", strip, machine))
+    if not (form.scalar_packed or form.elementwise):
+        scalar_level = max(scalar_level, _aliaslevel_of(form, "scalar", row, machine))
+    vector_times, scalar_times = _outer_times(form, "vector"), _outer_times(form, "scalar")
+    cycles = vector_times * (form.scalar_tiles - 1) * vector * _byte_again(form, "vector", vector_level)
+    tiles = form.column_tiles if form.elementwise else form.vector_tiles
+    cycles += scalar_times * (tiles - 1) * scalar * _byte_again(form, "scalar", scalar_level)
+    cycles += (vector_times - 1) * vector / BYTES_PER_CYCLE[level_of(vector, machine)]
+    cycles += (scalar_times - 1) * scalar / BYTES_PER_CYCLE[level_of(scalar, machine)]
+    if form.scalar is not None and not (form.scalar_packed or form.elementwise) and not _rows_stay(form, machine):
+        points = math.prod(constant(one.size) for one in form.contraction.dimensions)
+        cycles += points / form.width * LINE / BYTES_PER_CYCLE[2]
+    return cycles
+
+
+def _outer_times(form: DirectForm, side: str) -> int:
+    """How many times the outer dimensions come by the whole of an operand."""
+    return math.prod(constant(one.size) for one in form.outer if form.stride(one, side) == 0)
+
+
+def _rows_stay(form: DirectForm, machine: Machine) -> bool:
+    """The first cache holds a line of each row, although they are far apart by a power of two."""
+    assert form.scalar is not None
+    step = form.stride(form.scalar, "scalar") * form.scalar_operand.element.bytes
+    period = max(machine.l1_bytes // CACHE_WAYS, 1)
+    return form.rows <= period // math.gcd(step, period) * CACHE_WAYS * 3 // 4 or abs(step) < LINE
+
+
+def _byte_again(form: DirectForm, side: str, level: int) -> float:
+    """Cycles to read a byte of an operand once more, from there: lines of which a tile takes a part come whole."""
+    if form.vector_packed if side == "vector" else form.scalar_packed or form.elementwise:
+        return 1 / BYTES_PER_CYCLE[level]
+    run = _run(form, side)
+    piece = {3: NEAR_PIECE, 4: FAR_PIECE / 2}.get(level, 0.0)
+    return max(1.0, LINE / run) / BYTES_PER_CYCLE[level] + piece / run
+
+
+def _aliaslevel_of(form: DirectForm, side: str, strip: int, machine: Machine) -> int:
+    """The level whose sets hold a tile's strip of an operand: steps far apart by a power of two share few sets of a
+    cache.
+    """
+    element = (form.vector_operand if side == "vector" else form.scalar_operand).element.bytes
+    step = form.stride(form.contracted[-1], side) * element
+    together = form.width if side == "vector" else form.rows
+    for level, capacity in ((1, machine.l1_bytes), (2, machine.l2_bytes)):
+        period = max(capacity // CACHE_WAYS, 1)
+        usable = period // math.gcd(step, period) * CACHE_WAYS * max(LINE, together * element)
+        if 4 * strip <= 3 * min(usable, capacity):
+            return level
+    return 3
+
+
+def _run(form: DirectForm, side: str) -> int:
+    """Bytes of an operand that one tile reads together in memory."""
+    operand = form.vector_operand if side == "vector" else form.scalar_operand
+    extents = [(form.stride(one, side), constant(one.size)) for one in form.contracted]
+    together = 1 if form.collected is None else form.vector_chunk
+    width, rows = min(together * form.width, form.vector_size), form.rows
+    if side == "vector" or form.elementwise:
+        extents.append((form.stride(form.vector, side), width))
+    if side == "scalar" and form.scalar is not None:
+        extents.append((form.stride(form.scalar, side), rows))
+    return consecutive(extents) * operand.element.bytes
+
+
+def _written_together(form: DirectForm) -> int:
+    """Bytes of the output that are written one after another by one tile; turned ones are short and many, so that those
+    of the inner loop count together.
+    """
+    if form.collected is not None:
+        return form.lanes[0] * form.contraction.out.element.bytes
+    turned = form.results is Results.TURNED
+    inner_vectors = form.vector_tiles == 1 or (turned and form.scalar_outer)
+    inner_rows = form.scalar_tiles == 1 or (turned and not form.scalar_outer)
+    extents = [(form.stride(form.vector, "out"), form.vector_size if inner_vectors else form.width)]
+    if form.scalar is not None:
+        extents.append((form.stride(form.scalar, "out"), form.scalar_size if inner_rows else form.rows))
+    return consecutive(extents) * form.contraction.out.element.bytes
+
+
+def consecutive(extents: list[tuple[int, int]]) -> int:
+    """Elements that lie side by side, of dimensions with these strides and extents."""
+    run = 1
+    for stride, extent in sorted((abs(stride), extent) for stride, extent in extents):
+        if stride == run:
+            run *= extent
+    return run
+
+
+def is_written_in_pieces(form: DirectForm, machine: Machine) -> bool:
+    """One tile writes short pieces of an output that no cache holds, which no prefetcher of the processor foresees."""
+    extents = [(form.stride(form.vector, "out"), min(form.width, form.vector_size))]
+    if form.scalar is not None:
+        extents.append((form.stride(form.scalar, "out"), form.rows))
+    together = form.lanes[0] if form.collected is not None else consecutive(extents)
+    out = array_bytes(form, "out")
+    return together * form.contraction.out.element.bytes < SHORT_PIECE and level_of(out, machine) > 3
+
+
+def array_bytes(form: DirectForm, side: str) -> int:
+    """Bytes of the elements of an array that are read or written."""
+    operand = {"vector": form.vector_operand, "scalar": form.scalar_operand, "out": form.contraction.out}[side]
+    extents = [constant(one.size) for one in form.contraction.dimensions if form.stride(one, side)]
+    return math.prod(extents) * operand.element.bytes
+
+
+def level_of(size: int, machine: Machine) -> int:
+    """The level of the memory that holds so many bytes beside what else passes through it."""
+    for level, capacity in ((1, machine.l1_bytes), (2, machine.l2_bytes), (3, machine.l3_bytes)):
+        if 4 * size <= 3 * capacity:
+            return level
+    return 4

@@ -1,0 +1,319 @@
+"""The direct CPU form of a contraction, written from a `DirectForm`.
+
+    for each point of the outer dimensions and chunk of either side (the blocks of the launch):
+        for each tile of one side: copy what must be copied into a panel
+            for each tile of the other side: the register tile over the whole sum; store
+
+Sizes and strides are launch parameters, so that shapes share kernels; the tile and the kinds of feeding are constants.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+from tilewright.contraction.normalise import constant
+from tilewright.ir.dataclass import dataclass
+from tilewright.kernel.ir import (
+    BlockIndex,
+    Buffer,
+    Comment,
+    Expression,
+    add,
+    integer,
+    multiply,
+    operation,
+)
+from tilewright.kernel.launch import Launch
+from tilewright.passes.direct.collect import (
+    block_columns,
+    is_requested,
+    prefetch_collected,
+    request_piece,
+    store_collected,
+)
+from tilewright.passes.direct.form import COLLECTED_ELEMENTS, DirectForm, Results, results_are_one_run
+from tilewright.passes.direct.panels import Panel, pack_scalars, pack_vectors
+from tilewright.passes.direct.store import beyond_vector, prefetch_vectors, spill, store_turned, store_vectors
+from tilewright.passes.direct.tile import Place, accumulate, lines_ahead, request_output, request_rows, request_turned
+from tilewright.passes.direct.writer import Bases, DirectWriter
+from tilewright.passes.items.scalar_values import component_types
+
+
+def write_direct_kernel(form: DirectForm, name: str = "contraction") -> Launch:
+    """The kernel of a form and everything that its launch needs."""
+    w = DirectWriter(form)
+    w.emit.emit(Comment(f"fed directly, register tile of {' + '.join(map(str, form.lanes))} by {form.rows}"))
+    vector_panel = w.panel("vector_panel", form.vector_operand) if form.vector_packed else None
+    scalar_panel = w.panel("scalar_panel", form.scalar_operand) if form.scalar_packed else None
+
+    def write(number: Expression) -> None:
+        bases, ranges, collected = _block_coordinates(w, number)
+        block = _Block(w, bases, ranges, vector_panel, scalar_panel, collected)
+        if collected is not None:
+            block.collect(collected)
+        elif form.scalar_outer:
+            block.rows_outside()
+        else:
+            block.vectors_outside()
+
+    blocks = math.prod(form.blocks)
+    if form.serial and blocks > 1:
+        w.loop("block", integer(0), w.parameter("blocks", blocks), write)
+        return w.launch(name, 1)
+    write(BlockIndex())
+    return w.launch(name, blocks)
+
+
+@dataclass(frozen=True)
+class _Collected:
+    """The elements along the output's unit stride that this block collects, and the scratch memory for them."""
+
+    tile: Buffer
+    first: Expression
+    count: Expression
+
+
+@dataclass(frozen=True)
+class _Block:
+    """The loops over the tiles of one block."""
+
+    w: DirectWriter
+    bases: Bases
+    ranges: list[tuple[Expression, Expression] | None]
+    vector_panel: Buffer | None
+    scalar_panel: Buffer | None
+    collected: _Collected | None
+
+    def rows_outside(self) -> None:
+        """For each tile of rows all tiles of vectors, whose panels are made once for all rows."""
+        w = self.w
+        pitch = self._panel_pitch()
+        if self.vector_panel is not None:
+
+            def packed(v: Expression, number: Expression, old: Expression) -> None:
+                self._packed(v, multiply(number, pitch))
+
+            self._vector_tiles(packed, self._back(integer(0)))
+
+        def rows(s: Expression, number: Expression, old_rows: Expression) -> None:
+            scalars = None if self.scalar_panel is None else pack_scalars(w, self.scalar_panel, self.bases, s)
+
+            back = self._back(s)
+
+            def tile(v: Expression, number: Expression, old: Expression) -> None:
+                vectors = None
+                if self.vector_panel is not None:
+                    start = w.emit.let(multiply(number, pitch), "panel")
+                    vectors = Panel(self.vector_panel, start, w.form.pitch)
+                place = Place(self.bases, v, s, vectors, scalars, old, old_rows, back=back)
+                self._write(place, number)
+
+            self._vector_tiles(tile, back)
+
+        self._scalar_tiles(rows)
+
+    def vectors_outside(self) -> None:
+        """For each tile of vectors, whose panel is made first, all tiles of rows."""
+        next_tile = integer(self.w.form.width)
+        back = self._back(integer(0))
+
+        def columns(v: Expression, number: Expression, old_columns: Expression) -> None:
+            vectors = self._packed(v, integer(0))
+
+            def group(q: Expression, number: Expression, old_group: Expression) -> None:
+                def tile(s: Expression, number: Expression, old_rows: Expression) -> None:
+                    ahead = lines_ahead(self.w, next_tile, number)
+                    place = Place(self.bases, v, s, vectors, None, old_columns, old_rows, q, old_group, ahead)
+                    self._write(replace(place, back=back), integer(0))
+
+                self._scalar_tiles(tile)
+
+            self._groups(group)
+
+        self._vector_tiles(columns, back)
+
+    def collect(self, collected: _Collected) -> None:
+        """For each tile of vectors the collected ones, one after another; then all of them are stored."""
+        w, form = self.w, self.w.form
+        assert form.collected is not None
+        stride = w.stride(form.collected, "vector")
+        pitch = form.lanes[0] * form.pitch * form.rows
+        tiles = w.parameter("s_tiles_pitch", form.scalar_tiles * pitch)
+        zero = integer(0)
+        piece = block_columns(w, self.ranges[1])
+
+        def one(which: Expression) -> None:
+            moved = multiply(add(collected.first, which), stride)
+            bases = replace(self.bases, vector=w.emit.let(add(self.bases.vector, moved), "base"))
+            requests = (request_piece(w, piece, add(bases.vector, stride)),) if is_requested(form) else ()
+
+            def columns(v: Expression, group: Expression, old: Expression) -> None:
+                vectors = None
+                if self.vector_panel is not None:
+                    vectors = pack_vectors(w, self.vector_panel, bases.vector, v, zero)
+                start = add(multiply(group, tiles), multiply(which, integer(form.pitch)))
+                start = w.emit.let(start, "start")
+
+                def rows(s: Expression, number: Expression, old: Expression) -> None:
+                    into = w.emit.let(add(start, multiply(number, integer(pitch))), "to")
+                    ahead = () if requests else lines_ahead(w, stride, number)
+                    place = Place(bases, v, s, vectors, None, zero, zero, ahead=ahead, requests=requests)
+                    if form.out_prefetched:
+                        prefetch_collected(w, place, piece, which, collected.first)
+                    spill(w, collected.tile, into, accumulate(w, place))
+
+                self._scalar_tiles(rows)
+
+            self._vector_tiles(columns)
+
+        w.loop("collected", zero, collected.count, one)
+
+        def turn_columns(v: Expression, group: Expression, old: Expression) -> None:
+            def turn(s: Expression, number: Expression, old: Expression) -> None:
+                start = w.emit.let(add(multiply(group, tiles), multiply(number, integer(pitch))), "from")
+                place = Place(self.bases, v, s, None, None, zero, zero)
+                store_collected(w, place, piece, collected.tile, start, collected.first, collected.count)
+
+            self._scalar_tiles(turn)
+
+        self._vector_tiles(turn_columns)
+
+    def _write(self, place: Place, tile: Expression) -> None:
+        """Compute and store a tile; `tile` is its number among those that have the same rows."""
+        w, form = self.w, self.w.form
+        requests = [request_rows(w, place, tile)] if form.rows_prefetched else []
+        if form.out_prefetched and results_are_one_run(form):
+            requests.append(request_output(w, place, tile))
+        elif form.out_prefetched and form.results is Results.TURNED:
+            requests.append(request_turned(w, place))
+        elif form.out_prefetched:
+            prefetch_vectors(w, place)
+        sums = accumulate(w, replace(place, requests=tuple(requests)))
+        store = store_turned if form.results is Results.TURNED else store_vectors
+        store(w, place, sums)
+
+    def _packed(self, v: Expression, into: Expression) -> Panel | None:
+        if self.vector_panel is None:
+            return None
+        return pack_vectors(self.w, self.vector_panel, self.bases.vector, v, self.w.emit.let(into, "into"))
+
+    def _panel_pitch(self) -> Expression:
+        form = self.w.form
+        return self.w.parameter("panel_size", form.contracted_total * form.pitch) if form.vector_packed else integer(0)
+
+    def _scalar_tiles(self, write: Callable[[Expression, Expression, Expression], None]) -> None:
+        form = self.w.form
+        _tiles(self.w, "s", self.ranges[0], form.rows, form.scalar_tiles, self.w.last_row, write)
+
+    def _groups(self, write: Callable[[Expression, Expression, Expression], None]) -> None:
+        form = self.w.form
+        bounds = (integer(0), self.w.parameter("q_tiles", form.column_tiles)) if form.column_tiles > 1 else None
+        _tiles(self.w, "q", bounds, len(form.lanes), form.column_tiles, self.w.last_group, write)
+
+    def _back(self, s: Expression) -> Expression | None:
+        """How much earlier tiles begin: with whole vectors of the output's memory, at row `s`."""
+        form = self.w.form
+        return beyond_vector(self.w, self.bases, s) if form.nontemporal and form.vector_tiles > 1 else None
+
+    def _vector_tiles(
+        self, write: Callable[[Expression, Expression, Expression], None], back: Expression | None = None
+    ) -> None:
+        form = self.w.form
+        _tiles(self.w, "v", self.ranges[1], form.width, form.vector_tiles, self.w.last_column, write, back)
+
+
+def describe(form: DirectForm) -> str:
+    """One line on the form, for readers of the kernel and for `explain`."""
+    scalar = "1" if form.scalar is None else form.scalar.name
+    contracted = "*".join(one.name for one in form.contracted)
+    lanes = " + ".join(map(str, form.lanes))
+    return f"direct: vectors along {form.vector.name} in tiles of {lanes}, rows along {scalar} in tiles of" + (
+        f" {form.rows}, sum over {contracted} in the registers"
+    )
+
+
+def _tiles(
+    w: DirectWriter,
+    hint: str,
+    bounds: tuple[Expression, Expression] | None,
+    step: int,
+    tiles: int,
+    last: Expression,
+    write: Callable[[Expression, Expression, Expression], None],
+    back: Expression | None = None,
+) -> None:
+    """`write(start, number, old)` for the tiles of a range; the last of all ends with its dimension, so that its
+    first `old` elements belong to the tile before too. All but the first begin `back` elements earlier.
+    """
+    if tiles == 1:
+        write(integer(0), integer(0), integer(0))
+        return
+    assert bounds is not None
+
+    def at(number: Expression) -> None:
+        wanted = w.emit.let(multiply(number, integer(step)), "wanted")
+        if back is not None:
+            wanted = w.emit.let(operation("max", operation("sub", wanted, back), integer(0)), "wanted")
+
+        def tile() -> None:
+            start = w.emit.let(operation("min", wanted, last), f"{hint}_at")
+            write(start, operation("sub", number, bounds[0]), operation("sub", wanted, start))
+
+        if back is None:
+            tile()
+        else:  # where tiles begin as early as that, the one before may end with the dimension
+            w.emit.when(operation("lt", wanted, add(last, integer(step))), tile)
+
+    w.loop(f"{hint}_tile", *bounds, at)
+
+
+def _block_coordinates(
+    w: DirectWriter, rest: Expression
+) -> tuple[Bases, list[tuple[Expression, Expression] | None], _Collected | None]:
+    """Where the arrays of block number `rest` begin, its tiles along the scalar and the vector side, its collection."""
+    form, emit = w.form, w.emit
+    ranges: list[tuple[Expression, Expression] | None] = []
+    collected = None
+    sides = [("v", form.vector_tiles, form.vector_chunk), ("s", form.scalar_tiles, form.scalar_chunk)]
+    if form.collected is not None:
+        collected, rest = _collection(w, rest)
+        sides[1] = ("s", form.scalar_tiles, form.scalar_tiles)
+    outer_total = math.prod(constant(one.size) for one in form.outer)
+    for hint, tiles, chunk in sides:
+        if tiles == 1:
+            ranges.append(None)
+            continue
+        count = -(-tiles // chunk)
+        total = w.parameter(f"{hint}_tiles", tiles)
+        if count == 1:
+            ranges.append((integer(0), total))
+            continue
+        step, chunks = w.parameter(f"{hint}_chunk", chunk), w.parameter(f"{hint}_chunks", count)
+        start = emit.let(multiply(operation("mod", rest, chunks), step), f"{hint}_first")
+        rest = emit.let(operation("floordiv", rest, chunks), "rest")
+        ranges.append((start, emit.let(operation("min", add(start, step), total), f"{hint}_stop")))
+    coordinates: list[Expression] = []
+    for position, one in reversed(list(enumerate(form.outer))):
+        if position == 0:
+            coordinates.append(rest if outer_total > 1 else integer(0))
+            continue
+        points = w.parameter(f"o{position}_size", constant(one.size))
+        coordinates.append(emit.let(operation("mod", rest, points), f"o{position}"))
+        rest = emit.let(operation("floordiv", rest, points), "rest")
+    coordinates.reverse()
+    return w.bases(coordinates), ranges[::-1], collected
+
+
+def _collection(w: DirectWriter, rest: Expression) -> tuple[_Collected, Expression]:
+    """What block number `rest` collects, and the number of its group of blocks."""
+    form, emit = w.form, w.emit
+    assert form.collected is not None
+    lanes, extent = form.lanes[0], constant(form.collected.size)
+    size, groups = w.parameter("w_size", extent), w.parameter("w_tiles", -(-extent // lanes))
+    first = emit.let(multiply(operation("mod", rest, groups), integer(lanes)), "w_first")
+    rest = emit.let(operation("floordiv", rest, groups), "rest")
+    taken = emit.let(operation("min", integer(lanes), operation("sub", size, first)), "w_count")
+    scratch = w.workspace("tile", component_types(form.accumulator)[0], COLLECTED_ELEMENTS)
+    return _Collected(scratch, first, taken), rest

@@ -1,0 +1,297 @@
+"""The register tile of the direct form: the whole sum of `width` by `rows` results. store.py stores them.
+
+acc[i][j] = combine(acc[i][j], map(vector side[v + i, k], broadcast scalar side[s + j, k]))    for all k
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from tilewright.contraction.normalise import constant
+from tilewright.ir.dataclass import dataclass
+from tilewright.kernel.ir import (
+    Broadcast,
+    Buffer,
+    Expression,
+    Load,
+    Name,
+    Operation,
+    Prefetch,
+    Shuffle,
+    Store,
+    VectorType,
+    add,
+    element_of,
+    integer,
+    load,
+    multiply,
+    operation,
+)
+from tilewright.passes.direct.form import LINE, rows_are_one_run
+from tilewright.passes.direct.panels import Panel
+from tilewright.passes.direct.writer import Bases, DirectWriter, Step
+from tilewright.passes.items.scalar_values import component_types
+from tilewright.passes.items.scalar_values import constant as constant_value
+from tilewright.passes.items.sum_trees import PieceLoop, grows_errors, levels_of, tree_loops
+from tilewright.passes.lanes.vectorise import lower_lambda_vector
+
+ZERO = integer(0)
+Accumulators: TypeAlias = dict[tuple[int, int], Name]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A tile: where the block's arrays begin, its first element and row, and the panels that it reads.
+
+    `ahead` is where what is prefetched at each step lies, from this tile's vectors on; or `requests` write what
+    asks for more at each step. `old_columns` and `old_rows` are
+    how many of its first elements and rows the tile before has too. All tiles but the first begin `back` elements
+    earlier than they would (None: 0).
+    """
+
+    bases: Bases
+    v: Expression
+    s: Expression
+    vectors: Panel | None
+    scalars: Panel | None
+    old_columns: Expression
+    old_rows: Expression
+    q: Expression = ZERO
+    old_group: Expression = ZERO
+    ahead: tuple[Expression, ...] = ()
+    requests: tuple[Callable[[Step], None], ...] = ()
+    back: Expression | None = None
+
+
+def starts(lanes: Sequence[int]) -> list[int]:
+    """Where each vector of the tile begins."""
+    return [sum(lanes[:number]) for number in range(len(lanes))]
+
+
+def accumulate(w: DirectWriter, place: Place) -> Accumulators:
+    """The sums of one tile, in registers."""
+    form, emit = w.form, w.emit
+    (neutral,) = constant_value(form.contraction.neutral.value, form.contraction.neutral.scalar)
+    accumulators = {
+        (i, j): emit.declare(Broadcast(neutral, VectorType(element_of(neutral.type), lanes)), "sum")
+        for j in range(form.rows)
+        for i, lanes in enumerate(form.lanes)
+    }
+    vector_base = emit.let(add(place.bases.vector, multiply(place.v, w.stride(form.vector, "vector"))), "vector_at")
+    stride = integer(0) if form.scalar is None else w.stride(form.scalar, "scalar")
+    start = add(place.bases.scalar, place.v) if form.elementwise else place.bases.scalar
+    scalar_base = emit.let(add(start, multiply(place.s, stride)), "scalar_at")
+    rows = [emit.let(multiply(integer(j), stride), "row") for j in range(form.rows)]
+
+    offsets = w.column_offsets("vector", place.q)
+
+    def step(one: Step) -> None:
+        for request in place.requests:
+            request(one)
+        columns = _columns(w, place, vector_base, one, offsets)
+        along = emit.let(add(scalar_base, one.scalar), "along")
+        for j in range(form.rows):
+            if form.elementwise:
+                wide = _vectors_of_row(w, add(along, rows[j]))
+                for i, column in enumerate(columns):
+                    _combine(w, accumulators[i, j], column, wide[i])
+                continue
+            if place.scalars is None:
+                element: Expression = load(w.scalar_source, add(along, rows[j]))
+            else:
+                at = add(multiply(one.number, integer(place.scalars.pitch)), integer(j))
+                element = load(place.scalars.buffer, at)
+            wide = _broadcasts(w, element)
+            for i, column in enumerate(columns):
+                _combine(w, accumulators[i, j], column, wide[i])
+
+    loops = tree_loops([constant(one.size) for one in form.contracted])
+    if grows_errors(form.contraction.combine) and levels_of(loops):
+        _accumulate_tree(w, accumulators, step, loops)
+    else:
+        w.over_sum(step)
+    return accumulators
+
+
+def _accumulate_tree(
+    w: DirectWriter, accumulators: Accumulators, step: Callable[[Step], None], loops: Sequence[PieceLoop]
+) -> None:
+    """A long sum as a tree, whose upper levels lie in scratch memory; the registers hold all of it at the end."""
+    form, emit = w.form, w.emit
+    levels = levels_of(loops)
+    (neutral,) = constant_value(form.contraction.neutral.value, form.contraction.neutral.scalar)
+    element = component_types(form.accumulator)[0]
+    room = form.rows * sum(form.lanes)
+    memory = [w.level(number, element, room) for number in range(levels)]
+    parts = []
+    for (i, j), total in accumulators.items():
+        assert isinstance(total.type, VectorType)
+        at = integer(j * sum(form.lanes) + starts(form.lanes)[i])
+        parts.append((total, at, total.type.lanes, emit.let(Broadcast(neutral, total.type), "neutral")))
+
+    def fold(level: int) -> None:
+        for total, at, lanes, nothing in parts:
+            below: Expression = total
+            if level:
+                below = emit.let(load(memory[level - 1], at, lanes), "below")
+                emit.emit(Store(memory[level - 1], at, nothing))
+            above = emit.let(load(memory[level], at, lanes), "above")
+            pair = ((above,), (emit.snapshot(below, "below"),))
+            ((joined,),) = lower_lambda_vector(form.contraction.combine, pair, lanes, emit)
+            emit.emit(Store(memory[level], at, joined))
+            if not level:
+                emit.assign(total, nothing)
+
+    for buffer in memory:
+        for _, at, _, nothing in parts:
+            emit.emit(Store(buffer, at, nothing))
+    w.over_pieces(step, loops, fold)
+    for total, at, lanes, _ in parts:
+        emit.assign(total, load(memory[-1], at, lanes))
+
+
+def request_rows(w: DirectWriter, place: Place, tile: Expression) -> Callable[[Step], None]:
+    """What asks at each step of the sum for some of the next tile's rows, along which the sum runs: all at once they
+    would wait for each other. `tile` is the number of this tile of vectors among those that have the same rows.
+    """
+    form, emit = w.form, w.emit
+    line = LINE // w.scalar_source.element.bytes
+    stride = integer(0) if form.scalar is None else w.stride(form.scalar, "scalar")
+    start = emit.let(add(place.bases.scalar, multiply(add(place.s, integer(form.rows)), stride)), "next_rows")
+    if rows_are_one_run(form):
+        return _request_run(w, w.scalar_source, start, form.rows * form.contracted_total, tile)
+    rows = [emit.let(multiply(integer(j), stride), "row") for j in range(form.rows)]
+
+    def across(step: Step) -> None:
+        def lines() -> None:
+            at = emit.let(add(start, step.number), "ahead")
+            for row in rows:
+                emit.emit(Prefetch(w.scalar_source, add(at, row)))
+
+        emit.when(operation("eq", operation("and", step.number, integer(line - 1)), integer(0)), lines)
+
+    return across
+
+
+def request_output(w: DirectWriter, place: Place, tile: Expression) -> Callable[[Step], None]:
+    """What asks at each step of the sum for some of the lines that the next tile's rows are written to, in one run."""
+    form = w.form
+    assert form.scalar is not None
+    rows = multiply(add(place.s, integer(form.rows)), w.stride(form.scalar, "out"))
+    start = w.emit.let(add(place.bases.out, rows), "next_results")
+    return _request_run(w, w.out, start, form.rows * form.vector_size, tile)
+
+
+def request_turned(w: DirectWriter, place: Place) -> Callable[[Step], None]:
+    """What asks at each step of the sum for a line that this tile is written to, where it is turned."""
+    form, emit = w.form, w.emit
+    stride = w.stride(form.vector, "out")
+    at = add(place.bases.out, multiply(place.v, stride))
+    if form.scalar is not None:
+        at = add(at, multiply(place.s, w.stride(form.scalar, "out")))
+    start = emit.let(at, "results")
+    each = -(-form.width // form.contracted_total)
+
+    def along(step: Step) -> None:
+        for which in range(each):
+            number = add(multiply(step.number, integer(each)), integer(which))
+            line = operation("min", number, integer(min(form.width, form.vector_size) - 1))
+            emit.emit(Prefetch(w.out, emit.let(add(start, multiply(line, stride)), "ahead")))
+
+    return along
+
+
+def _request_run(
+    w: DirectWriter, buffer: Buffer, start: Expression, length: int, tile: Expression
+) -> Callable[[Step], None]:
+    """Ask for `length` elements from `start` on, evenly in all steps of all tiles of vectors, of which this is one."""
+    form, emit = w.form, w.emit
+    advance = -(-length // (form.contracted_total * form.vector_tiles))
+    steps: Expression = integer(1)
+    for one in w.sums:
+        steps = multiply(steps, one)
+    begin = emit.let(add(start, multiply(multiply(tile, steps), integer(advance))), "run")
+
+    def along(step: Step) -> None:
+        at = emit.let(add(begin, multiply(step.number, integer(advance))), "ahead")
+        for place in range(0, advance, LINE // buffer.element.bytes):
+            emit.emit(Prefetch(buffer, add(at, integer(place))))
+
+    return along
+
+
+def _vectors_of_row(w: DirectWriter, at: Expression) -> list[Expression]:
+    """The scalar side's vector for each vector of the tile: one for all where these lie side by side elsewhere."""
+    lanes = w.form.lanes
+    found: list[Expression] = []
+    for number, start in enumerate(starts(lanes)):
+        if w.form.columns is not None and found:
+            found.append(found[0])
+            continue
+        value = load(w.scalar_source, add(at, integer(start)), lanes[number])
+        value = Load(value.buffer, value.index, value.type, mask=w.mask_of(number))
+        found.append(w.emit.let(value, "scalar"))
+    return found
+
+
+def _columns(
+    w: DirectWriter, place: Place, base: Expression, step: Step, offsets: Sequence[Expression]
+) -> list[Expression]:
+    """The vectors of one step of the sum."""
+    columns: list[Expression] = []
+    lanes, panel = w.form.lanes, place.vectors
+    if panel is not None:
+        at = w.emit.let(add(panel.start, multiply(step.number, integer(panel.pitch))), "at")
+        for start, width in zip(starts(lanes), lanes, strict=True):
+            value = load(panel.buffer, add(at, integer(start)), width, aligned=True)
+            columns.append(w.emit.let(value, "vector"))
+        return columns
+    at = w.emit.let(add(base, step.vector), "at")
+    for number, (offset, width) in enumerate(zip(offsets, lanes, strict=True)):
+        value = load(w.vector_source, add(at, offset), width)
+        columns.append(w.emit.let(Load(value.buffer, value.index, value.type, mask=w.mask_of(number)), "vector"))
+    for further in place.ahead:
+        w.emit.emit(Prefetch(w.vector_source, add(at, further), level=2))
+    return columns
+
+
+def lines_ahead(w: DirectWriter, distance: Expression, number: Expression) -> tuple[Expression, ...]:
+    """What the row tile of this number prefetches at each step of the sum: its share of the lines that the next tile's
+    vectors lie on, which begin `distance` after this one's. So requests come evenly, while all row tiles are computed.
+    """
+    form = w.form
+    if not form.prefetched:
+        return ()
+    line = LINE // w.vector_source.element.bytes
+    lines = -(-(form.width - 1) // line) + 1  # a tile that begins within a line lies on one more
+    each = -(-lines // form.scalar_tiles)
+    found = []
+    for i in range(each):
+        place = multiply(add(multiply(number, integer(each)), integer(i)), integer(line))
+        found.append(w.emit.let(add(distance, operation("min", place, integer(form.width - 1))), "ahead"))
+    return tuple(found)
+
+
+def _broadcasts(w: DirectWriter, element: Expression) -> list[Expression]:
+    """The element in all lanes, for each vector of the tile; narrower vectors are parts of the widest."""
+    widest = max(w.form.lanes)
+    type_ = element_of(element.type)
+    wide = w.emit.let(Broadcast(element, VectorType(type_, widest)), "scalar")
+    return [
+        wide if lanes == widest else Shuffle(wide, wide, tuple(range(lanes)), VectorType(type_, lanes))
+        for lanes in w.form.lanes
+    ]
+
+
+def _combine(w: DirectWriter, total: Name, vector: Expression, element: Expression) -> None:
+    form, emit = w.form, w.emit
+    if form.fused_multiply_add and element_of(vector.type) == element_of(element.type) == element_of(total.type):
+        emit.assign(total, Operation("fma", (vector, element, total), total.type))
+        return
+    assert isinstance(total.type, VectorType)
+    vector, element = emit.let(vector, "left"), emit.let(element, "right")
+    pair = (vector, element) if form.vector_left else (element, vector)
+    (mapped,) = lower_lambda_vector(form.contraction.map, [(one,) for one in pair], total.type.lanes, emit)
+    ((combined,),) = lower_lambda_vector(form.contraction.combine, ((total,), mapped), total.type.lanes, emit)
+    emit.assign(total, combined)

@@ -1,0 +1,1 @@
+"""Nested parallelism into segmented operations over flat spaces [S2]."""

@@ -1,0 +1,252 @@
+"""The versions of an incrementally flattened program as a tree of decisions: to read, to count and to reach them.
+
+>>> from tilewright.ir.parser import parse_program
+>>> from tilewright.passes.flattening.flatten import flatten_incrementally
+>>> program = parse_program('''
+... def sums (xss: [n][m]i64) =
+...   let (sums: [n]i64) = map n (\\\\(xs: [m]i64) ->
+...     let (sum: i64) = reduce m (\\\\(a: i64, b: i64) -> let (c: i64) = a + b in (c)) (0i64) xs
+...     in (sum)) xss
+...   in (sums)''')
+>>> print(explain_versions(flatten_incrementally(program)))
+sums: 3 versions
+sums: n >= outer_0?
+  yes: sums_1 = segmap@thread (n), in each: reduce
+  no: n >= block_0 and m < threads_per_block?
+    yes: sums_3 = segmap@block (n), in each:
+      sum_2 = segred@thread (m)
+    no: sums_4 = segred@thread (n, m)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import ceil, inf
+from typing import TypeAlias
+
+from tilewright.ir.interpreter import DEFAULT_THRESHOLD
+from tilewright.ir.nodes import (
+    Alias,
+    Apply,
+    Body,
+    ForLoop,
+    If,
+    Literal,
+    Loop,
+    Program,
+    SegMap,
+    SizeValue,
+    Statement,
+    Threshold,
+    Type,
+    Variable,
+    index_literal,
+)
+from tilewright.ir.scalars import BOOL, I64
+from tilewright.ir.traversal import FreshNames, all_statements, replace_bodies
+from tilewright.ir.verifier import kind_of
+from tilewright.machine.model import Machine
+from tilewright.passes.core.simplify import simplify
+from tilewright.rewrite.names import bodies_of
+from tilewright.rewrite.rules.flatten_nest import Segmented
+from tilewright.rewrite.rules.flatten_regular import SOAC
+from tilewright.rewrite.rules.flatten_versions import BLOCK_BYTES, BLOCK_THREADS, comparisons, thresholds_of
+
+CONTRACTION = "contraction_"
+"""How the thresholds begin that pick the tiling of a contraction (`flatten_contractions`)."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """A statement that is no decision: an operation, or a loop or an if with more inside."""
+
+    statement: Statement
+    inside: tuple[Node, ...] = ()
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A question with the nodes on both sides: `asked` has the thresholds and the answers that lead to `yes`."""
+
+    statement: Statement
+    asked: tuple[tuple[Threshold, bool], ...]
+    yes: tuple[Node, ...]
+    no: tuple[Node, ...]
+
+    @property
+    def question(self) -> str:
+        """The question as text."""
+        return self.question_with({})
+
+    def question_with(self, values: Mapping[str, float]) -> str:
+        """The question as text, with the values of thresholds: n >= outer_0 = 32."""
+        return " and ".join(
+            f"{one.parallelism} {'>=' if true else '<'} {one.name}"
+            + (f" = {values[one.name]:.17g}" if one.name in values else "")
+            for one, true in self.asked
+        )
+
+
+Node: TypeAlias = Work | Decision
+
+
+def decisions(body: Body) -> tuple[Node, ...]:
+    """The segmented operations of a body and the decisions between them, in order."""
+    nodes: list[Node] = []
+    for statement in body.statements:
+        expression = statement.expression
+        if isinstance(expression, If) and (asked := comparisons(body, expression.condition)):
+            yes, no = decisions(expression.then), decisions(expression.otherwise)
+            nodes.append(Decision(statement, tuple(asked), yes, no))
+            continue
+        inside = tuple(one for inner in bodies_of(expression) for one in decisions(inner))
+        if isinstance(expression, Segmented) or inside:
+            nodes.append(Work(statement, inside))
+    return tuple(nodes)
+
+
+def version_settings(program: Program) -> tuple[dict[str, float], ...]:
+    """For every version of every nest, values of the thresholds with which it runs; names not given do not matter."""
+    return tuple(_settings(decisions(program.body), {}))
+
+
+def _settings(nodes: tuple[Node, ...], so_far: Mapping[str, float]) -> Iterator[dict[str, float]]:
+    for one in nodes:
+        if isinstance(one, Work):
+            yield from _settings(one.inside, so_far)
+            continue
+        (first, true), *_ = one.asked
+        taken = {**so_far, **{threshold.name: 0.0 if wanted else inf for threshold, wanted in one.asked}}
+        for side, values in ((one.yes, taken), (one.no, {**so_far, first.name: inf if true else 0.0})):
+            deeper = list(_settings(side, values))
+            yield from deeper or [dict(values)]
+
+
+def machine_thresholds(program: Program, machine: Machine) -> dict[str, float]:
+    """What a machine's numbers say about a program's thresholds, before anything is tuned.
+
+    `outer_k`: as many points as threads are resident; where threads are the lanes of vectors, which also take what is
+    sequential, a point for each core. `block_k`: a block for each core; what fits a block is the machine's limit (none
+    for threads that are lanes). `contraction_k`: always, since the tiling has forms for every size; and nests are
+    opened to get at the contractions in them, except where the points of a nest share what they read as it is.
+    """
+    limits: dict[str, float] = {
+        BLOCK_THREADS: machine.max_threads_per_block + 1 if machine.max_threads_per_block > 1 else inf,
+        BLOCK_BYTES: machine.shared_bytes_per_block + 1 if machine.shared_bytes_per_block else inf,
+    }
+    vectors = machine.max_threads_per_block == 1 and machine.vector_bytes
+    resident = machine.cores * (1 if vectors else machine.max_threads_per_core) or DEFAULT_THRESHOLD
+    opened = _around_contractions(decisions(program.body), machine)
+    values: dict[str, float] = {}
+    for name in thresholds_of(program):
+        points = 0 if name.startswith(CONTRACTION) else resident if name.startswith("outer_") else machine.cores
+        values[name] = limits.get(name, inf if name in opened else points)
+    return values
+
+
+def _around_contractions(nodes: tuple[Node, ...], machine: Machine) -> set[str]:
+    """The thresholds of the versions without a form of their own that hide a contraction, which later versions have."""
+    found: set[str] = set()
+    for one in nodes:
+        if isinstance(one, Work):
+            found |= _around_contractions(one.inside, machine)
+            continue
+        found |= _around_contractions((*one.yes, *one.no), machine)
+        hidden = any(name.startswith(CONTRACTION) for name in names_in(one.no))
+        if hidden and not any(_has_form(version, machine) for version in one.yes):
+            found.add(one.asked[0][0].name)
+    return found
+
+
+def _has_form(version: Node, machine: Machine) -> bool:
+    from tilewright.passes.segments.streams import form_of_streams
+
+    expression = version.statement.expression
+    return isinstance(expression, SegMap) and form_of_streams(version.statement, expression, machine)[1]
+
+
+def names_in(nodes: tuple[Node, ...]) -> Iterator[str]:
+    """The names of the thresholds that belong to one version each, outer before inner."""
+    for one in nodes:
+        if isinstance(one, Decision):
+            yield one.asked[0][0].name
+        yield from names_in(one.inside if isinstance(one, Work) else (*one.yes, *one.no))
+
+
+def fix_thresholds(program: Program, values: Mapping[str, float]) -> Program:
+    """The program with these thresholds' values written into it; versions that can no longer be picked are gone."""
+    names = FreshNames(program)
+
+    def fixed(body: Body) -> Body:
+        statements: list[Statement] = []
+        for statement in body.statements:
+            expression = replace_bodies(statement.expression, fixed)
+            if isinstance(expression, Threshold) and expression.name in values:
+                size, value = expression.parallelism, values[expression.name]
+                if size.constant is None and 0 < value < inf:
+                    number = Variable(names("parallelism"), Type(I64))
+                    statements.append(Statement((number,), SizeValue(size)))
+                    expression = Apply("ge", (number, index_literal(ceil(value))))
+                else:
+                    known = value <= 0 if size.constant is None else size.constant >= value
+                    expression = Alias(Literal(known, BOOL))
+            statements.append(Statement(statement.targets, expression))
+        return Body(tuple(statements), body.results)
+
+    return simplify(Program(program.name, program.parameters, fixed(program.body)))
+
+
+# --- as text ----------------------------------------------------------------------------------------------------------
+
+
+def explain_versions(program: Program, values: Mapping[str, float] | None = None) -> str:
+    """The tree of decisions: what is compared with which threshold (and its value, if given), and what runs then."""
+    count = len(version_settings(program))
+    head = f"{program.name}: {count} version{'s' if count > 1 else ''}" if count else f"{program.name}: one version"
+    return "\n".join([head, *_lines(decisions(program.body), 0, values or {})])
+
+
+def _lines(nodes: tuple[Node, ...], indent: int, values: Mapping[str, float]) -> Iterator[str]:
+    margin = "  " * indent
+    for one in nodes:
+        names = ", ".join(target.name for target in one.statement.targets)
+        if isinstance(one, Work):
+            yield f"{margin}{names} = {_work(one)}"
+            yield from _lines(one.inside, indent + 1, values)
+            continue
+        yield f"{margin}{names}: {one.question_with(values)}?"
+        yield from _answer("yes", one.yes, indent + 1, values)
+        yield from _answer("no", one.no, indent + 1, values)
+
+
+def _answer(word: str, nodes: tuple[Node, ...], indent: int, values: Mapping[str, float]) -> Iterator[str]:
+    """The nodes after a word; one alone on the word's line."""
+    margin = "  " * indent
+    if not nodes:
+        yield f"{margin}{word}: a contraction, tiled"
+        return
+    if len(nodes) != 1:
+        yield f"{margin}{word}:"
+        yield from _lines(nodes, indent + 1, values)
+        return
+    first, *rest = _lines(nodes, indent, values)
+    if isinstance(nodes[0], Decision):
+        first = margin + f"{nodes[0].question_with(values)}?"
+    yield f"{margin}{word}: {first.strip()}"
+    yield from rest
+
+
+def _work(one: Work) -> str:
+    expression = one.statement.expression
+    if isinstance(expression, Segmented):
+        shape = ", ".join(map(str, expression.space.shape))
+        text = f"{kind_of(expression)}@{expression.level.value} ({shape})"
+        sequential = [kind_of(inner.expression) for inner in all_statements(expression.body)
+                      if isinstance(inner.expression, SOAC)]  # fmt: skip
+        if one.inside:
+            return f"{text}, in each:"
+        return f"{text}, in each: {', '.join(dict.fromkeys(sequential))}" if sequential else text
+    if isinstance(expression, Loop):
+        return f"loop for {expression.form.bound} rounds:" if isinstance(expression.form, ForLoop) else "loop:"
+    return f"{kind_of(expression)}:"

@@ -1,0 +1,431 @@
+"""What one work item of a kernel has at hand: the arrays in scope, memory of its own, checked indices.
+
+Arrays are `ArrayView`s whose sizes mention core names; what the launch knows becomes a scalar parameter of the kernel
+when it is first used.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.ir.index_ranges import is_within, narrowed
+from tilewright.ir.lmad import LMAD, row_major
+from tilewright.ir.nodes import Index, Slice, SliceDimension, Type, Update, Variable
+from tilewright.ir.scalars import BOOL, I64, U64, ScalarType
+from tilewright.ir.sizes import ONE, ZERO, Size, SizeFunction, maximum, product, size
+from tilewright.ir.views import ArrayView
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Buffer, Constant, For, Name, ScalarParameter, Space, Store
+from tilewright.passes.items.lower_scalar import lower_size
+from tilewright.passes.items.scalar_values import (
+    KernelBuilder,
+    LoweringError,
+    Value,
+    component_types,
+    load_element,
+    memory_element,
+    store_element,
+)
+from tilewright.passes.items.speculation import Speculation
+from tilewright.runtime.host import ERRORS, THREADS_TOTAL, CheckedIndex, Layout, Scratch
+
+PRIVATE_BYTES = 1024
+"""A kernel's private arrays may take so many bytes; what is larger lies in scratch memory."""
+
+WORKER = "%worker"
+
+
+@dataclass(frozen=True)
+class IotaArray:
+    """0, 1, ..., count-1 without memory."""
+
+    count: Size
+    scalar: ScalarType
+
+
+ArrayValue = ArrayView | IotaArray
+Access = Index | Slice | Update
+
+
+class Item:
+    """The state of lowering one work item.
+
+    Args:
+        outer: the scalars in scope at launch; every other unknown name is an i64 (a size, offset or stride).
+        layouts: the arrays, and the scalars in memory, in scope at launch.
+        written: those of them that the kernel stores into.
+    """
+
+    def __init__(self, outer: Mapping[str, Type], layouts: Mapping[str, Layout], written: Sequence[str]) -> None:
+        self.emit = KernelBuilder(self._outer_scalar)
+        self.arrays: dict[str, ArrayValue] = {}
+        self.buffers: dict[str, Buffer] = {}
+        self.buffer_names: dict[str, str] = {}  # kernel buffer -> core name
+        self.scalars: dict[str, tuple[ScalarParameter, str, int]] = {}
+        self.scratch: list[Scratch] = []
+        self.private: list[Buffer] = []
+        self.checks: list[CheckedIndex] = []
+        self.in_pieces = False  # inside of a fold that is done in pieces
+        self.ranges: dict[str, Size] = {}
+        self.definitions: dict[str, Size] = {}
+        self.conditions: dict[str, Size] = {}  # bools that say that a polynomial is negative
+        self.narrowed: dict[str, Size] = {}  # what indices are where conditions hold, in terms of narrower ones
+        self.counted: dict[str, Size] = {}  # kernel names that hold elements of iota: the index
+        self.inner: set[str] = set()
+        self.destinations: dict[str, ArrayView] = {}
+        self.failed = Name("failed_0", BOOL)
+        self.streams: dict[str, Callable[..., Any]] = {}  # folds lowered in a way of their own, by their first target
+        self.vector_lanes = False  # the processor runs loops over independent lanes in vectors
+        self.lanes: tuple[int, Size] | None = None  # points written together, and the number of this one
+        self.taken = 0  # bytes of private arrays that `allocate` has given out
+        self.scalar_loops = False  # there are vectors and loops that LLVM shall put into vectors
+        self.side_by_side = False  # threads run points: their own arrays interleave, for neighbours to coalesce
+        self.together = 1  # points that go on together in lanes
+        self.refused: list[str] = []  # why there are no lanes where there might be
+        self.speculation: Speculation | None = None  # how indices are checked; None: by branches
+        self._outer, self._read_only = dict(outer), frozenset(layouts) - frozenset(written)
+        for name, layout in layouts.items():
+            self._outer_array(name, outer[name], layout)
+
+    # --- what comes from the launch
+
+    def _outer_scalar(self, name: str) -> Value | None:
+        if name in self.inner:
+            return None
+        element = self._outer[name].element if name in self._outer else I64
+        parts = []
+        for component, part in enumerate(component_types(element)):
+            parameter = ScalarParameter(self.emit.name(name), part)
+            self.scalars[parameter.name] = (parameter, name, component)
+            parts.append(Name(parameter.name, part))
+        return tuple(parts)
+
+    def _outer_array(self, name: str, type_: Type, layout: Layout) -> None:
+        offset = ZERO if layout.at_start else size(f"{name}.offset")
+        if layout.dense:
+            lmad = row_major(type_.shape, offset)
+        else:
+            strides = tuple(
+                size(f"{name}.stride{d}") if known is None else size(known) for d, known in enumerate(layout.strides)
+            )
+            lmad = LMAD(offset, type_.shape, strides)
+        self.arrays[name] = ArrayView(name, type_.element, lmad)
+
+    def load_outer_scalars(self, names: Sequence[str]) -> None:
+        """Read the scalars that lie in memory, once, at the start of the kernel."""
+        for name in names:
+            view = self.arrays[name]
+            assert isinstance(view, ArrayView)
+            self.emit.values[name] = self.load(view, ())
+
+    def buffer_of(self, view: ArrayView) -> Buffer:
+        """The kernel's buffer in which a view lies."""
+        if view.buffer not in self.buffers:
+            name = self.emit.name(view.buffer)
+            self.buffers[view.buffer] = Buffer(
+                name, memory_element(view.element), read_only=view.buffer in self._read_only
+            )
+            self.buffer_names[name] = view.buffer
+        return self.buffers[view.buffer]
+
+    # --- elements
+
+    def load(self, view: ArrayView, indices: Sequence[Size]) -> Value:
+        """The element at indices that are known to be in range."""
+        at = self.emit.let(lower_size(view.lmad.flat(indices), self.emit), "at")
+        return load_element(self.buffer_of(view), view.element, at, self.emit, "e")
+
+    def store(self, view: ArrayView, indices: Sequence[Size], value: Value) -> None:
+        """Write one element."""
+        at = self.emit.let(lower_size(view.lmad.flat(indices), self.emit), "at")
+        store_element(self.buffer_of(view), view.element, at, value, self.emit)
+
+    def row(self, array: ArrayValue, index: Size) -> Value | ArrayValue:
+        """array[index]: an element or a view of a row."""
+        if isinstance(array, IotaArray):
+            value = self.emit.let(lower_size(index, self.emit), "i")
+            if isinstance(value, Name) and array.scalar == I64:
+                self.counted[value.name] = index
+            return (value if array.scalar == I64 else self.emit.let(kernel.Cast(value, array.scalar), "i"),)
+        if array.lmad.rank == 1:
+            return self.load(array, (index,))
+        return ArrayView(array.buffer, array.element, array.lmad.fix([index]))
+
+    # --- memory
+
+    def bound(self, extent: Size, what: str) -> Size:
+        """An upper bound that the launch knows.
+
+        Raises:
+            LoweringError: if the extent depends on values that only the work item knows.
+        """
+        for _ in range(100):
+            inside = [name for name in sorted(extent.names) if name in self.inner or name in self.definitions]
+            if not inside:
+                return extent
+            extent = self._bound_one(extent, inside[0], what)
+        raise LoweringError(f"{what}: no bound of its extent {extent} was found")
+
+    def _bound_one(self, extent: Size, name: str, what: str) -> Size:
+        if name in self.definitions:
+            return extent.substitute({name: self.definitions[name]})
+        linear = extent.coefficient_of(name)
+        if linear is None:
+            return self._bound_minimum(extent, name, what)
+        if name in self.ranges:
+            signs = {coefficient > 0 for _, coefficient in linear[0].terms}
+            if len(signs) == 1:
+                largest = maximum(self.ranges[name] - 1, ZERO)
+                return linear[0] * largest + linear[1] if True in signs else linear[1]
+        raise LoweringError(f"{what}: its extent {extent} depends on {name}, which only the work item knows")
+
+    def _bound_minimum(self, extent: Size, name: str, what: str) -> Size:
+        """min(a, b) is at most whichever of the two does not mention the name."""
+        total = ZERO
+        for monomial, coefficient in extent.terms:
+            term = size(coefficient)
+            for atom in monomial:
+                if isinstance(atom, SizeFunction) and name in atom.left.names | atom.right.names:
+                    sides = [side for side in (atom.left, atom.right) if name not in side.names]
+                    if atom.function != "min" or not sides or coefficient < 0:
+                        raise LoweringError(f"{what}: its extent {extent} depends on {name} of the work item")
+                    term = term * sides[0]
+                else:
+                    term = term * Size((((atom,), 1),))
+            total = total + term
+        return total
+
+    def allocate(self, type_: Type, hint: str) -> ArrayView:
+        """Memory of this work item for an array: private if it is small and of constant size, else scratch.
+
+        Of points that are written together each has an array, their elements side by side.
+
+        Raises:
+            LoweringError: if no bound of its size is known at launch.
+        """
+        if self.lanes is None:
+            return self._allocate(type_, hint)
+        count, lane = self.lanes
+        whole = self._allocate(Type(type_.element, (*type_.shape, size(count))), hint)
+        lmad = LMAD(whole.lmad.offset + lane, whole.lmad.shape[:-1], whole.lmad.strides[:-1])
+        return ArrayView(whole.buffer, whole.element, lmad)
+
+    def _allocate(self, type_: Type, hint: str) -> ArrayView:
+        bounds = [self.bound(extent, f"array {hint} of type {type_}") for extent in type_.shape]
+        # Room for one row even of an empty array: what a failed index check reads in its place.
+        room = product(
+            maximum(extent, ONE) if extent.constant is None else max(1, extent.constant) for extent in bounds
+        )
+        words = room * (2 if type_.element.is_complex else 1)
+        name = self.emit.name(f"{hint}_own")
+        element = memory_element(type_.element)
+        if words.constant is not None and self.taken + words.constant * element.bytes <= PRIVATE_BYTES:
+            self.taken += words.constant * element.bytes
+            buffer = Buffer(name, element, Space.PRIVATE, words.constant)
+            self.private.append(buffer)
+            offset = ZERO
+        else:
+            buffer = Buffer(name, element)
+            self.scratch.append(Scratch(name, type_.element, room))
+            self.buffer_names[name] = name
+            if self.side_by_side:
+                self.buffers[name] = buffer
+                dense = row_major(type_.shape)
+                lmad = LMAD(size(WORKER), dense.shape, tuple(one * size(THREADS_TOTAL) for one in dense.strides))
+                return ArrayView(name, type_.element, lmad)
+            offset = size(WORKER) * size(f"%room.{name}")
+        self.buffers[name] = buffer
+        return ArrayView(name, type_.element, row_major(type_.shape, offset))
+
+    def target(self, variable: Variable) -> ArrayView:
+        """Where the array that a statement computes shall lie: a place chosen before, or new memory."""
+        found = self.destinations.pop(variable.name, None)
+        return found if found is not None else self.allocate(variable.type, variable.name)
+
+    def copy(self, source: ArrayValue, destination: ArrayView) -> None:
+        """Copy all elements."""
+        if isinstance(source, IotaArray):
+            self.loop(source.count, "i", lambda i: self.store(destination, (i,), self._element(source, i)))
+        elif source != destination:
+            self.each(
+                destination.lmad.shape, lambda indices: self.store(destination, indices, self.load(source, indices))
+            )
+
+    def _element(self, array: ArrayValue, index: Size) -> Value:
+        value = self.row(array, index)
+        assert isinstance(value, tuple)
+        return value
+
+    def as_view(self, array: ArrayValue, hint: str = "iota") -> ArrayView:
+        """The array in memory."""
+        if isinstance(array, ArrayView):
+            return array
+        memory = self.allocate(Type(array.scalar, (array.count,)), hint)
+        self.copy(array, memory)
+        return memory
+
+    # --- loops
+
+    def index(self, hint: str, extent: Size) -> tuple[Name, Size]:
+        """A new index below `extent`: its kernel name, and itself as a size."""
+        name = Name(self.emit.name(hint), I64)
+        core = f"%{name.name}"
+        self.emit.values[core] = (name,)
+        self.ranges[core] = extent
+        self.inner.add(core)
+        return name, size(core)
+
+    def known_index(self, index: Size, extent: Size) -> Size:
+        """An index that is known to be below `extent`, by a name of its own."""
+        core = f"%at.{self.emit.name('at')}"
+        self.emit.values[core] = (self.emit.let(lower_size(index, self.emit), "at"),)
+        self.ranges[core] = extent
+        self.inner.add(core)
+        return size(core)
+
+    def loop(self, extent: Size, hint: str, write: Callable[[Size], None]) -> None:
+        """for index < extent: what `write(index)` emits."""
+        stop = self.emit.let(lower_size(extent, self.emit), "stop")
+        name, core = self.index(hint, extent)
+        with self.emit.scope() as body:
+            write(core)
+        self.emit.emit(For(name.name, Constant(0, I64), stop, tuple(body)))
+
+    def each(self, shape: Sequence[Size], write: Callable[[tuple[Size, ...]], None]) -> None:
+        """Nested loops over all indices of a shape."""
+        if not shape:
+            write(())
+            return
+        self.loop(shape[0], "i", lambda i: self.each(shape[1:], lambda rest: write((i, *rest))))
+
+    # --- checked indices
+
+    def checked(self, index: Size, extent: Size, access: Access, dimension: int) -> Size:
+        """The index, or 0 after recording that it is out of range."""
+        if not access.checked or self._in_range(index, extent):
+            return index
+        at = self.emit.let(lower_size(index, self.emit), "index")
+        wrong = self._record_outside(at, extent, access, dimension)
+        return self._named(kernel.operation("select", wrong, Constant(0, I64), at))
+
+    def checked_slice(
+        self, one: SliceDimension, extent: Size, access: Access, dimension: int
+    ) -> tuple[SliceDimension, Size]:
+        """A slice and 1; or, after recording that it is out of range, one that only reads index 0, and stride 0."""
+        if not access.checked:
+            return one, ONE
+        last = one.start + (one.count - 1) * one.step
+        low, high = (one.start, last) if one.step > 0 else (last, one.start)
+        room = (extent - 1 - high).constant
+        if one.count == ONE or (low.constant is not None and low.constant >= 0 and room is not None and room >= 0):
+            if one.count != ONE:
+                return one, ONE
+            return dataclasses.replace(one, start=self.checked(one.start, extent, access, dimension)), ONE
+        count = self.emit.let(lower_size(one.count, self.emit), "count")
+        some = kernel.operation("gt", count, Constant(0, I64))
+        # With no element there is nothing to check; index 0 stands for it, or the extent's own last one.
+        ends = [
+            self.emit.let(kernel.operation("select", some, lower_size(end, self.emit), Constant(0, I64)), "end")
+            for end in (low, high)
+        ]
+        outside = [self._record_outside(end, extent, access, dimension, some) for end in ends]
+        wrong = self.emit.let(kernel.operation("or", *outside), "bad")
+        start = self._named(kernel.operation("select", wrong, Constant(0, I64), lower_size(one.start, self.emit)))
+        stride = self._named(kernel.operation("select", wrong, Constant(0, I64), Constant(1, I64)))
+        return dataclasses.replace(one, start=start), stride
+
+    def _named(self, value: kernel.Expression) -> Size:
+        """A value of the kernel as a size."""
+        core = f"%safe.{self.emit.name('safe')}"
+        self.emit.values[core] = (self.emit.let(value, "safe"),)
+        self.inner.add(core)
+        return size(core)
+
+    def _record_outside(
+        self,
+        at: kernel.Expression,
+        extent: Size,
+        access: Access,
+        dimension: int,
+        condition: kernel.Expression | None = None,
+    ) -> kernel.Expression:
+        """Whether an index is out of range; the first such index of a worker is recorded."""
+        stop = self.emit.let(lower_size(extent, self.emit), "extent")
+        below = kernel.operation("lt", at, Constant(0, I64))
+        wrong: kernel.Expression = kernel.operation("or", below, kernel.operation("ge", at, stop))
+        if condition is not None:
+            wrong = kernel.operation("and", condition, wrong)
+        if self.speculation is not None:
+            if condition is None:  # a negative number is a large one without a sign
+                wrong = kernel.operation("ge", kernel.Cast(at, U64), kernel.Cast(stop, U64))
+            return self.speculation.note(wrong, self.emit)
+        wrong = self.emit.let(wrong, "bad")
+        position = 3 * len(self.checks)
+        self.checks.append(CheckedIndex(access.array.name, dimension, access.line))
+        errors = self.buffers.setdefault(ERRORS, Buffer("errors_0", I64))
+        self.buffer_names[errors.name] = ERRORS
+
+        def record() -> None:
+            for place, value in enumerate((Constant(1, I64), at, stop)):
+                self.emit.emit(Store(errors, Constant(position + place, I64), value))
+            self.emit.assign(self.failed, Constant(True, BOOL))
+
+        first = kernel.operation("and", wrong, kernel.operation("not", self.failed))
+        self.emit.when(first, record)
+        return wrong
+
+    def intact(self) -> kernel.Expression | None:
+        """Whether no index was out of range so far; None where none can have been."""
+        if self.speculation is not None:
+            return kernel.operation("not", self.speculation.bad) if self.speculation.used else None
+        return kernel.operation("not", self.failed) if self.checks else None
+
+    @contextmanager
+    def given(self, condition: str, holds: bool) -> Iterator[None]:
+        """Inside, the condition of this name is known to hold, or not to: indices are in range that are not outside."""
+        before = dict(self.narrowed)
+        negative = self.conditions.get(condition)
+        if negative is not None:
+            negative = self._resolved(negative if holds else -negative - 1, self.definitions | self.narrowed)
+            found = narrowed(negative, self.ranges, new := f"%narrow.{self.emit.name('narrow')}")
+            if found is not None:
+                name, self.narrowed[name], self.ranges[new] = found
+                self.inner.add(new)
+        yield
+        self.narrowed = before
+
+    def as_size(self, expression: kernel.Expression) -> Size | None:
+        """A kernel's expression in terms of core names, if it is a polynomial of them."""
+        match expression:
+            case Constant(int() as value):
+                return size(value)
+            case Name(name):
+                if name in self.scalars:
+                    return size(self.scalars[name][1])
+                core = next((one for one, known in self.emit.values.items() if known == (expression,)), None)
+                return None if core is None else size(core)
+            case kernel.Operation("add" | "sub" | "mul" as operator, (left, right)):
+                one, two = self.as_size(left), self.as_size(right)
+                if one is None or two is None:
+                    return None
+                return one + two if operator == "add" else one - two if operator == "sub" else one * two
+        return None
+
+    def resolved(self, value: Size) -> Size:
+        """A size in terms of names that nothing more is known of."""
+        return self._resolved(value, self.definitions)
+
+    def _resolved(self, value: Size, known: Mapping[str, Size]) -> Size:
+        for _ in range(100):
+            if known.keys().isdisjoint(value.names):
+                return value
+            value = value.substitute(known)
+        return value
+
+    def _in_range(self, index: Size, extent: Size) -> bool:
+        knowledge = [self.definitions, self.definitions | self.narrowed] if self.narrowed else [self.definitions]
+        return any(is_within(self._resolved(index, one), extent, self.ranges) for one in knowledge)

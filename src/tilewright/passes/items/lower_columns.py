@@ -1,0 +1,171 @@
+"""Maps of folds whose neighbouring points lie together in memory: sums of the columns of a row-major matrix, say.
+
+Point by point, each fold would walk through memory in steps of a whole row. Here `COLUMNS` points are folded together:
+the rows are read one after another, and the loop over the points of a row runs in vectors.
+
+    for each point j: for each k: acc = combine(acc, f(x[k, j]))
+    =>  for each COLUMNS points: for each k: for each point j of them: acc[j] = combine(acc[j], f(x[k, j]))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tilewright.ir import nodes
+from tilewright.ir.lmad import row_major
+from tilewright.ir.nodes import Lambda, Variable
+from tilewright.ir.scalars import I64, ScalarType, compute_type
+from tilewright.ir.sizes import ZERO, Size, minimum, size
+from tilewright.ir.traversal import all_statements, mentioned_names
+from tilewright.ir.views import ArrayView
+from tilewright.kernel.ir import Buffer, Constant, Expression, For, If, Space, operation
+from tilewright.passes.items import lower_folds
+from tilewright.passes.items.accumulators import PIECE
+from tilewright.passes.items.item_memory import Item
+from tilewright.passes.items.lower_items import AnyValue, call, row_of, write
+from tilewright.passes.items.lower_scalar import lower_atom, lower_size
+from tilewright.passes.items.scalar_values import memory_element
+from tilewright.passes.items.sum_trees import grows_errors
+
+COLUMNS = 1024
+
+Reduction = nodes.Reduce | nodes.Redomap
+
+
+def has_simple_rows(reduction: Reduction) -> bool:
+    """Whether a fold is one of real scalars by straight-line code."""
+    functions = [reduction.combine] + ([reduction.function] if isinstance(reduction, nodes.Redomap) else [])
+    simple = all(
+        isinstance(one.expression, nodes.Apply | nodes.Cast | nodes.Alias | nodes.SizeValue)
+        for function in functions
+        for one in all_statements(function.body)
+    )
+    reals = not any(atom.type.element.is_complex for atom in reduction.neutral)
+    return simple and reals and all(one.type.rank == 1 for one in reduction.arrays)
+
+
+def column_fold(function: Lambda) -> Reduction | None:
+    """The fold that the points of a map are, if it reads nothing but rows of the map's arrays."""
+    body = function.body
+    if len(body.statements) != 1 or body.results != body.statements[0].targets or len(body.results) != 1:
+        return None
+    fold = body.statements[0].expression
+    if not isinstance(fold, nodes.Reduce | nodes.Redomap) or not has_simple_rows(fold):
+        return None
+    functions = (fold.combine, fold.function if isinstance(fold, nodes.Redomap) else fold.combine, fold.neutral)
+    if not mentioned_names(functions).isdisjoint(one.name for one in function.parameters):
+        return None
+    return fold if set(fold.arrays) <= set(function.parameters) and fold.arrays else None
+
+
+def write_columns(
+    item: Item,
+    function: Lambda,
+    variables: Sequence[Variable],
+    bounds: tuple[Expression, Expression],
+    place: ArrayView,
+    otherwise: Callable[[], None],
+) -> None:
+    """The points from bounds[0] to bounds[1] of a map over `variables`, together where that reads memory in order.
+
+    Args:
+        item: the work item, in which the points of the maps around this one are bound.
+        function, variables: the map's; `column_fold` gives its fold.
+        bounds: the first point and the end.
+        place: the results of the map's points.
+        otherwise: writes the points one by one.
+    """
+    fold = column_fold(function)
+    assert fold is not None
+    views = dict(zip(function.parameters, lower_folds.arrays_of(item, variables), strict=True))
+    taken = [views[one] for one in fold.arrays]
+    arrays = [one for one in taken if isinstance(one, ArrayView) and one.lmad.rank == 2]
+    if len(arrays) != len(taken):
+        otherwise()
+        return
+    together = [_is_nearer(item, one) for one in arrays]
+    condition = together[0]
+    for other in together[1:]:
+        condition = operation("and", condition, other)
+    with item.emit.scope() as by_rows:
+        _write_together(item, fold, arrays, bounds, place)
+    with item.emit.scope() as by_points:
+        otherwise()
+    item.emit.emit(If(item.emit.let(condition, "together"), tuple(by_rows), tuple(by_points)))
+
+
+def _is_nearer(item: Item, view: ArrayView) -> Expression:
+    """Whether the next point is nearer in memory than the next row."""
+    point, row = (operation("abs", lower_size(view.lmad.strides[axis], item.emit)) for axis in (0, 1))
+    return operation("lt", point, row)
+
+
+def _write_together(
+    item: Item, fold: Reduction, arrays: Sequence[ArrayView], bounds: tuple[Expression, Expression], place: ArrayView
+) -> None:
+    emit = item.emit
+    totals = [column_array(item, atom.type.element) for atom in fold.neutral]
+    first, first_size = item.index("first", place.lmad.shape[0])
+    function = fold.function if isinstance(fold, nodes.Redomap) else None
+
+    def each_column(stop: Expression, write_column: Callable[[Size], None]) -> None:
+        index, column = item.index("column", size(COLUMNS))
+        with emit.scope() as body:
+            write_column(column)
+        emit.emit(For(index.name, Constant(0, I64), stop, tuple(body), independent=True))
+
+    with emit.scope() as group:
+        count = emit.let(operation("min", Constant(COLUMNS, I64), operation("sub", bounds[1], first)), "count")
+        initial = [lower_atom(atom, emit) for atom in fold.neutral]
+
+        def begin(into: Sequence[ArrayView], column: Size) -> None:
+            for total, value in zip(into, initial, strict=True):
+                item.store(total, (column,), value)
+
+        def take(into: Sequence[ArrayView], column: Size, values: Sequence[AnyValue]) -> None:
+            before = [item.load(total, (column,)) for total in into]
+            for total, value in zip(into, call(item, fold.combine, [*before, *values]), strict=True):
+                write(item, value, row_of(total, column))
+
+        def row(k: Size, into: Sequence[ArrayView]) -> None:
+            def step(column: Size) -> None:
+                elements = [item.load(one, (first_size + column, k)) for one in arrays]
+                values = elements if function is None else call(item, function, elements, [None] * len(totals))
+                take(into, column, values)
+
+            each_column(count, step)
+
+        def pieces(start: Size, rows: Size, into: Sequence[ArrayView], levels: int) -> None:
+            """A tree of so many levels above the rows, as in `lower_folds.fold`."""
+            if not levels:
+                item.loop(rows, "k", lambda k: row(start + k, into))
+                return
+            length = size(PIECE**levels)
+            inner = [column_array(item, atom.type.element) for atom in fold.neutral]
+
+            def piece(number: Size) -> None:
+                each_column(count, lambda column: begin(inner, column))
+                pieces(start + number * length, minimum(length, rows - number * length), inner, levels - 1)
+                each_column(count, lambda column: take(into, column, [item.load(one, (column,)) for one in inner]))
+
+            item.loop((rows + length - 1) // length, "piece", piece)
+
+        each_column(count, lambda column: begin(totals, column))
+        levels = lower_folds.LEVELS if grows_errors(fold.combine) else 0
+        lower_folds.if_long(
+            item,
+            fold.width,
+            lambda: pieces(ZERO, fold.width, totals, levels),
+            lambda: pieces(ZERO, fold.width, totals, 0),
+        )
+        each_column(count, lambda column: item.store(place, (first_size + column,), item.load(totals[0], (column,))))
+    emit.emit(For(first.name, bounds[0], bounds[1], tuple(group), step=Constant(COLUMNS, I64)))
+
+
+def column_array(item: Item, element: ScalarType) -> ArrayView:
+    """One private element for each column. Small floats are carried in f32 here, as in variables."""
+    carried = compute_type(element)
+    buffer = Buffer(item.emit.name("columns"), memory_element(carried), Space.PRIVATE, COLUMNS)
+    item.private.append(buffer)
+    item.buffers[buffer.name] = buffer
+    return ArrayView(buffer.name, carried, row_major((size(COLUMNS),)))

@@ -1,0 +1,410 @@
+"""Core code that runs inside one work item: every construct becomes sequential loops over memory of the item.
+
+Results of a body can be given a destination (a row of the surrounding map's result, say); a construct that needs
+memory for its result takes the destination instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import singledispatch
+from typing import TypeAlias
+
+from tilewright.ir import nodes
+from tilewright.ir.lmad import LMAD, row_major
+from tilewright.ir.nodes import Atom, Body, Expression, Lambda, Statement, Variable, atom_size
+from tilewright.ir.scalars import I64, ScalarType
+from tilewright.ir.sizes import Size, size
+from tilewright.ir.traversal import bound_variables
+from tilewright.ir.views import ArrayView
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Buffer, Constant, For, Name, Space
+from tilewright.passes.items.item_memory import ArrayValue, IotaArray, Item
+from tilewright.passes.items.lower_scalar import (
+    assign_values,
+    declare_value,
+    lower_atom,
+    lower_scalar_expression,
+    lower_size,
+)
+from tilewright.passes.items.scalar_values import LoweringError, Value, constant, memory_element
+from tilewright.passes.items.speculation import Speculation
+
+AnyValue: TypeAlias = Value | ArrayValue
+
+
+def lower_body(item: Item, body: Body, destinations: Sequence[ArrayView | None] = ()) -> list[AnyValue]:
+    """The results of a body; those with a destination are written there."""
+    wanted = list(destinations) or [None] * len(body.results)
+    bound = {target.name for statement in body.statements for target in statement.targets}
+    for atom, place in zip(body.results, wanted, strict=True):
+        if place is not None and isinstance(atom, Variable) and atom.type.rank and atom.name in bound:
+            item.destinations.setdefault(atom.name, place)
+    for statement in body.statements:
+        lower_statement(item, statement)
+    values = [value_of(item, atom) for atom in body.results]
+    for atom, value, place in zip(body.results, values, wanted, strict=True):
+        if isinstance(atom, Variable):
+            item.destinations.pop(atom.name, None)
+        if place is not None:
+            write(item, value, place)
+    return values
+
+
+def lower_statement(item: Item, statement: Statement) -> None:
+    """Bind the targets of a statement."""
+    item.inner.update(variable.name for variable in bound_variables(statement))
+    _define_size(item, statement)
+    values = lower_expression(statement.expression, item, statement.targets)
+    for target, value in zip(statement.targets, values, strict=True):
+        bind(item, target, value)
+
+
+def _define_size(item: Item, statement: Statement) -> None:
+    """Remember what an i64 scalar is as a size, for bounds of extents, and what a comparison of two says."""
+    match statement.expression:
+        case nodes.Apply("lt" | "le" | "gt" | "ge" as operator, (left, right)) if left.type == nodes.Type(I64):
+            less, more = (left, right) if operator in ("lt", "le") else (right, left)
+            negative = atom_size(less) - atom_size(more)
+            item.conditions[statement.targets[0].name] = negative if operator in ("lt", "gt") else negative - 1
+        case nodes.SizeValue(value):
+            item.definitions[statement.targets[0].name] = value
+        case nodes.Alias(atom) if atom.type == nodes.Type(I64):
+            item.definitions[statement.targets[0].name] = atom_size(atom)
+        case nodes.Apply("add" | "sub" | "mul" as operator, (left, right)) if left.type == nodes.Type(I64):
+            a, b = atom_size(left), atom_size(right)
+            result = a + b if operator == "add" else a - b if operator == "sub" else a * b
+            item.definitions[statement.targets[0].name] = result
+
+
+def bind(item: Item, variable: Variable, value: AnyValue) -> None:
+    """Give a variable its value."""
+    item.inner.add(variable.name)
+    if isinstance(value, tuple):
+        item.emit.values[variable.name] = value
+        if variable.type == nodes.Type(I64) and isinstance(value[0], kernel.Name) and value[0].name in item.counted:
+            item.definitions[variable.name] = item.counted[value[0].name]
+    else:
+        item.arrays[variable.name] = value
+
+
+def value_of(item: Item, atom: Atom) -> AnyValue:
+    """A scalar's value or an array."""
+    if atom.type.rank == 0:
+        return lower_atom(atom, item.emit)
+    assert isinstance(atom, Variable)
+    if atom.name not in item.arrays:
+        raise LoweringError(f"array {atom} of type {atom.type} is not in scope of the kernel")
+    return item.arrays[atom.name]
+
+
+def view(item: Item, variable: Variable) -> ArrayView:
+    """An array in memory."""
+    value = value_of(item, variable)
+    assert not isinstance(value, tuple)
+    return item.as_view(value, variable.name)
+
+
+def write(item: Item, value: AnyValue, place: ArrayView) -> None:
+    """Copy a scalar or an array to a place."""
+    if isinstance(value, tuple):
+        item.store(place, (), value)
+    else:
+        item.copy(value, place)
+
+
+def row_of(place: ArrayView, index: Size) -> ArrayView:
+    """place[index]."""
+    return ArrayView(place.buffer, place.element, place.lmad.fix([index]))
+
+
+def call(
+    item: Item, function: Lambda, arguments: Sequence[AnyValue], destinations: Sequence[ArrayView | None] = ()
+) -> list[AnyValue]:
+    """The results of a function on these arguments."""
+    for parameter, argument in zip(function.parameters, arguments, strict=True):
+        bind(item, parameter, argument)
+    item.inner.update(variable.name for variable in bound_variables(function))
+    return lower_body(item, function.body, destinations)
+
+
+# --- expressions ------------------------------------------------------------------------------------------------------
+
+
+@singledispatch
+def lower_expression(expression: Expression, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
+    """The values of an expression; arrays that need memory take `item.target` of their target."""
+    return lower_scalar_expression(expression, item.emit)
+
+
+@lower_expression.register
+def _(expression: nodes.Alias, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
+    return (value_of(item, expression.atom),)
+
+
+@lower_expression.register
+def _(expression: nodes.Index, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
+    array = expression.array
+    indices = [
+        item.checked(atom_size(index), extent, expression, d)
+        for d, (index, extent) in enumerate(zip(expression.indices, array.type.shape, strict=False))
+    ]
+    source = value_of(item, array)
+    if not indices:
+        return (source,)
+    if isinstance(source, IotaArray):
+        return (item.row(source, indices[0]),)
+    found = view(item, array)
+    if len(indices) == array.type.rank:
+        return (item.load(found, indices),)
+    return (ArrayView(found.buffer, found.element, found.lmad.fix(indices)),)
+
+
+@lower_expression.register(nodes.Slice)
+@lower_expression.register(nodes.Rearrange)
+def _(expression: nodes.Slice | nodes.Rearrange, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
+    if expression.array.type.rank == 0:
+        return (value_of(item, expression.array),)
+    base = view(item, expression.array)
+    if isinstance(expression, nodes.Slice):
+        safe = [
+            item.checked_slice(one, extent, expression, d)
+            for d, (one, extent) in enumerate(zip(expression.dimensions, expression.array.type.shape, strict=True))
+        ]
+        lmad = base.lmad.slice([one for one, _ in safe])
+        lmad = LMAD(lmad.offset, lmad.shape, tuple(s * ok for s, (_, ok) in zip(lmad.strides, safe, strict=True)))
+    else:
+        lmad = base.lmad.rearrange(expression.permutation)
+    return (ArrayView(base.buffer, base.element, lmad),)
+
+
+@lower_expression.register
+def _(expression: nodes.Reshape, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
+    if expression.array.type.rank == 0:
+        value = value_of(item, expression.array)
+        assert isinstance(value, tuple)
+        if not expression.shape:
+            return (value,)
+        source = one_element(item, expression.array.type.element, value)
+    else:
+        source = view(item, expression.array)
+    found = reshaped(source, expression.shape)
+    if found is not None:
+        return (found,)
+    memory = item.target(targets[0])
+    same = reshaped(memory, source.lmad.shape)
+    if same is not None:
+        item.copy(source, same)
+        return (memory,)
+    if item.lanes is not None:
+        raise LoweringError("a reshape that copies is not written for several points together")
+    dense = item.allocate(nodes.Type(source.element, source.lmad.shape), "dense")
+    item.copy(source, dense)
+    item.copy(_dense_as(dense, expression.shape), memory)
+    return (memory,)
+
+
+def reshaped(source: ArrayView, shape: Sequence[Size]) -> ArrayView | None:
+    """The same elements under another shape, without a copy, where that is possible."""
+    if source.lmad.is_row_major:
+        return _dense_as(source, shape)
+    lmad = source.lmad.reshape(shape)
+    return None if lmad is None else ArrayView(source.buffer, source.element, lmad)
+
+
+def _dense_as(source: ArrayView, shape: Sequence[Size]) -> ArrayView:
+    return ArrayView(source.buffer, source.element, row_major(tuple(shape), source.lmad.offset))
+
+
+@lower_expression.register
+def _(expression: nodes.Replicate, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
+    value = value_of(item, expression.value)
+    if isinstance(value, tuple):
+        place = item.destinations.pop(targets[0].name, None)
+        if place is not None:
+            item.each(place.lmad.shape, lambda indices: item.store(place, indices, value))
+            return (place,)
+        cell = one_element(item, expression.value.type.element, value)
+    else:
+        cell = item.as_view(value)
+    return (ArrayView(cell.buffer, cell.element, cell.lmad.broadcast(expression.count)),)
+
+
+def one_element(item: Item, element: ScalarType, value: Value) -> ArrayView:
+    """A scalar in private memory, as an array of rank 0."""
+    if item.lanes is not None:
+        cell = item.allocate(nodes.Type(element), "one")
+        item.store(cell, (), value)
+        return cell
+    buffer = Buffer(item.emit.name("one"), memory_element(element), Space.PRIVATE, len(value))
+    item.private.append(buffer)
+    item.buffers[buffer.name] = buffer
+    cell = ArrayView(buffer.name, element, row_major(()))
+    item.store(cell, (), value)
+    return cell
+
+
+@lower_expression.register
+def _(expression: nodes.Iota, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
+    return (IotaArray(expression.count, expression.scalar),)
+
+
+@lower_expression.register
+def _(expression: nodes.Copy, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
+    # Values never change, so that a copy inside a work item need not be made.
+    return (value_of(item, expression.array),)
+
+
+@lower_expression.register
+def _(expression: nodes.Concat, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
+    sources = [view(item, one) for one in expression.arrays]
+    memory = item.target(targets[0])
+    start = size(0)
+    for source in sources:
+        lmad = memory.lmad.slice(part_of(memory, expression.axis, start, source.lmad.shape))
+        item.copy(source, ArrayView(memory.buffer, memory.element, lmad))
+        start = start + source.lmad.shape[expression.axis]
+    return (memory,)
+
+
+def part_of(memory: ArrayView, axis: int, start: Size, shape: Sequence[Size]) -> tuple[nodes.SliceDimension, ...]:
+    """The slice in which a part of a concatenation lies."""
+    return tuple(nodes.SliceDimension(start if d == axis else size(0), extent) for d, extent in enumerate(shape))
+
+
+@lower_expression.register
+def _(expression: nodes.Update, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
+    array = expression.array
+    source = view(item, array)
+    value = value_of(item, expression.value)
+    indices = [
+        item.checked(atom_size(index), extent, expression, d)
+        for d, (index, extent) in enumerate(zip(expression.indices, array.type.shape, strict=False))
+    ]
+    memory = item.target(targets[0])
+    item.copy(source, memory)
+    place = ArrayView(memory.buffer, memory.element, memory.lmad.fix(indices))
+    intact = item.intact()
+    if intact is not None:  # nothing is written after a failed check: index 0 need not exist
+        item.emit.when(intact, lambda: write(item, value, place))
+    else:
+        write(item, value, place)
+    return (memory,)
+
+
+# --- control ----------------------------------------------------------------------------------------------------------
+
+
+@lower_expression.register
+def _(expression: nodes.If, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
+    condition = lower_atom(expression.condition, item.emit)[0]
+    if item.speculation is not None and is_cheap(expression):
+        return _both_sides(expression, item, item.speculation, condition)
+    places: list[ArrayView | None] = []
+    scalars: list[tuple[Name, ...]] = []
+    for target in targets:
+        places.append(item.target(target) if target.type.rank else None)
+        if target.type.rank == 0:
+            scalars.append(declare_value(constant(0, target.type.element), "chosen", item.emit))
+    branches = []
+    for body, holds in ((expression.then, True), (expression.otherwise, False)):
+        with item.given(str(expression.condition), holds), item.emit.scope() as statements:
+            values = lower_body(item, body, places)
+            assign_values(scalars, [value for value in values if isinstance(value, tuple)], item.emit)
+        branches.append(tuple(statements))
+    item.emit.emit(kernel.If(condition, *branches))
+    remaining = iter(scalars)
+    return [place if place is not None else next(remaining) for place in places]
+
+
+_CHEAP = {
+    "add", "sub", "mul", "min", "max", "neg", "abs", "and", "or", "xor", "not", "eq", "ne", "lt", "le", "gt", "ge",
+    "select",
+}  # fmt: skip
+MOST_CHEAP = 16
+
+
+def is_cheap(expression: nodes.If) -> bool:
+    """Whether both branches are a few operations on scalars and reads of elements, so that both may be computed."""
+    inside = [*expression.then.statements, *expression.otherwise.statements]
+    return len(inside) <= MOST_CHEAP and all(
+        not any(target.type.rank for target in one.targets)
+        and (
+            isinstance(one.expression, nodes.Cast | nodes.Alias | nodes.SizeValue | nodes.Index)
+            or (isinstance(one.expression, nodes.Apply) and one.expression.operator in _CHEAP)
+            or (isinstance(one.expression, nodes.If) and is_cheap(one.expression))
+        )
+        for one in inside
+    )
+
+
+def _both_sides(
+    expression: nodes.If, item: Item, speculation: Speculation, condition: kernel.Expression
+) -> Sequence[AnyValue]:
+    """Both branches, and a choice between their results; an index counts as wrong only where its branch is taken."""
+    emit, around = item.emit, speculation.guard
+    chosen = emit.let(condition, "chosen")
+    sides = []
+    for body, holds in ((expression.then, chosen), (expression.otherwise, kernel.operation("not", chosen))):
+        guard = holds if around is None else kernel.operation("and", around, holds)
+        speculation.guard = emit.let(guard, "guard")
+        sides.append([value for value in lower_body(item, body) if isinstance(value, tuple)])
+    speculation.guard = around
+    return [
+        tuple(emit.let(kernel.operation("select", chosen, a, b), "either") for a, b in zip(yes, no, strict=True))
+        for yes, no in zip(*sides, strict=True)
+    ]
+
+
+@lower_expression.register
+def _(expression: nodes.Loop, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
+    merged: list[tuple[Name, ...] | ArrayView] = []
+    spare: list[ArrayView | None] = []
+    for parameter, atom, target in zip(expression.parameters, expression.initial, targets, strict=True):
+        value = value_of(item, atom)
+        if isinstance(value, tuple):
+            merged.append(declare_value(value, parameter.name, item.emit))
+            spare.append(None)
+        else:
+            place = item.target(target)
+            item.copy(value, place)
+            merged.append(place)
+            spare.append(item.allocate(target.type, f"{target.name}_next"))
+    for parameter, value in zip(expression.parameters, merged, strict=True):
+        bind(item, parameter, value)
+    scalars = [value for value in merged if isinstance(value, tuple)]
+
+    def round_() -> tuple[kernel.Statement, ...]:
+        """New arrays are complete before the first old one is overwritten."""
+        with item.emit.scope() as statements:
+            values = lower_body(item, expression.body, spare)
+            assign_values(scalars, [value for value in values if isinstance(value, tuple)], item.emit)
+            for old, new in zip(merged, spare, strict=True):
+                if isinstance(old, ArrayView) and new is not None:
+                    item.copy(new, old)
+        return tuple(statements)
+
+    _write_loop(expression, item, merged, round_)
+    return merged
+
+
+def _write_loop(
+    expression: nodes.Loop, item: Item, merged: Sequence[AnyValue], round_: Callable[[], tuple[kernel.Statement, ...]]
+) -> None:
+    form = expression.form
+    if isinstance(form, nodes.ForLoop):
+        bound = item.emit.let(lower_size(form.bound, item.emit), "bound")
+        index = Name(item.emit.name(form.index.name), I64)
+        bind(item, form.index, (index,))
+        item.ranges[form.index.name] = form.bound
+        item.emit.emit(For(index.name, Constant(0, I64), bound, round_()))
+        return
+    body = round_()
+    with item.emit.scope() as prelude:
+        (holds,) = call(item, form.condition, merged)
+        assert isinstance(holds, tuple)
+        condition = holds[0]
+        intact = item.intact()
+        if intact is not None:  # a loop that goes wrong might never end
+            condition = kernel.operation("and", condition, intact)
+    item.emit.emit(kernel.While(tuple(prelude), condition, body))

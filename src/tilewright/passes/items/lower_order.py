@@ -1,0 +1,121 @@
+"""Folds in the order of the rows, in vectors, by one worker of a CPU: for operators that are not known to commute.
+
+An associative operator may be bracketed in any way, so that neighbours are combined first, in a tree over a block:
+
+    rows        x0 x1 x2 x3 ...  as vectors
+    each level  the even lanes of two vectors (+) their odd lanes:  (x0+x1) (x2+x3) ...
+
+A block of n rows takes n operators in all, as one after another would, but in vectors, and few wait for others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.ir import nodes
+from tilewright.ir.lmad import row_major
+from tilewright.ir.nodes import Atom
+from tilewright.ir.scalars import ScalarType, compute_type
+from tilewright.ir.sizes import Size, size
+from tilewright.ir.views import ArrayView
+from tilewright.kernel.ir import Buffer, For, Lane, Load, Shuffle, Space, VectorType, element_of, integer
+from tilewright.passes.items import lower_folds
+from tilewright.passes.items.accumulators import Accumulators
+from tilewright.passes.items.item_memory import Item
+from tilewright.passes.items.lower_items import AnyValue, row_of
+from tilewright.passes.items.lower_scalar import Value
+from tilewright.passes.items.scalar_values import memory_element
+from tilewright.passes.lanes.vectorise import as_mask, lower_lambda_vector
+
+LANES = 16
+BLOCK, SHORT = 256, 32
+"""Rows of a tree, and of one for what is left of these."""
+
+
+def fold_in_order(
+    item: Item,
+    extent: Size,
+    combine: nodes.Lambda,
+    neutral: Sequence[Atom],
+    rows: lower_folds.Rows,
+    places: Sequence[ArrayView | None],
+    mapped: Sequence[ArrayView],
+    scanned: Sequence[ArrayView] = (),
+    start: Size | None = None,
+) -> list[AnyValue]:
+    """`lower_folds.fold` of real scalars by straight-line code; blocks of rows are folded as trees of vectors."""
+    first = size(0) if start is None else start
+    accumulators = Accumulators(item)
+    accumulators.begin(neutral, [atom.type for atom in neutral], places)
+    staged = [_staged(item, atom.type.element) for atom in neutral]
+    item.scalar_loops = True
+
+    def block(begin: Size, length: int) -> None:
+        index, row = item.index("row", size(length))
+        taken = _taken(item)
+        with item.emit.scope() as body:
+            at = begin + row
+            nothing: list[ArrayView | None] = [None] * len(neutral)
+            values = rows(at, nothing + [row_of(place, at) for place in mapped])
+            for memory, value in zip(staged, values, strict=False):
+                assert isinstance(value, tuple)
+                item.store(memory, (row,), value)
+        independent = _taken(item) == taken
+        item.emit.emit(For(index.name, integer(0), integer(length), tuple(body), independent=independent))
+        total = _tree(item, combine, staged, 0, length // LANES)
+        for _ in range(LANES.bit_length() - 1):
+            total = _neighbours(item, combine, total, total)
+        lanes = [tuple(item.emit.let(Lane(one, 0, element_of(one.type))) for one in value) for value in total]
+        accumulators.update(combine, [*accumulators.values, *lanes])
+
+    done = size(0)
+    for length in (BLOCK, SHORT):
+        blocks, begin = (extent - done) // length, first + done
+        item.loop(blocks, "block", lambda k, begin=begin, length=length: block(begin + k * length, length))  # type: ignore[misc]
+        done = done + blocks * length
+    rest = lower_folds.fold(item, extent - done, combine, neutral, rows, places, mapped, start=first + done)
+    accumulators.update(combine, [*accumulators.values, *rest])
+    return accumulators.values
+
+
+def _taken(item: Item) -> tuple[int, ...]:
+    """What code of rows has taken that cannot be shared by lanes."""
+    return len(item.checks), len(item.scratch), len(item.private)
+
+
+def _staged(item: Item, element: ScalarType) -> ArrayView:
+    """One private element for each row of a block. Small floats are carried in f32 here, as in variables."""
+    carried = compute_type(element)
+    buffer = Buffer(item.emit.name("rows"), memory_element(carried), Space.PRIVATE, BLOCK)
+    item.private.append(buffer)
+    item.buffers[buffer.name] = buffer
+    return ArrayView(buffer.name, carried, row_major((size(BLOCK),)))
+
+
+def _tree(item: Item, combine: nodes.Lambda, staged: Sequence[ArrayView], first: int, count: int) -> list[Value]:
+    """`count` vectors of rows from vector number `first` on, as one: its lanes are folds of `count` rows each."""
+    if count == 1:
+        return [
+            (item.emit.let(Load(item.buffer_of(one), integer(first * LANES), VectorType(one.element, LANES)), "row"),)
+            for one in staged
+        ]
+    half = count // 2
+    left, right = (_tree(item, combine, staged, first + part * half, half) for part in (0, 1))
+    return _neighbours(item, combine, left, right)
+
+
+def _neighbours(item: Item, combine: nodes.Lambda, left: Sequence[Value], right: Sequence[Value]) -> list[Value]:
+    """Neighbouring lanes of two vectors combined."""
+    emit = item.emit
+    sides: list[Value] = []
+    for side in (0, 1):
+        lanes = tuple(range(side, 2 * LANES, 2))
+        for (a,), (b,) in zip(left, right, strict=True):
+            assert isinstance(a.type, VectorType)
+            sides.append((emit.let(Shuffle(a, b, lanes, a.type), "side"),))
+    found = lower_lambda_vector(combine, sides, LANES, emit)
+    masks = [one.type.element.name == "bool" for one in combine.parameters[: len(left)]]
+    return [
+        tuple(emit.let(as_mask(part) if mask else part) for part in value)
+        for value, mask in zip(found, masks, strict=True)
+    ]

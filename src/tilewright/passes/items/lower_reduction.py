@@ -1,0 +1,181 @@
+"""Folds by one worker of a CPU.
+
+A commutative operator on scalars is folded in `LANES` interleaved partial results, which a CPU keeps in vector
+registers; any other one in the order of the rows, in vectors too (lower_order.py).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+
+from tilewright.contraction.recognise import is_commutative
+from tilewright.ir import nodes
+from tilewright.ir.lmad import row_major
+from tilewright.ir.nodes import Atom, Type, Variable
+from tilewright.ir.scalars import I64, compute_type
+from tilewright.ir.sizes import ZERO, Size, minimum, size
+from tilewright.ir.views import ArrayView
+from tilewright.kernel.ir import Buffer, Constant, For, If, Space, integer, operation
+from tilewright.passes.bound_contraction import LEAST_ROWS
+from tilewright.passes.items import lower_folds
+from tilewright.passes.items.accumulators import Accumulators
+from tilewright.passes.items.item_memory import Item
+from tilewright.passes.items.lower_columns import has_simple_rows
+from tilewright.passes.items.lower_items import AnyValue, call, lower_expression, row_of, write
+from tilewright.passes.items.lower_order import SHORT, fold_in_order
+from tilewright.passes.items.lower_scalar import assign_values, declare_value, lower_atom, lower_size
+from tilewright.passes.items.scalar_values import memory_element
+
+LANES = 32
+BRANCHES, LEVELS = 16, 3
+
+Reduction = nodes.Reduce | nodes.Redomap
+
+
+@lower_expression.register(nodes.Reduce)
+@lower_expression.register(nodes.Redomap)
+def _(expression: Reduction, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
+    """A fold inside a work item, on a CPU in lanes where there are enough rows."""
+    if targets[0].name in item.streams:
+        staged: Sequence[AnyValue] = item.streams[targets[0].name](expression, item)
+        return staged
+    count = len(expression.neutral)
+    places = [item.target(target) if target.type.rank else None for target in targets[:count]]
+    mapped = [item.target(target) for target in targets[count:]]
+    function = expression.function if isinstance(expression, nodes.Redomap) else None
+    rows = lower_folds.function_rows(item, function, lower_folds.arrays_of(item, expression.arrays))
+    common = item, expression.width, expression.combine, expression.neutral, rows
+    if not (item.vector_lanes and has_simple_rows(expression)):
+        return [*lower_folds.fold(*common, places, mapped), *mapped]
+    return [*fold_rows(*common, mapped, ZERO, expression.commutative, in_order=not expression.commutative), *mapped]
+
+
+def fold_rows(
+    item: Item,
+    extent: Size,
+    combine: nodes.Lambda,
+    neutral: Sequence[Atom],
+    rows: lower_folds.Rows,
+    mapped: Sequence[ArrayView],
+    start: Size,
+    lanes: bool,
+    in_order: bool = False,
+) -> Sequence[AnyValue]:
+    """`lower_folds.fold` of scalars from row `start` on; with `lanes`, or `in_order`, in vectors where there are enough
+    rows.
+    """
+    arguments = item, extent, combine, neutral, rows, [None] * len(neutral), mapped
+    # LLVM puts folds of integers by one operator into vectors by itself, and our lanes would be in its way.
+    exact = not any(atom.type.element.is_float for atom in neutral) and is_commutative(combine)
+    if not (lanes or in_order) or exact:
+        return lower_folds.fold(*arguments, start=start)
+    results = [declare_value(lower_atom(atom, item.emit), "folded", item.emit) for atom in neutral]
+    branches = []
+    for fold in (_fold_in_lanes if lanes else fold_in_order, functools.partial(lower_folds.fold, short=True)):
+        with item.emit.scope() as statements:
+            values = [one for one in fold(*arguments, start=start) if isinstance(one, tuple)]
+            assign_values(results, values, item.emit)
+        branches.append(tuple(statements))
+    many = operation("ge", lower_size(extent, item.emit), integer(LEAST_ROWS if lanes else SHORT))
+    item.emit.emit(If(many, *branches))
+    return results
+
+
+def _fold_in_lanes(
+    item: Item,
+    extent: Size,
+    combine: nodes.Lambda,
+    neutral: Sequence[Atom],
+    rows: lower_folds.Rows,
+    accumulator_places: Sequence[ArrayView | None],
+    mapped: Sequence[ArrayView],
+    scanned: Sequence[ArrayView] = (),
+    start: Size = ZERO,
+) -> list[AnyValue]:
+    """`lower_folds.fold` for scalars: lane l takes the rows l, l + LANES, ...; then the rest, then all lanes.
+
+    The rounds of a lane are a tree of `LEVELS` levels, at whose nodes `BRANCHES` values are folded, and the lanes are
+    folded by halves. So the error of a sum hardly grows with its length.
+    """
+    whole = extent // LANES
+    partial = _lanes(item, neutral)
+
+    def rounds(first: Size, count: Size, into: Sequence[ArrayView], levels: int) -> None:
+        if not levels:
+            item.loop(count, "round", lambda number: one_round(first + number, into))
+            return
+        length = size(BRANCHES**levels)
+
+        def piece(number: Size) -> None:
+            begin = number * length
+            inner = _lanes(item, neutral)
+            rounds(first + begin, minimum(length, count - begin), inner, levels - 1)
+
+            _each_lane(item, lambda lane: _take_over(item, combine, into, lane, inner, lane))
+
+        item.loop((count + length - 1) // length, "piece", piece)
+
+    def one_round(number: Size, into: Sequence[ArrayView]) -> None:
+        def step(lane: Size) -> None:
+            at = start + number * LANES + lane
+            nothing: list[ArrayView | None] = [None] * len(neutral)
+            values = rows(at, nothing + [row_of(place, at) for place in mapped])
+            old = [item.load(place, (lane,)) for place in into]
+            for place, value in zip(into, call(item, combine, [*old, *values[: len(neutral)]]), strict=True):
+                write(item, value, row_of(place, lane))
+
+        _each_lane(item, step)
+
+    rounds(ZERO, whole, partial, LEVELS)
+    done = whole * LANES
+    end = item, extent - done, combine, neutral, rows, accumulator_places, mapped
+    rest = lower_folds.fold(*end, start=start + done, short=True)
+    half = LANES
+    while half := half // 2:
+        for lane in range(half):
+            _take_over(item, combine, partial, size(lane), partial, size(lane + half))
+    accumulators = Accumulators(item, rest, [None] * len(rest))
+    accumulators.update(combine, [*rest, *(item.load(place, (size(0),)) for place in partial)])
+    return rest
+
+
+def _take_over(
+    item: Item, combine: nodes.Lambda, into: Sequence[ArrayView], at: Size, other: Sequence[ArrayView], where: Size
+) -> None:
+    """into[at] = combine(into[at], other[where])."""
+    values = [*(item.load(place, (at,)) for place in into), *(item.load(place, (where,)) for place in other)]
+    for place, value in zip(into, call(item, combine, values), strict=True):
+        write(item, value, row_of(place, at))
+
+
+def _each_lane(item: Item, write_lane: Callable[[Size], None]) -> None:
+    """A loop over the lanes that the CPU may run in vectors."""
+    index, lane = item.index("lane", size(LANES))
+    checks = len(item.checks)
+    with item.emit.scope() as body:
+        write_lane(lane)
+    independent = len(item.checks) == checks
+    item.emit.emit(For(index.name, Constant(0, I64), Constant(LANES, I64), tuple(body), independent=independent))
+
+
+def _lanes(item: Item, neutral: Sequence[Atom]) -> list[ArrayView]:
+    """For each accumulator one private element per lane, the neutral element at first."""
+    places = [_lane_array(item, atom.type) for atom in neutral]
+    initial = [lower_atom(atom, item.emit) for atom in neutral]
+
+    def begin(lane: Size) -> None:
+        for place, value in zip(places, initial, strict=True):
+            item.store(place, (lane,), value)
+
+    _each_lane(item, begin)
+    return places
+
+
+def _lane_array(item: Item, type_: Type) -> ArrayView:
+    """One private element per lane. Small floats are carried in f32 here, as in variables."""
+    carried = compute_type(type_.element)
+    buffer = Buffer(item.emit.name("lanes"), memory_element(carried), Space.PRIVATE, LANES)
+    item.private.append(buffer)
+    item.buffers[buffer.name] = buffer
+    return ArrayView(buffer.name, carried, row_major((size(LANES),)))

@@ -1,0 +1,85 @@
+"""The loop over the points of a chunk: split at edges, its indices checked together, or in lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from tilewright.ir.scalars import BOOL
+from tilewright.ir.sizes import Size
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Constant, Expression, For, Name, Statement
+from tilewright.machine.model import Machine
+from tilewright.passes.items.item_memory import Item
+from tilewright.passes.items.loop_cuts import NEAR
+from tilewright.passes.items.speculation import Speculation
+from tilewright.passes.items.split_ranges import emit_split
+from tilewright.passes.lanes.masked_lanes import OneByOne, emit_in_lanes, is_worth_lanes
+
+Range: TypeAlias = tuple[Expression, Expression]
+
+
+def emit_points(
+    item: Item, bounds: Range, extent: Size, write: Callable[[Size], None], alone: bool, machine: Machine | None
+) -> None:
+    """Emit a loop over points.
+
+    Args:
+        item: where to.
+        bounds: the first point and the one after the last. extent: what all points of the dimension are below.
+        write: writes the code of a point.
+        alone: a point may read what another one has written.
+        machine: has vectors, in whose lanes points may run that loop.
+    """
+
+    def point() -> tuple[Name, Sequence[Statement]]:
+        index, core = item.index("j", extent)
+        with item.emit.scope() as inside:
+            write(core)
+        return index, inside
+
+    index, inside = point()
+    in_order = For(index.name, *bounds, tuple(inside))
+    obstacle = _obstacle(item, alone)
+    if obstacle and machine is not None and machine.vector_bytes and is_worth_lanes(inside):
+        item.refused.append(f"points one by one, not in the lanes of vectors: {obstacle}")
+    if item.scratch or item.private or alone:
+        item.emit.emit(in_order)
+    elif item.checks:
+        _checked_together(item, bounds, point, in_order)
+    elif not isinstance(group := emit_in_lanes(item.emit, bounds, index, inside, machine), OneByOne):
+        item.together = max(item.together, group)
+    else:
+        if group.scalar:
+            item.refused.append(f"points one by one, not in the lanes of vectors: {group.reason}")
+        emit_split(item.emit, bounds, index, inside, lambda edge: _is_near_end(item, edge, extent))
+
+
+def _obstacle(item: Item, alone: bool) -> str:
+    """Why points that loop or compute functions are not even tried in lanes; empty if they are."""
+    if alone:
+        return "a point may read what another one has written"
+    if item.scratch or item.private:
+        return "each of them keeps arrays of its own in memory"
+    return "some of their indices are checked as they are used" if item.checks else ""
+
+
+def _checked_together(
+    item: Item, bounds: Range, point: Callable[[], tuple[Name, Sequence[Statement]]], recording: For
+) -> None:
+    """A loop over points without branches for their indices; if one is out of range, `recording` runs, too, which is
+    the loop that finds the first.
+    """
+    bad = item.emit.declare(Constant(False, BOOL), "any_bad")
+    around, item.speculation = item.speculation, Speculation(bad)
+    index, inside = point()
+    item.speculation = around
+    item.emit.emit(For(index.name, *bounds, tuple(inside), independent=True))
+    item.emit.when(bad, lambda: item.emit.emit(recording))
+
+
+def _is_near_end(item: Item, edge: kernel.Expression, extent: Size) -> bool:
+    """Whether an index is known to be close to the end of a dimension."""
+    value = item.as_size(edge)
+    left = None if value is None else item.resolved(extent - value).constant
+    return left is not None and left <= NEAR

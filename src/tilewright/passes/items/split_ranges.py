@@ -1,0 +1,126 @@
+"""Loops that compare their index, or clamp it at an edge, in parts where the answers are known.
+
+    for i from low below high: ... if i < 1 then a[0] else b[i - 1] ... max(i - 1, 0) ...
+=>  for i from low below first: ...;  for i from first below last: ... b[i - 1] ... i - 1 ...;  for i from last ...
+
+In the middle, which is nearly everything, neighbours are read at consecutive places, so in vectors. (Index set
+splitting [Wolfe, High Performance Compilers for Parallel Computing, 1996, section 9.7].) Where a comparison that does
+not change in the loop comes out otherwise than in the middle of an array, all of the loop is at an edge. Beyond a cut
+that may lie anywhere (one array ends there and another one begins) the loop is split again.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tilewright.ir.scalars import I64
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Constant, Expression, For, Name, Statement, While
+from tilewright.passes.items.loop_cuts import cuts_of, simplified
+from tilewright.passes.items.renaming import renamed
+from tilewright.passes.items.scalar_values import KernelBuilder
+
+Bounds: TypeAlias = tuple[Expression, Expression]
+_DEEPEST = 4
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """Iterations that may run together, and which cuts leave little of them beyond: see `emit_split`."""
+
+    index: Name
+    body: Sequence[Statement]
+    is_near_end: Callable[[Expression], bool]
+
+    def knowing(self, values: Mapping[str, Expression]) -> _Loop:
+        """The loop where some of its statements' values are known."""
+        return _Loop(self.index, simplified(self.body, values), self.is_near_end)
+
+
+def emit_split(
+    emit: KernelBuilder,
+    bounds: Bounds,
+    index: Name,
+    body: Sequence[Statement],
+    is_near_end: Callable[[Expression], bool],
+) -> None:
+    """Emit a loop whose iterations may run together, in parts if that frees it from comparisons and clamps.
+
+    Args:
+        emit: where to.
+        bounds: the first index and the one after the last.
+        index, body: the loop's index and what is done for it.
+        is_near_end: whether little of the loop lies from this index on.
+    """
+    loop = _Loop(index, body, is_near_end)
+    if any(isinstance(one, For | While) for one in kernel.walk(tuple(body))):
+        _emit_loop(emit, bounds, loop)
+    else:
+        _emit_parts(emit, bounds, loop, 0)
+
+
+def _emit_loop(emit: KernelBuilder, bounds: Bounds, loop: _Loop) -> None:
+    """The loop as it is, under new names."""
+    index, body = renamed(emit, loop.index, loop.body)
+    emit.emit(For(index.name, *bounds, body, independent=True))
+
+
+def _emit_parts(emit: KernelBuilder, bounds: Bounds, loop: _Loop, depth: int) -> None:
+    cuts = cuts_of(loop.body, loop.index) if depth < _DEEPEST else []
+    if not cuts:
+        _emit_loop(emit, bounds, loop)
+        return
+    low, high = bounds
+    above = [one.edge for one in cuts if one.edge is not None and one.above]
+    below = [one.edge for one in cuts if one.edge is not None and not one.above]
+    fixed = [one.holds for one in cuts if one.holds is not None]
+    first, last = _middle(emit, bounds, above, below, fixed)
+    known = {one.name: one.value for one in cuts}
+    beyond = {one.name: one.beyond for one in cuts if one.edge in below and not one.above and one.beyond is not None}
+    again = len(set(below)) == 1 and len(beyond) == len(below) and not loop.is_near_end(below[0])
+    parts = [(low, first)] if above or fixed else []
+    _emit_edges(emit, parts if again or not below else [*parts, (last, high)], loop)
+    _emit_parts(emit, (first, last), loop.knowing(known), depth + 1)
+    if again:
+        _emit_parts(emit, (last, high), loop.knowing(known | beyond), depth + 1)
+
+
+def _middle(
+    emit: KernelBuilder,
+    bounds: Bounds,
+    above: Sequence[Expression],
+    below: Sequence[Expression],
+    fixed: Sequence[Expression],
+) -> Bounds:
+    """Where all cuts have their simpler values; empty, with everything before it, if those that are fixed have not."""
+    low, high = bounds
+    first, last = low, high
+    for edge in above:
+        first = kernel.operation("max", first, edge)
+    for edge in below:
+        last = kernel.operation("min", last, edge)
+    if fixed:
+        inside = functools.reduce(lambda one, two: kernel.operation("and", one, two), fixed)
+        inside = emit.let(inside, "inside")
+        first, last = (kernel.operation("select", inside, one, high) for one in (first, last))
+    first = emit.let(kernel.operation("min", first, high), "first")
+    return first, emit.let(kernel.operation("max", first, last), "last")
+
+
+def _emit_edges(emit: KernelBuilder, parts: Sequence[Bounds], loop: _Loop) -> None:
+    """The loop over ranges that are usually short, its code once."""
+    if len(parts) < 2:
+        for bounds in parts:
+            _emit_loop(emit, bounds, loop)
+        return
+    (low, first), (last, high) = parts
+    part = Name(emit.name("part"), I64)
+    with emit.scope() as inside:
+        is_first = emit.let(kernel.operation("eq", part, Constant(0, I64)), "before")
+        start = emit.let(kernel.operation("select", is_first, low, last), "from")
+        stop = emit.let(kernel.operation("select", is_first, first, high), "to")
+        _emit_loop(emit, (start, stop), loop)
+    emit.emit(For(part.name, Constant(0, I64), Constant(2, I64), tuple(inside)))

@@ -1,0 +1,97 @@
+"""Loops of the host whose rounds are so small that a launch costs more than its work: one sequential kernel instead."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from tilewright.ir import nodes
+from tilewright.ir.nodes import Body, Statement
+from tilewright.ir.sizes import ONE, ZERO, Size, product
+from tilewright.ir.traversal import bound_variables, sub_bodies
+from tilewright.passes.items.lower_general import Points, points_of
+from tilewright.passes.items.scalar_values import LoweringError
+from tilewright.runtime.host import KernelStep, LoopStep
+
+
+def with_whole(
+    step: LoopStep, statement: Statement, lower: Callable[[Statement, Points, str], KernelStep]
+) -> tuple[LoopStep, str]:
+    """The loop with the choice of running as one kernel, and what becomes of it as text.
+
+    Args:
+        step: the loop with its rounds on the host.
+        statement: the loop. lower: makes a kernel of points; the last argument is a suffix for its name.
+    """
+    work = work_of_round(statement.expression)
+    if work is None:
+        return step, ""
+    try:
+        whole = lower(statement, points_of(statement.expression, statement.targets), "_whole")
+    except LoweringError:
+        return step, ""
+    return dataclasses.replace(step, whole=whole, work=work), f"; small rounds ({work}) as one sequential kernel"
+
+
+def work_of_round(loop: nodes.Expression) -> Size | None:
+    """How many scalar functions one round of a loop calls, and elements it writes; None if that is not known before.
+
+    Example:
+        >>> from tilewright.ir.parser import parse_program
+        >>> text = '''def f (x: [n]f64, t: i64) =
+        ...   let (y: [n]f64) = loop (a: [n]f64) = (x) for i: i64 < t do
+        ...     let (b: [n]f64) = map n (\\\\(e: f64) ->
+        ...       let (s: f64) = e + 1.0f64
+        ...       in (s)) a
+        ...     in (b)
+        ...   in (y)'''
+        >>> print(work_of_round(parse_program(text).body.statements[0].expression))
+        2*n
+    """
+    total = ZERO
+    for body in sub_bodies(loop):
+        one = _work(body)
+        if one is None:
+            return None
+        total = total + one
+    inside = {variable.name for variable in bound_variables(loop)}
+    return None if total.names & inside else total
+
+
+def _work(body: Body) -> Size | None:
+    total = ZERO
+    for statement in body.statements:
+        times = _times(statement.expression)
+        if times is None:
+            return None
+        inner = ONE
+        for one in sub_bodies(statement.expression):
+            work = _work(one)
+            if work is None:
+                return None
+            inner = inner + work
+        total = total + times * inner
+        total = sum((product(one.type.shape) for one in statement.targets if one.type.rank), total)
+    return total
+
+
+def _times(expression: nodes.Expression) -> Size | None:
+    """How often an expression runs its bodies."""
+    match expression:
+        case (
+            nodes.Map(width=width)
+            | nodes.Reduce(width=width)
+            | nodes.Scan(width=width)
+            | nodes.Redomap(width=width)
+            | nodes.Scanomap(width=width)
+        ):
+            return width
+        case nodes.Hist(indices=indices) | nodes.Scatter(indices=indices):
+            return indices.type.shape[0]
+        case nodes.SegMap(space=space) | nodes.SegRed(space=space) | nodes.SegScan(space=space):
+            return product(space.shape)
+        case nodes.Loop(form=nodes.ForLoop(bound=bound)):
+            return bound
+        case nodes.Loop() | nodes.StreamSeq() | nodes.SegHist():
+            return None
+    return ZERO

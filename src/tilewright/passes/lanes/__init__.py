@@ -1,0 +1,1 @@
+"""Code of scalars in the lanes of vectors: neighbouring points together."""

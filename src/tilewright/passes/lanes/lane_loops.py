@@ -1,0 +1,152 @@
+"""Maps whose functions run sequential loops (scans, say), with neighbouring points in the lanes of vectors on a CPU.
+
+    for each point i: for k: acc = combine(acc, x[i, k]); y[i, k] = acc
+    =>  for each LANES points: for k: for all lanes i: acc[i] = combine(acc[i], x[i, k]); y[i, k] = acc[i]
+
+A loop over k that needs its last round's results cannot run in vectors; points do not need each other's. The arrays of
+one point get a last dimension for the lanes, so that neighbours lie side by side. The last group begins earlier, so
+that it is whole: some points are computed twice. Fewer points than lanes are computed one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from tilewright.ir import nodes
+from tilewright.ir.nodes import Body
+from tilewright.ir.scalars import I64, ScalarType
+from tilewright.ir.sizes import Size, size
+from tilewright.ir.traversal import sub_bodies
+from tilewright.ir.views import ArrayView
+from tilewright.kernel.ir import Buffer, Constant, Expression, For, If, Name, Space, operation
+from tilewright.passes.items.item_memory import Item
+from tilewright.passes.items.scalar_values import LoweringError
+from tilewright.passes.lanes.vectorise import NotVectorisable
+from tilewright.passes.lanes.widen_lanes import widen_lanes
+
+Places: TypeAlias = Sequence[ArrayView]
+Columns: TypeAlias = Callable[[Item, Sequence[Size], tuple[Expression, Expression], Places, Callable[[], None]], None]
+LANES = 16
+"""Points of a group: one or more registers of values, whose latencies overlap."""
+
+_MAPS = (nodes.Map, nodes.SegMap)
+
+
+def wants_lanes(body: Body) -> bool:
+    """Whether points with this body run several scans (or one of several values), each waiting for its own last step.
+
+    One scan of single values is as fast in vectors along its own rows, which lie side by side. Maps inside that want
+    lanes themselves come first.
+    """
+    chains = sum(
+        len(one.expression.neutral)
+        for one in body.statements
+        if isinstance(one.expression, nodes.Scan | nodes.Scanomap)
+    )
+    return chains > 1 and not _wanted_inside(body)
+
+
+def _wanted_inside(body: Body) -> bool:
+    for statement in body.statements:
+        for inner in sub_bodies(statement.expression):
+            if (isinstance(statement.expression, _MAPS) and wants_lanes(inner)) or _wanted_inside(inner):
+                return True
+    return False
+
+
+def columns_in_lanes(extent: Size, write: Callable[[Item, Sequence[Size], Places], None]) -> Columns:
+    """`lower_general.Points.columns` for points of which `write` emits one; the innermost index is below `extent`."""
+
+    def columns(
+        item: Item,
+        at: Sequence[Size],
+        bounds: tuple[Expression, Expression],
+        places: Places,
+        one_by_one: Callable[[], None],
+    ) -> None:
+        if item.vector_lanes:
+            in_lanes(item, bounds, extent, lambda last: write(item, (*at, last), places), one_by_one)
+        else:
+            one_by_one()
+
+    return columns
+
+
+def in_lanes(
+    item: Item,
+    bounds: tuple[Expression, Expression],
+    extent: Size,
+    write: Callable[[Size], None],
+    one_by_one: Callable[[], None],
+) -> None:
+    """Emit the points bounds[0] .. bounds[1]-1 of a dimension, in groups of LANES where their code allows it.
+
+    Args:
+        item: the work item.
+        bounds: the first point and the one after the last.
+        extent: what the indices of points are below.
+        write: emits one point, the same every time.
+        one_by_one: emits a loop over all points.
+    """
+    low, high = bounds
+    kept = _State(item)
+    emit = item.emit
+    name, _ = item.index("first", extent)
+    try:
+        with emit.scope() as together:
+            _write_group(item, high, name, extent, write)
+    except (NotVectorisable, LoweringError) as error:
+        kept.restore(item)
+        item.refused.append(f"points with several scans one by one, not in the lanes of vectors: {error}")
+        one_by_one()
+        return
+    with emit.scope() as single:
+        one_by_one()
+    item.scalar_loops = True  # loops over points one by one, and what does not change in loops over rows
+    enough = operation("ge", operation("sub", high, low), Constant(LANES, I64))
+    loop = For(name.name, low, high, tuple(together), step=Constant(LANES, I64))
+    emit.emit(If(emit.let(enough, "together"), (loop,), tuple(single)))
+
+
+def _write_group(item: Item, high: Expression, begin: Name, extent: Size, write: Callable[[Size], None]) -> None:
+    emit = item.emit
+    start = emit.let(operation("min", begin, operation("sub", high, Constant(LANES, I64))), "start")
+    lane, lane_size = item.index("lane", size(LANES))
+    item.lanes = LANES, lane_size
+    try:
+        with emit.scope() as statements:
+            point = emit.let(operation("add", start, lane), "point")
+            core = f"%{emit.name('point')}"
+            emit.values[core] = (point,)
+            item.ranges[core] = extent
+            item.inner.add(core)
+            write(size(core))
+    finally:
+        item.lanes = None
+
+    def memory(element: ScalarType, count: int) -> Buffer:
+        buffer = Buffer(emit.name("lanes"), element, Space.PRIVATE, count)
+        item.private.append(buffer)
+        item.buffers[buffer.name] = buffer
+        return buffer
+
+    widen_lanes(statements, lane, LANES, emit, memory)
+
+
+class _State:
+    """What a work item holds, so that an attempt can be undone."""
+
+    def __init__(self, item: Item) -> None:
+        self.lists = {one: list(getattr(item, one)) for one in ("scratch", "private", "checks")}
+        tables = ("buffers", "buffer_names", "scalars", "destinations", "arrays")
+        self.tables = {one: dict(getattr(item, one)) for one in tables}
+        self.taken, self.scalar_loops = item.taken, item.scalar_loops
+        self.values = dict(item.emit.values)
+
+    def restore(self, item: Item) -> None:
+        """Undo what came after."""
+        for name, value in (*self.lists.items(), *self.tables.items()):
+            setattr(item, name, value)
+        item.taken, item.scalar_loops = self.taken, self.scalar_loops
+        item.emit.values = self.values

@@ -1,0 +1,252 @@
+"""The decisions for contractions that read one operand once, and hardly anything else: a matrix times a vector, say.
+
+One operand, the *matrix*, has all dimensions of the index space, so that each of its elements is used once; then memory
+limits the speed, and it is read in the order in which it lies there, several rows side by side. `along` is the
+dimension of its unit stride:
+
+* contracted: vectors of partial sums run along it, which are folded across their lanes at the end of a row (DOTS);
+* a dimension of the output: sums wait in the output, a piece of which stays in the caches, while the rows are
+  added to it several at a time (SUMS).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from enum import Enum
+
+from tilewright.contraction.form import Contraction, Dimension, Kind, Operand
+from tilewright.contraction.normalise import constant
+from tilewright.contraction.recognise import is_commutative
+from tilewright.ir.dataclass import dataclass
+from tilewright.ir.scalars import BOOL, ScalarType, compute_type
+from tilewright.ir.traversal import free_names
+from tilewright.machine.model import Machine, power_of_two_at_least
+from tilewright.passes.lanes.vectorise import is_vectorisable
+from tilewright.passes.packed.form import is_multiply_add
+
+ROWS = 8  # that are read together, of both operands: more streams than that are followed by no prefetcher
+SHORT_ROW = 4096  # bytes: prefetchers look ahead in one page
+LEAST_SUM = 4  # terms: shorter sums wait in registers
+SERIAL_BYTES = 1 << 18  # reading so much takes some 10 microseconds: less is not worth waking other threads
+
+
+class Way(Enum):
+    """What the matrix's unit stride belongs to: a contracted dimension, or one of the output."""
+
+    DOTS = "dots"
+    SUMS = "sums"
+
+
+@dataclass(frozen=True)
+class MatrixVectorForm:
+    """The decisions.
+
+    Attributes:
+        contraction: normalised, with known sizes.
+        matrix_left: the matrix is the left operand (the map's first argument).
+        way: how the matrix is read.
+        along: the dimension of its unit stride.
+        side_by_side: the dimension whose rows are read together: of the output for DOTS, contracted for SUMS; None if
+            there is none.
+        contracted: the other contracted dimensions, outermost first.
+        outer: the other dimensions of the output, outermost first; each point is a block of the launch (or several).
+        lanes: of each vector.
+        vectors: vectors of a row in one step.
+        rows: rows that are read together.
+        apart: how many rows those that are read together are apart: short rows are read as several streams, each of
+            which goes on from row to row.
+        reads_vector: the map uses the other operand at all.
+        fused_multiply_add: products and sums are one instruction.
+        chunk: what one block takes: tiles of rows for DOTS, elements along `along` for SUMS.
+        serial: so little work that one block of the launch does all of it.
+    """
+
+    contraction: Contraction
+    matrix_left: bool
+    way: Way
+    along: Dimension
+    side_by_side: Dimension | None
+    contracted: tuple[Dimension, ...]
+    outer: tuple[Dimension, ...]
+    lanes: int
+    vectors: int
+    rows: int
+    reads_vector: bool
+    fused_multiply_add: bool
+    apart: int = 1
+    chunk: int = 1
+    serial: bool = False
+
+    @property
+    def matrix(self) -> Operand:
+        """The operand that has all dimensions."""
+        return self.contraction.left if self.matrix_left else self.contraction.right
+
+    @property
+    def vector(self) -> Operand:
+        """The other operand."""
+        return self.contraction.right if self.matrix_left else self.contraction.left
+
+    @property
+    def accumulator(self) -> ScalarType:
+        """The type that is summed in."""
+        return self.contraction.combine.parameters[0].type.element
+
+    @property
+    def along_size(self) -> int:
+        """Length of the rows."""
+        return constant(self.along.size)
+
+    @property
+    def row_count(self) -> int:
+        """How many rows there are at a point of the other dimensions."""
+        return 1 if self.side_by_side is None else constant(self.side_by_side.size)
+
+    @property
+    def pieces(self) -> int:
+        """What the blocks at one point of the outer dimensions share out: see `chunk`."""
+        if self.way is Way.SUMS:
+            return self.along_size
+        return self.apart if self.apart > 1 else -(-self.row_count // self.rows)
+
+    def row_start(self, number: int) -> int:
+        """How far the row of that number is from the first of those that are read together. Where they are far apart,
+        the last streams of DOTS begin so early that all have one length: some rows are then computed twice.
+        """
+        start = number * self.apart
+        return start if self.apart == 1 or self.way is Way.SUMS else min(start, self.row_count - self.apart)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the launch, unless it is serial."""
+        return math.prod(constant(one.size) for one in self.outer) * -(-self.pieces // self.chunk)
+
+    def stride(self, dimension: Dimension, side: str) -> int:
+        """The stride of a dimension in an array: "matrix", "vector" or "out"."""
+        if side == "out":
+            return constant(dimension.stride_out)
+        left = (side == "matrix") == self.matrix_left
+        return constant(dimension.stride_left if left else dimension.stride_right)
+
+
+def choose_matrix_vector_form(contraction: Contraction, machine: Machine) -> MatrixVectorForm | str:
+    """The form of a normalised contraction with known sizes, or why it has none."""
+    refused = _refusal(contraction, machine)
+    if refused:
+        return refused
+    sides = [left for left in (True, False) if _has_all(contraction, left)]
+    for left in sides:
+        form = _placed(contraction, left, machine)
+        if form is not None:
+            return _shared_out(form, machine)
+    if not sides:
+        return "elements of either operand are used several times"
+    return "the operand that has all dimensions does not lie so that vectors can run along its unit stride"
+
+
+def _refusal(contraction: Contraction, machine: Machine) -> str:
+    """Why such elements or functions are not computed; empty if they are."""
+    accumulator = contraction.combine.parameters[0].type.element
+    elements = (contraction.left.element, contraction.right.element, contraction.out.element, accumulator)
+    if any(one.is_complex or one == BOOL for one in elements):
+        return "elements are complex or bools"
+    if compute_type(contraction.out.element) != contraction.out.element or contraction.out.element != accumulator:
+        return f"sums of type {accumulator} are stored as {contraction.out.element}"
+    if 0 in (constant(one.size) for one in contraction.dimensions):
+        return "a dimension is empty"
+    if machine.lanes(accumulator.bytes) < 4:
+        return f"{machine.name} has no vector registers for {accumulator}"
+    if contraction.epilogue is not None:
+        return "an epilogue follows"
+    if not is_commutative(contraction.combine):
+        return "the operator is not plainly commutative"
+    if not is_vectorisable([contraction.map, contraction.combine]):
+        return "its functions have control flow, which vectors cannot follow"
+    return ""
+
+
+def _has_all(contraction: Contraction, left: bool) -> bool:
+    """Whether an operand moves along every dimension."""
+    return all(constant(one.stride_left if left else one.stride_right) for one in contraction.dimensions)
+
+
+def _placed(contraction: Contraction, left: bool, machine: Machine) -> MatrixVectorForm | None:
+    accumulator = contraction.combine.parameters[0].type.element
+    lanes = machine.lanes(accumulator.bytes)
+    unit = [one for one in contraction.dimensions if constant(one.stride_left if left else one.stride_right) == 1]
+    if len(unit) != 1:
+        return None
+    (along,) = unit
+    way = Way.DOTS if along.kind is Kind.K else Way.SUMS
+    terms = math.prod(constant(one.size) for one in contraction.of_kind(Kind.K))
+    if way is Way.DOTS and not contraction.of_kind(Kind.M) and not contraction.of_kind(Kind.N):
+        lanes = min(lanes, max(2, power_of_two_at_least(constant(along.size))))  # no other form is for short rows
+    elif terms < LEAST_SUM or (way is Way.DOTS and constant(along.size) < lanes):
+        return None
+    other = contraction.map.parameters[1 if left else 0].name
+    reads = other in _used(contraction)
+    form = MatrixVectorForm(
+        contraction, left, way, along, None, (), (), lanes, 1, 1, reads, is_multiply_add(contraction)
+    )
+    steps = (0, 1) if way is Way.SUMS else (1,)
+    if reads and form.stride(along, "vector") not in steps:
+        return None
+    if way is Way.SUMS and form.stride(along, "out") != 1:
+        return None
+    return _with_rows(form)
+
+
+def _used(contraction: Contraction) -> set[str]:
+    """Names that the map's body mentions."""
+    body = contraction.map.body
+    used = {one.name for one in body.results if hasattr(one, "name")}
+    for statement in body.statements:
+        used |= free_names(statement.expression)
+    return used
+
+
+def _with_rows(form: MatrixVectorForm) -> MatrixVectorForm:
+    """The dimension whose rows are read together: neighbours in the output, or those that share the vector."""
+    dots = form.way is Way.DOTS
+    others = [one for one in form.contraction.dimensions if one != form.along]
+    found = [one for one in others if (one.kind is not Kind.K) == dots]
+    # Rows share what is read of the vector where it does not move along them; else neighbours in memory are best.
+    found.sort(key=lambda one: (dots and form.stride(one, "vector") != 0, abs(form.stride(one, "matrix"))))
+    side = found[0] if found else None
+    most = 1 if side is None else constant(side.size)
+    one_stream = side is not None and _is_one_stream(form, side)
+    both_move = dots and side is not None and form.stride(side, "vector") != 0
+    streams = ROWS // 2 if both_move else ROWS  # of each operand
+    limit = form.lanes if one_stream and (most % form.lanes == 0 or most >= 4 * form.lanes) else streams
+    rows = max(1 << power for power in range(8) if 1 << power <= min(most, form.lanes, limit))
+    steps = form.along_size // form.lanes
+    vectors = max(count for count in (1, 2, 4) if count <= max(1, min(steps // 2, (8 // rows if dots else 2))))
+    row_bytes = form.along_size * form.matrix.element.bytes
+    short = row_bytes < SHORT_ROW <= row_bytes * most // rows  # and each of the streams would go on for a page
+    apart = 1 if one_stream or not short or rows == 1 else -(-most // rows) if dots else most // rows
+    form = replace(form, side_by_side=side, rows=rows, vectors=vectors, apart=apart)
+    contracted = tuple(one for one in others if one.kind is Kind.K and one != side)
+    outer = tuple(one for one in others if one.kind is not Kind.K and one != side)
+    return replace(form, contracted=contracted, outer=outer)
+
+
+def _is_one_stream(form: MatrixVectorForm, side: Dimension) -> bool:
+    """Rows of one vector each that follow each other in memory; so many as a vector has lanes fold into a vector."""
+    short = form.way is Way.DOTS and form.along_size < 2 * form.lanes
+    return short and form.stride(side, "matrix") == form.along_size
+
+
+def _shared_out(form: MatrixVectorForm, machine: Machine) -> MatrixVectorForm:
+    """How much one block takes. A piece of the output that sums wait in takes a quarter of the second cache."""
+    outer = math.prod(constant(one.size) for one in form.outer)
+    total = form.matrix.element.bytes * math.prod(constant(one.size) for one in form.contraction.dimensions)
+    pieces = form.pieces
+    wanted = 1 if total < SERIAL_BYTES or machine.cores == 1 else -(-4 * machine.cores // outer)
+    if form.way is Way.DOTS:
+        return replace(form, chunk=max(1, -(-pieces // wanted)), serial=total < SERIAL_BYTES)
+    step = form.lanes * form.vectors
+    most = max(step, machine.l2_bytes // 4 // form.contraction.out.element.bytes // step * step)
+    even = -(-pieces // max(wanted, -(-pieces // most)))  # pieces of one size
+    chunk = min(most, -(-even // step) * step)
+    return replace(form, chunk=chunk, serial=total < SERIAL_BYTES)

@@ -1,0 +1,297 @@
+"""The kernel of a `MatrixVectorForm`.
+
+DOTS, for each tile of rows at each point of the outer dimensions:
+
+    part[j][v] = neutral;  for the other contracted dimensions: for each step along the rows, each row j and vector v:
+    part[j][v] = combine(part[j][v], map(matrix[row j, step], vector[step]));  then all lanes of a row are folded
+
+SUMS, for each piece of the output:
+
+    out[piece] = neutral;  for each few contracted rows j, for each vector of the piece:
+    out[...] = combine(out[...], combine over j of map(matrix[row j, ...], vector[row j]))
+
+The end of a row that is no whole vector is masked. Either way a result is the fold of several partial results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.kernel.ir import (
+    BlockIndex,
+    Broadcast,
+    Comment,
+    Expression,
+    Lane,
+    Name,
+    Operation,
+    Shuffle,
+    Store,
+    VectorType,
+    add,
+    element_of,
+    integer,
+    load,
+    multiply,
+    operation,
+)
+from tilewright.kernel.launch import Launch
+from tilewright.machine.model import power_of_two_at_least
+from tilewright.passes.items.sum_trees import levels_of
+from tilewright.passes.matrix_vector.form import MatrixVectorForm, Way
+from tilewright.passes.matrix_vector.writer import RowWriter
+
+ZERO = integer(0)
+STEPS, GROUPS = 128, 64
+"""Of a node on the lowest level of the tree of a long sum: steps along rows, and groups of rows that are added up."""
+
+
+def write_matrix_vector_kernel(form: MatrixVectorForm, name: str = "contraction") -> Launch:
+    """The kernel of a form and everything that its launch needs."""
+    w = RowWriter(form)
+    what = "sums of rows" if form.way is Way.DOTS else "rows summed"
+    w.emit.emit(Comment(f"{what}, {form.rows} at a time, in steps of {form.vectors} vectors of {form.lanes}"))
+    write = _dots if form.way is Way.DOTS else _sums
+    if form.serial and form.blocks > 1:
+        w.loop("block", ZERO, w.parameter("blocks", form.blocks), lambda block: write(w, block))
+        return w.launch(name, 1)
+    write(w, BlockIndex())
+    return w.launch(name, form.blocks)
+
+
+# --- rows along which sums run ----------------------------------------------------------------------------------------
+
+
+def _dots(w: RowWriter, block: Expression) -> None:
+    """The tiles of rows of one block."""
+    form, emit = w.form, w.emit
+    bases, piece = w.bases(block)
+    if form.side_by_side is None or form.pieces == 1:
+        _dots_of(w, bases)
+        return
+    total = w.parameter("tiles", form.pieces)
+    first: Expression = ZERO
+    stop: Expression = total
+    if form.chunk < form.pieces:
+        step = w.parameter("chunk", form.chunk)
+        first = emit.let(multiply(piece, step), "first")
+        stop = emit.let(operation("min", add(first, step), total), "stop")
+    last = w.parameter("last_row", form.row_count - form.rows)
+
+    def tile(number: Expression) -> None:
+        row = number
+        if form.apart == 1:
+            row = emit.let(operation("min", multiply(number, integer(form.rows)), last), "row")
+        _dots_of(w, w.moved(bases, form.side_by_side, row))
+
+    w.loop("tile", first, stop, tile)
+
+
+def _dots_of(w: RowWriter, bases: dict[str, Expression]) -> None:
+    """The results of `rows` rows, the first of which is at `bases`."""
+    form, emit = w.form, w.emit
+    parts = [[emit.declare(w.neutral(), "part") for _ in range(form.vectors)] for _ in range(form.rows)]
+    width = form.lanes * form.vectors
+
+    def over_row(bases: dict[str, Expression], start: Expression, stop: Expression) -> None:
+        places = [_row(w, bases, j) for j in range(form.rows)]
+        shared = form.side_by_side is None or form.stride(form.side_by_side, "vector") == 0
+
+        def step(at: Expression, vectors: int, mask: Expression | None) -> None:
+            for v in range(vectors):
+                here = add(at, integer(v * form.lanes))
+                vector: Expression | None = None
+                for j, place in enumerate(places):
+                    if w.vector is not None and (vector is None or not shared):
+                        vector = w.read(w.vector, add(place["vector"], here), mask)
+                    matrix = w.read(w.matrix, add(place["matrix"], here), mask)
+                    _accumulate(w, parts[j][v], matrix, vector, mask)
+
+        end = operation("min", multiply(stop, integer(width)), w.length)
+        w.in_steps(emit.let(multiply(start, integer(width)), "start"), emit.let(end, "stop"), step)
+
+    steps = -(-form.along_size // width)
+    loops = w.tree_of(steps, STEPS)
+    levels = [[[emit.declare(w.neutral(), "level") for _ in row] for row in parts] for _ in range(levels_of(loops))]
+
+    def fold(level: int) -> None:
+        below = levels[level - 1] if level else parts
+        for totals, others in zip(levels[level], below, strict=True):
+            for total, other in zip(totals, others, strict=True):
+                emit.assign(total, w.combined(emit.snapshot(total, "above"), emit.snapshot(other, "below")))
+                emit.assign(other, w.neutral())
+
+    w.over_tree(loops, bases, w.parameter("steps", steps), over_row, fold)
+    _store_dots(w, bases, [_one(w, row) for row in (levels[-1] if levels else parts)])
+
+
+def _row(w: RowWriter, bases: dict[str, Expression], j: int) -> dict[str, Expression]:
+    return w.moved(bases, w.form.side_by_side, w.row_starts[j]) if j else bases
+
+
+def _accumulate(
+    w: RowWriter, part: Name, matrix: Expression, vector: Expression | None, mask: Expression | None
+) -> None:
+    total = w.stepped(w.emit.snapshot(part, "before"), matrix, vector)
+    if mask is not None:  # lanes beyond the row keep what they have
+        total = w.emit.let(Operation("select", (mask, total, part), total.type), "kept")
+    w.emit.assign(part, total)
+
+
+def _one(w: RowWriter, parts: Sequence[Name]) -> Expression:
+    """The partial results of a row in one vector, folded by halves."""
+    left: list[Expression] = [w.emit.snapshot(one, "part") for one in parts]
+    while len(left) > 1:
+        half = len(left) // 2
+        left = [w.combined(left[i], left[i + half]) for i in range(half)]
+    return left[0]
+
+
+def _store_dots(w: RowWriter, bases: dict[str, Expression], rows: list[Expression]) -> None:
+    form, emit = w.form, w.emit
+    result = _folded(w, rows)
+    if len(rows) == 1:
+        emit.emit(Store(w.out, bases["out"], result))
+        return
+    assert form.side_by_side is not None
+    if form.apart == 1 and form.stride(form.side_by_side, "out") == 1:
+        emit.emit(Store(w.out, bases["out"], result))
+        return
+    for j in range(len(rows)):
+        emit.emit(Store(w.out, _row(w, bases, j)["out"], Lane(result, j, form.accumulator)))
+
+
+def _folded(w: RowWriter, rows: list[Expression]) -> Expression:
+    """All lanes of each vector folded: a vector of one result for each, of one vector a scalar.
+
+    Two vectors are folded into one, which has the halves of either side by side: so each step halves the work.
+    """
+    width, size, held = w.form.lanes, w.form.lanes, rows
+    while len(held) > 1:
+        groups = width // size
+        size //= 2
+        starts = [group * 2 * size for group in range(2 * groups)]  # of both vectors, one after the other
+        held = [_halves(w, held[i], held[i + 1], starts, size, width) for i in range(0, len(held), 2)]
+    (one,) = held
+    while size > 1:
+        groups = width // size
+        size //= 2
+        if groups == 1 and size == 1:
+            turned = Shuffle(one, one, (1, 0), VectorType(w.form.accumulator, 2))
+            return w.emit.let(Lane(w.combined(one, turned), 0, w.form.accumulator), "sum")
+        width //= 2
+        one = _halves(w, one, one, [group * 2 * size for group in range(groups)], size, width)
+    return one
+
+
+def _halves(w: RowWriter, x: Expression, y: Expression, starts: Sequence[int], size: int, width: int) -> Expression:
+    """combine(the first halves, the second halves) of the groups of 2*size lanes that begin at `starts`."""
+    type_ = VectorType(w.form.accumulator, width)
+    picked = [
+        Shuffle(x, y, tuple(start + half * size + lane for start in starts for lane in range(size)), type_)
+        for half in (0, 1)
+    ]
+    return w.combined(picked[0], picked[1])
+
+
+# --- rows that are added up -------------------------------------------------------------------------------------------
+
+
+def _sums(w: RowWriter, block: Expression) -> None:
+    """One piece of the output."""
+    form, emit = w.form, w.emit
+    bases, piece = w.bases(block)
+    start: Expression = ZERO
+    stop: Expression = w.length
+    if form.chunk < form.pieces:
+        step = w.parameter("chunk", form.chunk)
+        start = emit.let(multiply(piece, step), "start")
+        stop = emit.let(operation("min", add(start, step), w.length), "stop")
+
+    groups = max(1, form.row_count // form.rows)
+    loops = w.tree_of(groups, GROUPS)
+    room = power_of_two_at_least(min(form.chunk, form.along_size))
+    levels = [w.workspace("level", form.accumulator, room) for _ in range(levels_of(loops))]
+    places = [(w.out, bases["out"]), *((one, operation("sub", ZERO, start)) for one in levels)]
+
+    def begin(at: Expression, vectors: int, mask: Expression | None) -> None:
+        for buffer, from_ in places:
+            for v in range(vectors):
+                here = emit.let(add(add(from_, at), integer(v * form.lanes)), "here")
+                emit.emit(Store(buffer, here, w.neutral(), mask=mask))
+
+    w.in_steps(start, stop, begin)
+
+    def fold(level: int) -> None:
+        """Add the sums of a level to those of the next one, and begin it anew."""
+        (low, from_), (high, to) = places[level : level + 2]
+
+        def step(at: Expression, vectors: int, mask: Expression | None) -> None:
+            for v in range(vectors):
+                here = emit.let(add(at, integer(v * form.lanes)), "here")
+                source, target = emit.let(add(from_, here), "from"), emit.let(add(to, here), "to")
+                total = w.combined(w.read(high, target, mask), w.read(low, source, mask))
+                emit.emit(Store(high, target, total, mask=mask))
+                emit.emit(Store(low, source, w.neutral(), mask=mask))
+
+        w.in_steps(start, stop, step)
+
+    def end(at: Expression, vectors: int, mask: Expression | None) -> None:
+        for v in range(vectors):
+            here = emit.let(add(at, integer(v * form.lanes)), "here")
+            total = w.read(places[-1][0], add(places[-1][1], here), mask)
+            emit.emit(Store(w.out, add(bases["out"], here), total, mask=mask))
+
+    def add_groups(bases: dict[str, Expression], first: Expression, end: Expression) -> None:
+        def group(number: Expression) -> None:
+            row = number if form.apart > 1 else multiply(number, integer(form.rows))
+            _add_few(w, w.moved(bases, form.side_by_side, row), form.rows, start, stop)
+
+        w.loop("group", first, end, group)
+        if form.row_count % form.rows:
+            last = operation("eq", end, count)
+            emit.when(emit.let(last, "last"), lambda: _add_rest(w, bases, start, stop))
+
+    count = w.parameter("groups", groups)
+    w.over_tree(loops, bases, count, add_groups, fold)
+    if levels:
+        w.in_steps(start, stop, end)
+
+
+def _add_rest(w: RowWriter, bases: dict[str, Expression], start: Expression, stop: Expression) -> None:
+    """The rows that are no whole group."""
+    form = w.form
+    first = w.parameter("whole_rows", form.row_count // form.rows * form.rows)
+    end = w.parameter("row_count", form.row_count)
+
+    def one(row: Expression) -> None:
+        _add_few(w, w.moved(bases, form.side_by_side, row), 1, start, stop)
+
+    w.loop("row", first, end, one)
+
+
+def _add_few(w: RowWriter, bases: dict[str, Expression], count: int, start: Expression, stop: Expression) -> None:
+    form, emit = w.form, w.emit
+    places = [_row(w, bases, j) for j in range(count)]
+    scalars = w.vector is not None and form.stride(form.along, "vector") == 0
+    fixed: list[Expression | None] = [None] * count
+    if scalars:
+        assert w.vector is not None
+        elements = [load(w.vector, place["vector"]) for place in places]
+        fixed = [emit.let(Broadcast(one, VectorType(element_of(one.type), form.lanes)), "fixed") for one in elements]
+
+    def step(at: Expression, vectors: int, mask: Expression | None) -> None:
+        for v in range(vectors):
+            here = emit.let(add(at, integer(v * form.lanes)), "here")
+            total: Expression | None = None
+            for j, place in enumerate(places):
+                vector = fixed[j]
+                if w.vector is not None and not scalars:
+                    vector = w.read(w.vector, add(place["vector"], here), mask)
+                matrix = w.read(w.matrix, add(place["matrix"], here), mask)
+                total = w.mapped(matrix, vector) if total is None else w.stepped(total, matrix, vector)
+            assert total is not None
+            where = add(bases["out"], here)
+            emit.emit(Store(w.out, where, w.combined(w.read(w.out, where, mask), total), mask=mask))
+
+    w.in_steps(start, stop, step)

@@ -1,0 +1,235 @@
+"""The packed CPU form of a contraction, written from a `PackedForm`: BLIS's five loops with packing from any strides.
+
+    for each batch element and chunk of both sides (the blocks of the launch):
+        for scalar block: for piece of the sum: pack the scalar side
+            for vector block: pack the vector side
+                for each pair of panels: the register tile (micro.py)
+
+A flat index of a side is turned into offsets once per block, in tables; an operand of any strides is read through them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from tilewright.contraction.form import Dimension, Kind, Operand
+from tilewright.contraction.normalise import constant
+from tilewright.ir.scalars import I64, U8
+from tilewright.kernel.ir import (
+    BlockIndex,
+    Buffer,
+    Comment,
+    Expression,
+    add,
+    integer,
+    multiply,
+    operation,
+)
+from tilewright.kernel.launch import Launch
+from tilewright.passes.packed.ahead import Cut, ask_ahead
+from tilewright.passes.packed.blocks import BLOCK
+from tilewright.passes.packed.combine import gives_no_nan
+from tilewright.passes.packed.form import PackedForm, SideDimension
+from tilewright.passes.packed.micro import write_micro_kernels
+from tilewright.passes.packed.operands import panel_types
+from tilewright.passes.packed.panels import pack
+from tilewright.passes.packed.tables import fill_depth_tables, fill_tables, mark_runs
+from tilewright.passes.packed.writer import Bases, PackedWriter, Side
+
+
+def write_packed_kernel(form: PackedForm, name: str = "contraction") -> Launch:
+    """The kernel of a form and everything that its launch needs."""
+    w = PackedWriter(form)
+    contraction = form.contraction
+    vector_source = w.global_buffer(form.vector_operand, "vector_side", True)
+    scalar_source = w.global_buffer(form.scalar_operand, "scalar_side", True)
+    out = w.global_buffer(contraction.out, "out", False)
+    further = [w.global_buffer(one.operand, "further", True) for one in contraction.epilogue_operands]
+    w.emit.emit(Comment(f"packed panels, register tile of {form.vectors} x {form.lanes} by {form.rows}"))
+    vector_step, scalar_step = (
+        w.parameter("vector_block", form.vector_block),
+        w.parameter("scalar_block", form.scalar_block),
+    )
+    depth_step, pitch = w.parameter("depth_block", form.depth), w.parameter("pitch", form.pitch)
+    further_count = len(further)
+    vector = _make_side(w, "v", form.vector_operand, vector_source, form.vector_dimensions, further_count, pitch)
+    scalar = _make_side(w, "s", form.scalar_operand, scalar_source, form.scalar_dimensions, further_count, pitch)
+    depth_sizes = [w.parameter(f"k{i}_size", constant(d.size)) for i, d in enumerate(contraction.of_kind(Kind.K))]
+    vector_total, scalar_total = form.total(form.vector_dimensions), form.total(form.scalar_dimensions)
+    blocks = _blocks(form)
+    bases, (vector_start, vector_stop), (scalar_start, scalar_stop) = _block_coordinates(
+        w, vector_total, scalar_total, blocks
+    )
+    contracted = w.parameter("contracted", form.contracted_total)
+    loop_end = w.parameter("contracted_loop_end", max(1, form.contracted_total))
+
+    def scalar_block(start: Expression) -> None:
+        count = w.minimum(operation("sub", scalar_stop, start), scalar_step)
+        fill_tables(w, scalar, start, count, bases.scalar)
+
+        def piece(depth_start: Expression, write: Callable[[Expression, Expression | None], None]) -> None:
+            depth = w.minimum(operation("sub", contracted, depth_start), depth_step)
+            fill_depth_tables(w, vector, scalar, depth_sizes, depth_start, depth)
+            pack(w, scalar, count, depth)
+            write(depth, gives_no_nan(w, scalar, count, depth))
+
+        def vector_tables(vector_at: Expression) -> tuple[Expression, Expression]:
+            vector_count = w.minimum(operation("sub", vector_stop, vector_at), vector_step)
+            fill_tables(w, vector, vector_at, vector_count, bases.vector)
+            mark_runs(w, vector, vector_count)
+            return vector_at, vector_count
+
+        def block(
+            of: tuple[Expression, Expression], depth_start: Expression, depth: Expression, no_nan: Expression | None
+        ) -> None:
+            vector_at, vector_count = of
+            pack(w, vector, vector_count, depth)
+            if no_nan is not None and (vector_too := gives_no_nan(w, vector, vector_count, depth)) is not None:
+                no_nan = w.emit.let(operation("and", no_nan, vector_too), "no_nan")
+            first = operation("eq", depth_start, integer(0))
+            last = operation("ge", add(depth_start, depth_step), loop_end)
+            counts = vector_count, count, depth
+            present = Cut(vector_at, vector_step, vector_stop), Cut(depth_start, depth_step, contracted)
+            vectors = vector_start, present[0]
+            ahead = ask_ahead(w, (vector, scalar), depth_sizes, vectors, present[1], bases.vector, counts)
+            write_micro_kernels(w, vector, scalar, out, further, bases, counts, vector_at, (first, last), no_nan, ahead)
+
+        def pieces(write: Callable[[Expression, Expression, Expression | None], None]) -> None:
+            def at(start: Expression) -> None:
+                piece(start, lambda depth, no_nan: write(start, depth, no_nan))
+
+            w.loop("depth_at", integer(0), loop_end, at, depth_step)
+
+        def vector_blocks(write: Callable[[tuple[Expression, Expression]], None]) -> None:
+            w.loop("vector_at", vector_start, vector_stop, lambda at: write(vector_tables(at)), vector_step)
+
+        if form.waiting:  # the sums of one pair of blocks wait until all pieces are in
+            vector_blocks(lambda n: pieces(lambda start, depth, no_nan: block(n, start, depth, no_nan)))
+        else:
+            pieces(lambda start, depth, no_nan: vector_blocks(lambda n: block(n, start, depth, no_nan)))
+
+    w.loop("scalar_at", scalar_start, scalar_stop, scalar_block, scalar_step)
+    total_blocks = math.prod(blocks) if vector_total and scalar_total else 0
+    return w.launch(name, total_blocks)
+
+
+def describe(form: PackedForm) -> str:
+    """One line on the form, for readers of the kernel and for `explain`."""
+    vector = "*".join(one.dimension.name for one in form.vector_dimensions) or "1"
+    scalar = "*".join(one.dimension.name for one in form.scalar_dimensions) or "1"
+    contracted = "*".join(one.name for one in form.contraction.of_kind(Kind.K))
+    return (
+        f"packed: vector side {vector} in tiles of {form.vectors} x {form.lanes}, scalar side {scalar} in tiles of"
+        f" {form.rows}, sum over {contracted} in pieces of {form.depth}"
+    )
+
+
+# --- coordinates ------------------------------------------------------------------------------------------------------
+
+
+def _blocks(form: PackedForm) -> tuple[int, int, int]:
+    batch = math.prod(constant(one.size) for one in form.contraction.of_kind(Kind.C))
+    vector = -(-form.total(form.vector_dimensions) // form.vector_chunk)
+    scalar = -(-form.total(form.scalar_dimensions) // form.scalar_chunk)
+    return batch, scalar, vector
+
+
+def _block_coordinates(
+    w: PackedWriter, vector_total: int, scalar_total: int, blocks: tuple[int, int, int]
+) -> tuple[Bases, tuple[Expression, Expression], tuple[Expression, Expression]]:
+    """The batch element and the ranges of both sides that this block computes."""
+    form, emit = w.form, w.emit
+    rest: Expression = BlockIndex()
+    ranges: list[tuple[Expression, Expression]] = []
+    for hint, chunk, total, count in (
+        ("vector", form.vector_chunk, vector_total, blocks[2]),
+        ("scalar", form.scalar_chunk, scalar_total, blocks[1]),
+    ):
+        total_parameter = w.parameter(f"{hint}_total", total)
+        if count == 1:
+            ranges.append((integer(0), total_parameter))
+            continue
+        count_parameter, chunk_parameter = w.parameter(f"{hint}_chunks", count), w.parameter(f"{hint}_chunk", chunk)
+        start = emit.let(multiply(operation("mod", rest, count_parameter), chunk_parameter), f"{hint}_start")
+        rest = emit.let(operation("floordiv", rest, count_parameter), "rest")
+        stop = emit.let(operation("min", add(start, chunk_parameter), total_parameter), f"{hint}_stop")
+        ranges.append((start, stop))
+    return _bases(w, rest), ranges[0], ranges[1]
+
+
+def _bases(w: PackedWriter, rest: Expression) -> Bases:
+    form, contraction = w.form, w.form.contraction
+    batch = contraction.of_kind(Kind.C)
+    coordinates: list[Expression] = []
+    for position, one in reversed(list(enumerate(batch))):
+        size = w.parameter(f"c{position}_size", constant(one.size))
+        coordinates.append(w.emit.let(operation("mod", rest, size) if position else rest, f"at_c{position}"))
+        rest = operation("floordiv", rest, size)
+    coordinates.reverse()
+    positions = {one.name: place for place, one in enumerate(contraction.dimensions)}
+
+    def base(hint: str, operand: Operand, stride: Callable[[Dimension], int]) -> Expression:
+        total = w.parameter(f"{hint}_offset", constant(operand.offset))
+        for position, (one, coordinate) in enumerate(zip(batch, coordinates, strict=True)):
+            total = add(total, multiply(coordinate, w.parameter(f"c{position}_{hint}_stride", stride(one))))
+        return w.emit.let(total, f"{hint}_base")
+
+    def left(one: Dimension) -> int:
+        return constant(one.stride_left)
+
+    def right(one: Dimension) -> int:
+        return constant(one.stride_right)
+
+    further = tuple(
+        base("further", one.operand, lambda d, one=one: constant(one.strides[positions[d.name]]))  # type: ignore[misc]
+        for one in contraction.epilogue_operands
+    )
+    return Bases(
+        base("vector", form.vector_operand, left if form.vector_left else right),
+        base("scalar", form.scalar_operand, right if form.vector_left else left),
+        base("out", contraction.out, lambda one: constant(one.stride_out)),
+        further,
+    )
+
+
+def _make_side(
+    w: PackedWriter,
+    name: str,
+    operand: Operand,
+    source: Buffer,
+    dimensions: tuple[SideDimension, ...],
+    further_count: int,
+    pitch: Expression,
+) -> Side:
+    form = w.form
+    is_vector = name == "v"
+    is_left = is_vector == form.vector_left
+    width, panel_bytes = (form.vector_tile if is_vector else form.rows), form.panel_bytes[0 if is_vector else 1]
+    held = form.contraction.map.parameters[0 if is_left else 1]
+    parts = panel_types(held.type.element, form.lanes)
+    table = BLOCK + width
+    vectors = table // form.lanes + 1
+    panel = form.panel_capacity(width, panel_bytes)
+    return Side(
+        name,
+        operand,
+        source,
+        dimensions,
+        width,
+        pitch,
+        tuple(w.parameter(f"{name}{i}_size", one.size) for i, one in enumerate(dimensions)),
+        tuple(w.parameter(f"{name}{i}_stride", one.stride) for i, one in enumerate(dimensions)),
+        tuple(
+            w.parameter(f"k{i}_{name}_stride", constant(one.stride_left if is_left else one.stride_right))
+            for i, one in enumerate(form.contraction.of_kind(Kind.K))
+        ),
+        w.workspace(f"{name}_offsets", I64, table),
+        w.workspace(f"{name}_out_offsets", I64, table),
+        tuple(w.workspace(f"{name}_further_offsets", I64, table) for _ in range(further_count)),
+        w.workspace(f"{name}_depth_offsets", I64, form.depth_capacity),
+        tuple(w.workspace(f"{name}_panels", part, panel) for part in parts),
+        w.workspace(f"{name}_runs", U8, vectors),
+        w.workspace(f"{name}_out_runs", U8, vectors),
+        w.workspace(f"{name}_depth_runs", U8, form.depth_capacity // form.lanes + 1),
+    )

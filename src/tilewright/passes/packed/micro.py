@@ -1,0 +1,191 @@
+"""The register tile of the packed form: a panel of either side in, a tile of the output out.
+
+    acc[i][j] = combine(acc[i][j], map(vector[k][i], broadcast scalar[k][j]))    for all k of the piece
+
+Where the results go is the matter of store.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tilewright.kernel.ir import (
+    Broadcast,
+    Buffer,
+    Expression,
+    VectorType,
+    add,
+    element_of,
+    integer,
+    load,
+    multiply,
+    operation,
+)
+from tilewright.passes.items.scalar_values import component_types
+from tilewright.passes.packed.ahead import Ahead
+from tilewright.passes.packed.combine import combine, first_values, results
+from tilewright.passes.packed.form import BUFFERED_ELEMENTS
+from tilewright.passes.packed.store import Accumulators, Place, Scratch, has_fast_path
+from tilewright.passes.packed.turned import is_turned, write_turned
+from tilewright.passes.packed.writer import Bases, PackedWriter, Side
+
+
+def write_micro_kernels(
+    w: PackedWriter,
+    vector: Side,
+    scalar: Side,
+    out: Buffer,
+    further: Sequence[Buffer],
+    bases: Bases,
+    counts: tuple[Expression, Expression, Expression],
+    vector_start: Expression,
+    edges: tuple[Expression, Expression],
+    no_nan: Expression | None = None,
+    ahead: Ahead | None = None,
+) -> None:
+    """The two loops over panels around the register tile.
+
+    Args:
+        w, vector, scalar, out, further, bases: the kernel's parts.
+        counts: elements of the vector block, of the scalar block, of the piece of the sum.
+        vector_start: the block's first element of the vector side.
+        edges: whether this piece is the first, and whether it is the last.
+        no_nan: whether the map gives no nan on these panels, where that matters (see combine.py).
+        ahead: what is asked for meanwhile, for the next block.
+    """
+    vector_count, scalar_count, depth = counts
+    form = w.form
+    pitch: Expression = integer(form.vector_tile)
+    held = form.vector_tile * form.rows
+    collected = form.buffered or form.waiting
+    if collected:  # one more vector per row, so that rows do not share a cache set
+        pitch, held = w.parameter("buffer_pitch", form.vector_block + form.lanes), 2 * BUFFERED_ELEMENTS
+    tile = Scratch(tuple(w.workspace("tile", part, held) for part in component_types(form.accumulator)), pitch)
+
+    def panels(v: Expression, s: Expression) -> None:
+        vector_first = w.emit.let(multiply(v, integer(vector.width)), "vector_first")
+        scalar_first = w.emit.let(multiply(s, integer(scalar.width)), "scalar_first")
+        place = Place(w, vector, scalar, out, further, bases, vector_first, scalar_first, edges)
+        soon = None if collected or form.nontemporal or form.lanes == 1 else place.prefetch_row
+        accumulators = _accumulate(w, vector, scalar, vector_first, scalar_first, depth, no_nan, soon, ahead)
+        rows = w.minimum(operation("sub", scalar_count, scalar_first), integer(scalar.width))
+        columns = w.minimum(operation("sub", vector_count, vector_first), integer(vector.width))
+        if form.waiting:
+            w.branch(
+                place.first,
+                lambda: place.spill(tile, accumulators, scalar_first, vector_first),
+                lambda: place.spill(tile, accumulators, scalar_first, vector_first, add_to=True),
+            )
+            if not form.written_by_blocks:
+                w.emit.when(edges[1], lambda: place.write_tile(tile, scalar_first, vector_first, rows, columns))
+        elif form.buffered:
+            place.spill(tile, accumulators, scalar_first, vector_first)
+        elif has_fast_path(w):
+            w.branch(
+                place.is_writable(rows, columns),
+                lambda: place.write_registers(accumulators, columns),
+                lambda: place.write_through(tile, accumulators, rows, columns),
+            )
+        else:
+            place.write_through(tile, accumulators, rows, columns)
+
+    zero = integer(0)
+    vector_panels, scalar_panels = w.panels(vector_count, vector.width), w.panels(scalar_count, scalar.width)
+    if w.form.scalar_inner:
+        w.loop("v", zero, vector_panels, lambda v: w.loop("s", zero, scalar_panels, lambda s: panels(v, s)))
+    else:
+        w.loop("s", zero, scalar_panels, lambda s: w.loop("v", zero, vector_panels, lambda v: panels(v, s)))
+    block = Place(w, vector, scalar, out, further, bases, zero, zero, edges)
+
+    def write_block() -> None:
+        if is_turned(w, tile, block):
+            write_turned(w, block, tile, scalar_count, vector_count, vector_start)
+        else:
+            block.write_block(tile, scalar_count, vector_count)
+
+    if form.waiting and form.written_by_blocks:
+        w.emit.when(edges[1], write_block)
+    elif form.buffered:
+        write_block()
+
+
+def _accumulate(
+    w: PackedWriter,
+    vector: Side,
+    scalar: Side,
+    vector_first: Expression,
+    scalar_first: Expression,
+    depth: Expression,
+    no_nan: Expression | None,
+    soon: Callable[[Expression], None] | None,
+    ahead: Ahead | None,
+) -> Accumulators:
+    """The sums of a register tile over a piece of the sum.
+
+    `soon(j)` asks for the cache lines of row j of the output. The rows are asked for one after another between equal
+    parts of the piece: all at once they would hold up the panels, which come through the same queue of misses. So are
+    the operands' lines for the next block.
+    """
+    form, emit = w.form, w.emit
+    lanes = form.lanes
+    accumulators: Accumulators = {
+        (i, j): tuple(emit.declare(_broadcast(part, lanes), "sum") for part in first_values(form))
+        for j in range(form.rows)
+        for i in range(form.vectors)
+    }
+    vector_base = emit.let(multiply(vector_first, vector.pitch), "vector_panel")
+    scalar_base = emit.let(multiply(scalar_first, scalar.pitch), "scalar_panel")
+    rows = [scalar_base]
+    for _ in range(form.rows - 1 if form.scalar_rows else 0):
+        rows.append(emit.let(add(rows[-1], scalar.pitch), "scalar_row"))
+
+    def step(k: Expression, no_nan: bool) -> None:
+        row = emit.let(add(vector_base, multiply(k, integer(vector.width))), "row")
+        columns = [
+            tuple(
+                emit.let(_load_panel(panel, add(row, integer(i * lanes)), lanes), "vector") for panel in vector.panels
+            )
+            for i in range(form.vectors)
+        ]
+        at = emit.let(add(scalar_base, multiply(k, integer(scalar.width))), "at")
+        for j in range(form.rows):
+            place = add(rows[j], k) if form.scalar_rows else add(at, integer(j))
+            element = tuple(emit.let(_broadcast(load(panel, place), lanes), "scalar") for panel in scalar.panels)
+            for i in range(form.vectors):
+                combine(w, accumulators[i, j], columns[i], element, no_nan)
+
+    def steps(no_nan: bool) -> None:
+        if soon is None and ahead is None:
+            w.loop("k", integer(0), depth, lambda k: step(k, no_nan))
+            return
+        length: Expression = depth if ahead is None else operation("min", depth, ahead.period)
+        if soon is not None:
+            part = operation("max", operation("floordiv", depth, integer(form.rows + 1)), integer(1))
+            length = operation("min", length, part)
+        length = emit.let(length, "length")
+        row = emit.declare(integer(0), "row")
+
+        def part_of(start: Expression) -> None:
+            if soon is not None:
+                emit.when(operation("lt", row, integer(form.rows)), lambda: soon(row))
+                emit.assign(row, add(row, integer(1)))
+            if ahead is not None:
+                ahead.ask()
+            stop = emit.let(operation("min", depth, add(start, length)), "stop")
+            w.loop("k", start, stop, lambda k: step(k, no_nan))
+
+        w.loop("part", integer(0), depth, part_of, length)
+
+    if no_nan is None:
+        steps(False)
+    else:
+        w.branch(no_nan, lambda: steps(True), lambda: steps(False))
+    return {place: results(w, one) for place, one in accumulators.items()}
+
+
+def _load_panel(panel: Buffer, index: Expression, lanes: int) -> Expression:
+    return load(panel, index, lanes, aligned=lanes > 1)
+
+
+def _broadcast(part: Expression, lanes: int) -> Expression:
+    return part if lanes == 1 else Broadcast(part, VectorType(element_of(part.type), lanes))

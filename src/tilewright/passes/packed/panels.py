@@ -1,0 +1,390 @@
+"""Packing: the block of one side, read from any strides, into panels that the register tile walks through in order.
+
+    panels[p][k][i] = source[offset(p * width + i) + depth offset(k)]
+
+Where a vector's elements are consecutive in the operand it is copied whole, or in quarters; where instead the sum runs
+along the operand's unit stride, square pieces are transposed in registers; only what is left goes element by element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tilewright.kernel.ir import (
+    Expression,
+    Prefetch,
+    Shuffle,
+    VectorType,
+    add,
+    element_of,
+    integer,
+    load,
+    multiply,
+    operation,
+)
+from tilewright.passes.items.scalar_values import Value
+from tilewright.passes.packed.operands import in_panel_type, load_parts
+from tilewright.passes.packed.writer import QUARTERS, WHOLE, PackedWriter, Side, run_is
+
+# What is read of an operand's row at a time, so that neighbouring panels share its cache lines while these are near.
+READ_BYTES = 128
+# Neighbours that are copied into scalar panels at once: a half of a usual row of 6 or 8, and a divisor of most sizes.
+SCALAR_PIECE = 4
+# As much of a row of the vector side, where it lies in main memory: longer pieces come faster.
+LONG_READ = 512
+# Steps of the sum that packing is ahead with its requests for what lies in main memory.
+STEPS_AHEAD = 12
+
+
+def pack(w: PackedWriter, side: Side, count: Expression, depth: Expression) -> None:
+    """Fill the panels of a block of `count` elements for a piece of `depth` of the sum."""
+    if side.name == "s":
+        (_pack_rows if w.form.scalar_rows else _pack_steps)(w, side, count, depth)
+        return
+
+    panels = w.panels(count, side.width)
+
+    def panel(number: Expression) -> None:
+        if w.form.lanes > 1:
+            _pack_vectors(w, side, number, depth)
+            return
+        first = w.emit.let(multiply(number, integer(side.width)), "first")
+        base = w.emit.let(multiply(first, side.pitch), "panel")
+        _pack_elements(w, side, first, integer(0), base, (integer(0), depth), side.width)
+
+    together = max(1, LONG_READ // (side.width * side.operand.element.bytes))
+    if together == 1 or w.form.lanes == 1 or not w.form.far:
+        w.loop("panel", integer(0), panels, panel)
+        return
+
+    def group(number: Expression) -> None:
+        first = w.emit.let(multiply(number, integer(together)), "first_panel")
+        stop = w.emit.let(operation("min", add(first, integer(together)), panels), "end_panel")
+        whole = operation("eq", operation("sub", stop, first), integer(together))
+        number = w.emit.let(operation("select", whole, first, integer(0)), "whole_panel")
+        least = w.emit.let(_least_run(w, side, number, together), "least")
+        w.branch(
+            operation("and", whole, run_is(least, WHOLE)),
+            lambda: _copy_runs(w, side, first, together, [integer(i) for i in vectors], depth, 1),
+            lambda: w.loop("panel", first, stop, panel),
+        )
+
+    vectors = range(0, side.width, w.form.lanes)
+    groups = operation("floordiv", add(panels, integer(together - 1)), integer(together))
+    w.loop("group", integer(0), w.emit.let(groups, "groups"), group)
+
+
+def _least_run(w: PackedWriter, side: Side, number: Expression, several: int) -> Expression:
+    """The least mark of the vectors of `several` panels from panel `number` on."""
+    first = w.emit.let(multiply(number, integer(w.form.vectors)), "first_vector")
+    least: Expression = load(side.source_runs, first)
+    for vector in range(1, several * w.form.vectors):
+        least = operation("min", least, load(side.source_runs, add(first, integer(vector))))
+        least = w.emit.let(least, "least")
+    return least
+
+
+def _copy(w: PackedWriter, side: Side, source: Expression, to: Expression, lanes: int, aligned: bool = False) -> None:
+    """`lanes` consecutive elements into the panels, one panel for each part."""
+    value = load_parts(side.source, side.operand.element, source, lanes, w.emit)
+    for panel, part in zip(side.panels, value, strict=True):
+        w.fill(panel, to, part, aligned)
+
+
+def _pack_rows(w: PackedWriter, side: Side, count: Expression, depth: Expression) -> None:
+    """rows[j][k]: the sum stays innermost; what is consecutive in the operand is copied in vectors."""
+    lanes = w.form.lanes
+    groups = w.emit.let(operation("floordiv", depth, integer(lanes)), "groups")
+    rest = w.emit.let(multiply(groups, integer(lanes)), "rest")
+
+    def row(j: Expression) -> None:
+        start = w.emit.let(load(side.source_table, j), "from")
+        base = w.emit.let(multiply(j, side.pitch), "row")
+
+        def element(k: Expression) -> None:
+            at = w.emit.let(add(start, load(side.depth_table, k)), "at")
+            _copy(w, side, at, add(base, k), 1)
+
+        def group(number: Expression) -> None:
+            k = w.emit.let(multiply(number, integer(lanes)), "k")
+
+            def copy(parts: int) -> None:
+                for part in range(parts):
+                    here = add(k, integer(part * lanes // parts))
+                    at = w.emit.let(add(start, load(side.depth_table, here)), "at")
+                    _copy(w, side, at, add(base, here), lanes // parts)
+
+            by_mark(
+                w,
+                load(side.depth_runs, number),
+                lambda: copy(1),
+                lambda: copy(4),
+                lambda: w.loop("k", k, add(k, integer(lanes)), element),
+            )
+
+        w.loop("group", integer(0), groups, group)
+        w.loop("k", rest, depth, element)
+
+    rows = w.emit.let(multiply(w.panels(count, side.width), integer(side.width)), "rows")
+    w.loop("j", integer(0), rows, row)
+
+
+def _pack_steps(w: PackedWriter, side: Side, count: Expression, depth: Expression) -> None:
+    """Scalar panels, one step of the sum after another; several panels at once where their elements are consecutive."""
+    panels, width = w.panels(count, side.width), side.width
+    together = max(1, READ_BYTES // (width * side.operand.element.bytes))
+
+    def of_panels(number: Expression, several: int) -> None:
+        first = w.emit.let(multiply(number, integer(width)), "first")
+
+        def one_by_one() -> None:
+            if several > 1:
+                w.loop("panel", number, add(number, integer(several)), lambda single: of_panels(single, 1))
+            else:
+                _copy_steps(w, side, number, 1, depth, 1)
+
+        w.branch(
+            _is_consecutive(w, side, first, several),
+            lambda: _copy_steps(w, side, number, several, depth, SCALAR_PIECE),
+            one_by_one,
+        )
+
+    groups = w.emit.let(operation("floordiv", panels, integer(together)), "groups")
+    w.loop("group", integer(0), groups, lambda group: of_panels(multiply(group, integer(together)), together))
+    rest = w.emit.let(multiply(groups, integer(together)), "rest")
+    w.loop("panel", rest, panels, lambda number: of_panels(number, 1))
+
+
+def _is_consecutive(w: PackedWriter, side: Side, first: Expression, several: int) -> Expression:
+    """In `several` panels from element `first` on, the elements of each piece are neighbours in the operand."""
+    differences: Expression = integer(0)
+    for panel in range(several):
+        for place, lanes in _powers_of_two(side.width, SCALAR_PIECE):
+            at = add(first, integer(panel * side.width + place))
+            start = load(side.source_table, at)
+            for i in range(1, lanes):
+                found = load(side.source_table, add(at, integer(i)))
+                difference = operation("xor", add(start, integer(i)), found)
+                differences = w.emit.let(operation("or", differences, difference), "differences")
+    return operation("eq", differences, integer(0))
+
+
+def _copy_steps(w: PackedWriter, side: Side, number: Expression, several: int, depth: Expression, longest: int) -> None:
+    """At each step of the sum, the elements of `several` panels from panel `number` on.
+
+    Args:
+        w, side, number, several, depth: as said.
+        longest: elements that are copied at once, at the most; with 1 they need not be neighbours.
+    """
+    width = side.width
+    first = w.emit.let(multiply(number, integer(width)), "first")
+    size = multiply(side.pitch, integer(width))
+    pieces = []
+    for panel in range(several):
+        base = w.emit.let(multiply(add(number, integer(panel)), size), "panel")
+        for place, lanes in _powers_of_two(width, longest):
+            at = add(first, integer(panel * width + place))
+            pieces.append((w.emit.let(load(side.source_table, at), "from"), add(base, integer(place)), lanes))
+
+    def copy(k: Expression) -> None:
+        along = w.emit.let(load(side.depth_table, k), "along")
+        row = w.emit.let(multiply(k, integer(width)), "row")
+        for start, target, lanes in pieces:
+            _copy(w, side, w.emit.let(add(start, along), "at"), w.emit.let(add(target, row), "to"), lanes)
+
+    w.loop("k", integer(0), depth, copy)
+
+
+def _powers_of_two(width: int, longest: int) -> list[tuple[int, int]]:
+    """Place and length of the pieces of a row of a panel: 6 is 4 and 2."""
+    found: list[tuple[int, int]] = []
+    place = 0
+    while place < width:
+        lanes = min(longest, 1 << (width - place).bit_length() - 1)
+        found.append((place, lanes))
+        place += lanes
+    return found
+
+
+def by_mark(
+    w: PackedWriter,
+    mark: Expression,
+    whole: Callable[[], None],
+    in_quarters: Callable[[], None],
+    broken: Callable[[], None],
+) -> None:
+    """What is done with a vector depends on its mark; there are quarters from eight lanes on."""
+    mark = w.emit.let(mark, "mark")
+
+    def in_parts() -> None:
+        w.branch(run_is(mark, QUARTERS), in_quarters, broken)
+
+    w.branch(run_is(mark, WHOLE), whole, in_parts if w.form.lanes >= 8 else broken)
+
+
+def _pack_vectors(w: PackedWriter, side: Side, number: Expression, depth: Expression) -> None:
+    """A panel: where its vectors are consecutive (or their quarters), all of them at each step of the sum, so that what
+    lies together in the operand is read together; else one vector after another.
+    """
+    lanes, vectors = w.form.lanes, w.form.vectors
+    first = w.emit.let(multiply(number, integer(side.width)), "first")
+    base = w.emit.let(multiply(first, side.pitch), "panel")
+
+    def copy(places: list[Expression], parts: int) -> None:
+        _copy_runs(w, side, number, 1, places, depth, parts)
+
+    def one_by_one(vector: Expression) -> None:
+        place = w.emit.let(multiply(vector, integer(lanes)), "place")
+        by_mark(
+            w,
+            load(side.source_runs, add(operation("floordiv", first, integer(lanes)), vector)),
+            lambda: copy([place], 1),
+            lambda: copy([place], 4),
+            lambda: _pack_along_sum(w, side, first, place, base, depth),
+        )
+
+    together: list[Expression] = [integer(vector * lanes) for vector in range(vectors)]
+    by_mark(
+        w,
+        _least_run(w, side, number, 1),
+        lambda: copy(together, 1),
+        lambda: copy(together, 4),
+        lambda: w.loop("vector", integer(0), integer(vectors), one_by_one),
+    )
+
+
+def _copy_runs(
+    w: PackedWriter,
+    side: Side,
+    number: Expression,
+    several: int,
+    vectors: list[Expression],
+    depth: Expression,
+    parts: int,
+) -> None:
+    """Vectors (parts == 1) or parts of vectors that lie at these places of `several` panels from panel `number` on, one
+    step after another; of a far operand what later steps read is asked for.
+    """
+    emit, lanes = w.emit, w.form.lanes // parts
+    starts, targets = [], []
+    for panel in range(several):
+        first = emit.let(multiply(add(number, integer(panel)), integer(side.width)), "first")
+        base = emit.let(multiply(first, side.pitch), "panel")
+        for place in (add(vector, integer(part * lanes)) for vector in vectors for part in range(parts)):
+            starts.append(emit.let(load(side.source_table, add(first, place)), "from"))
+            targets.append(add(base, place))
+    last = emit.let(operation("sub", depth, integer(1)), "last_step")
+
+    def ask(k: Expression) -> None:
+        later = emit.let(operation("min", add(k, integer(STEPS_AHEAD)), last), "later")
+        ahead = emit.let(load(side.depth_table, later), "ahead")
+        for start in (*starts[::parts], add(starts[-1], integer(lanes - 1))):
+            emit.emit(Prefetch(side.source, emit.let(add(start, ahead), "at")))
+
+    def copy(k: Expression) -> None:
+        if w.form.far:
+            ask(k)
+        along = emit.let(load(side.depth_table, k), "along")
+        row = emit.let(multiply(k, integer(side.width)), "row")
+        for start, target in zip(starts, targets, strict=True):
+            _copy(w, side, emit.let(add(start, along), "at"), emit.let(add(target, row), "to"), lanes, aligned=True)
+
+    w.loop("k", integer(0), depth, copy)
+
+
+def _pack_along_sum(
+    w: PackedWriter, side: Side, first: Expression, place: Expression, base: Expression, depth: Expression
+) -> None:
+    """lanes x lanes pieces that are consecutive along the sum (or whose quarters are) are transposed; the rest is
+    copied by elements.
+    """
+    lanes = w.form.lanes
+    groups = w.emit.let(operation("floordiv", depth, integer(lanes)), "groups")
+
+    def group(number: Expression) -> None:
+        start = w.emit.let(multiply(number, integer(lanes)), "k")
+        stop = w.emit.let(add(start, integer(lanes)), "k_end")
+        by_mark(
+            w,
+            load(side.depth_runs, number),
+            lambda: _transpose_piece(w, side, first, place, base, start, 1),
+            lambda: _transpose_piece(w, side, first, place, base, start, 4),
+            lambda: _pack_elements(w, side, first, place, base, (start, stop), lanes),
+        )
+
+    w.loop("group", integer(0), groups, group)
+    rest = w.emit.let(multiply(groups, integer(lanes)), "rest")
+    _pack_elements(w, side, first, place, base, (rest, depth), lanes)
+
+
+def _transpose_piece(
+    w: PackedWriter, side: Side, first: Expression, place: Expression, base: Expression, start: Expression, parts: int
+) -> None:
+    lanes = w.form.lanes
+    steps = [add(start, integer(part * lanes // parts)) for part in range(parts)]
+    along = [w.emit.let(load(side.depth_table, step), "along") for step in steps]
+    rows: list[Value] = []
+    for i in range(lanes):
+        row = w.emit.let(load(side.source_table, add(first, add(place, integer(i)))), "from")
+        places = [w.emit.let(add(row, step), "at") for step in along]
+        pieces = [load_parts(side.source, side.operand.element, at, lanes // parts, w.emit) for at in places]
+        rows.append(tuple(_joined(w, list(of_part)) for of_part in zip(*pieces, strict=True)))
+    for part, panel in enumerate(side.panels):
+        square: list[Expression] = [w.emit.let(in_panel_type(row[part], panel.element), "row") for row in rows]
+        for k, column in enumerate(transpose(w, square)):
+            at = add(add(base, multiply(add(start, integer(k)), integer(side.width))), place)
+            w.fill(panel, at, column, aligned=True)
+
+
+def _joined(w: PackedWriter, pieces: list[Expression]) -> Expression:
+    """Vectors of one length, a power of two of them, one after the other in one vector."""
+    while len(pieces) > 1:
+        lanes = 2 * (pieces[0].type.lanes if isinstance(pieces[0].type, VectorType) else 1)
+        vector = VectorType(element_of(pieces[0].type), lanes)
+        order = tuple(range(lanes))
+        pieces = [
+            w.emit.let(Shuffle(pieces[i], pieces[i + 1], order, vector), "joined") for i in range(0, len(pieces), 2)
+        ]
+    return pieces[0]
+
+
+def transpose(w: PackedWriter, rows: list[Expression]) -> list[Expression]:
+    """The transpose of a square of vectors, by exchanging blocks of halving size between pairs of rows."""
+    lanes = len(rows)
+    vector = VectorType(element_of(rows[0].type), lanes)
+    held = list(rows)
+    distance = lanes // 2
+    while distance:
+        keep = tuple(lane if not lane & distance else lanes + lane - distance for lane in range(lanes))
+        give = tuple(lane + distance if not lane & distance else lanes + lane for lane in range(lanes))
+        for i in range(lanes):
+            if not i & distance:
+                upper, lower = held[i], held[i + distance]
+                held[i] = w.emit.let(Shuffle(upper, lower, keep, vector), "swap")
+                held[i + distance] = w.emit.let(Shuffle(upper, lower, give, vector), "swap")
+        distance //= 2
+    return held
+
+
+def _pack_elements(
+    w: PackedWriter,
+    side: Side,
+    first: Expression,
+    at: Expression,
+    base: Expression,
+    piece: tuple[Expression, Expression],
+    width: int,
+) -> None:
+    """Element by element, the sum innermost: `width` elements from place `at` of the panel on."""
+
+    def row(i: Expression) -> None:
+        place = w.emit.let(add(at, i), "place")
+        start = w.emit.let(load(side.source_table, add(first, place)), "from")
+
+        def copy(k: Expression) -> None:
+            at = w.emit.let(add(start, load(side.depth_table, k)), "at")
+            _copy(w, side, at, w.emit.let(add(add(base, multiply(k, integer(side.width))), place), "to"), 1)
+
+        w.loop("k", *piece, copy)
+
+    w.loop("i", integer(0), integer(width), row)

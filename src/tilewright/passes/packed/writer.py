@@ -1,0 +1,85 @@
+"""The state of writing one packed kernel: its parameters, buffers and scratch arrays, and the two sides of its tile."""
+
+from __future__ import annotations
+
+from tilewright.contraction.form import Operand
+from tilewright.ir.dataclass import dataclass
+from tilewright.ir.scalars import I64, U8
+from tilewright.kernel.ir import (
+    Buffer,
+    Constant,
+    Expression,
+    Store,
+    add,
+    integer,
+    load,
+    operation,
+)
+from tilewright.passes.launch_writer import LaunchWriter
+from tilewright.passes.packed.form import PackedForm, SideDimension
+from tilewright.passes.packed.operands import in_panel_type
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of the register tile in the kernel: where its elements come from and where its panels lie."""
+
+    name: str
+    operand: Operand
+    source: Buffer
+    dimensions: tuple[SideDimension, ...]
+    width: int
+    pitch: Expression
+    sizes: tuple[Expression, ...]
+    strides: tuple[Expression, ...]
+    depth_strides: tuple[Expression, ...]
+    source_table: Buffer
+    out_table: Buffer
+    further_tables: tuple[Buffer, ...]
+    depth_table: Buffer
+    panels: tuple[Buffer, ...]
+    source_runs: Buffer
+    out_runs: Buffer
+    depth_runs: Buffer
+
+
+@dataclass(frozen=True)
+class Bases:
+    """Flat start of each array for this block's batch element."""
+
+    vector: Expression
+    scalar: Expression
+    out: Expression
+    further: tuple[Expression, ...]
+
+
+class PackedWriter(LaunchWriter):
+    """The state of writing one packed kernel."""
+
+    def __init__(self, form: PackedForm) -> None:
+        """Begin the kernel of a form."""
+        super().__init__(form.contraction, I64)
+        self.form = form
+
+    def fill(self, panel: Buffer, at: Expression, value: Expression, aligned: bool = False) -> None:
+        """panel[at] = value, converted to what the panel holds."""
+        self.emit.emit(Store(panel, at, in_panel_type(value, panel.element), aligned=aligned))
+
+    def panels(self, count: Expression, width: int) -> Expression:
+        """Panels that hold `count` elements."""
+        if width == 1:
+            return count
+        return self.emit.let(operation("floordiv", add(count, integer(width - 1)), integer(width)), "panels")
+
+
+WHOLE, QUARTERS = 2, 1  # a vector's elements are consecutive in memory; those of each of its quarters are
+
+
+def run_of(runs: Buffer, first: Expression, number: int, lanes: int) -> Expression:
+    """The mark of vector `number` of the panel that begins at element `first`."""
+    return load(runs, add(operation("floordiv", first, integer(lanes)), integer(number)))
+
+
+def run_is(mark: Expression, least: int) -> Expression:
+    """The vector is consecutive at least to this degree."""
+    return operation("ge", mark, Constant(least, U8))

@@ -1,0 +1,1 @@
+"""Copies of an array between two layouts, on a CPU."""

@@ -1,0 +1,292 @@
+"""The kernel of a copy between two layouts: `permute_launch`.
+
+    block index, loops -> where a piece lies in both arrays
+        rows      whole vectors; with non-temporal stores from the target's first full cache line to its last
+        squares   for each cache line of columns: read squares, transpose them in registers, write their columns
+        strip     past the caches, of long rows: the same, kept until whole cache lines of the target are there
+        lines     past the caches, of long rows that begin anywhere in a line: each line is read and written once
+        tile      past the caches, of short rows: squares are gathered in a stage until runs of the target are long
+
+Sizes and strides are launch parameters: a kernel serves all arrays of a kind. What no full vector is left for is
+reached by a vector that begins earlier and moves a few elements for the second time; nothing outside the arrays is
+touched.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from tilewright.ir.scalars import BOOL, ScalarType
+from tilewright.kernel.ir import (
+    BlockIndex,
+    Broadcast,
+    Expression,
+    Kernel,
+    Shuffle,
+    Store,
+    VectorType,
+    add,
+    integer,
+    load,
+    multiply,
+    operation,
+)
+from tilewright.kernel.launch import Launch
+from tilewright.machine.model import Machine
+from tilewright.passes.permute.form import (
+    BLOCKS,
+    CHUNKS,
+    EDGE,
+    INSIDE,
+    STRIPS,
+    TILES,
+    PermuteForm,
+    permute_form,
+)
+from tilewright.passes.permute.lines import write_lines
+from tilewright.passes.permute.squares import square_columns
+from tilewright.passes.permute.staged import write_tile
+from tilewright.passes.permute.strips import Strip, write_strip
+from tilewright.passes.permute.tiles import LINE, PermuteDimension
+from tilewright.passes.permute.writer import SOURCE, TARGET, PermuteWriter
+
+
+def permute_launch(
+    element: ScalarType,
+    shape: Sequence[int],
+    source: Sequence[int],
+    target: Sequence[int],
+    offsets: tuple[int, int],
+    machine: Machine,
+) -> Launch:
+    """The launch that copies an array to another layout; its buffers are `source` and `target`.
+
+    Args:
+        element: the type of the elements; their bits are moved.
+        shape: the sizes.
+        source, target: the strides in elements; those of the target do not let elements overlap.
+        offsets: the indices of the first elements.
+        machine: a CPU.
+    """
+    return _known_launch(element, tuple(shape), tuple(source), tuple(target), offsets, machine)
+
+
+@functools.lru_cache(maxsize=256)
+def _known_launch(
+    element: ScalarType,
+    shape: tuple[int, ...],
+    source: tuple[int, ...],
+    target: tuple[int, ...],
+    offsets: tuple[int, int],
+    machine: Machine,
+) -> Launch:
+    """The same launch again for the same copy: a loop of the host makes it in every round."""
+    if 0 in shape:
+        shape, source, target = (1,), (1,), (1,)
+        return _launch(permute_form(element, shape, source, target, machine, offsets), blocks=0)
+    return _launch(permute_form(element, shape, source, target, machine, offsets))
+
+
+def _launch(form: PermuteForm, blocks: int | None = None) -> Launch:
+    writer = _Writer(form)
+    writer.write()
+    what = "rows" if form.column is None else "squares" if form.lanes > 1 else "elements"
+    kernel = Kernel(
+        name=f"tw_copy_{what}_{form.word}",
+        buffers=(writer.source, writer.target),
+        scalars=tuple(writer.parameters),
+        arrays=tuple(writer.arrays),
+        body=writer.emit.statements,
+    )
+    return Launch(kernel, form.blocks if blocks is None else blocks, (SOURCE, TARGET), tuple(writer.values))
+
+
+class _Writer(PermuteWriter):
+    """The loops, rows, and squares."""
+
+    # --- where a piece lies
+
+    def write(self) -> None:
+        """The kernel's body."""
+        form = self.form
+        place: dict[str, Expression] = {
+            SOURCE: self.parameter("source_start", form.source_start),
+            TARGET: self.parameter("target_start", form.target_start),
+        }
+        shared = form.loops[: form.parallel]
+        indices: list[Expression] = []
+        rest: Expression = BlockIndex()
+        for number in reversed(range(len(shared))):
+            if number == 0:
+                indices.append(self.let(rest, "block"))
+                break
+            size = self.parameter("size", shared[number].size)
+            flat = self.let(rest, "rest")
+            indices.append(self.let(operation("mod", flat, size), "index"))
+            rest = operation("floordiv", flat, size)
+        known: dict[str, Expression] = {}
+        self._loops(0, indices[::-1], place, known)
+
+    def _loops(
+        self, depth: int, indices: list[Expression], place: dict[str, Expression], known: dict[str, Expression]
+    ) -> None:
+        form = self.form
+        if depth == len(form.loops):
+            self._piece(place[SOURCE], place[TARGET], known)
+            return
+        one = form.loops[depth]
+        steps = {SOURCE: self.parameter("source_step", one.source), TARGET: self.parameter("target_step", one.target)}
+
+        last = self.parameter("last", one.last) if one.over in (TILES, EDGE) else None
+
+        def body(index: Expression) -> None:
+            if last is not None:
+                index = self.let(operation("min", multiply(index, self.parameter("part", one.part)), last), "begin")
+            inner = {
+                array: self.let(add(place[array], multiply(index, steps[array])), array) for array in (SOURCE, TARGET)
+            }
+            self._loops(depth + 1, indices, inner, {**known, one.over: index})
+
+        if depth < len(indices):
+            body(indices[depth])
+        elif one.over == INSIDE:
+            self.loop("i", integer(0), self._extent(BLOCKS, one.size, one.part, known)[0], body)
+        else:
+            self.loop("i", integer(0), self.parameter("count", one.size), body)
+
+    def _extent(self, over: str, whole: int, part: int, known: dict[str, Expression]) -> tuple[Expression, Expression]:
+        """Steps of a piece (the last one has the rest as well), and those from its beginning to the dimension's end."""
+        size = self.parameter("extent", whole)
+        if over not in known:
+            return size, size
+        count = next(one.size for one in self.form.loops if one.over == over)
+        step, last = self.parameter("part", part), self.parameter("parts", count - 1)
+        left = self.let(operation("sub", size, multiply(known[over], step)), "left")
+        return self.let(operation("select", operation("eq", known[over], last), left, step), "extent"), left
+
+    def _piece(self, source: Expression, target: Expression, known: dict[str, Expression]) -> None:
+        form = self.form
+        if form.tile is not None:
+            write_tile(self, form.tile, source, target, known.get(EDGE))
+            return
+        count, left = self._extent(STRIPS, form.row.size, form.strip, known)
+        if form.column is None:
+            self._row(source, target, count)
+            return
+        width, _ = self._extent(CHUNKS, form.column.size, form.chunk, known)
+        if form.lanes == 1:
+            self._elements(source, target, count, width, form.column)
+        elif form.nontemporal:
+            strip = Strip(count, left, known.get(STRIPS), width)
+            if form.by_lines:
+                write_lines(self, source, target, strip, form.column)
+                return
+            write_strip(self, source, target, strip, form.column, self._line_by_line)
+        else:
+            self._squares(source, target, count, width, form.column)
+
+    # --- rows
+
+    def _row(self, source: Expression, target: Expression, count: Expression) -> None:
+        form = self.form
+        if form.lanes == 1:
+            from_step, to_step = (
+                self.parameter("from_step", form.row.source),
+                self.parameter("to_step", form.row.target),
+            )
+            self.loop("k", integer(0), count, lambda k: self.atom(
+                add(source, multiply(k, from_step)), add(target, multiply(k, to_step))
+            ))  # fmt: skip
+            return
+        if form.row.source == 0:
+            value = self.let(load(self.source, source), "value")
+            self.run(target, integer(0), count, lambda k, lanes, _: self._filled(value, lanes))
+        elif form.row.source == -1:
+            self.run(target, integer(0), count, lambda k, lanes, mask: self._turned(source, k, lanes, mask))
+        else:
+            self.run(target, integer(0), count, lambda k, lanes, mask: self._read(add(source, k), lanes, mask))
+
+    def _filled(self, value: Expression, lanes: int) -> Expression:
+        return value if lanes == 1 else Broadcast(value, VectorType(self.form.word, lanes))
+
+    def _turned(self, source: Expression, k: Expression, lanes: int, mask: Expression | None) -> Expression:
+        at = operation("sub", source, add(k, integer(lanes - 1)))
+        if lanes == 1:
+            return load(self.source, at)
+        backwards = tuple(range(lanes - 1, -1, -1))
+        if mask is not None:
+            mask = self.let(Shuffle(mask, mask, backwards, VectorType(BOOL, lanes)), "backwards")
+        vector = self.let(self._read(at, lanes, mask), "vector")
+        return Shuffle(vector, vector, backwards, VectorType(self.form.word, lanes))
+
+    def _read(self, at: Expression, lanes: int, mask: Expression | None) -> Expression:
+        return replace(load(self.source, at, lanes), mask=mask)
+
+    # --- columns
+
+    def _elements(
+        self, source: Expression, target: Expression, rows: Expression, columns: Expression, column: PermuteDimension
+    ) -> None:
+        """Atom by atom, in blocks of columns that are read from the same cache lines."""
+        form = self.form
+        row_from, row_to = self.parameter("row_from", form.row.source), self.parameter("row_to", form.row.target)
+        from_step, to_step = self.parameter("from_step", column.source), self.parameter("to_step", column.target)
+
+        def block(start: Expression) -> None:
+            stop = self.let(operation("min", add(start, integer(form.width)), columns), "stop")
+
+            def one(c: Expression) -> None:
+                read = self.let(add(source, multiply(c, from_step)), "read")
+                written = self.let(add(target, multiply(c, to_step)), "written")
+
+                def atom(r: Expression) -> None:
+                    self.atom(
+                        self.let(add(read, multiply(r, row_from)), "from"),
+                        self.let(add(written, multiply(r, row_to)), "to"),
+                    )
+
+                self.loop("r", integer(0), rows, atom)
+
+            self.loop("c", start, stop, one)
+
+        self.loop("block", integer(0), columns, block, step=form.width)
+
+    def _squares(
+        self, source: Expression, target: Expression, rows: Expression, columns: Expression, column: PermuteDimension
+    ) -> None:
+        """Blocks of `width` columns and all rows of the strip."""
+        form, emit = self.form, self.emit
+        step, to_step = self.parameter("row_from", form.row.source), self.parameter("to_step", column.target)
+
+        def block(start: Expression) -> None:
+            read = self.let(add(source, multiply(start, integer(form.atom))), "read")
+            written = self.let(add(target, multiply(start, to_step)), "written")
+
+            def group(r: Expression) -> None:
+                first = self.let(add(read, multiply(r, step)), "first")
+                starts = [self.let(add(first, multiply(integer(i), step)), "row") for i in range(form.lanes)]
+                to = self.let(add(written, multiply(r, integer(form.atom))), "to")
+                for c, vector in square_columns(self, self.source, starts):
+                    place = add(to, multiply(integer(c), to_step))
+                    emit.emit(Store(self.target, self.let(place, "to"), vector))
+
+            self.overlapping("r", rows, form.lanes, group)
+
+        self._line_by_line(source, columns, block)
+
+    def _line_by_line(self, source: Expression, columns: Expression, block: Callable[[Expression], None]) -> None:
+        """Blocks of `width` columns, which begin with cache lines of the source where its rows do so together."""
+        form = self.form
+        if not form.reads_aligned:
+            self.overlapping("block", columns, form.width, block)
+            return
+        words = self.up_to(source, LINE, self.source)
+        odd = self.let(operation("floordiv", words, integer(form.atom)), "odd")
+        none = operation("eq", odd, integer(0))
+        begin = operation("select", none, integer(0), operation("sub", odd, integer(form.width)))
+        last = self.let(operation("sub", columns, integer(form.width)), "last")
+        self.loop("block", self.let(begin, "begin"), columns, lambda c: block(
+            self.let(operation("min", operation("max", c, integer(0)), last), "block")
+        ), step=form.width)  # fmt: skip

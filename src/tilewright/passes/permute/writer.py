@@ -1,0 +1,149 @@
+"""What writing the kernel of a copy needs everywhere: parameters, loops, and runs of words in the target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from tilewright.ir.scalars import BOOL, I64
+from tilewright.kernel.ir import (
+    Address,
+    Buffer,
+    Expression,
+    FirstLanes,
+    For,
+    If,
+    Name,
+    ScalarParameter,
+    Store,
+    VectorType,
+    add,
+    integer,
+    load,
+    multiply,
+    operation,
+)
+from tilewright.passes.items.scalar_values import KernelBuilder
+from tilewright.passes.permute.form import PermuteForm
+
+SOURCE, TARGET = "source", "target"
+UNROLLED = 4  # vectors of a row in one step, so that their loads are under way together
+RunValue: TypeAlias = Callable[[Expression, int, Expression | None], Expression]
+
+
+class PermuteWriter:
+    """Collects one kernel. All places are in words."""
+
+    def __init__(self, form: PermuteForm) -> None:
+        """Begin the kernel of a form."""
+        self.form = form
+        self.emit = KernelBuilder()
+        self.parameters: list[ScalarParameter] = []
+        self.values: list[int] = []
+        self.arrays: list[Buffer] = []
+        self.source = Buffer(SOURCE, form.word, read_only=True)
+        self.target = Buffer(TARGET, form.word)
+        self.bytes = form.word.bytes
+        self.vector = form.vector
+        self.past = form.nontemporal
+
+    # --- statements
+
+    def parameter(self, hint: str, value: int) -> Name:
+        """A launch parameter and its value."""
+        name = Name(self.emit.name(hint), I64)
+        self.parameters.append(ScalarParameter(name.name, I64))
+        self.values.append(value)
+        return name
+
+    def let(self, value: Expression, hint: str) -> Expression:
+        """The expression by a name."""
+        return self.emit.let(value, hint)
+
+    def loop(
+        self, hint: str, start: Expression, stop: Expression, body: Callable[[Expression], None], step: int = 1
+    ) -> None:
+        """for hint in start .. stop by step."""
+        index = Name(self.emit.name(hint), I64)
+        with self.emit.scope() as inside:
+            body(index)
+        self.emit.emit(For(index.name, start, stop, tuple(inside), integer(step)))
+
+    def when(
+        self, condition: Expression, then: Callable[[], None], otherwise: Callable[[], None] = lambda: None
+    ) -> None:
+        """if condition then else."""
+        with self.emit.scope() as yes:
+            then()
+        with self.emit.scope() as no:
+            otherwise()
+        self.emit.emit(If(condition, tuple(yes), tuple(no)))
+
+    def overlapping(self, hint: str, count: Expression, width: int, body: Callable[[Expression], None]) -> None:
+        """Pieces of `width` that cover `count` (at least `width`); the last one reaches back where it has to."""
+        if width == 1:
+            self.loop(hint, integer(0), count, body)
+            return
+        last = self.let(operation("sub", count, integer(width)), "last")
+        self.loop(hint, integer(0), count, lambda i: body(self.let(operation("min", i, last), hint)), step=width)
+
+    # --- words
+
+    def atom(self, source: Expression, target: Expression) -> None:
+        """Copy one atom, word by word."""
+        for word in range(self.form.atom):
+            value = load(self.source, add(source, integer(word)))
+            self.emit.emit(Store(self.target, add(target, integer(word)), value))
+
+    def run(self, target: Expression, low: Expression, high: Expression, value: RunValue) -> None:
+        """target[target + k] = value(k) for k from `low` below `high`; value(k, n, mask) gives n words from k on.
+
+        Past the caches: aligned vectors, and at either end one in part, so that a line that is written past the caches
+        is not touched through them as well, which takes very long. Else the last vector overlaps the one before it.
+        """
+        lanes = self.vector
+
+        def store(k: Expression, count: int, aligned: bool = False, mask: Expression | None = None) -> None:
+            found = value(k, count, mask)
+            self.emit.emit(Store(self.target, add(target, k), found, aligned=aligned, nontemporal=aligned, mask=mask))
+
+        def first_lanes(count: Expression) -> Expression:
+            return self.let(FirstLanes(count, VectorType(BOOL, lanes)), "some")
+
+        def vectors() -> None:
+            first = low
+            last = self.let(operation("sub", high, integer(lanes)), "last")
+            if self.past:
+                odd = self.up_to(add(target, low), lanes * self.bytes)
+                first = self.let(add(low, odd), "first")
+                self.when(operation("lt", low, first), lambda: store(low, lanes, mask=first_lanes(odd)))
+            end = self.let(add(last, integer(1)), "end")
+            many = self.let(operation("sub", end, integer(lanes * (UNROLLED - 1))), "many")
+
+            def several(k: Expression) -> None:
+                for number in range(UNROLLED):
+                    store(self.let(add(k, integer(number * lanes)), "k"), lanes, self.past)
+
+            self.loop("k", first, many, several, step=lanes * UNROLLED)
+            steps = operation("floordiv", operation("sub", add(many, integer(lanes * UNROLLED - 1)), first),
+                              integer(lanes * UNROLLED))  # fmt: skip
+            done = operation("max", self.let(steps, "steps"), integer(0))
+            rest = self.let(add(first, multiply(done, integer(lanes * UNROLLED))), "rest")
+            self.loop("k", rest, end, lambda k: store(k, lanes, self.past), step=lanes)
+            over = self.let(operation("and", operation("sub", high, first), integer(lanes - 1)), "over")
+            begin = self.let(operation("sub", high, over), "begin")
+            self.when(operation("ne", over, integer(0)), lambda: (
+                store(begin, lanes, mask=first_lanes(over)) if self.past else store(last, lanes)
+            ))  # fmt: skip
+
+        def words() -> None:
+            self.loop("k", low, high, lambda k: store(k, 1))
+
+        length = operation("sub", high, low)
+        self.when(operation("ge", length, integer(lanes)), vectors, words)
+
+    def up_to(self, at: Expression, alignment: int, buffer: Buffer | None = None) -> Expression:
+        """Words of the target (or another array) from a place to the next multiple of `alignment`."""
+        address = add(Address(buffer or self.target), multiply(at, integer(self.bytes)))
+        odd = operation("and", operation("sub", integer(0), address), integer(alignment - 1))
+        return self.let(operation("floordiv", odd, integer(self.bytes)), "up_to")

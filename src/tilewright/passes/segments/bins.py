@@ -1,0 +1,341 @@
+"""Histograms on a CPU: the bins of some rows are computed in vectors, then the values are combined into copies of bins.
+
+    for the rows of a piece, BATCH at a time:
+        for each row, in vectors:  at[r] = its bin, or the one behind the last where that does not exist
+        for each row r:            own[r % copies, at[r]] = combine(own[r % copies, at[r]], value of r)
+    for each bin, in vectors:      the copies are combined
+
+A row that goes into the bin of the row before it would wait until that one's result can be read from memory again:
+neighbouring rows have bins of their own. No row is tested by a jump, since those out of range have a bin, too. With one
+copy, values are combined where the results lie.
+
+Sums of floats are trees: after max(LEAST_ROWS, ROWS_PER_BIN bins) rows the bins are added to others and begun anew, and
+these after FAN times so many rows. A value goes through so many additions at most, but where the values are spread
+evenly over the bins only through ROWS_PER_BIN + FAN + n / (FAN ROWS_PER_BIN bins).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from tilewright.ir.lmad import row_major
+from tilewright.ir.nodes import Type
+from tilewright.ir.scalars import BOOL, I32, I64, U32, U64, ScalarType, compute_type
+from tilewright.ir.sizes import Size, maximum, minimum, size
+from tilewright.ir.views import ArrayView
+from tilewright.kernel.ir import (
+    Buffer,
+    Cast,
+    Constant,
+    Expression,
+    For,
+    Let,
+    Load,
+    Name,
+    Space,
+    Statement,
+    integer,
+    operation,
+)
+from tilewright.machine.model import Machine
+from tilewright.passes.items.item_memory import Item
+from tilewright.passes.items.lower_general import Places, Points
+from tilewright.passes.items.lower_items import AnyValue, call, row_of, write
+from tilewright.passes.items.lower_scalar import Value, lower_atom, lower_size
+from tilewright.passes.items.scalar_values import memory_element
+from tilewright.passes.items.sum_trees import grows_errors
+from tilewright.passes.segments.form import Chunks, Histograms, Row
+from tilewright.passes.segments.points import part
+
+BATCH = 256
+"""Rows whose bins are computed together: they stay in the first cache, and the next ones are already being fetched."""
+COPIES = 4
+LEAST_ROWS, ROWS_PER_BIN, FAN = 1024, 64, 64
+"""Rows of a node of a tree of sums, at least and for each bin (clearing its bins takes a thirtieth of the time), and
+nodes of one above them.
+"""
+MOST_BINS = 2**31 - 2
+"""Bins whose numbers are held in 32 bits."""
+
+Staged: TypeAlias = Callable[[Size], Value]
+"""A value of row r of a batch; one that is only read from memory is read again."""
+
+
+def copies_of_bins(machine: Machine, width: int, bins: int, bytes_per_bin: int) -> int:
+    """Copies of the bins that pay: all of them in half of the first cache, and cleared in little of the time.
+
+    Example:
+        >>> from tilewright.machine.named import CPU_AVX512
+        >>> [copies_of_bins(CPU_AVX512, 100_000, bins, 4) for bins in (256, 100_000)]
+        [4, 1]
+    """
+    fits = 2 * COPIES * bins * bytes_per_bin <= machine.l1_bytes
+    return COPIES if fits and bins * COPIES <= 4 * width else 1
+
+
+def sums_are_trees(histograms: Histograms, width: int, bins: int) -> bool:
+    """Whether the sums of so many rows are to be trees: they are of floats, and there is more than one node."""
+    real = not any(atom.type.element.is_complex or atom.type.element == BOOL for atom in histograms.neutral)
+    return real and grows_errors(histograms.combine) and width > max(LEAST_ROWS, ROWS_PER_BIN * bins)
+
+
+def cached_points(
+    histograms: Histograms, pieces: Chunks | None, copies: int, wide: bool = False, tree: bool = False
+) -> Points:
+    """Each point combines the rows of a segment, or with `pieces` those of a piece of one into bins of its own.
+
+    The first piece goes on from the given bins. There are more bins than `MOST_BINS` if they are `wide`. As a `tree`,
+    the bins are added to others, and cleared, after so many rows that this takes little of the time.
+    """
+
+    def write_point(item: Item, at: Sequence[Size], places: Places) -> None:
+        mine = [part(place, at) for place in places]
+        _Bins(item, histograms, copies, mine, wide, tree).write(at, pieces)
+
+    space = histograms.outer if pieces is None else (size(pieces.count), *histograms.outer)
+    return Points(space, write_point)
+
+
+class _Bins:
+    """The work of one point, into the bins at `places`."""
+
+    def __init__(self, item: Item, histograms: Histograms, copies: int, places: Places, wide: bool, tree: bool) -> None:
+        self.wide, self.tree = wide, tree
+        self.item, self.histograms, self.copies, self.places = item, histograms, copies, places
+        self.own: Places = places
+        self.made = 0
+        self.middle: Places = ()
+        self.apart = copies > 1 or tree
+        if self.apart:
+            self.own = self._allocated(size(copies), histograms.bins + 1)
+        if tree:
+            self.middle = self._allocated(histograms.bins)
+
+    def _allocated(self, *shape: Size) -> Places:
+        elements = [compute_type(atom.type.element) for atom in self.histograms.neutral]
+        return [self.item.allocate(Type(one, shape), "bins") for one in elements]
+
+    def write(self, at: Sequence[Size], pieces: Chunks | None) -> None:
+        """Set the bins, combine the rows into them, and the copies."""
+        item, histograms = self.item, self.histograms
+        start, length, segment = size(0), histograms.width, at
+        if pieces is not None:
+            segment, start = at[1:], at[0] * size(pieces.length)
+            length = minimum(size(pieces.length), histograms.width - start)
+        self._begin(segment, at[0] if pieces is not None else None)
+        row = (histograms.row if self.wide else histograms.narrow or histograms.row)(item, segment)
+        first = self._size(lower_size(start, item.emit), "start")
+        count = self._size(lower_size(length, item.emit), "length")
+
+        def batch(number: Size) -> None:
+            begin = number * BATCH
+            self._batch(row, first + begin, minimum(size(BATCH), count - begin))
+
+        batches = (count + BATCH - 1) // BATCH
+        if self.tree:
+            self._in_pieces(batches, batch)
+        else:
+            item.loop(batches, "batch", batch)
+        if self.copies > 1 and not self.tree:
+            self._end(self.places)
+
+    def _in_pieces(self, batches: Size, batch: Callable[[Size], None]) -> None:
+        """All batches, as a tree."""
+        item = self.item
+        length = maximum(size(LEAST_ROWS // BATCH), (self.histograms.bins * ROWS_PER_BIN + BATCH - 1) // BATCH)
+        each = self._size(lower_size(length, item.emit), "each")
+
+        def piece(first: Size) -> None:
+            item.loop(minimum(each, batches - first), "batch", lambda k: batch(first + k))
+            self._end(self.middle)
+
+        def pieces(number: Size) -> None:
+            first = number * FAN * each
+            some = minimum(FAN * each, batches - first)
+            item.loop((some + each - 1) // each, "piece", lambda k: piece(first + k * each))
+            self._independent(self.histograms.bins, "bin", lambda bin_: self._join(self.places, self.middle, bin_))
+
+        item.loop((batches + FAN * each - 1) // (FAN * each), "pieces", pieces)
+
+    def _join(self, into: Places, other: Places, bin_: Size) -> None:
+        """Add the value of a bin to that of another one, and begin it anew."""
+        pair = [item_load for one in (into, other) for item_load in (self.item.load(place, (bin_,)) for place in one)]
+        neutral = [lower_atom(atom, self.item.emit) for atom in self.histograms.neutral]
+        for place, value in zip(into, call(self.item, self.histograms.combine, pair), strict=True):
+            write(self.item, value, row_of(place, bin_))
+        for place, nothing in zip(other, neutral, strict=True):
+            self.item.store(place, (bin_,), nothing)
+
+    def _begin(self, segment: Sequence[Size], piece: Size | None) -> None:
+        item, emit = self.item, self.item.emit
+        given = [
+            part(item.as_view(item.arrays[str(one)]), segment) if one.type.rank else lower_atom(one, emit)
+            for one in self.histograms.given
+        ]
+        neutral = [lower_atom(atom, emit) for atom in self.histograms.neutral]
+        first = [self._copy(copy) for copy in range(self.copies)]
+        if self.tree:
+            first = [self.places, *first]
+
+        def copy(bin_: Size) -> None:
+            for place, source in zip(first[0], given, strict=True):
+                item.store(place, (bin_,), item.load(source, (bin_,)) if isinstance(source, ArrayView) else source)
+
+        def clear(copies: Sequence[Sequence[ArrayView]]) -> Callable[[Size], None]:
+            def clear_one(bin_: Size) -> None:
+                for own in copies:
+                    for place, value in zip(own, neutral, strict=True):
+                        item.store(place, (bin_,), value)
+
+            return clear_one
+
+        bins = self.histograms.bins
+        if piece is None:
+            self._independent(bins, "bin", copy)
+        else:
+            is_first = emit.let(operation("eq", lower_size(piece, emit), integer(0)), "is_first")
+            emit.when(is_first, lambda: self._independent(bins, "bin", copy))
+            emit.when(operation("not", is_first), lambda: self._independent(bins, "bin", clear(first[:1])))
+        if self.apart:
+            self._independent(bins + 1, "bin", clear(first[1:]))
+        if self.copies > 1 and not self.tree:
+            clear(first[:1])(bins)
+        if self.tree:
+            self._independent(bins, "bin", clear([self.middle]))
+
+    def _copy(self, number: int) -> Places:
+        """The bins of one copy."""
+        return [row_of(one, size(number)) for one in self.own] if self.apart else self.own
+
+    # --- rows
+
+    def _batch(self, row: Row, first: Size, length: Size) -> None:
+        """At most BATCH rows."""
+        item = self.item
+        count = self._size(lower_size(length, item.emit), "count")
+        bins = item.emit.let(lower_size(self.histograms.bins, item.emit), "bins")
+        short = I64 if self.wide else I32
+        places = self._private(short, "at")
+        staged: list[Staged] = []
+
+        def stage(r: Size) -> None:
+            with item.emit.scope() as computed:
+                (number,), *values = [value for value in row(first + r) if isinstance(value, tuple)]
+            for statement in computed:
+                item.emit.emit(statement)
+            narrow, unsigned = (Cast(bins, I32), U32) if number.type == I32 else (bins, U64)
+            exists = operation("lt", Cast(number, unsigned), Cast(narrow, unsigned))
+            item.store(places, (r,), (Cast(operation("select", exists, number, narrow), short),))
+            for position, value in enumerate(values):
+                staged.append(self._staged(r, value, position, computed, lambda r: row(first + r)))
+
+        self._independent(count, "r", stage)
+        rounds = count // self.copies
+
+        def round_(k: Size) -> None:
+            for copy in range(self.copies):
+                self._combine(copy, places, staged, k * self.copies + copy)
+
+        item.loop(rounds, "k", round_)
+        if self.copies > 1:
+            done = rounds * self.copies
+            item.loop(count - done, "k", lambda k: self._combine(0, places, staged, done + k))
+
+    def _staged(
+        self,
+        r: Size,
+        value: Value,
+        position: int,
+        computed: Sequence[Statement],
+        row: Callable[[Size], Sequence[object]],
+    ) -> Staged:
+        """How to have a value of row r once more: by reading it again, or by keeping it now."""
+        loads = {one.name for one in computed if isinstance(one, Let) and isinstance(one.value, Load)}
+        if all(isinstance(one, Constant) or (isinstance(one, Name) and one.name in loads) for one in value):
+
+            def again(r: Size) -> Value:
+                found = row(r)[1 + position]
+                assert isinstance(found, tuple)
+                return found
+
+            return again
+        memory = self._private(compute_type(self.histograms.neutral[position].type.element), "values")
+        self.item.store(memory, (r,), value)
+        return lambda r: self.item.load(memory, (r,))
+
+    def _combine(self, copy: int, places: ArrayView, staged: Sequence[Staged], r: Size) -> None:
+        """Row r of the batch into its bin of one copy."""
+        item = self.item
+        bin_ = item.emit.let(Cast(item.load(places, (r,))[0], I64), "bin")
+        own = self._copy(copy)
+
+        def put() -> None:
+            at = self._size(bin_, "bin")
+            values = [one(r) for one in staged]
+            old = [item.load(one, (at,)) for one in own]
+            for place, value in zip(own, call(item, self.histograms.combine, [*old, *values]), strict=True):
+                write(item, value, row_of(place, at))
+
+        if self.apart:
+            put()
+        else:
+            bins = lower_size(self.histograms.bins, item.emit)
+            item.emit.when(item.emit.let(operation("ne", bin_, bins), "exists"), put)
+
+    def _end(self, into: Places) -> None:
+        """The copies combined by halves; as a tree, with what is there, and begun anew."""
+        item = self.item
+        neutral = [lower_atom(atom, item.emit) for atom in self.histograms.neutral]
+
+        def total(bin_: Size) -> None:
+            values = [[item.load(one, (bin_,)) for one in self._copy(copy)] for copy in range(self.copies)]
+            while len(values) > 1:
+                pairs = zip(values[::2], values[1::2], strict=True)
+                values = [
+                    [one for one in call(item, self.histograms.combine, [*a, *b]) if isinstance(one, tuple)]
+                    for a, b in pairs
+                ]
+            found: Sequence[AnyValue] = values[0]
+            if self.tree:
+                found = call(item, self.histograms.combine, [*(item.load(one, (bin_,)) for one in into), *found])
+                for copy in range(self.copies):
+                    for place, nothing in zip(self._copy(copy), neutral, strict=True):
+                        item.store(place, (bin_,), nothing)
+            for place, value in zip(into, found, strict=True):
+                write(item, value, row_of(place, bin_))
+
+        self._independent(self.histograms.bins, "bin", total)
+
+    # --- help
+
+    def _private(self, element: ScalarType, hint: str) -> ArrayView:
+        """One element for each row of a batch."""
+        self.made += 1
+        words = BATCH * (2 if element.is_complex else 1)
+        buffer = Buffer(self.item.emit.name(hint), memory_element(element), Space.PRIVATE, words)
+        self.item.private.append(buffer)
+        self.item.buffers[buffer.name] = buffer
+        return ArrayView(buffer.name, element, row_major((size(BATCH),)))
+
+    def _size(self, value: Expression, hint: str) -> Size:
+        """A value of the kernel as a size."""
+        item = self.item
+        core = f"%{hint}.{item.emit.name(hint)}"
+        item.emit.values[core] = (item.emit.let(value, hint),)
+        item.inner.add(core)
+        return size(core)
+
+    def _independent(self, extent: Size, hint: str, write_one: Callable[[Size], None]) -> None:
+        """A loop that may run in vectors, unless something inside has memory of its own or is checked."""
+        item = self.item
+        stop = item.emit.let(lower_size(extent, item.emit), "stop")
+        index, core = item.index(hint, extent)
+        before = self._taken()
+        with item.emit.scope() as body:
+            write_one(core)
+        item.emit.emit(For(index.name, integer(0), stop, tuple(body), independent=self._taken() == before))
+
+    def _taken(self) -> tuple[int, ...]:
+        """What code of rows has taken that cannot be shared by lanes."""
+        return len(self.item.checks), len(self.item.scratch), len(self.item.private) - self.made

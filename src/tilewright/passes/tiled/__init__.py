@@ -1,0 +1,1 @@
+"""Block- and register-tiled contractions on devices with thread blocks [S0]."""

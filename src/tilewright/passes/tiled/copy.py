@@ -1,0 +1,203 @@
+"""Collective copies of a tile from global to shared memory, in the order of the operand's own layout [S0 4.3]."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import TypeAlias
+
+from tilewright.contraction.normalise import constant
+from tilewright.ir.nodes import Literal
+from tilewright.kernel.ir import (
+    Broadcast,
+    Buffer,
+    Expression,
+    For,
+    Lane,
+    Load,
+    Name,
+    Space,
+    Store,
+    ThreadIndex,
+    VectorType,
+    add,
+    multiply,
+    operation,
+)
+from tilewright.passes.items.scalar_values import (
+    Value,
+    component_types,
+    load_element,
+)
+from tilewright.passes.items.scalar_values import constant as constant_value
+from tilewright.passes.tiled.form import StagedOperand, axis_place
+from tilewright.passes.tiled.tiling import UNROLLED_COPY_STEPS
+from tilewright.passes.tiled.writer import TileWriter, all_of
+
+Copy: TypeAlias = Callable[[list[Expression]], None]
+
+
+def prepare_copy(
+    w: TileWriter, staged: StagedOperand, source: Buffer, starts: list[Expression], sizes: list[Expression]
+) -> Copy:
+    """Emit what is the same for all pieces; the result emits the copy of the piece that starts at given positions."""
+    emit, form = w.emit, w.form
+    parts = component_types(staged.operand.element)
+    tiles = [Buffer(emit.name(f"{staged.name}_tile"), part, Space.SHARED, staged.layout.size) for part in parts]
+    w.arrays.extend(tiles)
+    parallel_count = len(form.parallel)
+    strides = [
+        w.parameter(f"{staged.name}_stride_{d.name}", stride)
+        for d, stride in zip((*form.parallel, *form.contracted), staged.strides, strict=True)
+    ]
+    base = [w.parameter(f"{staged.name}_offset", constant(staged.operand.offset))]
+    for axis in staged.layout.axes:
+        if not axis.contracted:
+            base.append(multiply(starts[axis.position], strides[axis.position]))
+    block_base = emit.let(w.sum(base), f"{staged.name}_base")
+    padding = form.padding[0 if staged.name == "left" else 1] if form.padding else None
+
+    def step(element: Expression) -> Copy:
+        """Decompose one copy step; the result emits its load and store for a piece."""
+        indices = _axis_indices(w, staged, element)
+        offset = emit.let(
+            w.sum(
+                [block_base]
+                + [
+                    multiply(i, strides[axis_place(a, parallel_count)])
+                    for a, i in zip(staged.layout.axes, indices, strict=True)
+                ]
+            ),
+            f"{staged.name}_from",
+        )
+        address = emit.let(_shared_address(w, staged, indices), f"{staged.name}_to")
+        inside = _inside(w, staged, indices, starts, sizes)
+
+        def copy(piece: list[Expression]) -> None:
+            at = w.sum([offset] + [multiply(k, strides[parallel_count + p]) for p, k in enumerate(piece)])
+            conditions = list(inside)
+            for axis, index in zip(staged.layout.axes, indices, strict=True):
+                place = axis_place(axis, parallel_count)
+                if axis.contracted and form.guarded[place]:
+                    conditions.append(operation("lt", add(piece[axis.position], index), sizes[place]))
+            _copy_element(w, staged, source, tiles, at, address, conditions, padding)
+
+        return copy
+
+    thread = ThreadIndex(w.index)
+    steps, threads = staged.copy_steps, form.tiling.threads
+    rounds = -(-steps // threads)
+    if rounds > UNROLLED_COPY_STEPS:
+        return lambda piece: _copy_in_loop(w, thread, steps, lambda element: step(element)(piece))
+    prepared = []
+    for number in range(rounds):
+        element = emit.let(add(thread, w.integer(number * threads)), "element")
+        prepared.append((element, step(element), (number + 1) * threads > steps))
+
+    def copy_all(piece: list[Expression]) -> None:
+        for element, copy, last in prepared:
+            if last:
+                emit.when(operation("lt", element, w.integer(steps)), partial(copy, piece))
+            else:
+                copy(piece)
+
+    return copy_all
+
+
+def _copy_in_loop(w: TileWriter, thread: Expression, steps: int, copy: Callable[[Expression], None]) -> None:
+    index = Name(w.emit.name("element"), w.index)
+    with w.emit.scope() as body:
+        copy(index)
+    w.emit.emit(For(index.name, thread, w.integer(steps), tuple(body), w.integer(w.form.tiling.threads)))
+
+
+def _axis_indices(w: TileWriter, staged: StagedOperand, element: Expression) -> list[Expression]:
+    """Indices along the axes of copy step `element`, the unit-stride axis counted in vectors."""
+    axes, order = staged.layout.axes, staged.layout.copy_order
+    indices: list[Expression] = [w.integer(0)] * len(axes)
+    rest = element
+    for place, position in enumerate(reversed(order)):
+        width = staged.vector if place == 0 else 1
+        extent = axes[position].extent // width
+        remaining = math.prod(axes[p].extent for p in order[: len(order) - 1 - place])
+        index = w.remainder(rest, extent) if remaining > 1 else rest
+        rest = w.divide(rest, extent)
+        indices[position] = w.emit.let(multiply(index, w.integer(width)), f"i_{axes[position].dimension.name}")
+    return indices
+
+
+def _shared_address(w: TileWriter, staged: StagedOperand, indices: list[Expression]) -> Expression:
+    terms: list[Expression] = []
+    layout = staged.layout
+    for axis, index, thread_stride, register_stride in zip(
+        layout.axes, indices, layout.thread_strides, layout.register_strides, strict=True
+    ):
+        thread_part = w.remainder(index, axis.thread) if axis.register > 1 else index
+        terms.append(multiply(thread_part, w.integer(thread_stride if axis.thread > 1 else 0)))
+        if axis.register > 1:
+            terms.append(multiply(w.divide(index, axis.thread), w.integer(register_stride)))
+    return w.sum(terms)
+
+
+def _inside(
+    w: TileWriter, staged: StagedOperand, indices: list[Expression], starts: list[Expression], sizes: list[Expression]
+) -> list[Expression]:
+    """The guards of parallel dimensions, bound to names."""
+    conditions: list[Expression] = []
+    for axis, index in zip(staged.layout.axes, indices, strict=True):
+        if not axis.contracted and w.form.guarded[axis.position]:
+            test = operation("lt", add(starts[axis.position], index), sizes[axis.position])
+            conditions.append(w.emit.let(test, "inside"))
+    return conditions
+
+
+def _copy_element(
+    w: TileWriter,
+    staged: StagedOperand,
+    source: Buffer,
+    tiles: list[Buffer],
+    at: Expression,
+    address: Expression,
+    conditions: list[Expression],
+    padding: Literal | None,
+) -> None:
+    emit, scalar = w.emit, staged.operand.element
+    pad = constant_value(padding.value if padding is not None else 0, scalar)
+    if staged.vector > 1:
+        pad = (Broadcast(pad[0], VectorType(staged.shared_element, staged.vector)),)
+    if conditions:
+        held = tuple(emit.declare(one, staged.name) for one in pad)
+
+        def guarded() -> None:
+            loaded = _load(w, staged, source, at)
+            for variable, part in zip(held, loaded, strict=True):
+                emit.assign(variable, part)
+
+        emit.when(all_of(conditions), guarded)
+        value: Value = held
+    else:
+        value = tuple(emit.let(part, staged.name) for part in _load(w, staged, source, at))
+    for tile, part in zip(tiles, value, strict=True):
+        _store_shared(w, staged, tile, address, part)
+
+
+def _load(w: TileWriter, staged: StagedOperand, source: Buffer, at: Expression) -> Value:
+    if staged.vector > 1:
+        return (Load(source, at, VectorType(staged.shared_element, staged.vector), aligned=True),)
+    return load_element(source, staged.operand.element, at, w.emit, staged.name)
+
+
+def _store_shared(w: TileWriter, staged: StagedOperand, tile: Buffer, address: Expression, part: Expression) -> None:
+    if staged.vector == 1:
+        w.emit.emit(Store(tile, address, part))
+        return
+    layout = staged.layout
+    if layout.stores_vectors(staged.vector):
+        w.emit.emit(Store(tile, address, part, aligned=True))
+        return
+    unit = layout.copy_order[-1]
+    axis = layout.axes[unit]
+    stride = layout.register_strides[unit] if axis.contracted else layout.thread_strides[unit]
+    for lane in range(staged.vector):
+        w.emit.emit(Store(tile, add(address, w.integer(lane * stride)), Lane(part, lane, staged.shared_element)))

@@ -1,0 +1,109 @@
+"""From a contraction with known sizes to kernel launches, for the machine at hand.
+
+A machine whose blocks have threads and shared memory gets the block- and register-tiled form, a CPU the direct or the
+packed form (form_choice.py); all cut the same dimensions into tiles and stage them one level down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from tilewright.contraction.form import Contraction
+from tilewright.contraction.normalise import normalise, order_dimensions, reclassify
+from tilewright.kernel.launch import Launch
+from tilewright.machine.model import Machine
+from tilewright.passes.direct.form import DirectForm
+from tilewright.passes.form_choice import FormChoice, choose_form
+from tilewright.passes.matrix_vector.form import MatrixVectorForm
+from tilewright.passes.packed.form import PackedForm, make_packed_form
+from tilewright.passes.tiled.tiling import IllegalTiling
+
+if TYPE_CHECKING:  # what writes a kernel is imported when it is written
+    from tilewright.passes.tiled.form import TileForm
+
+Tiles = Mapping[str, tuple[int, int] | int]
+
+
+def tiled_form(contraction: Contraction, machine: Machine, tiles: Tiles | None = None) -> TileForm:
+    """The decisions for the block- and register-tiled kernel.
+
+    With `tiles`, dimensions keep their names and are not fused.
+
+    Raises:
+        IllegalTiling: if no tiling, or not the given one, fits the machine; names the limit.
+    """
+    from tilewright.passes.tiled.choice import choose_tiling, ranked_tilings
+    from tilewright.passes.tiled.form import make_form
+
+    ready = order_dimensions(reclassify(contraction)) if tiles else normalise(contraction)
+    if not tiles:
+        forms = (make_form(ready, tiling) for tiling in ranked_tilings(ready, machine))
+        return next(form for form in forms if form.shared_bytes <= machine.shared_bytes_per_block)
+    form = make_form(ready, choose_tiling(ready, machine, tiles))
+    if form.shared_bytes > machine.shared_bytes_per_block:
+        raise IllegalTiling(
+            f"the padded tiles need {form.shared_bytes} bytes of shared memory per block;"
+            f" {machine.name} has {machine.shared_bytes_per_block}"
+        )
+    return form
+
+
+def packed_form(contraction: Contraction, machine: Machine, tiles: Tiles | None = None) -> PackedForm:
+    """The decisions for the packed form, whether or not it is the one that is chosen.
+
+    Raises:
+        IllegalTiling: if tile sizes are given; on a CPU they follow from the vector registers.
+    """
+    _refuse_tiles(tiles)
+    return make_packed_form(normalise(contraction), machine)
+
+
+def cpu_form(contraction: Contraction, machine: Machine, tiles: Tiles | None = None) -> FormChoice:
+    """The direct or the packed form, and why.
+
+    Raises:
+        IllegalTiling: if tile sizes are given; on a CPU they follow from the vector registers.
+    """
+    _refuse_tiles(tiles)
+    return choose_form(normalise(contraction), machine)
+
+
+def _refuse_tiles(tiles: Tiles | None) -> None:
+    if tiles:
+        raise IllegalTiling(
+            f"tiles are given for {', '.join(tiles)}, but on a CPU the register tile is not chosen by hand"
+        )
+
+
+def write_cpu_kernel(form: DirectForm | PackedForm | MatrixVectorForm) -> Launch:
+    """The kernel of a form of the CPU, and its launch."""
+    if isinstance(form, MatrixVectorForm):
+        from tilewright.passes.matrix_vector.kernel import write_matrix_vector_kernel
+
+        return write_matrix_vector_kernel(form)
+    if isinstance(form, DirectForm):
+        from tilewright.passes.direct.kernel import write_direct_kernel
+
+        return write_direct_kernel(form)
+    from tilewright.passes.packed.kernel import write_packed_kernel
+
+    return write_packed_kernel(form)
+
+
+def contraction_launches(contraction: Contraction, machine: Machine, tiles: Tiles | None = None) -> tuple[Launch, ...]:
+    """The launches that compute a contraction, in order.
+
+    Args:
+        contraction: with known sizes, strides and offsets (see `Contraction.bind`).
+        machine: the machine that runs them.
+        tiles: tile sizes fixed by the user, by dimension: (T, R) for parallel ones, Q for contracted ones.
+
+    Raises:
+        IllegalTiling: if given tiles are wrong or break a limit of the machine.
+    """
+    if machine.is_gpu_like:
+        from tilewright.passes.tiled.kernel import write_kernel
+
+        return (write_kernel(tiled_form(contraction, machine, tiles)),)
+    return (write_cpu_kernel(cpu_form(contraction, machine, tiles).form),)

@@ -1,0 +1,59 @@
+"""The state of writing one tiled kernel: its parameters and buffers, and index arithmetic with constants."""
+
+from __future__ import annotations
+
+from tilewright.kernel.ir import (
+    Constant,
+    Expression,
+    add,
+    integer,
+    operation,
+)
+from tilewright.passes.launch_writer import LaunchWriter
+from tilewright.passes.tiled.form import TileForm
+
+
+class TileWriter(LaunchWriter):
+    """The state of writing one tiled kernel."""
+
+    def __init__(self, form: TileForm) -> None:
+        """Begin the kernel of a form."""
+        super().__init__(form.contraction, form.index_type, alignment=16)
+        self.form = form
+
+    # arithmetic with constants
+
+    def integer(self, value: int) -> Constant:
+        """A constant of the index type."""
+        return integer(value, self.index)
+
+    def divide(self, value: Expression, divisor: int) -> Expression:
+        """value / divisor for a value that is not negative."""
+        if divisor == 1:
+            return value
+        if divisor & (divisor - 1) == 0:
+            return operation("shr", value, self.integer(divisor.bit_length() - 1))
+        return operation("floordiv", value, self.integer(divisor))
+
+    def remainder(self, value: Expression, divisor: int) -> Expression:
+        """value % divisor for a value that is not negative."""
+        if divisor == 1:
+            return self.integer(0)
+        if divisor & (divisor - 1) == 0:
+            return operation("and", value, self.integer(divisor - 1))
+        return operation("mod", value, self.integer(divisor))
+
+    def sum(self, terms: list[Expression]) -> Expression:
+        """The sum of terms."""
+        total: Expression = self.integer(0)
+        for term in terms:
+            total = add(total, term)
+        return total
+
+
+def all_of(conditions: list[Expression]) -> Expression:
+    """The conjunction of at least one condition."""
+    total = conditions[0]
+    for one in conditions[1:]:
+        total = operation("and", total, one)
+    return total
