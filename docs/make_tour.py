@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 import tilewright as tw
+from tilewright import passes as passes_package
 from tilewright.cli.stages import launch_text
 from tilewright.contraction.form import Contraction
 from tilewright.ir.interpreter import interpret
@@ -138,6 +139,8 @@ def tour() -> str:
         fence(found["derivation"].print()),
         "## passes/: the pipeline",
         passes,
+        "The folders there:",
+        fence(str(passes_package.__doc__).strip()),
         "Afterwards the program is one nest; the products and the sums are never stored:",
         fence(print_program(optimised)),
         "## contraction/: what it is",
@@ -151,7 +154,7 @@ def tour() -> str:
         f"`machine.occupancy` says that blocks of {form.tiling.threads} threads with 64 registers and "
         f"{form.shared_bytes} bytes of shared memory run {resident.blocks_per_core} at a time on a core of "
         f"{H100.name}, limited by {resident.limit}.",
-        "## passes/tile*.py: tiles",
+        "## passes/tiled/, direct/ and packed/: tiles",
         f"Tile sizes T (threads), R (registers) and Q (pieces of the sum) come from a cost model. For {H100.name}:",
         fence(form_text(form)),
         "On a CPU a register tile is fed from the operands' own strides, or from panels that hold copies of them. For "
