@@ -1,6 +1,6 @@
 """Plots of result files: GFLOP/s of every contender at each case, with the roofline above them.
 
-    python benchmarks/plot.py benchmarks/results/contractions-cpu-f32-1thread.json ...
+    python benchmarks/plot.py benchmarks/results/contractions-cpu-zen4-1thread.json ...
 
 Writes NAME.svg beside each NAME.json. Needs matplotlib, which nothing else here does.
 """
