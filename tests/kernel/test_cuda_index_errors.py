@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from dataclasses import replace
 
 import numpy as np
@@ -52,8 +51,7 @@ def run(plan: KernelPlan, emulated: Emulated, at: np.ndarray) -> dict[str, np.nd
     threads = plan.kernel.threads_per_block
     own = {ITEMS: 70, THREADS_TOTAL: threads}
     values = [arrays[name].ctypes.data for name in plan.buffers] + [own[name] for name, _ in plan.scalars]
-    pointers = (ctypes.c_void_p * len(values))(*values)
-    emulated.library["launch_checked"](pointers, ctypes.c_long(1), ctypes.c_long(threads))
+    emulated.launch("checked", values, 1, threads)
     return arrays
 
 

@@ -13,7 +13,7 @@ from tilewright.ir.nodes import Program
 from tilewright.ir.parser import parse_program
 from tilewright.ir.verifier import verify
 from tilewright.passes.compile import compile_program
-from tilewright.runtime.devices import DeviceError, device_for
+from tilewright.runtime.devices import Device, DeviceError, device_for
 from tilewright.runtime.executable import Executable
 
 
@@ -42,7 +42,18 @@ def assert_close(actual: Any, expected: Any) -> None:
 def check(program: Program | str, arguments: Sequence[Any], device: str = "cpu", optimise: bool = False) -> Executable:
     """Run a program twice (the second time by its bound plan) and compare with the interpreter."""
     parsed = parse_program(program) if isinstance(program, str) else program
-    run = compiled(parsed, device, optimise)
+    return compare(parsed, compiled(parsed, device, optimise), arguments)
+
+
+def check_on(program: str, arguments: Sequence[Any], device: Device) -> Executable:
+    """The same for a device that is not one of this machine's."""
+    parsed = parse_program(program)
+    verify(parsed)
+    return compare(parsed, compile_program(parsed, device, optimise=False), arguments)
+
+
+def compare(parsed: Program, run: Executable, arguments: Sequence[Any]) -> Executable:
+    """Run a compiled program twice and compare with the interpreter."""
     expected = interpret(parsed, arguments)
     for _ in range(2):
         results = run(*arguments)

@@ -196,3 +196,11 @@ def shared_out(group: int, chunks: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(segment_steps, "share_out", share)
         yield
+
+
+@contextmanager
+def with_tiles_of(rows: int) -> Iterator[None]:
+    """A thread has so many rows of a tile in scans that look back at other tiles."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(segment_steps, "rows_of_tile", lambda *_: rows)
+        yield

@@ -45,7 +45,8 @@ class Dialect:
     `types` spells the types of values, `function` begins the definition of a helper function, `suffixes` end integer
     literals, `float_suffix` ends the f32 versions of math functions. `lane(code, lane, element)` reads a lane of a
     vector, `vector(name, type, parts)` builds one. `load` and `store` print an access to a buffer, given its
-    spelling and its index. `atomic` names the function of an atomic update.
+    spelling and its index. `atomic` names the function of an atomic update. `coherent` is a pointer to a buffer's
+    elements through which all accesses are made as they stand; `ordered` defines the functions of ordered accesses.
     """
 
     name: str
@@ -64,6 +65,8 @@ class Dialect:
     block: str
     barrier: str
     atomic: Callable[[str], str]
+    coherent: Callable[[Buffer], str]
+    ordered: Mapping[str, str]
 
     def type_name(self, type_: ValueType) -> str:
         """The spelling of a type of values.
@@ -84,7 +87,7 @@ class Dialect:
 
 @dataclass(frozen=True)
 class Access:
-    """A load or store to be printed: the buffer and its spelling, the index, the type of the value, the promise."""
+    """A load or store to be printed: the buffer and its spelling, the index, the type of the value, the promises."""
 
     buffer: Buffer
     name: str

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from tilewright.ir.scalars import BOOL, I32, U32, ScalarType, compute_type
+from tilewright.ir.scalars import BF16, BOOL, F16, I32, U32, ScalarType, compute_type
 from tilewright.kernel.c_dialect import (
     EQUALITY,
     PREFIX,
@@ -39,6 +39,7 @@ from tilewright.kernel.ir import (
     Load,
     Name,
     Operation,
+    Order,
     PackedLanes,
     Shuffle,
     Space,
@@ -93,7 +94,26 @@ class ExpressionPrinter:
         access = self.access(buffer, statement.index, value.type, statement.aligned, statement.nontemporal)
         if buffer.vector > 1:
             return f"{access.name}[{access.index.code}] = {self.text(value).code};"
-        return self.dialect.store(self.helpers, access, self.text(value))
+        if statement.order is Order.PLAIN:
+            return self.dialect.store(self.helpers, access, self.text(value))
+        access = self.coherent(access, statement.order)
+        if statement.order is Order.COHERENT:
+            return self.dialect.store(self.helpers, access, self.text(value))
+        return f"{call(self.ordered('tw_publish'), [Piece(access.pointer), self.text(value)]).code};"
+
+    def coherent(self, access: Access, order: Order) -> Access:
+        """The access to what all blocks see."""
+        buffer, where = access.buffer, f"buffer {access.buffer.name} of {access.buffer.element}"
+        if buffer.space is not Space.GLOBAL or isinstance(access.type, VectorType) or buffer.element in (F16, BF16):
+            raise TypeError(f"{where}: only single elements in global memory, and no halves, are accessed coherently")
+        if order is Order.ORDERED and buffer.element != U32:
+            raise TypeError(f"{where}: ordered accesses are to elements of type u32")
+        return replace(access, name=f"(({self.dialect.coherent(buffer)}){access.name})", aligned=False)
+
+    def ordered(self, name: str) -> str:
+        """The function of an ordered access, defined."""
+        self.helpers.setdefault(name, self.dialect.function + self.dialect.ordered[name])
+        return name
 
     def atomic(self, statement: AtomicUpdate) -> str:
         """An atomic update, as an expression that gives what was there."""
@@ -128,19 +148,28 @@ class ExpressionPrinter:
                 return self.cast(expression)
             case Window() | FirstLanes() | PackedLanes() | CountLanes() | LaneNumbers() | AnyLane():
                 raise TypeError("lanes are numbered and masked in CPU kernels only")
-            case Load(buffer=buffer, index=index, type=type_, aligned=aligned, mask=mask):
-                if mask is not None:
-                    raise TypeError(f"a load of {type_} from buffer {buffer.name} is masked, in CPU kernels only")
-                access = self.access(buffer, index, type_, aligned, False)
-                if buffer.vector > 1:
-                    return Piece(f"{access.name}[{access.index.code}]")
-                return self.dialect.load(self.helpers, access)
+            case Load():
+                return self.load(expression)
             case Broadcast(operand=operand, type=type_):
                 return self.by_lane(type_, "splat", [operand], lambda parts, lane: parts[0])
             case Lane(operand=operand, lane=lane, type=scalar):
                 return self.dialect.lane(self.text(operand).at(PRIMARY), lane, scalar)
             case Shuffle(first=first, second=second, lanes=lanes, type=type_):
                 return self.shuffle(first, second, lanes, type_)
+
+    def load(self, load: Load) -> Piece:
+        """A load, as an expression."""
+        buffer = load.buffer
+        if load.mask is not None:
+            raise TypeError(f"a load of {load.type} from buffer {buffer.name} is masked, in CPU kernels only")
+        access = self.access(buffer, load.index, load.type, load.aligned, False)
+        if buffer.vector > 1:
+            return Piece(f"{access.name}[{access.index.code}]")
+        if load.order is not Order.PLAIN:
+            access = self.coherent(access, load.order)
+        if load.order is Order.ORDERED:
+            return call(self.ordered("tw_observe"), [Piece(access.pointer)])
+        return self.dialect.load(self.helpers, access)
 
     def operation(self, operation: Operation) -> Piece:
         """An operator, elementwise on vectors."""

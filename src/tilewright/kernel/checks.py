@@ -28,6 +28,7 @@ from tilewright.kernel.ir import (
     Load,
     Name,
     Operation,
+    Order,
     PackedLanes,
     Space,
     Store,
@@ -265,8 +266,9 @@ def describe(expression: Expression) -> str:
             return "thread"
         case BlockIndex():
             return "block"
-        case Load(buffer=buffer, index=index, mask=mask):
-            return f"{buffer.name}[{describe(index)}]" + ("" if mask is None else f" where {describe(mask)}")
+        case Load(buffer=buffer, index=index, mask=mask, order=order):
+            kind = "" if order is Order.PLAIN else f"{order.value} "
+            return f"{kind}{buffer.name}[{describe(index)}]" + ("" if mask is None else f" where {describe(mask)}")
         case FirstLanes(count=count):
             return f"first({describe(count)})"
         case PackedLanes(operand=operand, mask=picked):

@@ -54,6 +54,17 @@ _CONVERSIONS = {
 }""",
 }
 
+_ORDERED = {
+    "tw_publish": """void tw_publish(volatile u32* p, u32 value) {
+    asm volatile("st.release.gpu.u32 [%0], %1;" :: "l"(p), "r"(value) : "memory");
+}""",
+    "tw_observe": """u32 tw_observe(volatile u32* p) {
+    u32 value;
+    asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(value) : "l"(p) : "memory");
+    return value;
+}""",
+}
+
 
 def cuda_text(kernel: Kernel) -> str:
     """The kernel as a complete CUDA C++ source; its function is named `c_names.entry_name(kernel)`, not mangled.
@@ -296,4 +307,6 @@ CUDA = Dialect(
     block="blockIdx.x",
     barrier="__syncthreads()",
     atomic=lambda operator: f"atomic{operator.capitalize()}",
+    coherent=lambda buffer: f"volatile {_held(buffer.element)}*",
+    ordered=_ORDERED,
 )

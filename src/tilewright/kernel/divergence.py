@@ -16,6 +16,7 @@ from tilewright.kernel.ir import (
     Let,
     Load,
     Name,
+    Order,
     Space,
     Statement,
     Store,
@@ -29,7 +30,8 @@ def divergent_barriers(kernel: Kernel) -> tuple[str, ...]:
     """The barriers under a condition or loop bound that may differ between the threads of one block, with the reason.
 
     A value differs if it is computed from the thread index, or assigned where only some threads come by. What is
-    loaded at an index that all threads share is the same for all, except from a private array that holds such values.
+    loaded at an index that all threads share is the same for all, except from a private array that holds such values,
+    and what other blocks may write in between.
     """
     analysis = _Analysis()
     before = -1
@@ -54,7 +56,7 @@ class _Analysis:
                 return True
             case Name(name=name):
                 return ("name", name) in self.varying
-            case Load(buffer=buffer) if ("array", buffer.name) in self.varying:
+            case Load(buffer=buffer, order=order) if order is not Order.PLAIN or ("array", buffer.name) in self.varying:
                 return True
         return any(self.varies(child) for child in children(expression))
 

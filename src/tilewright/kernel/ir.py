@@ -140,6 +140,19 @@ class Cast:
     type: ValueType
 
 
+class Order(Enum):
+    """What an access has to do with other blocks that run; in kernels of GPUs, on scalars in global memory.
+
+    PLAIN: none of them writes this element, or reads it if this is a store. COHERENT: the access is undivided, and is
+    to what all blocks see. ORDERED (of u32 only): coherent too; what a thread, or before a barrier its block, wrote
+    before it stores this element can be read by COHERENT loads after a load that reads what was stored.
+    """
+
+    PLAIN = "plain"
+    COHERENT = "coherent"
+    ORDERED = "ordered"
+
+
 @dataclass(frozen=True)
 class Load:
     """The element (or, with a vector type, the `lanes` consecutive elements) of `buffer` from flat `index` on.
@@ -153,6 +166,7 @@ class Load:
     type: ValueType
     aligned: bool = False
     mask: Expression | None = None
+    order: Order = Order.PLAIN
 
 
 @dataclass(frozen=True)
@@ -278,6 +292,7 @@ class Store:
     aligned: bool = False
     nontemporal: bool = False
     mask: Expression | None = None
+    order: Order = Order.PLAIN
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from tilewright.kernel.ir import (
     Load,
     Name,
     Operation,
+    Order,
     PackedLanes,
     Shuffle,
     Space,
@@ -76,6 +77,7 @@ def _emit(emitter: Emitter, node: Expression) -> str:
                 raise TypeError(f"cannot cast {operand.type} to {type_}: the numbers of lanes differ")
             return convert(emitter, emit_expression(emitter, operand), operand.type, type_)
         case Load():
+            refuse_order(node)
             return _load(emitter, node)
         case Broadcast(operand=operand, type=type_):
             return _broadcast(emitter, operand, type_)
@@ -372,9 +374,16 @@ def emit_prefetch(emitter: Emitter, buffer: Buffer, index: Expression, level: in
     emitter.effect(f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 {4 - level}, i32 1)")
 
 
+def refuse_order(node: Load | Store) -> None:
+    """Refuse what no kernel for a CPU does: its blocks wait for none another."""
+    if node.order is not Order.PLAIN:
+        raise TypeError(f"{node.order.value} accesses, in GPU kernels only: buffer {node.buffer.name}")
+
+
 def emit_store(emitter: Emitter, node: Store) -> None:
     """Print a store: the value in the buffer's element type, aligned and past the cache where asked."""
     buffer, type_ = node.buffer, node.value.type
+    refuse_order(node)
     if buffer.read_only:
         raise TypeError(f"buffer {buffer.name} is read-only and is stored to")
     lanes = lanes_of(type_)

@@ -32,6 +32,19 @@ _TO_BF16 = """ushort tw_to_bf16(float value) {
     return (ushort)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);  // to nearest, ties to even
 }"""
 
+# OpenCL C 1.2 orders nothing between work-groups by the letter; devices do as it says here.
+_ORDERED = {
+    "tw_publish": """void tw_publish(volatile __global uint* p, uint value) {
+    mem_fence(CLK_GLOBAL_MEM_FENCE);
+    atomic_xchg(p, value);
+}""",
+    "tw_observe": """uint tw_observe(volatile __global uint* p) {
+    const uint value = atomic_or(p, 0u);
+    mem_fence(CLK_GLOBAL_MEM_FENCE);
+    return value;
+}""",
+}
+
 
 def opencl_text(kernel: Kernel) -> str:
     """The kernel as a complete OpenCL C 1.2 source; its function is named `c_names.entry_name(kernel)`.
@@ -210,4 +223,6 @@ OPENCL = Dialect(
     block="get_group_id(0)",
     barrier="barrier(CLK_LOCAL_MEM_FENCE)",
     atomic=lambda operator: f"atomic_{operator}",
+    coherent=lambda buffer: f"volatile __global {_held(buffer)}*",
+    ordered=_ORDERED,
 )

@@ -154,6 +154,7 @@ def cuda_machine(name: str, properties: Any, memory_bytes: int) -> Machine:
         peak_flops_f32=multiply_adds * single,
         peak_flops_f64=multiply_adds * double,
         shared_banks=32,
+        forward_progress=capability >= (7, 0),
         shares_host_memory=bool(properties.integrated),
     )
 

@@ -45,6 +45,7 @@ class Machine:
         transaction_bytes: the piece in which main memory is read; neighbours within it come for free.
         shared_banks: banks of four bytes that serve shared memory at once.
         supports_f64: doubles can be computed on.
+        forward_progress: blocks that have begun go on, so that others may wait for what they give.
         simulated: the device is a checker and not meant to be fast.
     """
 
@@ -79,6 +80,7 @@ class Machine:
     transaction_bytes: int = 32
     shared_banks: int = 0
     supports_f64: bool = True
+    forward_progress: bool = False
     simulated: bool = False
 
     def __post_init__(self) -> None:

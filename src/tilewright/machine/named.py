@@ -33,6 +33,7 @@ A100 = Machine(
     peak_flops_f32=19.5e12,
     peak_flops_f64=9.7e12,
     shared_banks=32,
+    forward_progress=True,
 )
 """NVIDIA A100 SXM, 40 GB."""
 

@@ -5,6 +5,6 @@ form_choice.py each contraction a form, which is decided in a `form.py` or `choi
 
     contractions   direct/, packed/ and matrix_vector/ (CPU), tiled/ (blocks of threads), tensor/ (tensor operations)
     copies         permute/
-    the rest       segments/ (folds, scans, histograms of segments), streams/ (block tiling), sweeps/ (one pass over rows)
+    the rest       segments/ (folds, scans, histograms of segments), streams/ (tiling), sweeps/ (one pass over rows)
     inside a point items/ (sequential code of one work item), lanes/ (neighbouring points in the lanes of vectors)
 """

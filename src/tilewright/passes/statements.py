@@ -266,6 +266,7 @@ class Statements:
                 return self._general(statement, [*reasons, *why])
             step, trials = found
             step = dataclasses.replace(step, reads=tuple(one for one in step.reads if one.name not in counted))
+            reasons = (*reasons, *step.refused)
             reasons = (*reasons, *dict.fromkeys(why for one in trials for why in self._try(one).refused))
         except LoweringError as error:
             return self._general(statement, [*reasons, str(error)])
@@ -273,7 +274,8 @@ class Statements:
         *outer, width = map(str, step.extents)
         bins = f" into {outer.pop()} bins" if is_histogram else ""
         segments = f"{' x '.join(outer)} segments" if outer else "one segment"
-        self.note(statement, f"{segments} of {width} rows{bins}, shared out when the sizes are known", reasons)
+        lowered = f"{segments} of {width} rows{bins}, shared out when the sizes are known{step.told}"
+        self.note(statement, lowered, reasons)
         return step
 
     def _contraction(self, statement: Statement) -> Step | None:

@@ -28,6 +28,7 @@ from tilewright.kernel.ir import (
     If,
     Kernel,
     Let,
+    Order,
     Prefetch,
     Statement,
     Store,
@@ -66,10 +67,11 @@ def _statement(statement: Statement, depth: int) -> list[str]:
             return [f"{pad}var {name} = {describe(value)}"]
         case Assign(name=name, value=value):
             return [f"{pad}{name} = {describe(value)}"]
-        case Store(buffer=buffer, index=index, value=value, nontemporal=past, mask=mask):
+        case Store(buffer=buffer, index=index, value=value, nontemporal=past, mask=mask, order=order):
             where = "" if mask is None else f" where {describe(mask)}"
             cache = "  # past the cache" if past else ""
-            return [f"{pad}{buffer.name}[{describe(index)}] = {describe(value)}{where}{cache}"]
+            kind = "" if order is Order.PLAIN else f"{order.value} "
+            return [f"{pad}{kind}{buffer.name}[{describe(index)}] = {describe(value)}{where}{cache}"]
         case AtomicUpdate(old=old, operator=operator, buffer=buffer, index=index, value=value):
             return [f"{pad}let {old} = atomic {operator} {buffer.name}[{describe(index)}], {describe(value)}"]
         case Prefetch(buffer=buffer, index=index):

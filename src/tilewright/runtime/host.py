@@ -187,7 +187,8 @@ class SegmentPlan:
 class SegmentStep:
     """Folds, scans or histograms of segments, by kernels that are chosen when the `extents` are known.
 
-    `temporaries` are the arrays that only these kernels use.
+    `temporaries` are the arrays that only these kernels use. `told`: what is special about them; `refused`: what might
+    be and is not, and why, a sentence each.
     """
 
     label: str
@@ -196,6 +197,8 @@ class SegmentStep:
     temporaries: tuple[Variable, ...]
     extents: tuple[Size, ...]
     choose: Callable[[tuple[int, ...]], SegmentPlan] = field(repr=False, compare=False)
+    told: str = ""
+    refused: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

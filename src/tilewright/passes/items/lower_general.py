@@ -55,7 +55,8 @@ class Points:
 
     `copied` pairs a target's position with the array that it begins as. `columns` writes a range of points of the
     innermost dimension together where that is faster (lower_columns.py), else as its last argument does; `together`:
-    how many of them. `by_block`: a point is the work of a whole block of threads, which stay together.
+    how many of them. `by_block`: a point is the work of a whole block of threads, which stay together. `updates` are
+    arrays among those read that the points change.
     """
 
     space: tuple[Size, ...]
@@ -67,6 +68,7 @@ class Points:
     together: int = 1
     write_blocks: Callable[[Item, Places, int], None] | None = None
     by_block: bool = False
+    updates: tuple[Variable, ...] = ()
     machine: Machine | None = None  # has vectors, in whose lanes points may run that loop or compute functions
 
 
@@ -282,7 +284,7 @@ def lower_points(
     flat = points.flat
     if flat is not None and all(one.name in placed and placed[one.name].dense for one in (*flat.arrays, *targets)):
         points = dataclasses.replace(flat.points, machine=points.machine)
-    item = Item(types, placed, [target.name for target in targets])
+    item = Item(types, placed, [one.name for one in (*targets, *points.updates)])
     item.vector_lanes = threads_per_block == 1
     item.definitions.update(sizes or {})
     item.arrays |= {one.name: IotaArray(one.type.shape[0], I64) for one in reads if one.name in iotas}

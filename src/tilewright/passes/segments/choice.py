@@ -107,6 +107,24 @@ def rows_each(machine: Machine, threads: int, bytes_per_row: int) -> int:
     return 1 if 3 * threads * bytes_per_row <= machine.shared_bytes_per_block else 0
 
 
+def rows_of_tile(machine: Machine, threads: int, bytes_per_row: int) -> int:
+    """Rows that a thread scans in the one tile of its block; 0 if none fit.
+
+    As many as do not keep blocks from being resident, whose loads hide each other's time, and no more than pay.
+
+    Example:
+        >>> from tilewright.machine.named import A100, H100
+        >>> rows_of_tile(A100, 256, 4), rows_of_tile(A100, 256, 8), rows_of_tile(H100, 256, 8)
+        (15, 7, 11)
+    """
+    blocks = max(1, (machine.max_threads_per_core or THREADS_PER_CORE) // threads)
+    room = (machine.shared_bytes_per_core or machine.shared_bytes_per_block) // blocks - machine.shared_reserved_bytes
+    for rows in (15, 11, 7):
+        if threads * bytes_per_row * (rows + 2) <= room:
+            return rows
+    return rows_each(machine, threads, bytes_per_row)
+
+
 def pieces_of_histogram(
     machine: Machine, threads: int, segments: int, width: int, bins: int, bytes_per_bin: int, together: int = 1
 ) -> tuple[int, int]:

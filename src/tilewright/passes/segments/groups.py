@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tilewright.ir.nodes import Variable
 from tilewright.ir.scalars import BOOL, I64
 from tilewright.ir.sizes import Size, size
 from tilewright.ir.views import ArrayView
@@ -23,7 +22,6 @@ from tilewright.kernel.ir import (
     Constant,
     Expression,
     For,
-    If,
     Name,
     ThreadIndex,
     integer,
@@ -35,7 +33,7 @@ from tilewright.passes.items.lower_general import Places, Points, decompose
 from tilewright.passes.items.lower_items import call, row_of, write
 from tilewright.passes.items.lower_scalar import Value, assign_values, declare_value, lower_atom, lower_size
 from tilewright.passes.segments.form import Chunks, Segments, shared_arrays, split_point
-from tilewright.passes.segments.points import fold_points, part, scan_points, values_before
+from tilewright.passes.segments.points import fold_points, part
 from tilewright.runtime.host import ITEMS, THREADS_TOTAL
 
 
@@ -67,17 +65,6 @@ def group_fold(segments: Segments, threads: int, chunks: Chunks | None = None) -
         _fold(item, segments, chunks, group, at, places)
 
     return in_groups(fold_points(segments, chunks), threads, write_group)
-
-
-def group_scan(
-    segments: Segments, threads: int, rows_each: int, chunks: Chunks | None = None, before: Sequence[Variable] = ()
-) -> Points:
-    """`scan_points` with `threads` threads for each point; each thread takes `rows_each` rows of a tile."""
-
-    def write_group(item: Item, group: Group, at: Sequence[Size], places: Places) -> None:
-        _Scan(item, segments, chunks, group, rows_each).write(at, places, before)
-
-    return in_groups(scan_points(segments, chunks, before), threads, write_group)
 
 
 def in_groups(points: Points, threads: int, write_group: GroupWriter) -> Points:
@@ -116,18 +103,19 @@ def _each_group(
     emit.emit(For(base.name, start, items, tuple(body), step=stride))
 
 
-def _range(item: Item, segments: Segments, chunks: Chunks | None, group: Group, at: Sequence[Size]) -> _Rows:
+def range_of(item: Item, segments: Segments, chunks: Chunks | None, group: Group, at: Sequence[Size]) -> RowRange:
+    """The rows of a group's point."""
     start, length, segment = split_point(segments, chunks, at)
     begin = item.emit.let(lower_size(start, item.emit), "begin")
     rows = item.emit.let(lower_size(length, item.emit), "rows")
     end = operation("add", begin, rows)
     if group.threads != group.block:
         end = operation("select", group.active, end, begin)
-    return _Rows(begin, item.emit.let(end, "end"), segment)
+    return RowRange(begin, item.emit.let(end, "end"), segment)
 
 
 @dataclass(frozen=True)
-class _Rows:
+class RowRange:
     """The rows of a point: begin .. end-1 of a segment; none for a group that has no point."""
 
     begin: Expression
@@ -140,7 +128,7 @@ def _fold(
 ) -> None:
     """Each thread folds its rows: every `threads`-th one of a commutative operator, else a run of neighbours."""
     emit, count = item.emit, len(segments.neutral)
-    where = _range(item, segments, chunks, group, at)
+    where = range_of(item, segments, chunks, group, at)
     mapped = [segments.part(place, where.segment) for place in places[count:]]
     totals = [declare_value(lower_atom(atom, emit), "total", emit) for atom in segments.neutral]
     start: Expression = operation("add", where.begin, group.local)
@@ -154,17 +142,17 @@ def _fold(
     rows = segments.rows(item, where.segment)
     with emit.scope() as body:
         values = rows(row, [None] * count + [row_of(place, row) for place in mapped])
-        assign_values(totals, _scalars(call(item, segments.combine, [*totals, *values[:count]])), emit)
+        assign_values(totals, scalars_of(call(item, segments.combine, [*totals, *values[:count]])), emit)
     emit.emit(For(index.name, start, stop, tuple(body), step=step))
     shared = shared_arrays(item, segments, group.block, "shared")
-    mine = _named(item, group.thread)
+    mine = named_size(item, group.thread)
     for array, total in zip(shared, totals, strict=True):
         item.store(array, (mine,), total)
     emit.emit(Barrier())
-    _tree(item, segments, group, shared)
+    tree(item, segments, group, shared)
 
     def finish() -> None:
-        first = _named(item, group.first)
+        first = named_size(item, group.first)
         for array, place in zip(shared, places, strict=False):
             write(item, item.load(array, (first,)), part(place, at))
 
@@ -172,7 +160,7 @@ def _fold(
     emit.when(operation("and", leads, group.active), finish)
 
 
-def _tree(item: Item, segments: Segments, group: Group, shared: Sequence[ArrayView]) -> None:
+def tree(item: Item, segments: Segments, group: Group, shared: Sequence[ArrayView]) -> None:
     """shared[first] becomes all of the group's values, combined in the order of the threads."""
     distance = 1
     while distance < group.threads:
@@ -180,7 +168,7 @@ def _tree(item: Item, segments: Segments, group: Group, shared: Sequence[ArrayVi
 
         def combine(distance: int = distance) -> None:
             left = operation("add", group.first, multiply(group.local, integer(2 * distance)))
-            at = _named(item, left)
+            at = named_size(item, left)
             values = [item.load(array, (at,)) for array in shared]
             others = [item.load(array, (at + distance,)) for array in shared]
             for array, value in zip(shared, call(item, segments.combine, [*values, *others]), strict=True):
@@ -191,7 +179,7 @@ def _tree(item: Item, segments: Segments, group: Group, shared: Sequence[ArrayVi
         distance *= 2
 
 
-def _named(item: Item, value: Expression) -> Size:
+def named_size(item: Item, value: Expression) -> Size:
     """A value of the kernel as a size."""
     core = f"%place.{item.emit.name('place')}"
     item.emit.values[core] = (item.emit.let(value, "place"),)
@@ -199,160 +187,6 @@ def _named(item: Item, value: Expression) -> Size:
     return size(core)
 
 
-def _scalars(values: Sequence[object]) -> list[Value]:
+def scalars_of(values: Sequence[object]) -> list[Value]:
+    """Those of the values that are scalars."""
     return [value for value in values if isinstance(value, tuple)]
-
-
-Carry: TypeAlias = Sequence[tuple[Name, ...]]
-
-
-# --- scans ------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Scan:
-    """A group scans its rows tile by tile; between tiles every thread keeps what the tiles before give.
-
-    In a tile, rows are read in order by neighbouring threads into shared memory; each thread scans `rows_each`
-    neighbouring rows; what the threads have is scanned in shared memory in log2 steps [Hillis and Steele 1986]; each
-    thread combines what stands before it with its rows.
-    """
-
-    item: Item
-    segments: Segments
-    chunks: Chunks | None
-    group: Group
-    rows_each: int
-
-    def write(self, at: Sequence[Size], places: Places, before: Sequence[Variable]) -> None:
-        """The scan of one point."""
-        item, segments, group = self.item, self.segments, self.group
-        emit = item.emit
-        where = _range(item, segments, self.chunks, group, at)
-        first = [lower_atom(atom, emit) for atom in segments.neutral]
-        if before:
-            first = values_before(item, segments, before, at)
-        carry = [declare_value(value, "carry", emit) for value in first]
-        rows = segments.rows(item, where.segment)
-        parts = [segments.part(place, where.segment) for place in places]
-        stage = shared_arrays(item, segments, group.block * self.rows_each, "stage")
-        sums = shared_arrays(item, segments, 2 * group.block, "sums")
-        tile = group.threads * self.rows_each
-        length = segments.width if self.chunks is None else size(self.chunks.length)
-        tiles = emit.let(lower_size((length + tile - 1) // tile, emit), "tiles")
-        number = Name(emit.name("tile"), I64)
-        with emit.scope() as body:
-            start = emit.let(operation("add", where.begin, multiply(number, integer(tile))), "tile_start")
-            self._each_row(start, lambda k, at: self._read(where, rows, parts, stage, k, at))
-            emit.emit(Barrier())
-            self._scan_tile(stage, sums, carry)
-            emit.emit(Barrier())
-            self._each_row(start, lambda k, at: self._write(where, parts, stage, k, at))
-            emit.emit(Barrier())
-        emit.emit(For(number.name, Constant(0, I64), tiles, tuple(body)))
-
-    def _each_row(self, start: Expression, write_row: Callable[[Expression, Size], None]) -> None:
-        """The rows that this thread moves, every `threads`-th one: their number, and where they are in the stage."""
-        item, group = self.item, self.group
-        place = multiply(group.first, integer(self.rows_each))
-
-        def one(e: Size) -> None:
-            moved = lower_size(e * group.threads, item.emit)
-            inside = item.emit.let(operation("add", group.local, moved), "inside")
-            k = item.emit.let(operation("add", start, inside), "k")
-            write_row(k, _named(item, operation("add", place, inside)))
-
-        item.loop(size(self.rows_each), "e", one)
-
-    def _read(
-        self,
-        where: _Rows,
-        rows: Callable[[Size, Sequence[ArrayView | None]], Sequence[object]],
-        parts: Sequence[ArrayView],
-        stage: Sequence[ArrayView],
-        k: Expression,
-        at: Size,
-    ) -> None:
-        """stage[at] = row k, or the neutral element after the last row."""
-        item, count = self.item, len(self.segments.neutral)
-        emit = item.emit
-        with emit.scope() as inside:
-            row = _named(item, k)
-            values = rows(row, [None] * count + [row_of(place, row) for place in parts[count:]])
-            for array, value in zip(stage, _scalars(values[:count]), strict=True):
-                item.store(array, (at,), value)
-        with emit.scope() as outside:
-            for array, atom in zip(stage, self.segments.neutral, strict=True):
-                item.store(array, (at,), lower_atom(atom, emit))
-        emit.emit(If(operation("lt", k, where.end), tuple(inside), tuple(outside)))
-
-    def _scan_tile(self, stage: Sequence[ArrayView], sums: Sequence[ArrayView], carry: Carry) -> None:
-        """The stage becomes the scan of carry and stage; carry goes on."""
-        item, group, segments = self.item, self.group, self.segments
-        emit, combine = item.emit, segments.combine
-        mine = _named(item, multiply(group.thread, integer(self.rows_each)))
-        totals = [declare_value(lower_atom(atom, emit), "total", emit) for atom in segments.neutral]
-
-        def own(e: Size) -> None:
-            values = [item.load(array, (mine + e,)) for array in stage]
-            assign_values(totals, _scalars(call(item, combine, [*totals, *values])), emit)
-            for array, total in zip(stage, totals, strict=True):
-                item.store(array, (mine + e,), total)
-
-        item.loop(size(self.rows_each), "e", own)
-        half = self._scan_sums(sums, totals)
-        prefix = [declare_value(value, "prefix", emit) for value in carry]
-        left = _named(item, operation("max", operation("sub", group.thread, integer(1)), integer(0)))
-
-        def take_left() -> None:
-            values = [item.load(array, (left + half,)) for array in sums]
-            assign_values(prefix, _scalars(call(item, combine, [*carry, *values])), emit)
-
-        emit.when(operation("gt", group.local, integer(0)), take_left)
-
-        def put(e: Size) -> None:
-            values = [item.load(array, (mine + e,)) for array in stage]
-            for array, value in zip(stage, call(item, combine, [*prefix, *values]), strict=True):
-                write(item, value, row_of(array, mine + e))
-
-        item.loop(size(self.rows_each), "e", put)
-        last = _named(item, operation("add", group.first, integer(group.threads - 1 + half)))
-        values = [item.load(array, (last,)) for array in sums]
-        assign_values(carry, _scalars(call(item, combine, [*carry, *values])), emit)
-
-    def _scan_sums(self, sums: Sequence[ArrayView], totals: Sequence[Value]) -> int:
-        """Scan the threads' totals; the half of `sums` in which the result lies begins there."""
-        item, group = self.item, self.group
-        emit = item.emit
-        mine = _named(item, group.thread)
-        for array, total in zip(sums, totals, strict=True):
-            item.store(array, (mine,), total)
-        emit.emit(Barrier())
-        half, distance = 0, 1
-        while distance < group.threads:
-            values = [declare_value(item.load(array, (mine + half,)), "sum", emit) for array in sums]
-
-            def combine(values: list[tuple[Name, ...]] = values, half: int = half, distance: int = distance) -> None:
-                others = [item.load(array, (mine + half - distance,)) for array in sums]
-                assign_values(values, _scalars(call(item, self.segments.combine, [*others, *values])), emit)
-
-            emit.when(operation("ge", group.local, integer(distance)), combine)
-            half = group.block - half
-            for array, value in zip(sums, values, strict=True):
-                item.store(array, (mine + half,), value)
-            emit.emit(Barrier())
-            distance *= 2
-        return half
-
-    def _write(
-        self, where: _Rows, parts: Sequence[ArrayView], stage: Sequence[ArrayView], k: Expression, at: Size
-    ) -> None:
-        """Row k of the results = stage[at]."""
-        item = self.item
-
-        def put() -> None:
-            row = _named(item, k)
-            for array, place in zip(stage, parts, strict=False):
-                write(item, item.load(array, (at,)), row_of(place, row))
-
-        item.emit.when(operation("lt", k, where.end), put)

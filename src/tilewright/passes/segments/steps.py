@@ -1,10 +1,10 @@
 """The kernels of folds and scans of segments, and which of them are run for given sizes.
 
 A fold in chunks is two kernels: of the chunks, then of what they give. A scan in chunks is three: what each chunk
-gives, a scan of that, then each chunk goes on from what stands before it. It reads its rows twice; the single pass of
-chunks that look back at others would read them once, but waits for blocks that may not be running: neither OpenCL nor
-the queue of a CPU's pool promises that they go on. One thread of a CPU takes the same chunks in a single pass: it needs
-no kernel before, reads its rows once, and gives the same bits (sweeps/scan_lanes.py).
+gives, a scan of that, then each chunk goes on from what stands before it. It reads its rows twice; a single pass of
+chunks that look back at others (look_back.py) reads them once, but waits for blocks that have begun, and not every
+machine promises that these go on: neither OpenCL nor the queue of a CPU's pool does. One thread of a CPU takes the same
+chunks in a single pass: it needs no kernel before, reads its rows once, and gives the same bits (sweeps/scan_lanes.py).
 """
 
 from __future__ import annotations
@@ -26,7 +26,14 @@ from tilewright.passes.items.lower_folds import Rows
 from tilewright.passes.items.lower_general import Points
 from tilewright.passes.items.lower_items import AnyValue
 from tilewright.passes.lanes.vectorise import is_vectorisable
-from tilewright.passes.segments.choice import ROWS_OF_ONE_PASS, Sharing, group_threads, rows_each, share_out
+from tilewright.passes.segments.choice import (
+    ROWS_OF_ONE_PASS,
+    Sharing,
+    group_threads,
+    rows_each,
+    rows_of_tile,
+    share_out,
+)
 from tilewright.passes.segments.columns import with_columns
 from tilewright.passes.segments.form import (
     Chunks,
@@ -36,8 +43,10 @@ from tilewright.passes.segments.form import (
     partial_variables,
     segments_of,
 )
-from tilewright.passes.segments.groups import group_fold, group_scan
+from tilewright.passes.segments.groups import group_fold
+from tilewright.passes.segments.look_back import clearing_points, look_back_scan, records_of
 from tilewright.passes.segments.points import fold_points, scan_points, total_points
+from tilewright.passes.segments.scans import group_scan
 from tilewright.passes.sweeps.scan_strips import STRIP
 from tilewright.runtime.cpu_pool import get_num_threads
 from tilewright.runtime.host import KernelStep, SegmentPlan, SegmentStep
@@ -45,6 +54,10 @@ from tilewright.runtime.host import KernelStep, SegmentPlan, SegmentStep
 Variables: TypeAlias = tuple[Variable, ...]
 MakeKernel: TypeAlias = Callable[[str, Points, Variables, Variables], KernelStep]
 """A step from what its name ends in, its points, targets and reads."""
+_READS_TWICE = (
+    "long segments are not scanned in a single pass: the device does not promise that blocks that have begun go on "
+    "while others wait for them"
+)
 
 
 @dataclass(frozen=True)
@@ -85,6 +98,13 @@ class Kernels:
             number *= extent
         alone = self.segments.adjacent or not fits
         return share_out(self.machine, self.threads, number, width, alone)
+
+    @property
+    def rows_of_tile(self) -> int:
+        """Rows of each thread in a scan whose tiles look back at others; 0 where they may not wait for each other."""
+        if self.threads == 1 or not self.machine.forward_progress:
+            return 0
+        return rows_of_tile(self.machine, self.threads, self.segments.bytes_per_row)
 
     @property
     def in_lanes(self) -> bool:
@@ -168,6 +188,7 @@ def _scan_step(kernels: Kernels) -> tuple[SegmentStep, tuple[KernelStep, ...]]:
     # What chunks give is combined one after another, as by one thread.
     last = dataclasses.replace(partial_segments(segments, partial, chunks), rows_first=True, chain=in_lanes)
     each = rows_each(kernels.machine, kernels.threads, segments.bytes_per_row)
+    records, tile = records_of(segments, kernels.targets, chunks), kernels.rows_of_tile
 
     def points(of: Segments, group: int, cut: Chunks | None = None, start: Sequence[Variable] = ()) -> Points:
         alone = with_columns(scan_points(of, cut, start), of, cut, is_scan=True, before=start)
@@ -197,20 +218,40 @@ def _scan_step(kernels: Kernels) -> tuple[SegmentStep, tuple[KernelStep, ...]]:
     def in_one_pass() -> KernelStep:
         return kernels.make("_pass", scan_points(segments, inside=chunks), kernels.targets, kernels.reads)
 
+    @functools.cache
+    def looking_back() -> tuple[KernelStep, KernelStep]:
+        clear = kernels.make("_clear", clearing_points(records), records.cleared, ())
+        one_pass = look_back_scan(segments, kernels.threads, tile, chunks, records)
+        targets, reads = (*kernels.targets, *records.values), (*kernels.reads, *records.cleared)
+        return clear, kernels.make("_tiles", one_pass, targets, reads)
+
     def choose(values: tuple[int, ...]) -> SegmentPlan:
         sharing = kernels.share_out(values, each > 0)
+        if tile and sharing.group == kernels.threads:
+            sharing = _in_tiles(sharing, values[-1], tile * kernels.threads)
         if sharing.chunks < 2:
             return SegmentPlan((whole(sharing.group),), ())
         if in_lanes:
             sharing = in_strips(sharing, values[-1])
             if get_num_threads() == 1 or values[-1] <= ROWS_OF_ONE_PASS:
                 return SegmentPlan((in_one_pass(),), _sizes(kernels, sharing))
+        if tile and sharing.group == kernels.threads:
+            return SegmentPlan(looking_back(), _sizes(kernels, sharing))
         group = group_threads(kernels.threads, sharing.chunks) if each else 1
         steps = (sums(sharing.group), starts(group), rest(sharing.group))
         return SegmentPlan(steps, _sizes(kernels, sharing))
 
     trials = (whole(1),) if kernels.threads == 1 or not each else (whole(1), whole(kernels.threads))
-    return _step(kernels, (*partial, *before), choose), trials
+    step = _step(kernels, (*partial, *before, *records.cleared, *records.values), choose)
+    if tile:
+        return dataclasses.replace(step, told="; tiles of long ones look back at others"), (*trials, *looking_back())
+    refused = () if kernels.threads == 1 or not each else (_READS_TWICE,)
+    return dataclasses.replace(step, refused=refused), trials
+
+
+def _in_tiles(sharing: Sharing, width: int, rows: int) -> Sharing:
+    """The sharing with chunks that are tiles, where there are chunks at all."""
+    return sharing if sharing.chunks < 2 else dataclasses.replace(sharing, chunks=-(-width // rows), length=rows)
 
 
 def in_strips(sharing: Sharing, width: int) -> Sharing:
