@@ -6,9 +6,13 @@
     python benchmarks/flattening.py --tiled --plot        # with the tiled contraction; --plot: also results/....svg
 
 The work of a product is the same for every n; what changes is how much of it is outer parallelism. One tuning serves
-all n: the goal is a tuned program within 5% of the best forced version at each of them. Where a choice takes the way of
-a forced version its time is that version's, since they are the same code. Every result is compared with NumPy's (or,
-for LocVolCalib, with that of the first version).
+all n: the goal is a tuned program within 5% of the best forced version at each of them. Every result is compared with
+NumPy's (or, for LocVolCalib, with that of the first version).
+
+All contenders are timed in turns and compared in pairs: `ratios` are the medians of the tuned program's time over a
+version's in the same round, with their 99% intervals (`tilewright.tune.races`). Times of the same code differ by more
+than the versions that tie, so the shortest of several minima says which of them was lucky. The best version is that of
+the smallest median; the tuned program is "beaten" by a version where the whole interval lies above 1.
 """
 
 # ruff: noqa: F821, UP037  # sizes in annotations are text: tw.f32["n"]
@@ -31,10 +35,12 @@ from tilewright.passes.compile import compile_program
 from tilewright.passes.flattening.flatten_tree import explain_versions, version_settings
 from tilewright.runtime.devices import Device, device_for
 from tilewright.runtime.executable import Executable
+from tilewright.tune.races import Spread, spread_of_ratio
 from tilewright.tune.store import TuningStore
 from tilewright.tune.tuner import Timing, tune
 
 GOAL = 1.05
+CONFIDENCE = 0.99
 
 
 @tw.program
@@ -104,19 +110,34 @@ def measure(
             wanted = result if wanted is None else wanted
             np.testing.assert_allclose(result, wanted, rtol=1e-3, atol=1e-3 * float(np.max(np.abs(wanted))))
             usable[contender] = partial(one, *arguments)
-        times = {one: summary(found) for one, found in interleaved(usable, timing.seconds, timing.clock).items()}
-        best = min((one for one in times if one.startswith("version")), key=lambda one: times[one]["best"])
-        picked = {}
-        for choice in ("model", "tuned"):
-            taken = way(contenders[choice], arguments)
-            same = [one for one in times if one.startswith("version") and way(contenders[one], arguments) == taken]
-            picked[choice] = same[0] if same else choice  # several nests may be picked in a mixture of versions
-        ratios = {one: times[version]["best"] / times[best]["best"] for one, version in picked.items()}
-        rows.append({"data": name, "times": times, "best": best, "picked": picked, **ratios})
-        shown = "  ".join(f"{one} {1e6 * found['best']:.0f}" for one, found in times.items())
-        print(f"{name}: {shown} us; best {best}; tuned is {picked['tuned']}, {ratios['tuned']:.2f} times it; "
-              f"model is {picked['model']}, {ratios['model']:.2f} times it")  # fmt: skip
+        found = interleaved(usable, timing.seconds, timing.clock)
+        times = {one: summary(taken) for one, taken in found.items()}
+        versions = [one for one in times if one.startswith("version")]
+        best = min(versions, key=lambda one: times[one]["median"])
+        picked = {choice: same_way(choice, contenders, arguments, versions) for choice in ("model", "tuned")}
+        ratios = {one: spread_of_ratio(found["tuned"], found[one], CONFIDENCE) for one in versions}
+        beaten = [one for one, ratio in ratios.items() if ratio.low > 1]
+        to_best = {one: spread_of_ratio(found[one], found[best], CONFIDENCE).median for one in picked}
+        rows.append({
+            "data": name, "times": times, "best": best, "picked": picked, **to_best,
+            "ratios": {one: [ratio.low, ratio.median, ratio.high] for one, ratio in ratios.items()}, "beaten": beaten,
+        })  # fmt: skip
+        tell(rows[-1], ratios[best])
     return rows, dict(report.thresholds)
+
+
+def same_way(choice: str, contenders: dict[str, Executable], arguments: tuple[Any, ...], versions: list[str]) -> str:
+    """The version that a choice takes; the choice itself where several nests are picked in a mixture of versions."""
+    taken = way(contenders[choice], arguments)
+    return next((one for one in versions if way(contenders[one], arguments) == taken), choice)
+
+
+def tell(row: dict[str, Any], tuned: Spread) -> None:
+    """A row on the screen."""
+    shown = "  ".join(f"{one} {1e6 * found['median']:.0f}" for one, found in row["times"].items())
+    print(f"{row['data']}: medians {shown} us\n    best {row['best']}; tuned is {row['picked']['tuned']}, "
+          f"{tuned.median:.3f} ({tuned.low:.3f} to {tuned.high:.3f}) times it, beaten by {row['beaten'] or 'none'}; "
+          f"model is {row['picked']['model']}, {row['model']:.3f} times it")  # fmt: skip
 
 
 def plot(path: Path, rows: list[dict[str, Any]], title: str) -> Path:
@@ -126,7 +147,9 @@ def plot(path: Path, rows: list[dict[str, Any]], title: str) -> Path:
     pyplot.rcParams["svg.hashsalt"] = "tilewright"
     figure, axis = pyplot.subplots(figsize=(9, 4.5))
     for contender in rows[0]["times"]:
-        mine = [(place, row["times"][contender]["best"]) for place, row in enumerate(rows) if contender in row["times"]]
+        mine = [
+            (place, row["times"][contender]["median"]) for place, row in enumerate(rows) if contender in row["times"]
+        ]
         style = "k-" if contender == "tuned" else "k:" if contender == "model" else "o--"
         axis.plot([place for place, _ in mine], [1e3 * time for _, time in mine], style, label=contender)
     axis.set_xticks(range(len(rows)), [row["data"] for row in rows])
@@ -187,6 +210,7 @@ def main() -> int:
     print(
         f"tuned over best: {geometric_mean(tuned):.3f} (worst {max(tuned):.2f}); within 5% at {within} of {len(tuned)}"
     )
+    print(f"beaten by a version: {[row['data'] for row in content['rows'] if row['beaten']] or 'nowhere'}")
     print(f"model over best: {geometric_mean(model):.3f} (worst {max(model):.2f})")
     name = given.name or f"flattening-{given.family}-{device.machine.kind}{'-tiled' if given.tiled else ''}"
     path = write_results(name, content)

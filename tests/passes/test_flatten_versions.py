@@ -21,6 +21,7 @@ from tilewright.ir.printer import print_program
 from tilewright.ir.sizes import size
 from tilewright.machine.model import Machine
 from tilewright.machine.named import named_machine
+from tilewright.passes.flattening import flatten_tree
 from tilewright.passes.flattening.flatten import incremental_flattening_pipeline
 from tilewright.passes.flattening.flatten_tree import (
     Decision,
@@ -32,6 +33,7 @@ from tilewright.passes.flattening.flatten_tree import (
     version_settings,
 )
 from tilewright.passes.pipelines import run_pipeline
+from tilewright.rewrite.rules import flatten_versions
 from tilewright.rewrite.rules.flatten_versions import BLOCK_BYTES, BLOCK_THREADS, thresholds_of
 
 RANDOM = np.random.default_rng(5)
@@ -60,6 +62,28 @@ def norm (xss: [n][m]f64) =
     in (scaled)) xss
   in (total)
 """
+SHARED_ROUNDS = """\
+def shared (xss: [n][m]f64, factors: [m]f64, steps: i64) =
+  let (out: [n][m]f64) = map n (\\(xs: [m]f64) ->
+    let (row: [m]f64) = loop (now: [m]f64) = (xs) for t: i64 < steps do
+      let (s: f64) = t as f64
+      let (es: [m]f64) = map m (\\(f: f64) ->
+        let (g: f64) = f * s
+        let (e: f64) = exp(g)
+        in (e)) factors
+      let (ps: [m]f64) = scan m (\\(a: f64, b: f64) ->
+        let (c: f64) = max(a, b)
+        in (c)) (0.0f64) es
+      let (next: [m]f64) = map m (\\(p: f64, x: f64) ->
+        let (y: f64) = x / p
+        in (y)) ps now
+      let (sums: [m]f64) = scan m (\\(a_1: f64, b_1: f64) ->
+        let (c_1: f64) = a_1 + b_1
+        in (c_1)) (0.0f64) next
+      in (sums)
+    in (row)) xss
+  in (out)
+"""
 LOCVOLCALIB = (
     RANDOM.normal(size=(2, 3, 4)), RANDOM.uniform(0.1, 0.5, 2), RANDOM.uniform(0.1, 1, (2, 3, 4)),
     RANDOM.uniform(0.1, 1, (2, 4, 3)), 2,
@@ -71,6 +95,7 @@ CASES: list[tuple[str, Program, Sequence[Any], int]] = [
     ("running_example", verified(RUNNING_EXAMPLE), [RANDOM.integers(0, 4, (3, 3)), 2], 7),
     ("sweep", sweep.trace(), [RANDOM.normal(size=(2, 3, 4))], 3),
     ("locvolcalib", locvolcalib.trace(), LOCVOLCALIB, 8),
+    ("shared_rounds", verified(SHARED_ROUNDS), [RANDOM.normal(size=(3, 4)), RANDOM.uniform(-1, 1, 4), 3], 5),
 ]
 each_case = pytest.mark.parametrize(("name", "source", "arguments", "count"), CASES, ids=[one[0] for one in CASES])
 
@@ -196,6 +221,32 @@ def test_both_sweeps_of_locvolcalib_have_the_three_options() -> None:
         assert in_blocks[0] == ("SegMap", "block", outer)
         assert in_blocks.count(("SegScan", "thread", (width,))) == 3
         assert shapes(second.no).count(("SegScan", "thread", (*outer, width))) == 3
+
+
+def test_a_round_whose_points_share_their_work_is_asked_about_once_more() -> None:
+    """The points of the nest, outside of its loop and in it; without the shared scan only outside."""
+    text = explain_versions(versions(verified(SHARED_ROUNDS)))
+    before, _, inside = text.partition("= loop for steps rounds")
+    assert "n >= outer_0?" in before and "scan" in before
+    assert "segscan@thread (m)" in inside.splitlines()[1], "what is shared is part of no version"
+    assert "n >= outer_1?" in inside and "segmap@thread (n), in each: scan" in inside
+    own = SHARED_ROUNDS.replace("factors: [m]f64", "factors: [n][m]f64").replace(
+        "(xs: [m]f64)", "(xs: [m]f64, fs: [m]f64)"
+    )
+    own = own.replace("in (e)) factors", "in (e)) fs").replace("in (row)) xss", "in (row)) xss factors")
+    assert "outer_1" not in explain_versions(versions(verified(own)))
+
+
+def test_a_program_asks_so_many_questions_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = locvolcalib.trace()
+    for module in (flatten_versions, flatten_tree):
+        monkeypatch.setattr(module, "MOST_QUESTIONS", 3)
+    program = run_pipeline(source, incremental_flattening_pipeline, verify=True)
+    assert len(thresholds_of(program).keys() - {BLOCK_BYTES, BLOCK_THREADS}) == 3
+    assert "4 versions (3 questions, no more are asked" in explain_versions(program)
+    for values in version_settings(program):
+        (found,) = interpret(program, LOCVOLCALIB, values)
+        np.testing.assert_allclose(found, reference(*LOCVOLCALIB), rtol=1e-12)
 
 
 def test_a_machine_says_what_fits() -> None:

@@ -15,8 +15,10 @@ from tilewright.ir.parser import parse_program
 from tilewright.ir.scalars import C64, F64, I64
 from tilewright.passes.compile import compile_program
 from tilewright.runtime import bound_plan
+from tilewright.runtime import executable as executable_module
 from tilewright.runtime.devices import DeviceError, device_for
 from tilewright.runtime.executable import Executable
+from tilewright.runtime.recording import Allocation
 
 DEVICES = ["cpu", pytest.param("opencl", marks=pytest.mark.opencl)]
 
@@ -311,6 +313,39 @@ def test_many_forms_of_arguments_are_forgotten_in_turn() -> None:
         x = np.ones((1, n), np.float32)
         assert axpy(1.0, x, x).sum() == 2 * n
     assert len(axpy._plans) <= 256
+
+
+def test_a_loop_of_many_launches_is_repeated_from_its_plan() -> None:
+    """Every round launches a scan and a map: they are looked up once, not in each call."""
+    text = """\
+def rounds (x: [n]f64) =
+  let (y: [n]f64) = loop (a: [n]f64) = (x) for i: i64 < 600 do
+    let (s: [n]f64) = scan n (\\(p: f64, q: f64) ->
+      let (r: f64) = max(p, q)
+      in (r)) (0.0f64) a
+    let (b: [n]f64) = map n (\\(e: f64) ->
+      let (f: f64) = e + 1.0f64
+      in (f)) s
+    in (b)
+  in (y)
+"""
+    rounds = executable(text)
+    x = np.random.default_rng(3).random(40_000)  # too much for one kernel of all rounds
+    for _ in range(2):
+        np.testing.assert_allclose(rounds(x), np.maximum.accumulate(x) + 600)
+    ((_, plan),) = rounds._plans.values()
+    assert len(plan.recording.records) > 512
+    temporary = [one for one in plan.recording.records if isinstance(one, Allocation)]
+    assert len(temporary) <= 4, "rounds share their arrays"
+
+
+def test_plans_are_forgotten_when_they_are_long_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executable_module, "RECORDS", 6)
+    axpy = executable(AXPY)
+    for n in range(1, 20):
+        x = np.ones((1, n), np.float32)
+        assert axpy(1.0, x, x).sum() == 2 * n
+    assert 1 <= len(axpy._plans) < 6
 
 
 def test_explain_tells_how_and_why() -> None:

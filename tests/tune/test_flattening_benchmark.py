@@ -34,7 +34,10 @@ def test_every_version_of_the_products_is_measured(benchmark: ModuleType, tiled:
     for row in rows:
         assert set(row["times"]) == versions | {"model", "tuned"}
         assert row["best"] in versions and row["picked"]["tuned"] in versions
-        assert row["tuned"] >= 1.0 and row["model"] >= 1.0
+        assert row["tuned"] > 0 and row["model"] > 0
+        assert set(row["ratios"]) == versions
+        assert all(low <= median <= high for low, median, high in row["ratios"].values())
+        assert set(row["beaten"]) == {one for one, (low, _, _) in row["ratios"].items() if low > 1}
     assert {"outer_0", "block_0"} <= set(content["thresholds"])
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import doctest
 import math
+import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -190,6 +192,30 @@ def test_a_search_goes_on_where_it_was() -> None:
     assert again.thresholds == first.thresholds and sum(program.runs.values()) == count
     part = search(program.asked, initial, ["d"], program.run, known=first.runs[:2])
     assert part.thresholds == first.thresholds and sum(program.runs.values()) == count + 1
+
+
+@given(synthetic(), st.randoms(use_true_random=False))
+def test_close_times_are_decided_by_a_race(program: Synthetic, luck: random.Random) -> None:
+    """Times that are up to 10% off when they are measured alone; a race knows the true ones."""
+    raced: Counter[tuple[str, tuple[tuple[str, int, bool], ...]]] = Counter()
+
+    def run(data: str, settings: Mapping[str, float]) -> Measured:
+        return replace(found := program.run(data, settings), seconds=found.seconds * luck.uniform(1, 1.1))
+
+    def race(runs: Sequence[Measured]) -> list[Measured]:
+        assert len({one.data for one in runs}) == 1 and len(set(runs)) == len(runs) > 1
+        raced.update((one.data, one.compared) for one in runs)
+        number = [next(n for n, (_, _, yes) in enumerate((*one.compared, ("", 0, True))) if yes) for one in runs]
+        return [replace(one, seconds=program.costs[one.data, n]) for one, n in zip(runs, number, strict=True)]
+
+    (data, *_) = program.values
+    initial = dict.fromkeys(program.names, 50.0)
+    found = search(program.asked, initial, [data], run, race=race)
+    number, _ = program.way(data, found.thresholds)
+    assert program.costs[data, number] == min(program.costs[data, n] for n in range(len(program.names) + 1))
+    before = raced.copy()
+    again = search(program.asked, initial, [data], run, race=race, known=found.runs)
+    assert again.thresholds == found.thresholds and raced == before and not again.runs
 
 
 def test_progress_counts_comparisons_and_data_sets() -> None:

@@ -51,7 +51,7 @@ class BoundPlan:
 
     `inputs` pairs positions of array arguments with slots, `outputs` those of the caller's result arrays. `scalars`
     are the types of the scalar arguments by position, `empty` the slots of arrays without elements, `spans` the
-    bytes that inputs and outputs cover from their addresses on.
+    bytes that inputs and outputs cover from their addresses on, `alignments` what launches were promised of slots.
     """
 
     name: str
@@ -62,6 +62,7 @@ class BoundPlan:
     scalar_types: dict[int, ScalarType]
     empty: frozenset[int] = frozenset()
     spans: dict[int, tuple[int, int]] = field(default_factory=dict)
+    alignments: dict[int, int] = field(default_factory=dict)
 
 
 Runner: TypeAlias = Callable[[Sequence[Any], Sequence[Array | None]], list[Any]]
@@ -131,8 +132,7 @@ def cpu_runner(plan: BoundPlan) -> Runner:
 
 def address_mask(plan: BoundPlan, slot: int, element: ScalarType) -> int:
     """The bits that must be 0 in the address of an array."""
-    promised = max((_alignment(one, slot) for one in plan.recording.records), default=0)
-    return max(promised, element.numpy.alignment) - 1
+    return max(plan.alignments.get(slot, 0), element.numpy.alignment) - 1
 
 
 CpuStep: TypeAlias = Callable[[list[int], list[Any], Sequence[int]], None]
@@ -157,24 +157,13 @@ def _known(result: Result, arguments: Sequence[Any]) -> Any:
 
 def _cpu_step(plan: BoundPlan, record: object, scalars: Scalars) -> CpuStep:
     if isinstance(record, Allocation):
-        alignment = max((_alignment(one, record.slot) for one in plan.recording.records), default=0)
-        return _cpu_allocation(record, alignment, plan.name)
+        return _cpu_allocation(record, plan.alignments.get(record.slot, 0), plan.name)
     if isinstance(record, CheckErrors):
         return _cpu_check(record, plan.name)
     if isinstance(record, Release):
         return _cpu_release(record)
     assert isinstance(record, RecordedLaunch)
     return _cpu_launch(record, plan, scalars)
-
-
-def _alignment(record: object, slot: int) -> int:
-    """What a launch was promised of a slot."""
-    if not isinstance(record, RecordedLaunch):
-        return 0
-    kernel: Kernel = record.compiled[0]
-    return max(
-        (buffer.alignment for buffer, one in zip(kernel.buffers, record.slots, strict=True) if one == slot), default=0
-    )
 
 
 def _cpu_allocation(record: Allocation, alignment: int, name: str) -> CpuStep:

@@ -20,6 +20,7 @@ from tilewright.runtime.flat_plan import FlatPlan, Unfit, span_of
 from tilewright.runtime.forking import ForkSafeLock
 from tilewright.runtime.host import Copier, HostProgram, written_by
 from tilewright.runtime.liveness import dead_after, with_releases
+from tilewright.runtime.recording import alignments_of
 from tilewright.runtime.scope import Entry, Placed, Scalar, row_major_strides
 from tilewright.runtime.steps import run_block
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:  # imported when a call is repeated
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 PLANS = 256
 """Bound plans that an executable keeps; the ones not used for longest are dropped."""
+RECORDS = 1 << 16
+"""Launches and allocations that all of them hold together; each takes about a kilobyte."""
 
 
 class Executable:
@@ -338,12 +341,16 @@ class Executable:
             {position: self.program.parameters[position].type.element for position in self._scalars},
             frozenset(slot for position, slot, _ in inputs if 0 in key[position + 1][0]),
             _spans(arguments, inputs) | {one.memory.slot: span_of(one.memory.array) for one in outputs.values()},
+            alignments_of(executor.recording.records) if self.device.machine.kind == "cpu" else {},
         )
         runner = cpu_runner(plan) if self.device.machine.kind == "cpu" else device_runner(plan, self._backend)
         with self._lock:
             self._plans[key] = runner, plan
-            while len(self._plans) > PLANS:
+            while len(self._plans) > 1 and (len(self._plans) > PLANS or self._recorded() > RECORDS):
                 self._plans.popitem(last=False)
+
+    def _recorded(self) -> int:
+        return sum(len(plan.recording.records) for _, plan in self._plans.values())
 
 
 def _own_strides(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -60,10 +60,13 @@ def with_releases(records: Sequence[Record], results: Iterable[int]) -> list[Rec
     for position, one in enumerate(records):
         if isinstance(one, RecordedLaunch | CheckErrors):
             last.update(dict.fromkeys(one.slots if isinstance(one, RecordedLaunch) else (one.slot,), position))
+    ending: dict[int, list[int]] = {}
+    for slot in sorted(large & last.keys()):
+        ending.setdefault(last[slot], []).append(slot)
     released: list[Record] = []
     for position, one in enumerate(records):
         released.append(one)
-        released += [Release(slot) for slot in sorted(large) if last.get(slot) == position]
+        released += map(Release, ending.get(position, ()))
     return _with_reuse(released, large)
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import field
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from tilewright.ir.dataclass import dataclass
+from tilewright.kernel.ir import Kernel
 from tilewright.kernel.launch import ScalarReference
 from tilewright.runtime import host
 from tilewright.runtime.backends import Memory
 
-LONGEST_RECORDING = 512
-"""Programs that launch more kernels than this are not recorded."""
+LONGEST_RECORDING = 1 << 14
+"""Programs that do more than this are not recorded: loops of the host with thousands of rounds."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,17 @@ class Release:
 
 
 Record: TypeAlias = Allocation | RecordedLaunch | CheckErrors | Release
+
+
+def alignments_of(records: Sequence[Record]) -> dict[int, int]:
+    """What launches on the CPU were promised of the addresses of slots, in bytes."""
+    found: dict[int, int] = {}
+    for record in records:
+        if isinstance(record, RecordedLaunch):
+            kernel: Kernel = record.compiled[0]
+            for buffer, slot in zip(kernel.buffers, record.slots, strict=True):
+                found[slot] = max(found.get(slot, 0), buffer.alignment)
+    return found
 
 
 @dataclass

@@ -5,6 +5,9 @@ it compares there and what it costs gives an interval for the threshold (`interv
 their values by then, and those further out are set so that the one in question is reached. Since the version below is
 the best that was found further in, a run that took the same way before is not repeated: the number of runs grows with
 the number of comparisons, not with that of their combinations. Nothing is compiled again.
+
+Ways whose times are close are run again against each other (`races`), since times measured one after the other say
+little about them. What is still equal then leaves the threshold open, for other data sets or the model to decide.
 """
 
 from __future__ import annotations
@@ -20,6 +23,8 @@ from tilewright.tune.intervals import Choice, Interval, Samples, best_interval, 
 
 MOST_VALUES = 8
 """Of the values that one data set compares with one threshold, so many are tried."""
+CLOSE = 1.25
+"""Ways that took up to so many times the shortest time are raced: times measured apart vary by as much."""
 
 CostKind: TypeAlias = Literal["sum", "mean"]
 
@@ -53,6 +58,8 @@ class Measured:
 
 
 Run: TypeAlias = Callable[[str, Mapping[str, float]], Measured]
+Race: TypeAlias = Callable[[Sequence[Measured]], Sequence[Measured]]
+"""Repeats runs of a data set in turns, and gives them with times that can be compared with each other."""
 Progress: TypeAlias = Callable[[str, int, int], None]
 """Told what is about to be done, how many such parts are done, and how many there are."""
 
@@ -111,6 +118,7 @@ def search(
     tolerance: float = 0.0,
     known: Sequence[Measured] = (),
     progress: Progress = silent,
+    race: Race | None = None,
 ) -> Found:
     """The best thresholds for these data sets.
 
@@ -122,10 +130,11 @@ def search(
         cost: what is smallest in the end where data sets disagree: the sum of their times, or the mean of how many
             times slower than its own best each of them is.
         tolerance: differences of times below this fraction mean nothing.
-        known: runs made before, which are not repeated.
+        known: runs made before, which are not repeated; of runs of the same way the last counts.
         progress: called once for each comparison and data set.
+        race: compares runs whose times are `CLOSE`; None to believe the times as they are.
     """
-    seeker = _Seeker(run, list(known))
+    seeker = _Seeker(run, list(known), race)
     values = dict(initial)
     answers: list[Answer] = []
     for place, question in enumerate(asked):
@@ -148,19 +157,22 @@ def search(
 
 @dataclass
 class _Seeker:
-    """Runs, each way once."""
+    """Runs, each way once, and once more against others that are as fast."""
 
     run: Run
     known: list[Measured]
+    race: Race | None = None
     made: list[Measured] = field(default_factory=list)
 
     def measured(self, data: str, settings: Mapping[str, float]) -> Measured:
-        for one in self.known:
+        for one in reversed(self.known):
             if one.data == data and one.is_for(settings):
                 if one.failure and one not in self.made:
                     self.made.append(one)
                 return one
-        one = self.run(data, settings)
+        return self._noted(self.run(data, settings))
+
+    def _noted(self, one: Measured) -> Measured:
         self.known.append(one)
         self.made.append(one)
         return one
@@ -173,8 +185,21 @@ class _Seeker:
         if not values:
             return None
         values = _spread(values)
-        costs = [self.measured(data, {**around, name: float(value)}).seconds for value in values]
-        return Samples(tuple(map(float, values)), (*costs, below.seconds))
+        tried = [{**around, name: float(value)} for value in values] + [{**around, name: math.inf}]
+        self._decide([self.measured(data, one) for one in tried])
+        return Samples(tuple(map(float, values)), tuple(self.measured(data, one).seconds for one in tried))
+
+    def _decide(self, runs: Sequence[Measured]) -> None:
+        """Have those that are close race; those that did before, all of them, need not again."""
+        shortest = min(one.seconds for one in runs)
+        close = [one for one in dict.fromkeys(runs) if one.seconds <= CLOSE * shortest and not one.failure]
+        if self.race is None or len(close) < 2 or all(map(self._has_raced, close)):
+            return
+        for one in self.race(close):
+            self._noted(one)
+
+    def _has_raced(self, one: Measured) -> bool:
+        return sum((other.data, other.compared) == (one.data, one.compared) for other in self.known) > 1
 
 
 def _spread(values: list[int]) -> list[int]:

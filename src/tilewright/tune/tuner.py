@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from tilewright.passes.flattening.flatten_tree import machine_thresholds
 from tilewright.runtime.executable import Executable
 from tilewright.tune.keys import data_key, device_key, program_digest
+from tilewright.tune.races import race
 from tilewright.tune.search import CostKind, Found, Measured, Progress, questions, search, silent
 from tilewright.tune.store import TuningStore
 from tilewright.tune.text import Tuning
@@ -18,6 +20,8 @@ from tilewright.tune.text import Tuning
 Data = Mapping[str, Sequence[Any]]
 TOLERANCE = 0.03
 """Times that differ by less are taken to be equal."""
+RACE = 5.0
+"""Versions that are close are run against each other for up to so many times as long as each was by itself."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +125,10 @@ def tune(
         bench.store.forget(bench.digest, bench.device)
     known = bench.known()
     before = machine_thresholds(executable.program, executable.device.machine)
-    found = search(asked, before, list(data), bench.run, cost=cost, tolerance=TOLERANCE, known=known, progress=progress)
+    found = search(
+        asked, before, list(data), bench.run,
+        cost=cost, tolerance=TOLERANCE, known=known, progress=progress, race=bench.race,
+    )  # fmt: skip
     if not found.answers and found.failures:
         failures = "\n".join(f"{one.data}: {one.failure}" for one in found.failures)
         raise RuntimeError(f"{executable.program.name}: no data set could be run:\n{failures}")
@@ -143,7 +150,7 @@ def _times(
         found = [one.seconds for one in measured if one.data == data and not one.failure and one.is_for(settings)]
         if not found:
             return None
-        pair.append(found[0])
+        pair.append(found[-1])
     return pair[0], pair[1]
 
 
@@ -185,3 +192,21 @@ class _Bench:
             raise
         self.store.finish(number, measured)
         return measured
+
+    def race(self, runs: Sequence[Measured]) -> list[Measured]:
+        """Runs of a data set again, in turns: their times are the shortest one by how many times as long each takes."""
+        arguments = self.data[runs[0].data]
+        versions = [self.executable.with_thresholds(dict(one.settings)) for one in runs]
+        calls = {number: partial(one, *arguments) for number, one in enumerate(versions)}
+        shortest = min(one.seconds for one in runs)
+        try:
+            for call in calls.values():
+                call()
+            ratios = race(calls, RACE * self.timing.seconds, TOLERANCE, self.timing.clock)
+        except Exception:  # all of them ran before: those times are as good as there will be
+            ratios = {number: one.seconds / shortest for number, one in enumerate(runs)}
+        raced = [replace(one, seconds=shortest * ratios[number]) for number, one in enumerate(runs)]
+        for one in raced:
+            number = self.store.begin(self.digest, self.device, self.keys[one.data], dict(one.settings))
+            self.store.finish(number, one)
+        return raced

@@ -71,7 +71,7 @@ def full_flattening(spared: Spared = nowhere) -> Strategy:
 
 def incremental_flattening(spared: Spared = nowhere, *first: Rule) -> Strategy:
     """Full flattening that, before it goes into a nest, keeps the versions that do not; rules tried `first` may too."""
-    versions = ("version_outer", "version_block")
+    versions = ("split_invariant", "version_outer", "version_block")  # what all points share is part of no version
     return _nests(*versions, *INWARDS, *VIEWS, *SEGMENTS, "flatten_scatter", spared=spared, first=first)
 
 

@@ -51,7 +51,13 @@ from tilewright.passes.core.simplify import simplify
 from tilewright.rewrite.names import bodies_of
 from tilewright.rewrite.rules.flatten_nest import Segmented
 from tilewright.rewrite.rules.flatten_regular import SOAC
-from tilewright.rewrite.rules.flatten_versions import BLOCK_BYTES, BLOCK_THREADS, comparisons, thresholds_of
+from tilewright.rewrite.rules.flatten_versions import (
+    BLOCK_BYTES,
+    BLOCK_THREADS,
+    MOST_QUESTIONS,
+    comparisons,
+    thresholds_of,
+)
 
 CONTRACTION = "contraction_"
 """How the thresholds begin that pick the tiling of a contraction (`flatten_contractions`)."""
@@ -204,7 +210,10 @@ def explain_versions(program: Program, values: Mapping[str, float] | None = None
     """The tree of decisions: what is compared with which threshold (and its value, if given), and what runs then."""
     count = len(version_settings(program))
     head = f"{program.name}: {count} version{'s' if count > 1 else ''}" if count else f"{program.name}: one version"
-    return "\n".join([head, *_lines(decisions(program.body), 0, values or {})])
+    nodes = decisions(program.body)
+    if len(set(names_in(nodes))) >= MOST_QUESTIONS:
+        head += f" ({MOST_QUESTIONS} questions, no more are asked: what is left has the one with all parallelism)"
+    return "\n".join([head, *_lines(nodes, 0, values or {})])
 
 
 def _lines(nodes: tuple[Node, ...], indent: int, values: Mapping[str, float]) -> Iterator[str]:

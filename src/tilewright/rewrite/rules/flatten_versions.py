@@ -9,7 +9,10 @@ the nest runs in blocks whose threads share the parallelism inside (one block pe
 
 Bound: a question about Par(S) is asked once on the way inwards, and along one way there are as many different Par(S) as
 nested maps; so a statement under d maps is written at most 2*d + 1 times. A perfect nest of several maps is asked about
-once, as a whole: with fewer of its maps parallel the same work would be done with less parallelism.
+once, as a whole: with fewer of its maps parallel the same work would be done with less parallelism. A loop that was
+interchanged with maps has the questions about them asked once more, if what its points share was taken out of a round:
+2*d*(l + 1) + 1 times under l loops. A program asks at most `MOST_QUESTIONS`, outer nests first; what is left then has
+the version with all parallelism only, and says so.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from tilewright.ir.nodes import (
     Apply,
     Atom,
     Body,
+    Expression,
     Hist,
     If,
     Level,
@@ -57,6 +61,13 @@ from tilewright.rewrite.rules.flatten_segments import fold_nest
 
 BLOCK_THREADS, BLOCK_BYTES = "threads_per_block", "bytes_per_block"
 _VIEWS = Rearrange | Reshape | Slice
+MOST_QUESTIONS = 32
+"""Each question adds a version, which takes time to make and to tune; LocVolCalib, with 10, is large."""
+
+
+TOO_MANY = Declined(
+    f"the program has {MOST_QUESTIONS} questions about versions already: only the one with all parallelism is made"
+)
 
 
 def thresholds_of(program: Program) -> dict[str, Size]:
@@ -77,6 +88,8 @@ def version_outer(at: Place) -> Body | Declined:
     nest = nest_of(at.statement)
     if not holds_parallelism(nest.body, nest.varying):
         return no_match("there is no regular parallelism inside")
+    if _questions(at.program) >= MOST_QUESTIONS:
+        return TOO_MANY
     asked = _asked(at, "outer_")
     if nest.levels and product(nest.shape) not in asked:
         return _choice(at, nest, whole_fold=False)
@@ -130,6 +143,8 @@ def version_block(at: Place) -> Body | Declined:
     nest = nest_of(at.statement)
     if not holds_parallelism(nest.body, nest.varying):
         return no_match("there is no regular parallelism inside")
+    if _questions(at.program) >= MOST_QUESTIONS:
+        return TOO_MANY
     if product(nest.shape) in _asked(at, "block_"):
         return no_match("it was already asked whether the points are enough for a block each")
     threads, memory = inner_parallelism(nest.body, nest.varying), block_bytes(nest.body, nest.varying)
@@ -158,14 +173,26 @@ def version_block(at: Place) -> Body | Declined:
 
 
 def _asked(at: Place, prefix: str) -> set[Size]:
-    """The sizes for which the branches around this place say that there is not enough parallelism."""
+    """The sizes for which the branches around this place say that there is not enough parallelism.
+
+    What was asked outside a loop is asked again where the points of a round share what was taken out of them
+    (`split_invariant`): they have less to do than in the version that was refused.
+    """
     asked: set[Size] = set()
-    for (body, index), (_, number) in zip(at.chain[:-1], at.site.path, strict=True):
+    for (body, index), (_, number), inner in zip(at.chain[:-1], at.site.path, at.chain[1:], strict=True):
         expression = body.statements[index].expression
+        if isinstance(expression, Loop) and _shares(at.expression, *inner):
+            asked.clear()
         if isinstance(expression, If) and number == 1:
             thresholds = (one for one, _ in comparisons(body, expression.condition))
             asked.update(one.parallelism for one in thresholds if one.name.startswith(prefix))
     return asked
+
+
+def _shares(nest: Expression, body: Body, index: int) -> bool:
+    """Whether all points of a nest use what parallel statements have made that stand before it in a body."""
+    made = (target.name for one in body.statements[:index] if bodies_of(one.expression) for target in one.targets)
+    return any(not mentioned(inner).isdisjoint(made) for inner in bodies_of(nest))
 
 
 def comparisons(body: Body, condition: Atom, wanted: bool = True) -> list[tuple[Threshold, bool]]:
@@ -185,8 +212,17 @@ def comparisons(body: Body, condition: Atom, wanted: bool = True) -> list[tuple[
     return []
 
 
+def _names(program: Program) -> set[str]:
+    return {one.expression.name for one in all_statements(program.body) if isinstance(one.expression, Threshold)}
+
+
+def _questions(program: Program) -> int:
+    """How many versions have a threshold of their own."""
+    return sum(name not in (BLOCK_THREADS, BLOCK_BYTES) for name in _names(program))
+
+
 def _new_name(program: Program, prefix: str) -> str:
-    taken = {one.expression.name for one in all_statements(program.body) if isinstance(one.expression, Threshold)}
+    taken = _names(program)
     return next(name for number in itertools.count() if (name := f"{prefix}{number}") not in taken)
 
 

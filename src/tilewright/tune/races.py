@@ -1,0 +1,102 @@
+"""Races: which of several calls is the fastest, although the times of one call differ by more than those of two.
+
+Calls are timed in turns, so that whatever slows the machine down for a while meets all of them, and compared in pairs:
+the ratio of two calls' times in the same round. The interval of a median is free of assumptions on how times are
+distributed: of n values in order, the k-th from either end, where a fair coin thrown n times shows fewer than k heads
+with half the probability that is allowed for an error [Conover, Practical Nonparametric Statistics, 3.2].
+
+>>> interval_of_median([1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 9.0])
+Spread(low=1.0, median=1.3, high=9.0)
+>>> spread_of_ratio([2.0, 4.0, 8.0, 2.0, 4.0, 8.0], [1.0, 2.0, 4.0, 1.0, 2.0, 4.0])
+Spread(low=2.0, median=2.0, high=2.0)
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+CONFIDENCE = 0.95
+LEAST_ROUNDS = 6
+"""With fewer values not even the least and the greatest enclose the median with `CONFIDENCE`."""
+
+Name = TypeVar("Name", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A median, and the interval that holds it with some confidence."""
+
+    low: float
+    median: float
+    high: float
+
+    def __contains__(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
+
+def interval_of_median(values: Sequence[float], confidence: float = CONFIDENCE) -> Spread:
+    """The median of some values, and where the median of what they were drawn from lies; all of them if they are few.
+
+    Raises:
+        ValueError: for no values.
+    """
+    if not values:
+        raise ValueError("no values have no median")
+    ordered, count = sorted(values), len(values)
+    outside, below = 0, 0.0  # how many values at either end are left out, and the probability of as few heads
+    while 2 * (outside + 1) < count:
+        below += math.exp(_log_choose(count, outside) - count * math.log(2))
+        if 2 * below > 1 - confidence:
+            break
+        outside += 1
+    first = max(outside - 1, 0)
+    return Spread(ordered[first], statistics.median(ordered), ordered[-1 - first])
+
+
+def _log_choose(count: int, chosen: int) -> float:
+    return math.lgamma(count + 1) - math.lgamma(chosen + 1) - math.lgamma(count - chosen + 1)
+
+
+def spread_of_ratio(times: Sequence[float], others: Sequence[float], confidence: float = CONFIDENCE) -> Spread:
+    """How many times as long one call takes as another: the ratios of their times in the same rounds."""
+    pairs = zip(times, others, strict=False)
+    return interval_of_median([one / max(other, 1e-12) for one, other in pairs], confidence)
+
+
+def race(
+    calls: Mapping[Name, Callable[[], Any]],
+    seconds: float,
+    tolerance: float,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[Name, float]:
+    """How many times as long as the fastest each call takes, in the median of the rounds in which both ran.
+
+    Args:
+        calls: what is compared; each should have been called before.
+        seconds: the race ends after about so many for each call, and at the earliest after `LEAST_ROUNDS`.
+        tolerance: a call leaves the race when it surely takes this fraction longer than the fastest; the race ends
+            when all that are left surely do not.
+        clock: gives seconds.
+    """
+    times: dict[Name, list[float]] = {name: [] for name in calls}
+    running, begin, rounds = list(calls), clock(), 0
+    while True:
+        for place in range(len(running)):
+            name = running[(place + rounds) % len(running)]
+            start = clock()
+            calls[name]()
+            times[name].append(clock() - start)
+        rounds += 1
+        if rounds < LEAST_ROUNDS:
+            continue
+        leader = min(running, key=lambda one: statistics.median(times[one]))
+        spreads = {one: spread_of_ratio(times[one], times[leader]) for one in running}
+        running = [one for one in running if spreads[one].low <= 1 + tolerance]
+        undecided = any(spreads[one].high > 1 + tolerance for one in running)
+        if not undecided or clock() - begin >= seconds * len(calls):
+            return {one: spread_of_ratio(found, times[leader]).median for one, found in times.items()}
