@@ -12,7 +12,7 @@ from naive import assert_close, einsum_contraction, random_buffers
 
 from tilewright.contraction.form import Contraction
 from tilewright.contraction.normalise import normalise
-from tilewright.ir.scalars import F32, F64, ScalarType
+from tilewright.ir.scalars import C64, F32, F64, ScalarType
 from tilewright.kernel.ir import Prefetch, Store, VectorType, walk
 from tilewright.machine.named import CPU_AVX512
 from tilewright.passes.packed.form import PackedForm, make_packed_form
@@ -69,6 +69,32 @@ def test_operands_in_main_memory(n: int, length: int, scalar: ScalarType) -> Non
     run(contraction, replace(form, vector_block=form.vector_tile, depth=7, nontemporal=False))
     asked = {one.buffer.name for one in walk(write_packed_kernel(form).kernel.body) if isinstance(one, Prefetch)}
     assert "vector_side_1" in asked
+
+
+def in_place(text: str, sizes: dict[str, int], scalar: ScalarType = F32) -> bool:
+    return make_packed_form(normalise(einsum_contraction(text, sizes, scalar)), ZEN4).scalar_in_place
+
+
+def test_rows_along_which_the_sum_runs_are_read_in_place() -> None:
+    sizes = dict(a=70, b=160, q=100, r=6)
+    assert in_place("aq,qb->ab", sizes)
+    assert in_place("aqr,qrb->ab", sizes)  # one sum
+    assert not in_place("arq,qrb->ab", {**sizes, "a": 24})  # two, and no run of both
+    assert not in_place("qa,qb->ab", sizes)
+    assert not in_place("aq,qb->ab", sizes, C64)
+
+
+@pytest.mark.parametrize(("a", "b", "q"), [(13, 70, 300), (5, 33, 1030), (6, 64, 1)])
+@pytest.mark.parametrize("scalar", [F32, F64])
+@pytest.mark.parametrize("depth", [7, 64, 2000])
+def test_in_place_or_in_panels(a: int, b: int, q: int, scalar: ScalarType, depth: int) -> None:
+    contraction = einsum_contraction("aq,qb->ab", dict(a=a, b=b, q=q), scalar)
+    form = make_packed_form(normalise(contraction), ZEN4)
+    for here in (True, False):
+        changed = replace(form, scalar_in_place=here, scalar_rows=True, depth=min(depth, q), scalar_far=depth == 64)
+        run(contraction, replace(changed, scalar_block=3 * form.rows))
+        written = {one.buffer.name for one in walk(write_packed_kernel(changed).kernel.body) if isinstance(one, Store)}
+        assert any(name.startswith("s_panels") for name in written) != here
 
 
 def test_only_large_operands_are_asked_for() -> None:

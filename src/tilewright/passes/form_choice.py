@@ -77,7 +77,8 @@ def packed_cycles(form: PackedForm, machine: Machine) -> float:
     # The scalar side stays packed while all vector blocks pass; these are packed again for each scalar block.
     passes = -(-scalar // form.scalar_block)
     of_vector = PACKED_ELEMENT + (PACKED_TURN if form.vectors_turned else 0.0)
-    elements = of_vector * passes * vector + PACKED_ELEMENT * scalar
+    of_scalar = 0.0 if form.scalar_in_place else PACKED_ELEMENT
+    elements = of_vector * passes * vector + of_scalar * scalar
     packing = batch * (PACKED_START + width * steps * elements)
     pieces = (_piece(form, True), _piece(form, False))
     operands = (form.vector_operand, form.scalar_operand)

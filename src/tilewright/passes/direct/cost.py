@@ -15,9 +15,9 @@ from tilewright.machine.model import Machine
 from tilewright.passes.direct.form import LINE, DirectForm, Results, rows_are_one_run
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.items.sum_trees import PIECE, grows_errors, levels_of, tree_loops
+from tilewright.passes.packed.blocks import CACHE_WAYS, lines_stay
 from tilewright.passes.packed.combine import nan_guard
 
-CACHE_WAYS = 8  # of the first and second cache: lines that share a set
 CHAINS = 4  # cycles until the result of a multiply-add can be added to
 ELEMENT_LOAD = 0.5  # of a broadcast, as a part of a vector's
 TILE_CYCLES = 15  # loops and addresses of one tile
@@ -192,8 +192,7 @@ def _rows_stay(form: DirectForm, machine: Machine) -> bool:
     """The first cache holds a line of each row, although they are far apart by a power of two."""
     assert form.scalar is not None
     step = form.stride(form.scalar, "scalar") * form.scalar_operand.element.bytes
-    period = max(machine.l1_bytes // CACHE_WAYS, 1)
-    return form.rows <= period // math.gcd(step, period) * CACHE_WAYS * 3 // 4 or abs(step) < LINE
+    return lines_stay(form.rows, step, machine)
 
 
 def _byte_again(form: DirectForm, side: str, level: int) -> float:

@@ -23,8 +23,7 @@ from tilewright.kernel.ir import (
     multiply,
     operation,
 )
-from tilewright.passes.packed.blocks import BLOCK
-from tilewright.passes.packed.form import LINE
+from tilewright.passes.packed.blocks import BLOCK, LINE
 from tilewright.passes.packed.tables import offset_of, walk
 from tilewright.passes.packed.writer import PackedWriter, Side
 

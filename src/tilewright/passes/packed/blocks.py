@@ -8,8 +8,12 @@ to the output less often, larger blocks that the other side is packed less often
 
 from __future__ import annotations
 
+import math
+
 from tilewright.machine.model import Machine
 
+LINE = 64  # bytes of a cache line
+CACHE_WAYS = 8  # of the first and second cache: lines that share a set
 # Caches of a processor that does not tell its own.
 USUAL_L1, USUAL_L2, USUAL_L3 = 1 << 15, 1 << 19, 1 << 24
 # One core's share of the L3 cache, which some eight cores have in common.
@@ -52,6 +56,19 @@ def longest_piece(machine: Machine, tile: int, rows: int, element_bytes: int) ->
     in_l1 = (machine.l1_bytes or USUAL_L1) * 3 // 4 // (rows * element_bytes)
     in_l2 = (machine.l2_bytes or USUAL_L2) // 4 // (tile * element_bytes)
     return max(LEAST_PIECE, min(in_l1, in_l2))
+
+
+def lines_stay(lines: int, apart: int, machine: Machine) -> bool:
+    """Whether the first cache holds so many lines that lie `apart` bytes from each other, beside what passes through:
+    lines that are far apart by a power of two share few of its sets.
+
+    Example:
+        >>> from tilewright.machine.named import CPU_AVX512
+        >>> [lines_stay(lines, 1 << 14, CPU_AVX512) for lines in (6, 12)]
+        [True, False]
+    """
+    period = max((machine.l1_bytes or USUAL_L1) // CACHE_WAYS, 1)
+    return lines <= period // math.gcd(apart, period) * CACHE_WAYS * 3 // 4 or abs(apart) < LINE
 
 
 def choose_chunks(

@@ -180,14 +180,14 @@ def gives_no_nan(w: PackedWriter, side: Side, count: Expression, depth: Expressi
     scattered = side.name == "s" and w.form.scalar_rows
     panels = w.panels(count, side.width)
     pieces = multiply(panels, integer(side.width)) if scattered else panels
-    distance = side.pitch if scattered else multiply(side.pitch, integer(side.width))
+    distance = multiply(side.pitch, integer(side.width))
     length = emit.let(depth if scattered else multiply(depth, integer(side.width)), "length")
     groups = emit.let(operation("floordiv", length, integer(lanes)), "groups")
     passed = emit.declare(Broadcast(Constant(True, BOOL), VectorType(BOOL, lanes)), "passed")
     rest_passed = emit.declare(Constant(True, BOOL), "rest_passed")
 
     def piece(number: Expression) -> None:
-        start = emit.let(multiply(number, distance), "start")
+        start = w.row_start(side, number) if scattered else emit.let(multiply(number, distance), "start")
 
         def group(at: Expression) -> None:
             value = emit.let(load(panel, add(start, multiply(at, integer(lanes))), lanes), "value")

@@ -18,10 +18,9 @@ from tilewright.ir.traversal import canonical
 from tilewright.machine.model import Machine, power_of_two_at_least
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.lanes.vectorise import is_vectorisable
-from tilewright.passes.packed.blocks import BLOCK, choose_chunks, even, longest_piece, panel_bytes
+from tilewright.passes.packed.blocks import BLOCK, LINE, choose_chunks, even, lines_stay, longest_piece, panel_bytes
 from tilewright.passes.packed.operands import with_conversions_in_packing
 
-LINE = 64  # bytes of a cache line
 LONGEST_PIECE = 1024
 LEAST_DEPTH_CAPACITY = 256
 BUFFERED_ELEMENTS = 1 << 17
@@ -47,6 +46,7 @@ class PackedForm:
     `buffered`: a block of results is collected in scratch memory and written out along the output's unit stride.
     `nontemporal`: the output is larger than the caches and written once, so whole vectors go past them.
     `scalar_rows`: the scalar side's panels keep the sum innermost, as its operand has it; packing copies vectors.
+    `scalar_in_place`: nothing is copied even: the register tile reads those rows where they lie.
     `panel_bytes`: memory for the panels of the vector side and of the scalar side.
     `far`: the vector side's operand lies beyond the second cache; packing asks for it ahead, and reads longer pieces.
     `scalar_far`: so does the scalar side's.
@@ -74,6 +74,7 @@ class PackedForm:
     waiting: bool = False
     far: bool = False
     scalar_far: bool = False
+    scalar_in_place: bool = False
 
     @property
     def in_halves(self) -> bool:
@@ -218,7 +219,23 @@ def make_packed_form(contraction: Contraction, machine: Machine) -> PackedForm:
         waiting,
         _is_far(contraction, vector_left, machine),
         _is_far(contraction, not vector_left, machine),
+        scalar_rows and _rows_suit(contraction, scalar, vector_left, rows, machine),
     )
+
+
+def _rows_suit(
+    contraction: Contraction, scalar: tuple[SideDimension, ...], vector_left: bool, rows: int, machine: Machine
+) -> bool:
+    """Whether panels of the scalar side's rows would be the same rows again: they hold what the map takes, the sum runs
+    along them without a gap, and the first cache has room for a line of each of a tile's.
+    """
+    operand = contraction.right if vector_left else contraction.left
+    sums = contraction.of_kind(Kind.K)
+    strides = [constant(one.stride_right if vector_left else one.stride_left) for one in sums]
+    held = contraction.map.parameters[1 if vector_left else 0].type.element
+    plain = held == operand.element and held != BOOL and not held.is_complex
+    apart = scalar[-1].stride * operand.element.bytes if scalar else 0
+    return plain and strides == [1] and lines_stay(rows, apart, machine)
 
 
 def _is_far(contraction: Contraction, left: bool, machine: Machine) -> bool:

@@ -208,6 +208,7 @@ def _make_side(
     width, panel_bytes = (form.vector_tile if is_vector else form.rows), form.panel_bytes[0 if is_vector else 1]
     held = form.contraction.map.parameters[0 if is_left else 1]
     parts = panel_types(held.type.element, form.lanes)
+    in_place = form.scalar_in_place and not is_vector
     table = BLOCK + width
     vectors = table // form.lanes + 1
     panel = form.panel_capacity(width, panel_bytes)
@@ -228,7 +229,7 @@ def _make_side(
         w.workspace(f"{name}_out_offsets", I64, table),
         tuple(w.workspace(f"{name}_further_offsets", I64, table) for _ in range(further_count)),
         w.workspace(f"{name}_depth_offsets", I64, form.depth_capacity),
-        tuple(w.workspace(f"{name}_panels", part, panel) for part in parts),
+        (source,) if in_place else tuple(w.workspace(f"{name}_panels", part, panel) for part in parts),
         w.workspace(f"{name}_runs", U8, vectors),
         w.workspace(f"{name}_out_runs", U8, vectors),
         w.workspace(f"{name}_depth_runs", U8, form.depth_capacity // form.lanes + 1),

@@ -134,10 +134,8 @@ def _accumulate(
         for i in range(form.vectors)
     }
     vector_base = emit.let(multiply(vector_first, vector.pitch), "vector_panel")
-    scalar_base = emit.let(multiply(scalar_first, scalar.pitch), "scalar_panel")
-    rows = [scalar_base]
-    for _ in range(form.rows - 1 if form.scalar_rows else 0):
-        rows.append(emit.let(add(rows[-1], scalar.pitch), "scalar_row"))
+    scalar_base = integer(0) if form.scalar_rows else emit.let(multiply(scalar_first, scalar.pitch), "scalar_panel")
+    rows = [w.row_start(scalar, add(scalar_first, integer(j))) for j in range(form.rows if form.scalar_rows else 0)]
 
     def step(k: Expression, no_nan: bool) -> None:
         row = emit.let(add(vector_base, multiply(k, integer(vector.width))), "row")
@@ -147,9 +145,9 @@ def _accumulate(
             )
             for i in range(form.vectors)
         ]
-        at = emit.let(add(scalar_base, multiply(k, integer(scalar.width))), "at")
+        at = k if form.scalar_rows else emit.let(add(scalar_base, multiply(k, integer(scalar.width))), "at")
         for j in range(form.rows):
-            place = add(rows[j], k) if form.scalar_rows else add(at, integer(j))
+            place = add(rows[j] if form.scalar_rows else integer(j), at)
             element = tuple(emit.let(_broadcast(load(panel, place), lanes), "scalar") for panel in scalar.panels)
             for i in range(form.vectors):
                 combine(w, accumulators[i, j], columns[i], element, no_nan)

@@ -38,6 +38,8 @@ STEPS_AHEAD = 12
 
 def pack(w: PackedWriter, side: Side, count: Expression, depth: Expression) -> None:
     """Fill the panels of a block of `count` elements for a piece of `depth` of the sum."""
+    if side.name == "s" and w.form.scalar_in_place:
+        return
     if side.name == "s":
         (_pack_rows if w.form.scalar_rows else _pack_steps)(w, side, count, depth)
         return

@@ -13,6 +13,7 @@ from tilewright.kernel.ir import (
     add,
     integer,
     load,
+    multiply,
     operation,
 )
 from tilewright.passes.launch_writer import LaunchWriter
@@ -64,6 +65,12 @@ class PackedWriter(LaunchWriter):
     def fill(self, panel: Buffer, at: Expression, value: Expression, aligned: bool = False) -> None:
         """panel[at] = value, converted to what the panel holds."""
         self.emit.emit(Store(panel, at, in_panel_type(value, panel.element), aligned=aligned))
+
+    def row_start(self, side: Side, row: Expression) -> Expression:
+        """Where the present piece of a row begins: of the scalar side, where the sum runs along its rows."""
+        if self.form.scalar_in_place:
+            return self.emit.let(add(load(side.source_table, row), load(side.depth_table, integer(0))), "scalar_row")
+        return self.emit.let(multiply(row, side.pitch), "scalar_row")
 
     def panels(self, count: Expression, width: int) -> Expression:
         """Panels that hold `count` elements."""
