@@ -32,8 +32,8 @@ from tilewright.kernel.ir import (
 from tilewright.passes.items.lower_scalar import lower_lambda
 from tilewright.passes.items.scalar_values import Value, load_element, store_element
 from tilewright.passes.lanes.vectorise import lower_lambda_vector
-from tilewright.passes.packed.epilogue import finished, has_vector_results
 from tilewright.passes.packed.blocks import LINE
+from tilewright.passes.packed.epilogue import finished, has_vector_results
 from tilewright.passes.packed.operands import load_parts, store_parts
 from tilewright.passes.packed.writer import QUARTERS, WHOLE, Bases, PackedWriter, Side, run_is, run_of
 
