@@ -64,7 +64,7 @@ def lines_stay(lines: int, apart: int, machine: Machine) -> bool:
 
     Example:
         >>> from tilewright.machine.named import CPU_AVX512
-        >>> [lines_stay(lines, 1 << 14, CPU_AVX512) for lines in (6, 12)]
+        >>> [lines_stay(lines, 1 << 14, CPU_AVX512) for lines in (6, 24)]
         [True, False]
     """
     period = max((machine.l1_bytes or USUAL_L1) // CACHE_WAYS, 1)
