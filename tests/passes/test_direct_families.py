@@ -111,6 +111,13 @@ def test_collected_results_stay_in_the_second_cache() -> None:
     assert "prefetch out_" in text
 
 
+def test_what_is_collected_is_read_once_in_long_pieces() -> None:
+    form = form_of(einsum_contraction("adb,cd->cba", dict(a=312, b=312, c=24, d=312), F32), ZEN4)
+    assert form.results is Results.COLLECTED
+    assert form.scalar_tiles == 1
+    assert 512 <= form.vector_chunk * form.width * 4 < 1024
+
+
 @pytest.mark.parametrize(("text", "a", "vectors"), [("ae,dcbe->dcba", 68, 3), ("dcbe,ea->dcba", 24, 1)])
 def test_runs_of_rows_and_of_results_are_asked_for_evenly(text: str, a: int, vectors: int) -> None:
     form = form_of(einsum_contraction(text, {**dict.fromkeys("bcde", 68), "a": a}, F64), ZEN4)
@@ -153,6 +160,9 @@ T4, T6 = dict.fromkeys("abcde", 72), {"a": 24, "b": 16, "c": 16, "d": 24, "e": 1
     ("zaq,zqb->zab", dict(z=200, a=64, b=64, q=64), F32, True),  # batches of small products
     ("aq,qb->ab", dict(a=384, b=384, q=384), F32, True),
     ("aq,qb->ab", dict(a=700, b=700, q=700), F32, False),  # the sum is long enough to be a tree
+    ("cefg,gdba->cefdba", dict.fromkeys("abcdefg", 16), F32, True),  # a short sum, results past the caches
+    ("cefg,gdba->fdecba", dict.fromkeys("abcdefg", 16), F32, False),  # rows far apart by a power of two
+    ("aq,qb->ab", dict(a=2000, b=2000, q=128), F32, False),
 ], ids=str)  # fmt: skip
 def test_the_faster_form_is_chosen(text: str, sizes: dict[str, int], scalar: ScalarType, direct: bool) -> None:
     """Where one form was measured to be faster by far on the processor that the model was fitted to."""

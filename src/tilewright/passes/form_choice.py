@@ -22,7 +22,7 @@ PACKED_START = 4000.0  # cycles for the tables of a block
 PACKED_ELEMENT = 0.5  # cycles to move four bytes into a panel
 PACKED_TILE = 50.0  # cycles for the tables and tests of a register tile
 PACKED_TURN = 0.5  # more, where the sum runs along the operand's unit stride and squares are transposed
-PACKED_STEP = 1.10  # of the multiply-adds, for the loops around them
+PACKED_STEP = 1.05  # of the multiply-adds, for the loops around them
 
 
 @dataclass(frozen=True)

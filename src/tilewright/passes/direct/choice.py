@@ -15,10 +15,9 @@ from tilewright.passes.direct.cost import (
     DirectCost,
     array_bytes,
     direct_cost,
-    is_past_caches,
+    is_past,
     is_written_in_pieces,
     level_of,
-    rows_align,
     rows_are_asked,
     vectors_are_asked,
 )
@@ -49,7 +48,8 @@ LEAST_SUM = 16
 shorter ones follow each other so closely that the processor itself asks for them.
 """
 
-MOST_TOGETHER = 3  # tiles of collected results: more make pieces of memory longer than it takes
+MOST_TOGETHER = 3  # tiles of collected results that no cache holds
+READ_TOGETHER = 640  # bytes of a piece of memory that collected results are read from: longer ones are no faster
 
 
 def choose_direct_form(contraction: Contraction, machine: Machine) -> tuple[DirectForm, DirectCost] | str:
@@ -70,7 +70,7 @@ def choose_direct_form(contraction: Contraction, machine: Machine) -> tuple[Dire
 
 def _with_hints(form: DirectForm, machine: Machine) -> DirectForm:
     """What is prefetched, and whether results go past the caches."""
-    past = form.results is Results.VECTORS and rows_align(form) and is_past_caches(array_bytes(form, "out"), machine)
+    past = is_past(form, machine)
     far_vectors, far_rows, far_results = (
         level_of(array_bytes(form, side), machine) for side in ("vector", "scalar", "out")
     )
@@ -275,10 +275,11 @@ def _read_together(form: DirectForm, machine: Machine) -> int:
     """
     if form.collected is None:
         return 1
-    strip = form.contracted_total * form.width * form.vector_operand.element.bytes
-    results = form.collected_elements * component_types(form.accumulator)[0].bytes
-    most = min(machine.l2_bytes * 3 // 4 // (2 * strip + results), COLLECTED_ELEMENTS // form.collected_elements)
-    return max(1, min(most, MOST_TOGETHER, form.vector_tiles, FUSED_COLUMNS // form.width))
+    width, results = form.width * form.vector_operand.element.bytes, form.collected_elements
+    used = 2 * form.contracted_total * width + results * component_types(form.accumulator)[0].bytes
+    most = MOST_TOGETHER if is_written_in_pieces(form, machine) else -(-READ_TOGETHER // width)
+    most = min(most, machine.l2_bytes // 2 // used, COLLECTED_ELEMENTS // results)
+    return max(1, min(most, form.vector_tiles, FUSED_COLUMNS // form.width))
 
 
 def _shared_out(form: DirectForm, cost: DirectCost, machine: Machine) -> DirectForm:

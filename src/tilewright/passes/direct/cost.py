@@ -20,46 +20,53 @@ from tilewright.passes.packed.combine import nan_guard
 
 CHAINS = 4  # cycles until the result of a multiply-add can be added to
 ELEMENT_LOAD = 0.5  # of a broadcast, as a part of a vector's
-TILE_CYCLES = 15  # loops and addresses of one tile
-COPIED_VECTOR, TURNED_VECTOR, GATHERED_ELEMENT, COPIED_SCALAR = 6.0, 15.0, 2.0, 1.7  # cycles to put into a panel
+TILE_CYCLES = 8  # loops and addresses of one tile
+BLOCK_CYCLES = 150  # to find where the arrays of a point of the outer dimensions begin
+COPIED_VECTOR, TURNED_VECTOR, GATHERED_ELEMENT, COPIED_SCALAR = 6.0, 25.0, 2.0, 1.7  # cycles to put into a panel
 STORED_VECTOR = {Results.VECTORS: 1.0, Results.TURNED: 5.0, Results.COLLECTED: 7.0}
 SUMMED_VECTOR = 4.0  # cycles to add a vector of sums to those of the next level of a tree
 SHORT_PIECE = 512  # bytes
+PAGE = 4096  # bytes of memory that are open together
 FAR_PIECE = 120.0  # cycles until a piece of main memory comes that no prefetcher of the processor foresees
+ASKED_PIECE = 24.0  # where the kernel asks for pieces ahead
 NEAR_PIECE = 20.0  # of the third cache, where steps of the sum are far apart
-ASKED_PIECE = 30.0  # of which so many are left where the kernel asks for pieces ahead
+WRITTEN_PIECE = 20.0  # of an output, while stores wait in a queue
+PAST_PIECE, FAR_PAST_PIECE = 18.0, 54.0  # past the caches: on a page that is open, or on another one
 BYTES_PER_CYCLE = {1: math.inf, 2: 32.0, 3: 12.0, 4: 7.0}  # by level of the memory; 4 is main memory
+AGAIN_PER_CYCLE = {**BYTES_PER_CYCLE, 2: 80.0}  # nearly all that comes from the second cache comes in time
 
 
 @dataclass(frozen=True)
 class DirectCost:
-    """Cycles of one core: arithmetic with the stores, packing, waiting for what is read once, and for what is again or
-    is written in pieces.
+    """Cycles of one core: arithmetic with the stores, packing, the memory for what is read once or written through the
+    caches and for what is written past them, and waiting for what is read again or is written in pieces.
     """
 
     compute: float
     packing: float
     memory: float
+    past: float
     again: float
 
     @property
     def cycles(self) -> float:
-        """Prefetching hides most of the shorter behind the longer; of what is read again it hides half."""
+        """Prefetching hides most of the shorter behind the longer, and half of what is read again; nothing waits for
+        what is written past the caches, as long as the memory keeps up.
+        """
         work = self.compute + self.packing
-        return max(work, self.memory) + 0.2 * min(work, self.memory) + 0.5 * self.again
+        return max(work, self.memory + self.past) + 0.2 * min(work, self.memory) + 0.5 * self.again
 
 
 def direct_cost(form: DirectForm, machine: Machine) -> DirectCost:
     """What a form costs on one core."""
-    outer = math.prod(constant(one.size) for one in form.outer)
+    points = outer = math.prod(constant(one.size) for one in form.outer)
     if form.collected is not None:
         outer *= constant(form.collected.size)
     tiles = outer * form.fitting_tiles * form.column_tiles * form.scalar_tiles
     widest = machine.lanes(component_types(form.accumulator)[0].bytes)
     wide = sum(max(lanes / widest, 0.5) for lanes in form.lanes)
     each_row = ELEMENT_LOAD if not form.elementwise else len(form.lanes) if form.columns is None else 1
-    loads = len(form.lanes) + form.rows * each_row
-    step = max(wide * form.rows, CHAINS, loads)
+    step = max(wide * form.rows, CHAINS, _vector_loads(form, machine) + form.rows * each_row)
     if not form.fused_multiply_add:
         # min and max of floats take more than one instruction, unless panels are known to make no nan.
         instructions = 2 if nan_guard(form.contraction) is None else 4
@@ -68,9 +75,16 @@ def direct_cost(form: DirectForm, machine: Machine) -> DirectCost:
     loops = tree_loops([constant(one.size) for one in form.contracted])
     if levels_of(loops) and grows_errors(form.contraction.combine):
         stores += SUMMED_VECTOR * len(form.lanes) * form.rows * -(-form.contracted_total // PIECE)
-    compute = tiles * (form.contracted_total * step + stores + TILE_CYCLES)
-    again = _memory_again(form, machine) + _pieces_written(form, machine)
-    return DirectCost(compute, _packing(form, outer), _memory_once(form, machine), again)
+    compute = tiles * (form.contracted_total * step + stores + TILE_CYCLES) + points * BLOCK_CYCLES
+    memory, again = _read_once(form, machine), _memory_again(form, machine)
+    out, others = array_bytes(form, "out"), array_bytes(form, "vector") + array_bytes(form, "scalar")
+    packing, past = _packing(form, outer), is_past(form, machine)
+    writing, pieces = written_once(out, others, past, machine), _pieces_written(form, machine)
+    if past:
+        # The busier the memory is, the more pieces disturb it.
+        busy = min(1.0, (memory + writing) / (compute + packing))
+        return DirectCost(compute, packing, memory, writing, again + busy * pieces)
+    return DirectCost(compute, packing, memory + writing, 0.0, again + pieces)
 
 
 def _packing(form: DirectForm, outer: int) -> float:
@@ -89,14 +103,16 @@ def _packing(form: DirectForm, outer: int) -> float:
     return cycles
 
 
-def _memory_once(form: DirectForm, machine: Machine) -> float:
-    """Cycles to read either operand and to write the output once, from the memory where all of them fit."""
-    vector, scalar, out = (array_bytes(form, side) for side in ("vector", "scalar", "out"))
+def is_past(form: DirectForm, machine: Machine) -> bool:
+    """Results go past the caches: whole lines of an output that is larger than these."""
+    return form.results is Results.VECTORS and rows_align(form) and is_past_caches(array_bytes(form, "out"), machine)
+
+
+def _read_once(form: DirectForm, machine: Machine) -> float:
+    """Cycles to read either operand once, from the memory where all of them fit."""
+    sizes = (array_bytes(form, "vector"), array_bytes(form, "scalar"))
     pieces = (_run(form, "vector"), _run(form, "scalar"))
-    asked = (form.collected is None and vectors_are_asked(form), rows_are_asked(form))
-    cycles = read_once((vector, scalar), pieces, out, machine, asked)
-    cycles += written_once(out, vector + scalar, form.results is Results.VECTORS and rows_align(form), machine)
-    return cycles
+    return read_once(sizes, pieces, array_bytes(form, "out"), machine, (vectors_are_asked(form), rows_are_asked(form)))
 
 
 def _pieces_written(form: DirectForm, machine: Machine) -> float:
@@ -104,7 +120,15 @@ def _pieces_written(form: DirectForm, machine: Machine) -> float:
     out = array_bytes(form, "out")
     if level_of(array_bytes(form, "vector") + array_bytes(form, "scalar") + out, machine) < 4:
         return 0.0
-    return out / _written_together(form) * FAR_PIECE / 6
+    return out / _written_together(form) * _piece_cycles(form, machine)
+
+
+def _piece_cycles(form: DirectForm, machine: Machine) -> float:
+    if not is_past(form, machine):
+        return WRITTEN_PIECE
+    step = 0 if form.scalar is None else abs(form.stride(form.scalar, "out")) * form.contraction.out.element.bytes
+    # The next tile goes on with the same pages of the memory.
+    return PAST_PIECE if form.scalar_outer or step < PAGE else FAR_PAST_PIECE
 
 
 def rows_align(form: DirectForm) -> bool:
@@ -156,6 +180,21 @@ def _memory_again(form: DirectForm, machine: Machine) -> float:
     where it stayed meanwhile.
     """
     vector, scalar = array_bytes(form, "vector"), array_bytes(form, "scalar")
+    vector_level, scalar_level = _levels_again(form, machine)
+    vector_times, scalar_times = _outer_times(form, "vector"), _outer_times(form, "scalar")
+    cycles = vector_times * (form.scalar_tiles - 1) * vector * _byte_again(form, "vector", vector_level)
+    tiles = form.column_tiles if form.elementwise else form.vector_tiles
+    cycles += scalar_times * (tiles - 1) * scalar * _byte_again(form, "scalar", scalar_level)
+    cycles += (vector_times - 1) * vector / AGAIN_PER_CYCLE[level_of(vector, machine)]
+    cycles += (scalar_times - 1) * scalar / AGAIN_PER_CYCLE[level_of(scalar, machine)]
+    if form.scalar is not None and not (form.scalar_packed or form.elementwise) and not _rows_stay(form, machine):
+        points = math.prod(constant(one.size) for one in form.contraction.dimensions)
+        cycles += points / form.width * LINE / BYTES_PER_CYCLE[2]
+    return cycles
+
+
+def _levels_again(form: DirectForm, machine: Machine) -> tuple[int, int]:
+    """Where the vectors and the rows of a tile stay until the tiles of the other side read them again."""
     steps = form.contracted_total
     vector_element, scalar_element = form.vector_operand.element.bytes, form.scalar_operand.element.bytes
     strip, row = steps * sum(form.lanes) * vector_element, steps * form.rows * scalar_element
@@ -171,16 +210,16 @@ def _memory_again(form: DirectForm, machine: Machine) -> float:
         vector_level = max(vector_level, _aliaslevel_of(form, "vector", strip, machine))
     if not (form.scalar_packed or form.elementwise):
         scalar_level = max(scalar_level, _aliaslevel_of(form, "scalar", row, machine))
-    vector_times, scalar_times = _outer_times(form, "vector"), _outer_times(form, "scalar")
-    cycles = vector_times * (form.scalar_tiles - 1) * vector * _byte_again(form, "vector", vector_level)
-    tiles = form.column_tiles if form.elementwise else form.vector_tiles
-    cycles += scalar_times * (tiles - 1) * scalar * _byte_again(form, "scalar", scalar_level)
-    cycles += (vector_times - 1) * vector / BYTES_PER_CYCLE[level_of(vector, machine)]
-    cycles += (scalar_times - 1) * scalar / BYTES_PER_CYCLE[level_of(scalar, machine)]
-    if form.scalar is not None and not (form.scalar_packed or form.elementwise) and not _rows_stay(form, machine):
-        points = math.prod(constant(one.size) for one in form.contraction.dimensions)
-        cycles += points / form.width * LINE / BYTES_PER_CYCLE[2]
-    return cycles
+    return vector_level, scalar_level
+
+
+def _vector_loads(form: DirectForm, machine: Machine) -> float:
+    """Cycles in which the first cache gives a step's vectors: those read in place seldom begin with a line, and lines
+    that come from the second cache first are written into it.
+    """
+    if form.vector_packed:
+        return len(form.lanes)
+    return len(form.lanes) * (2 if _levels_again(form, machine)[0] == 1 else 4)
 
 
 def _outer_times(form: DirectForm, side: str) -> int:
@@ -198,10 +237,10 @@ def _rows_stay(form: DirectForm, machine: Machine) -> bool:
 def _byte_again(form: DirectForm, side: str, level: int) -> float:
     """Cycles to read a byte of an operand once more, from there: lines of which a tile takes a part come whole."""
     if form.vector_packed if side == "vector" else form.scalar_packed or form.elementwise:
-        return 1 / BYTES_PER_CYCLE[level]
+        return 1 / AGAIN_PER_CYCLE[level]
     run = _run(form, side)
     piece = {3: NEAR_PIECE, 4: FAR_PIECE / 2}.get(level, 0.0)
-    return max(1.0, LINE / run) / BYTES_PER_CYCLE[level] + piece / run
+    return max(1.0, LINE / run) / AGAIN_PER_CYCLE[level] + piece / run
 
 
 def _aliaslevel_of(form: DirectForm, side: str, strip: int, machine: Machine) -> int:
