@@ -15,7 +15,7 @@ from tilewright.ir.scalars import F32, F64
 from tilewright.machine.detect import host_machine
 from tilewright.machine.model import Machine
 from tilewright.machine.named import CPU_AVX2, CPU_AVX512, CPU_NEON
-from tilewright.passes.direct import choice as direct_choice
+from tilewright.passes.direct import cost as direct_cost
 from tilewright.passes.direct import short_sums
 from tilewright.passes.direct.choice import choose_direct_form
 from tilewright.passes.direct.form import DirectForm
@@ -70,7 +70,7 @@ def test_results_past_the_caches_lie_anywhere(text: str, data: st.DataObject, ma
     contraction = einsum_contraction(text, sizes, data.draw(st.sampled_from([F32, F64])))
     buffers = random_buffers(contraction, data.draw(st.integers(0, 99)))
     with (
-        mock.patch.object(direct_choice, "is_past_caches", return_value=True),
+        mock.patch.object(direct_cost, "is_past_caches", return_value=True),
         mock.patch.multiple(short_sums, is_past_caches=lambda *_: True, LONG_ROW=1),
     ):
         chosen = choose_direct_form(normalise(contraction), machine)
