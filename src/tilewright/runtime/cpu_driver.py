@@ -27,6 +27,7 @@ thread, pool (0: run serially), tickets.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the compiler is imported when something is compiled
@@ -37,14 +38,16 @@ MAXIMUM_WORKERS = 511
 POOL_BYTES = WORKSPACES + 8 * MAXIMUM_WORKERS
 CALL_SLOTS = 7
 
-# How often a worker looks for new work, and a launcher for its last worker, before giving the processor away. One look
-# costs 10 to 50 ns, so that a worker stays awake for some 20 microseconds: launches in quick succession find it awake.
+# How long a worker looks for new work before it goes to sleep, in nanoseconds: as long as it takes to be woken, some
+# 20 to 50 microseconds, and longer after longer launches, which others often follow, but no more than a few times as
+# long as it has worked. So what it wastes is bounded, and a program that is mostly launches finds it awake.
 #
 # Where other programs keep the cores busy, the system may have put worker and launcher on the same core: then one that
 # looks keeps the other from doing what it looks for. So a worker lets others go first every few looks, which costs
-# nothing if nobody waits for this core, and a launcher does so at every look once it has waited for some microseconds.
-WORKER_LOOKS = 1000
-LOOKS_PER_YIELD = 32
+# little if nobody waits for this core, and a launcher does so at every look once it has waited for some microseconds.
+LEAST_WAIT, MOST_WAIT = 50_000, 2_000_000
+WAIT_PER_WORK = 4
+LOOKS_PER_YIELD = 32  # each of 10 to 50 ns
 LAUNCHER_LOOKS = 200
 SHARES_PER_THREAD = 2  # a thread takes one of so many parts of its even share of the blocks that are left
 
@@ -70,9 +73,13 @@ def driver_text(target: CpuTarget) -> str:
     for name, offset in fields.items():
         text = text.replace(f"@@{name}", f"getelementptr inbounds i8, ptr %pool, i64 {offset}")
     text = text.replace("@@PAUSE_DECLARATION", declaration).replace("@@PAUSE", pause)
-    text = text.replace("@@WORKER_LOOKS", str(WORKER_LOOKS)).replace("@@LAUNCHER_LOOKS", str(LAUNCHER_LOOKS))
-    text = text.replace("@@SHARES", str(SHARES_PER_THREAD))
-    return text.replace("@@LOOKS_PER_YIELD", str(LOOKS_PER_YIELD))
+    numbers = {
+        "LAUNCHER_LOOKS": LAUNCHER_LOOKS, "LOOKS_PER_YIELD": LOOKS_PER_YIELD, "SHARES": SHARES_PER_THREAD,
+        "LEAST_WAIT": LEAST_WAIT, "MOST_WAIT": MOST_WAIT, "WAIT_PER_WORK": WAIT_PER_WORK, "CLOCK": time.CLOCK_MONOTONIC,
+    }  # fmt: skip
+    for name, number in numbers.items():
+        text = text.replace(f"@@{name}", str(number))
+    return text
 
 
 _TEMPLATE = """
@@ -85,6 +92,18 @@ declare i32 @pthread_cond_wait(ptr, ptr)
 declare i32 @pthread_cond_signal(ptr)
 declare i32 @pthread_cond_broadcast(ptr)
 declare i32 @sched_yield()
+declare i32 @clock_gettime(i32, ptr)
+
+define internal i64 @now() {
+  %time = alloca [2 x i64], align 8
+  %got = call i32 @clock_gettime(i32 @@CLOCK, ptr %time)
+  %seconds = load i64, ptr %time, align 8
+  %rest.slot = getelementptr inbounds i64, ptr %time, i64 1
+  %rest = load i64, ptr %rest.slot, align 8
+  %scaled = mul i64 %seconds, 1000000000
+  %nanoseconds = add i64 %scaled, %rest
+  ret i64 %nanoseconds
+}
 
 ; Take a share of the units that are left, of `grain` blocks each, until none is left: from the start of the blocks or
 ; from their end. The counter's halves are how many have been taken from the one and from the other.
@@ -167,9 +186,13 @@ entry:
   %workspaces = @@WORKSPACES
   %workspace.slot = getelementptr inbounds i64, ptr %workspaces, i64 %number
   %arguments.slot = getelementptr inbounds i64, ptr %job, i64 1
+  %born = call i64 @now()
+  %first.until = add i64 %born, @@LEAST_WAIT
   br label %look
 look:
-  %looks = phi i64 [ 0, %entry ], [ 0, %run ], [ 0, %claim ], [ %looks.next, %pause ], [ %looks.next, %give.way ]
+  %looks = phi i64 [ 0, %entry ], [ 0, %run ], [ 0, %claim ], [ %looks.next, %pause ], [ 0, %give.way ]
+  %until = phi i64 [ %first.until, %entry ], [ %next.until, %run ], [ %claim.until, %claim ], [ %until, %pause ],
+    [ %until, %give.way ]
   %stopped = load atomic i64, ptr %stop monotonic, align 8
   %leave = icmp ne i64 %stopped, 0
   br i1 %leave, label %exit, label %seek
@@ -179,18 +202,16 @@ seek:
   br i1 %any, label %claim, label %again
 again:
   %looks.next = add i64 %looks, 1
-  %tired = icmp sgt i64 %looks.next, @@WORKER_LOOKS
-  br i1 %tired, label %park, label %linger
-linger:
-  %since = urem i64 %looks.next, @@LOOKS_PER_YIELD
-  %turn = icmp eq i64 %since, 0
+  %turn = icmp sge i64 %looks.next, @@LOOKS_PER_YIELD
   br i1 %turn, label %give.way, label %pause
 pause:
   @@PAUSE
   br label %look
 give.way:
   %w0 = call i32 @sched_yield()
-  br label %look
+  %present.time = call i64 @now()
+  %tired = icmp sgt i64 %present.time, %until
+  br i1 %tired, label %park, label %look
 park:
   %p0 = call i32 @pthread_mutex_lock(ptr %mutex)
   %p1 = atomicrmw add ptr %parked, i64 1 seq_cst
@@ -210,6 +231,7 @@ awake:
   %p4 = call i32 @pthread_mutex_unlock(ptr %mutex)
   br i1 %asleep.leave, label %exit, label %claim
 claim:
+  %claim.until = phi i64 [ %until, %seek ], [ %until, %awake ], [ %claim.until, %take ]
   %present = load atomic i64, ptr %tickets monotonic, align 8
   %positive = icmp sgt i64 %present, 0
   br i1 %positive, label %take, label %look
@@ -224,8 +246,15 @@ run:
   %kernel = load ptr, ptr %job, align 8
   %arguments = load ptr, ptr %arguments.slot, align 8
   %workspace = load ptr, ptr %workspace.slot, align 8
+  %begun = call i64 @now()
   call void @run_chunks(ptr %kernel, ptr %arguments, ptr %counter, ptr %job, ptr %workspace, i1 %from.end)
   %done = atomicrmw add ptr %finished, i64 1 release
+  %ended = call i64 @now()
+  %worked = sub i64 %ended, %begun
+  %some = mul i64 %worked, @@WAIT_PER_WORK
+  %longer = call i64 @llvm.smax.i64(i64 %some, i64 @@LEAST_WAIT)
+  %wait = call i64 @llvm.smin.i64(i64 %longer, i64 @@MOST_WAIT)
+  %next.until = add i64 %ended, %wait
   br label %look
 exit:
   ret void
