@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -78,6 +79,29 @@ def test_shares_become_smaller_and_a_late_thread_holds_up_nobody(threads, grain)
     assert grain < sizes[0] <= -(-blocks // (2 * threads * grain)) * grain
     taken.sort()
     assert [begin for begin, _ in taken] == [0, *(end for _, end in taken[:-1])] and taken[-1][1] == blocks
+
+
+@pytest.mark.parametrize("late", ["launcher", "worker"])
+def test_who_waits_for_a_late_thread_goes_to_sleep_and_is_woken(late):
+    """The other one is late by less and by more than it takes to go to sleep, and by just as much; none waits for ever,
+    and none leaves before all blocks are done.
+    """
+    launcher, both, done, delay = threading.get_ident(), threading.Barrier(2), [], 0.0
+    delays = [0.0, 5e-5, 1e-4, 1.5e-4, 2e-4, 3e-4, 5e-4, 2e-3, 2e-2] * 20
+
+    def kernel(arguments, begin, end, workspace):
+        both.wait(20)
+        if (threading.get_ident() == launcher) == (late == "launcher"):
+            until = time.perf_counter() + delay
+            while time.perf_counter() < until:
+                time.sleep(0 if delay < 1e-3 else 1e-3)
+        done.append(begin)
+
+    native = kernel_of_python(kernel)
+    for delay in delays:  # noqa: B007, the kernel reads it
+        done.clear()
+        launch(native, (ctypes.c_int64 * 1)(), 2, 2)
+        assert sorted(done) == [0, 1]
 
 
 def test_a_core_has_the_same_blocks_at_each_launch():

@@ -7,7 +7,7 @@ processors and a pair of lines, fetched together, of others):
     COUNTER    blocks taken from the start, and from the end           STOP     1 when workers must return
     FINISHED   how many joined workers are done                        MUTEX, CONDITION   for sleeping
     JOB        kernel, arguments, blocks, grain, units, shares         BUSY     1 while there is a launch
-                                                                       WORKSPACES   one address per worker
+    WAITING    1 while the launcher sleeps, on ENDED                   WORKSPACES   one address per worker
 
 Threads take blocks by shares of what is left (guided self-scheduling, Polychronopoulos and Kuck 1987): many at first,
 neighbours in memory, and at the end no more than the grain, so that none waits long for another one that was late, has
@@ -19,7 +19,8 @@ already. It is native code that takes and releases BUSY, where no exception (Ctr
 
 A worker joins a launch by taking a ticket; it may then read JOB, because the launcher changes it only after every
 ticket that was taken has been reported in FINISHED. The launcher never waits for a worker that did not join, so one
-that sleeps, or that the operating system has put aside, delays nothing.
+that sleeps, or that the operating system has put aside, delays nothing. One that was put aside in the middle of its
+blocks does: for it the launcher, when it has waited for a while, gives up its own core by going to sleep.
 
 A launch is described by a call block of eight-byte slots: kernel, arguments, blocks, grain, workspace of the calling
 thread, pool (0: run serially), tickets.
@@ -33,7 +34,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # the compiler is imported when something is compiled
     from tilewright.kernel.llvm import CpuTarget
 
-TICKETS, COUNTER, FINISHED, JOB, PARKED, STOP, MUTEX, CONDITION, BUSY, WORKSPACES = range(0, 1280, 128)
+TICKETS, COUNTER, FINISHED, JOB, PARKED, STOP, MUTEX, CONDITION, BUSY, WAITING, ENDED, WORKSPACES = range(0, 1536, 128)
 MAXIMUM_WORKERS = 511
 POOL_BYTES = WORKSPACES + 8 * MAXIMUM_WORKERS
 CALL_SLOTS = 7
@@ -45,10 +46,14 @@ CALL_SLOTS = 7
 # Where other programs keep the cores busy, the system may have put worker and launcher on the same core: then one that
 # looks keeps the other from doing what it looks for. So a worker lets others go first every few looks, which costs
 # little if nobody waits for this core, and a launcher does so at every look once it has waited for some microseconds.
-LEAST_WAIT, MOST_WAIT = 50_000, 2_000_000
+LEAST_WAIT, MOST_WAIT, TAIL_WAIT = 50_000, 2_000_000, 100_000
 WAIT_PER_WORK = 4
 LOOKS_PER_YIELD = 32  # each of 10 to 50 ns
 LAUNCHER_LOOKS = 200
+# After so many looks more, some 100 microseconds, it goes to sleep: another program may have been given the worker's
+# core, and the system moves the worker to a core that has nothing to do. So does a worker that has waited for the end
+# of the launch for TAIL_WAIT.
+LOOKS_BEFORE_SLEEP = 250
 SHARES_PER_THREAD = 2  # a thread takes one of so many parts of its even share of the blocks that are left
 
 
@@ -68,14 +73,17 @@ def driver_text(target: CpuTarget) -> str:
     text = _TEMPLATE
     fields = {
         "TICKETS": TICKETS, "COUNTER": COUNTER, "FINISHED": FINISHED, "JOB": JOB, "PARKED": PARKED, "STOP": STOP,
-        "MUTEX": MUTEX, "CONDITION": CONDITION, "BUSY": BUSY, "WORKSPACES": WORKSPACES,
+        "MUTEX": MUTEX, "CONDITION": CONDITION, "BUSY": BUSY, "WAITING": WAITING, "ENDED": ENDED,
+        "WORKSPACES": WORKSPACES,
     }  # fmt: skip
     for name, offset in fields.items():
         text = text.replace(f"@@{name}", f"getelementptr inbounds i8, ptr %pool, i64 {offset}")
     text = text.replace("@@PAUSE_DECLARATION", declaration).replace("@@PAUSE", pause)
     numbers = {
-        "LAUNCHER_LOOKS": LAUNCHER_LOOKS, "LOOKS_PER_YIELD": LOOKS_PER_YIELD, "SHARES": SHARES_PER_THREAD,
-        "LEAST_WAIT": LEAST_WAIT, "MOST_WAIT": MOST_WAIT, "WAIT_PER_WORK": WAIT_PER_WORK, "CLOCK": time.CLOCK_MONOTONIC,
+        "LAUNCHER_LOOKS": LAUNCHER_LOOKS, "MOST_LOOKS": LAUNCHER_LOOKS + LOOKS_BEFORE_SLEEP,
+        "LOOKS_PER_YIELD": LOOKS_PER_YIELD, "SHARES": SHARES_PER_THREAD,
+        "LEAST_WAIT": LEAST_WAIT, "MOST_WAIT": MOST_WAIT, "TAIL_WAIT": TAIL_WAIT,
+         "WAIT_PER_WORK": WAIT_PER_WORK, "CLOCK": time.CLOCK_MONOTONIC,
     }  # fmt: skip
     for name, number in numbers.items():
         text = text.replace(f"@@{name}", str(number))
@@ -159,6 +167,8 @@ define void @prepare(ptr %pool) {
   %condition = @@CONDITION
   %a = call i32 @pthread_mutex_init(ptr %mutex, ptr null)
   %b = call i32 @pthread_cond_init(ptr %condition, ptr null)
+  %ended = @@ENDED
+  %c = call i32 @pthread_cond_init(ptr %ended, ptr null)
   ret void
 }
 
@@ -183,15 +193,20 @@ entry:
   %stop = @@STOP
   %mutex = @@MUTEX
   %condition = @@CONDITION
+  %waiting = @@WAITING
+  %last.ended = @@ENDED
   %workspaces = @@WORKSPACES
   %workspace.slot = getelementptr inbounds i64, ptr %workspaces, i64 %number
   %arguments.slot = getelementptr inbounds i64, ptr %job, i64 1
   %born = call i64 @now()
   %first.until = add i64 %born, @@LEAST_WAIT
+  %worker.busy = @@BUSY
   br label %look
 look:
-  %looks = phi i64 [ 0, %entry ], [ 0, %run ], [ 0, %claim ], [ %looks.next, %pause ], [ 0, %give.way ]
-  %until = phi i64 [ %first.until, %entry ], [ %next.until, %run ], [ %claim.until, %claim ], [ %until, %pause ],
+  %tail = phi i64 [ %first.until, %entry ], [ %next.tail, %reported ], [ %claim.tail, %claim ], [ %tail, %pause ],
+    [ %tail, %give.way ]
+  %looks = phi i64 [ 0, %entry ], [ 0, %reported ], [ 0, %claim ], [ %looks.next, %pause ], [ 0, %give.way ]
+  %until = phi i64 [ %first.until, %entry ], [ %next.until, %reported ], [ %claim.until, %claim ], [ %until, %pause ],
     [ %until, %give.way ]
   %stopped = load atomic i64, ptr %stop monotonic, align 8
   %leave = icmp ne i64 %stopped, 0
@@ -210,7 +225,10 @@ pause:
 give.way:
   %w0 = call i32 @sched_yield()
   %present.time = call i64 @now()
-  %tired = icmp sgt i64 %present.time, %until
+  %under.way = load atomic i64, ptr %worker.busy monotonic, align 8
+  %ended.already = icmp eq i64 %under.way, 0
+  %limit = select i1 %ended.already, i64 %until, i64 %tail
+  %tired = icmp sgt i64 %present.time, %limit
   br i1 %tired, label %park, label %look
 park:
   %p0 = call i32 @pthread_mutex_lock(ptr %mutex)
@@ -232,6 +250,7 @@ awake:
   br i1 %asleep.leave, label %exit, label %claim
 claim:
   %claim.until = phi i64 [ %until, %seek ], [ %until, %awake ], [ %claim.until, %take ]
+  %claim.tail = phi i64 [ %tail, %seek ], [ %tail, %awake ], [ %claim.tail, %take ]
   %present = load atomic i64, ptr %tickets monotonic, align 8
   %positive = icmp sgt i64 %present, 0
   br i1 %positive, label %take, label %look
@@ -248,13 +267,23 @@ run:
   %workspace = load ptr, ptr %workspace.slot, align 8
   %begun = call i64 @now()
   call void @run_chunks(ptr %kernel, ptr %arguments, ptr %counter, ptr %job, ptr %workspace, i1 %from.end)
-  %done = atomicrmw add ptr %finished, i64 1 release
+  %done = atomicrmw add ptr %finished, i64 1 seq_cst
+  %sleeper = load atomic i64, ptr %waiting seq_cst, align 8
+  %awaited = icmp ne i64 %sleeper, 0
+  br i1 %awaited, label %report, label %reported
+report:
+  %e0 = call i32 @pthread_mutex_lock(ptr %mutex)
+  %e1 = call i32 @pthread_mutex_unlock(ptr %mutex)
+  %e2 = call i32 @pthread_cond_signal(ptr %last.ended)
+  br label %reported
+reported:
   %ended = call i64 @now()
   %worked = sub i64 %ended, %begun
   %some = mul i64 %worked, @@WAIT_PER_WORK
   %longer = call i64 @llvm.smax.i64(i64 %some, i64 @@LEAST_WAIT)
   %wait = call i64 @llvm.smin.i64(i64 %longer, i64 @@MOST_WAIT)
   %next.until = add i64 %ended, %wait
+  %next.tail = add i64 %ended, @@TAIL_WAIT
   br label %look
 exit:
   ret void
@@ -342,13 +371,33 @@ wait:
 patience:
   %looks.next = add i64 %looks, 1
   %tired = icmp sgt i64 %looks.next, @@LAUNCHER_LOOKS
-  br i1 %tired, label %yield, label %pause
+  br i1 %tired, label %polite, label %pause
 pause:
   @@PAUSE
   br label %wait
+polite:
+  %spent = icmp sgt i64 %looks.next, @@MOST_LOOKS
+  br i1 %spent, label %lie.down, label %yield
 yield:
   %y = call i32 @sched_yield()
   br label %wait
+lie.down:
+  %waiting = @@WAITING
+  %ended = @@ENDED
+  %s0 = call i32 @pthread_mutex_lock(ptr %mutex)
+  %s1 = atomicrmw xchg ptr %waiting, i64 1 seq_cst
+  br label %asleep
+asleep:
+  %asleep.reported = load atomic i64, ptr %finished seq_cst, align 8
+  %asleep.all = icmp sge i64 %asleep.reported, %joined
+  br i1 %asleep.all, label %awake, label %sleep
+sleep:
+  %s2 = call i32 @pthread_cond_wait(ptr %ended, ptr %mutex)
+  br label %asleep
+awake:
+  store atomic i64 0, ptr %waiting seq_cst, align 8
+  %s3 = call i32 @pthread_mutex_unlock(ptr %mutex)
+  br label %exit
 exit:
   store atomic i64 0, ptr %busy release, align 8
   ret void
