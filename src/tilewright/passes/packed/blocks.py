@@ -23,9 +23,9 @@ LEAST_PIECE = 64
 # Elements of a side that tables are made for at once.
 BLOCK = 4096
 
-# Costs in cycles. A multiply-add of whole vectors takes one; packing a vector once more takes as long as reading it from
-# L2 or L3 (5 cycles for squares of 512, 9 to 11 for larger ones, measured on a Zen 4 by cutting both sides into more
-# and more parts), and an entry of a block's offset tables a few instructions.
+# Costs in cycles. A multiply-add of whole vectors takes one; packing a vector once more takes as long as reading it
+# from L2 or L3 (5 cycles for squares of 512, 9 to 11 for larger ones, measured on a Zen 4 by cutting both sides into
+# more and more parts), and an entry of a block's offset tables a few instructions.
 PACK_VECTOR = 8.0
 TABLE_ENTRY = 8.0
 # Less work than this many multiply-adds of vectors (some 10 microseconds) is done before other threads are awake.
