@@ -1,10 +1,9 @@
 """Runs CUDA texts on the CPU: compiled by g++ behind a small prelude, one block after the other.
 
-The threads of a block run one after the other too, unless they meet at barriers: then each is one of the operating
-system's threads, and several blocks may be resident, begun in the order of their numbers or from the last one on; they
-lose time where they touch what other blocks see. The undefined-behaviour sanitizer watches: it reports signed overflow,
-bad shifts and misaligned vector accesses. Or that for threads does: it reports data races, of blocks and in shared
-memory.
+The threads of a block run one after the other too, unless they share memory: then each is one of the operating system's
+threads, and several blocks may be resident, begun in the order of their numbers or from the last one on; they lose time
+where they touch what other blocks see. The undefined-behaviour sanitizer watches: it reports signed overflow, bad
+shifts and misaligned vector accesses. Or that for threads does: it reports data races, of blocks and in shared memory.
 """
 
 from __future__ import annotations
@@ -184,7 +183,7 @@ def write_library(texts: dict[str, str], library: Path, sanitizer: str) -> None:
         for ptx, emulated in _PTX.items():
             text = text.replace(ptx, emulated)
         signature = f'extern "C" void launch_{name}(void** arguments, long blocks, long threads, long residents)'
-        together = "__syncthreads" in text
+        together = "__shared__" in text or "__syncthreads" in text
         launch = f"launch{'_together' if together else ''}({name}, arguments, blocks, threads"
         entry = f"{signature} {{ {launch}{', residents' if together else ''}); }}"
         parts.append(f"namespace of_{name} {{\n{with_shared_memory(text)}\n{entry}\n}}")

@@ -146,7 +146,7 @@ class _Block:
         """Set the bins, combine the rows into them, write them where this piece's own are."""
         item, histograms = self.item, self.histograms
         emit = item.emit
-        piece, *segment = at
+        *segment, piece = at
         given = [part(item.as_view(item.arrays[str(one)]), segment) for one in histograms.given]
         is_first = emit.let(operation("eq", lower_size(piece, emit), Constant(0, I64)), "is_first")
         neutral = [lower_atom(atom, emit) for atom in histograms.neutral]
@@ -161,7 +161,7 @@ class _Block:
         def end(bin_: Size) -> None:
             for words, place in zip(self.words, places, strict=True):
                 parts = [item.load(array, (bin_,))[0] for array in words.arrays]
-                item.store(part(place, at), (bin_,), decoded(item, words.bins, parts))
+                item.store(part(place, (piece, *segment)), (bin_,), decoded(item, words.bins, parts))
 
         bins = lower_size(histograms.bins, emit)
         self._shared(Constant(0, I64), bins, histograms.bins, begin)

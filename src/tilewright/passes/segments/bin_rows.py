@@ -102,7 +102,7 @@ def row_histograms(expression: nodes.Expression, machine: Machine) -> RowHistogr
     """
     if not isinstance(expression, Hist) or any(one.type.rank != 1 for one in expression.neutral):
         return None
-    combine = _elementwise(expression.combine)
+    combine = elementwise(expression.combine)
     elements = [one.type.element for one in expression.neutral]
     if combine is None or not machine.vector_bytes or any(one == BOOL or one.is_complex for one in elements):
         return None
@@ -112,7 +112,7 @@ def row_histograms(expression: nodes.Expression, machine: Machine) -> RowHistogr
     return RowHistograms(expression, combine, lanes, expression.destinations, expression.neutral)
 
 
-def _elementwise(combine: Lambda) -> Lambda | None:
+def elementwise(combine: Lambda) -> Lambda | None:
     """The function of two elements that a function of two rows maps; None if it does something else."""
     if len(combine.body.statements) != 1 or combine.body.results != combine.body.statements[0].targets:
         return None

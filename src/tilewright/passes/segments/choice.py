@@ -152,3 +152,17 @@ def pieces_of_histogram(
         return (0 if width < together else 1), width
     length = -(-width // pieces)
     return -(-width // length), length
+
+
+def room_of_thread(machine: Machine, threads: int, bins: int, bytes_per_bin: int) -> int:
+    """A power of two of bins that each thread of a block has room for in shared memory and that suffice; 0 if none is.
+
+    Example:
+        >>> from tilewright.machine.named import A100
+        >>> [room_of_thread(A100, 256, bins, 4) for bins in (5, 32, 100)]
+        [8, 32, 0]
+    """
+    room = 8
+    while room < bins:
+        room *= 2
+    return room if room * threads * bytes_per_bin <= shared_limit(machine) else 0

@@ -23,7 +23,8 @@ from tilewright.passes.items import lower_folds
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_folds import Rows
 from tilewright.passes.items.lower_items import AnyValue
-from tilewright.passes.items.scalar_values import memory_element
+from tilewright.passes.items.lower_scalar import lower_atom
+from tilewright.passes.items.scalar_values import Value, memory_element
 from tilewright.passes.sweeps.scan_lanes import is_plain
 
 Fold: TypeAlias = nodes.Reduce | nodes.Redomap | nodes.Scan | nodes.Scanomap | nodes.SegRed | nodes.SegScan
@@ -48,6 +49,7 @@ class Segments:
             which they vary with the innermost index of the segments (None: with none); empty if that is not known.
         chain: the rows are combined one after another in any case, as one worker does with chunks.
         rows_first: arrays of results have the rows as their outermost dimension, not behind those of the segments.
+        own_neutral: arrays of neutral elements, where each segment has its own by its last index; `neutral` are names.
     """
 
     outer: tuple[Size, ...]
@@ -63,6 +65,12 @@ class Segments:
     plain: bool = True
     sources: tuple[Variable, ...] = ()
     chain: bool = False
+    own_neutral: tuple[Variable, ...] = ()
+
+    def bind_neutral(self, item: Item, at: Sequence[Size]) -> None:
+        """Make the neutral elements of the segment at these indices known, if it has its own."""
+        for name, array in zip(map(str, self.neutral), self.own_neutral, strict=False):
+            item.emit.values[name] = item.load(item.as_view(item.arrays[array.name]), at[-1:])
 
     def part(self, place: ArrayView, at: Sequence[Size]) -> ArrayView:
         """Where the rows of the segment at these indices lie in an array of results."""
@@ -185,6 +193,8 @@ class Histograms:
         bins: of each segment.
         combine, neutral: as of `hist`. given: what the bins begin as, arrays or scalars.
         row: the bin and the values of a row of the segment at some indices.
+        inner: the extents of a bin that holds an array, each element of which is a histogram of its own: `combine` is
+            of elements, `neutral` are arrays of them, and indices of segments have those of the element behind them.
         narrow: the same with the bin as an i32, if that is easier to compute; wrong only where no such bin exists.
     """
 
@@ -196,6 +206,21 @@ class Histograms:
     given: tuple[Atom, ...]
     row: Callable[[Item, Sequence[Size]], Row]
     narrow: Callable[[Item, Sequence[Size]], Row] | None = None
+    inner: tuple[Size, ...] = ()
+
+    def bins_at(self, place: ArrayView, at: Sequence[Size]) -> ArrayView:
+        """The bins at some indices, the last of which are those of the element, in an array of bins."""
+        lmad, before = place.lmad, len(at) - len(self.inner)
+        order = (*range(before), *range(before + 1, lmad.rank), before)
+        return ArrayView(place.buffer, place.element, lmad.rearrange(order).fix(at))
+
+    def neutral_at(self, item: Item, at: Sequence[Size]) -> list[Value]:
+        """The neutral elements there."""
+        element = at[len(at) - len(self.inner) :]
+        return [
+            item.load(item.as_view(item.arrays[str(one)]), element) if one.type.rank else lower_atom(one, item.emit)
+            for one in self.neutral
+        ]
 
 
 # --- chunks of segments -----------------------------------------------------------------------------------------------
@@ -250,7 +275,7 @@ def partial_segments(segments: Segments, partial: Sequence[Variable], chunks: Ch
 
     return Segments(
         segments.outer, size(chunks.count), segments.combine, segments.neutral, segments.commutative,
-        segments.simple, bool(segments.outer), rows, partial_strides(partial),
+        segments.simple, bool(segments.outer), rows, partial_strides(partial), own_neutral=segments.own_neutral,
     )  # fmt: skip
 
 

@@ -129,6 +129,7 @@ def _fold(
     """Each thread folds its rows: every `threads`-th one of a commutative operator, else a run of neighbours."""
     emit, count = item.emit, len(segments.neutral)
     where = range_of(item, segments, chunks, group, at)
+    segments.bind_neutral(item, where.segment)
     mapped = [segments.part(place, where.segment) for place in places[count:]]
     totals = [declare_value(lower_atom(atom, emit), "total", emit) for atom in segments.neutral]
     start: Expression = operation("add", where.begin, group.local)

@@ -9,40 +9,52 @@ numbers alone: a result is the same in every run, of floats too. Where there are
 them would cost more than the rows, one worker does a whole segment.
 
 On a CPU the bins of rows are computed in vectors (bins.py). On a GPU, the threads of a block share bins in
-shared memory where these fit and the operator is one for which the order cannot matter (atomics.py).
+shared memory where these fit and the operator is one for which the order cannot matter (atomics.py). Otherwise a
+thread has a piece, which is every so many-th row, so that neighbouring threads read neighbouring rows; its own bins are
+in shared memory, if there is room for those of a whole block, and written out at the end. Of bins that hold rows
+themselves (such as the sums of the points of each cluster) each thread combines one element of them.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from tilewright.ir import nodes
+from tilewright.ir.lmad import LMAD
 from tilewright.ir.nodes import Expression, Statement, Type, Variable
 from tilewright.ir.scalars import I32, I64, compute_type
-from tilewright.ir.sizes import Size, minimum, size
+from tilewright.ir.sizes import ONE, ZERO, Size, maximum, minimum, size
 from tilewright.ir.traversal import sub_bodies
 from tilewright.ir.views import ArrayView
-from tilewright.kernel.ir import Constant, operation
+from tilewright.kernel.ir import Buffer, Constant, Space, ThreadIndex, operation
 from tilewright.machine.model import Machine
 from tilewright.passes.core.fuse_histograms import NOTHING, Fills
 from tilewright.passes.items import lower_folds
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_general import Places, Points, points_of
-from tilewright.passes.items.lower_scalar import lower_atom, lower_size
+from tilewright.passes.items.lower_scalar import lower_size
+from tilewright.passes.items.scalar_values import memory_element
 from tilewright.passes.segments.atomics import atomic_bins, block_points, room_for_bins
-from tilewright.passes.segments.bin_rows import row_histogram_step, row_histograms
+from tilewright.passes.segments.bin_rows import elementwise, row_histogram_step, row_histograms
 from tilewright.passes.segments.bins import COPIES, MOST_BINS, cached_points, copies_of_bins, sums_are_trees
-from tilewright.passes.segments.choice import pieces_of_histogram
+from tilewright.passes.segments.choice import pieces_of_histogram, room_of_thread
 from tilewright.passes.segments.form import Chunks, Histograms, Row, Segments, partial_strides
-from tilewright.passes.segments.points import part
+from tilewright.passes.segments.groups import named_size
 from tilewright.passes.segments.steps import Kernels, MakeKernel, Variables, fold_step
 from tilewright.runtime.host import KernelStep, SegmentPlan, SegmentStep
+
+Pieces: TypeAlias = tuple[KernelStep, int, int]
+"""The kernel of the pieces, how many they are (0: it does everything) and how long."""
 
 
 def histograms_of(expression: Expression) -> Histograms | None:
     """The histograms that an expression computes; None if it computes none, or values are arrays."""
+    if isinstance(expression, nodes.Hist) and any(one.type.rank for one in expression.neutral):
+        return _histograms_of_elements(expression)
     if not isinstance(expression, nodes.Hist | nodes.SegHist) or any(one.type.rank for one in expression.neutral):
         return None
     common = (expression.combine, expression.neutral, expression.destinations)
@@ -60,6 +72,23 @@ def histograms_of(expression: Expression) -> Histograms | None:
         return lambda index: [item.row(one, index) for one in arrays]
 
     return Histograms((), expression.indices.type.shape[0], bins, *common, row)
+
+
+def _histograms_of_elements(expression: nodes.Hist) -> Histograms | None:
+    """A histogram of rows as one for each of their elements; None if the operator is not one of elements."""
+    combine = elementwise(expression.combine)
+    if combine is None or any(one.type.rank != 1 for one in expression.neutral):
+        return None
+
+    def row(item: Item, at: Sequence[Size]) -> Row:
+        places, *values = (
+            item.as_view(one) for one in lower_folds.arrays_of(item, (expression.indices, *expression.values))
+        )
+        return lambda index: [item.load(places, (index,)), *(item.load(one, (index, *at)) for one in values)]
+
+    bins, *inner = expression.destinations[0].type.shape
+    width, given = expression.indices.type.shape[0], expression.destinations
+    return Histograms((), width, bins, combine, expression.neutral, given, row, inner=tuple(inner))
 
 
 def narrowed(expression: nodes.SegHist) -> nodes.SegHist | None:
@@ -88,7 +117,8 @@ def takes_fills(machine: Machine) -> Callable[[nodes.Expression], bool]:
         )
         if not simple:
             return False
-        return histograms_of(expression) is not None or row_histograms(expression, machine) is not None
+        found = histograms_of(expression)
+        return found is not None and (not found.inner or row_histograms(expression, machine) is not None)
 
     return takes
 
@@ -108,12 +138,14 @@ def histogram_step(
     reads = tuple(one for one in reads if one.name not in fills)
     reads = tuple(dict.fromkeys((*reads, *(one for one in scalars if isinstance(one, Variable)))))
     found = histograms_of(statement.expression)
+    if found is not None and found.inner and threads == 1:
+        return row_histogram_step(statement, reads, machine, make, fills)
     if found is None:
-        return None if threads > 1 else row_histogram_step(statement, reads, machine, make, fills)
+        return None
     found = dataclasses.replace(found, given=tuple(fills.get(str(one), one) for one in found.given))
     label = str(statement.targets[0])
     pieces = Chunks(f"%pieces.{label}", f"%rows.{label}")
-    shape = (size(pieces.count), *found.outer, found.bins)
+    shape = (size(pieces.count), *found.outer, found.bins, *found.inner)
     own = tuple(
         Variable(f"{target}.own", Type(compute_type(atom.type.element), shape))
         for target, atom in zip(statement.targets, found.neutral, strict=True)
@@ -131,70 +163,112 @@ def histogram_step(
         Chunks(f"%chunks.{label}", f"%length.{label}"), machine, threads, make,
     )  # fmt: skip
     folds, _ = fold_step(merge, "_bins")
-
-    held = atomic_bins(found) if threads > 1 else None
+    size_of_bin = sum(one.type.element.bytes for one in own)
+    held = atomic_bins(found) if threads > 1 and not found.inner else None
 
     @functools.cache
-    def first(room: int, copies: int, wide: bool, tree: bool) -> KernelStep:
-        points = cached_points(found, pieces, copies, wide, tree) if copies else piece_points(found, pieces)
-        if room:
-            points = block_points(points, found, pieces, threads, room)
+    def first(copies: int, wide: bool, tree: bool) -> KernelStep:
+        return make("_pieces", cached_points(found, pieces, copies, wide, tree), own, reads)
+
+    @functools.cache
+    def together(room: int) -> KernelStep:
+        points = block_points(piece_points(found, pieces, threads, 0), found, pieces, threads, room)
         return make("_pieces", points, own, reads)
+
+    @functools.cache
+    def alone(room: int) -> KernelStep:
+        return make("_pieces", piece_points(found, pieces, threads, room), own, reads)
+
+    def in_vectors(number: int, bins: int, width: int) -> Pieces:
+        count, length = pieces_of_histogram(machine, 1, number, width, bins, size_of_bin)
+        copies = copies_of_bins(machine, length, bins, size_of_bin)
+        tree = sums_are_trees(found, length, bins)
+        if count < 2:
+            return whole(copies, bins > MOST_BINS, tree), 0, 0
+        return first(copies, bins > MOST_BINS, tree), count, length
+
+    def in_threads(number: int, bins: int, width: int) -> Pieces:
+        room = room_for_bins(machine, bins, held) if held is not None else 0
+        shared_by = threads if room else 1
+        count, length = pieces_of_histogram(machine, threads, number, width, bins, size_of_bin, shared_by)
+        if count < (1 if room or found.inner else 2):
+            return whole(0), 0, 0
+        if room:
+            return together(room), count, length
+        return alone(room_of_thread(machine, threads, bins, size_of_bin)), count, width // count
 
     def choose(values: tuple[int, ...]) -> SegmentPlan:
         *outer, bins, width = values
-        number = 1
-        for extent in outer:
-            number *= extent
-        size_of_bin = sum(one.type.element.bytes for one in own)
-        room = room_for_bins(machine, bins, held) if held is not None else 0
-        together = threads if room else 1
-        count, length = pieces_of_histogram(machine, threads, number, width, bins, size_of_bin, together)
-        copies = copies_of_bins(machine, length, bins, size_of_bin) if threads == 1 else 0
-        tree = threads == 1 and sums_are_trees(found, length, bins)
-        if count < (1 if room else 2):
-            return SegmentPlan((whole(copies, bins > MOST_BINS, tree),), ())
-        end = folds.choose((*outer, bins, count))
+        number = math.prod(outer)
+        kernel, count, length = (in_vectors if threads == 1 else in_threads)(number, bins, width)
+        if not count:
+            return SegmentPlan((kernel,), ())
+        end = folds.choose((*outer[: len(found.outer)], bins, *outer[len(found.outer) :], count))
         sizes = (pieces.count, count), (pieces.length, length), *end.sizes
-        return SegmentPlan((first(room, copies, bins > MOST_BINS, tree), *end.steps), sizes)
+        return SegmentPlan((kernel, *end.steps), sizes)
 
-    extents = (*found.outer, found.bins, found.width)
+    extents = (*found.outer, *found.inner, found.bins, found.width)
     temporaries = (*own, *folds.temporaries)
-    trials = (whole(1), whole(COPIES)) if threads == 1 else (whole(0),)
+    trials = (whole(1), whole(COPIES)) if threads == 1 else (alone(0),) if found.inner else (whole(0),)
     return SegmentStep(label, statement.targets, reads, temporaries, extents, choose), trials
 
 
-def piece_points(histograms: Histograms, pieces: Chunks) -> Points:
-    """Each point combines the rows of one piece of a segment into bins of its own; the first goes on from the given."""
+def piece_points(histograms: Histograms, pieces: Chunks, threads: int, room: int) -> Points:
+    """Each point combines the rows of one piece of a segment into bins of its own; the first goes on from the given.
+
+    A piece is every so many-th row: `pieces.length` of them, and one more in the first pieces. With `room`, each of the
+    `threads` threads of a block has so many bins in shared memory, side by side with those of the others, so that no
+    two of them meet in a bank.
+    """
 
     def write_piece(item: Item, at: Sequence[Size], places: Places) -> None:
-        emit = item.emit
-        piece, *segment = at
-        mine = [part(place, at) for place in places]
-        given = [part(item.as_view(item.arrays[str(one)]), segment) for one in histograms.given]
+        emit, outer = item.emit, len(histograms.outer)
+        piece, segment = at[outer], [*at[:outer], *at[outer + 1 :]]
+        own = [histograms.bins_at(place, (piece, *segment)) for place in places]
+        mine = _in_shared_memory(item, own, threads, room) if room else own
+        given = [histograms.bins_at(item.as_view(item.arrays[str(one)]), segment) for one in histograms.given]
         is_first = emit.let(operation("eq", lower_size(piece, emit), Constant(0, I64)), "is_first")
-        neutral = [lower_atom(atom, emit) for atom in histograms.neutral]
+        neutral = histograms.neutral_at(item, segment)
 
-        def copy(bin_: Size) -> None:
-            for place, source in zip(mine, given, strict=True):
-                item.store(place, (bin_,), item.load(source, (bin_,)))
+        def copy(to: Sequence[ArrayView], sources: Sequence[ArrayView]) -> None:
+            def one(bin_: Size) -> None:
+                for place, source in zip(to, sources, strict=True):
+                    item.store(place, (bin_,), item.load(source, (bin_,)))
+
+            item.loop(histograms.bins, "bin", one)
 
         def clear(bin_: Size) -> None:
             for place, value in zip(mine, neutral, strict=True):
                 item.store(place, (bin_,), value)
 
-        emit.when(is_first, lambda: item.loop(histograms.bins, "bin", copy))
+        emit.when(is_first, lambda: copy(mine, given))
         emit.when(operation("not", is_first), lambda: item.loop(histograms.bins, "bin", clear))
-        start = piece * size(pieces.length)
         row = histograms.row(item, segment)
+        count, rounds = size(pieces.count), size(pieces.length)
+        left = histograms.width - rounds * count
 
         def step(counter: Size) -> None:
-            bin_, *values = row(start + counter)
+            bin_, *values = row(piece + counter * count)
             lower_folds.combine_into_bin(item, histograms.combine, mine, bin_, values)
 
-        item.loop(minimum(size(pieces.length), histograms.width - start), "k", step)
+        item.loop(rounds + minimum(ONE, maximum(left - piece, ZERO)), "k", step)
+        if room:
+            copy(own, mine)
 
-    return Points((size(pieces.count), *histograms.outer), write_piece)
+    return Points((*histograms.outer, size(pieces.count), *histograms.inner), write_piece)
+
+
+def _in_shared_memory(item: Item, own: Sequence[ArrayView], threads: int, room: int) -> list[ArrayView]:
+    """Bins of this thread in the block's shared memory."""
+    local = named_size(item, ThreadIndex())
+    found = []
+    for one in own:
+        parts = 2 if one.element.is_complex else 1
+        buffer = Buffer(item.emit.name("bins"), memory_element(one.element), Space.SHARED, parts * room * threads)
+        item.private.append(buffer)
+        item.buffers[buffer.name] = buffer
+        found.append(ArrayView(buffer.name, one.element, LMAD(local, one.lmad.shape, (size(threads),))))
+    return found
 
 
 def _bin_segments(histograms: Histograms, own: Sequence[Variable], pieces: Chunks) -> Segments:
@@ -204,7 +278,10 @@ def _bin_segments(histograms: Histograms, own: Sequence[Variable], pieces: Chunk
         views: list[ArrayView] = [item.as_view(item.arrays[one.name]) for one in own]
         return lambda index, _: [item.load(view, (index, *at)) for view in views]
 
-    outer = (*histograms.outer, histograms.bins)
-    simple = not any(one.type.element.is_complex for one in histograms.neutral)
-    common = (histograms.combine, histograms.neutral, True, simple, True)
-    return Segments(outer, size(pieces.count), *common, rows, partial_strides(own))
+    outer, neutral = (*histograms.outer, histograms.bins, *histograms.inner), histograms.neutral
+    arrays = tuple(one for one in neutral if isinstance(one, Variable) and one.type.rank)
+    if arrays:
+        neutral = tuple(Variable(f"%neutral.{k}", Type(one.type.element)) for k, one in enumerate(arrays))
+    simple = not any(one.type.element.is_complex for one in neutral)
+    common = (histograms.combine, neutral, True, simple, True)
+    return Segments(outer, size(pieces.count), *common, rows, partial_strides(own), own_neutral=arrays)

@@ -37,6 +37,7 @@ def fold_points(segments: Segments, chunks: Chunks | None = None) -> Points:
 
     def write_point(item: Item, at: Sequence[Size], places: Places) -> None:
         start, length, segment = split_point(segments, chunks, at)
+        segments.bind_neutral(item, segment)
         rows = segments.rows(item, segment)
         mapped = [segments.part(place, segment) for place in places[count:]]
         vectors, commutes = item.vector_lanes and segments.simple, segments.commutative

@@ -87,7 +87,8 @@ class Kernels:
 
     def operator_reads(self, partial: Sequence[Variable]) -> Variables:
         """What a kernel reads that combines `partial` only."""
-        used = {one.name for one in used_variables(self.segments.combine)} | {str(one) for one in self.segments.neutral}
+        used = {one.name for one in used_variables(self.segments.combine)}
+        used |= {str(one) for one in (*self.segments.neutral, *self.segments.own_neutral)}
         return (*partial, *(one for one in self.reads if one.name in used))
 
     def share_out(self, values: Sequence[int], fits: bool) -> Sharing:
