@@ -244,3 +244,78 @@ def test_errors_of_sums_and_prefixes_of_columns_are_those_of_trees(kind: str, co
     wanted = np.cumsum(xss.astype(np.longdouble), 0).astype(np.float64).T
     for program in (row_prefixes, flat_row_prefixes):
         assert_tree(program(xss.T), wanted, count)
+
+
+# --- arrays as values, rows in bins -----------------------------------------------------------------------------------
+
+
+@tw.program
+def sums_of_rows(xss: tw.f32["n", "m"]):
+    """A fold whose values are rows."""
+    zeros = tw.replicate(xss.shape[1], 0.0, "f32")
+    return tw.reduce(lambda a, b: tw.map(lambda x, y: x + y, a, b), zeros, xss)
+
+
+@tw.program
+def sums_of_pairs(xss: tw.f32["k", "n", "m"]):
+    """The same inside of a map, of rows that are computed, with a result that is no array beside."""
+
+    def total(a, s, b, t):
+        return tw.map(lambda x, y: x + y, a, b), s + t
+
+    def one(xs):
+        zeros = tw.replicate(xss.shape[2], 0.0, "f32")
+        return tw.reduce(
+            total, (zeros, 0.0), tw.map(lambda row: tw.map(lambda x: x * x, row), xs), tw.map(lambda row: row[0], xs)
+        )
+
+    return tw.map(one, xss)
+
+
+@tw.program
+def prefixes_of_rows(xss: tw.f32["n", "m"]):
+    zeros = tw.replicate(xss.shape[1], 0.0, "f32")
+    return tw.scan(lambda a, b: tw.map(lambda x, y: x + y, a, b), zeros, xss)
+
+
+@tw.program
+def rows_in_bins(xss: tw.f32["n", "m"], at: tw.i64["n"]):
+    zeros = tw.replicate(xss.shape[1], 0.0, "f32")
+    return tw.hist(lambda a, b: tw.map(lambda x, y: x + y, a, b), zeros, 5, at, xss)
+
+
+@each_device
+@each_data
+def test_errors_of_folds_of_rows_are_those_of_trees(kind: str, target: str) -> None:
+    skip_without(target)
+    xss = values(kind, 600_000).reshape(3, -1).T
+    assert_tree(sums_of_rows(xss, target=target), exact(xss, 0), len(xss))
+    rows_found, first = sums_of_pairs(np.stack([xss, xss[::-1]]), target=target)
+    squared = exact(xss.astype(np.float64) ** 2, 0)
+    for number in range(2):
+        assert_tree(np.asarray(rows_found)[number], squared, len(xss))
+        assert_tree(np.asarray(first)[number], exact(xss[:, 0], None), len(xss))
+
+
+@each_device
+@each_data
+def test_errors_of_prefixes_of_rows_are_those_of_trees(kind: str, target: str) -> None:
+    skip_without(target)
+    xss = values(kind, 300_000).reshape(3, -1).T
+    wanted = np.cumsum(xss.astype(np.longdouble), 0).astype(np.float64)
+    assert_tree(prefixes_of_rows(xss, target=target), wanted, len(xss))
+
+
+@each_data
+@pytest.mark.parametrize("hit", [1, 5])
+@pytest.mark.parametrize("m", [2, 20])
+def test_errors_of_rows_in_bins_are_those_of_trees(kind: str, hit: int, m: int) -> None:
+    """Of five bins the first `hit` take all rows: a node has 1024 rows, in four copies of the bins or in one."""
+    column = values(kind, 400_000)
+    at = np.arange(len(column)) % hit
+    wanted = np.bincount(at, column.astype(np.float64), 5)
+    for xss in (np.repeat(column[:, None], m, 1), np.repeat(column[None], m, 0).T):
+        found = np.asarray(rows_in_bins(xss, at), np.float64)
+        assert not np.any(found[hit:])
+        for number in range(m):
+            assert_tree(found[:hit, number], wanted[:hit], len(column))

@@ -285,7 +285,7 @@ def test_far_operands_are_asked_for_ahead(text: str, scalar: ScalarType) -> None
     contraction = einsum_contraction(text, sizes, scalar)
     form = form_of(contraction, SMALL_CACHES)
     form = replace(form, far=True, scalar_far=True, depth=96, vector_block=2 * form.vector_tile, buffered=False)
-    form = replace(form, scalar_block=2 * form.rows, waiting=False, nontemporal=False)
+    form = replace(form, scalar_block=2 * form.rows, levels=0, nontemporal=False)
     assert form.asks_vectors and form.asks_scalars
     kernel = write_packed_kernel(form).kernel
     asked = {one.buffer for one in walk(kernel.body) if isinstance(one, Prefetch) and one.level == 2}
@@ -326,7 +326,7 @@ def test_epilogues_of_sums_that_wait(a: int, b: int) -> None:
     operand = replace(operand, strides=(size(1), size(3), size(2), size(0)))
     contraction = replace(dense, epilogue=function, epilogue_operands=(operand,), scalars=(alpha,))
     form = form_of(contraction, replace(HOST, cores=8))
-    form = replace(form, waiting=True, buffered=False, nontemporal=False, depth=4, vector_block=2 * form.vector_tile,
+    form = replace(form, levels=1, buffered=False, nontemporal=False, depth=4, vector_block=2 * form.vector_tile,
                    scalar_block=2 * form.rows)  # fmt: skip
     run(contraction, form, threads=2, alpha=0.75)
 
@@ -336,7 +336,7 @@ def test_long_sums_of_two_dimensions_wait() -> None:
     b = Builder()
     function = b.function([Type(C64)], lambda total: b.apply("conj", total))
     contraction = replace(contraction, epilogue=function)
-    assert form_of(contraction).waiting
+    assert form_of(contraction).levels == 1
     run(contraction)
 
 

@@ -319,7 +319,7 @@ def with_epilogues(draw: st.DrawFn) -> Contraction:
 def test_any_epilogue(contraction: Contraction, machine: Machine, waits: bool, seed: int) -> None:
     form = form_of(contraction, machine)
     if waits:  # several blocks of both sides and pieces of the sum, whose partial sums wait in scratch memory
-        form = replace(form, waiting=True, buffered=False, nontemporal=False, depth=16,
+        form = replace(form, levels=1, buffered=False, nontemporal=False, depth=16,
                        vector_block=2 * form.vector_tile, scalar_block=2 * form.rows)  # fmt: skip
     buffers = random_buffers(contraction, seed)
     if contraction.left.element.is_integer:  # so that casts to smaller types do not depend on C's rules for overflow

@@ -46,6 +46,15 @@ class Accumulators:
                 self.values.append(memory)
                 self.spare.append(self.item.allocate(type_, "acc_next"))
 
+    def again(self, initial: Sequence[Atom]) -> None:
+        """Start from atoms once more."""
+        values = [value_of(self.item, atom) for atom in initial]
+        for value, place in zip(values, self.values, strict=True):
+            if isinstance(place, ArrayView):
+                write(self.item, value, place)
+        variables = [_names(value) for value in self.values if isinstance(value, tuple)]
+        assign_values(variables, [value for value in values if isinstance(value, tuple)], self.item.emit)
+
     def update(self, function: Lambda, arguments: Sequence[AnyValue]) -> None:
         """The accumulators become the function's first results."""
         self.assign(call(self.item, function, arguments, self.spare))
@@ -74,7 +83,7 @@ def write_prefixes(
     top: Accumulators,
     scanned: Sequence[ArrayView],
 ) -> None:
-    """Write the prefixes of scalars as a tree, and have them all in `top`, which holds what stands before.
+    """Write the prefixes as a tree, and have them all in `top`, which holds what stands before.
 
     Args:
         item: the work item.
@@ -88,25 +97,25 @@ def write_prefixes(
     middle, lowest, before = (Accumulators(item) for _ in range(3))
     for one in (middle, lowest, before):
         one.begin(neutral, [atom.type for atom in neutral], [None] * count)
-    initial = [value_of(item, atom) for atom in neutral]
 
     def write_row(k: Size) -> None:
         index, values = row(k)
         lowest.update(combine, [*lowest.values, *values[:count]])
-        results = call(item, combine, [*before.values, *lowest.values])
-        for value, place in zip(results, scanned, strict=True):
-            write(item, value, row_of(place, index))
+        places = [row_of(place, index) for place in scanned]
+        arrays = [place if place.lmad.rank else None for place in places]
+        for value, place in zip(call(item, combine, [*before.values, *lowest.values], arrays), places, strict=True):
+            write(item, value, place)
 
     def piece(first: Size, rows: Size) -> None:
         before.update(combine, [*top.values, *middle.values])
-        lowest.assign(initial)
+        lowest.again(neutral)
         item.loop(rows, "k", lambda k: write_row(item.known_index(first + k, extent)))
         middle.update(combine, [*middle.values, *lowest.values])
 
     def larger(number: Size) -> None:
         first = number * large
         rows = minimum(large, extent - first)
-        middle.assign(initial)
+        middle.again(neutral)
         pieces = (rows + PIECE - 1) // PIECE
         item.loop(pieces, "piece", lambda k: piece(first + k * PIECE, minimum(size(PIECE), rows - k * PIECE)))
         top.update(combine, [*top.values, *middle.values])

@@ -72,7 +72,7 @@ def fold(
             values = rows(counter if start is None else start + counter, [None] * len(neutral))
             return _scalars(values[: len(neutral)])
 
-        if mapped:
+        if mapped or any(one.rank for one in types):
             item.loop(count, "k", lambda k: step(item.known_index(first + k, extent), into))
             return
         combined = FoldRows(

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 from tilewright.ir import nodes
 from tilewright.ir.nodes import Lambda
+from tilewright.ir.traversal import all_statements
 from tilewright.kernel.ir import Expression, add, integer, operation
 from tilewright.passes.launch_writer import LaunchWriter
 
@@ -30,12 +31,10 @@ _ROUNDING = {"add", "sub", "mul", "div", "fma"}
 
 
 def grows_errors(combine: Lambda) -> bool:
-    """Whether an operator on scalars rounds, so that the error of a chain of it grows with the chain's length."""
-    statements = [one.expression for one in combine.body.statements]
-    scalars = all(one.type.rank == 0 for one in combine.parameters)
-    return scalars and any(
+    """Whether an operator rounds, so that the error of a chain of it grows with the chain's length."""
+    return any(
         isinstance(one, nodes.Apply) and one.operator in _ROUNDING and one.operands[0].type.element.kind in "fc"
-        for one in statements
+        for one in (statement.expression for statement in all_statements(combine.body))
     )
 
 

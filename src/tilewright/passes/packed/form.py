@@ -17,6 +17,7 @@ from tilewright.ir.scalars import BOOL, ScalarType, compute_type, real_of
 from tilewright.ir.traversal import canonical
 from tilewright.machine.model import Machine, power_of_two_at_least
 from tilewright.passes.items.scalar_values import component_types
+from tilewright.passes.items.sum_trees import FAN, grows_errors
 from tilewright.passes.lanes.vectorise import is_vectorisable
 from tilewright.passes.packed.blocks import BLOCK, LINE, choose_chunks, even, lines_stay, longest_piece, panel_bytes
 from tilewright.passes.packed.operands import with_conversions_in_packing
@@ -24,6 +25,7 @@ from tilewright.passes.packed.operands import with_conversions_in_packing
 LONGEST_PIECE = 1024
 LEAST_DEPTH_CAPACITY = 256
 BUFFERED_ELEMENTS = 1 << 17
+WAITING_ELEMENTS = 1 << 22  # of a level of partial sums: 2048 by 2048 results are packed for at once
 BROKEN_ELEMENT = 1.5  # cycles more to pack an element of the scalar side where panels end in the middle of runs
 
 
@@ -50,7 +52,8 @@ class PackedForm:
     `panel_bytes`: memory for the panels of the vector side and of the scalar side.
     `far`: the vector side's operand lies beyond the second cache; packing asks for it ahead, and reads longer pieces.
     `scalar_far`: so does the scalar side's.
-    `waiting`: partial sums of a long sum wait in scratch memory, because the output cannot hold them.
+    `levels`: of partial sums that wait in scratch memory: none if they are added up in the output; one if that cannot
+    hold them; more for sums of many pieces, which are trees: `fan` values of a level are one of the next.
     """
 
     contraction: Contraction
@@ -71,7 +74,8 @@ class PackedForm:
     vector_chunk: int
     scalar_chunk: int
     panel_bytes: tuple[int, int]
-    waiting: bool = False
+    levels: int = 0
+    fan: int = FAN
     far: bool = False
     scalar_far: bool = False
     scalar_in_place: bool = False
@@ -102,14 +106,14 @@ class PackedForm:
         """Whether the vector side's operand is asked for ahead, for the next block of the side or of the sum."""
         is_only = self.vector_block >= self.total(self.vector_dimensions) and self.depth >= self.contracted_total
         in_runs = self.vectors_turned or any(one.stride == 1 for one in self.vector_dimensions[-1:])
-        return self.far and in_runs and not is_only and not self.waiting and self.lanes > 1
+        return self.far and in_runs and not is_only and self.levels != 1 and self.lanes > 1
 
     @property
     def asks_scalars(self) -> bool:
         """Whether the scalar side's operand is, for the next piece of the sum."""
         in_runs = self.scalar_rows or any(one.stride == 1 for one in self.scalar_dimensions[-1:])
         more = self.depth < self.contracted_total
-        return self.scalar_far and in_runs and more and not self.waiting and self.lanes > 1
+        return self.scalar_far and in_runs and more and self.levels != 1 and self.lanes > 1
 
     @property
     def vectors_turned(self) -> bool:
@@ -121,6 +125,21 @@ class PackedForm:
     def written_by_blocks(self) -> bool:
         """Whether the output's unit stride is not along the innermost dimension of the vector side."""
         return _is_written_by_blocks(self.vector_dimensions)
+
+    @property
+    def scratch_columns(self) -> int:
+        """Elements of the vector side whose results are in scratch memory together: those of a block, or where they
+        are a tree of partial sums, of all blocks.
+        """
+        whole = -(-self.vector_chunk // self.vector_tile) * self.vector_tile
+        return whole if self.levels > 1 else self.vector_block
+
+    @property
+    def scratch_capacity(self) -> int:
+        """Elements of that memory for each level; of few different values, so that shapes share kernels."""
+        return max(
+            2 * BUFFERED_ELEMENTS, power_of_two_at_least((self.scratch_columns + self.lanes) * self.scalar_block)
+        )
 
     @property
     def pitch(self) -> int:
@@ -187,12 +206,15 @@ def make_packed_form(contraction: Contraction, machine: Machine) -> PackedForm:
     depth = _depth(contraction, contracted, lanes, longest_piece(machine, tile, rows, element_bytes))
     batch = math.prod(constant(one.size) for one in contraction.of_kind(Kind.C))
     chunks = choose_chunks(machine.cores, batch, (vector_total, scalar_total), (tile, rows), lanes, contracted)
-    waiting = depth < contracted and not _holds_partial_sums(contraction)
+    levels = _levels(contraction, -(-contracted // depth))
     memory = panel_bytes(machine)
     step_bytes = max(1, min(depth, contracted)) * element_bytes
+    scalar_block = even(chunks[1], min(BLOCK, memory[1] // step_bytes), rows)
+    if levels > 1:
+        chunks = even(chunks[0], WAITING_ELEMENTS // scalar_block, tile), chunks[1]
     vector_block = even(chunks[0], min(BLOCK, memory[0] // step_bytes), tile)
-    room = 2 * BUFFERED_ELEMENTS // (vector_block + lanes) if waiting else BLOCK
-    scalar_block = even(chunks[1], min(BLOCK, room, memory[1] // step_bytes), rows)
+    if levels == 1:
+        scalar_block = even(chunks[1], min(scalar_block, 2 * BUFFERED_ELEMENTS // (vector_block + lanes)), rows)
     buffered = (
         depth >= contracted
         and _is_written_by_blocks(vector)
@@ -216,7 +238,8 @@ def make_packed_form(contraction: Contraction, machine: Machine) -> PackedForm:
         scalar_rows,
         *chunks,
         memory,
-        waiting,
+        levels,
+        FAN,
         _is_far(contraction, vector_left, machine),
         _is_far(contraction, not vector_left, machine),
         scalar_rows and _rows_suit(contraction, scalar, vector_left, rows, machine),
@@ -359,6 +382,16 @@ def _depth(contraction: Contraction, contracted: int, lanes: int, longest: int) 
     if not _holds_partial_sums(contraction) and contracted <= LONGEST_PIECE:
         longest = LONGEST_PIECE
     return even(contracted, longest, lanes)
+
+
+def _levels(contraction: Contraction, pieces: int) -> int:
+    """Levels of partial sums in scratch memory, for a sum of so many pieces."""
+    levels = 0 if pieces <= 1 or _holds_partial_sums(contraction) else 1
+    if pieces > FAN and grows_errors(contraction.combine):
+        levels = 2
+        while FAN**levels < pieces:
+            levels += 1
+    return levels
 
 
 def _holds_partial_sums(contraction: Contraction) -> bool:

@@ -5,6 +5,9 @@
             for vector block: pack the vector side
                 for each pair of panels: the register tile (micro.py)
 
+Sums of more than FAN pieces are trees: those of FAN pieces wait in scratch memory, are added to others there, and so
+on. A value goes through as many additions as a piece is long, and FAN for each level; in a chain, one for each piece.
+
 A flat index of a side is turned into offsets once per block, in tables; an operand of any strides is read through them.
 """
 
@@ -34,6 +37,7 @@ from tilewright.passes.packed.form import PackedForm, SideDimension
 from tilewright.passes.packed.micro import write_micro_kernels
 from tilewright.passes.packed.operands import panel_types
 from tilewright.passes.packed.panels import pack
+from tilewright.passes.packed.store import Edges
 from tilewright.passes.packed.tables import fill_depth_tables, fill_tables, mark_runs
 from tilewright.passes.packed.writer import Bases, PackedWriter, Side
 
@@ -87,13 +91,14 @@ def write_packed_kernel(form: PackedForm, name: str = "contraction") -> Launch:
             pack(w, vector, vector_count, depth)
             if no_nan is not None and (vector_too := gives_no_nan(w, vector, vector_count, depth)) is not None:
                 no_nan = w.emit.let(operation("and", no_nan, vector_too), "no_nan")
-            first = operation("eq", depth_start, integer(0))
-            last = operation("ge", add(depth_start, depth_step), loop_end)
+            edges = _edges(w, Cut(depth_start, depth_step, loop_end))
             counts = vector_count, count, depth
             present = Cut(vector_at, vector_step, vector_stop), Cut(depth_start, depth_step, contracted)
             vectors = vector_start, present[0]
             ahead = ask_ahead(w, (vector, scalar), depth_sizes, vectors, present[1], bases.vector, counts)
-            write_micro_kernels(w, vector, scalar, out, further, bases, counts, vector_at, (first, last), no_nan, ahead)
+            column = integer(0) if form.levels < 2 else w.emit.let(operation("sub", vector_at, vector_start), "column")
+            arrays = vector, scalar, out, further
+            write_micro_kernels(w, *arrays, bases, counts, (vector_at, column), edges, no_nan, ahead)
 
         def pieces(write: Callable[[Expression, Expression, Expression | None], None]) -> None:
             def at(start: Expression) -> None:
@@ -104,7 +109,7 @@ def write_packed_kernel(form: PackedForm, name: str = "contraction") -> Launch:
         def vector_blocks(write: Callable[[tuple[Expression, Expression]], None]) -> None:
             w.loop("vector_at", vector_start, vector_stop, lambda at: write(vector_tables(at)), vector_step)
 
-        if form.waiting:  # the sums of one pair of blocks wait until all pieces are in
+        if form.levels == 1:  # the sums of one pair of blocks wait until all pieces are in
             vector_blocks(lambda n: pieces(lambda start, depth, no_nan: block(n, start, depth, no_nan)))
         else:
             pieces(lambda start, depth, no_nan: vector_blocks(lambda n: block(n, start, depth, no_nan)))
@@ -123,6 +128,26 @@ def describe(form: PackedForm) -> str:
         f"packed: vector side {vector} in tiles of {form.vectors} x {form.lanes}, scalar side {scalar} in tiles of"
         f" {form.rows}, sum over {contracted} in pieces of {form.depth}"
     )
+
+
+def _edges(w: PackedWriter, piece: Cut) -> Edges:
+    """Where the levels of partial sums begin and end: a value of level l is of fan^l pieces."""
+    count = max(1, w.form.levels)
+    last: Expression = operation("ge", piece.following, piece.stop)
+    edges: list[tuple[Expression, Expression]] = []
+    node: Expression = integer(0)
+    length = w.form.depth
+    for level in range(count):
+        at, ends, value = piece.at, last, node
+        if level < count - 1:
+            length *= w.form.fan
+            node = w.parameter("node", length)
+            at = w.emit.let(operation("mod", at, node), "within")
+            whole = operation("eq", operation("mod", piece.following, node), integer(0))
+            ends = w.emit.let(operation("or", last, whole), "ends")
+        begins = operation("lt", at, value) if level else operation("eq", at, integer(0))
+        edges.append((begins, ends))
+    return edges
 
 
 # --- coordinates ------------------------------------------------------------------------------------------------------

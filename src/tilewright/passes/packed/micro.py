@@ -8,6 +8,7 @@ Where the results go is the matter of store.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from tilewright.kernel.ir import (
     Broadcast,
@@ -24,8 +25,7 @@ from tilewright.kernel.ir import (
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.packed.ahead import Ahead
 from tilewright.passes.packed.combine import combine, first_values, results
-from tilewright.passes.packed.form import BUFFERED_ELEMENTS
-from tilewright.passes.packed.store import Accumulators, Place, Scratch, has_fast_path
+from tilewright.passes.packed.store import Accumulators, Edges, Place, Scratch, has_fast_path
 from tilewright.passes.packed.turned import is_turned, write_turned
 from tilewright.passes.packed.writer import Bases, PackedWriter, Side
 
@@ -38,8 +38,8 @@ def write_micro_kernels(
     further: Sequence[Buffer],
     bases: Bases,
     counts: tuple[Expression, Expression, Expression],
-    vector_start: Expression,
-    edges: tuple[Expression, Expression],
+    start: tuple[Expression, Expression],
+    edges: Edges,
     no_nan: Expression | None = None,
     ahead: Ahead | None = None,
 ) -> None:
@@ -48,8 +48,8 @@ def write_micro_kernels(
     Args:
         w, vector, scalar, out, further, bases: the kernel's parts.
         counts: elements of the vector block, of the scalar block, of the piece of the sum.
-        vector_start: the block's first element of the vector side.
-        edges: whether this piece is the first, and whether it is the last.
+        start: the block's first element of the vector side, and where its results are in a row of scratch memory.
+        edges: whether this piece is the first of each level of partial sums, and whether it is the last.
         no_nan: whether the map gives no nan on these panels, where that matters (see combine.py).
         ahead: what is asked for meanwhile, for the next block.
     """
@@ -57,27 +57,29 @@ def write_micro_kernels(
     form = w.form
     pitch: Expression = integer(form.vector_tile)
     held = form.vector_tile * form.rows
-    collected = form.buffered or form.waiting
+    collected = form.buffered or form.levels > 0
     if collected:  # one more vector per row, so that rows do not share a cache set
-        pitch, held = w.parameter("buffer_pitch", form.vector_block + form.lanes), 2 * BUFFERED_ELEMENTS
-    tile = Scratch(tuple(w.workspace("tile", part, held) for part in component_types(form.accumulator)), pitch)
+        pitch, held = w.parameter("buffer_pitch", form.scratch_columns + form.lanes), form.scratch_capacity
+    tiles = [
+        Scratch(tuple(w.workspace("tile", part, held) for part in component_types(form.accumulator)), pitch, start[1])
+        for _ in range(max(1, form.levels))
+    ]
+    tile, last = tiles[-1], edges[-1][1]
 
     def panels(v: Expression, s: Expression) -> None:
         vector_first = w.emit.let(multiply(v, integer(vector.width)), "vector_first")
         scalar_first = w.emit.let(multiply(s, integer(scalar.width)), "scalar_first")
         place = Place(w, vector, scalar, out, further, bases, vector_first, scalar_first, edges)
         soon = None if collected or form.nontemporal or form.lanes == 1 else place.prefetch_row
+        if form.levels > 1 and form.lanes > 1:
+            soon = partial(place.prefetch_waiting, tiles[0])
         accumulators = _accumulate(w, vector, scalar, vector_first, scalar_first, depth, no_nan, soon, ahead)
         rows = w.minimum(operation("sub", scalar_count, scalar_first), integer(scalar.width))
         columns = w.minimum(operation("sub", vector_count, vector_first), integer(vector.width))
-        if form.waiting:
-            w.branch(
-                place.first,
-                lambda: place.spill(tile, accumulators, scalar_first, vector_first),
-                lambda: place.spill(tile, accumulators, scalar_first, vector_first, add_to=True),
-            )
+        if form.levels:
+            place.wait(tiles, accumulators, scalar_first, vector_first)
             if not form.written_by_blocks:
-                w.emit.when(edges[1], lambda: place.write_tile(tile, scalar_first, vector_first, rows, columns))
+                w.emit.when(last, lambda: place.write_tile(tile, scalar_first, vector_first, rows, columns))
         elif form.buffered:
             place.spill(tile, accumulators, scalar_first, vector_first)
         elif has_fast_path(w):
@@ -99,12 +101,12 @@ def write_micro_kernels(
 
     def write_block() -> None:
         if is_turned(w, tile, block):
-            write_turned(w, block, tile, scalar_count, vector_count, vector_start)
+            write_turned(w, block, tile, scalar_count, vector_count, start[0])
         else:
             block.write_block(tile, scalar_count, vector_count)
 
-    if form.waiting and form.written_by_blocks:
-        w.emit.when(edges[1], write_block)
+    if form.levels and form.written_by_blocks:
+        w.emit.when(last, write_block)
     elif form.buffered:
         write_block()
 
@@ -128,7 +130,7 @@ def _accumulate(
     """
     form, emit = w.form, w.emit
     lanes = form.lanes
-    accumulators: Accumulators = {
+    accumulators = {
         (i, j): tuple(emit.declare(_broadcast(part, lanes), "sum") for part in first_values(form))
         for j in range(form.rows)
         for i in range(form.vectors)

@@ -6,7 +6,7 @@ through a small scratch tile, from which vectors or single elements are written,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -17,7 +17,6 @@ from tilewright.kernel.ir import (
     Buffer,
     Constant,
     Expression,
-    Name,
     Prefetch,
     Shuffle,
     Store,
@@ -37,15 +36,22 @@ from tilewright.passes.packed.epilogue import finished, has_vector_results
 from tilewright.passes.packed.operands import load_parts, store_parts
 from tilewright.passes.packed.writer import QUARTERS, WHOLE, Bases, PackedWriter, Side, run_is, run_of
 
-Accumulators: TypeAlias = dict[tuple[int, int], tuple[Name, ...]]
+Accumulators: TypeAlias = Mapping[tuple[int, int], Value]
+Edges: TypeAlias = Sequence[tuple[Expression, Expression]]
+"""For each level of partial sums, whether its values begin with those of this piece, and whether they end with them."""
 
 
 @dataclass(frozen=True)
 class Scratch:
-    """Results waiting to be written: element (j, i) of each component at j * pitch + i."""
+    """Results waiting to be written: element (j, i) of each component at origin + j * pitch + i."""
 
     buffers: tuple[Buffer, ...]
     pitch: Expression
+    origin: Expression
+
+    def row(self, j: Expression) -> Expression:
+        """Where row j begins."""
+        return add(self.origin, multiply(j, self.pitch))
 
 
 def has_fast_path(w: PackedWriter) -> bool:
@@ -71,11 +77,12 @@ class Place:
         bases: Bases,
         vector_first: Expression,
         scalar_first: Expression,
-        edges: tuple[Expression, Expression],
+        edges: Edges,
     ) -> None:
         self.w, self.vector, self.scalar, self.out, self.further, self.bases = w, vector, scalar, out, further, bases
         self.vector_first, self.scalar_first = vector_first, scalar_first
-        self.first, self.last = edges
+        self.edges = edges
+        self.first = edges[0][0]
 
     def is_writable(self, rows: Expression, columns: Expression) -> Expression:
         """All rows are rows of the output, and its columns end with a whole vector (or quarter), each in one piece."""
@@ -110,6 +117,14 @@ class Place:
         for i in range(w.form.vectors):
             start = load(self.vector.out_table, add(self.vector_first, integer(i * lanes)))
             w.emit.emit(Prefetch(self.out, w.emit.let(add(base, start), "at")))
+
+    def prefetch_waiting(self, tile: Scratch, j: Expression) -> None:
+        """The same of the partial sums."""
+        emit, lanes = self.w.emit, self.w.form.lanes
+        start = emit.let(add(tile.row(add(self.scalar_first, j)), self.vector_first), "waiting")
+        for i in range(self.w.form.vectors):
+            for buffer in tile.buffers:
+                emit.emit(Prefetch(buffer, add(start, integer(i * lanes))))
 
     def write_registers(self, accumulators: Accumulators, columns: Expression) -> None:
         """Vectors straight to the output; later pieces of the sum add to what is there."""
@@ -219,7 +234,7 @@ class Place:
     ) -> None:
         """The registers to scratch memory, from element (j_first, i_first) on, or combined into what is there."""
         w, lanes = self.w, self.w.form.lanes
-        start = w.emit.let(add(multiply(j_first, tile.pitch), i_first), "tile_start")
+        start = w.emit.let(add(tile.row(j_first), i_first), "tile_start")
         for (i, j), accumulator in accumulators.items():
             value: Value = accumulator
             at = add(add(start, multiply(integer(j), tile.pitch)), integer(i * lanes))
@@ -229,6 +244,44 @@ class Place:
             for buffer, part in zip(tile.buffers, value, strict=True):
                 w.emit.emit(Store(buffer, at, part, aligned=lanes > 1))
 
+    def _waiting(
+        self, tile: Scratch, places: Iterable[tuple[int, int]], j_first: Expression, i_first: Expression
+    ) -> Accumulators:
+        """A register tile that lies in scratch memory."""
+        emit, lanes = self.w.emit, self.w.form.lanes
+        start = emit.let(add(tile.row(j_first), i_first), "tile_start")
+        return {
+            (i, j): tuple(
+                emit.let(
+                    load(
+                        b,
+                        add(add(start, multiply(integer(j), tile.pitch)), integer(i * lanes)),
+                        lanes,
+                        aligned=lanes > 1,
+                    ),
+                    "part",
+                )
+                for b in tile.buffers
+            )
+            for i, j in places
+        }
+
+    def wait(
+        self, tiles: Sequence[Scratch], accumulators: Accumulators, j_first: Expression, i_first: Expression
+    ) -> None:
+        """The registers into the lowest level of partial sums, and where that ends, its values into the next one."""
+        (begins, ends), tile = self.edges[-len(tiles)], tiles[0]
+        self.w.branch(
+            begins,
+            lambda: self.spill(tile, accumulators, j_first, i_first),
+            lambda: self.spill(tile, accumulators, j_first, i_first, add_to=True),
+        )
+        if len(tiles) > 1:
+            self.w.emit.when(
+                ends,
+                lambda: self.wait(tiles[1:], self._waiting(tile, accumulators, j_first, i_first), j_first, i_first),
+            )
+
     def write_block(self, tile: Scratch, rows: Expression, columns: Expression) -> None:
         """A whole block from scratch memory, along the dimension next to the innermost (the output's own)."""
         w = self.w
@@ -236,7 +289,7 @@ class Place:
 
         def row(j: Expression) -> None:
             base = self.row_base(j)
-            tile_row = w.emit.let(multiply(j, tile.pitch), "tile_row")
+            tile_row = w.emit.let(tile.row(j), "tile_row")
 
             def start(residue: Expression) -> None:
                 steps = w.emit.let(
@@ -269,7 +322,7 @@ class Place:
 
         def row(j: Expression) -> None:
             base = self.row_base(j)
-            tile_row = w.emit.let(add(multiply(add(j_first, j), tile.pitch), i_first), "tile_row")
+            tile_row = w.emit.let(add(tile.row(add(j_first, j)), i_first), "tile_row")
             if not has_vector_results(w.form):
                 w.loop("i", integer(0), columns, lambda i: self.write_element(tile, tile_row, base, i, j))
                 return
@@ -329,7 +382,7 @@ class Place:
 
     def _adds_to_output(self) -> bool:
         """Partial sums of several pieces meet in the output."""
-        return self.w.form.depth < self.w.form.contracted_total and not self.w.form.waiting
+        return self.w.form.depth < self.w.form.contracted_total and not self.w.form.levels
 
     def write_element(
         self, tile: Scratch, tile_row: Expression, base: Expression, i: Expression, j: Expression

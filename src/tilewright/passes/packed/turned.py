@@ -59,7 +59,7 @@ def write_turned(
         base = place.row_base(j)
         following = emit.let(operation("min", add(j, integer(1)), operation("sub", rows, integer(1))), "following")
         next_base = place.row_base(following)
-        tile_row = emit.let(multiply(j, tile.pitch), "tile_row")
+        tile_row = emit.let(tile.row(j), "tile_row")
         w.loop("i", integer(0), head, lambda i: place.write_element(tile, tile_row, base, i, j))
         w.loop("i", tail, columns, lambda i: place.write_element(tile, tile_row, base, i, j))
 

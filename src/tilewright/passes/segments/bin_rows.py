@@ -5,7 +5,8 @@
 
 Bins of copies end at a multiple of the vectors' size, so that no store is masked, and rows whose bin does not exist
 have one behind the last: nothing is tested. With one copy, rows are combined where the results lie. As for scalars
-(bins.py), neighbouring rows have bins of their own, so that none waits for what the last one wrote.
+(bins.py), neighbouring rows have bins of their own, so that none waits for what the last one wrote, and long sums of
+floats are trees.
 """
 
 from __future__ import annotations
@@ -14,16 +15,18 @@ import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from tilewright.ir import nodes
 from tilewright.ir.nodes import Atom, Hist, Lambda, Statement, Type, Variable
 from tilewright.ir.scalars import BOOL, U64, compute_type
-from tilewright.ir.sizes import ONE, Size, minimum, size
+from tilewright.ir.sizes import ONE, Size, maximum, minimum, size
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import (
     Cast,
     Expression,
     FirstLanes,
+    For,
     Load,
     Store,
     VectorType,
@@ -36,16 +39,17 @@ from tilewright.passes.items import lower_folds
 from tilewright.passes.items.accumulators import Accumulators
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_general import Places, Points
-from tilewright.passes.items.lower_items import call, row_of
+from tilewright.passes.items.lower_items import AnyValue, call, row_of
 from tilewright.passes.items.lower_scalar import declare_value, lower_atom, lower_size
 from tilewright.passes.items.scalar_values import Value
 from tilewright.passes.lanes.vectorise import is_vectorisable, lower_lambda_vector
-from tilewright.passes.segments.bins import copies_of_bins
+from tilewright.passes.segments.bins import LEAST_ROWS, ROWS_PER_BIN, copies_of_bins, in_nodes, sums_are_trees
 from tilewright.passes.segments.choice import pieces_of_histogram
 from tilewright.passes.segments.form import Chunks
 from tilewright.passes.segments.points import part
 from tilewright.runtime.host import KernelStep, SegmentPlan, SegmentStep
 
+Values: TypeAlias = Callable[[tuple[Size, Size]], Sequence[Value]]
 MakeKernel = Callable[[str, Points, tuple[Variable, ...], tuple[Variable, ...]], KernelStep]
 ELEMENTS_LIKE_A_ROW = 8
 """Elements that are combined in vectors in the time of a row of one element."""
@@ -150,12 +154,12 @@ def row_histogram_step(
     )
 
     @functools.cache
-    def whole(form: RowHistograms, copies: int) -> KernelStep:
-        return make("", row_points(form, None, copies), targets, reads)
+    def whole(form: RowHistograms, copies: int, tree: bool) -> KernelStep:
+        return make("", row_points(form, None, copies, tree), targets, reads)
 
     @functools.cache
-    def first(form: RowHistograms, copies: int) -> KernelStep:
-        return make("_pieces", row_points(form, pieces, copies), own, reads)
+    def first(form: RowHistograms, copies: int, tree: bool) -> KernelStep:
+        return make("_pieces", row_points(form, pieces, copies, tree), own, reads)
 
     @functools.cache
     def end() -> KernelStep:
@@ -169,20 +173,26 @@ def row_histogram_step(
         count, _ = pieces_of_histogram(machine, 1, 1, width * weight, bins * weight, size_of_bin)
         rows = -(-width // max(1, count))
         copies = copies_of_bins(machine, rows, bins, size_of_bin)
+        tree = sums_are_trees(found.combine, rows, bins)
         if count < 2 or width == 0:
-            return SegmentPlan((whole(form, copies),), ())
-        return SegmentPlan((first(form, copies), end()), ((pieces.count, -(-width // rows)), (pieces.length, rows)))
+            return SegmentPlan((whole(form, copies, tree),), ())
+        return SegmentPlan(
+            (first(form, copies, tree), end()), ((pieces.count, -(-width // rows)), (pieces.length, rows))
+        )
 
     step = SegmentStep(label, targets, reads, own, (found.bins, found.length, found.width), choose)
-    return step, (whole(found, 1), whole(found, 4))
+    return step, (whole(found, 1, False), whole(found, 4, True))
 
 
-def row_points(histograms: RowHistograms, pieces: Chunks | None, copies: int) -> Points:
-    """One point with all rows, or a point for each piece of them, the first of which goes on from the given bins."""
+def row_points(histograms: RowHistograms, pieces: Chunks | None, copies: int, tree: bool = False) -> Points:
+    """One point with all rows, or a point for each piece of them, the first of which goes on from the given bins.
+
+    As a `tree`, the bins are added to others, and begin anew, after so many rows that this takes little of the time.
+    """
 
     def write_point(item: Item, at: Sequence[Size], places: Places) -> None:
         item.scalar_loops = True
-        _RowBins(item, histograms, copies, [part(place, at) for place in places]).write(at, pieces)
+        _RowBins(item, histograms, copies, [part(place, at) for place in places], tree).write(at, pieces)
 
     return Points(() if pieces is None else (size(pieces.count),), write_point)
 
@@ -213,19 +223,24 @@ def _merged(histograms: RowHistograms, own: Sequence[Variable], pieces: Chunks) 
 class _RowBins:
     """The work of one point, into the bins at `places`."""
 
-    def __init__(self, item: Item, histograms: RowHistograms, copies: int, places: Places) -> None:
+    def __init__(self, item: Item, histograms: RowHistograms, copies: int, places: Places, tree: bool) -> None:
         self.item, self.histograms, self.copies, self.places = item, histograms, copies, places
+        self.tree = tree
         hist, lanes = histograms.hist, histograms.lanes
         self.values = [item.as_view(one) for one in lower_folds.arrays_of(item, hist.values)]
         unit = all(one.lmad.strides[1] == ONE for one in self.values)
-        self.in_place = copies == 1 or not unit
-        self.in_vectors = unit and (copies > 1 or all(one.lmad.strides[1] == ONE for one in places))
+        self.in_place = not tree and (copies == 1 or not unit)
+        self.in_vectors = unit and (not self.in_place or all(one.lmad.strides[1] == ONE for one in places))
         self.own: list[list[ArrayView]] = [list(places)]
         if not self.in_place:
             padded = (histograms.length + (lanes - 1)) // lanes * lanes
-            shape = (size(copies), histograms.bins + 1, padded)
-            memory = [item.allocate(Type(compute_type(atom.type.element), shape), "bins") for atom in hist.neutral]
+            memory = self._allocated(size(copies), histograms.bins + 1, padded)
             self.own = [[row_of(one, size(copy)) for one in memory] for copy in range(copies)]
+        self.middle = self._allocated(histograms.bins, histograms.length) if tree else []
+
+    def _allocated(self, *shape: Size) -> list[ArrayView]:
+        elements = [compute_type(atom.type.element) for atom in self.histograms.hist.neutral]
+        return [self.item.allocate(Type(one, shape), "bins") for one in elements]
 
     def write(self, at: Sequence[Size], pieces: Chunks | None) -> None:
         """Set the bins, combine the rows into them, and the copies."""
@@ -241,46 +256,85 @@ class _RowBins:
         self.mask = emit.let(FirstLanes(rest, VectorType(BOOL, histograms.lanes)), "mask")
         first = self._size(lower_size(start, emit), "start")
         count = self._size(lower_size(length, emit), "count")
+        if not self.tree:
+            self._rows(first, count)
+            if len(self.own) > 1:
+                self._each_element(lambda at: self._take(self.places, self._total(at), at))
+            return
+        neutral = self._sources(histograms.neutral)
+
+        def end(into: Sequence[ArrayView], values: Values, others: Sequence[Sequence[ArrayView]]) -> None:
+            """Add values to those of a level, and begin anew what they were made of."""
+
+            def element(at: tuple[Size, Size]) -> None:
+                self._take(into, call(item, histograms.combine, [*self._at(into, at), *values(at)]), at)
+                for one in others:
+                    self._take(one, self._at(neutral, at), at)
+
+            self._each_element(element)
+
+        each = maximum(size(LEAST_ROWS), histograms.bins * ROWS_PER_BIN) * len(self.own)  # so many for each copy
+        in_nodes(
+            item,
+            count,
+            self._size(lower_size(each, emit), "each"),
+            lambda begin, some: self._rows(first + begin, self._size(lower_size(some, emit), "some")),
+            lambda: end(self.middle, self._total, self.own),
+            lambda: end(self.places, lambda at: self._at(self.middle, at), [self.middle]),
+        )
+
+    def _rows(self, first: Size, count: Size) -> None:
+        """So many rows into the copies of the bins."""
         rounds = count // len(self.own)
 
         def round_(k: Size) -> None:
             for copy in range(len(self.own)):
                 self._row(copy, first + k * len(self.own) + copy)
 
-        item.loop(rounds, "k", round_)
+        self.item.loop(rounds, "k", round_)
         if len(self.own) > 1:
             done = rounds * len(self.own)
-            item.loop(count - done, "k", lambda k: self._row(0, first + done + k))
-            self._end()
+            self.item.loop(count - done, "k", lambda k: self._row(0, first + done + k))
+
+    def _each_element(self, write: Callable[[tuple[Size, Size]], None]) -> None:
+        """For each bin, for each element of it, in vectors."""
+        item, length = self.item, self.histograms.length
+
+        def of_bin(bin_: Size) -> None:
+            stop = item.emit.let(lower_size(length, item.emit), "stop")
+            name, k = item.index("k", length)
+            with item.emit.scope() as body:
+                write((bin_, k))
+            item.emit.emit(For(name.name, integer(0), stop, tuple(body), independent=True))
+
+        item.loop(self.histograms.bins, "bin", of_bin)
+
+    def _at(self, sources: Sequence[ArrayView | Value], at: tuple[Size, Size]) -> list[Value]:
+        """An element of bins, of rows that are all bins, or of scalars that are all elements."""
+        return [self.item.load(one, at[-one.lmad.rank :]) if isinstance(one, ArrayView) else one for one in sources]
+
+    def _take(self, into: Sequence[ArrayView], values: Sequence[AnyValue], at: tuple[Size, Size]) -> None:
+        for place, value in zip(into, values, strict=True):
+            assert isinstance(value, tuple)
+            self.item.store(place, at, value)
 
     def _begin(self, piece: Size | None) -> None:
-        """The first copy begins as the given bins (in other pieces than the first: neutral), the others neutral."""
-        item, emit = self.item, self.item.emit
+        """The first bins begin as the given ones (in other pieces than the first: neutral), the others neutral."""
+        emit = self.item.emit
         given, neutral = self._sources(self.histograms.given), self._sources(self.histograms.neutral)
+        begun, *others = [self.places, self.middle, *self.own] if self.tree else self.own
 
-        def fill(places: Sequence[ArrayView], sources: Sequence[ArrayView | Value], bins: Size) -> None:
-            def one(bin_: Size) -> None:
-                def element(k: Size) -> None:
-                    for place, source in zip(places, sources, strict=True):
-                        value = source
-                        if isinstance(source, ArrayView):
-                            value = item.load(source, (k,) if source.lmad.rank == 1 else (bin_, k))
-                        assert isinstance(value, tuple)
-                        item.store(place, (bin_, k), value)
+        def fill(places: Sequence[ArrayView], sources: Sequence[ArrayView | Value]) -> None:
+            self._each_element(lambda at: self._take(places, self._at(sources, at), at))
 
-                item.loop(self.histograms.length, "k", element)
-
-            item.loop(bins, "bin", one)
-
-        bins = self.histograms.bins
         if piece is None:
-            fill(self.own[0], given, bins)
+            fill(begun, given)
         else:
             is_first = emit.let(operation("eq", lower_size(piece, emit), integer(0)), "is_first")
-            emit.when(is_first, lambda: fill(self.own[0], given, bins))
-            emit.when(operation("not", is_first), lambda: fill(self.own[0], neutral, bins))
-        for copy in self.own[1:]:
-            fill(copy, neutral, bins)
+            emit.when(is_first, lambda: fill(begun, given))
+            emit.when(operation("not", is_first), lambda: fill(begun, neutral))
+        for one in others:
+            fill(one, neutral)
 
     def _sources(self, atoms: Sequence[Atom]) -> list[ArrayView | Value]:
         """Arrays, and the values of scalars."""
@@ -336,25 +390,15 @@ class _RowBins:
         at = lower_size(row.lmad.flat((v * self.histograms.lanes,)), self.item.emit)
         return (self.item.emit.let(Load(self.item.buffer_of(row), at, type_, mask=mask), "v"),)
 
-    def _end(self) -> None:
-        """The copies combined by halves, and written where the results lie."""
-        item, histograms = self.item, self.histograms
-
-        def total(bin_: Size) -> None:
-            def element(k: Size) -> None:
-                values = [[item.load(one, (bin_, k)) for one in own] for own in self.own]
-                while len(values) > 1:
-                    pairs = zip(values[::2], values[1::2], strict=True)
-                    values = [
-                        [one for one in call(item, histograms.combine, [*a, *b]) if isinstance(one, tuple)]
-                        for a, b in pairs
-                    ]
-                for place, value in zip(self.places, values[0], strict=True):
-                    item.store(place, (bin_, k), value)
-
-            item.loop(histograms.length, "k", element)
-
-        item.loop(histograms.bins, "bin", total)
+    def _total(self, at: tuple[Size, Size]) -> list[Value]:
+        """An element of the copies, combined by halves."""
+        values = [self._at(own, at) for own in self.own]
+        while len(values) > 1:
+            values = [
+                [one for one in call(self.item, self.histograms.combine, [*a, *b]) if isinstance(one, tuple)]
+                for a, b in zip(values[::2], values[1::2], strict=True)
+            ]
+        return values[0]
 
     def _size(self, value: Expression, hint: str) -> Size:
         """A value of the kernel as a size."""

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from tilewright.ir.lmad import row_major
-from tilewright.ir.nodes import Type
+from tilewright.ir.nodes import Lambda, Type
 from tilewright.ir.scalars import BOOL, I32, I64, U32, U64, ScalarType, compute_type
 from tilewright.ir.sizes import Size, maximum, minimum, size
 from tilewright.ir.views import ArrayView
@@ -74,10 +74,35 @@ def copies_of_bins(machine: Machine, width: int, bins: int, bytes_per_bin: int) 
     return COPIES if fits and bins * COPIES <= 4 * width else 1
 
 
-def sums_are_trees(histograms: Histograms, width: int, bins: int) -> bool:
+def sums_are_trees(combine: Lambda, width: int, bins: int) -> bool:
     """Whether the sums of so many rows are to be trees: they are of floats, and there is more than one node."""
-    real = not any(atom.type.element.is_complex or atom.type.element == BOOL for atom in histograms.neutral)
-    return real and grows_errors(histograms.combine) and width > max(LEAST_ROWS, ROWS_PER_BIN * bins)
+    real = not any(one.type.element.is_complex or one.type.element == BOOL for one in combine.parameters)
+    return real and grows_errors(combine) and width > max(LEAST_ROWS, ROWS_PER_BIN * bins)
+
+
+def in_nodes(
+    item: Item,
+    extent: Size,
+    each: Size,
+    write: Callable[[Size, Size], None],
+    end: Callable[[], None],
+    end_all: Callable[[], None],
+) -> None:
+    """`write(first, count)` for `each` of the extent's indices at a time, an `end` after each of these nodes of the
+    tree, and an `end_all` after each FAN of them.
+    """
+
+    def node(first: Size) -> None:
+        write(first, minimum(each, extent - first))
+        end()
+
+    def nodes(number: Size) -> None:
+        first = number * FAN * each
+        some = minimum(FAN * each, extent - first)
+        item.loop((some + each - 1) // each, "node", lambda k: node(first + k * each))
+        end_all()
+
+    item.loop((extent + FAN * each - 1) // (FAN * each), "nodes", nodes)
 
 
 def cached_points(
@@ -146,17 +171,16 @@ class _Bins:
         length = maximum(size(LEAST_ROWS // BATCH), (self.histograms.bins * ROWS_PER_BIN + BATCH - 1) // BATCH)
         each = self._size(lower_size(length, item.emit), "each")
 
-        def piece(first: Size) -> None:
-            item.loop(minimum(each, batches - first), "batch", lambda k: batch(first + k))
-            self._end(self.middle)
-
-        def pieces(number: Size) -> None:
-            first = number * FAN * each
-            some = minimum(FAN * each, batches - first)
-            item.loop((some + each - 1) // each, "piece", lambda k: piece(first + k * each))
-            self._independent(self.histograms.bins, "bin", lambda bin_: self._join(self.places, self.middle, bin_))
-
-        item.loop((batches + FAN * each - 1) // (FAN * each), "pieces", pieces)
+        in_nodes(
+            item,
+            batches,
+            each,
+            lambda first, count: item.loop(count, "batch", lambda k: batch(first + k)),
+            lambda: self._end(self.middle),
+            lambda: self._independent(
+                self.histograms.bins, "bin", lambda bin_: self._join(self.places, self.middle, bin_)
+            ),
+        )
 
     def _join(self, into: Places, other: Places, bin_: Size) -> None:
         """Add the value of a bin to that of another one, and begin it anew."""

@@ -182,7 +182,7 @@ def histogram_step(
     def in_vectors(number: int, bins: int, width: int) -> Pieces:
         count, length = pieces_of_histogram(machine, 1, number, width, bins, size_of_bin)
         copies = copies_of_bins(machine, length, bins, size_of_bin)
-        tree = sums_are_trees(found, length, bins)
+        tree = sums_are_trees(found.combine, length, bins)
         if count < 2:
             return whole(copies, bins > MOST_BINS, tree), 0, 0
         return first(copies, bins > MOST_BINS, tree), count, length
