@@ -32,6 +32,7 @@ from tilewright.passes.items.whole_loops import with_whole
 from tilewright.passes.kernel_steps import computes_scalar, kernel_step
 from tilewright.passes.lanes.vectorise import NotVectorisable
 from tilewright.passes.segments.hist import histogram_step, takes_fills
+from tilewright.passes.segments.row_folds import with_column_scans
 from tilewright.passes.segments.rows import as_nested_maps
 from tilewright.passes.segments.steps import segment_step
 from tilewright.passes.segments.streams import form_of_streams
@@ -91,7 +92,7 @@ class Statements:
         steps: list[Step] = []
         ready = with_own_rows(body)
         if self.threads == 1:
-            ready, fills = without_fills(ready, takes_fills(self.device.machine))
+            ready, fills = without_fills(with_column_scans(ready), takes_fills(self.device.machine))
             self.fills |= fills
         for one in one_pass_forms(ready) if self.threads == 1 else ready.statements:
             steps += self.steps(one) if isinstance(one, Statement) else self.one_pass(one)
@@ -258,7 +259,7 @@ class Statements:
 
         is_histogram = isinstance(statement.expression, nodes.Hist | nodes.SegHist)
         arrays = any(one.type.rank for one in getattr(statement.expression, "neutral", ()))
-        step_of = functools.partial(histogram_step, fills=self.fills) if is_histogram else segment_step
+        step_of = functools.partial(histogram_step if is_histogram else segment_step, fills=self.fills)
         try:
             found = step_of(statement, reads, self.device.machine, self.threads, make)
             if found is None:

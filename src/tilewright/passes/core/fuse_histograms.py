@@ -125,8 +125,8 @@ NOTHING: Fills = MappingProxyType({})
 
 
 def without_fills(body: Body, takes: Callable[[Expression], bool]) -> tuple[Body, Fills]:
-    """The body without replicates of scalars that are only the given bins or neutral rows of histograms which set these
-    themselves, and what these are.
+    """The body without replicates of scalars that are only the given bins or neutral rows of histograms and folds which
+    set these themselves, and what these are.
 
     Example:
         >>> from tilewright.ir.parser import parse_program
@@ -156,11 +156,24 @@ def without_fills(body: Body, takes: Callable[[Expression], bool]) -> tuple[Body
 
 
 def _only_fills(body: Body, use: int, name: str, takes: Callable[[Expression], bool]) -> bool:
-    """Whether a statement is such a histogram, and an array nothing but what its bins begin as."""
+    """Whether a statement is such a histogram or fold, and an array nothing but what its bins begin as, or neutral."""
     if use == len(body.statements):
         return False
-    hist = body.statements[use].expression
-    if not isinstance(hist, Hist | SegHist) or not takes(hist):
-        return False
-    rows = (hist.indices, hist.values) if isinstance(hist, Hist) else hist.body
-    return name not in mentioned((hist.combine, rows))
+    expression = body.statements[use].expression
+    match expression:
+        case Hist(indices=indices, values=values):
+            rows: object = (indices, values)
+        case SegHist(body=inner):
+            rows = inner
+        case nodes.Reduce(arrays=arrays) | nodes.Scan(arrays=arrays):
+            rows = arrays
+        case _:
+            return False
+    return takes(expression) and name not in mentioned((expression.combine, rows))
+
+
+def without_filled(reads: Sequence[Variable], fills: Fills) -> tuple[Variable, ...]:
+    """What a statement reads if some of its arrays do not exist: in their place the scalars that they are full of."""
+    scalars = (fills[one.name] for one in reads if one.name in fills)
+    kept = (one for one in reads if one.name not in fills)
+    return tuple(dict.fromkeys((*kept, *(one for one in scalars if isinstance(one, Variable)))))

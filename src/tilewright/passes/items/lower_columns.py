@@ -27,7 +27,7 @@ from tilewright.passes.items.lower_scalar import lower_atom, lower_size
 from tilewright.passes.items.scalar_values import memory_element
 from tilewright.passes.items.sum_trees import grows_errors
 
-COLUMNS = 1024
+COLUMNS = 512
 
 Reduction = nodes.Reduce | nodes.Redomap
 

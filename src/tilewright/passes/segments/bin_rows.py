@@ -42,11 +42,12 @@ from tilewright.passes.items.lower_general import Places, Points
 from tilewright.passes.items.lower_items import AnyValue, call, row_of
 from tilewright.passes.items.lower_scalar import declare_value, lower_atom, lower_size
 from tilewright.passes.items.scalar_values import Value
-from tilewright.passes.lanes.vectorise import is_vectorisable, lower_lambda_vector
+from tilewright.passes.lanes.vectorise import lower_lambda_vector
 from tilewright.passes.segments.bins import LEAST_ROWS, ROWS_PER_BIN, copies_of_bins, in_nodes, sums_are_trees
 from tilewright.passes.segments.choice import pieces_of_histogram
 from tilewright.passes.segments.form import Chunks
 from tilewright.passes.segments.points import part
+from tilewright.passes.segments.row_folds import elementwise
 from tilewright.runtime.host import KernelStep, SegmentPlan, SegmentStep
 
 Values: TypeAlias = Callable[[tuple[Size, Size]], Sequence[Value]]
@@ -114,26 +115,6 @@ def row_histograms(expression: nodes.Expression, machine: Machine) -> RowHistogr
     if lanes == 1:
         return None
     return RowHistograms(expression, combine, lanes, expression.destinations, expression.neutral)
-
-
-def elementwise(combine: Lambda) -> Lambda | None:
-    """The function of two elements that a function of two rows maps; None if it does something else."""
-    if len(combine.body.statements) != 1 or combine.body.results != combine.body.statements[0].targets:
-        return None
-    inner = combine.body.statements[0].expression
-    if not isinstance(inner, nodes.Map) or not set(inner.arrays) <= set(combine.parameters):
-        return None
-    if len(set(inner.arrays)) != len(inner.arrays) or any(one.type.rank != 1 for one in inner.arrays):
-        return None
-    taken = dict(zip(inner.arrays, inner.function.parameters, strict=True))
-    parameters = tuple(
-        taken[one] if one in taken else Variable(f"{one}.unused", one.type.row) for one in combine.parameters
-    )
-    simple = all(
-        isinstance(one.expression, nodes.Apply | nodes.Cast | nodes.Alias) for one in inner.function.body.statements
-    )
-    function = Lambda(parameters, inner.function.body)
-    return function if simple and is_vectorisable([function]) else None
 
 
 def row_histogram_step(

@@ -32,18 +32,19 @@ from tilewright.ir.traversal import sub_bodies
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import Buffer, Constant, Space, ThreadIndex, operation
 from tilewright.machine.model import Machine
-from tilewright.passes.core.fuse_histograms import NOTHING, Fills
+from tilewright.passes.core.fuse_histograms import NOTHING, Fills, without_filled
 from tilewright.passes.items import lower_folds
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_general import Places, Points, points_of
 from tilewright.passes.items.lower_scalar import lower_size
 from tilewright.passes.items.scalar_values import memory_element
 from tilewright.passes.segments.atomics import atomic_bins, block_points, room_for_bins
-from tilewright.passes.segments.bin_rows import elementwise, row_histogram_step, row_histograms
+from tilewright.passes.segments.bin_rows import row_histogram_step, row_histograms
 from tilewright.passes.segments.bins import COPIES, MOST_BINS, cached_points, copies_of_bins, sums_are_trees
 from tilewright.passes.segments.choice import pieces_of_histogram, room_of_thread
 from tilewright.passes.segments.form import Chunks, Histograms, Row, Segments, partial_strides
 from tilewright.passes.segments.groups import named_size
+from tilewright.passes.segments.row_folds import elementwise, is_fold_of_rows
 from tilewright.passes.segments.steps import Kernels, MakeKernel, Variables, fold_step
 from tilewright.runtime.host import KernelStep, SegmentPlan, SegmentStep
 
@@ -108,9 +109,13 @@ def narrowed(expression: nodes.SegHist) -> nodes.SegHist | None:
 
 
 def takes_fills(machine: Machine) -> Callable[[nodes.Expression], bool]:
-    """Which histograms of a CPU can be told what bins begin as by `fills`: such whose rows are sure to be lowered."""
+    """Which histograms and folds of rows on a CPU can be told what bins or neutral rows are by `fills`: such whose rows
+    are sure to be lowered.
+    """
 
     def takes(expression: nodes.Expression) -> bool:
+        if is_fold_of_rows(expression):
+            return True
         simple = isinstance(expression, nodes.Hist) or (
             isinstance(expression, nodes.SegHist)
             and not any(list(sub_bodies(one.expression)) for one in expression.body.statements)
@@ -134,9 +139,7 @@ def histogram_step(
         make: makes the step of a kernel.
         fills: arrays among `reads` that do not exist, because all their elements are one scalar.
     """
-    scalars = (fills[one.name] for one in reads if one.name in fills)
-    reads = tuple(one for one in reads if one.name not in fills)
-    reads = tuple(dict.fromkeys((*reads, *(one for one in scalars if isinstance(one, Variable)))))
+    reads = without_filled(reads, fills)
     found = histograms_of(statement.expression)
     if found is not None and found.inner and threads == 1:
         return row_histogram_step(statement, reads, machine, make, fills)

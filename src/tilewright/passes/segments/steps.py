@@ -21,6 +21,7 @@ from tilewright.ir.sizes import Size
 from tilewright.ir.traversal import used_variables
 from tilewright.ir.views import ArrayView
 from tilewright.machine.model import Machine
+from tilewright.passes.core.fuse_histograms import NOTHING, Fills, without_filled
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_folds import Rows
 from tilewright.passes.items.lower_general import Points
@@ -46,6 +47,7 @@ from tilewright.passes.segments.form import (
 from tilewright.passes.segments.groups import group_fold
 from tilewright.passes.segments.look_back import clearing_points, look_back_scan, records_of
 from tilewright.passes.segments.points import fold_points, scan_points, total_points
+from tilewright.passes.segments.row_folds import column_segments
 from tilewright.passes.segments.scans import group_scan
 from tilewright.passes.sweeps.scan_strips import STRIP
 from tilewright.runtime.cpu_pool import get_num_threads
@@ -117,13 +119,15 @@ class Kernels:
 
 
 def segment_step(
-    statement: Statement, reads: Variables, machine: Machine, threads: int, make: MakeKernel
+    statement: Statement, reads: Variables, machine: Machine, threads: int, make: MakeKernel, fills: Fills = NOTHING
 ) -> tuple[SegmentStep, tuple[KernelStep, ...]] | None:
     """The step of a fold or scan, and kernels of it that show whether it can be lowered.
 
-    None if the statement is neither, or its accumulators are arrays.
+    None if the statement is neither, or its accumulators are arrays that are not combined element by element. `fills`:
+    arrays among `reads` that do not exist, because all their elements are one scalar.
     """
-    segments = segments_of(statement.expression)
+    segments = segments_of(statement.expression) or column_segments(statement.expression, fills)
+    reads = without_filled(reads, fills)
     if segments is None:
         return None
     chunks = Chunks(f"%chunks.{statement.targets[0]}", f"%length.{statement.targets[0]}")
