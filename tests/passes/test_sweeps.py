@@ -182,3 +182,16 @@ def test_on_opencl(name: str, extent: int) -> None:
     made = arguments(name, np.random.default_rng(extent), extent)
     for one, other in zip(PROGRAMS[name](*made, target="opencl"), reference(name, made), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_the_rewrite_of_a_pass_is_told() -> None:
+    @tw.program
+    def filtered(xs: tw.f32["n"]):
+        picked = tw.map(lambda x: x > 0, xs)
+        places = tw.scan("add", 0, tw.map(lambda b: b.astype(tw.i64), picked))
+        at = tw.map(lambda b, z: tw.where(b, z - 1, -1), picked, places)
+        return tw.scatter(tw.replicate(xs.shape[0], 0.0, "f32"), at, xs)
+
+    told = filtered.explain(target="cpu")
+    assert "by sweeps_of: ys = map f xs; zs = scan op ne ys; " in told
+    assert "=> out = ds; for each row:" in told

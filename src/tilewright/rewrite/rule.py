@@ -233,6 +233,18 @@ ANY: tuple[type, ...] = get_args(Expression)
 _REGISTRY: dict[str, Rule] = {}
 
 
+def equation_of(function: Callable[..., object]) -> str:
+    """The equation with which the docstring of a rewrite begins, before => after.
+
+    Raises:
+        RewriteError: if it begins otherwise.
+    """
+    equation = " ".join((function.__doc__ or "").strip().split("\n\n")[0].split())
+    if "=>" not in equation:
+        raise RewriteError(f"rule {function.__name__}: the docstring must begin with its equation, before => after")
+    return equation
+
+
 def rule(family: str, *kinds: type) -> Callable[[RuleFunction], Rule]:
     """Make a rule of a function whose docstring begins with its equation, `before  =>  after`.
 
@@ -241,10 +253,7 @@ def rule(family: str, *kinds: type) -> Callable[[RuleFunction], Rule]:
     """
 
     def register(function: RuleFunction) -> Rule:
-        name = function.__name__
-        equation = " ".join((function.__doc__ or "").strip().split("\n\n")[0].split())
-        if "=>" not in equation:
-            raise RewriteError(f"rule {name}: the docstring must begin with its equation, before => after")
+        name, equation = function.__name__, equation_of(function)
         if name in _REGISTRY:
             raise RewriteError(f"there are two rules named {name}")
         _REGISTRY[name] = Rule(name, family, equation, kinds or ANY, function)

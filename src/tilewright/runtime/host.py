@@ -285,11 +285,12 @@ class Block:
 
 @dataclass(frozen=True)
 class Note:
-    """How a statement was lowered, and why not otherwise."""
+    """How a statement was lowered, by which rewrites (their names and equations), and why not otherwise."""
 
     statement: str
     lowered: str
     reasons: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -305,6 +306,7 @@ class HostProgram:
         lines = [f"{self.program.name} on {where}"]
         for note in self.notes:
             lines.append(f"  {note.statement}: {note.lowered}")
+            lines += [f"    by {step}" for step in note.steps]
             lines += [f"    not otherwise: {reason}" for reason in note.reasons]
         return lines
 

@@ -64,7 +64,11 @@ class Sweep:
 
 
 def sweeps_of(body: Body) -> Iterator[Statement | Sweep]:
-    """The statements of a body in an order in which they can run, some of them together as sweeps."""
+    """ys = map f xs; zs = scan op ne ys; is = map g zs ys; out = scatter ds is vs  =>  out = ds;
+    for each row: y = f x; z = z op y; out[g z y] = v
+
+    Gives the statements of a body in an order in which they can run, some of them together as sweeps.
+    """
     placed: dict[int, Sweep] = {}
     taken: set[int] = set()
     for index, statement in enumerate(body.statements):

@@ -48,7 +48,12 @@ class Offsets:
 
 
 def with_offsets(body: Body) -> Iterator[Statement | Offsets]:
-    """The statements of a body, some of them as folds of rows between offsets."""
+    """sums = scan (restarting op) (f xs) (scatter (replicate e False) starts True);
+    ys = map (\\i -> g sums[starts[i+1] - 1]) (iota n)
+    =>  ys = map (\\i -> g (redomap op f xs[starts[i] : starts[i+1]])) (iota n), if `starts` ascends
+
+    Gives the statements of a body, some of them as folds of rows between offsets.
+    """
     found: dict[int, Offsets] = {}
     taken: set[int] = set()
     for index, statement in enumerate(body.statements):

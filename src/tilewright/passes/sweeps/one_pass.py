@@ -13,6 +13,7 @@ from tilewright.passes.sweeps.offset_form import Offsets, reads_of, with_offsets
 from tilewright.passes.sweeps.offset_points import guard_points, offset_points
 from tilewright.passes.sweeps.scatter_form import MapScatter, reads_of_scatter, scatter_points, with_scatters
 from tilewright.passes.sweeps.steps import sweep_step
+from tilewright.rewrite.rule import equation_of
 from tilewright.runtime.host import KernelStep, Note, Step
 
 Variables: TypeAlias = tuple[Variable, ...]
@@ -33,7 +34,7 @@ def one_pass_forms(body: Body) -> Iterator[Statement | OnePass]:
 def one_pass_step(
     form: OnePass, name: str, machine: Machine, threads: int, make: MakeStep
 ) -> tuple[Step | None, tuple[KernelStep, ...], Note]:
-    """The step of a form, kernels of it to be tried, and what is to be told of it.
+    """The step of a form, kernels of it to be tried, and what is to be told of it, with the rewrite that has made it.
 
     There is no step of folds between offsets yet, but two kernels: a guard, and what is done if that holds.
     """
@@ -45,11 +46,17 @@ def one_pass_step(
 
         step, trials = sweep_step(form, machine, kernel)
         what = "a filter" if form.picks is not None else "maps, a scan, and maps and scatters of it"
-        return step, trials, Note(targets, f"{what}: one pass over {form.width} rows")
+        return step, trials, Note(targets, f"{what}: one pass over {form.width} rows", steps=_named(sweeps_of))
     if isinstance(form, MapScatter):
         scatter = make(label, scatter_points(form), form.targets, reads_of_scatter(form), threads)
-        return scatter, (scatter,), Note(targets, f"a scatter of what maps give: a kernel over {form.width} points")
+        text = f"a scatter of what maps give: a kernel over {form.width} points"
+        return scatter, (scatter,), Note(targets, text, steps=_named(with_scatters))
     guard = make(f"{label}_guard", guard_points(form), (), (form.starts,), threads)
     folds = make(f"{label}_folds", offset_points(form), form.targets, reads_of(form), threads)
     text = f"{form.count} folds of the rows between {form.starts}, if that ascends; otherwise:"
-    return None, (guard, folds), Note(targets, text)
+    return None, (guard, folds), Note(targets, text, steps=_named(with_offsets))
+
+
+def _named(rewrite: Callable[..., object]) -> tuple[str, ...]:
+    """What is told of a rewrite: its name and its equation."""
+    return (f"{rewrite.__name__}: {equation_of(rewrite)}",)

@@ -42,7 +42,10 @@ class MapScatter:
 
 
 def with_scatters(body: Body, forms: Iterable[Form]) -> Iterator[Form | MapScatter]:
-    """Statements of a body, and other forms, with scatters that compute what only they use."""
+    """is = map f xs; vs = map g ys; out = scatter ds is vs  =>  out = ds; for each row: out[f x] = g y
+
+    Gives statements of a body, and other forms, with scatters that compute what only they use.
+    """
     given = list(forms)
     present = {id(one) for one in given}
     found: dict[int, MapScatter] = {}
