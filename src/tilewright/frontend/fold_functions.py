@@ -158,7 +158,8 @@ def hist(op: Callable[..., Any] | str, neutral: Any, bins: Any, indices: Any, *v
     an atomic operation. On a CPU long sums of floats are trees: after max(1024, 64 times the number of bins) rows the
     bins are added to others and begun anew, and these after 64 times so many. A bin errs by at most so many units of
     the sum of its magnitudes as values are added to it in one such node, plus 64, plus the number of nodes above: about
-    64 + 64 + 1 where values are spread evenly, and the length of a node where all of them go into one bin.
+    64 + 64 + 1 where values are spread evenly, and the length of a node where all of them go into one bin. So are
+    sums of rows, whose nodes have four times as many rows where there are four copies of the bins.
 
     Args:
         op: an associative and commutative operator, as of `reduce`.
