@@ -132,3 +132,23 @@ def test_sums_of_rows_do_not_depend_on_the_number_of_threads() -> None:
             with tw.num_threads(threads):
                 found.add(b"".join(np.asarray(one).tobytes() for one in both(xss)))
         assert len(found) == 1
+
+
+@pytest.mark.parametrize("kind", ["scan", "reduce"])
+@pytest.mark.parametrize("second", ["ones", "given"])
+def test_neutral_rows_of_different_scalars_and_of_none(kind: str, second: str) -> None:
+    """A sum and a product, of which the second neutral row may be an argument: then all that it needs is there."""
+    shape = "[n][d]" if kind == "scan" else "[d]"
+    text = f"""def rows (x: [n][d]f32, given: [d]f32) =
+  let (zeros: [d]f32) = replicate d 0.0f32
+  let (ones: [d]f32) = replicate d 1.0f32
+  let (r: {shape}f32, s: {shape}f32) = {kind} n (\\(a: [d]f32, b: [d]f32, c: [d]f32, e: [d]f32) ->
+    let (f: [d]f32, g: [d]f32) = map d (\\(h: f32, i: f32, j: f32, k: f32) ->
+      let (l: f32) = h + j
+      let (m: f32) = i * k
+      in (l, m)) a b c e
+    in (f, g)) (zeros, {second}) x x
+  in (r, s)
+"""
+    x = np.random.default_rng(1).integers(1, 3, (20, 70)).astype("f4")
+    check(text, [x, np.ones(70, "f4")], "cpu")

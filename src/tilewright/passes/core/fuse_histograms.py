@@ -126,7 +126,7 @@ NOTHING: Fills = MappingProxyType({})
 
 def without_fills(body: Body, takes: Callable[[Expression], bool]) -> tuple[Body, Fills]:
     """The body without replicates of scalars that are only the given bins or neutral rows of histograms and folds which
-    set these themselves, and what these are.
+    set these themselves; and the scalars that all replicates are full of.
 
     Example:
         >>> from tilewright.ir.parser import parse_program
@@ -148,25 +148,26 @@ def without_fills(body: Body, takes: Callable[[Expression], bool]) -> tuple[Body
     for index in range(len(body.statements) - 1, -1, -1):
         name = body.statements[index].targets[0].name
         uses = users(body).get(name, ())
-        if name in values and uses and all(use in gone or _only_fills(body, use, name, takes) for use in uses):
+        if name in values and uses and all(use in gone or _only_fills(body, use, name, takes, values) for use in uses):
             gone.add(index)
     kept = tuple(one for index, one in enumerate(body.statements) if index not in gone)
-    names = {body.statements[index].targets[0].name for index in gone}
-    return (Body(kept, body.results) if gone else body), {name: values[name] for name in names}
+    return (Body(kept, body.results) if gone else body), values
 
 
-def _only_fills(body: Body, use: int, name: str, takes: Callable[[Expression], bool]) -> bool:
+def _only_fills(body: Body, use: int, name: str, takes: Callable[[Expression], bool], values: Fills) -> bool:
     """Whether a statement is such a histogram or fold, and an array nothing but what its bins begin as, or neutral."""
     if use == len(body.statements):
         return False
     expression = body.statements[use].expression
     match expression:
-        case Hist(indices=indices, values=values):
-            rows: object = (indices, values)
+        case Hist(indices=indices, values=combined):
+            rows: object = (indices, combined)
         case SegHist(body=inner):
             rows = inner
-        case nodes.Reduce(arrays=arrays) | nodes.Scan(arrays=arrays):
+        case nodes.Reduce(arrays=arrays, neutral=neutral) | nodes.Scan(arrays=arrays, neutral=neutral):
             rows = arrays
+            if not all(str(one) in values for one in neutral):
+                return False
         case _:
             return False
     return takes(expression) and name not in mentioned((expression.combine, rows))
