@@ -52,6 +52,8 @@ from tilewright.passes.permute.strips import Strip, write_strip
 from tilewright.passes.permute.tiles import LINE, PermuteDimension
 from tilewright.passes.permute.writer import SOURCE, TARGET, PermuteWriter
 
+FOLLOWING = "following"  # where the tile after this one lies in the source
+
 
 def permute_launch(
     element: ScalarType,
@@ -111,9 +113,11 @@ class _Writer(PermuteWriter):
     def write(self) -> None:
         """The kernel's body."""
         form = self.form
+        start = self.parameter("source_start", form.source_start)
         place: dict[str, Expression] = {
-            SOURCE: self.parameter("source_start", form.source_start),
+            SOURCE: start,
             TARGET: self.parameter("target_start", form.target_start),
+            FOLLOWING: start,
         }
         shared = form.loops[: form.parallel]
         indices: list[Expression] = []
@@ -134,7 +138,7 @@ class _Writer(PermuteWriter):
     ) -> None:
         form = self.form
         if depth == len(form.loops):
-            self._piece(place[SOURCE], place[TARGET], known)
+            self._piece(place, known)
             return
         one = form.loops[depth]
         steps = {SOURCE: self.parameter("source_step", one.source), TARGET: self.parameter("target_step", one.target)}
@@ -142,11 +146,16 @@ class _Writer(PermuteWriter):
         last = self.parameter("last", one.last) if one.over in (TILES, EDGE) else None
 
         def body(index: Expression) -> None:
+            inner = dict(place)
             if last is not None:
-                index = self.let(operation("min", multiply(index, self.parameter("part", one.part)), last), "begin")
-            inner = {
-                array: self.let(add(place[array], multiply(index, steps[array])), array) for array in (SOURCE, TARGET)
-            }
+                part = self.parameter("part", one.part)
+                later = operation("min", multiply(add(index, integer(1)), part), last)
+                index = self.let(operation("min", multiply(index, part), last), "begin")
+                inner[FOLLOWING] = self.let(operation("select", operation("eq", index, last), place[FOLLOWING], add(
+                    place[SOURCE], multiply(self.let(later, "later"), steps[SOURCE])
+                )), "following")  # fmt: skip
+            for array in (SOURCE, TARGET):
+                inner[array] = self.let(add(place[array], multiply(index, steps[array])), array)
             self._loops(depth + 1, indices, inner, {**known, one.over: index})
 
         if depth < len(indices):
@@ -166,10 +175,10 @@ class _Writer(PermuteWriter):
         left = self.let(operation("sub", size, multiply(known[over], step)), "left")
         return self.let(operation("select", operation("eq", known[over], last), left, step), "extent"), left
 
-    def _piece(self, source: Expression, target: Expression, known: dict[str, Expression]) -> None:
-        form = self.form
+    def _piece(self, place: dict[str, Expression], known: dict[str, Expression]) -> None:
+        form, source, target = self.form, place[SOURCE], place[TARGET]
         if form.tile is not None:
-            write_tile(self, form.tile, source, target, known.get(EDGE))
+            write_tile(self, form.tile, source, target, place[FOLLOWING], known.get(EDGE))
             return
         count, left = self._extent(STRIPS, form.row.size, form.strip, known)
         if form.column is None:

@@ -1,19 +1,20 @@
 """The piece of a copy past the caches: a tile is gathered in a stage, and written from there (`permute_tiles`).
 
-gather    some rows of the source at once, from one end of their runs to the other; what comes later is asked for
-          while they are read: further on in the same rows, then in the rows after them, then in the next tile
-write     run by run, whole cache lines past the caches
+gather    some rows of the source at once, from one end of their runs to the other
+write     run by run, whole cache lines past the caches; between them the next tile of the source is asked for, line
+          for line, so that memory is read and written at the same time
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tilewright.ir.scalars import I64
 from tilewright.kernel.ir import (
     Buffer,
     Expression,
-    Name,
     Prefetch,
     Space,
     Store,
@@ -28,20 +29,8 @@ from tilewright.passes.permute.tiles import LINE, Tile, TileDimension
 from tilewright.passes.permute.writer import PermuteWriter
 
 TOGETHER = 4  # rows that are read at once: in few sets of a cache even if all of them begin in the same one
-ASKED = 128  # cache lines of the source that are under way: latency (some 100 ns) times bandwidth needs about half
-
-
-@dataclass(frozen=True)
-class _Ahead:
-    """Launch parameters of what is asked for ahead: `far` words on in runs of `run` words; beyond the end of a run,
-    `rows_step` on to later rows while the row is below `limit`, and else `wrap` and where the next rows begin.
-    """
-
-    far: Name
-    run: Name
-    rows_step: Name
-    wrap: Name
-    limit: Name
+ASKED_LINES = 4  # cache lines of a row of the source that are asked for one after the other
+WRITTEN_LINES = 16  # cache lines of a run that are written in one go, before more of the source is asked for
 
 
 @dataclass(frozen=True)
@@ -55,8 +44,17 @@ class _Edge:
     parts: Expression
 
 
-def write_tile(w: PermuteWriter, tile: Tile, source: Expression, target: Expression, begin: Expression | None) -> None:
-    """Copy the tile whose first elements lie at `source` and `target`, with step `begin` of its edge."""
+def write_tile(
+    w: PermuteWriter,
+    tile: Tile,
+    source: Expression,
+    target: Expression,
+    following: Expression,
+    begin: Expression | None,
+) -> None:
+    """Copy the tile whose first elements lie at `source` and `target`, with step `begin` of its edge; the next one
+    begins at `following` in the source.
+    """
     edge = None
     if tile.edge is not None and begin is not None:
         size, extent = w.parameter("size", tile.edge.size), w.parameter("extent", tile.edge.extent)
@@ -69,26 +67,23 @@ def write_tile(w: PermuteWriter, tile: Tile, source: Expression, target: Express
             edge = _Edge(w.let(operation("min", wanted, left), "steps"), operation("eq", begin, integer(0)), integer(1))
     stage = Buffer(w.emit.name("stage"), w.form.word, Space.WORKSPACE, tile.stage_words)
     w.arrays.append(stage)
-    loops = w.form.loops
-    to_next = w.parameter("to_next", loops[-1].source * loops[-1].part if loops else 0)
     run = w.parameter("run", tile.run)
     if edge is None:
         _ask_for_ends(w, tile, target, run)
     gather = _Gather(w, tile, stage, edge)
     if tile.spare_rows and edge is not None:
-        gather.parts(source, run, to_next, edge.parts)
+        gather.parts(source, run, edge.parts)
     else:
-        gather.outer(0, source, integer(0), to_next)
-    _write(w, tile, stage, (target, w.let(add(source, to_next), "later")), run, edge)
+        gather.outer(0, source, integer(0))
+    _write(w, tile, stage, (target, following), run, edge)
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """A vector's rows: where their runs begin, and where the next ones do if they are read from the source."""
+    """A vector's rows: where their runs begin."""
 
     buffer: Buffer
     starts: Sequence[Expression]
-    beyond: Expression | None
 
 
 class _Gather:
@@ -103,14 +98,13 @@ class _Gather:
         self.column_stage = w.parameter("column_stage", tile.column.stage)
         self.is_lined = w.form.columns < w.form.width or tile.shares_set
         self.together = min(TOGETHER, w.form.lanes) if self.is_lined else w.form.lanes
-        self.ahead = self._parameters()
         self.pitch = tile.read_pitch
         self.lines = Buffer(w.emit.name("lines"), w.form.word, Space.WORKSPACE, w.form.lanes * self.pitch)
         if self.is_lined:
             w.arrays.append(self.lines)
         self.is_spare: Expression | None = None
 
-    def parts(self, source: Expression, run: Expression, following: Expression, count: Expression) -> None:
+    def parts(self, source: Expression, run: Expression, count: Expression) -> None:
         """The tile, and then the rows that complete the last cache lines of its runs."""
         w, edge = self.w, self.tile.edge
         assert edge is not None
@@ -119,43 +113,22 @@ class _Gather:
         def part(number: Expression) -> None:
             self.is_spare = operation("eq", number, integer(1))
             place = w.let(add(source, multiply(number, far)), "source")
-            self.outer(0, place, w.let(multiply(number, run), "stage"), following)
+            self.outer(0, place, w.let(multiply(number, run), "stage"))
 
         w.loop("part", integer(0), count, part)
 
-    def _parameters(self) -> _Ahead:
-        w, row = self.w, self.tile.row
-        run = self.tile.read_run
-        far = max(1, ASKED // self.together) * max(1, LINE // w.bytes)
-        rows = max(1, far // run) * self.together
-        return _Ahead(
-            w.parameter("far", min(far, run)),
-            w.parameter("run", run),
-            w.parameter("rows_step", rows * row.source),
-            w.parameter("wrap", (rows - row.extent) * row.source),
-            w.parameter("limit", row.extent - rows),
-        )
-
-    def outer(self, depth: int, source: Expression, stage: Expression, following: Expression) -> None:
-        """Loops over dimensions outside the runs; `following`: from this place to the one after its loops' end."""
+    def outer(self, depth: int, source: Expression, stage: Expression) -> None:
+        """Loops over dimensions outside the runs."""
         w = self.w
         if depth == len(self.outside):
-            self.rows(source, stage, following)
+            self.rows(source, stage)
             return
-        one = self.outside[depth]
-        count, step, stage_step = self.steps(one)
-        over = w.let(operation("sub", following, multiply(operation("sub", count, integer(1)), step)), "over")
-
-        def body(index: Expression) -> None:
-            is_last = operation("eq", add(index, integer(1)), count)
-            self.outer(
-                depth + 1,
-                w.let(add(source, multiply(index, step)), "source"),
-                w.let(add(stage, multiply(index, stage_step)), "stage"),
-                w.let(operation("select", is_last, over, step), "following"),
-            )
-
-        w.loop("i", integer(0), count, body)
+        count, step, stage_step = self.steps(self.outside[depth])
+        w.loop("i", integer(0), count, lambda i: self.outer(
+            depth + 1,
+            w.let(add(source, multiply(i, step)), "source"),
+            w.let(add(stage, multiply(i, stage_step)), "stage"),
+        ))  # fmt: skip
 
     def extent(self, one: TileDimension) -> Expression:
         """How many steps of a dimension are read."""
@@ -180,51 +153,39 @@ class _Gather:
         w = self.w
         return self.extent(one), w.parameter("step", one.source), w.parameter("stage_step", one.stage)
 
-    def rows(self, source: Expression, stage: Expression, following: Expression) -> None:
+    def rows(self, source: Expression, stage: Expression) -> None:
         """A vector's rows at a time."""
-        w, ahead = self.w, self.ahead
+        w = self.w
         along = [self.steps(one) for one in self.along]
         columns = self.extent(self.tile.column)
-        wrapped = w.let(add(following, ahead.wrap), "wrapped")
-        run = self.read_run()
-
-        def beyond(r: Expression) -> Expression:
-            later = operation("select", operation("lt", r, ahead.limit), ahead.rows_step, wrapped)
-            return w.let(add(operation("sub", ahead.far, ahead.run), later), "beyond")
+        run = self.read_run() if self.is_lined else None
 
         def group(r: Expression) -> None:
             place = w.let(add(stage, multiply(r, self.row_stage)), "place")
             first = w.let(add(source, multiply(r, self.row_from)), "first")
-            if not self.is_lined:
+            if run is None:
                 starts = [w.let(add(first, multiply(integer(i), self.row_from)), "row") for i in range(w.form.lanes)]
-                self.runs(along, columns, (integer(0), place), _Rows(w.source, starts, beyond(r)))
+                self.runs(along, columns, (integer(0), place), _Rows(w.source, starts))
                 return
             for number in range(0, w.form.lanes, self.together):
                 some = w.let(add(r, integer(number)), "r")
-                self.line_up(number, w.let(add(source, multiply(some, self.row_from)), "first"), run, beyond(some))
+                self.line_up(number, w.let(add(source, multiply(some, self.row_from)), "first"), run)
             starts = [integer(i * self.pitch) for i in range(w.form.lanes)]
-            self.runs(along, columns, (integer(0), place), _Rows(self.lines, starts, None))
+            self.runs(along, columns, (integer(0), place), _Rows(self.lines, starts))
 
         w.overlapping("r", self.extent(self.tile.row), w.form.lanes, group)
 
-    def line_up(self, number: int, first: Expression, run: Expression, beyond: Expression) -> None:
+    def line_up(self, number: int, first: Expression, run: Expression) -> None:
         """Runs of some rows of the source, side by side where they share no set of the first cache."""
         w, lanes = self.w, self.tile.read_vector
         starts = [w.let(add(first, multiply(integer(i), self.row_from)), "row") for i in range(self.together)]
 
         def piece(k: Expression) -> None:
-            distance = w.let(add(k, self.distance(k, beyond)), "ahead")
             for i, one in enumerate(starts):
                 value = w.let(load(w.source, add(one, k), lanes), "piece")
-                w.emit.emit(Prefetch(w.source, add(one, distance), level=2))
                 w.emit.emit(Store(self.lines, add(k, integer((number + i) * self.pitch)), value))
 
         w.overlapping("k", run, lanes, piece)
-
-    def distance(self, at: Expression, beyond: Expression) -> Expression:
-        """Words from a place in a run to what is asked for there."""
-        ends = operation("ge", add(at, self.ahead.far), self.ahead.run)
-        return operation("select", ends, beyond, self.ahead.far)
 
     def runs(
         self,
@@ -252,10 +213,6 @@ class _Gather:
         w, form = self.w, self.w.form
         at = w.let(add(place[0], multiply(c, integer(form.atom))), "at")
         to = w.let(add(place[1], multiply(c, self.column_stage)), "to")
-        if rows.beyond is not None:
-            ahead = w.let(add(at, self.distance(at, rows.beyond)), "ahead")
-            for one in rows.starts:
-                w.emit.emit(Prefetch(w.source, add(one, ahead), level=2))
         starts = [add(at, one) for one in rows.starts]
         if form.lanes == 1:
             self.atoms(rows.buffer, starts[0], to)
@@ -294,32 +251,102 @@ def _write(
     run: Expression,
     edge: _Edge | None,
 ) -> None:
-    """The runs of the target, one after the other; meanwhile the first rows of the next tile of the source are read.
+    """The runs of the target, one after the other; meanwhile the next tile of the source is asked for.
 
     `place`: of this tile in the target, and of the next one in the source.
     """
-    target, later = place
-    rows, each = w.parameter("rows_ahead", tile.rows_ahead), w.parameter("rows_each", tile.rows_each)
-    row_from, words = w.parameter("row_from", tile.row.source), w.parameter("words", tile.read_run)
+    target, following = place
     whole = run
+    ask = _Ask(w, tile, following)
     if edge is not None and tile.spare_rows:
         more = multiply(operation("sub", edge.parts, integer(1)), integer(tile.spare_rows * w.form.atom))
         whole = w.let(add(run, more), "whole")
     elif edge is not None and tile.edge is not None:
         whole = w.let(multiply(edge.steps, w.parameter("edge_step", tile.edge.target)), "whole")
 
-    def ask(r: Expression) -> None:
-        first = w.let(add(later, multiply(r, row_from)), "first")
-        w.loop("k", integer(0), words, lambda k: w.emit.emit(Prefetch(w.source, add(first, k), level=2)),
-               step=max(1, LINE // w.bytes))  # fmt: skip
-
     def one_run(number: Expression, to: Expression, place: Expression) -> None:
-        begin = w.let(multiply(number, each), "begin")
-        w.loop("r", begin, w.let(operation("min", add(begin, each), rows), "end"), ask)
         low, high = (integer(0), run) if edge is None else _lines(w, edge, to, run, whole)
-        w.run(to, low, high, lambda k, lanes, _: load(stage, add(place, k), lanes))
+        if ask.pieces == 1:
+            ask.some(number)
+            w.run(to, low, high, lambda k, lanes, _: load(stage, add(place, k), lanes))
+            return
+        odd, pieces = w.up_to(to, LINE), w.parameter("pieces", ask.pieces)
+
+        def piece(p: Expression) -> None:
+            ask.some(w.let(add(multiply(number, pieces), p), "number"))
+            begin = w.let(add(multiply(p, ask.words), odd), "begin")
+            is_last = operation("eq", add(p, integer(1)), pieces)
+            start = w.let(operation("select", operation("eq", p, integer(0)), low, begin), "low")
+            stop = w.let(operation("select", is_last, high, operation("min", high, add(begin, ask.words))), "high")
+            w.run(to, start, stop, lambda k, lanes, _: load(stage, add(place, k), lanes))
+
+        w.loop("p", integer(0), pieces, piece)
 
     _for_runs(w, tile, target, one_run)
+
+
+class _Ask:
+    """Asks for the next tile of the source, some cache lines of a row before each piece of a run is written."""
+
+    def __init__(self, w: PermuteWriter, tile: Tile, following: Expression) -> None:
+        self.w = w
+        self.line = max(1, LINE // w.bytes)
+        self.pieces = max(1, tile.run // (WRITTEN_LINES * self.line))
+        self.words = w.parameter("piece", tile.run // self.pieces // self.line * self.line)
+        self.asked = min(ASKED_LINES * self.line, tile.read_run)
+        outside = [one for one in tile.others if not one.is_read]
+        rows = tile.row.extent + (tile.spare if tile.edge == tile.row else 0)
+        whole = [*((one.extent, one.source) for one in outside), (rows, tile.row.source), self._run(tile.read_run)]
+        parts = [(0, whole)]
+        if tile.edge is not None and tile.spare_rows:
+            some = [(1 if one.is_run else one.extent, one.source) for one in outside]
+            some += [(tile.spare_rows, tile.row.source), self._run(tile.spare_run)]
+            parts.append((tile.edge.extent * tile.edge.source, some))
+        numbers = [math.prod(count for count, _ in counts) for _, counts in parts]
+        writes = self.pieces * math.prod(one.extent for one in tile.apart)
+        self.total, self.each = w.parameter("total", sum(numbers)), w.parameter("each", -(-sum(numbers) // writes))
+        self.places = Buffer(w.emit.name("places"), I64, Space.WORKSPACE, 1 << (sum(numbers) - 1).bit_length())
+        w.arrays.append(self.places)
+        first: Expression = integer(0)
+        for (distance, counts), number in zip(parts, numbers, strict=True):
+            begin = w.let(add(following, w.parameter("distance", distance)), "begin")
+            self._find(counts, first, begin)
+            first = w.parameter("first", number)
+
+    def _run(self, words: int) -> tuple[int, int]:
+        """How often some lines of a run of so many words are asked for, and their distance."""
+        return -(-words // self.asked), self.asked
+
+    def _find(self, counts: Sequence[tuple[int, int]], first: Expression, begin: Expression) -> None:
+        """Where the parts begin, found once for all pieces: loops of so many steps of that size in the source."""
+        w = self.w
+        loops = [(w.parameter("count", count), w.parameter("step", step)) for count, step in counts]
+
+        def level(depth: int, number: Expression, place: Expression) -> None:
+            if depth == len(loops):
+                w.emit.emit(Store(self.places, add(first, number), place))
+                return
+            count, step = loops[depth]
+            w.loop("i", integer(0), count, lambda i: level(
+                depth + 1,
+                w.let(add(multiply(number, count), i), "number"),
+                w.let(add(place, multiply(i, step)), "place"),
+            ))  # fmt: skip
+
+        level(0, integer(0), begin)
+
+    def some(self, number: Expression) -> None:
+        """Before piece `number` of all that are written."""
+        w = self.w
+        begin = w.let(multiply(number, self.each), "begin")
+
+        def part(number: Expression) -> None:
+            place = w.let(load(self.places, number), "place")
+            ends = [*range(0, self.asked, self.line), self.asked - 1]
+            for k in ends:
+                w.emit.emit(Prefetch(w.source, add(place, integer(k)), level=2))
+
+        w.loop("part", begin, w.let(operation("min", add(begin, self.each), self.total), "end"), part)
 
 
 def _for_runs(

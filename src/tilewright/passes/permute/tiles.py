@@ -4,8 +4,8 @@
 
 A tile spans the dimensions along which the target lies together (row, next, ...) until a run of it is worth writing
 past the caches, and those along which the source lies together (column, next, ...) until a run of it is worth
-reading: memory is read at full speed only where some sixteen runs of a kilobyte or more go on at the same time. What
-a tile spans only in part is covered by tiles of one extent; the last one reaches back where it has to.
+reading: a kilobyte, which is asked for line by line while the tile before is written. What a tile spans only in part
+is covered by tiles of one extent; the last one reaches back where it has to.
 
 The edge is the dimension with which a run of the target ends in the middle. There a tile leaves its first cache line to
 the tile before it, and reads a few steps more to complete its last one, so that no line is written in two parts.
@@ -24,10 +24,9 @@ STAGE_SHARE = 4  # the stage is at most this part of the second cache: what is r
 LEAST_STAGE = 1 << 15  # bytes
 LINES_WRITTEN = 4  # cache lines of a run of the target that begins with one
 LINES_WRITTEN_ODD = 16  # where the first and the last cache line of a run belong to other runs as well
-LINES_READ = 64  # cache lines of a run of the source; a page
+LINES_READ = 16  # cache lines of a run of the source
 LONG_RUN = 128  # cache lines of a run of the target that does not mind sharing two of them
 PAGE = 4096  # bytes, and those of a way of most first caches
-L2_WAYS = 8  # of the second cache, as most processors have
 SPARE_SHARE = 8  # more of a tile is not read again to complete cache lines: rather a few rows of the next step
 
 
@@ -71,7 +70,6 @@ class Tile:
         read_vector: words of them that are read at once.
         read_pitch: words from a row's run to that of the next row where they are lined up.
         stage_words: the size of the stage.
-        rows_ahead: rows of the next tile that the second cache has room for beside the stage.
         shares_set: all rows of the source begin in one set of the first cache.
         spill: words after an atom that may be written with it, up to a power of two; 0 where that would do harm.
     """
@@ -88,7 +86,6 @@ class Tile:
     read_vector: int
     read_pitch: int
     stage_words: int
-    rows_ahead: int
     shares_set: bool
     spill: int
 
@@ -97,11 +94,6 @@ class Tile:
         """The dimensions outside the runs of the target, those with the largest steps there first."""
         found = [one for one in (*self.others, self.row, self.column) if not one.is_run]
         return sorted(found, key=lambda one: -one.target)
-
-    @property
-    def rows_each(self) -> int:
-        """Rows ahead for each run that is written."""
-        return -(-self.rows_ahead // math.prod(one.extent for one in self.apart))
 
 
 def tile_extents(
@@ -267,16 +259,9 @@ def tile_of(
         min(machine.vector_bytes // word_bytes, 1 << (min(read_run, spare_run).bit_length() - 1)),
         read_pitch,
         1 << (place + line - 1).bit_length(),
-        min(extents[row], _rows_ahead(abs(row.source) * word_bytes, read_run * word_bytes, machine.l2_bytes)),
         row.source * word_bytes % PAGE == 0,
         spill,
     )
-
-
-def _rows_ahead(step: int, run: int, l2_bytes: int) -> int:
-    """Runs of so many bytes, `step` bytes apart, of which half the ways of the second cache are filled."""
-    way = max(LINE, l2_bytes // L2_WAYS)
-    return L2_WAYS // 2 * way // max(math.gcd(step, way), run)
 
 
 def _together(
