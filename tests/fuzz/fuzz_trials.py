@@ -167,14 +167,14 @@ def _laid_out(value: Any, random: Random) -> Any:
 
 
 @contextmanager
-def surroundings(trial: Trial) -> Iterator[None]:
+def surroundings(threads: int, quick: bool, small_grains: bool = False) -> Iterator[None]:
     """The threads and the grains of a trial."""
     with ExitStack() as stack:
-        stack.enter_context(num_threads(trial.threads))
-        if trial.small_grains:
+        stack.enter_context(num_threads(threads))
+        if small_grains:
             for module, name, value in GRAINS:
                 stack.enter_context(mock.patch.object(import_module(module), name, value))
-        if trial.quick:
+        if quick:
             target = functools.partial(_target_machine, cpu_jit._target_machine)
             optimised = functools.partial(_hardly_optimised, cpu_jit._optimised)
             stack.enter_context(mock.patch.object(cpu_jit, "_target_machine", target))
@@ -222,7 +222,7 @@ def run_trial(trial: Trial, device: Device, counts: Counts | None = None) -> Fai
         counts.out_of_range += not cases
     except Exception as error:
         return Failure(trial, "interpreter", _text(error))
-    with surroundings(trial), np.errstate(all="ignore"):
+    with surroundings(trial.threads, trial.quick, trial.small_grains), np.errstate(all="ignore"):
         return _run_all(trial, device, counts, cases)
 
 

@@ -2,12 +2,14 @@
 
     python tests/fuzz/run_fuzz.py --count 3000 --target cpu --workers 2
     python tests/fuzz/run_fuzz.py --minutes 20 --target opencl --keep /tmp/failures
+    python tests/fuzz/run_fuzz.py --contractions --count 2000     (of contractions, in place of programs)
     python tests/fuzz/run_fuzz.py --first 1234 --count 1          (one trial again)
 
 Trials run in processes of their own, so that one in which a device's compiler crashes or hangs is counted and does not
 end the run; one takes a third of a second of processor time in the mean (CPU, Zen 4). Each failure is printed with its
 program and arguments, made smaller if that is possible; `--keep` writes it to a file. The first number is drawn by
-chance if it is not given, and printed. Exits with 1 if anything failed.
+chance if it is not given, and printed. At last a table tells which rules and modules of the passes the trials went
+through. Exits with 1 if anything failed, or if a long run has not reached all that it is there for.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 TESTS = Path(__file__).parent.parent
 SECONDS_PER_TRIAL = 300.0
@@ -41,6 +44,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=float("inf"), help="for how long at most")
     parser.add_argument("--workers", type=int, default=1, help="how many processes run trials at the same time")
     parser.add_argument("--keep", type=Path, help="a folder for the failures")
+    parser.add_argument("--contractions", action="store_true", help="random contractions in place of programs")
     parser.add_argument("--as-it-is", action="store_true", help="do not make failing programs smaller")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -54,24 +58,30 @@ def tell(**message: object) -> None:
     print(json.dumps(message), flush=True)
 
 
-def work(target: str, first: int, count: int, smaller: bool) -> None:
+def work(given: argparse.Namespace) -> None:
     """Run trials and tell of each: that it starts, and how it went."""
-    sys.path[:0] = [str(TESTS / "passes"), str(TESTS / "fuzz")]
+    sys.path[:0] = [str(TESTS / "passes"), str(TESTS / "fuzz"), str(TESTS / "frontend")]
+    import fuzz_contractions
+    import fuzz_trials
+    from fuzz_reached import TRACED, watched
     from fuzz_shrink import shrunk
-    from fuzz_trials import Counts, make_trial, run_trial
+    from fuzz_trials import Counts
 
     from tilewright.runtime.devices import device_for
 
-    device = device_for(target)
-    for number in range(first, first + count):
+    device = device_for(given.target)
+    kind: Any = fuzz_contractions if given.contractions else fuzz_trials
+    for number in range(given.first, given.first + given.count):
         tell(trial=number)
-        counts = Counts()
-        failure = run_trial(make_trial(number), device, counts)
+        counts, reached = Counts(), set[str]()
+        with watched(reached, number % TRACED == 0):
+            failure = kind.run_trial(kind.make_trial(number), device, counts)
         if failure is not None:
             tell(problem=failure.way + ": " + failure.problem, text=str(failure))
-            if smaller:
+            if not (given.as_it_is or given.contractions):
                 tell(smaller=str(shrunk(failure, device)))
-        tell(done=number, counts={name: value for name, value in vars(counts).items() if name != "trials"})
+        told = {name: value for name, value in vars(counts).items() if name != "trials"}
+        tell(done=number, counts=told, reached=sorted(reached))
 
 
 # --- the process that looks after it ----------------------------------------------------------------------------------
@@ -114,6 +124,7 @@ class Run:
     following: int = 0
     started: float = field(default_factory=time.monotonic)
     totals: Counter[str] = field(default_factory=Counter)
+    reached: Counter[str] = field(default_factory=Counter)
     lock: threading.Lock = field(default_factory=threading.Lock)
     broken: str | None = None
 
@@ -137,7 +148,7 @@ def main() -> int:
     given = arguments()
     first = random.SystemRandom().randrange(10**8) if given.first is None else given.first
     if given.worker:
-        work(given.target, first, given.count, not given.as_it_is)
+        work(given)
         return 0
     print(f"trials from {first} on {given.target}", flush=True)
     if given.keep:
@@ -153,7 +164,20 @@ def main() -> int:
     if run.broken is not None:
         raise SystemExit(f"no trial could be run: {run.broken}")
     print(f"{dict(run.totals)} in {run.minutes:.1f} minutes, trials {first} to {run.following - 1}")
-    return 1 if run.totals["failures"] or run.totals["crashes"] else 0
+    return 1 if run.totals["failures"] or run.totals["crashes"] or not _all_reached(run) else 0
+
+
+def _all_reached(run: Run) -> bool:
+    """Print what the trials went through; False if that of many was not all that it should be."""
+    sys.path[:0] = [str(TESTS / "fuzz")]
+    from fuzz_reached import MANY_TRIALS, TRACED, expected, table
+
+    wanted = expected(run.given.contractions, run.given.target == "cpu")
+    missing = sorted(wanted - run.reached.keys())
+    print(f"in how many trials rules fired, and modules of passes/ worked (of {1 / TRACED:.0%} of the trials):")
+    print(table(run.reached, wanted))
+    print(f"reached by none: {', '.join(missing) or 'nothing'}")
+    return not missing or run.totals["trials"] < MANY_TRIALS
 
 
 def _work_through(run: Run) -> None:
@@ -167,7 +191,8 @@ def _one_worker(run: Run, part: range) -> range:
     """Run trials in one process until all are done, the time is up, or a crash; the trials that are left."""
     given = run.given
     command = [sys.executable, __file__, "--worker", "--target", given.target, "--first", str(part.start)]
-    command += ["--count", str(len(part))] + (["--as-it-is"] if given.as_it_is else [])
+    command += ["--count", str(len(part))]
+    command += [f"--{name}" for name in ("as-it-is", "contractions") if getattr(given, name.replace("-", "_"))]
     running: int | None = None
     problem: str | None = None
     following = part.start
@@ -185,6 +210,7 @@ def _one_worker(run: Run, part: range) -> range:
                 running, following = None, int(str(message["done"])) + 1
                 run.totals["trials"] += 1
                 run.totals.update(dict(message["counts"]))  # type: ignore[call-overload]
+                run.reached.update(message["reached"])  # type: ignore[arg-type]
                 if run.totals["trials"] % 100 == 0:
                     print(f"{dict(run.totals)} after {run.minutes:.1f} minutes", flush=True)
             if "code" in message and running is not None:

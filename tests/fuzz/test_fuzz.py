@@ -10,8 +10,10 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import fuzz_contractions
 import numpy as np
 import pytest
+from fuzz_reached import expected, table, watched
 from fuzz_shrink import shrunk
 from fuzz_tolerance import Tolerance, difference, tolerances
 from fuzz_trials import Failure, Trial, make_trial, run_trial
@@ -25,6 +27,7 @@ from tilewright.ir.traversal import all_statements, sub_bodies
 from tilewright.ir.verifier import verify
 from tilewright.passes.pipelines import run_pipeline
 from tilewright.passes.sweeps.form import Sweep
+from tilewright.passes.sweeps.offset_form import Offsets
 from tilewright.passes.sweeps.one_pass import one_pass_forms
 from tilewright.passes.sweeps.scatter_form import MapScatter
 from tilewright.runtime.devices import device_for
@@ -40,6 +43,14 @@ def test_trials_on_the_cpu(first: int) -> None:
     device = device_for("cpu")
     for number in range(first, first + 10):
         failure = run_trial(make_trial(number), device)
+        assert failure is None, str(failure)
+
+
+@pytest.mark.parametrize("first", range(0, 60, 20))
+def test_contractions_on_the_cpu(first: int) -> None:
+    device = device_for("cpu")
+    for number in range(first, first + 20):
+        failure = fuzz_contractions.run_trial(fuzz_contractions.make_trial(number), device)
         assert failure is None, str(failure)
 
 
@@ -95,7 +106,30 @@ def test_trials_compute_on_all_types_and_sizes(trials: Sequence[Trial]) -> None:
 
 def test_trials_reach_the_forms_of_several_statements(trials: Sequence[Trial]) -> None:
     found = {type(one) for trial in trials for one in one_pass_forms(run_pipeline(trial.program).body)}
-    assert found >= {Sweep, MapScatter}, found
+    assert found >= {Sweep, MapScatter, Offsets}, found
+
+
+SCAN_OF_MAP = """\
+def f (x: [n]f32) =
+  let (y: [n]f32) = map n (\\(a: f32) -> let (b: f32) = a * a in (b)) x
+  let (z: [n]f32) = scan n (\\(p: f32, q: f32) -> let (r: f32) = p + q in (r)) (0.0f32) y
+  in (z)
+"""
+
+
+def test_what_trials_reach_is_counted() -> None:
+    """A scan of a map: the rule and the writers of scans are found, what has nothing to do with it is not."""
+    program = parse_program(SCAN_OF_MAP)
+    rules, everything = set[str](), set[str]()
+    for found, traced in ((rules, False), (everything, True)):
+        with watched(found, traced):
+            assert run_trial(Trial(0, program, (np.arange(5, dtype=np.float32),)), device_for("cpu")) is None
+    assert rules >= {"rule scan_map", "rule flatten_scan"} and all(one.startswith("rule ") for one in rules)
+    assert everything >= rules | {"core/fuse", "segments/steps", "statements"}
+    wanted = expected(contractions=False, on_cpu=True)
+    assert rules <= wanted and {"sweeps/offset_points", "rule map_map"} <= wanted - everything
+    assert "offset_points 0" in table(dict.fromkeys(everything, 1), wanted) and not everything & {"packed/writer"}
+    assert expected(contractions=True, on_cpu=True) >= {"packed/writer", "direct/writer", "matrix_vector/writer"}
 
 
 def test_trials_are_called_with_other_sizes(trials: Sequence[Trial]) -> None:

@@ -124,12 +124,6 @@ FIRES = [
         "let (x: [m*n]f32) = reshape (m*n) a\nlet (y: [m][n]f32) = reshape (m, n) x\nin (y)",
         "let (x: [m*n]f32) = reshape (m*n) a\nlet (y: [m][n]f32) = reshape (m, n) a\nin (y)",
     ),
-    (
-        "reshape_replicate",
-        "a: f32",
-        "let (x: [7]f32) = replicate 7 a\nlet (y: [7]f32) = reshape (7) x\nin (y)",
-        "let (x: [7]f32) = replicate 7 a\nlet (y: [7]f32) = replicate 7 a\nin (y)",
-    ),
     ("dead_code", "a: f32", "let (x: f32) = a + a\nlet (y: f32) = a * a\nin (y)", "let (y: f32) = a * a\nin (y)"),
     (
         "dead_result",
@@ -420,7 +414,6 @@ DECLINES = [
     ("rearrange_rearrange", "a: [n][m]f32", "let (x: [m][n]f32) = rearrange (1, 0) a\nin (x)", 0, "not a rearrange"),
     ("reshape_same", "a: [n][m]f32", "let (x: [m][n]f32) = reshape (m, n) a\nin (x)", 0, "differ"),
     ("reshape_reshape", "a: [n][m]f32", "let (x: [m][n]f32) = reshape (m, n) a\nin (x)", 0, "not a reshape"),
-    ("reshape_replicate", "a: [n][m]f32", "let (x: [m][n]f32) = reshape (m, n) a\nin (x)", 0, "not a replicate"),
     ("dead_code", "a: f32", "let (x: f32) = a + a\nin (x)", 0, "x is used by the results"),
     ("dead_code", "k: i64", "let (j: i64) = k + k\nlet (x: [j]i64) = iota j i64\nin (x)", 0, "j is used by x"),
     ("dead_result", "a: f32, c: bool", "let (x: f32) = if c then (a) else (2.0f32)\nin (x)", 0, "is used"),

@@ -104,7 +104,11 @@ class BoundEinsum:
                 if found is not None:
                     return found
         if self.executable is None:
-            return self._view(arrays[0])
+            view = self._view(arrays[0])
+            if out is None:
+                return view
+            out[...] = view
+            return out
         if self.preparations is not None:
             arrays = [
                 array if prepare is None else prepare(array)
@@ -314,6 +318,7 @@ def _is_view(
         and options.epilogue is None
         and not options.extra_labels
         and options.alpha == 1
+        and not options.beta
         and operand.dtype == dtype
         and len(set(spec.output)) == len(spec.output)
         and set(spec.output) == set(spec.inputs[0])

@@ -91,8 +91,6 @@ class EinsumPlan:
             if self.beta:
                 raise ValueError(f"plan {self.expression!r}: beta needs out, whose elements it multiplies")
             return self.bound.run(arrays, None)
-        if self.bound.executable is None:
-            raise ValueError(f"plan {self.expression!r} gives a view of its operand and so takes no out")
         if not isinstance(out, np.ndarray):
             raise TypeError(f"plan {self.expression!r}: out must be a NumPy array, not {out!r}")
         if overlaps_itself(signature_of(out)):

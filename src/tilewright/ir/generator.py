@@ -24,6 +24,7 @@ from tilewright.ir.builder import Builder
 from tilewright.ir.generator_arrays import ARRAY_STATEMENTS
 from tilewright.ir.generator_further import FURTHER_STATEMENTS
 from tilewright.ir.generator_idioms import IDIOM_STATEMENTS
+from tilewright.ir.generator_pairs import PAIR_STATEMENTS
 from tilewright.ir.generator_scalars import clamp, random_literal, random_scalar
 from tilewright.ir.generator_segmented import SEGMENTED_STATEMENTS
 from tilewright.ir.generator_soacs import SOAC_STATEMENTS
@@ -204,6 +205,7 @@ class Generator:
                 if self.variety.further:
                     kinds += [lambda: self.random.choice(FURTHER_STATEMENTS)(self)] * 3
                     kinds += [lambda: self.random.choice(IDIOM_STATEMENTS)(self)] * 3
+                    kinds += [lambda: self.random.choice(PAIR_STATEMENTS)(self)] * 2
                 if depth > 0:
                     kinds += [lambda: self.random.choice(SOAC_STATEMENTS)(self, depth - 1)] * 6
                     kinds += [lambda: self.control(depth - 1)] * 2

@@ -345,6 +345,6 @@ def emit_triangle(g: Generator) -> None:
 
 
 IDIOM_STATEMENTS: tuple[Callable[[Generator], None], ...] = (
-    emit_filter, emit_offsets, emit_sweep, emit_slices, emit_histogram_of_rows, emit_recurrence, emit_uneven_loops,
-    emit_product, emit_product, emit_nearest, emit_triangle,
+    emit_filter, emit_offsets, emit_offsets, emit_sweep, emit_slices, emit_histogram_of_rows, emit_recurrence,
+    emit_uneven_loops, emit_product, emit_product, emit_nearest, emit_triangle,
 )  # fmt: skip

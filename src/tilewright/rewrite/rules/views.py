@@ -232,13 +232,3 @@ def reshape_reshape(at: Place) -> Body | Declined:
     if not isinstance(inner, Reshape):
         return no_match("the array is not a reshape")
     return at.become(Reshape(inner.array, outer.shape))
-
-
-@rule("simplification", Reshape)
-def reshape_replicate(at: Place) -> Body | Declined:
-    """reshape [m] (replicate n v)  =>  replicate m v, for a scalar v"""
-    outer = at.expect(Reshape)
-    inner = at.definition(outer.array)
-    if not isinstance(inner, Replicate) or inner.value.type.rank or len(outer.shape) != 1:
-        return no_match("the array is not a replicate of a scalar made one-dimensional")
-    return at.become(Replicate(outer.shape[0], inner.value))
