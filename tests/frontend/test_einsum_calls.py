@@ -275,6 +275,7 @@ READ_ONLY.flags.writeable = False
         ((E2, A, B.T), {}, ValueError, "index 'j' has size 4 in operand 0, but size 5 in operand 1"),
         ((E2, A, [["x"]]), {}, TypeError, "operand 1: dtype <U1 is not supported"),
         ((E2, A, None), {}, TypeError, "None of type NoneType is no array of numbers"),
+        ((E2, A, [[1, 2], [3]]), {}, ValueError, r"\[\[1, 2\], \[3\]\] is no array: its rows are of different lengths"),
         ((E2, A, np.ma.masked_less(B, 3)), {}, TypeError, "a masked array's mask would be lost"),
         ((E2, A, B), {"target": 3}, TypeError, "target must be a device's name or a Device, not 3 of type int"),
         ((E2, A, B.astype(np.longdouble)), {}, TypeError, "operand 1: dtype longdouble is not supported|float128"),

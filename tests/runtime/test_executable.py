@@ -188,7 +188,9 @@ def test_wrong_arguments_are_named() -> None:
         axpy(1.0, x, floats(4, 5))
     with pytest.raises(ValueError, match=r"parameter x has type \[n\]\[m\]f32, but the argument has rank 1"):
         axpy(1.0, x[0], x)
-    with pytest.raises(TypeError, match=r"parameter x has type \[n\]\[m\]f32, the argument has dtype float64"):
+    with pytest.raises(
+        TypeError, match=r"parameter x has type \[n\]\[m\]f32, the argument has dtype float64; convert it: x"
+    ):
         axpy(1.0, x.astype(np.float64), x)
     with pytest.raises(TypeError, match="parameter alpha of type f32"):
         axpy(1j, x, x)

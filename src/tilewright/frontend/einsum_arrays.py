@@ -27,7 +27,10 @@ def as_array(operand: Any) -> Array:
         return np.asarray(operand)
     if hasattr(operand, "__dlpack__") and not hasattr(operand, "__array__"):
         return np.from_dlpack(operand)
-    array = np.asarray(operand)
+    try:
+        array = np.asarray(operand)
+    except ValueError as error:
+        raise ValueError(f"einsum: {operand!r} is no array: its rows are of different lengths or depths") from error
     if array.dtype == object and not hasattr(operand, "__array__"):
         raise TypeError(f"einsum: {operand!r} of type {type(operand).__name__} is no array of numbers")
     return array

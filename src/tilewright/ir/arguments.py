@@ -99,7 +99,11 @@ def convert_arguments(program: Program, arguments: Sequence[Argument]) -> tuple[
         if not isinstance(argument, np.ndarray):
             raise TypeError(f"parameter {parameter} of type {parameter.type} needs a NumPy array, not {argument!r}")
         if scalar_type_of(argument.dtype) != parameter.type.element:
-            raise TypeError(f"parameter {parameter} has type {parameter.type}, the argument has dtype {argument.dtype}")
+            wanted = np.dtype(parameter.type.element.numpy).name
+            raise TypeError(
+                f"parameter {parameter} has type {parameter.type}, the argument has dtype {argument.dtype}; "
+                f"convert it: {parameter}.astype({wanted!r})"
+            )
         converted.append(argument.astype(parameter.type.element.numpy, copy=False))
     return tuple(converted)
 
