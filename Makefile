@@ -2,8 +2,8 @@
 #
 #   make demo     the six contractions of the demonstration, on every device found
 #   make test     ruff, mypy and the tests (two workers; under 25 minutes on two cores)
-#   make fuzz     the property tests with many random examples, the slow tests, and thousands of random programs (of
-#                 which a core does some three a second)
+#   make fuzz     the property tests with many random examples, the slow tests, and thousands of random programs
+#                 and contractions (of which a core does some three a second)
 #   make bench    benchmarks of contractions, latencies and threads; results in benchmarks/results/
 #   make gpu      correctness and benchmarks on a CUDA device, with the python3 at hand: no venv, no network
 #   make docs     regenerates docs/tour.md
@@ -54,6 +54,8 @@ fuzz: $(STAMP)
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -n $(WORKERS) -q -m "slow or not slow" || status=1; \
 	$(BIN)/python tests/fuzz/run_fuzz.py --target cpu $(FUZZ_ARGS) || status=1; \
 	$(BIN)/python tests/fuzz/run_fuzz.py --target opencl $(FUZZ_ARGS) || status=1; \
+	$(BIN)/python tests/fuzz/run_fuzz.py --contractions --target cpu $(FUZZ_ARGS) || status=1; \
+	$(BIN)/python tests/fuzz/run_fuzz.py --contractions --target opencl $(FUZZ_ARGS) || status=1; \
 	exit $$status
 
 bench: $(STAMP)
