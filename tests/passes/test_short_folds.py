@@ -92,3 +92,24 @@ def test_an_index_out_of_range_is_reported() -> None:
     for _ in range(2):
         with pytest.raises(IndexError, match="index -4 of x is out of range in dimension 0 of extent 30"):
             picked(weights, columns, x)
+
+
+@tw.program
+def above(rows: tw.f64["n", "w"], limits: tw.f64["n"]) -> Any:
+    def row(values: Any, limit: Any) -> Any:
+        return tw.reduce("max", -np.inf, tw.map(lambda x: tw.where(x > limit, x, limit), values))
+
+    return tw.map(row, rows, limits)
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (3, 0), (4, 200)])
+def test_the_rows_use_a_scalar_of_the_point(shape: tuple[int, int]) -> None:
+    random = np.random.default_rng(3)
+    rows, limits = random.normal(size=shape), random.normal(size=shape[0])
+    expected = np.max(np.maximum(rows, limits[:, None]), axis=1, initial=-np.inf)
+    np.testing.assert_array_equal(above(rows, limits), expected)
+
+
+def test_a_contraction_over_nothing_uses_a_scalar_of_the_point() -> None:
+    empty = tw.einsum("ba,a->a", np.ones((0, 2)), np.ones(2), semiring="min_plus")
+    np.testing.assert_array_equal(empty, [np.inf, np.inf])

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import tilewright as tw
+from tilewright.ir.cached import cached_property
 from tilewright.runtime.cache import MemoryCache
 from tilewright.runtime.recycling import HUGE_PAGE, MappingPool
 
@@ -134,3 +137,23 @@ def test_llvm_at_work_in_another_thread() -> None:
         stack.callback(thread.join)
         assert entered.wait(SECONDS)
         assert succeeds_in_a_child(lambda: bool(binding.get_host_cpu_name()))
+
+
+def test_a_cached_property_in_another_thread() -> None:
+    class Slow:
+        def __init__(self, wait: Callable[[], None]) -> None:
+            self.wait = wait
+
+        @cached_property
+        def value(self) -> int:
+            self.wait()
+            return 7
+
+    with Busy(lambda wait: Slow(wait).value):
+        assert succeeds_in_a_child(lambda: Slow(lambda: None).value == 7)
+
+
+def test_no_module_uses_the_standard_cached_property() -> None:
+    """Before Python 3.12 it holds one lock for all objects while a value is computed."""
+    texts = {path: path.read_text() for path in Path(tw.__file__).parent.rglob("*.py")}
+    assert [path for path, text in texts.items() if re.search(r"from functools import .*cached_property", text)] == []

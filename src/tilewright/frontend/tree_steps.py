@@ -15,10 +15,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 from tilewright.frontend.einsum_parse import Labels
 from tilewright.frontend.tree_parse import Label, Leaf, Node, Tree
+from tilewright.ir.cached import cached_property
 
 
 @dataclass(frozen=True)

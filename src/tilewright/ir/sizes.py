@@ -9,9 +9,9 @@ Products have sorted factors and sums sorted terms, hence a*(b*c) == (c*b)*a [S0
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cached_property
 from typing import TypeAlias
 
+from tilewright.ir.cached import cached_property
 from tilewright.ir.dataclass import dataclass
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
+from tilewright.ir.cached import cached_property
 from tilewright.ir.operators import OPERATORS
 from tilewright.ir.scalars import F32, ScalarType
 from tilewright.kernel.c_dialect import (

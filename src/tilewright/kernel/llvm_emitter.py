@@ -6,8 +6,8 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import field
-from functools import cached_property
 
+from tilewright.ir.cached import cached_property
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, F32, I64, ScalarType
 from tilewright.kernel.ir import ValueType, VectorType, element_of

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 CPU_VARIABLE = "TILEWRIGHT_CPU"
 
@@ -32,12 +32,12 @@ class Processor:
     name: str
     features: str
 
-    @cached_property
+    @property
     def enabled(self) -> frozenset[str]:
         """The names of the features that are on."""
         return frozenset(feature[1:] for feature in self.features.split(",") if feature.startswith("+"))
 
-    @cached_property
+    @property
     def known(self) -> frozenset[str]:
         """The names of the features that are said to be on or off."""
         return frozenset(feature[1:] for feature in self.features.split(",") if feature)

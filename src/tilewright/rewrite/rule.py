@@ -17,9 +17,9 @@ Rules never change what the statements outside their body see, so a rewrite is l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cached_property
 from typing import TypeAlias, TypeVar, get_args
 
+from tilewright.ir.cached import cached_property
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Atom, Body, Expression, Program, Statement, Variable
 from tilewright.ir.traversal import FreshNames

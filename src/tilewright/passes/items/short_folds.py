@@ -34,6 +34,7 @@ from tilewright.kernel.ir import (
     integer,
     operation,
 )
+from tilewright.passes.core.used_names import free_variables
 from tilewright.passes.items import lower_folds
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_folds import Rows
@@ -161,6 +162,9 @@ def short_fold(function: Lambda) -> Reduction | None:
     if not plain or any(one.type.rank != 1 for one in fold.arrays) or body.results[0].type.rank:
         return None
     inside = all_statements(fold.function.body) if isinstance(fold, nodes.Redomap) else ()
+    others = {one.name for one in function.parameters if one not in fold.arrays}
+    if not others.isdisjoint(one.name for one in free_variables(fold)):
+        return None  # what a point has besides its rows is not known while a strip with rows of several is computed
     if any(isinstance(one.expression, nodes.Index) for one in inside):
         return None  # elements from anywhere come one by one, and such folds add up groups of them (fold_groups.py)
     simple = not element.is_complex and element != BOOL

@@ -1,0 +1,50 @@
+"""Properties that are computed once for each object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar, overload
+
+__all__ = ["cached_property"]
+
+Value = TypeVar("Value")
+
+
+class cached_property(Generic[Value]):  # as the standard one
+    """As `functools.cached_property`, which before Python 3.12 holds one lock for all objects while it computes.
+
+    A process that forks in that moment leaves its child with a lock that nobody will release. Without one, two threads
+    may both compute the value, which has to be the same then.
+
+    Example:
+        >>> class Square:
+        ...     def __init__(self, side: int) -> None:
+        ...         self.side = side
+        ...
+        ...     @cached_property
+        ...     def area(self) -> int:
+        ...         print("computed")
+        ...         return self.side**2
+        >>> square = Square(3)
+        >>> square.area + square.area
+        computed
+        18
+    """
+
+    def __init__(self, function: Callable[[Any], Value]) -> None:
+        self.function = function
+        self.__doc__ = function.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> cached_property[Value]: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> Value: ...
+    def __get__(self, instance: object, owner: type) -> Value | cached_property[Value]:
+        if instance is None:
+            return self
+        value = self.function(instance)
+        instance.__dict__[self.name] = value  # which is looked at before this descriptor, the next time
+        return value
