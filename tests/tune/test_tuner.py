@@ -152,6 +152,26 @@ def test_a_version_that_fails_is_left_out_and_told(times: dict[str, float], monk
         tune(sums(), DATA, fresh=True)
 
 
+def test_a_version_that_fails_in_a_race_is_left_out_too(
+    times: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times.update({"outer 2": 1.0, "block 2": 1.0, "flat 2": 1.0})
+    call, flat = Executable.__call__, 0
+
+    def failing(self: Executable, *arguments: Any, **options: Any) -> Any:
+        nonlocal flat
+        if not any(value >= self.thresholds[name] for name, value in self.comparisons(*arguments)):
+            flat += 1
+            if flat == 2:
+                raise MemoryError("no room for it again")
+        return call(self, *arguments, **options)
+
+    monkeypatch.setattr(Executable, "__call__", failing)
+    report = tune(sums(), {"wide": DATA["wide"]})
+    assert "MemoryError: no room for it again" in {one.failure for one in report.found.failures}
+    assert min(report.thresholds["outer_0"], report.thresholds["block_0"]) <= 2
+
+
 def test_what_cannot_be_tuned_is_refused() -> None:
     with pytest.raises(ValueError, match="row_sums has one version only"):
         tune(compiled(row_sums.trace(), "cpu", "full"), DATA)

@@ -50,16 +50,12 @@ def interval_of_median(values: Sequence[float], confidence: float = CONFIDENCE) 
     ordered, count = sorted(values), len(values)
     outside, below = 0, 0.0  # how many values at either end are left out, and the probability of as few heads
     while 2 * (outside + 1) < count:
-        below += math.exp(_log_choose(count, outside) - count * math.log(2))
+        below += math.comb(count, outside) / 2**count
         if 2 * below > 1 - confidence:
             break
         outside += 1
     first = max(outside - 1, 0)
     return Spread(ordered[first], statistics.median(ordered), ordered[-1 - first])
-
-
-def _log_choose(count: int, chosen: int) -> float:
-    return math.lgamma(count + 1) - math.lgamma(chosen + 1) - math.lgamma(count - chosen + 1)
 
 
 def spread_of_ratio(times: Sequence[float], others: Sequence[float], confidence: float = CONFIDENCE) -> Spread:

@@ -198,14 +198,20 @@ class _Bench:
         arguments = self.data[runs[0].data]
         versions = [self.executable.with_thresholds(dict(one.settings)) for one in runs]
         calls = {number: partial(one, *arguments) for number, one in enumerate(versions)}
-        shortest = min(one.seconds for one in runs)
-        try:
-            for call in calls.values():
+        shortest, failures = min(one.seconds for one in runs), dict[int, str]()
+        for number, call in list(calls.items()):
+            try:
                 call()
-            ratios = race(calls, RACE * self.timing.seconds, TOLERANCE, self.timing.clock)
-        except Exception:  # all of them ran before: those times are as good as there will be
-            ratios = {number: one.seconds / shortest for number, one in enumerate(runs)}
-        raced = [replace(one, seconds=shortest * ratios[number]) for number, one in enumerate(runs)]
+            except Exception as error:  # as in `run`
+                failures[number] = f"{type(error).__name__}: {error}"
+                del calls[number]
+        ratios = race(calls, RACE * self.timing.seconds, TOLERANCE, self.timing.clock) if calls else {}
+        raced = [
+            replace(one, seconds=math.inf, failure=failures[number])
+            if number in failures
+            else replace(one, seconds=shortest * ratios[number])
+            for number, one in enumerate(runs)
+        ]
         for one in raced:
             number = self.store.begin(self.digest, self.device, self.keys[one.data], dict(one.settings))
             self.store.finish(number, one)
