@@ -109,7 +109,7 @@ def test_every_rule_has_a_test():
 @pytest.mark.parametrize(
     "name",
     ["contraction.tensor_operation", "contraction.tensor_primitives", "contraction.tensor_rules",
-     "contraction.tensor_rewrites", "passes.tensor_gemm_form"],
+     "contraction.tensor_rewrites", "passes.tensor.gemm_form"],
 )  # fmt: skip
 def test_examples_in_the_documentation(name):
     result = doctest.testmod(import_module(f"tilewright.{name}"))

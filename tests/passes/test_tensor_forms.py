@@ -317,8 +317,8 @@ def test_a_compiled_operation_explains_itself():
     assert "turned in registers" in TensorOperation("f32", "transpose", turned).compile("cpu").explain()
 
 
-@pytest.mark.parametrize("name", ["tensor_kernel", "tensor_compile", "tensor_gemm_form"])
+@pytest.mark.parametrize("name", ["kernel", "compile", "gemm_form"])
 def test_examples_in_the_documentation(name):
-    result = doctest.testmod(import_module(f"tilewright.passes.{name}"))
+    result = doctest.testmod(import_module(f"tilewright.passes.tensor.{name}"))
     assert result.attempted > 0
     assert result.failed == 0

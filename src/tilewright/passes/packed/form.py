@@ -23,6 +23,7 @@ from tilewright.passes.packed.blocks import BLOCK, LINE, choose_chunks, even, li
 from tilewright.passes.packed.operands import with_conversions_in_packing
 
 LONGEST_PIECE = 1024
+"""Steps of the sum that are packed at once at most, where the errors of their results add up."""
 LEAST_DEPTH_CAPACITY = 256
 BUFFERED_ELEMENTS = 1 << 17
 WAITING_ELEMENTS = 1 << 22  # of a level of partial sums: 2048 by 2048 results are packed for at once
@@ -378,9 +379,13 @@ def _register_tile(
 
 
 def _depth(contraction: Contraction, contracted: int, lanes: int, longest: int) -> int:
-    """Length of the sum that is packed at once: all of a sum of middle length that cannot wait in the output."""
+    """Length of the sum that is packed at once: all of a sum of middle length that cannot wait in the output, and no
+    chain of additions longer than that.
+    """
     if not _holds_partial_sums(contraction) and contracted <= LONGEST_PIECE:
         longest = LONGEST_PIECE
+    elif grows_errors(contraction.combine):
+        longest = min(longest, LONGEST_PIECE)
     return even(contracted, longest, lanes)
 
 

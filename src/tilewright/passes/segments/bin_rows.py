@@ -254,7 +254,7 @@ class _RowBins:
 
             self._each_element(element)
 
-        each = maximum(size(LEAST_ROWS), histograms.bins * ROWS_PER_BIN) * len(self.own)  # so many for each copy
+        each = maximum(size(LEAST_ROWS), histograms.bins * ROWS_PER_BIN)
         in_nodes(
             item,
             count,
