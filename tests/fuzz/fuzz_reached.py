@@ -30,8 +30,9 @@ TRACED = 4
 OF_PROGRAMS = ("core", "flattening", "items", "segments", "streams")
 OF_CPU_PROGRAMS = ("lanes", "sweeps", "direct", "matrix_vector", "permute")
 OF_CONTRACTIONS = {"cpu": ("direct", "packed", "matrix_vector"), "gpu": ("tiled",)}
-NOT_REACHED = {"core/unchecked"}
-NOT_ON_CPUS = {"segments/atomics", "segments/groups", "streams/tiles"}
+NOT_REACHED = {"core/unchecked", "core/split_fold"}  # the latter after a lowering that failed, which none has shown
+NOT_ON_CPUS = {"segments/atomics", "segments/groups", "segments/scans", "streams/choice", "streams/tiles"}
+ONLY_OF_LARGE_ARRAYS = {"direct/collect", "permute/lines", "permute/staged", "permute/strips", "permute/tiles"}
 NOT_ON_GPUS = {"items/lower_order"}
 
 
@@ -66,7 +67,7 @@ def expected(contractions: bool, on_cpu: bool) -> set[str]:
         folders, absent = OF_CONTRACTIONS["cpu" if on_cpu else "gpu"], NOT_REACHED
     else:
         folders = (*OF_PROGRAMS, *OF_CPU_PROGRAMS) if on_cpu else OF_PROGRAMS
-        absent = NOT_REACHED | (NOT_ON_CPUS if on_cpu else NOT_ON_GPUS)
+        absent = NOT_REACHED | ONLY_OF_LARGE_ARRAYS | (NOT_ON_CPUS if on_cpu else NOT_ON_GPUS)
     modules = {
         path.relative_to(PASSES).with_suffix("").as_posix() for one in folders for path in (PASSES / one).glob("*.py")
     }
