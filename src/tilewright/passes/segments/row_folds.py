@@ -116,13 +116,15 @@ def with_column_scans(body: Body) -> Body:
         ['Rearrange', 'Replicate', 'Scan']
     """
     for index, statement in enumerate(body.statements):
-        scan = _scan_of_each(statement.expression)
-        sources = None if scan is None else _turned(body, statement.expression.arrays)  # type: ignore[union-attr]
+        nest = statement.expression
+        if not isinstance(nest, nodes.Map):
+            continue
+        scan, sources = _scan_of_each(nest), _turned(body, nest.arrays)
         if scan is None or sources is None:
             continue
         found = _scan_of_rows(body, index, scan, sources)
         if found is None:
-            space, elements = _elements(statement.expression.arrays, rows_first=False)  # type: ignore[union-attr]
+            space, elements = _elements(nest.arrays, rows_first=False)
             segmented = nodes.SegScan(Level.THREAD, space, scan.combine, scan.neutral, elements)
             if segments_of(segmented) is None:
                 continue
@@ -132,11 +134,11 @@ def with_column_scans(body: Body) -> Body:
     return body
 
 
-def _scan_of_each(expression: Expression) -> nodes.Scan | None:
+def _scan_of_each(nest: nodes.Map) -> nodes.Scan | None:
     """The scan of scalars that is all that a map does with the rows of its matrices."""
-    if not isinstance(expression, nodes.Map) or any(one.type.rank != 2 for one in expression.arrays):
+    if any(one.type.rank != 2 for one in nest.arrays):
         return None
-    function = expression.function
+    function = nest.function
     if len(function.body.statements) != 1 or function.body.results != function.body.statements[0].targets:
         return None
     scan = function.body.statements[0].expression
