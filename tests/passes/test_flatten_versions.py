@@ -84,6 +84,12 @@ def shared (xss: [n][m]f64, factors: [m]f64, steps: i64) =
     in (row)) xss
   in (out)
 """
+OWN_ROUNDS = (
+    SHARED_ROUNDS.replace("factors: [m]f64", "factors: [n][m]f64")
+    .replace("(xs: [m]f64)", "(xs: [m]f64, fs: [m]f64)")
+    .replace("in (e)) factors", "in (e)) fs")
+    .replace("in (row)) xss", "in (row)) xss factors")
+)
 LOCVOLCALIB = (
     RANDOM.normal(size=(2, 3, 4)), RANDOM.uniform(0.1, 0.5, 2), RANDOM.uniform(0.1, 1, (2, 3, 4)),
     RANDOM.uniform(0.1, 1, (2, 4, 3)), 2,
@@ -230,11 +236,16 @@ def test_a_round_whose_points_share_their_work_is_asked_about_once_more() -> Non
     assert "n >= outer_0?" in before and "scan" in before
     assert "segscan@thread (m)" in inside.splitlines()[1], "what is shared is part of no version"
     assert "n >= outer_1?" in inside and "segmap@thread (n), in each: scan" in inside
-    own = SHARED_ROUNDS.replace("factors: [m]f64", "factors: [n][m]f64").replace(
-        "(xs: [m]f64)", "(xs: [m]f64, fs: [m]f64)"
-    )
-    own = own.replace("in (e)) factors", "in (e)) fs").replace("in (row)) xss", "in (row)) xss factors")
-    assert "outer_1" not in explain_versions(versions(verified(own)))
+    assert "outer_1" not in explain_versions(versions(verified(OWN_ROUNDS)))
+
+
+@pytest.mark.parametrize("machine", ["cpu-avx512", "h100"])
+def test_a_machine_takes_the_version_that_shares_the_work_of_a_round(machine: str) -> None:
+    values = machine_thresholds(versions(verified(SHARED_ROUNDS)), named_machine(machine))
+    assert values["outer_0"] == values["block_0"] == math.inf
+    assert 0 < values["outer_1"] < math.inf
+    values = machine_thresholds(versions(verified(OWN_ROUNDS)), named_machine(machine))
+    assert 0 < values["outer_0"] < math.inf and 0 < values["block_0"] < math.inf
 
 
 def test_a_program_asks_so_many_questions_at_most(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,8 +134,9 @@ def machine_thresholds(program: Program, machine: Machine) -> dict[str, float]:
 
     `outer_k`: as many points as threads are resident; where threads are the lanes of vectors, which also take what is
     sequential, a point for each core. `block_k`: a block for each core; what fits a block is the machine's limit (none
-    for threads that are lanes). `contraction_k`: always, since the tiling has forms for every size; and nests are
-    opened to get at the contractions in them, except where the points of a nest share what they read as it is.
+    for threads that are lanes). `contraction_k`: always, since the tiling has forms for every size. Versions that a
+    later one surely beats are never taken: nests are opened to get at the contractions in them, except where the points
+    of a nest share what they read as it is; and to get at rounds of a loop that compute once what all points share.
     """
     limits: dict[str, float] = {
         BLOCK_THREADS: machine.max_threads_per_block + 1 if machine.max_threads_per_block > 1 else inf,
@@ -143,7 +144,7 @@ def machine_thresholds(program: Program, machine: Machine) -> dict[str, float]:
     }
     vectors = machine.max_threads_per_block == 1 and machine.vector_bytes
     resident = machine.cores * (1 if vectors else machine.max_threads_per_core) or DEFAULT_THRESHOLD
-    opened = _around_contractions(decisions(program.body), machine)
+    opened = _opened(decisions(program.body), machine)
     values: dict[str, float] = {}
     for name in thresholds_of(program):
         points = 0 if name.startswith(CONTRACTION) else resident if name.startswith("outer_") else machine.cores
@@ -151,18 +152,42 @@ def machine_thresholds(program: Program, machine: Machine) -> dict[str, float]:
     return values
 
 
-def _around_contractions(nodes: tuple[Node, ...], machine: Machine) -> set[str]:
-    """The thresholds of the versions without a form of their own that hide a contraction, which later versions have."""
+def _opened(nodes: tuple[Node, ...], machine: Machine) -> set[str]:
+    """The thresholds of the versions that are never taken, for what later versions have."""
     found: set[str] = set()
     for one in nodes:
         if isinstance(one, Work):
-            found |= _around_contractions(one.inside, machine)
+            found |= _opened(one.inside, machine)
             continue
-        found |= _around_contractions((*one.yes, *one.no), machine)
-        hidden = any(name.startswith(CONTRACTION) for name in names_in(one.no))
-        if hidden and not any(_has_form(version, machine) for version in one.yes):
+        found |= _opened((*one.yes, *one.no), machine)
+        if _hides_contraction(one, machine) or _asked_in_rounds(one.asked[0][0], one.no):
             found.add(one.asked[0][0].name)
     return found
+
+
+def _hides_contraction(one: Decision, machine: Machine) -> bool:
+    """Whether a version without a form of its own hides a contraction, which later versions have."""
+    hidden = any(name.startswith(CONTRACTION) for name in names_in(one.no))
+    return hidden and not any(_has_form(version, machine) for version in one.yes)
+
+
+def _asked_in_rounds(question: Threshold, nodes: tuple[Node, ...], rounds: bool = False) -> bool:
+    """Whether it is asked again in the rounds of a loop, as it is where all points share dear work of a round."""
+    for one in nodes:
+        if isinstance(one, Work):
+            loop = isinstance(one.statement.expression, Loop)
+            found = _asked_in_rounds(question, one.inside, rounds or loop)
+        else:
+            again = rounds and _same_question(question, one.asked[0][0])
+            found = again or _asked_in_rounds(question, (*one.yes, *one.no), rounds)
+        if found:
+            return True
+    return False
+
+
+def _same_question(one: Threshold, other: Threshold) -> bool:
+    kinds = {threshold.name.rsplit("_", 1)[0] for threshold in (one, other)}
+    return one.parallelism == other.parallelism and len(kinds) == 1
 
 
 def _has_form(version: Node, machine: Machine) -> bool:
