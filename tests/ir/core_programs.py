@@ -7,9 +7,10 @@ from functools import partial
 from hypothesis import strategies as st
 
 from tilewright.ir.builder import Builder
-from tilewright.ir.nodes import Atom, Literal, Program, SizeValue, Variable, array, scalar
+from tilewright.ir.nodes import Atom, Body, Lambda, Literal, Program, SizeValue, Variable, array, scalar
 from tilewright.ir.scalars import BF16, BOOL, C64, F32, F64, I8, I32, I64, U64, ScalarType
 from tilewright.ir.sizes import Size, maximum, minimum, size
+from tilewright.ir.traversal import FreshNames, substitute, with_fresh_names
 
 MATMUL = """\
 def matmul (a: [n][k]f32, b: [k][m]f32) =
@@ -192,3 +193,12 @@ def programs(draw: st.DrawFn) -> Program:
     results.append(draw(literals().filter(lambda one: one.scalar != BF16)))  # NumPy alone has no bf16
     results.append(b.bind(SizeValue(draw(sizes([rows, columns, parameters[2].name]))), draw(NAMES)))
     return b.program(draw(NAMES), parameters, results)
+
+
+def inline(function: Lambda, arguments: tuple[Atom, ...], names: FreshNames) -> Body:
+    """The body of `function` for these arguments, with fresh names."""
+    copy = with_fresh_names(function, names)
+    values: dict[str, Atom | Size] = {
+        parameter.name: argument for parameter, argument in zip(copy.parameters, arguments, strict=True)
+    }
+    return substitute(copy.body, values)

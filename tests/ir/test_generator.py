@@ -8,6 +8,7 @@ from random import Random
 
 import numpy as np
 import pytest
+from core_programs import inline
 
 from tilewright.ir.builder import Builder
 from tilewright.ir.generator import SIZE_VALUES, random_arguments, random_program
@@ -18,7 +19,7 @@ from tilewright.ir.parser import parse_program
 from tilewright.ir.printer import print_program
 from tilewright.ir.scalars import F32, I32, I64
 from tilewright.ir.sizes import Size
-from tilewright.ir.traversal import all_statements, inline, sub_bodies, substitute
+from tilewright.ir.traversal import all_statements, sub_bodies, substitute
 from tilewright.ir.verifier import verify
 
 SEEDS = range(300)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from core_programs import EVERYTHING, MATMUL, programs
+from core_programs import EVERYTHING, MATMUL, inline, programs
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,7 +36,6 @@ from tilewright.ir.traversal import (
     bound_variables,
     canonical,
     free_names,
-    inline,
     mentioned_names,
     rebuild,
     replace_bodies,
@@ -154,11 +153,6 @@ def test_a_size_replaces_a_scalar_only_if_it_is_a_name_or_a_constant() -> None:
 def test_substitution_reaches_the_types_of_other_variables() -> None:
     longer = Variable("x", array(F32, size("n") * 2))
     assert substitute(Index(longer, (AT,)), {"n": index_literal(4)}) == Index(Variable("x", array(F32, 8)), (AT,))
-
-
-def test_inlining_needs_as_many_arguments_as_parameters() -> None:
-    with pytest.raises(ValueError, match="zip"):
-        inline(Lambda((AT,), Body((), (AT,))), (), FreshNames())
 
 
 def test_fresh_names_resemble_their_hints() -> None:

@@ -9,8 +9,6 @@ from tilewright.kernel.checks import (
     bank_degree,
     check_index_types,
     check_kernel,
-    check_limits,
-    index_type_needed,
     sectors,
 )
 from tilewright.kernel.ir import (
@@ -226,12 +224,10 @@ def test_private_arrays_and_while_loops_are_followed() -> None:
     assert findings(While((Let("m", THREAD), Barrier()), condition, ()))
 
 
-# --- index types and limits -------------------------------------------------------------------------------------------
+# --- index types ------------------------------------------------------------------------------------------------------
 
 
 def test_index_types() -> None:
-    assert index_type_needed(1 << 30) == I32
-    assert index_type_needed((1 << 30) + 1) == I64
     a = Buffer("a", F32)
     good = Kernel("k", (a,), (), (), (Store(a, THREAD, ZERO),), 32)
     assert check_index_types(good) == ()
@@ -241,12 +237,3 @@ def test_index_types() -> None:
     widened = Cast(multiply(narrow, Constant(3, I32)), I64)
     messages = check_index_types(Kernel("k", (a,), (), (), (Let("x", load(a, widened)),), 32))
     assert any("computed in i32, then cast to i64" in message for message in messages)
-
-
-def test_limits() -> None:
-    kernel, _, _ = kernel_of(threads=2048, size=65536)
-    threads, shared = check_limits(kernel, 1024, 49152)
-    assert "2048 threads" in threads
-    assert "1024" in threads
-    assert "262144 bytes" in shared
-    assert check_limits(kernel_of()[0], 1024, 49152) == []

@@ -9,7 +9,7 @@ from naive import einsum_contraction
 from thesis_facts import CONTRACTIONS, DATASETS
 
 from tilewright.ir.scalars import F32, F64, ScalarType
-from tilewright.kernel.checks import KernelReport, check_kernel, check_limits
+from tilewright.kernel.checks import KernelReport, check_kernel
 from tilewright.kernel.cuda import cuda_text
 from tilewright.kernel.launch import Launch
 from tilewright.kernel.nvrtc import CompiledCuda, compile_cuda
@@ -57,7 +57,8 @@ def test_memory_accesses(einsum: str, dataset: str, scalar: ScalarType, machine:
     for access in found.bank_conflicts:
         assert access.degree is not None and access.degree <= 2 * access.ideal, access
     limits = MACHINES[machine]
-    assert check_limits(launch.kernel, limits.max_threads_per_block, limits.shared_bytes_per_block) == []
+    assert 1 <= launch.kernel.threads_per_block <= limits.max_threads_per_block
+    assert launch.kernel.shared_bytes <= limits.shared_bytes_per_block
     assert launch.kernel.shared_bytes == form.shared_bytes
 
 

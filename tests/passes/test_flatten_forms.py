@@ -21,7 +21,7 @@ from tilewright.machine.named import named_machine
 from tilewright.passes.flattening.flatten_contractions import flattening_pipeline
 from tilewright.passes.flattening.flatten_tree import machine_thresholds, version_settings
 from tilewright.passes.pipelines import run_pipeline
-from tilewright.passes.segments.rows import as_maps_of_rows
+from tilewright.passes.segments.rows import as_nested_maps
 from tilewright.passes.segments.streams import form_of_streams
 from tilewright.rewrite.rules.flatten_versions import thresholds_of
 
@@ -166,7 +166,7 @@ def test_maps_of_rows_mean_the_same(name: str, n: int, m: int, k: int, seed: int
     source = parse_program(text)
     (statement,) = source.body.statements
     assert isinstance(statement.expression, SegMap)
-    maps = Program("f", source.parameters, Body(as_maps_of_rows(statement, statement.expression), source.body.results))
+    maps = Program("f", source.parameters, Body(as_nested_maps(statement, statement.expression), source.body.results))
     verify(maps)
     assert isinstance(maps.body.statements[-1].expression, Map)
     random = np.random.default_rng(seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,12 +15,31 @@ from lowering_checks import check
 
 from tilewright.ir import interpreter
 from tilewright.ir.interpreter import DEFAULT_THRESHOLD, interpret
-from tilewright.ir.nodes import Program, SegHist, SegMap, SegRed, SegScan
+from tilewright.ir.nodes import (
+    Alias,
+    Apply,
+    Body,
+    Literal,
+    Program,
+    SegHist,
+    SegMap,
+    SegRed,
+    SegScan,
+    SizeValue,
+    Statement,
+    Threshold,
+    Type,
+    Variable,
+    index_literal,
+)
 from tilewright.ir.parser import parse_program
 from tilewright.ir.printer import print_program
+from tilewright.ir.scalars import BOOL, I64
 from tilewright.ir.sizes import size
+from tilewright.ir.traversal import FreshNames, replace_bodies
 from tilewright.machine.model import Machine
 from tilewright.machine.named import named_machine
+from tilewright.passes.core.simplify import simplify
 from tilewright.passes.flattening import flatten_tree
 from tilewright.passes.flattening.flatten import incremental_flattening_pipeline
 from tilewright.passes.flattening.flatten_tree import (
@@ -28,7 +47,6 @@ from tilewright.passes.flattening.flatten_tree import (
     Work,
     decisions,
     explain_versions,
-    fix_thresholds,
     machine_thresholds,
     version_settings,
 )
@@ -273,6 +291,29 @@ def test_a_machine_says_what_fits() -> None:
     unknown = Machine("opencl", "unknown", cores=4, max_threads_per_block=256, shared_bytes_per_block=0)
     assert machine_thresholds(program, unknown)["outer_0"] == DEFAULT_THRESHOLD
     assert machine_thresholds(program, unknown)[BLOCK_BYTES] == math.inf
+
+
+def fix_thresholds(program: Program, values: Mapping[str, float]) -> Program:
+    """The program with these thresholds' values written into it; versions that can no longer be picked are gone."""
+    names = FreshNames(program)
+
+    def fixed(body: Body) -> Body:
+        statements: list[Statement] = []
+        for statement in body.statements:
+            expression = replace_bodies(statement.expression, fixed)
+            if isinstance(expression, Threshold) and expression.name in values:
+                points, value = expression.parallelism, values[expression.name]
+                if points.constant is None and 0 < value < math.inf:
+                    number = Variable(names("parallelism"), Type(I64))
+                    statements.append(Statement((number,), SizeValue(points)))
+                    expression = Apply("ge", (number, index_literal(math.ceil(value))))
+                else:
+                    known = value <= 0 if points.constant is None else points.constant >= value
+                    expression = Alias(Literal(known, BOOL))
+            statements.append(Statement(statement.targets, expression))
+        return Body(tuple(statements), body.results)
+
+    return simplify(Program(program.name, program.parameters, fixed(program.body)))
 
 
 @each_case

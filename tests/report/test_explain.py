@@ -10,12 +10,14 @@ import pytest
 
 from tilewright.cli.stages import follow
 from tilewright.contraction.form import Contraction
+from tilewright.contraction.normalise import normalise
 from tilewright.ir.scalars import BOOL, F16, F32, F64, I32
 from tilewright.ir.sizes import size
 from tilewright.kernel.checks import AccessReport
 from tilewright.machine.named import A100, CPU_AVX2, CPU_AVX512, H100, NAMED_MACHINES, OPENCL_GPU
 from tilewright.passes.direct.form import DirectForm
-from tilewright.passes.tiled.tile import cpu_form, packed_form, tiled_form
+from tilewright.passes.packed.form import make_packed_form
+from tilewright.passes.tiled.tile import cpu_form, tiled_form
 from tilewright.report import contraction_text, declined, explain, kernel_text, roofline, text
 from tilewright.report.examples import matmul
 from tilewright.report.explain import explain_contraction, summarise
@@ -72,7 +74,7 @@ def test_the_numbers_are_those_of_the_form() -> None:
     assert direct is not None and isinstance(chosen, DirectForm)
     assert (direct.lanes, direct.rows) == (chosen.lanes, chosen.rows)
     products = contraction("aq,qb->ab", "c64", a=1000, b=77, q=50)
-    packed, form_ = explain_contraction(products, CPU_AVX2).packed, packed_form(products, CPU_AVX2)
+    packed, form_ = explain_contraction(products, CPU_AVX2).packed, make_packed_form(normalise(products), CPU_AVX2)
     assert packed is not None
     assert (packed.vectors, packed.rows) == (form_.vectors, form_.rows)
 
@@ -222,7 +224,7 @@ def test_reasons_on_a_cpu() -> None:
     assert "on padding" in reasons(matmul(1, 3, 64), CPU_AVX512)
     stored = matmul(64, 64, 4096)
     stored = dataclasses.replace(stored, out=dataclasses.replace(stored.out, element=F16))
-    waiting = "\n".join(declined.declined_packed(packed_form(stored, CPU_AVX512), CPU_AVX512, 8))
+    waiting = "\n".join(declined.declined_packed(make_packed_form(normalise(stored), CPU_AVX512), CPU_AVX512, 8))
     assert "is not cut into cache-sized pieces: the result is stored in another type" in waiting
 
 
@@ -256,6 +258,6 @@ def test_forms_as_text() -> None:
     assert "staged as 0.0f32" in tiled
     direct = contraction_text.form_text(cpu_form(one, CPU_AVX2).form)
     assert "vector side (operand1): tiles of" in direct
-    packed = contraction_text.form_text(packed_form(one, CPU_AVX2))
+    packed = contraction_text.form_text(make_packed_form(normalise(one), CPU_AVX2))
     assert "vector side (operand1)" in packed
     assert "scalar side (operand0)" in packed

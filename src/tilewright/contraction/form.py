@@ -38,6 +38,10 @@ class Dimension:
     stride_right: Size
     stride_out: Size
 
+    def stride(self, left: bool) -> Size:
+        """The stride in the left operand, or in the right one."""
+        return self.stride_left if left else self.stride_right
+
 
 @dataclass(frozen=True)
 class Operand:
@@ -76,6 +80,15 @@ class Contraction:
     epilogue_operands: tuple[EpilogueOperand, ...] = ()
     scalars: tuple[Variable, ...] = ()
 
+    @property
+    def accumulator(self) -> ScalarType:
+        """The type that is combined in."""
+        return self.combine.parameters[0].type.element
+
+    def operand(self, left: bool) -> Operand:
+        """The left operand, or the right one."""
+        return self.left if left else self.right
+
     def of_kind(self, kind: Kind) -> tuple[Dimension, ...]:
         """The dimensions of one kind, in order."""
         return tuple(one for one in self.dimensions if one.kind is kind)
@@ -86,7 +99,7 @@ class Contraction:
         def known(value: Size) -> Size:
             return size(value.evaluate(values))
 
-        def operand(one: Operand) -> Operand:
+        def bound(one: Operand) -> Operand:
             return dataclasses.replace(one, offset=known(one.offset))
 
         return dataclasses.replace(
@@ -95,11 +108,11 @@ class Contraction:
                 Dimension(d.name, d.kind, *map(known, (d.size, d.stride_left, d.stride_right, d.stride_out)))
                 for d in self.dimensions
             ),
-            left=operand(self.left),
-            right=operand(self.right),
-            out=operand(self.out),
+            left=bound(self.left),
+            right=bound(self.right),
+            out=bound(self.out),
             epilogue_operands=tuple(
-                EpilogueOperand(operand(one.operand), tuple(map(known, one.strides))) for one in self.epilogue_operands
+                EpilogueOperand(bound(one.operand), tuple(map(known, one.strides))) for one in self.epilogue_operands
             ),
         )
 

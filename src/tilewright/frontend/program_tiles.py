@@ -26,11 +26,11 @@ class TunedTiles:
     def __init__(
         self, plain: Executable, program: Program, device: Device, compiled: Callable[[Tiles], Executable]
     ) -> None:
-        from tilewright.tune.tiles import all_stored_tiles
+        from tilewright.tune.tiles import stored_tiles
 
         self.plain = plain
         self._compiled = compiled
-        self._stored = all_stored_tiles(program, device) if device.machine.is_gpu_like else {}
+        self._stored = stored_tiles(program, device) if device.machine.is_gpu_like else {}
         self._executables: dict[str, Executable] = {}
 
     def __bool__(self) -> bool:

@@ -17,7 +17,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from tilewright.ir.dataclass import dataclass
-from tilewright.ir.scalars import BOOL, I64, ScalarType
+from tilewright.ir.scalars import I64, ScalarType
 from tilewright.ir.sizes import Size, SizeLike, size
 
 
@@ -510,7 +510,3 @@ def atom_size(atom: Atom) -> Size:
     if atom.type != Type(I64):
         raise TypeError(f"{atom} of type {atom.type} cannot be a size or an index; i64 is needed")
     return size(atom.name) if isinstance(atom, Variable) else size(int(atom.value.real))
-
-
-TRUE = Literal(True, BOOL)
-FALSE = Literal(False, BOOL)

@@ -219,15 +219,6 @@ def _rename(node: Node, renamed: Mapping[str, str]) -> Node:
     return rebuild(node, on_variable, on_size)
 
 
-def inline(function: Lambda, arguments: tuple[Atom, ...], names: FreshNames) -> Body:
-    """The body of `function` for these arguments, with fresh names."""
-    copy = with_fresh_names(function, names)
-    values: dict[str, Atom | Size] = {
-        parameter.name: argument for parameter, argument in zip(copy.parameters, arguments, strict=True)
-    }
-    return substitute(copy.body, values)
-
-
 def replace_bodies(expression: Expression, change: Callable[[Body], Body]) -> Expression:
     """The expression with `change` applied to each body directly inside it."""
 

@@ -1,4 +1,4 @@
-"""Static checks on kernels for GPUs: bank conflicts, coalescing, divergent barriers, index types and limits.
+"""Static checks on kernels for GPUs: bank conflicts, coalescing, divergent barriers and index types.
 
 Nothing is run and nothing is refused here: a report says what was found, and the caller decides. Accesses are judged
 by samples (`tilewright.kernel.warp`): the first and the last warp of three blocks, three iterations of every loop.
@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tilewright.ir.scalars import I32, I64, ScalarType
 from tilewright.kernel.divergence import divergent_barriers
 from tilewright.kernel.ir import (
     AnyLane,
@@ -188,20 +187,7 @@ def sectors(addresses: Addresses, width: int) -> int:
     return len(touched)
 
 
-# --- index types and limits -------------------------------------------------------------------------------------------
-
-
-def index_type_needed(largest_extent_elements: int) -> ScalarType:
-    """i32 where every flat index, and every intermediate on the way to it, surely fits into 32 bits; else i64.
-
-    `largest_extent_elements` is the greatest number of elements that any buffer spans (the last flat index plus 1).
-    Tiles that stick out at the end let intermediates run past it, so half the range of i32 is kept free.
-
-    Example:
-        >>> index_type_needed(1 << 20), index_type_needed(1 << 31)
-        (i32, i64)
-    """
-    return I32 if largest_extent_elements <= 1 << 30 else I64
+# --- index types ------------------------------------------------------------------------------------------------------
 
 
 def check_index_types(kernel: Kernel) -> tuple[str, ...]:
@@ -237,19 +223,6 @@ def _index_parts(expression: Expression) -> Iterable[Expression]:
     if not isinstance(expression, Load):
         for child in children(expression):
             yield from _index_parts(child)
-
-
-def check_limits(kernel: Kernel, max_threads: int, max_shared_bytes: int) -> list[str]:
-    """The device's limits that a kernel breaks, one message each; empty if it can be launched."""
-    messages = []
-    if not 1 <= kernel.threads_per_block <= max_threads:
-        threads = kernel.threads_per_block
-        messages.append(f"kernel {kernel.name} has {threads} threads per block; the device allows 1 to {max_threads}")
-    if kernel.shared_bytes > max_shared_bytes:
-        messages.append(
-            f"kernel {kernel.name} uses {kernel.shared_bytes} bytes of shared memory; the device has {max_shared_bytes}"
-        )
-    return messages
 
 
 # --- printing ---------------------------------------------------------------------------------------------------------

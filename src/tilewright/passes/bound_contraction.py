@@ -49,7 +49,7 @@ def is_long_fold(contraction: Contraction, machine: Machine) -> bool:
     """Whether a contraction with known sizes has no element that is used twice, and long sums of real numbers in the
     type in which they are stored: folds in lanes read its operands once, where they lie.
     """
-    accumulator = contraction.combine.parameters[0].type.element
+    accumulator = contraction.accumulator
     reused = any(one.kind in (Kind.M, Kind.N) and one.size.constant != 1 for one in contraction.dimensions)
     length = product(one.size for one in contraction.of_kind(Kind.K)).constant or 0
     plain = not accumulator.is_complex and compute_type(accumulator) == accumulator

@@ -93,7 +93,7 @@ def _piece(form: PackedForm, vector: bool) -> int:
     dimensions, width = (form.vector_dimensions, form.vector_tile) if vector else (form.scalar_dimensions, form.rows)
     operand = form.vector_operand if vector else form.scalar_operand
     is_left = form.vector_left == vector
-    along = [(constant(one.stride_left if is_left else one.stride_right), constant(one.size))
+    along = [(constant(one.stride(is_left)), constant(one.size))
              for one in form.contraction.of_kind(Kind.K)]  # fmt: skip
     extents = [(stride, min(size, form.depth)) for stride, size in along]
     for one in reversed(dimensions):  # innermost first
@@ -104,5 +104,5 @@ def _piece(form: PackedForm, vector: bool) -> int:
 
 
 def _bytes(contraction: Contraction, left: bool, width: int) -> int:
-    strides = ((constant(one.stride_left if left else one.stride_right), one) for one in contraction.dimensions)
+    strides = ((constant(one.stride(left)), one) for one in contraction.dimensions)
     return width * math.prod(constant(one.size) for stride, one in strides if stride)

@@ -21,7 +21,6 @@ from tilewright.ir.traversal import all_statements, sub_bodies
 from tilewright.passes.contraction_steps import VIEWS, contraction_step, note_of
 from tilewright.passes.core.fuse_histograms import with_own_rows, without_fills
 from tilewright.passes.core.nest_folds import with_folds
-from tilewright.passes.core.split_fold import split_fold
 from tilewright.passes.core.used_names import free_variables
 from tilewright.passes.items import lower_reduction  # noqa: F401  # folds inside work items
 from tilewright.passes.items.lower_general import Points, copy_points, points_of
@@ -41,6 +40,7 @@ from tilewright.passes.streams.form import stream_form, stream_table
 from tilewright.passes.sweeps.offset_form import Offsets
 from tilewright.passes.sweeps.one_pass import OnePass, one_pass_forms, one_pass_step
 from tilewright.passes.tiled.tile import Tiles
+from tilewright.rewrite.rules.flatten_distribute import map_and_fold
 from tilewright.runtime import host
 from tilewright.runtime.devices import Device
 from tilewright.runtime.host import Block, KernelPlan, KernelStep, Layout, Note, Step
@@ -132,7 +132,7 @@ class Statements:
             self.notes = kept
             if isinstance(expression, nodes.SegMap):
                 return [self.statement(one) for one in as_nested_maps(statement, expression)]
-            return [self.statement(one) for one in split_fold(statement, expression)]
+            return [self.statement(one) for one in map_and_fold(statement, expression, "{}.rows".format)]
 
     def note(self, statement: Statement, lowered: str, reasons: Sequence[str] = ()) -> None:
         """Tell how a statement was lowered."""

@@ -154,7 +154,7 @@ def _no_padding(contraction: Contraction) -> str:
 
 
 def _keeps_whole_sum(contraction: Contraction) -> bool:
-    accumulator = contraction.combine.parameters[0].type.element
+    accumulator = contraction.accumulator
     return contraction.epilogue is not None or contraction.out.element != accumulator
 
 

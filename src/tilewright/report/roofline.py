@@ -53,7 +53,7 @@ def roofline(contraction: Contraction, machine: Machine) -> Roofline:
     Raises:
         ValueError: if a size is not known yet.
     """
-    accumulator = contraction.combine.parameters[0].type.element
+    accumulator = contraction.accumulator
     sizes = [constant(one.size) for one in contraction.dimensions]
     flops = math.prod(sizes) * (8 if accumulator.is_complex else 2)
     strides = [

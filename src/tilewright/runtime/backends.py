@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -158,9 +158,6 @@ def argument_block(kernel: Kernel, scalars: Sequence[Number]) -> ctypes.Array[ct
         slot_bytes(parameter.type, value) for parameter, value in zip(kernel.scalars, scalars, strict=True)
     )
     return (ctypes.c_uint64 * count).from_buffer_copy(data)
-
-
-PreparedLaunch: TypeAlias = Callable[[Sequence[int]], None]
 
 
 class DeviceBackend:

@@ -1,10 +1,10 @@
 """From a kernel to machine code in this process: LLVM text, passes, object code, a callable address.
 
-    object_for(kernel, optimisation) -> bytes         slow (milliseconds): print, optimise, generate code
+    compile_text(text, optimisation) -> bytes         slow (milliseconds): optimise, generate code
     load_object(bytes, name, ...)    -> NativeKernel  fast: link into the process
-    object_key(kernel, optimisation) -> str           names everything that the bytes depend on
+    text_key(text, optimisation)     -> str           names everything that the bytes depend on
 
-A disk cache belongs between the first two, under the third's name. llvmlite is imported at first use only.
+The disk cache is between the first two, under the third's name. llvmlite is imported at first use only.
 """
 
 from __future__ import annotations
@@ -115,11 +115,6 @@ def _vector_functions(binding: Any, cpu: CpuTarget) -> tuple[str, ...]:
         if variants(claimed, name)
         and all(binding.address_of_symbol(symbol) is not None for _, symbol in variants(claimed, name))
     )
-
-
-def object_key(kernel: Kernel, optimisation: Optimisation = "full") -> str:
-    """A hexadecimal digest of all that the object code depends on: text, CPU, passes, llvmlite's version."""
-    return text_key(llvm_text(kernel, host_cpu()), optimisation)
 
 
 def object_for(kernel: Kernel, optimisation: Optimisation = "full") -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,23 +110,15 @@ def tune_tiles(
 
 
 def stored_tiles(
-    program: Program, device: Device, arguments: Sequence[Any], store: TuningStore | None = None
-) -> dict[str, tuple[int, int] | int]:
-    """The tile sizes found for a program and arguments of about these sizes; nothing if there are none."""
-    return _stored(program, device, shape_class(arguments), store or TuningStore())
-
-
-def all_stored_tiles(
     program: Program, device: Device, store: TuningStore | None = None
 ) -> dict[str, dict[str, tuple[int, int] | int]]:
     """The tile sizes found for a program, by shape class of its arguments (`keys.shape_class`)."""
-    store = store or TuningStore()
-    shapes = store.shapes(program_digest(program), device_key(device))
-    return {one: _stored(program, device, one, store) for one in shapes if one != ANY_SHAPE}
+    store, key = store or TuningStore(), (program_digest(program), device_key(device))
+    return {one: _tiles(store.get(*key, one)) for one in store.shapes(*key) if one != ANY_SHAPE}
 
 
-def _stored(program: Program, device: Device, shapes: str, store: TuningStore) -> dict[str, tuple[int, int] | int]:
-    values = store.get(program_digest(program), device_key(device), shapes)
+def _tiles(values: Mapping[str, float]) -> dict[str, tuple[int, int] | int]:
+    """Tile sizes by dimension, of what the store has by dimension and part."""
     found: dict[str, dict[str, int]] = {}
     for key, value in values.items():
         name, _, part = key.rpartition(".")

@@ -94,7 +94,7 @@ def direct_forms(contraction: Contraction, machine: Machine) -> Iterator[DirectF
 
 def _refusal(contraction: Contraction, machine: Machine) -> str:
     """Why the direct form does not compute such elements at all; empty if it does."""
-    accumulator = contraction.combine.parameters[0].type.element
+    accumulator = contraction.accumulator
     elements = (contraction.left.element, contraction.right.element, contraction.out.element, accumulator)
     for element in elements:
         if element.is_complex:
@@ -192,7 +192,7 @@ def _along(contraction: Contraction, number: int, dimension: Dimension) -> int:
 
 
 def _stride(dimension: Dimension, left: bool) -> int:
-    return constant(dimension.stride_left if left else dimension.stride_right)
+    return constant(dimension.stride(left))
 
 
 def _placed(

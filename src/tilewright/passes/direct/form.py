@@ -14,10 +14,10 @@ from __future__ import annotations
 import math
 from enum import Enum
 
-from tilewright.contraction.form import Contraction, Dimension, Kind, Operand
+from tilewright.contraction.form import Dimension, Kind
 from tilewright.contraction.normalise import constant
 from tilewright.ir.dataclass import dataclass
-from tilewright.ir.scalars import ScalarType
+from tilewright.passes.two_sides import TwoSidedForm
 
 PANEL_ELEMENTS = 1 << 16
 """Elements of the scratch memory for the panels of either operand."""
@@ -41,11 +41,10 @@ class Results(Enum):
 
 
 @dataclass(frozen=True)
-class DirectForm:
-    """The decisions. `vector_left`: the vector side is the left operand (the map's first argument).
+class DirectForm(TwoSidedForm):
+    """The decisions, for a normalised contraction with known sizes.
 
     Attributes:
-        contraction: normalised, with known sizes.
         vector: the dimension of the vector side along which the tile runs.
         columns: None where the tile's vectors follow each other along `vector`. Where that is a dimension of all
             arrays, the tile's vectors may lie along this other dimension of the vector side instead.
@@ -71,8 +70,6 @@ class DirectForm:
             of the vector side are read together: a longer piece of memory.
     """
 
-    contraction: Contraction
-    vector_left: bool
     vector: Dimension
     scalar: Dimension | None
     collected: Dimension | None
@@ -177,21 +174,6 @@ class DirectForm:
         return math.prod(constant(one.size) for one in self.contracted)
 
     @property
-    def accumulator(self) -> ScalarType:
-        """The type that is summed in."""
-        return self.contraction.combine.parameters[0].type.element
-
-    @property
-    def vector_operand(self) -> Operand:
-        """The operand of the vector side."""
-        return self.contraction.left if self.vector_left else self.contraction.right
-
-    @property
-    def scalar_operand(self) -> Operand:
-        """The operand of the scalar side."""
-        return self.contraction.right if self.vector_left else self.contraction.left
-
-    @property
     def blocks(self) -> tuple[int, ...]:
         """Blocks of the launch along the outer dimensions, the scalar and the vector side; or the vector side and the
         collected dimension, whose blocks share cache lines of the output.
@@ -206,7 +188,7 @@ class DirectForm:
         """The stride of a dimension in an array: "vector", "scalar" or "out"."""
         if side == "out":
             return constant(dimension.stride_out)
-        return constant(dimension.stride_left if (side == "vector") == self.vector_left else dimension.stride_right)
+        return constant(dimension.stride(left=(side == "vector") == self.vector_left))
 
 
 def rows_are_one_run(form: DirectForm) -> bool:

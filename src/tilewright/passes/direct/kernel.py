@@ -37,8 +37,9 @@ from tilewright.passes.direct.form import COLLECTED_ELEMENTS, DirectForm, Result
 from tilewright.passes.direct.panels import Panel, pack_scalars, pack_vectors
 from tilewright.passes.direct.store import beyond_vector, prefetch_vectors, spill, store_turned, store_vectors
 from tilewright.passes.direct.tile import Place, accumulate, lines_ahead, request_output, request_rows, request_turned
-from tilewright.passes.direct.writer import Bases, DirectWriter
+from tilewright.passes.direct.writer import DirectWriter
 from tilewright.passes.items.scalar_values import component_types
+from tilewright.passes.two_sides import Bases
 
 
 def write_direct_kernel(form: DirectForm, name: str = "contraction") -> Launch:

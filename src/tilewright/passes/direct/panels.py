@@ -21,8 +21,9 @@ from tilewright.kernel.ir import (
     multiply,
     operation,
 )
-from tilewright.passes.direct.writer import Bases, DirectWriter, Step
+from tilewright.passes.direct.writer import DirectWriter, Step
 from tilewright.passes.lanes.vector_transposes import transposed
+from tilewright.passes.two_sides import Bases
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,10 @@ from tilewright.kernel.ir import (
 )
 from tilewright.passes.direct.form import LINE
 from tilewright.passes.direct.tile import Accumulators, Place, starts
-from tilewright.passes.direct.writer import Bases, DirectWriter
+from tilewright.passes.direct.writer import DirectWriter
 from tilewright.passes.lanes.vector_transposes import transposed
 from tilewright.passes.lanes.vectorise import lower_lambda_vector
+from tilewright.passes.two_sides import Bases
 
 
 def store_vectors(w: DirectWriter, place: Place, accumulators: Accumulators) -> None:

@@ -30,11 +30,12 @@ from tilewright.kernel.ir import (
 )
 from tilewright.passes.direct.form import LINE, rows_are_one_run
 from tilewright.passes.direct.panels import Panel
-from tilewright.passes.direct.writer import Bases, DirectWriter, Step
+from tilewright.passes.direct.writer import DirectWriter, Step
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.items.scalar_values import constant as constant_value
 from tilewright.passes.items.sum_trees import PieceLoop, grows_errors, levels_of, tree_loops
 from tilewright.passes.lanes.vectorise import lower_lambda_vector
+from tilewright.passes.two_sides import Bases
 
 ZERO = integer(0)
 Accumulators: TypeAlias = dict[tuple[int, int], Name]

@@ -21,16 +21,7 @@ from tilewright.passes.direct.form import PANEL_ELEMENTS, DirectForm
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.items.sum_trees import PieceLoop, over_tree
 from tilewright.passes.launch_writer import LaunchWriter
-
-
-@dataclass(frozen=True)
-class Bases:
-    """Flat start of each array for this block."""
-
-    vector: Expression
-    scalar: Expression
-    out: Expression
-    further: tuple[Expression, ...]
+from tilewright.passes.two_sides import Bases
 
 
 @dataclass(frozen=True)

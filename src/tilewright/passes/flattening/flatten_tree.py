@@ -22,32 +22,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import ceil, inf
+from math import inf
 from typing import TypeAlias
 
 from tilewright.ir.interpreter import DEFAULT_THRESHOLD
 from tilewright.ir.nodes import (
-    Alias,
-    Apply,
     Body,
     ForLoop,
     If,
-    Literal,
     Loop,
     Program,
     SegMap,
-    SizeValue,
     Statement,
     Threshold,
-    Type,
-    Variable,
-    index_literal,
 )
-from tilewright.ir.scalars import BOOL, I64
-from tilewright.ir.traversal import FreshNames, all_statements, replace_bodies
+from tilewright.ir.traversal import all_statements
 from tilewright.ir.verifier import kind_of
 from tilewright.machine.model import Machine
-from tilewright.passes.core.simplify import simplify
 from tilewright.rewrite.names import bodies_of
 from tilewright.rewrite.rules.flatten_nest import Segmented
 from tilewright.rewrite.rules.flatten_regular import SOAC
@@ -203,29 +194,6 @@ def names_in(nodes: tuple[Node, ...]) -> Iterator[str]:
         if isinstance(one, Decision):
             yield one.asked[0][0].name
         yield from names_in(one.inside if isinstance(one, Work) else (*one.yes, *one.no))
-
-
-def fix_thresholds(program: Program, values: Mapping[str, float]) -> Program:
-    """The program with these thresholds' values written into it; versions that can no longer be picked are gone."""
-    names = FreshNames(program)
-
-    def fixed(body: Body) -> Body:
-        statements: list[Statement] = []
-        for statement in body.statements:
-            expression = replace_bodies(statement.expression, fixed)
-            if isinstance(expression, Threshold) and expression.name in values:
-                size, value = expression.parallelism, values[expression.name]
-                if size.constant is None and 0 < value < inf:
-                    number = Variable(names("parallelism"), Type(I64))
-                    statements.append(Statement((number,), SizeValue(size)))
-                    expression = Apply("ge", (number, index_literal(ceil(value))))
-                else:
-                    known = value <= 0 if size.constant is None else size.constant >= value
-                    expression = Alias(Literal(known, BOOL))
-            statements.append(Statement(statement.targets, expression))
-        return Body(tuple(statements), body.results)
-
-    return simplify(Program(program.name, program.parameters, fixed(program.body)))
 
 
 # --- as text ----------------------------------------------------------------------------------------------------------

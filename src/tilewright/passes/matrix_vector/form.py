@@ -81,17 +81,17 @@ class MatrixVectorForm:
     @property
     def matrix(self) -> Operand:
         """The operand that has all dimensions."""
-        return self.contraction.left if self.matrix_left else self.contraction.right
+        return self.contraction.operand(left=self.matrix_left)
 
     @property
     def vector(self) -> Operand:
         """The other operand."""
-        return self.contraction.right if self.matrix_left else self.contraction.left
+        return self.contraction.operand(left=not self.matrix_left)
 
     @property
     def accumulator(self) -> ScalarType:
         """The type that is summed in."""
-        return self.contraction.combine.parameters[0].type.element
+        return self.contraction.accumulator
 
     @property
     def along_size(self) -> int:
@@ -127,7 +127,7 @@ class MatrixVectorForm:
         if side == "out":
             return constant(dimension.stride_out)
         left = (side == "matrix") == self.matrix_left
-        return constant(dimension.stride_left if left else dimension.stride_right)
+        return constant(dimension.stride(left))
 
 
 def choose_matrix_vector_form(contraction: Contraction, machine: Machine) -> MatrixVectorForm | str:
@@ -147,7 +147,7 @@ def choose_matrix_vector_form(contraction: Contraction, machine: Machine) -> Mat
 
 def _refusal(contraction: Contraction, machine: Machine) -> str:
     """Why such elements or functions are not computed; empty if they are."""
-    accumulator = contraction.combine.parameters[0].type.element
+    accumulator = contraction.accumulator
     elements = (contraction.left.element, contraction.right.element, contraction.out.element, accumulator)
     if any(one.is_complex or one == BOOL for one in elements):
         return "elements are complex or bools"
@@ -168,13 +168,13 @@ def _refusal(contraction: Contraction, machine: Machine) -> str:
 
 def _has_all(contraction: Contraction, left: bool) -> bool:
     """Whether an operand moves along every dimension."""
-    return all(constant(one.stride_left if left else one.stride_right) for one in contraction.dimensions)
+    return all(constant(one.stride(left)) for one in contraction.dimensions)
 
 
 def _placed(contraction: Contraction, left: bool, machine: Machine) -> MatrixVectorForm | None:
-    accumulator = contraction.combine.parameters[0].type.element
+    accumulator = contraction.accumulator
     lanes = machine.lanes(accumulator.bytes)
-    unit = [one for one in contraction.dimensions if constant(one.stride_left if left else one.stride_right) == 1]
+    unit = [one for one in contraction.dimensions if constant(one.stride(left)) == 1]
     if len(unit) != 1:
         return None
     (along,) = unit

@@ -132,7 +132,7 @@ class NanGuard:
 def nan_guard(contraction: Contraction) -> NanGuard | None:
     """The guard of a contraction that combines floats by min or max and maps by one operator; None for another."""
     combine, function = _operator_of(contraction.combine), _operator_of(contraction.map)
-    accumulator = contraction.combine.parameters[0].type.element
+    accumulator = contraction.accumulator
     types = {compute_type(one.type.element) for one in contraction.map.parameters}
     if combine not in ("min", "max") or not accumulator.is_float or types != {compute_type(accumulator)}:
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from tilewright.contraction.form import Contraction, Dimension, Kind, Operand
+from tilewright.contraction.form import Contraction, Dimension, Kind
 from tilewright.contraction.normalise import constant
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Apply, Lambda
@@ -21,6 +21,7 @@ from tilewright.passes.items.sum_trees import FAN, grows_errors
 from tilewright.passes.lanes.vectorise import is_vectorisable
 from tilewright.passes.packed.blocks import BLOCK, LINE, choose_chunks, even, lines_stay, longest_piece, panel_bytes
 from tilewright.passes.packed.operands import with_conversions_in_packing
+from tilewright.passes.two_sides import TwoSidedForm
 
 LONGEST_PIECE = 1024
 """Steps of the sum that are packed at once at most, where the errors of their results add up."""
@@ -42,8 +43,8 @@ class SideDimension:
 
 
 @dataclass(frozen=True)
-class PackedForm:
-    """The decisions. `vector_left`: the vector side is the left operand (the map's first argument).
+class PackedForm(TwoSidedForm):
+    """The decisions, for a normalised contraction with known sizes.
 
     `scalar_inner`: the scalar side's panels are the inner loop, since the output moves in smaller strides along it.
     `buffered`: a block of results is collected in scratch memory and written out along the output's unit stride.
@@ -57,8 +58,6 @@ class PackedForm:
     hold them; more for sums of many pieces, which are trees: `fan` values of a level are one of the next.
     """
 
-    contraction: Contraction
-    vector_left: bool
     vector_dimensions: tuple[SideDimension, ...]
     scalar_dimensions: tuple[SideDimension, ...]
     lanes: int
@@ -120,7 +119,7 @@ class PackedForm:
     def vectors_turned(self) -> bool:
         """Whether the sum runs along the unit stride of the vector side's operand."""
         sums = self.contraction.of_kind(Kind.K)
-        return 1 in (abs(constant(one.stride_left if self.vector_left else one.stride_right)) for one in sums)
+        return 1 in (abs(constant(one.stride(left=self.vector_left))) for one in sums)
 
     @property
     def written_by_blocks(self) -> bool:
@@ -162,21 +161,6 @@ class PackedForm:
         """Elements of the register tile along the vector side."""
         return self.vectors * self.lanes
 
-    @property
-    def accumulator(self) -> ScalarType:
-        """The type that is summed in."""
-        return self.contraction.combine.parameters[0].type.element
-
-    @property
-    def vector_operand(self) -> Operand:
-        """The operand of the vector side."""
-        return self.contraction.left if self.vector_left else self.contraction.right
-
-    @property
-    def scalar_operand(self) -> Operand:
-        """The operand of the scalar side."""
-        return self.contraction.right if self.vector_left else self.contraction.left
-
     def total(self, dimensions: tuple[SideDimension, ...]) -> int:
         """Elements of a flat index."""
         return math.prod(one.size for one in dimensions)
@@ -193,7 +177,7 @@ def make_packed_form(contraction: Contraction, machine: Machine) -> PackedForm:
     vector_left = _vector_side_is_left(contraction)
     vector = _side(contraction, Kind.M if vector_left else Kind.N, vector_left)
     scalar = _side(contraction, Kind.N if vector_left else Kind.M, not vector_left)
-    accumulator = contraction.combine.parameters[0].type.element
+    accumulator = contraction.accumulator
     lanes = _lanes(contraction, machine, accumulator)
     vector_total = math.prod(one.size for one in vector)
     scalar_total = math.prod(one.size for one in scalar)
@@ -253,9 +237,9 @@ def _rows_suit(
     """Whether panels of the scalar side's rows would be the same rows again: they hold what the map takes, the sum runs
     along them without a gap, and the first cache has room for a line of each of a tile's.
     """
-    operand = contraction.right if vector_left else contraction.left
+    operand = contraction.operand(left=not vector_left)
     sums = contraction.of_kind(Kind.K)
-    strides = [constant(one.stride_right if vector_left else one.stride_left) for one in sums]
+    strides = [constant(one.stride(left=not vector_left)) for one in sums]
     held = contraction.map.parameters[1 if vector_left else 0].type.element
     plain = held == operand.element and held != BOOL and not held.is_complex
     apart = scalar[-1].stride * operand.element.bytes if scalar else 0
@@ -263,13 +247,13 @@ def _rows_suit(
 
 
 def _is_far(contraction: Contraction, left: bool, machine: Machine) -> bool:
-    operand = contraction.left if left else contraction.right
+    operand = contraction.operand(left)
     return _elements(contraction, Kind.N if left else Kind.M) * operand.element.bytes > machine.l2_bytes
 
 
 def _sum_is_contiguous(contraction: Contraction, scalar: tuple[SideDimension, ...], vector_left: bool) -> bool:
     """True if the scalar side's operand has its unit stride along the sum."""
-    along = [abs(constant(d.stride_right if vector_left else d.stride_left)) for d in contraction.of_kind(Kind.K)]
+    along = [abs(constant(d.stride(left=not vector_left))) for d in contraction.of_kind(Kind.K)]
     return 1 in along and all(abs(one.stride) != 1 for one in scalar)
 
 
@@ -299,7 +283,7 @@ def _side(contraction: Contraction, kind: Kind, left: bool) -> tuple[SideDimensi
         SideDimension(
             one,
             constant(one.size),
-            constant(one.stride_left if left else one.stride_right),
+            constant(one.stride(left)),
             constant(one.stride_out),
             tuple(constant(further.strides[positions[one.name]]) for further in contraction.epilogue_operands),
         )
@@ -308,7 +292,7 @@ def _side(contraction: Contraction, kind: Kind, left: bool) -> tuple[SideDimensi
     members.sort(key=lambda one: -abs(one.stride_out))
     if len(members) > 1:
         own = min(members, key=lambda one: abs(one.stride))
-        contracted = [abs(constant(d.stride_left if left else d.stride_right)) for d in contraction.of_kind(Kind.K)]
+        contracted = [abs(constant(d.stride(left))) for d in contraction.of_kind(Kind.K)]
         operand, out = _elements(contraction, Kind.N if left else Kind.M), _elements(contraction, Kind.K)
         leads = operand >= out and abs(own.stride) < min(contracted)
         if 4 * operand > out:
@@ -401,7 +385,7 @@ def _levels(contraction: Contraction, pieces: int) -> int:
 
 def _holds_partial_sums(contraction: Contraction) -> bool:
     """True if the output's elements are sums, in the precision in which they are summed."""
-    accumulator = contraction.combine.parameters[0].type.element
+    accumulator = contraction.accumulator
     return (
         contraction.epilogue is None
         and contraction.out.element == accumulator

@@ -39,7 +39,8 @@ from tilewright.passes.packed.operands import panel_types
 from tilewright.passes.packed.panels import pack
 from tilewright.passes.packed.store import Edges
 from tilewright.passes.packed.tables import fill_depth_tables, fill_tables, mark_runs
-from tilewright.passes.packed.writer import Bases, PackedWriter, Side
+from tilewright.passes.packed.writer import PackedWriter, Side
+from tilewright.passes.two_sides import Bases
 
 
 def write_packed_kernel(form: PackedForm, name: str = "contraction") -> Launch:
@@ -247,7 +248,7 @@ def _make_side(
         tuple(w.parameter(f"{name}{i}_size", one.size) for i, one in enumerate(dimensions)),
         tuple(w.parameter(f"{name}{i}_stride", one.stride) for i, one in enumerate(dimensions)),
         tuple(
-            w.parameter(f"k{i}_{name}_stride", constant(one.stride_left if is_left else one.stride_right))
+            w.parameter(f"k{i}_{name}_stride", constant(one.stride(is_left)))
             for i, one in enumerate(form.contraction.of_kind(Kind.K))
         ),
         w.workspace(f"{name}_offsets", I64, table),

@@ -27,7 +27,8 @@ from tilewright.passes.packed.ahead import Ahead
 from tilewright.passes.packed.combine import combine, first_values, results
 from tilewright.passes.packed.store import Accumulators, Edges, Place, Scratch, has_fast_path
 from tilewright.passes.packed.turned import is_turned, write_turned
-from tilewright.passes.packed.writer import Bases, PackedWriter, Side
+from tilewright.passes.packed.writer import PackedWriter, Side
+from tilewright.passes.two_sides import Bases
 
 
 def write_micro_kernels(

@@ -34,7 +34,8 @@ from tilewright.passes.lanes.vectorise import lower_lambda_vector
 from tilewright.passes.packed.blocks import LINE
 from tilewright.passes.packed.epilogue import finished, has_vector_results
 from tilewright.passes.packed.operands import load_parts, store_parts
-from tilewright.passes.packed.writer import QUARTERS, WHOLE, Bases, PackedWriter, Side, run_is, run_of
+from tilewright.passes.packed.writer import QUARTERS, WHOLE, PackedWriter, Side, run_is, run_of
+from tilewright.passes.two_sides import Bases
 
 Accumulators: TypeAlias = Mapping[tuple[int, int], Value]
 Edges: TypeAlias = Sequence[tuple[Expression, Expression]]

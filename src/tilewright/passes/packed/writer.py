@@ -44,16 +44,6 @@ class Side:
     depth_runs: Buffer
 
 
-@dataclass(frozen=True)
-class Bases:
-    """Flat start of each array for this block's batch element."""
-
-    vector: Expression
-    scalar: Expression
-    out: Expression
-    further: tuple[Expression, ...]
-
-
 class PackedWriter(LaunchWriter):
     """The state of writing one packed kernel."""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from tilewright.ir.lmad import row_major
 from tilewright.ir.nodes import Variable
@@ -26,8 +25,6 @@ from tilewright.passes.items.lower_scalar import Value, assign_values, declare_v
 from tilewright.passes.segments.form import Chunks, Segments, shared_arrays
 from tilewright.passes.segments.groups import Group, RowRange, in_groups, named_size, range_of, scalars_of
 from tilewright.passes.segments.points import scan_points, values_before
-
-Carry: TypeAlias = Sequence[tuple[Name, ...]]
 
 
 def group_scan(

@@ -7,7 +7,7 @@ from tilewright.ir.traversal import all_statements
 from tilewright.machine.model import Machine
 from tilewright.passes.core.nest_folds import with_folds
 from tilewright.passes.items.lower_general import points_of
-from tilewright.passes.segments.rows import as_maps_of_rows
+from tilewright.passes.segments.rows import as_nested_maps
 from tilewright.passes.streams.form import StreamForm, stream_form
 from tilewright.rewrite.rules.flatten_regular import SOAC
 
@@ -28,5 +28,5 @@ def form_of_streams(statement: Statement, segmap: SegMap, machine: Machine) -> t
 
     if has_form(segmap):
         return (), True
-    rows = as_maps_of_rows(statement, segmap)
+    rows = as_nested_maps(statement, segmap)
     return (rows, True) if has_form(rows[-1].expression) else ((), False)

@@ -16,7 +16,7 @@ from tilewright.machine.model import Machine
 from tilewright.passes.direct.form import DirectForm
 from tilewright.passes.form_choice import FormChoice, choose_form
 from tilewright.passes.matrix_vector.form import MatrixVectorForm
-from tilewright.passes.packed.form import PackedForm, make_packed_form
+from tilewright.passes.packed.form import PackedForm
 from tilewright.passes.tiled.tiling import IllegalTiling
 
 if TYPE_CHECKING:  # what writes a kernel is imported when it is written
@@ -47,16 +47,6 @@ def tiled_form(contraction: Contraction, machine: Machine, tiles: Tiles | None =
             f" {machine.name} has {machine.shared_bytes_per_block}"
         )
     return form
-
-
-def packed_form(contraction: Contraction, machine: Machine, tiles: Tiles | None = None) -> PackedForm:
-    """The decisions for the packed form, whether or not it is the one that is chosen.
-
-    Raises:
-        IllegalTiling: if tile sizes are given; on a CPU they follow from the vector registers.
-    """
-    _refuse_tiles(tiles)
-    return make_packed_form(normalise(contraction), machine)
 
 
 def cpu_form(contraction: Contraction, machine: Machine, tiles: Tiles | None = None) -> FormChoice:

@@ -151,7 +151,7 @@ def facts_of(contraction: Contraction) -> TileFacts:
     return TileFacts(
         tuple(constant(one.size) for one in parallel),
         tuple(constant(one.size) for one in contracted),
-        value_bytes(contraction.combine.parameters[0].type.element),
+        value_bytes(contraction.accumulator),
         array(contraction.left.element, "stride_left", tuple(in_left(one) for one in dimensions)),
         array(contraction.right.element, "stride_right", tuple(in_right(one) for one in dimensions)),
         array(contraction.out.element, "stride_out", tuple(one.kind is not Kind.K for one in dimensions)),

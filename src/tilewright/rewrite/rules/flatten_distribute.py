@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tilewright.ir.nodes import (
     Atom,
     Body,
@@ -172,24 +174,26 @@ def split_fold(at: Place) -> Body | Declined:
         return no_match("the nest is not around a fused fold")
     if not exploitable(nest.sole, nest.varying) or not holds_parallelism(fold.function.body, nest.varying):
         return no_match("the fold's function holds no regular parallelism")
-    body = split(nest.sole, fold, at)
+    body = Body(map_and_fold(nest.sole, fold, at.names), nest.sole.targets)
     return at.replace(*write_nest(Nest(nest.levels, body), at.statement.targets, at.names))
 
 
-def split(statement: Statement, fold: Redomap | Scanomap, at: Place) -> Body:
-    """A fused fold as a map and a fold."""
+def map_and_fold(
+    statement: Statement, fold: Redomap | Scanomap, names: Callable[[str], str]
+) -> tuple[Statement, Statement]:
+    """redomap op ne f xs = reduce op ne (map f xs), and the same for scanomap; `names` names what is mapped."""
     count = len(fold.neutral)
     rows = tuple(
-        Variable(at.names(one.name), atom.type.array_of(fold.width))
-        for one, atom in zip(statement.targets, fold.function.body.results[:count], strict=False)
+        Variable(names(target.name), atom.type.array_of(fold.width))
+        for target, atom in zip(statement.targets[:count], fold.neutral, strict=True)
     )
-    kind: Reduce | Scan
-    if isinstance(fold, Redomap):
-        kind = Reduce(fold.width, fold.combine, fold.neutral, rows, fold.commutative)
-    else:
-        kind = Scan(fold.width, fold.combine, fold.neutral, rows)
     mapped = Statement((*rows, *statement.targets[count:]), Map(fold.width, fold.function, fold.arrays))
-    return Body((mapped, Statement(statement.targets[:count], kind)), statement.targets)
+    folded: Reduce | Scan
+    if isinstance(fold, Redomap):
+        folded = Reduce(fold.width, fold.combine, fold.neutral, rows, fold.commutative)
+    else:
+        folded = Scan(fold.width, fold.combine, fold.neutral, rows)
+    return mapped, Statement(statement.targets[:count], folded)
 
 
 @rule("flattening", Map, Reduce)

@@ -33,7 +33,6 @@ from tilewright.ir.nodes import (
 from tilewright.rewrite.names import bodies_of, bound, mentioned, used
 from tilewright.rewrite.rules.flatten_nest import Nest
 
-Fold = Reduce | Scan | Redomap | Scanomap
 SOAC = (Map, Reduce, Scan, Redomap, Scanomap, Scatter, Hist)
 
 

@@ -1,0 +1,43 @@
+"""What the direct and the packed form of a contraction share: a register tile has a vector side and a scalar side."""
+
+from __future__ import annotations
+
+from tilewright.contraction.form import Contraction, Operand
+from tilewright.ir.dataclass import dataclass
+from tilewright.ir.scalars import ScalarType
+from tilewright.kernel.ir import Expression
+
+
+@dataclass(frozen=True)
+class TwoSidedForm:
+    """One operand is the *vector side*, whose elements are taken as vectors; the other is the *scalar side*, whose
+    elements are broadcast. `vector_left`: the vector side is the left operand (the map's first argument).
+    """
+
+    contraction: Contraction
+    vector_left: bool
+
+    @property
+    def accumulator(self) -> ScalarType:
+        """The type that is summed in."""
+        return self.contraction.accumulator
+
+    @property
+    def vector_operand(self) -> Operand:
+        """The operand of the vector side."""
+        return self.contraction.operand(left=self.vector_left)
+
+    @property
+    def scalar_operand(self) -> Operand:
+        """The operand of the scalar side."""
+        return self.contraction.operand(left=not self.vector_left)
+
+
+@dataclass(frozen=True)
+class Bases:
+    """Flat start of each array for one block of the launch."""
+
+    vector: Expression
+    scalar: Expression
+    out: Expression
+    further: tuple[Expression, ...]
