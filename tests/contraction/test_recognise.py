@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from naive import examples
 from nests import check, contraction_of, matmul_nest, product, refused, zero
 
-from tilewright.contraction.form import Kind
+from tilewright.contraction.form import Contraction, Kind, Refusal
+from tilewright.contraction.recognise import recognise
 from tilewright.ir.builder import Builder
 from tilewright.ir.nodes import (
     Atom,
@@ -32,6 +33,7 @@ from tilewright.ir.nodes import (
 )
 from tilewright.ir.scalars import F32, F64, I32, I64
 from tilewright.ir.sizes import size
+from tilewright.ir.views import parameter_view
 
 SIZES = {"n": 3, "m": 4, "k": 5}
 
@@ -338,6 +340,47 @@ def test_refuses_a_nest_without_reduction() -> None:
         return b.map([a], lambda row: b.map([row, v], lambda x, y: b.apply("mul", x, y)))
 
     assert "there is no reduction in the nest" in _refusal(write)
+
+
+def _outer_product(write: Callable[[Builder, Variable, Variable], Atom], *shapes: str) -> Contraction | Refusal:
+    """What a nest over two arrays is, if outer products are wanted."""
+    b = Builder()
+    first, second = inputs(b, *shapes)
+    program = b.program("outer", [first, second], [write(b, first, second)])
+    statement = program.body.statements[-1]
+    views = {one.name: parameter_view(one) for one in program.parameters}
+    out = {one.name: parameter_view(one) for one in statement.targets}
+    return recognise(statement, views, out, products=True)
+
+
+def test_outer_products_have_no_contracted_dimension() -> None:
+    def product_of(b: Builder, x: Variable, y: Variable) -> Atom:
+        return b.map([x, y], lambda r, s: b.map([r], lambda p: b.map([s], lambda q: b.apply("mul", p, q))))
+
+    found = _outer_product(product_of, "kn", "km")
+    assert isinstance(found, Contraction)
+    assert [one.kind for one in found.dimensions] == [Kind.C, Kind.M, Kind.N]
+    assert found.epilogue is None and found.combine.body.results == found.combine.parameters[1:]
+
+
+def test_refuses_outer_products_whose_scalars_belong_to_a_row() -> None:
+    def write(b: Builder, x: Variable, y: Variable) -> Atom:
+        def row(element: Variable) -> Atom:
+            root = b.apply("sqrt", element)
+            return b.map([y], lambda other: b.apply("mul", root, other))
+
+        return b.map([x], row)
+
+    found = _outer_product(write, "n", "m")
+    assert isinstance(found, Refusal) and "scalars are computed once for each row" in found.reasons[0]
+
+
+def test_refuses_elementwise_products() -> None:
+    def write(b: Builder, x: Variable, y: Variable) -> Atom:
+        return b.map([x], lambda row: b.map([row, y], lambda p, q: b.apply("mul", p, q)))
+
+    found = _outer_product(write, "nm", "m")
+    assert isinstance(found, Refusal) and "all dimensions of the result" in found.reasons[0]
 
 
 def test_refuses_arrays_computed_inside() -> None:

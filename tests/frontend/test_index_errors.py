@@ -195,3 +195,39 @@ print(take(np.arange(9.0)[:5], np.array([1, 7])).tolist())
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[2.0, 14.0]"
+
+
+def in_a_contraction(xs: tw.f64["n", "k"], ys: tw.f64["m", "k"], shift: tw.i64):
+    rows = tw.iota(xs.shape[0])
+    dot = lambda i, row: tw.reduce("add", 0.0, tw.map(lambda s, t: s * t, xs[i + shift], row))  # noqa: E731
+    return tw.map(lambda i: tw.map(lambda row: dot(i, row), ys), rows)
+
+
+def in_an_outer_product(xs: tw.f64["n"], ys: tw.f64["m"], shift: tw.i64):
+    return tw.map(lambda i: tw.map(lambda t: xs[i * 2 + shift] * t, ys), tw.iota(4))
+
+
+def in_folds_of_one_array(xs: tw.f64["n", "k"], shift: tw.i64):
+    rows = tw.iota(xs.shape[0])
+    return tw.map(lambda i: tw.reduce("add", 0.0, tw.map(lambda s: s * s, xs[i + shift])), rows)
+
+
+@each_device
+@pytest.mark.parametrize(
+    ("function", "arguments", "bad"),
+    [
+        (in_a_contraction, (np.ones((5, 3)), np.ones((4, 3))), (-1, 1, 300)),
+        (in_an_outer_product, (X[:8], X), (-1, 2, 300)),
+        (in_folds_of_one_array, (np.ones((50, 300)),), (-1, 1)),
+    ],
+)
+def test_indices_of_contractions_are_checked(
+    function: Callable[..., Any], arguments: tuple[np.ndarray, ...], bad: tuple[int, ...], target: str
+) -> None:
+    skip_without(target)
+    program = tw.program(function)
+    program(*arguments, 0, target=target)
+    for shift in bad:
+        with pytest.raises(IndexError, match=rf"in program {function.__name__}: index -?\d+ of xs is out of range"):
+            program(*arguments, shift, target=target)
+    program(*arguments, 0, target=target)

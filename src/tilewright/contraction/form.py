@@ -61,12 +61,39 @@ class EpilogueOperand:
 
 
 @dataclass(frozen=True)
+class UsedIndex:
+    """An index of the user's into a dimension of size `extent`: `start` plus, for each dimension of the contraction
+    that it follows, a stride times a number below the size.
+    """
+
+    start: Size
+    strides: tuple[tuple[Size, Size], ...]
+    extent: Size
+
+    def is_inside(self, values: Mapping[str, int]) -> bool:
+        """Whether it is in range at every point, if sizes and scalars have these values.
+
+        Example:
+            >>> from tilewright.ir.sizes import size
+            >>> shifted = UsedIndex(size("k"), ((size(-1), size(4)),), size(4))  # k - i for i < 4
+            >>> [shifted.is_inside({"k": k}) for k in (2, 3, 4)]
+            [False, True, False]
+        """
+        low = high = self.start.evaluate(values)
+        for stride, width in self.strides:
+            last = stride.evaluate(values) * (width.evaluate(values) - 1)
+            low, high = low + min(last, 0), high + max(last, 0)
+        return low >= 0 and high < self.extent.evaluate(values)
+
+
+@dataclass(frozen=True)
 class Contraction:
     """The canonical form. Dimensions: those of the output in its order, outermost first, then the contracted ones.
 
     `map` takes (left element, right element), `combine` two accumulators, `neutral` is combine's neutral element,
     `epilogue` takes (accumulator, one scalar per epilogue operand) and gives the output element. `scalars` are the
-    scalar variables that these functions use from outside; the launch hands them over.
+    scalar variables that these functions use from outside; the launch hands them over. `indices` are to be in range,
+    which is known when the sizes and these scalars are.
     """
 
     dimensions: tuple[Dimension, ...]
@@ -79,6 +106,7 @@ class Contraction:
     epilogue: Lambda | None = None
     epilogue_operands: tuple[EpilogueOperand, ...] = ()
     scalars: tuple[Variable, ...] = ()
+    indices: tuple[UsedIndex, ...] = ()
 
     @property
     def accumulator(self) -> ScalarType:

@@ -6,7 +6,7 @@ from dataclasses import field
 
 from tilewright.contraction.affine import affine_value, is_index
 from tilewright.ir.dataclass import dataclass
-from tilewright.ir.nodes import Alias, Apply, Cast, If, Index, Iota, Loop, SizeValue, Statement, Variable
+from tilewright.ir.nodes import Alias, Apply, Cast, If, Index, Iota, Loop, SizeValue, Statement, Variable, atom_size
 from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import Size, size
 from tilewright.ir.traversal import all_statements, sub_bodies
@@ -24,7 +24,8 @@ class Nest:
     """What the walk has seen so far.
 
     `bound` are all names that the nest binds, `iotas` the arrays [0, 1, ...] of i64, `affine` the i64 scalars of the
-    nest that are polynomials in its indices ("@0", "@1", ... by depth) and in names from outside.
+    nest that are polynomials in its indices ("@0", "@1", ... by depth) and in names from outside; `indexed` are the
+    indices that must be in range, each with its array and the size of its dimension.
     """
 
     views: dict[str, ArrayView]
@@ -34,6 +35,7 @@ class Nest:
     scalar_statements: list[Statement] = field(default_factory=list)
     parallel: list[tuple[str, Size]] = field(default_factory=list)
     contracted: list[tuple[str, Size]] = field(default_factory=list)
+    indexed: list[tuple[str, Size, Size]] = field(default_factory=list)
 
     def enter(
         self, width: Size, parameters: tuple[Variable, ...], arrays: tuple[Variable, ...], reduction: bool
@@ -72,6 +74,10 @@ def absorb(nest: Nest, statement: Statement) -> bool:
         return True
     view = view_of(expression, nest.views)
     if view is not None:
+        if isinstance(expression, Index) and expression.checked:
+            array = expression.array.name
+            for atom, extent in zip(expression.indices, nest.views[array].lmad.shape, strict=False):
+                nest.indexed.append((array, atom_size(atom).substitute(nest.affine), extent))
         nest.views[name] = ArrayView(view.buffer, view.element, view.lmad.substitute(nest.affine))
         return True
     if isinstance(expression, _SCALAR) and all(one.type.rank == 0 for one in statement.targets):

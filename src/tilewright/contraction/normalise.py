@@ -64,7 +64,7 @@ def reclassify(contraction: Contraction) -> Contraction:
 
 
 def drop_unit_dimensions(contraction: Contraction) -> Contraction:
-    """A dimension of size 1 ⇒ nothing; one contracted dimension always stays."""
+    """A dimension of size 1 ⇒ nothing; of contracted dimensions one always stays."""
     kept = [pair for pair in _pairs(contraction) if constant(pair[0].size) != 1]
     if not any(dimension.kind is Kind.K for dimension, _ in kept):
         kept += [pair for pair in _pairs(contraction) if pair[0].kind is Kind.K][-1:]

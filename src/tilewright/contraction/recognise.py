@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Collection, Mapping
 
 from tilewright.contraction.affine import is_index
-from tilewright.contraction.form import Contraction, Dimension, EpilogueOperand, Kind, Operand, Refusal
+from tilewright.contraction.form import Contraction, Dimension, EpilogueOperand, Kind, Operand, Refusal, UsedIndex
 from tilewright.contraction.nest import Nest, Refused, absorb, show
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import (
@@ -30,7 +30,7 @@ from tilewright.ir.nodes import (
     Type,
     Variable,
 )
-from tilewright.ir.scalars import I64
+from tilewright.ir.scalars import I64, compute_type
 from tilewright.ir.sizes import Size, size
 from tilewright.ir.traversal import (
     bound_variables,
@@ -43,7 +43,6 @@ from tilewright.ir.traversal import (
 from tilewright.ir.views import ArrayView
 
 _COMMUTATIVE = frozenset({"add", "mul", "min", "max", "and", "or", "xor"})
-_COMMUTATIVE = frozenset({"add", "mul", "min", "max", "and", "or", "xor"})
 
 
 def recognise(
@@ -52,12 +51,14 @@ def recognise(
     out: Mapping[str, ArrayView],
     iotas: Collection[str] = (),
     alone: bool = False,
+    products: bool = False,
 ) -> Contraction | Refusal:
     """The contraction that a top-level statement computes, or the reasons why it is none.
 
     It is one when a chain of maps holds one reduction (or nested reductions with one operator), possibly followed by
     scalar code on its result; when the reduced function reads exactly two array elements, affinely indexed; and when
-    every parallel dimension moves at least one of them.
+    every parallel dimension moves at least one of them. An outer product is one without contracted dimensions: its
+    operator takes the second of two values, and so is never applied to more than one.
 
     Args:
         statement: a map nest (or a bare reduction) with one result.
@@ -66,9 +67,10 @@ def recognise(
         iotas: arrays in scope that are known to be an i64 iota, whose elements are indices.
         alone: look for a map nest around reductions of one array instead: the second operand of the contraction is that
             array too, without strides, and the map ignores it.
+        products: outer products, too, are wanted.
     """
     try:
-        return _recognise(statement, views, out, iotas, alone)
+        return _recognise(statement, views, out, iotas, alone, products)
     except Refused as refused:
         return Refusal((str(refused),))
 
@@ -79,6 +81,7 @@ def _recognise(
     out: Mapping[str, ArrayView],
     iotas: Collection[str],
     alone: bool,
+    products: bool,
 ) -> Contraction:
     if not isinstance(statement.expression, (Map, Redomap, Reduce)):
         raise Refused(f"{type(statement.expression).__name__.lower()} is not a map nest around a reduction")
@@ -96,7 +99,12 @@ def _recognise(
         lmad = lmad.fix([size(index)])
         if len(level.function.body.results) != 1:
             raise Refused("a map of the nest gives several results")
+        hoisted = len(nest.scalar_statements)
         core, permutation = _scan_level(nest, level.function.body)
+        if core is None:
+            if not products:
+                raise Refused("no dimension is contracted: there is no reduction in the nest")
+            return _product(nest, target, lmad.offset, level.function.body.results[0], hoisted)
         if isinstance(core.expression, Map):
             if permutation:
                 lmad = lmad.rearrange(tuple(sorted(range(len(permutation)), key=permutation.__getitem__)))
@@ -115,8 +123,23 @@ def _recognise(
     return _assemble(nest, target, lmad.offset, combine, neutral, element, accumulator, epilogue_result, alone)
 
 
-def _scan_level(nest: Nest, body: Body) -> tuple[Statement, tuple[int, ...]]:
-    """The one construct that goes on inside, and the permutation applied to its result (() for none)."""
+def _product(nest: Nest, target: ArrayView, out_offset: Size, element: Atom, hoisted: int) -> Contraction:
+    """The contraction without a sum that gives `element` at each point; `hoisted`: scalars computed once for a row."""
+    if hoisted:
+        raise Refused("no dimension is contracted, and scalars are computed once for each row")
+    held, later = (Variable(name, Type(target.element)) for name in ("held", "later"))
+    second = Lambda((held, later), Body((), (later,)))
+    zero = Literal(compute_type(target.element).numpy.type(0).item(), target.element)
+    found = _assemble(nest, target, out_offset, second, zero, element, later, later, alone=False)
+    if not (found.of_kind(Kind.M) and found.of_kind(Kind.N)):
+        raise Refused("no dimension is contracted, and one of the operands has all dimensions of the result")
+    return found
+
+
+def _scan_level(nest: Nest, body: Body) -> tuple[Statement | None, tuple[int, ...]]:
+    """The one construct that goes on inside (None: there is none), and the permutation applied to its result (() for
+    none).
+    """
     core: Statement | None = None
     rearranged: dict[Atom, tuple[int, ...]] = {}
     for statement in body.statements:
@@ -132,7 +155,7 @@ def _scan_level(nest: Nest, body: Body) -> tuple[Statement, tuple[int, ...]]:
             core = statement
             rearranged[core.targets[0]] = tuple(range(core.targets[0].type.rank))
     if core is None:
-        raise Refused("no dimension is contracted: there is no reduction in the nest, so no element is used twice")
+        return None, ()
     if len(core.targets) != 1:
         raise Refused(f"{show(core)} gives {len(core.targets)} results")
     if not isinstance(core.expression, Map):
@@ -303,7 +326,18 @@ def _assemble(
             for load, offset, strides in zip(further, further_offsets, further_strides, strict=True)
         ),
         _free_scalars(functions),
+        tuple(_used_index(nest, *one) for one in nest.indexed),
     )
+
+
+def _used_index(nest: Nest, array: str, place: Size, extent: Size) -> UsedIndex:
+    """An index into an array as a polynomial in those of the nest."""
+    _check_offset(nest, array, place)
+    strides: list[tuple[Size, Size]] = []
+    for index, width in (*nest.parallel, *nest.contracted):
+        stride, place = _split(place, index, width)
+        strides.append((stride, width))
+    return UsedIndex(place, tuple((stride, width) for stride, width in strides if stride.terms), extent)
 
 
 def _check_offset(nest: Nest, buffer: str, offset: Size) -> None:

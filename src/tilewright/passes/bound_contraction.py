@@ -32,6 +32,7 @@ def bound_launches(
     empty = [d.name for d in bound.dimensions if d.size.constant == 0]
     if empty:
         raise LaunchDeclined(f"dimension {empty[0]} of the contraction is empty")
+    check_indices(contraction, values)
     if not tiles and is_long_fold(bound, machine):
         raise LaunchDeclined("no element of the contraction is used twice, so its operands are read once by a fold")
     if tiles:
@@ -43,6 +44,16 @@ def bound_launches(
         return contraction_launches(bound, machine)
     except (IllegalTiling, LoweringError) as error:
         raise LaunchDeclined(str(error)) from error
+
+
+def check_indices(contraction: Contraction, values: Mapping[str, int]) -> None:
+    """Leave a contraction with an index out of range to the general lowering, which tells it.
+
+    Raises:
+        LaunchDeclined: if there is one.
+    """
+    if not all(one.is_inside(values) for one in contraction.indices):
+        raise LaunchDeclined("an index of the contraction is out of range")
 
 
 def is_long_fold(contraction: Contraction, machine: Machine) -> bool:

@@ -45,7 +45,7 @@ def contraction_step(
     reads = free_variables(statement.expression)
     views = {variable.name: parameter_view(variable) for variable in reads if variable.type.rank}
     out = {target.name: parameter_view(target) for target in statement.targets}
-    found = recognise(statement, views, out, iotas)
+    found = recognise(statement, views, out, iotas, products=not device.machine.is_gpu_like)
     if isinstance(found, Refusal):
         return found
     (target,) = statement.targets

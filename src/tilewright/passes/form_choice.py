@@ -11,13 +11,15 @@ from tilewright.machine.model import Machine
 from tilewright.passes.direct.choice import choose_direct_form
 from tilewright.passes.direct.cost import consecutive, read_once, written_once
 from tilewright.passes.direct.form import DirectForm
+from tilewright.passes.direct.in_order import form_in_order
 from tilewright.passes.direct.short_sums import is_short_sum, written_in_order
-from tilewright.passes.items.scalar_values import component_types
+from tilewright.passes.items.scalar_values import LoweringError, component_types
 from tilewright.passes.matrix_vector.form import MatrixVectorForm, Way, choose_matrix_vector_form
 from tilewright.passes.packed.form import PackedForm, make_packed_form
 from tilewright.passes.packed.panels import READ_BYTES
 
 REGISTER_ROW = 4  # vectors
+SHORT_FUNCTION = 8  # statements of an outer product's, which is written out for each vector of a tile
 PACKED_START = 4000.0  # cycles for the tables of a block
 PACKED_ELEMENT = 0.5  # cycles to move four bytes into a panel
 PACKED_TILE = 50.0  # cycles for the tables and tests of a register tile
@@ -34,7 +36,13 @@ class FormChoice:
 
 
 def choose_form(contraction: Contraction, machine: Machine) -> FormChoice:
-    """The form of a normalised contraction with known sizes."""
+    """The form of a normalised contraction with known sizes.
+
+    Raises:
+        LoweringError: if it has no sum, and no direct form either.
+    """
+    if not contraction.of_kind(Kind.K):
+        return _without_sum(contraction, machine)
     streamed = choose_matrix_vector_form(contraction, machine)
     if not isinstance(streamed, str) and not fits_registers(streamed):
         return FormChoice(
@@ -52,6 +60,16 @@ def choose_form(contraction: Contraction, machine: Machine) -> FormChoice:
     if cost.cycles <= other:
         return FormChoice(form, f"fed directly: the model says {kilocycles}")
     return FormChoice(packed, f"not fed directly: the model says {kilocycles}")
+
+
+def _without_sum(contraction: Contraction, machine: Machine) -> FormChoice:
+    """The form of an outer product, of which panels would hold single elements."""
+    if len(contraction.map.body.statements) > SHORT_FUNCTION:
+        raise LoweringError("there is more to compute than to write of an outer product with such a function")
+    form = form_in_order(contraction, machine)
+    if isinstance(form, str):
+        raise LoweringError(f"an outer product that is not fed directly: {form}")
+    return FormChoice(form, "fed directly: there is no sum, and the output is written in its order")
 
 
 def fits_registers(form: MatrixVectorForm) -> bool:

@@ -54,7 +54,7 @@ READ_TOGETHER = 640  # bytes of a piece of memory that collected results are rea
 
 def choose_direct_form(contraction: Contraction, machine: Machine) -> tuple[DirectForm, DirectCost] | str:
     """The cheapest direct form of a normalised contraction with known sizes, or why there is none."""
-    refused = _refusal(contraction, machine)
+    refused = refusal(contraction, machine)
     if refused:
         return refused
     best: tuple[DirectForm, DirectCost] | None = None
@@ -65,7 +65,7 @@ def choose_direct_form(contraction: Contraction, machine: Machine) -> tuple[Dire
     if best is None:
         return _unplaced(contraction)
     form, cost = best
-    return _shared_out(_with_hints(form, machine), cost, machine), cost
+    return shared_out(_with_hints(form, machine), cost, machine), cost
 
 
 def _with_hints(form: DirectForm, machine: Machine) -> DirectForm:
@@ -92,7 +92,7 @@ def direct_forms(contraction: Contraction, machine: Machine) -> Iterator[DirectF
         yield from _tiles(placed, machine)
 
 
-def _refusal(contraction: Contraction, machine: Machine) -> str:
+def refusal(contraction: Contraction, machine: Machine) -> str:
     """Why the direct form does not compute such elements at all; empty if it does."""
     accumulator = contraction.accumulator
     elements = (contraction.left.element, contraction.right.element, contraction.out.element, accumulator)
@@ -144,16 +144,16 @@ def _placements(contraction: Contraction) -> Iterator[DirectForm]:
     other = contraction.of_kind(Kind.N if unit[0].kind is Kind.M else Kind.M)
     left = unit[0].kind is Kind.M
     for scalar in other or (None,):
-        yield from _with_panels(_placed(contraction, left, unit[0], scalar, None, Results.VECTORS))
+        yield from _with_panels(place(contraction, left, unit[0], scalar, None, Results.VECTORS))
     if contraction.epilogue is not None:
         return
     for vector in other:
         if _stride(vector, not left) == 1:
-            yield from _with_panels(_placed(contraction, not left, vector, unit[0], None, Results.TURNED))
+            yield from _with_panels(place(contraction, not left, vector, unit[0], None, Results.TURNED))
     for vector in own:
         if vector != unit[0] and _stride(vector, left) == 1:
             for scalar in other or (None,):
-                placed = _placed(contraction, left, vector, scalar, unit[0], Results.COLLECTED)
+                placed = place(contraction, left, vector, scalar, unit[0], Results.COLLECTED)
                 yield from _with_panels(_fused(placed, [one for one in own if one != unit[0]]))
 
 
@@ -181,7 +181,7 @@ def _elementwise(contraction: Contraction, unit: Dimension) -> Iterator[DirectFo
         return
     for columns in (None, *contraction.of_kind(Kind.M)):
         for scalar in (None, *contraction.of_kind(Kind.N)):
-            form = _placed(contraction, True, unit, scalar, None, Results.VECTORS)
+            form = place(contraction, True, unit, scalar, None, Results.VECTORS)
             outer = tuple(one for one in form.outer if one != columns)
             yield replace(form, columns=columns, outer=outer)
 
@@ -195,7 +195,7 @@ def _stride(dimension: Dimension, left: bool) -> int:
     return constant(dimension.stride(left))
 
 
-def _placed(
+def place(
     contraction: Contraction,
     left: bool,
     vector: Dimension,
@@ -203,6 +203,9 @@ def _placed(
     collected: Dimension | None,
     results: Results,
 ) -> DirectForm:
+    """The form of a placement, with a tile of one element: which operand's vectors (`left`) run along which dimension,
+    the dimension of the rows, and that of collected results.
+    """
     contracted = sorted(contraction.of_kind(Kind.K), key=lambda one: (_stride(one, left) == 1, constant(one.size)))
     fused = is_multiply_add(contraction)
     used = {one.name for one in (vector, scalar, collected) if one is not None}
@@ -232,16 +235,16 @@ def _tiles(form: DirectForm, machine: Machine) -> Iterator[DirectForm]:
         lanes = (widest,) * vectors
         if form.columns is None:
             is_last = vectors * widest >= form.vector_size
-            lanes = _exact(form.vector_size, widest) if is_last else lanes
+            lanes = exact_vectors(form.vector_size, widest) if is_last else lanes
         else:
             is_last = vectors >= form.column_size
-            lanes = _exact(min(form.vector_size, widest), widest) * vectors
+            lanes = exact_vectors(min(form.vector_size, widest), widest) * vectors
         broadcasts = 2 if len(lanes) == 1 else 1  # where each serves one multiply-add, the next is loaded meanwhile
         most = min(form.scalar_size, (registers - broadcasts - len(lanes)) // len(lanes))
         for rows in _rows(form, lanes, most):
             tile = replace(form, lanes=lanes, rows=rows)
             tile = replace(tile, vector_chunk=_read_together(tile, machine))
-            if _panels_fit(tile):
+            if panels_fit(tile):
                 yield tile
         if is_last:
             return
@@ -257,14 +260,15 @@ def _rows(form: DirectForm, lanes: tuple[int, ...], most: int) -> Sequence[int]:
     return sorted({-(-form.scalar_size // tiles) for tiles in range(least, least + 3)})
 
 
-def _exact(size: int, widest: int) -> tuple[int, ...]:
+def exact_vectors(size: int, widest: int) -> tuple[int, ...]:
     """Vectors for all of a short dimension; the last one is as narrow as it can be."""
     whole, rest = divmod(size, widest)
     tail = (max(2, 1 << (rest - 1).bit_length()),) if rest else ()
     return (widest,) * whole + tail
 
 
-def _panels_fit(form: DirectForm) -> bool:
+def panels_fit(form: DirectForm) -> bool:
+    """The scratch memory for panels and collected results holds those of the form."""
     collected = 0 if form.collected is None else form.collected_elements
     return max(form.panel_elements) <= PANEL_ELEMENTS and collected <= COLLECTED_ELEMENTS
 
@@ -282,7 +286,7 @@ def _read_together(form: DirectForm, machine: Machine) -> int:
     return max(1, min(most, form.vector_tiles, FUSED_COLUMNS // form.width))
 
 
-def _shared_out(form: DirectForm, cost: DirectCost, machine: Machine) -> DirectForm:
+def shared_out(form: DirectForm, cost: DirectCost, machine: Machine) -> DirectForm:
     """The tiles of one block: all of them, or a part for each core where there are few blocks otherwise."""
     outer = math.prod(form.blocks[:-2])
     together = form.vector_tiles if form.collected is None else form.vector_chunk
@@ -322,4 +326,13 @@ def _done_again(form: DirectForm, machine: Machine, along_scalar: bool) -> float
     return 0.0 if stays else nbytes / FAR_BYTES_PER_CYCLE
 
 
-__all__ = ["choose_direct_form", "direct_cost", "direct_forms"]
+__all__ = [
+    "choose_direct_form",
+    "direct_cost",
+    "direct_forms",
+    "exact_vectors",
+    "panels_fit",
+    "place",
+    "refusal",
+    "shared_out",
+]

@@ -95,7 +95,7 @@ def _packing(form: DirectForm, outer: int) -> float:
         vectors = form.pitch // form.lanes[0]
         if form.stride(form.vector, "vector") == 1:
             each = COPIED_VECTOR
-        elif form.stride(form.contracted[-1], "vector") == 1:
+        elif form.step("vector") == 1:
             each = TURNED_VECTOR
         else:
             each = GATHERED_ELEMENT * form.lanes[0]
@@ -248,7 +248,7 @@ def _aliaslevel_of(form: DirectForm, side: str, strip: int, machine: Machine) ->
     cache.
     """
     element = (form.vector_operand if side == "vector" else form.scalar_operand).element.bytes
-    step = form.stride(form.contracted[-1], side) * element
+    step = form.step(side) * element
     together = form.width if side == "vector" else form.rows
     for level, capacity in ((1, machine.l1_bytes), (2, machine.l2_bytes)):
         period = max(capacity // CACHE_WAYS, 1)

@@ -66,6 +66,8 @@ class DirectForm(TwoSidedForm):
         out_prefetched: so are the lines that results will be written to, before their sums are complete.
         serial: so little work that one block of the launch does all of it.
         nontemporal: the output is larger than the caches, so whole vectors go past them.
+        peeled: where that is so, tiles after the first of a row begin with a whole vector of the output's memory,
+            wherever that lies; else they go past the caches only if the output itself does.
         vector_chunk, scalar_chunk: tiles along either side that one block computes. Where results are collected, those
             of the vector side are read together: a longer piece of memory.
     """
@@ -89,6 +91,7 @@ class DirectForm(TwoSidedForm):
     columns: Dimension | None = None
     fused: tuple[Dimension, ...] = ()
     nontemporal: bool = False
+    peeled: bool = True
     vector_chunk: int = 1
     scalar_chunk: int = 1
 
@@ -134,9 +137,14 @@ class DirectForm(TwoSidedForm):
         """Tiles along the vector side; the last may overlap the one before, and where results go past the caches the
         first one may end early, so that the others begin with a whole vector of the output's memory.
         """
-        if not self.nontemporal or self.fitting_tiles == 1:
+        if not self.realigned:
             return self.fitting_tiles
         return -(-(self.vector_size + self.lanes[0] - 1) // self.width)
+
+    @property
+    def realigned(self) -> bool:
+        """Tiles after the first begin where a whole vector of the output's memory does, which is known when it runs."""
+        return self.nontemporal and self.peeled and self.fitting_tiles > 1
 
     @property
     def fitting_tiles(self) -> int:
@@ -189,6 +197,10 @@ class DirectForm(TwoSidedForm):
         if side == "out":
             return constant(dimension.stride_out)
         return constant(dimension.stride(left=(side == "vector") == self.vector_left))
+
+    def step(self, side: str) -> int:
+        """The stride of the innermost sum in an operand: "vector" or "scalar"; 0 if there is no sum."""
+        return self.stride(self.contracted[-1], side) if self.contracted else 0
 
 
 def rows_are_one_run(form: DirectForm) -> bool:

@@ -216,7 +216,7 @@ class _Block:
     def _back(self, s: Expression) -> Expression | None:
         """How much earlier tiles begin: with whole vectors of the output's memory, at row `s`."""
         form = self.w.form
-        return beyond_vector(self.w, self.bases, s) if form.nontemporal and form.vector_tiles > 1 else None
+        return beyond_vector(self.w, self.bases, s) if form.realigned else None
 
     def _vector_tiles(
         self, write: Callable[[Expression, Expression, Expression], None], back: Expression | None = None

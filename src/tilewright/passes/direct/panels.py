@@ -64,7 +64,7 @@ def pack_vectors(w: DirectWriter, buffer: Buffer, base: Expression, v: Expressio
     start = w.emit.let(add(base, multiply(v, stride)), "from")
     if form.stride(form.vector, "vector") == 1:
         _copy(w, panel, start)
-    elif form.lanes[0] > 1 and form.stride(form.contracted[-1], "vector") == 1:
+    elif form.lanes[0] > 1 and form.step("vector") == 1:
         _turn(w, panel, _rows(w, start, stride))
     else:
         _gather(w, panel, _rows(w, start, stride))

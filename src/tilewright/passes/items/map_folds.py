@@ -19,6 +19,7 @@ from tilewright.ir.traversal import bound_variables, used_variables
 from tilewright.ir.views import parameter_view
 from tilewright.kernel.launch import Launch, LaunchDeclined
 from tilewright.machine.model import Machine
+from tilewright.passes.bound_contraction import check_indices
 from tilewright.passes.matrix_vector.form import choose_matrix_vector_form
 from tilewright.passes.matrix_vector.kernel import write_matrix_vector_kernel
 from tilewright.runtime.cpu_pool import get_num_threads
@@ -57,6 +58,7 @@ def fold_launches(contraction: Contraction, machine: Machine, values: Mapping[st
     Raises:
         LaunchDeclined: if the array does not lie so that it can be read in order by vectors.
     """
+    check_indices(contraction, values)
     machine = dataclasses.replace(machine, cores=get_num_threads())
     form = choose_matrix_vector_form(normalise(contraction.bind(values)), machine)
     if isinstance(form, str):

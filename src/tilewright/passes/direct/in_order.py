@@ -1,0 +1,66 @@
+"""Outer products, fed directly: there is nothing but the output to be written, so it is written in its own order.
+
+Tiles are whole rows of the output where these are short, and pieces of one row after the other where they are long.
+Past the caches only whole lines are written, so that rows which begin anywhere in a line must be long.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilewright.contraction.form import Contraction, Dimension, Kind
+from tilewright.contraction.normalise import constant
+from tilewright.machine.model import Machine
+from tilewright.passes.direct.choice import exact_vectors, panels_fit, place, refusal, shared_out
+from tilewright.passes.direct.cost import array_bytes, direct_cost, is_past_caches, rows_align
+from tilewright.passes.direct.form import LINE, DirectForm, Results
+from tilewright.passes.items.scalar_values import component_types
+
+TILE = 8
+"""Vectors of a tile, at the most."""
+LEAST_TILE = 4
+"""Vectors of the tiles of long rows, at the least."""
+LONG_ROW = 64  # lines of a row that is written past the caches although it begins within a line
+
+
+def form_in_order(contraction: Contraction, machine: Machine) -> DirectForm | str:
+    """The direct form of a normalised contraction without a sum, with known sizes, or why there is none."""
+    refused = refusal(contraction, machine)
+    if refused:
+        return refused
+    units = [one for one in contraction.dimensions if constant(one.stride_out) == 1]
+    if len(units) != 1:
+        return "the output has no dimension of unit stride"
+    (unit,) = units
+    rows = sorted(
+        (one for one in contraction.dimensions if one.kind not in (Kind.C, unit.kind)),
+        key=lambda one: abs(constant(one.stride_out)),
+    )
+    row = rows[0] if rows else None
+    left = unit.kind is Kind.M or (unit.kind is Kind.C and row is not None and row.kind is Kind.N)
+    strides = constant(unit.stride_left), constant(unit.stride_right)
+    if unit.kind is Kind.C and strides != (1, 1):
+        return f"dimension {unit.name}, which all arrays have, is not consecutive in each of them"
+    packed = strides[0 if left else 1] != 1
+    form = replace(place(contraction, left, unit, row, None, Results.VECTORS), vector_packed=packed, scalar_outer=True)
+    form = _with_tile(form, unit, machine)
+    if not panels_fit(form):
+        return f"the panels that the stride of {unit.name} needs are too large"
+    return shared_out(form, direct_cost(form, machine), machine)
+
+
+def _with_tile(form: DirectForm, unit: Dimension, machine: Machine) -> DirectForm:
+    """The form with its tile, and whether it writes past the caches."""
+    length = constant(unit.size)
+    widest = machine.lanes(component_types(form.accumulator)[0].bytes)
+    vectors = -(-length // widest)
+    if vectors <= TILE:
+        lanes = exact_vectors(length, widest)
+    else:
+        lanes = (widest,) * min(range(LEAST_TILE, TILE + 1), key=lambda count: (-(-vectors // count) * count, count))
+    nbytes = form.contraction.out.element.bytes
+    is_long = vectors > TILE and length * nbytes >= LONG_ROW * LINE
+    anywhere = is_long and not form.vector_packed  # panels are the same for all rows
+    past = (anywhere or rows_align(form)) and is_past_caches(array_bytes(form, "out"), machine)
+    rows = 1 if past else max(1, min(form.scalar_size, TILE // len(lanes)))
+    return replace(form, lanes=lanes, rows=rows, nontemporal=past, peeled=is_long)
