@@ -78,7 +78,8 @@ def test_cuda_machine_agrees_with_the_named_one() -> None:
     assert machine.peak_flops_f64 == pytest.approx(H200.peak_flops_f64, rel=0.05)
     for name in ("architecture", "cores", "max_threads_per_block", "shared_bytes_per_block", "shared_bytes_per_core",
                  "shared_reserved_bytes", "shared_allocation_unit", "registers_per_core", "register_allocation_unit",
-                 "warp_schedulers", "max_threads_per_core", "max_blocks_per_core", "warp"):  # fmt: skip
+                 "warp_schedulers", "max_threads_per_core", "max_blocks_per_core", "warp",
+                 "l1_bytes", "forward_progress"):  # fmt: skip
         assert getattr(machine, name) == getattr(H200, name), name
 
 

@@ -65,7 +65,10 @@ class Place:
 
 @dataclass(frozen=True)
 class Touch:
-    """One access by one warp: `index` per thread (None: unknown), and which of the threads take part."""
+    """One access by one warp: `index` per thread (None: unknown), and which of the threads take part.
+
+    `times` is how often it happens: the product of the rounds of the loops around it, of which unknown ones count once.
+    """
 
     buffer: Buffer
     lanes: int
@@ -74,6 +77,7 @@ class Touch:
     place: Place
     index: Value
     active: np.ndarray[Any, Any]
+    times: int = 1
 
 
 @dataclass
@@ -84,6 +88,7 @@ class Walker:
     sample: Sample
     environment: dict[str, Value]
     touches: list[Touch] = field(default_factory=list)
+    times: int = 1
 
     def walk(self, body: tuple[Statement, ...], place: Place, active: np.ndarray[Any, Any]) -> None:
         """Visit statements in order."""
@@ -114,7 +119,7 @@ class Walker:
     def loop(self, statement: For, place: Place, active: np.ndarray[Any, Any]) -> None:
         """One iteration: the sample's, or the last one where the loop has fewer."""
         start, stop, step = (self.value(e) for e in (statement.start, statement.stop, statement.step))
-        value = start
+        value, outside = start, self.times
         if start is not None and step is not None:
             ahead = np.full_like(start, self.sample.iteration)
             if stop is not None:
@@ -123,9 +128,11 @@ class Walker:
                 )
                 ahead = np.minimum(ahead, last.astype(start.dtype))
                 active = active & (start < stop)
+                self.times *= int(np.max(last)) + 1
             value = start + ahead * step.astype(start.dtype)
         self.environment[statement.index] = value
         self.walk(statement.body, replace(place, loops=(*place.loops, statement)), active)
+        self.times = outside
 
     def assign(self, name: str, value: Value, active: np.ndarray[Any, Any]) -> None:
         """Threads that take no part keep what they had."""
@@ -155,7 +162,7 @@ class Walker:
         active: np.ndarray[Any, Any],
     ) -> None:
         """Note one access."""
-        self.touches.append(Touch(buffer, lanes, is_store, index, place, self.value(index), active))
+        self.touches.append(Touch(buffer, lanes, is_store, index, place, self.value(index), active, self.times))
 
     # --- values ---
 

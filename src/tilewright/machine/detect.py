@@ -119,6 +119,10 @@ def opencl_machine(device: Any) -> Machine:
     )
 
 
+_SHARED_PART = 32 * KIBI
+"""Shared memory is cut out of the first cache, which keeps part of such a piece at least (Ampere and later)."""
+
+
 def cuda_machine(name: str, properties: Any, memory_bytes: int) -> Machine:
     """The machine behind a CUDA device.
 
@@ -148,6 +152,7 @@ def cuda_machine(name: str, properties: Any, memory_bytes: int) -> Machine:
         max_blocks_per_core=int(properties.max_blocks_per_multiprocessor),
         max_blocks=int(properties.max_grid_dim_x),
         warp=int(properties.warp_size),
+        l1_bytes=-(-int(properties.max_shared_memory_per_multiprocessor) // _SHARED_PART) * _SHARED_PART,
         l2_bytes=int(properties.l2_cache_size),
         memory_bytes=memory_bytes,
         dram_bandwidth=2.0 * properties.memory_clock_rate * 1e3 * properties.global_memory_bus_width / 8,

@@ -134,4 +134,9 @@ def _copier(device: Device) -> Copier:
 
         return permute_launch(element, shape, source, target, at, machine=device.machine)
 
-    return Copier(step, None if device.machine.is_gpu_like else permutation)
+    def transposed(element: ScalarType, shape: Extents, source: Extents, target: Extents, at: Offsets) -> Launch | None:
+        from tilewright.passes.permute.transposed import transposed_launch
+
+        return transposed_launch(element, shape, source, target, at, device.machine)
+
+    return Copier(step, transposed if device.machine.is_gpu_like else permutation)

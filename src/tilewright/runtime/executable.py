@@ -68,7 +68,7 @@ class Executable:
         self._backend = backend_for(device)
         self._plans: OrderedDict[Any, tuple[Runner, BoundPlan]] = OrderedDict()
         self._lock = ForkSafeLock()
-        self._declined: dict[tuple[str, str], None] = {}
+        self._told: dict[tuple[str, str], None] = {}
         self._scalars = tuple(p for p, parameter in enumerate(self.program.parameters) if parameter.type.rank == 0)
         self._count = len(self.program.body.results)
         self._no_out: tuple[None, ...] = (None,) * self._count
@@ -133,7 +133,7 @@ class Executable:
     def explain(self) -> str:
         """How each statement was lowered, and why not otherwise."""
         lines = self._host.told(f"{self.device.name} ({self.device.machine.name})")
-        lines += [f"  {label}: general lowering for the sizes of a call: {reason}" for label, reason in self._declined]
+        lines += [f"  {label}, for the sizes of a call: {what}" for label, what in self._told]
         return "\n".join(lines)
 
     @property
@@ -223,7 +223,7 @@ class Executable:
             if one is not None:
                 self._check_shape(position, one, entry.shape if isinstance(entry, Placed) else ())
         with self._lock:
-            self._declined.update(dict.fromkeys(executor.declined))
+            self._told.update(executor.told)
         results = self._results(executor, entries, outputs)
         read = [self._read(result, memory, values) for result, memory in results]
         self._remember(executor, key, arguments, inputs, outputs, [result for result, _ in results])

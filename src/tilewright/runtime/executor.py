@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,9 +20,15 @@ from tilewright.runtime.recording import LONGEST_RECORDING, Allocation, CheckErr
 from tilewright.runtime.scheduling import component_of, raise_errors, schedule
 from tilewright.runtime.scope import Entry, Placed, Scalar, Scope, row_major_strides
 
+if TYPE_CHECKING:
+    from tilewright.runtime.turning import Copied
+
 
 class Executor:
-    """One run of a program. `compared` lists what was compared with thresholds: (name, parallelism), in order."""
+    """One run of a program. `compared` lists what was compared with thresholds: (name, parallelism), in order.
+
+    `told`: what was found out of steps, by their labels, when sizes were known.
+    """
 
     def __init__(
         self, backend: Backend, name: str, copier: host.Copier, thresholds: Mapping[str, float] | None = None
@@ -33,9 +39,17 @@ class Executor:
         self.scope = Scope()
         self.recording = Recording()
         self.destinations: dict[str, Placed] = {}
-        self.declined: list[tuple[str, str]] = []
+        self.told: dict[tuple[str, str], None] = {}
+        self.turned: dict[tuple[str, int], Copied] = {}
         self.thresholds: Mapping[str, float] = thresholds or {}
         self.compared: list[tuple[str, int]] = []
+
+    def drop(self, name: str) -> None:
+        """Forget an array that is not used any more."""
+        if isinstance(self.scope.entries.get(name), Placed):
+            del self.scope.entries[name]
+        for key in [one for one in self.turned if one[0] == name]:
+            del self.turned[key]
 
     # --- values
 
@@ -123,9 +137,12 @@ class Executor:
         element, shape = destination.element, destination.shape
         saved, self.scope = self.scope, Scope()
         self.scope.entries["source"], self.scope.entries["target"] = source, destination
-        if isinstance(source, Placed) and self.copier.launch is not None:
+        launch = None
+        if isinstance(source, Placed):
             offsets = (source.offset, destination.offset)
-            self.launch_given(self.copier.launch(element, shape, source.strides, destination.strides, offsets))
+            launch = self.copier.launch(element, shape, source.strides, destination.strides, offsets)
+        if launch is not None:
+            self.launch_given(launch)
         else:
             self.scope.entries.update({f"n{d}": Scalar(extent) for d, extent in enumerate(shape)})
             self.launch_step(self.copier.step(element, len(shape)))
@@ -142,7 +159,13 @@ class Executor:
             for copied, source in step.copied:
                 if copied == position:
                     self.copy(self.scope.entries[source.name], place)
+        before: dict[str, Entry] = {}
+        if self.backend.machine.warp > 1:
+            from tilewright.runtime.turning import turn
+
+            before = turn(self, step)
         self.launch_step(step)
+        self.scope.entries.update(before)
 
     def launch_step(self, step: host.KernelStep) -> None:
         """Launch a kernel whose targets exist."""

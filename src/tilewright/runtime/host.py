@@ -315,9 +315,9 @@ class HostProgram:
 class Copier:
     """How arrays are copied: `step` gives the general step for an element type and a rank.
 
-    `launch`, where the machine has such a form, gives a launch for known places: of the element type, the shape, the
-    strides and offsets (source, target) in elements; its buffers are `source` and `target`.
+    `launch` gives a launch for known places, or None where the general step does as well: of the element type, the
+    shape, the strides and offsets (source, target) in elements; its buffers are `source` and `target`.
     """
 
     step: Callable[[ScalarType, int], KernelStep]
-    launch: Callable[[ScalarType, tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, int]], Launch] | None
+    launch: Callable[[ScalarType, tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, int]], Launch | None]

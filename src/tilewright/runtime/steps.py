@@ -44,7 +44,7 @@ def run_contraction(e: Executor, step: host.ContractionStep) -> None:
     try:
         launches = contraction_launches(e, step, target)
     except LaunchDeclined as error:
-        e.declined.append((step.label, str(error)))
+        e.told[step.label, f"general lowering: {error}"] = None
         e.destinations[step.target.name] = target
         otherwise = step.otherwise()
         _RUN[type(otherwise)](e, otherwise)
@@ -82,8 +82,7 @@ def run_block(e: Executor, block: host.Block, dead: Sequence[Sequence[str]] = ()
     for position, step in enumerate(block.steps):
         _RUN[type(step)](e, step)
         for name in dead[position] if dead else ():
-            if isinstance(e.scope.entries.get(name), Placed):
-                del e.scope.entries[name]
+            e.drop(name)
     return [e.entry(atom) for atom in block.results]
 
 
