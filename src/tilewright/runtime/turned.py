@@ -113,8 +113,8 @@ def copy_bytes(lying: Lying, machine: Machine) -> float:
 
     Example:
         >>> from tilewright.machine.named import A100
-        >>> copy_bytes(Lying((1 << 10, 1 << 10), (1 << 10, 1), 4), A100) / 2**23
-        1.556...
+        >>> round(copy_bytes(Lying((1 << 10, 1 << 10), (1 << 10, 1), 4), A100) / 2**23, 3)
+        1.556
     """
     return COPY_PASSES * lying.bytes + LAUNCH_SECONDS * machine.dram_bandwidth
 
