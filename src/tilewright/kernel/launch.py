@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilewright.ir.dataclass import dataclass
+from tilewright.ir.scalars import ScalarType
 from tilewright.kernel.ir import Kernel
 
 
@@ -19,15 +20,25 @@ class ScalarReference:
 
 
 @dataclass(frozen=True)
+class Temporary:
+    """An array between launches: its name, the type of its elements, and how many there are."""
+
+    name: str
+    element: ScalarType
+    elements: int
+
+
+@dataclass(frozen=True)
 class Launch:
     """One kernel launch.
 
     `buffers` names the array given for each of `kernel.buffers`, `scalars` holds the value of each of
     `kernel.scalars` (a `ScalarReference` is looked up at launch), `blocks` the number of blocks. With 0 blocks
-    nothing is launched.
+    nothing is launched. `temporaries` are made before it, for it and the launches that follow it.
     """
 
     kernel: Kernel
     blocks: int
     buffers: tuple[str, ...]
     scalars: tuple[int | float | bool | ScalarReference, ...]
+    temporaries: tuple[Temporary, ...] = ()

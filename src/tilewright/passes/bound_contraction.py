@@ -11,6 +11,7 @@ from tilewright.ir.sizes import product, size
 from tilewright.kernel.launch import Launch, LaunchDeclined
 from tilewright.machine.model import Machine
 from tilewright.passes.items.scalar_values import LoweringError
+from tilewright.passes.split_sums import split_of
 from tilewright.passes.tiled.tile import Tiles, contraction_launches
 from tilewright.passes.tiled.tiling import IllegalTiling
 from tilewright.runtime.cpu_pool import get_num_threads
@@ -33,7 +34,7 @@ def bound_launches(
     if empty:
         raise LaunchDeclined(f"dimension {empty[0]} of the contraction is empty")
     check_indices(contraction, values)
-    if not tiles and is_long_fold(bound, machine):
+    if not tiles and is_long_fold(bound, machine) and isinstance(split_of(bound, machine), str):
         raise LaunchDeclined("no element of the contraction is used twice, so its operands are read once by a fold")
     if tiles:
         names = {d.name for d in bound.dimensions}
@@ -58,7 +59,7 @@ def check_indices(contraction: Contraction, values: Mapping[str, int]) -> None:
 
 def is_long_fold(contraction: Contraction, machine: Machine) -> bool:
     """Whether a contraction with known sizes has no element that is used twice, and long sums of real numbers in the
-    type in which they are stored: folds in lanes read its operands once, where they lie.
+    type in which they are stored: folds in lanes read its operands once, where they lie, if there are results enough.
     """
     accumulator = contraction.accumulator
     reused = any(one.kind in (Kind.M, Kind.N) and one.size.constant != 1 for one in contraction.dimensions)

@@ -12,17 +12,20 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilewright.contraction.form import Contraction, Dimension, Kind
 from tilewright.contraction.normalise import constant
+from tilewright.contraction.split_sum import SplitSum
 from tilewright.kernel.checks import AccessReport, KernelReport, check_kernel
 from tilewright.kernel.launch import Launch
 from tilewright.machine.model import Machine
 from tilewright.machine.occupancy import occupancy
 from tilewright.passes.direct.form import DirectForm
+from tilewright.passes.form_choice import FormChoice
 from tilewright.passes.matrix_vector.form import MatrixVectorForm
 from tilewright.passes.packed.form import PackedForm
+from tilewright.passes.split_sums import split_of
 from tilewright.passes.tiled.choice import TileCost, best_by_place, tile_cost
 from tilewright.passes.tiled.form import HeldOperand, StagedOperand, TileForm
 from tilewright.passes.tiled.kernel import write_kernel
@@ -140,6 +143,7 @@ class Explanation:
         tiled, packed, direct, streamed: the details of the form that was chosen; the others are None.
         reason: why a CPU gets its form; empty for other machines.
         declined: why each optimisation that did not happen did not.
+        split: the pieces of a sum that is split; the form and its dimensions are then those of the pieces.
     """
 
     machine: Machine
@@ -151,6 +155,7 @@ class Explanation:
     direct: DirectDetails | None = None
     reason: str = ""
     streamed: MatrixVectorDetails | None = None
+    split: SplitSum | None = None
 
     @property
     def form(self) -> str:
@@ -165,6 +170,8 @@ class Explanation:
         lines = [f"machine    {self.machine.name} ({self.machine.kind}, {self.machine.cores} cores)"]
         lines += ["dimensions", *_dimension_lines(self.contraction, self.tiled)]
         lines += _bound_lines(self.roofline)
+        if self.split is not None:
+            lines += _split_lines(self.split)
         if self.tiled is not None:
             lines += _tiled_lines(self.tiled, self.machine)
         if self.packed is not None:
@@ -198,17 +205,25 @@ def explain_contraction(contraction: Contraction, machine: Machine, tiles: Tiles
         rivals = best_by_place(tiled.contraction, machine, tiled.tiling if tiles else None)
         reasons = (*declined_places(tiled, machine, rivals), *declined_tiled(tiled, machine, launch.blocks))
         return Explanation(machine, tiled.contraction, bound, _tiled_details(tiled, machine, launch), None, reasons)
-    chosen = cpu_form(contraction, machine, tiles)
+    split = split_of(contraction, machine)
+    if tiles or isinstance(split, str):
+        return _explained(cpu_form(contraction, machine, tiles), machine, bound, "" if tiles else str(split))
+    return replace(_explained(cpu_form(split.parts[0], machine), machine, bound), split=split)
+
+
+def _explained(chosen: FormChoice, machine: Machine, bound: Roofline, not_split: str = "") -> Explanation:
+    """The explanation of a form of the CPU; and why the sum is not split, where that would be of use."""
     form, launch = chosen.form, write_cpu_kernel(chosen.form)
+    why = (f"the sum is not split: {not_split}",) if not_split and 0 < launch.blocks < machine.cores else ()
     if isinstance(form, DirectForm):
-        reasons = declined_direct(form, machine, launch.blocks)
+        reasons = declined_direct(form, machine, launch.blocks) + why
         details = direct_details(form, launch)
         return Explanation(machine, form.contraction, bound, None, None, reasons, details, chosen.reason)
     if isinstance(form, MatrixVectorForm):
-        reasons = declined_matrix_vector(form, machine, launch.blocks)
+        reasons = declined_matrix_vector(form, machine, launch.blocks) + why
         streamed = matrix_vector_details(form, launch)
         return Explanation(machine, form.contraction, bound, None, None, reasons, None, chosen.reason, streamed)
-    reasons = declined_packed(form, machine, launch.blocks)
+    reasons = declined_packed(form, machine, launch.blocks) + why
     packed = _packed_details(form, launch)
     return Explanation(machine, form.contraction, bound, None, packed, reasons, None, chosen.reason)
 
@@ -338,6 +353,15 @@ def _bound_lines(bound: Roofline) -> list[str]:
         lines.append(f"           no bound on the time: the machine states no peak rate or no bandwidth{known}")
         lines.append("           (`tilewright devices --measure` finds those of the CPU at hand)")
     return lines
+
+
+def _split_lines(split: SplitSum) -> list[str]:
+    rest = f" and a rest of {split.rest}" if split.rest else ""
+    return [
+        f"split      the sum over {split.dimension} in {split.pieces} pieces of {split.length}{rest}, side by side;"
+        f" {split.elements} partial results",
+        f"           ({byte_amount(split.elements * split.element.bytes)}) are combined by a launch of their own",
+    ]
 
 
 def _tiled_lines(tiled: TiledDetails, machine: Machine) -> list[str]:

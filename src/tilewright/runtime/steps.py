@@ -49,8 +49,13 @@ def run_contraction(e: Executor, step: host.ContractionStep) -> None:
         otherwise = step.otherwise()
         _RUN[type(otherwise)](e, otherwise)
         return
+    made = [temporary for launch in launches for temporary in launch.temporaries]
+    for one in made:
+        e.scope.entries[one.name] = e.allocate_shape(one.element, (one.elements,), one.name)
     for launch in launches:
         e.launch_given(launch)
+    for one in made:
+        del e.scope.entries[one.name]
     place = e.scope.entries[step.target.name]
     if place is not target:
         e.copy(place, target)
@@ -67,7 +72,7 @@ def contraction_launches(e: Executor, step: host.ContractionStep, target: Placed
     moved = False
     for launch in launches:
         for buffer, name in zip(launch.kernel.buffers, launch.buffers, strict=True):
-            place = e.scope.entries[name]
+            place = e.scope.entries.get(name)  # temporary arrays are made, and aligned, later
             if buffer.alignment and isinstance(place, Placed) and place.memory.address % buffer.alignment:
                 aligned = e.allocate_shape(place.element, place.shape, name)
                 if place is not target:

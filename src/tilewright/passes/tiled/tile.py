@@ -6,17 +6,19 @@ packed form (form_choice.py); all cut the same dimensions into tiles and stage t
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tilewright.contraction.form import Contraction
 from tilewright.contraction.normalise import normalise, order_dimensions, reclassify
-from tilewright.kernel.launch import Launch
+from tilewright.kernel.launch import Launch, Temporary
 from tilewright.machine.model import Machine
 from tilewright.passes.direct.form import DirectForm
 from tilewright.passes.form_choice import FormChoice, choose_form
 from tilewright.passes.matrix_vector.form import MatrixVectorForm
 from tilewright.passes.packed.form import PackedForm
+from tilewright.passes.split_sums import split_of
 from tilewright.passes.tiled.tiling import IllegalTiling
 
 if TYPE_CHECKING:  # what writes a kernel is imported when it is written
@@ -96,4 +98,9 @@ def contraction_launches(contraction: Contraction, machine: Machine, tiles: Tile
         from tilewright.passes.tiled.kernel import write_kernel
 
         return (write_kernel(tiled_form(contraction, machine, tiles)),)
-    return (write_cpu_kernel(cpu_form(contraction, machine, tiles).form),)
+    split = split_of(contraction, machine)
+    if tiles or isinstance(split, str):
+        return (write_cpu_kernel(cpu_form(contraction, machine, tiles).form),)
+    launches = [write_cpu_kernel(cpu_form(one, machine).form) for one in (*split.parts, split.combined)]
+    partial = Temporary(split.partial, split.element, split.elements)
+    return (dataclasses.replace(launches[0], temporaries=(partial,)), *launches[1:])

@@ -1,0 +1,94 @@
+"""Sums that are split, where a contraction has too few results to give all cores work: how many pieces, and why.
+
+What is decided depends on the sizes, and on how wide vectors are, but never on how many threads there are: a result has
+the same bits whatever their number. One thread computes the same pieces one after another, which costs it little, since
+a piece is long.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tilewright.contraction.form import Contraction, Kind
+from tilewright.contraction.normalise import constant, normalise
+from tilewright.contraction.split_sum import SplitSum, split_sum
+from tilewright.ir.scalars import compute_type, real_of
+from tilewright.machine.model import Machine
+from tilewright.passes.items.scalar_values import component_types
+from tilewright.passes.items.sum_trees import FAN
+
+MOST_PIECES = 64
+"""So many that threads that are late, or share their cores with others, can do fewer of them."""
+assert MOST_PIECES < FAN, "partial results, those of a rest too, are a node of a tree of sums"
+FEW_RESULTS = 1 << 14
+"""More results than that are work for every core."""
+LEAST_LENGTH = 1024
+"""Steps of a piece, at the least. To write and add up its results takes as long as a few steps."""
+PIECE_CYCLES = 16_000
+"""Some 5 microseconds, after which a piece is worth a place in the launch."""
+BYTES_PER_CYCLE = 8
+"""What one core reads from main memory."""
+ROWS = 8
+"""Rows along which sums run that are read together: so many results are a piece of work."""
+
+
+def split_of(contraction: Contraction, machine: Machine) -> SplitSum | str:
+    """The split sum of a contraction with known sizes for a CPU, or why its sum is not split.
+
+    Example:
+        >>> from tilewright.machine.named import CPU_AVX512
+        >>> from tilewright.report.examples import matmul
+        >>> split = split_of(matmul(16, 16, 1_000_000), CPU_AVX512)
+        >>> split.pieces, split.length, split.elements
+        (64, 15625, 16384)
+        >>> split_of(matmul(512, 512, 512), CPU_AVX512)
+        'a sum of 512 terms is too short for pieces of 1024'
+    """
+    contraction = normalise(contraction)
+    results = math.prod(constant(one.size) for one in contraction.dimensions if one.kind is not Kind.K)
+    sums = contraction.of_kind(Kind.K)
+    steps = math.prod(constant(one.size) for one in sums)
+    if not results or steps < 2 * LEAST_LENGTH:
+        return f"a sum of {steps} terms is too short for pieces of {LEAST_LENGTH}"
+    accumulator = contraction.combine.parameters[0].type.element
+    if compute_type(real_of(accumulator)) != real_of(accumulator):
+        return f"partial results of type {accumulator} would be rounded"
+    wanted = MOST_PIECES if results <= FEW_RESULTS else 1
+    if _reads_rows(contraction):
+        wanted = min(wanted, MOST_PIECES * ROWS // results)
+    if wanted < 2:
+        return f"{results} results are enough for all cores"
+    pieces = int(min(wanted, steps // LEAST_LENGTH, _cycles(contraction, results * steps, machine) // PIECE_CYCLES))
+    if pieces < 2:
+        return "it takes some microseconds only"
+    long = [one for one in sums if constant(one.size) >= pieces]
+    cut = long[0] if long else max(sums, key=lambda one: constant(one.size))
+    extent = constant(cut.size)
+    pieces = min(pieces, extent)
+    # A number of pieces that leaves no rest spares a launch.
+    even = [count for count in range(pieces, pieces // 2, -1) if extent % count == 0]
+    return split_sum(contraction, cut.name, even[0] if even else pieces)
+
+
+def _reads_rows(contraction: Contraction) -> bool:
+    """Whether every result is the sum of rows of its own in memory, so that a few results are much to read."""
+    for left in (True, False):
+        strides = [constant(one.stride_left if left else one.stride_right) for one in contraction.dimensions]
+        along = [one.kind for one, stride in zip(contraction.dimensions, strides, strict=True) if abs(stride) == 1]
+        if all(strides) and Kind.K in along:
+            return True
+    return False
+
+
+def _cycles(contraction: Contraction, points: int, machine: Machine) -> float:
+    """What one core takes at the least: to compute, or to read either operand once."""
+    parts = component_types(contraction.combine.parameters[0].type.element)
+    compute = points * len(parts) ** 2 / (2 * machine.lanes(parts[0].bytes))
+    reading = sum(_elements(contraction, left) * one.element.bytes
+                  for left, one in ((True, contraction.left), (False, contraction.right)))  # fmt: skip
+    return max(compute, reading / BYTES_PER_CYCLE)
+
+
+def _elements(contraction: Contraction, left: bool) -> int:
+    strides = ((constant(one.stride_left if left else one.stride_right), one) for one in contraction.dimensions)
+    return math.prod(constant(one.size) for stride, one in strides if stride)
