@@ -72,6 +72,16 @@ def test_threads_decide_nothing(machine: Any) -> None:
     assert split.length >= LEAST_LENGTH
 
 
+@pytest.mark.parametrize("length", [100, 300, 1000, 3000, 10_000, 100_000])
+@pytest.mark.parametrize("size", [16, 40, 64, 100, 200, 500])
+def test_threads_do_not_choose_the_form(size: int, length: int) -> None:
+    """A register tile that is fed directly and one that is fed from panels cut a sum into different pieces."""
+    contraction = normalise(einsum_contraction("ka,kb->ab", dict(k=length, a=size, b=size), F64))
+    forms = [cpu_form(contraction, replace(CPU_AVX512, cores=cores)).form for cores in (1, 2, 3, 16)]
+    decisions = {(type(one), getattr(one, "depth", 0), getattr(one, "levels", 0)) for one in forms}
+    assert len(decisions) == 1
+
+
 @pytest.mark.parametrize(
     ("text", "sizes", "why"),
     [

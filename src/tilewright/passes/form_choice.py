@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 from tilewright.contraction.form import Contraction, Kind
@@ -36,7 +37,8 @@ class FormChoice:
 
 
 def choose_form(contraction: Contraction, machine: Machine) -> FormChoice:
-    """The form of a normalised contraction with known sizes.
+    """The form of a normalised contraction with known sizes. Costs are those of one core, so that which form it is, and
+    with it every bit of the result, does not depend on the number of threads.
 
     Raises:
         LoweringError: if it has no sum, and no direct form either.
@@ -53,7 +55,7 @@ def choose_form(contraction: Contraction, machine: Machine) -> FormChoice:
     if isinstance(direct, str):
         return FormChoice(packed, f"not fed directly: {direct}")
     form, cost = direct
-    other = packed_cycles(packed, machine)
+    other = packed_cycles(make_packed_form(contraction, dataclasses.replace(machine, cores=1)), machine)
     kilocycles = f"{cost.cycles / 1000:.3g} thousand cycles fed directly, {other / 1000:.3g} from packed panels"
     if is_short_sum(form):
         return FormChoice(written_in_order(form, machine), "fed directly: there is more to write than to compute")
