@@ -36,7 +36,7 @@ UPWARDS = {
 }
 WRITES_A_METHOD = PACKAGE / "ir" / "dataclass.py"  # the names of a class's own fields, as the standard decorator does
 LONGEST_FILE = 450
-LONGER = {"ir/nodes.py": 520, "kernel/ir.py": 520}  # whole languages, to be read in one go
+LONGER = {"ir/nodes.py": 550, "kernel/ir.py": 520}  # whole languages, to be read in one go
 TEXTS = ("*.py", "*.md", "*.toml", "*.json", "*.txt", "*.cl", "*.cu", "Makefile")
 FORBIDDEN = (
     r"\bTODO\b",

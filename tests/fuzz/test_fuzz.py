@@ -25,11 +25,9 @@ from tilewright.ir.parser import parse_program
 from tilewright.ir.scalars import SCALAR_TYPES
 from tilewright.ir.traversal import all_statements, sub_bodies
 from tilewright.ir.verifier import verify
+from tilewright.passes.core.one_pass import sweep
 from tilewright.passes.pipelines import run_pipeline
-from tilewright.passes.sweeps.form import Sweep
-from tilewright.passes.sweeps.offset_form import Offsets
-from tilewright.passes.sweeps.one_pass import one_pass_forms
-from tilewright.passes.sweeps.scatter_form import MapScatter
+from tilewright.passes.sweeps.offset_form import Offsets, with_offsets
 from tilewright.runtime.devices import device_for
 
 COMMAND = Path(__file__).parent / "run_fuzz.py"
@@ -105,8 +103,11 @@ def test_trials_compute_on_all_types_and_sizes(trials: Sequence[Trial]) -> None:
 
 
 def test_trials_reach_the_forms_of_several_statements(trials: Sequence[Trial]) -> None:
-    found = {type(one) for trial in trials for one in one_pass_forms(run_pipeline(trial.program).body)}
-    assert found >= {Sweep, MapScatter, Offsets}, found
+    programs = [sweep(run_pipeline(trial.program)) for trial in trials]
+    found = {type(one) for program in programs for one in with_offsets(program.body)}
+    sweeps = [one.expression for program in programs for one in all_statements(program.body)]
+    scans = {bool(one.neutral) for one in sweeps if isinstance(one, nodes.Sweep)}
+    assert Offsets in found and scans == {False, True}
 
 
 SCAN_OF_MAP = """\

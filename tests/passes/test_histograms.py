@@ -18,7 +18,8 @@ from tilewright.ir import nodes
 from tilewright.ir.interpreter import interpret
 from tilewright.ir.parser import parse_program
 from tilewright.ir.traversal import all_statements
-from tilewright.passes.core.fuse_histograms import with_own_rows, without_fills
+from tilewright.passes.core.fills import without_fills
+from tilewright.passes.core.one_pass import fill_histograms
 from tilewright.passes.segments.bins import BATCH
 from tilewright.passes.segments.hist import narrowed
 
@@ -119,7 +120,7 @@ ROWS = """def rows (x: [n]f32, w: [n]f32, bins: [k]f32) =
 
 def test_maps_and_constants_are_taken_in() -> None:
     program = parse_program(ROWS.replace("RESULT", "h"))
-    fused = with_own_rows(program.body)
+    fused = fill_histograms(program).body
     assert [type(one.expression) for one in fused.statements] == [nodes.SegHist]
     found = nodes.Program(program.name, program.parameters, fused)
     arrays = np.array([0, 1, 5, 1.5], "f4"), np.array([1, 2, 3, 4], "f4"), np.ones(3, "f4")
@@ -128,12 +129,12 @@ def test_maps_and_constants_are_taken_in() -> None:
 
 def test_maps_that_something_else_reads_are_computed_once() -> None:
     program = parse_program(ROWS.replace("RESULT", "h, at"))
-    assert with_own_rows(program.body) is program.body
+    assert fill_histograms(program).body is program.body
 
 
 def test_bins_from_floats_are_computed_in_32_bits() -> None:
     program = parse_program(ROWS.replace("RESULT", "h"))
-    (statement,) = with_own_rows(program.body).statements
+    (statement,) = fill_histograms(program).body.statements
     assert isinstance(statement.expression, nodes.SegHist)
     found = narrowed(statement.expression)
     assert found is not None

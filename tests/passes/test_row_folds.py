@@ -15,8 +15,8 @@ from naive import examples
 import tilewright as tw
 from tilewright.ir.nodes import Rearrange, Scan, SegScan
 from tilewright.ir.parser import parse_program
+from tilewright.passes.core.one_pass import scan_columns
 from tilewright.passes.items.lower_columns import COLUMNS
-from tilewright.passes.segments.row_folds import with_column_scans
 
 OPERATORS = {"add": "e{0} + f{0}", "max": "max(e{0}, f{0})", "mul": "e{0} * f{0}"}
 DEVICES = ["cpu", pytest.param("opencl", marks=pytest.mark.opencl)]
@@ -101,7 +101,7 @@ BACK = """  let (r: [n][m]f32) = rearrange (1, 0) s
 def test_scans_of_columns(end: str, wanted: type, rows: int, columns: int) -> None:
     random = np.random.default_rng(rows)
     x, y = random.integers(-9, 9, (rows, columns)).astype("f4"), random.integers(-9, 9, (rows, columns)).astype("i4")
-    found = [type(one.expression) for one in with_column_scans(parse_program(SCANS + end).body).statements]
+    found = [type(one.expression) for one in scan_columns(parse_program(SCANS + end)).body.statements]
     assert wanted in found
     assert (found.count(Rearrange) == 2) == (wanted is Scan or end[2:] == "in (s, p)\n")
     for arrays in ([x, y], [np.asfortranarray(x), y], [x[::-1], y[:, ::-1]]):
@@ -112,7 +112,7 @@ def test_other_scans_stay() -> None:
     """Rows that lie one after another, and what is scanned beside other work."""
     rows = SCANS.replace("rearrange (1, 0)", "rearrange (0, 1)").replace("[n][m]", "[m][n]") + "  in (s, p)\n"
     program = parse_program(rows)
-    assert with_column_scans(program.body) == program.body
+    assert scan_columns(program) is program
 
 
 def test_sums_of_rows_do_not_depend_on_the_number_of_threads() -> None:

@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 
 import tilewright as tw
 from tilewright.ir.interpreter import interpret
+from tilewright.ir.nodes import Sweep
+from tilewright.passes.core.one_pass import sweep
 from tilewright.passes.pipelines import run_pipeline
 from tilewright.passes.segments.choice import ROWS_OF_ONE_PASS
-from tilewright.passes.sweeps.form import Sweep, sweeps_of
+from tilewright.passes.sweeps.form import sweep_form
 from tilewright.passes.sweeps.scan_strips import STRIP
 
 EXTENTS = sorted({0, 1, 2, 15, 16, 17, 31, 32, 33, *(STRIP + d for d in (-1, 0, 1)), 2 * STRIP, 1300})
@@ -156,12 +158,27 @@ def test_the_interpreter_agrees(name: str) -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_one_pass_is_found(name: str) -> None:
-    found = list(sweeps_of(run_pipeline(PROGRAMS[name].trace()).body))
-    sweeps = [one for one in found if isinstance(one, Sweep)]
-    assert len(sweeps) == 1
-    assert (sweeps[0].picks is not None) == (name in ("positives", "odd_pairs"))
+    found = sweep(run_pipeline(PROGRAMS[name].trace())).body.statements
+    (statement,) = (one for one in found if isinstance(one.expression, Sweep))
+    assert isinstance(statement.expression, Sweep)
+    form = sweep_form(statement.targets, statement.expression)
+    assert form is not None and (form.picks is not None) == (name in ("positives", "odd_pairs"))
     if name == "positives":
-        assert found == sweeps  # the filling of the destination and the reduction are part of it
+        assert statement.expression.totals and len(found) == 2  # beside it only the filling of the destination
+
+
+def test_a_filter_by_flags_that_are_given() -> None:
+    @tw.program
+    def picked(flags: tw.bool_["n"], x: tw.f32["n"]) -> Any:
+        ones = tw.map(lambda flag: flag.astype("i64"), flags)
+        at = tw.map(lambda flag, place: tw.where(flag, place - 1, -1), flags, tw.scan("add", 0, ones))
+        return tw.scatter(tw.replicate(x.shape[0], 0.0, "f32"), at, x)
+
+    random = np.random.default_rng(4)
+    flags, x = random.random(200) < 0.3, random.random(200).astype("f4")
+    rest = np.zeros(200 - np.count_nonzero(flags), "f4")
+    np.testing.assert_array_equal(picked(flags, x), np.concatenate([x[flags], rest]))
+    assert "a filter: one pass over n rows" in picked.explain(target="cpu")
 
 
 def test_a_result_needed_in_between_keeps_the_statements_apart() -> None:
@@ -193,5 +210,5 @@ def test_the_rewrite_of_a_pass_is_told() -> None:
         return tw.scatter(tw.replicate(xs.shape[0], 0.0, "f32"), at, xs)
 
     told = filtered.explain(target="cpu")
-    assert "by sweeps_of: ys = map f xs; zs = scan op ne ys; " in told
-    assert "=> out = ds; for each row:" in told
+    assert "by sweep_scan: ys = map f xs; zs = scan op ne ys; " in told
+    assert "=> out = sweep f op ne g dest xs, that is, for each row: y = f x;" in told

@@ -57,6 +57,7 @@ from tilewright.ir.nodes import (
     SizeValue,
     Slice,
     StreamSeq,
+    Sweep,
     Threshold,
     Type,
     Update,
@@ -338,6 +339,22 @@ def _scatter(x: Scatter, e: Environment) -> Values:
     return (result,)
 
 
+def _sweep(x: Sweep, e: Environment) -> Values:
+    results = tuple(e.array(one).copy() for one in x.destinations)
+    accumulators, mapped = e.atoms(x.neutral), []
+    for row in _rows(x.arrays, x.width, e):
+        values = e.call(x.before, row)
+        accumulators = e.call(x.combine, accumulators + values[: len(x.neutral)])
+        given = e.call(x.after, accumulators + values[len(x.neutral) :])
+        for number, result in enumerate(results):
+            place = int(given[2 * number])
+            if 0 <= place < len(result):
+                result[place] = given[2 * number + 1]
+        mapped.append(given[2 * len(results) :])
+    types = body_types(x.after.body)[2 * len(results) :]
+    return (accumulators if x.totals else ()) + results + _collect(e, mapped, types, (len(mapped),))
+
+
 def _combine_into(
     bins: Sequence[Array], place: tuple[int, ...], combine: Lambda, values: Values, e: Environment
 ) -> None:
@@ -423,6 +440,6 @@ _MEANINGS: dict[type, Callable[[Any, Environment], Values]] = {
     Index: _index, Slice: _slice, Update: _update, Iota: _iota, Replicate: _replicate, Concat: _concat,
     Reshape: _reshape, Rearrange: _rearrange, Copy: _copy,
     Map: _map, Reduce: _fold, Scan: _fold, Redomap: _fold, Scanomap: _fold,
-    Scatter: _scatter, Hist: _hist, StreamSeq: _stream,
+    Scatter: _scatter, Sweep: _sweep, Hist: _hist, StreamSeq: _stream,
     SegMap: _seg_map, SegRed: _seg_fold, SegScan: _seg_fold, SegHist: _seg_hist,
 }  # fmt: skip

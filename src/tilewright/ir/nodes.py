@@ -368,6 +368,25 @@ class Scatter:
 
 
 @dataclass(frozen=True)
+class Sweep:
+    """One pass over the rows: maps, a scan of what they give, and maps and scatters of that.
+
+    For each row `before` gives what is scanned (as many values as there are neutral elements: maybe none) and others;
+    `after`, given the prefixes and those others, gives an index and a value for each destination, then what is mapped
+    out. Results: with `totals` the last prefixes; each destination, scattered into as by `Scatter`; the mapped arrays.
+    """
+
+    width: Size
+    before: Lambda
+    combine: Lambda
+    neutral: tuple[Atom, ...]
+    after: Lambda
+    destinations: tuple[Variable, ...]
+    arrays: tuple[Variable, ...]
+    totals: bool = False
+
+
+@dataclass(frozen=True)
 class Hist:
     """Reduce by index: for each i, destinations[indices[i]] = combine(destinations[indices[i]], values[i]).
 
@@ -461,7 +480,7 @@ class SegHist:
 Expression: TypeAlias = (
     Alias | Apply | Cast | SizeValue | Threshold | If | Loop
     | Index | Slice | Update | Iota | Replicate | Concat | Reshape | Rearrange | Copy
-    | Map | Reduce | Scan | Redomap | Scanomap | Scatter | Hist | StreamSeq
+    | Map | Reduce | Scan | Redomap | Scanomap | Scatter | Sweep | Hist | StreamSeq
     | SegMap | SegRed | SegScan | SegHist
 )  # fmt: skip
 

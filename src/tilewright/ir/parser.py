@@ -50,6 +50,7 @@ from tilewright.ir.nodes import (
     SliceDimension,
     Statement,
     StreamSeq,
+    Sweep,
     Threshold,
     Type,
     Update,
@@ -387,6 +388,9 @@ class _Parser:
                 return Map(width, self.function(), self.variables())
             case "stream_seq":
                 return StreamSeq(width, self.size_argument(), self.function(), self.atoms(), self.variables())
+            case "sweep" | "sweep_totals":
+                scan = self.function(), self.function(), self.atoms(), self.function()
+                return Sweep(width, *scan, self.list_of(self.variable), self.variables(), word == "sweep_totals")
             case "reduce":
                 return Reduce(width, self.function(), self.atoms(), self.variables(), commutative)
             case "scan":

@@ -68,6 +68,7 @@ from tilewright.ir.nodes import (
     SliceDimension,
     Statement,
     StreamSeq,
+    Sweep,
     Threshold,
     Type,
     Update,
@@ -245,7 +246,7 @@ def print_expression(expression: Expression, indent: int = 0) -> str:
             return _block(f"{begin} {head} do", body, indent)
         case SegMap() | SegRed() | SegScan() | SegHist():
             return _segmented(expression, indent)
-        case Map() | Reduce() | Scan() | Redomap() | Scanomap() | Hist() | StreamSeq():
+        case Map() | Reduce() | Scan() | Redomap() | Scanomap() | Hist() | StreamSeq() | Sweep():
             return _combinator(expression, indent)
         case _:
             return _array(expression)
@@ -276,7 +277,7 @@ def _array(expression: Expression) -> str:
     raise TypeError(f"not an expression: {expression!r}")
 
 
-def _combinator(node: Map | Reduce | Scan | Redomap | Scanomap | Hist | StreamSeq, indent: int) -> str:
+def _combinator(node: Map | Reduce | Scan | Redomap | Scanomap | Hist | StreamSeq | Sweep, indent: int) -> str:
     if isinstance(node, Hist):
         operator = f"{print_lambda(node.combine, indent)} {_atoms(node.neutral)}"
         return _words("hist", _atoms(node.destinations), operator, print_atom(node.indices), _names(node.values))
@@ -286,6 +287,10 @@ def _combinator(node: Map | Reduce | Scan | Redomap | Scanomap | Hist | StreamSe
     if isinstance(node, StreamSeq):
         chunk, function = _size_argument(node.chunk), print_lambda(node.function, indent)
         return _words("stream_seq", width, chunk, function, _atoms(node.initial), arrays)
+    if isinstance(node, Sweep):
+        before, combine, after = (print_lambda(one, indent) for one in (node.before, node.combine, node.after))
+        word = "sweep_totals" if node.totals else "sweep"
+        return _words(word, width, before, combine, _atoms(node.neutral), after, _atoms(node.destinations), arrays)
     commutative = "_comm" if isinstance(node, Reduce | Redomap) and node.commutative else ""
     function = print_lambda(node.function, indent) if isinstance(node, Redomap | Scanomap) else ""
     combine = print_lambda(node.combine, indent)

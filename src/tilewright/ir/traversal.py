@@ -8,15 +8,21 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from tilewright.ir.nodes import (
+    Alias,
+    Apply,
     Atom,
     Body,
+    Cast,
     Expression,
     ForLoop,
+    If,
+    Index,
     Lambda,
     Literal,
     Loop,
     Program,
     SegSpace,
+    SizeValue,
     Statement,
     Type,
     Variable,
@@ -101,6 +107,17 @@ def sub_bodies(node: object) -> Iterator[Body]:
     elif dataclasses.is_dataclass(node):
         for f in dataclasses.fields(node):
             yield from sub_bodies(getattr(node, f.name))
+
+
+_PLAIN = Apply | Cast | Alias | SizeValue | Index | If
+
+
+def is_plain(body: Body) -> bool:
+    """Whether a body is code on scalars without loops, which may read elements of arrays."""
+    return all(
+        isinstance(one.expression, _PLAIN) and all(target.type.rank == 0 for target in one.targets)
+        for one in all_statements(body)
+    )
 
 
 def all_statements(body: Body) -> Iterator[Statement]:

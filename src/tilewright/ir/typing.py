@@ -33,6 +33,7 @@ from tilewright.ir.nodes import (
     SizeValue,
     Slice,
     StreamSeq,
+    Sweep,
     Threshold,
     Type,
     Update,
@@ -150,6 +151,8 @@ def result_types(expression: Expression) -> tuple[Type, ...]:
             targets = tuple(one.type.row for one in destinations)
             _require(targets == rows, f"hist: values {_show(rows)} into bins of {_show(targets)}")
             return types_of(destinations)
+        case Sweep():
+            return _sweep_types(expression)
         case StreamSeq():
             return _stream_types(expression)
         case SegMap(_, space, body):
@@ -237,6 +240,20 @@ def _fold_types(expression: Reduce | Scan | Redomap | Scanomap) -> tuple[Type, .
     _require(not mapped or isinstance(expression, (Redomap, Scanomap)), f"{what} over more arrays than its operator")
     scanned = isinstance(expression, (Scan, Scanomap))
     return (_outer(folded, expression.width) if scanned else folded) + _outer(mapped, expression.width)
+
+
+def _sweep_types(sweep: Sweep) -> tuple[Type, ...]:
+    _require_arrays(sweep.destinations, "sweep")
+    neutral = types_of(sweep.neutral)
+    _check_combine(sweep.combine, neutral, "sweep")
+    rows = _apply_lambda(sweep.before, _row_types(sweep.arrays, sweep.width, "sweep"), "sweep")
+    scanned = rows[: len(neutral)]
+    _require(scanned == neutral, f"sweep: elements {_show(scanned)}, neutral element {_show(neutral)}")
+    results = _apply_lambda(sweep.after, rows, "sweep")
+    wanted = tuple(part for one in sweep.destinations for part in (Type(I64), one.type.row))
+    given, mapped = results[: len(wanted)], results[len(wanted) :]
+    _require(given == wanted, f"sweep: indices and values {_show(given)}, {_show(wanted)} are needed")
+    return (neutral if sweep.totals else ()) + types_of(sweep.destinations) + _outer(mapped, sweep.width)
 
 
 def _stream_types(stream: StreamSeq) -> tuple[Type, ...]:

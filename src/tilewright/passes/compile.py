@@ -15,8 +15,9 @@ from tilewright.ir.traversal import all_statements
 from tilewright.kernel.launch import Launch
 from tilewright.passes.contraction_steps import contraction_block
 from tilewright.passes.core.used_names import size_names
-from tilewright.passes.pipelines import run_pipeline
+from tilewright.passes.pipelines import machine_pipeline, run_pipeline
 from tilewright.passes.tiled.tile import Tiles
+from tilewright.rewrite.derivation import Recording
 from tilewright.runtime.devices import Device
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.host import Block, Copier, HostProgram, KernelStep, Note
@@ -81,18 +82,23 @@ def prepare_program(
     flattening: Flattening | None = None,
     contractions: bool = True,
     unchecked: bool = False,
+    derivation: Recording | None = None,
 ) -> tuple[HostProgram, dict[str, float]]:
-    """The steps of a program as `compile_program` makes them, and its thresholds; the device need not exist."""
-    ready = run_pipeline(program) if optimise else program
+    """The steps of a program as `compile_program` makes them, and its thresholds; the device need not exist.
+
+    With a `derivation` all rewrites from the program to `HostProgram.program` are added to it.
+    """
+    ready = run_pipeline(program, derivation=derivation) if optimise else program
     thresholds: dict[str, float] = {}
     if flattening is not None:
         from tilewright.passes.flattening.flatten_contractions import flattening_pipeline
 
-        ready = run_pipeline(ready, flattening_pipeline(flattening, contractions))
+        ready = run_pipeline(ready, flattening_pipeline(flattening, contractions), derivation)
     if any(isinstance(one.expression, nodes.Threshold) for one in all_statements(ready.body)):
         from tilewright.passes.flattening.flatten_tree import machine_thresholds
 
         thresholds = machine_thresholds(ready, device.machine)
+    ready = run_pipeline(ready, machine_pipeline(device.machine), derivation)
     if unchecked:
         from tilewright.passes.core.unchecked import without_checks
 

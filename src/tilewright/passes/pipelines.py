@@ -12,7 +12,9 @@ from typing import TypeAlias
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Program
+from tilewright.machine.model import Machine
 from tilewright.passes.core.fuse import fuse
+from tilewright.passes.core.one_pass import fill_histograms, scan_columns, sweep
 from tilewright.passes.core.read_concatenations import read_concatenations
 from tilewright.passes.core.simplify import simplify
 from tilewright.rewrite.derivation import Recording
@@ -39,6 +41,18 @@ standard_pipeline: tuple[Pass, ...] = (
     Pass("read concatenations", "what only maps take apart is never joined in memory", read_concatenations),
     Pass("simplify", "fused functions repeat work and keep inputs that they no longer need", simplify),
 )
+
+
+def machine_pipeline(machine: Machine) -> tuple[Pass, ...]:
+    """What a program goes through last, before each of its statements gets a lowering for this machine."""
+    first = (Pass("fill histograms", "bins and values that only histograms read are never stored", fill_histograms),)
+    if machine.is_gpu_like:
+        return first
+    return (
+        *first,
+        Pass("scan columns", "neighbouring columns are scanned together, row by row", scan_columns),
+        Pass("sweep", "a core goes through the rows of maps, scans and scatters once", sweep),
+    )
 
 
 def run_pipeline(

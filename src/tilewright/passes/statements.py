@@ -19,7 +19,7 @@ from tilewright.ir.scalars import I64, ScalarType
 from tilewright.ir.sizes import Size, size
 from tilewright.ir.traversal import all_statements, sub_bodies
 from tilewright.passes.contraction_steps import VIEWS, contraction_step, note_of
-from tilewright.passes.core.fuse_histograms import with_own_rows, without_fills
+from tilewright.passes.core.fills import without_fills
 from tilewright.passes.core.nest_folds import with_folds
 from tilewright.passes.core.used_names import free_variables
 from tilewright.passes.items import lower_reduction  # noqa: F401  # folds inside work items
@@ -30,15 +30,16 @@ from tilewright.passes.items.unread_iotas import without_notes, without_unread
 from tilewright.passes.items.whole_loops import with_whole
 from tilewright.passes.kernel_steps import computes_scalar, kernel_step
 from tilewright.passes.lanes.vectorise import NotVectorisable
+from tilewright.passes.pipelines import machine_pipeline, run_pipeline
 from tilewright.passes.segments.hist import histogram_step, takes_fills
-from tilewright.passes.segments.row_folds import with_column_scans
 from tilewright.passes.segments.rows import as_nested_maps
 from tilewright.passes.segments.steps import segment_step
 from tilewright.passes.segments.streams import form_of_streams
 from tilewright.passes.streams.choice import NotTiled
 from tilewright.passes.streams.form import stream_form, stream_table
-from tilewright.passes.sweeps.offset_form import Offsets
-from tilewright.passes.sweeps.one_pass import OnePass, one_pass_forms, one_pass_step
+from tilewright.passes.sweeps.form import sweep_form, unfolded
+from tilewright.passes.sweeps.offset_form import Offsets, with_offsets
+from tilewright.passes.sweeps.one_pass import MakeStep, offset_steps, sweep_steps
 from tilewright.passes.tiled.tile import Tiles
 from tilewright.rewrite.rules.flatten_distribute import map_and_fold
 from tilewright.runtime import host
@@ -66,6 +67,7 @@ def copy_step(element: ScalarType, rank: int, threads: int) -> KernelStep:
 
 _COMBINATORS = (
     nodes.Map, nodes.Reduce, nodes.Scan, nodes.Redomap, nodes.Scanomap, nodes.Scatter, nodes.Hist, nodes.StreamSeq,
+    nodes.Sweep,
     nodes.SegMap, nodes.SegRed, nodes.SegScan, nodes.SegHist,
 )  # fmt: skip
 
@@ -90,35 +92,56 @@ class Statements:
     def block(self, body: Body) -> Block:
         """The steps of a body, without those of iotas that no step reads from memory."""
         steps: list[Step] = []
-        ready = with_own_rows(body)
         if self.threads == 1:
-            ready, fills = without_fills(with_column_scans(ready), takes_fills(self.device.machine))
+            body, fills = without_fills(body, takes_fills(self.device.machine))
             self.fills |= fills
-        for one in one_pass_forms(ready) if self.threads == 1 else ready.statements:
-            steps += self.steps(one) if isinstance(one, Statement) else self.one_pass(one)
+        for one in with_offsets(body) if self.threads == 1 else body.statements:
+            steps += self.steps(one) if isinstance(one, Statement) else self._offsets(one)
         kept = without_unread(steps, body.results, self.iotas)
         self.notes = without_notes(self.notes, steps, kept)
         return Block(kept, body.results)
 
-    def one_pass(self, form: OnePass) -> list[Step]:
-        """The step of statements that one pass over their rows computes together."""
-        step, trials, note = one_pass_step(form, self.name, self.device.machine, self.threads, kernel_step)
-        for one in trials:
-            self._try(one)
-        self._mark_cells(form.targets)
-        self.notes.append(note)
-        if step is not None:
-            return [step]
+    def _sweep(self, statement: Statement, sweep: nodes.Sweep) -> list[Step]:
+        """The step of a sweep: one pass over its rows where there is a form of it, else those of its parts."""
+        form = sweep_form(statement.targets, sweep, self.fills) if self.threads == 1 else None
+        if form is None:
+            return [step for one in unfolded(statement, sweep) for step in self.steps(one)]
+        step, trials, note = sweep_steps(form, self.device.machine, self._maker(form.targets[0]))
+        return [self._tried(step, form.targets, trials, note)]
+
+    def _offsets(self, form: Offsets) -> list[Step]:
+        """The step of folds between offsets: which way is known when these are."""
+        trials, note = offset_steps(form, self._maker(form.targets[0]))
         guard, folds = trials
-        assert isinstance(form, Offsets)
+        self._tried(folds, form.targets, trials, note)
         original = [step for one in form.original for step in self.steps(one)]
         return [host.GuardedStep(guard, Block((folds,), ()), Block(tuple(original), ()))]
+
+    def _maker(self, target: Variable) -> MakeStep:
+        """What makes the kernels of a statement; their names end in the first argument."""
+        name, counted, computed = f"{self.name}_{target}", frozenset(self.iotas), dict(self.computed)
+
+        def make(suffix: str, points: Points, targets: tuple[Variable, ...], uses: tuple[Variable, ...]) -> KernelStep:
+            made = kernel_step(name + suffix, points, targets, uses, self.threads, counted, computed=computed)
+            return dataclasses.replace(made, reads=tuple(one for one in made.reads if one.name not in counted))
+
+        return make
+
+    def _tried(self, step: Step, targets: Sequence[Variable], trials: Sequence[KernelStep], note: Note) -> Step:
+        """The step, after a trial that its kernels can be lowered."""
+        for one in trials:
+            self._try(one)
+        self._mark_cells(targets)
+        self.notes.append(note)
+        return step
 
     def steps(self, statement: Statement) -> list[Step]:
         """The steps of one statement. Of rows that only the host can compute, a fold becomes a map and a fold, and a
         segmented map nested maps.
         """
         expression = statement.expression
+        if isinstance(expression, nodes.Sweep):
+            return self._sweep(statement, expression)
         if not isinstance(expression, nodes.Redomap | nodes.Scanomap | nodes.SegMap):
             return [self.statement(statement)]
         if isinstance(expression, nodes.SegMap):
@@ -244,19 +267,17 @@ class Statements:
     def _rows(self, statement: Statement, expression: nodes.Map) -> Step:
         function = expression.function
         self._mark_cells(function.parameters)
-        body = self.block(function.body)
+        body = self.block(self._swept(function.body))
         return host.RowsStep(statement.targets, expression.width, function.parameters, expression.arrays, body)
+
+    def _swept(self, body: Body) -> Body:
+        """The body of a function whose statements the host runs after all, through the machine's own passes."""
+        return run_pipeline(Program(self.name, (), body), machine_pipeline(self.device.machine), verify=False).body
 
     def _segments(self, statement: Statement, reasons: Sequence[str] = ()) -> Step:
         """A fold, scan or histogram of segments: which kernels do it is chosen when its sizes are known."""
         reads = free_variables(statement.expression)
-        name, counted = f"{self.name}_{statement.targets[0]}", frozenset(self.iotas)
-        computed = dict(self.computed)
-
-        def make(suffix: str, points: Points, targets: tuple[Variable, ...], uses: tuple[Variable, ...]) -> KernelStep:
-            made = kernel_step(name + suffix, points, targets, uses, self.threads, counted, computed=computed)
-            return dataclasses.replace(made, reads=tuple(one for one in made.reads if one.name not in counted))
-
+        make, counted = self._maker(statement.targets[0]), frozenset(self.iotas)
         is_histogram = isinstance(statement.expression, nodes.Hist | nodes.SegHist)
         arrays = any(one.type.rank for one in getattr(statement.expression, "neutral", ()))
         step_of = functools.partial(histogram_step if is_histogram else segment_step, fills=self.fills)

@@ -21,7 +21,7 @@ from typing import TypeAlias, TypeVar, get_args
 
 from tilewright.ir.cached import cached_property
 from tilewright.ir.dataclass import dataclass
-from tilewright.ir.nodes import Atom, Body, Expression, Program, Statement, Variable
+from tilewright.ir.nodes import Atom, Body, Expression, If, Loop, Program, Statement, Variable
 from tilewright.ir.traversal import FreshNames
 from tilewright.rewrite.names import (
     bodies_of,
@@ -103,6 +103,11 @@ class Place:
     def expression(self) -> Expression:
         """The statement's right-hand side."""
         return self.statement.expression
+
+    @property
+    def is_on_host(self) -> bool:
+        """Whether the host runs the statement: it stands in the program itself, or in ifs and loops of it."""
+        return all(isinstance(body.statements[index].expression, If | Loop) for body, index in self.chain[:-1])
 
     @cached_property
     def names(self) -> FreshNames:

@@ -16,7 +16,7 @@ from tilewright.ir.lmad import LMAD
 from tilewright.ir.nodes import Atom, Lambda, Variable
 from tilewright.ir.scalars import BOOL, I64, compute_type
 from tilewright.ir.sizes import ONE, Size, size
-from tilewright.ir.traversal import all_statements
+from tilewright.ir.traversal import all_statements, is_plain
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import (
     Broadcast,
@@ -41,7 +41,6 @@ from tilewright.passes.items.lower_folds import Rows
 from tilewright.passes.items.lower_items import call, row_of, write
 from tilewright.passes.items.lower_scalar import lower_atom, lower_size
 from tilewright.passes.lanes.vectorise import is_vectorisable, lower_lambda_vector
-from tilewright.passes.sweeps.scan_lanes import is_plain
 from tilewright.passes.sweeps.scan_strips import STRIP, VECTOR_BYTES, each_row, strip_array
 
 Finish = Callable[[Size, Expression, Expression, Expression], None]

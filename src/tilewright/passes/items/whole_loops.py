@@ -84,6 +84,7 @@ def _times(expression: nodes.Expression) -> Size | None:
             | nodes.Scan(width=width)
             | nodes.Redomap(width=width)
             | nodes.Scanomap(width=width)
+            | nodes.Sweep(width=width)
         ):
             return width
         case nodes.Hist(indices=indices) | nodes.Scatter(indices=indices):

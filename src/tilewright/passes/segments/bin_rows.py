@@ -34,7 +34,7 @@ from tilewright.kernel.ir import (
     operation,
 )
 from tilewright.machine.model import Machine
-from tilewright.passes.core.fuse_histograms import NOTHING, Fills
+from tilewright.passes.core.fills import NOTHING, Fills
 from tilewright.passes.items import lower_folds
 from tilewright.passes.items.accumulators import Accumulators
 from tilewright.passes.items.item_memory import Item

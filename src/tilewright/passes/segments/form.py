@@ -16,7 +16,7 @@ from tilewright.ir.lmad import row_major
 from tilewright.ir.nodes import Atom, Body, Expression, Lambda, Type, Variable
 from tilewright.ir.scalars import ScalarType, compute_type
 from tilewright.ir.sizes import ZERO, Size, minimum, size
-from tilewright.ir.traversal import all_statements, used_variables
+from tilewright.ir.traversal import all_statements, is_plain, used_variables
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import Buffer, Space
 from tilewright.passes.items import lower_folds
@@ -25,7 +25,6 @@ from tilewright.passes.items.lower_folds import Rows
 from tilewright.passes.items.lower_items import AnyValue
 from tilewright.passes.items.lower_scalar import lower_atom
 from tilewright.passes.items.scalar_values import Value, memory_element
-from tilewright.passes.sweeps.scan_lanes import is_plain
 
 Fold: TypeAlias = nodes.Reduce | nodes.Redomap | nodes.Scan | nodes.Scanomap | nodes.SegRed | nodes.SegScan
 _SIMPLE = nodes.Apply | nodes.Cast | nodes.Alias | nodes.SizeValue

@@ -32,7 +32,7 @@ from tilewright.ir.traversal import sub_bodies
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import Buffer, Constant, Space, ThreadIndex, operation
 from tilewright.machine.model import Machine
-from tilewright.passes.core.fuse_histograms import NOTHING, Fills, without_filled
+from tilewright.passes.core.fills import NOTHING, Fills, without_filled
 from tilewright.passes.items import lower_folds
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_general import Places, Points, points_of
@@ -46,6 +46,7 @@ from tilewright.passes.segments.form import Chunks, Histograms, Row, Segments, p
 from tilewright.passes.segments.groups import named_size
 from tilewright.passes.segments.row_folds import elementwise, is_fold_of_rows
 from tilewright.passes.segments.steps import Kernels, MakeKernel, Variables, fold_step
+from tilewright.passes.sweeps.form import is_filter
 from tilewright.runtime.host import KernelStep, SegmentPlan, SegmentStep
 
 Pieces: TypeAlias = tuple[KernelStep, int, int]
@@ -109,12 +110,12 @@ def narrowed(expression: nodes.SegHist) -> nodes.SegHist | None:
 
 
 def takes_fills(machine: Machine) -> Callable[[nodes.Expression], bool]:
-    """Which histograms and folds of rows on a CPU can be told what bins or neutral rows are by `fills`: such whose rows
-    are sure to be lowered.
+    """Which histograms, folds of rows and filters on a CPU can be told what bins, neutral rows or destinations are by
+    `fills`: such whose rows are sure to be lowered.
     """
 
     def takes(expression: nodes.Expression) -> bool:
-        if is_fold_of_rows(expression):
+        if is_fold_of_rows(expression) or is_filter(expression):
             return True
         simple = isinstance(expression, nodes.Hist) or (
             isinstance(expression, nodes.SegHist)

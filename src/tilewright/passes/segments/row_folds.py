@@ -7,21 +7,23 @@ Columns can be shared out among workers, and neighbours are folded in vectors (c
 in order; the rearrangement costs nothing, for the rows of a segment may be the outermost dimension of the result.
 
 Scans that a program writes column by column are turned into these first, or where the result is wanted as columns too,
-into segmented scans, of which neighbours go on together likewise (`with_column_scans`).
+into segmented scans, of which neighbours go on together likewise (`column_scans`).
 """
 
 from __future__ import annotations
 
 import dataclasses
+from functools import cache
 
 from tilewright.ir import nodes
 from tilewright.ir.nodes import Body, Expression, Lambda, Level, SegSpace, Statement, Type, Variable
 from tilewright.ir.scalars import I64
-from tilewright.ir.traversal import FreshNames
-from tilewright.passes.core.fuse_histograms import Fills
+from tilewright.passes.core.fills import Fills
 from tilewright.passes.lanes.vectorise import is_vectorisable
 from tilewright.passes.segments.form import Segments, segments_of
 from tilewright.rewrite.names import definitions, mentioned, users
+from tilewright.rewrite.rule import Declined, Place, no_match, rule
+from tilewright.rewrite.strategy import Strategy, everywhere, first_of
 
 _TURNED = (1, 0)
 
@@ -97,41 +99,45 @@ def _elements(arrays: tuple[Variable, ...], rows_first: bool) -> tuple[SegSpace,
 # --- scans column by column -------------------------------------------------------------------------------------------
 
 
-def with_column_scans(body: Body) -> Body:
-    """The body with scans of columns as scans of rows, or segmented ones.
+@rule("column scans", nodes.Map)
+def scan_rows_of_columns(at: Place) -> Body | Declined:
+    """rearrange (1, 0) (map m (scan n op ne) (rearrange (1, 0) xs))  =>  scan n (map m op) (replicate m ne) xs"""
+    found = _columns(at)
+    if isinstance(found, Declined):
+        return found
+    scan, sources = found
+    return _scan_of_rows(at, scan, sources) or no_match("what the scans give is read otherwise than as rows")
 
-        rearrange (1, 0) (map m (scan n op ne) (rearrange (1, 0) xs))  =>  scan n (map m op) (replicate m ne) xs
-        map m (scan n op ne) (rearrange (1, 0) xs)                     =>  segscan (j < m, k < n) op ne (xs[k, j])
 
-    Example:
-        >>> from tilewright.ir.parser import parse_program
-        >>> program = parse_program('''def f (x: [n][m]f32) =
-        ...   let (t: [m][n]f32) = rearrange (1, 0) x
-        ...   let (s: [m][n]f32) = map m (\\\\(c: [n]f32) ->
-        ...     let (p: [n]f32) = scan n (\\\\(a: f32, b: f32) -> let (d: f32) = a + b in (d)) (0.0f32) c
-        ...     in (p)) t
-        ...   let (r: [n][m]f32) = rearrange (1, 0) s
-        ...   in (r)''')
-        >>> [type(one.expression).__name__ for one in with_column_scans(program.body).statements]
-        ['Rearrange', 'Replicate', 'Scan']
-    """
-    for index, statement in enumerate(body.statements):
-        nest = statement.expression
-        if not isinstance(nest, nodes.Map):
-            continue
-        scan, sources = _scan_of_each(nest), _turned(body, nest.arrays)
-        if scan is None or sources is None:
-            continue
-        found = _scan_of_rows(body, index, scan, sources)
-        if found is None:
-            space, elements = _elements(nest.arrays, rows_first=False)
-            segmented = nodes.SegScan(Level.THREAD, space, scan.combine, scan.neutral, elements)
-            if segments_of(segmented) is None:
-                continue
-            one = Statement(statement.targets, segmented)
-            found = Body((*body.statements[:index], one, *body.statements[index + 1 :]), body.results)
-        return with_column_scans(found)
-    return body
+@rule("column scans", nodes.Map)
+def scan_each_column(at: Place) -> Body | Declined:
+    """map m (scan n op ne) (rearrange (1, 0) xs)  =>  segscan (j < m, k < n) op ne (xs[k, j])"""
+    found = _columns(at)
+    if isinstance(found, Declined):
+        return found
+    scan, _ = found
+    space, elements = _elements(at.expect(nodes.Map).arrays, rows_first=False)
+    segmented = nodes.SegScan(Level.THREAD, space, scan.combine, scan.neutral, elements)
+    if segments_of(segmented) is None:
+        return no_match("its operator is no function of scalars")
+    return at.become(segmented)
+
+
+def _columns(at: Place) -> tuple[nodes.Scan, tuple[Variable, ...]] | Declined:
+    """The scan that a map does with the columns of matrices, and these."""
+    nest = at.expect(nodes.Map)
+    if not at.is_on_host:
+        return no_match("it is not the host that runs the map")
+    scan, sources = _scan_of_each(nest), _turned(at.body, nest.arrays)
+    if scan is None or sources is None:
+        return no_match("it is no map of scans of columns")
+    return scan, sources
+
+
+@cache
+def column_scans() -> Strategy:
+    """Both rules once through the program, that of rows where it can."""
+    return everywhere(first_of((scan_rows_of_columns, scan_each_column)))
 
 
 def _scan_of_each(nest: nodes.Map) -> nodes.Scan | None:
@@ -155,9 +161,9 @@ def _turned(body: Body, arrays: tuple[Variable, ...]) -> tuple[Variable, ...] | 
     return sources if len(sources) == len(arrays) else None
 
 
-def _scan_of_rows(body: Body, index: int, scan: nodes.Scan, sources: tuple[Variable, ...]) -> Body | None:
-    """The body with a scan of rows, where only rearrangements back into rows read what statement `index` gives."""
-    statement, names = body.statements[index], FreshNames(body)
+def _scan_of_rows(at: Place, scan: nodes.Scan, sources: tuple[Variable, ...]) -> Body | None:
+    """The body with a scan of rows, where only rearrangements back into rows read what the map gives."""
+    body, index, statement, names = at.body, at.index, at.statement, at.names
     uses = [users(body).get(one.name, ()) for one in statement.targets]
     if any(len(one) != 1 or one[0] == len(body.statements) for one in uses):
         return None

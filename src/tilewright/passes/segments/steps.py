@@ -21,7 +21,7 @@ from tilewright.ir.sizes import Size
 from tilewright.ir.traversal import used_variables
 from tilewright.ir.views import ArrayView
 from tilewright.machine.model import Machine
-from tilewright.passes.core.fuse_histograms import NOTHING, Fills, without_filled
+from tilewright.passes.core.fills import NOTHING, Fills, without_filled
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_folds import Rows
 from tilewright.passes.items.lower_general import Points

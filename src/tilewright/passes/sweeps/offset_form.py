@@ -18,9 +18,8 @@ from tilewright.ir import nodes
 from tilewright.ir.nodes import Atom, Body, Lambda, Literal, Statement, Variable
 from tilewright.ir.scalars import BOOL, I64
 from tilewright.ir.sizes import ONE, Size, size
-from tilewright.ir.traversal import all_statements, used_variables
+from tilewright.ir.traversal import all_statements, is_plain, used_variables
 from tilewright.passes.lanes.vectorise import is_vectorisable
-from tilewright.passes.sweeps.scan_lanes import is_plain
 from tilewright.rewrite.names import definitions, mentioned, users
 
 

@@ -1,62 +1,42 @@
-"""Statements that one pass over their rows computes together, on processors that run one thread in a block."""
+"""The steps of what one pass over rows computes, on processors that run one thread in a block."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TypeAlias
 
-from tilewright.ir.nodes import Body, Statement, Variable
+from tilewright.ir.nodes import Variable
 from tilewright.machine.model import Machine
 from tilewright.passes.items.lower_general import Points
-from tilewright.passes.sweeps.form import Sweep, sweeps_of
+from tilewright.passes.sweeps.form import SweepForm
+from tilewright.passes.sweeps.map_points import map_points
 from tilewright.passes.sweeps.offset_form import Offsets, reads_of, with_offsets
 from tilewright.passes.sweeps.offset_points import guard_points, offset_points
-from tilewright.passes.sweeps.scatter_form import MapScatter, reads_of_scatter, scatter_points, with_scatters
-from tilewright.passes.sweeps.steps import sweep_step
+from tilewright.passes.sweeps.steps import reads_of_sweep, sweep_step
 from tilewright.rewrite.rule import equation_of
+from tilewright.rewrite.rules.sweeps import sweep_scan, sweep_scatter
 from tilewright.runtime.host import KernelStep, Note, Step
 
 Variables: TypeAlias = tuple[Variable, ...]
-MakeStep: TypeAlias = Callable[[str, Points, Variables, Variables, int], KernelStep]
+MakeStep: TypeAlias = Callable[[str, Points, Variables, Variables], KernelStep]
 
 
-OnePass: TypeAlias = Sweep | Offsets | MapScatter
-
-
-def one_pass_forms(body: Body) -> Iterator[Statement | OnePass]:
-    """The statements of a body in an order in which they can run, some of them together."""
-    found: list[Statement | Sweep | Offsets] = list(with_offsets(body))
-    if not any(isinstance(one, Offsets) for one in found):
-        found = list(sweeps_of(body))
-    yield from with_scatters(body, found)
-
-
-def one_pass_step(
-    form: OnePass, name: str, machine: Machine, threads: int, make: MakeStep
-) -> tuple[Step | None, tuple[KernelStep, ...], Note]:
-    """The step of a form, kernels of it to be tried, and what is to be told of it, with the rewrite that has made it.
-
-    There is no step of folds between offsets yet, but two kernels: a guard, and what is done if that holds.
-    """
-    label, targets = f"{name}_{form.targets[0]}", ", ".join(map(str, form.targets))
-    if isinstance(form, Sweep):
-
-        def kernel(suffix: str, points: Points, gives: Variables, reads: Variables) -> KernelStep:
-            return make(label + suffix, points, gives, reads, threads)
-
-        step, trials = sweep_step(form, machine, kernel)
-        what = "a filter" if form.picks is not None else "maps, a scan, and maps and scatters of it"
-        return step, trials, Note(targets, f"{what}: one pass over {form.width} rows", steps=_named(sweeps_of))
-    if isinstance(form, MapScatter):
-        scatter = make(label, scatter_points(form), form.targets, reads_of_scatter(form), threads)
+def sweep_steps(form: SweepForm, machine: Machine, make: MakeStep) -> tuple[Step, tuple[KernelStep, ...], Note]:
+    """The step of a sweep, kernels of it to be tried, and what is to be told of it, with the rule that makes it."""
+    targets = ", ".join(map(str, form.targets))
+    if not form.neutral:
+        step = make("", map_points(form), form.targets, reads_of_sweep(form))
         text = f"a scatter of what maps give: a kernel over {form.width} points"
-        return scatter, (scatter,), Note(targets, text, steps=_named(with_scatters))
-    guard = make(f"{label}_guard", guard_points(form), (), (form.starts,), threads)
-    folds = make(f"{label}_folds", offset_points(form), form.targets, reads_of(form), threads)
+        return step, (step,), Note(targets, text, steps=(str(sweep_scatter),))
+    what = "a filter" if form.picks is not None else "maps, a scan, and maps and scatters of it"
+    told = Note(targets, f"{what}: one pass over {form.width} rows", steps=(str(sweep_scan),))
+    return *sweep_step(form, machine, make), told
+
+
+def offset_steps(form: Offsets, make: MakeStep) -> tuple[tuple[KernelStep, KernelStep], Note]:
+    """Two kernels of folds between offsets, a guard and what is done if that holds, and what is to be told of them."""
+    guard = make("_guard", guard_points(form), (), (form.starts,))
+    folds = make("_folds", offset_points(form), form.targets, reads_of(form))
     text = f"{form.count} folds of the rows between {form.starts}, if that ascends; otherwise:"
-    return None, (guard, folds), Note(targets, text, steps=_named(with_offsets))
-
-
-def _named(rewrite: Callable[..., object]) -> tuple[str, ...]:
-    """What is told of a rewrite: its name and its equation."""
-    return (f"{rewrite.__name__}: {equation_of(rewrite)}",)
+    steps = (f"{with_offsets.__name__}: {equation_of(with_offsets)}",)
+    return (guard, folds), Note(", ".join(map(str, form.targets)), text, steps=steps)

@@ -40,12 +40,12 @@ from tilewright.passes.items.lower_scalar import declare_value, lower_atom, lowe
 from tilewright.passes.items.scalar_values import Value, memory_element
 from tilewright.passes.lanes.vectorise import as_mask
 from tilewright.passes.segments.form import Chunks
-from tilewright.passes.sweeps.form import Sweep
+from tilewright.passes.sweeps.form import SweepForm
 from tilewright.passes.sweeps.scan_lanes import total_of_strips
 from tilewright.passes.sweeps.scan_strips import STRIP, Before, Strip, each_row, each_strip, given_value, held_value
 
 
-def chunk_rows(sweep: Sweep, chunks: Chunks | None, at: Sequence[Size]) -> tuple[Size, Size]:
+def chunk_rows(sweep: SweepForm, chunks: Chunks | None, at: Sequence[Size]) -> tuple[Size, Size]:
     """The first row of a point, and how many it has."""
     if chunks is None:
         return ZERO, sweep.width
@@ -58,7 +58,7 @@ def _space(chunks: Chunks | None) -> tuple[Size, ...]:
 
 
 def sweep_points(
-    sweep: Sweep, chunks: Chunks | None = None, before: Sequence[Variable] = (), inside: Chunks | None = None
+    sweep: SweepForm, chunks: Chunks | None = None, before: Sequence[Variable] = (), inside: Chunks | None = None
 ) -> Points:
     """Each point is a chunk of the pass (None: all of it, chunk by chunk if these are given as `inside`).
 
@@ -90,7 +90,7 @@ def sweep_points(
     return Points(_space(chunks), write_point, copied)
 
 
-def count_points(sweep: Sweep, chunks: Chunks) -> Points:
+def count_points(sweep: SweepForm, chunks: Chunks) -> Points:
     """Each point is what its chunk gives: of a filter the number of picked rows, else what the scan combines."""
 
     def write_point(item: Item, at: Sequence[Size], places: Places) -> None:
@@ -107,7 +107,7 @@ def count_points(sweep: Sweep, chunks: Chunks) -> Points:
     return Points(_space(chunks), write_point)
 
 
-def sums_points(sweep: Sweep, chunks: Chunks, partial: Sequence[Variable]) -> Points:
+def sums_points(sweep: SweepForm, chunks: Chunks, partial: Sequence[Variable]) -> Points:
     """One point that scans what the chunks give; of a filter with its totals behind."""
     count = len(sweep.neutral)
 
@@ -123,7 +123,7 @@ def sums_points(sweep: Sweep, chunks: Chunks, partial: Sequence[Variable]) -> Po
     return Points((), write_point)
 
 
-def _bind_fills(item: Item, sweep: Sweep) -> None:
+def _bind_fills(item: Item, sweep: SweepForm) -> None:
     """Names of the sweep are the kernel's own."""
     for function in (sweep.before, sweep.after):
         item.inner.update(one.name for one in function.parameters)
@@ -141,7 +141,7 @@ def _before_chunk(item: Item, view: ArrayView, at: Sequence[Size]) -> Value:
     return (emit.let(operation("select", is_first, integer(0), value), "before"),)
 
 
-def _atoms_before(item: Item, sweep: Sweep, before: Sequence[Variable], at: Sequence[Size]) -> list[Atom]:
+def _atoms_before(item: Item, sweep: SweepForm, before: Sequence[Variable], at: Sequence[Size]) -> list[Atom]:
     """What the chunks before this one give, as atoms; without chunks the neutral element."""
     if not before:
         return list(sweep.neutral)
@@ -162,7 +162,7 @@ class _Pass:
     """Rows start .. start + length - 1 of a sweep; `places` are those of its targets."""
 
     item: Item
-    sweep: Sweep
+    sweep: SweepForm
     start: Size
     length: Size
     places: Places

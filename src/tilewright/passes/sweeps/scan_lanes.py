@@ -20,7 +20,7 @@ from tilewright.ir import nodes
 from tilewright.ir.nodes import Atom, Lambda, Variable
 from tilewright.ir.scalars import BOOL, compute_type
 from tilewright.ir.sizes import ONE, ZERO, Size
-from tilewright.ir.traversal import all_statements
+from tilewright.ir.traversal import is_plain
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import If, Lane, element_of, integer, operation
 from tilewright.passes.items import lower_folds
@@ -154,17 +154,6 @@ def _(expression: nodes.Scan | nodes.Scanomap, item: Item, targets: tuple[Variab
     given = (item, expression.width, expression.combine, expression.neutral, rows, places[count:], places[:count])
     scan_rows(*given, lanes=lanes, sources=expression.arrays if function is None else ())
     return places
-
-
-_PLAIN = nodes.Apply | nodes.Cast | nodes.Alias | nodes.SizeValue | nodes.Index | nodes.If
-
-
-def is_plain(body: nodes.Body) -> bool:
-    """Whether a body is code on scalars without loops, which may read elements of arrays."""
-    return all(
-        isinstance(one.expression, _PLAIN) and all(target.type.rank == 0 for target in one.targets)
-        for one in all_statements(body)
-    )
 
 
 def _part(place: ArrayView, first: Size) -> ArrayView:

@@ -14,7 +14,7 @@ from tilewright.passes.items.lower_general import Points
 from tilewright.passes.segments.choice import ROWS_OF_ONE_PASS, share_out
 from tilewright.passes.segments.form import Chunks, chunk_variables
 from tilewright.passes.segments.steps import in_strips
-from tilewright.passes.sweeps.form import Sweep
+from tilewright.passes.sweeps.form import SweepForm
 from tilewright.passes.sweeps.points import count_points, sums_points, sweep_points
 from tilewright.runtime.cpu_pool import get_num_threads
 from tilewright.runtime.host import KernelStep, SegmentPlan, SegmentStep
@@ -23,7 +23,7 @@ Variables: TypeAlias = tuple[Variable, ...]
 MakeKernel: TypeAlias = Callable[[str, Points, Variables, Variables], KernelStep]
 
 
-def reads_of(sweep: Sweep) -> Variables:
+def reads_of_sweep(sweep: SweepForm) -> Variables:
     """The arrays and scalars that a sweep uses."""
     inside = (sweep.before, sweep.after, sweep.combine, sweep.neutral)
     made = {one.name for function in (sweep.before, sweep.after, sweep.combine) for one in function.parameters}
@@ -33,9 +33,9 @@ def reads_of(sweep: Sweep) -> Variables:
     return tuple(dict.fromkeys((*sweep.arrays, *sweep.again, *atoms, *free)))
 
 
-def sweep_step(sweep: Sweep, machine: Machine, make: MakeKernel) -> tuple[SegmentStep, tuple[KernelStep, ...]]:
+def sweep_step(sweep: SweepForm, machine: Machine, make: MakeKernel) -> tuple[SegmentStep, tuple[KernelStep, ...]]:
     """The step of a sweep on a CPU, and a kernel of it that shows whether it can be lowered."""
-    reads = reads_of(sweep)
+    reads = reads_of_sweep(sweep)
     name = sweep.targets[0]
     chunks = Chunks(f"%chunks.{name}", f"%length.{name}")
     partial = chunk_variables(sweep.neutral, f"{name}.partial", chunks)

@@ -21,6 +21,8 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "flatten_segments": ("flattening",),
     "flatten_versions": ("incremental flattening",),
     "flatten_fusion": ("segment fusion", "numbering"),
+    "histograms": ("histogram rows",),
+    "sweeps": ("one pass",),
 }
 MODULES = tuple(f"{__name__}.{name}" for name in FAMILIES)
 

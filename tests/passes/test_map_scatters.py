@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 import tilewright as tw
 from tilewright.ir.interpreter import interpret
-from tilewright.ir.nodes import Map, Statement
+from tilewright.ir.nodes import Map, Sweep
+from tilewright.passes.core.one_pass import sweep
 from tilewright.passes.pipelines import run_pipeline
-from tilewright.passes.sweeps.one_pass import one_pass_forms
-from tilewright.passes.sweeps.scatter_form import MapScatter
 
 
 @tw.program
@@ -70,9 +69,9 @@ def test_maps_that_are_used_elsewhere_or_give_both(count: int, seed: int) -> Non
 def test_the_forms_are_found() -> None:
     """Where a map gives something that is asked for too, it is not computed twice."""
     for program, wanted in ((turned, 1), (kept, 0), (both, 1)):
-        found = list(one_pass_forms(run_pipeline(program.trace()).body))
-        assert sum(isinstance(one, MapScatter) for one in found) == wanted
-        assert not wanted or not any(isinstance(one, Statement) and isinstance(one.expression, Map) for one in found)
+        found = [one.expression for one in sweep(run_pipeline(program.trace())).body.statements]
+        assert sum(isinstance(one, Sweep) for one in found) == wanted
+        assert not wanted or not any(isinstance(one, Map) for one in found)
 
 
 def test_the_interpreter_agrees() -> None:

@@ -1,0 +1,69 @@
+"""The last rewrites of a program: what one pass over rows computes becomes one statement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+from tilewright.ir.nodes import Body, Expression, Hist, Map, Program, Scan, Scanomap, Scatter
+from tilewright.rewrite.derivation import Recording
+from tilewright.rewrite.names import bodies_of
+from tilewright.rewrite.rule import rules_of
+from tilewright.rewrite.strategy import Strategy, each, everywhere, first_of, run_strategy
+
+
+def fill_histograms(program: Program, derivation: Recording | None = None) -> Program:
+    """The program with histograms that compute their own rows; the steps are added to `derivation`.
+
+    js = map f xs; hs = hist ds op ne js vs  =>  hs = seghist (i < n) ds op ne (f xs[i], vs[i])
+    """
+    if not _has(program.body, lambda one: isinstance(one, Hist)):
+        return program
+    return _run(program, _once("histogram rows"), derivation)
+
+
+def scan_columns(program: Program, derivation: Recording | None = None) -> Program:
+    """The program with scans of columns as scans of rows, or segmented ones; the steps are added to `derivation`.
+
+    map m (scan n op ne) (rearrange (1, 0) xs)  =>  segscan (j < m, k < n) op ne (xs[k, j])
+    """
+    if not _has(program.body, lambda one: isinstance(one, Map) and _has(one.function.body, _is_scan)):
+        return program
+    from tilewright.passes.segments.row_folds import column_scans
+
+    return _run(program, column_scans(), derivation)
+
+
+def sweep(program: Program, derivation: Recording | None = None) -> Program:
+    """The program with sweeps; the steps are added to `derivation`.
+
+    ys = map f xs; zs = scan op ne ys; out = map g zs ys  =>  out = sweep f op ne g () xs
+    """
+    if not _has(program.body, lambda one: isinstance(one, Scatter) or _is_scan(one)):
+        return program
+    return _run(program, _once("one pass"), derivation)
+
+
+def _is_scan(expression: Expression) -> bool:
+    return isinstance(expression, Scan | Scanomap)
+
+
+def _has(body: Body, wanted: Callable[[Expression], bool]) -> bool:
+    """Whether a body has an expression of some kind anywhere."""
+    return any(
+        wanted(one.expression) or any(_has(inner, wanted) for inner in bodies_of(one.expression))
+        for one in body.statements
+    )
+
+
+@cache
+def _once(family: str) -> Strategy:
+    """Each rule of a family once through the program."""
+    return each(*(everywhere(first_of((rule,))) for rule in rules_of(family)))
+
+
+def _run(program: Program, strategy: Strategy, derivation: Recording | None) -> Program:
+    state = run_strategy(program, strategy)
+    if derivation is not None:
+        derivation.add(state.steps, state.refusals)
+    return state.program

@@ -1,0 +1,113 @@
+"""Histograms compute their own bins and values: maps that only they read need no arrays.
+
+This is done when a program is lowered: to the rules of flattening, a histogram in a nest of maps is one whose rows are
+all there. So it fires only where the host runs the statements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.ir.nodes import (
+    Alias,
+    Apply,
+    Atom,
+    Body,
+    Cast,
+    Hist,
+    Index,
+    Iota,
+    Level,
+    Map,
+    Replicate,
+    SegHist,
+    SegSpace,
+    SizeValue,
+    Statement,
+    Type,
+    Variable,
+)
+from tilewright.ir.scalars import I64
+from tilewright.ir.traversal import all_statements
+from tilewright.rewrite.names import definitions, mentioned, used, users
+from tilewright.rewrite.rule import Declined, Place, no_match, rule
+
+_SCALAR = Apply | Cast | Alias | SizeValue | Index
+
+
+@rule("histogram rows", Hist)
+def hist_map(at: Place) -> Body | Declined:
+    """js = map f xs; vs = replicate n v; hs = hist ds op ne js vs  =>  hs = seghist (i < n) ds op ne (f xs[i], v)
+
+    Of maps, replicates and iotas; no work is done twice: a map is taken in if nothing else reads its results.
+    """
+    body, index, hist = at.body, at.index, at.expect(Hist)
+    if not at.is_on_host:
+        return no_match("it is not the host that runs the histogram")
+    if any(one.type.rank for one in hist.neutral):
+        return no_match("its values are arrays")
+    bound_at = definitions(body)
+    arrays = (hist.indices, *hist.values)
+    places = sorted({bound_at[one.name] for one in arrays if one.name in bound_at})
+    producers = [body.statements[place] for place in places if _is_taken_in(body, place, index, hist)]
+    if not producers:
+        return no_match("nothing computes its rows for it alone")
+    row = Variable(at.names("row"), Type(I64))
+    statements: list[Statement] = []
+    values: dict[str, Atom] = {}
+    for one in producers:
+        _take_in(one, row, statements, values)
+    for array in arrays:
+        if array.name not in values:
+            values[array.name] = element = Variable(at.names(f"{array.name}.row"), array.type.row)
+            statements.append(Statement((element,), Index(array, (row,))))
+    inside = Body(tuple(statements), tuple(values[one.name] for one in arrays))
+    space = SegSpace(((row, hist.indices.type.shape[0]),))
+    expression = SegHist(Level.THREAD, space, hist.destinations, hist.combine, hist.neutral, inside)
+    fused = Statement(at.statement.targets, expression)
+    kept = [*body.statements[:index], fused, *body.statements[index + 1 :]]
+    made = {target.name for one in producers for target in one.targets}
+    needed = made & (set().union(*(used(one) for one in kept if one not in producers)) | mentioned(body.results))
+    gone = [one for one in producers if not any(target.name in needed for target in one.targets)]
+    return Body(tuple(one for one in kept if one not in gone), body.results)
+
+
+def _is_taken_in(body: Body, producer: int, consumer: int, hist: Hist) -> bool:
+    statement = body.statements[producer]
+    match statement.expression:
+        case Iota():
+            return True
+        case Replicate(value=value):
+            return value.type.rank == 0
+        case Map(function=function):
+            simple = all(
+                isinstance(one.expression, _SCALAR) and all(target.type.rank == 0 for target in one.targets)
+                for one in all_statements(function.body)
+            )
+            made = {target.name for target in statement.targets}
+            alone = all(use == consumer for name in made for use in users(body).get(name, ()))
+            return simple and alone and made.isdisjoint(mentioned((hist.combine, hist.neutral, hist.destinations)))
+    return False
+
+
+def _take_in(producer: Statement, row: Variable, statements: list[Statement], values: dict[str, Atom]) -> None:
+    """The code that makes one row, and the row's values by the names of the arrays."""
+    match producer.expression:
+        case Iota(_, scalar):
+            (target,) = producer.targets
+            values[target.name] = row
+            if scalar != I64:
+                element = Variable(f"{target.name}.row", target.type.row)
+                statements.append(Statement((element,), Cast(scalar, row)))
+                values[target.name] = element
+        case Replicate(_, value):
+            values[producer.targets[0].name] = value
+        case Map(_, function, arrays):
+            statements += _rows(function.parameters, arrays, row)
+            statements += function.body.statements
+            for target, result in zip(producer.targets, function.body.results, strict=True):
+                values[target.name] = result
+
+
+def _rows(parameters: Sequence[Variable], arrays: Sequence[Variable], row: Variable) -> list[Statement]:
+    return [Statement((parameter,), Index(array, (row,))) for parameter, array in zip(parameters, arrays, strict=True)]
