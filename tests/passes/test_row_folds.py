@@ -17,6 +17,7 @@ from tilewright.ir.nodes import Rearrange, Scan, SegScan
 from tilewright.ir.parser import parse_program
 from tilewright.passes.core.one_pass import scan_columns
 from tilewright.passes.items.lower_columns import COLUMNS
+from tilewright.rewrite.derivation import Recording
 
 OPERATORS = {"add": "e{0} + f{0}", "max": "max(e{0}, f{0})", "mul": "e{0} * f{0}"}
 DEVICES = ["cpu", pytest.param("opencl", marks=pytest.mark.opencl)]
@@ -101,7 +102,13 @@ BACK = """  let (r: [n][m]f32) = rearrange (1, 0) s
 def test_scans_of_columns(end: str, wanted: type, rows: int, columns: int) -> None:
     random = np.random.default_rng(rows)
     x, y = random.integers(-9, 9, (rows, columns)).astype("f4"), random.integers(-9, 9, (rows, columns)).astype("i4")
-    found = [type(one.expression) for one in scan_columns(parse_program(SCANS + end)).body.statements]
+    program = parse_program(SCANS + end)
+    recording = Recording(program)
+    turned = scan_columns(program, recording)
+    found = [type(one.expression) for one in turned.body.statements]
+    if rows * columns < 200:
+        recording.derivation.check([(x, y)])
+        assert recording.derivation.replay(program) == turned
     assert wanted in found
     assert (found.count(Rearrange) == 2) == (wanted is Scan or end[2:] == "in (s, p)\n")
     for arrays in ([x, y], [np.asfortranarray(x), y], [x[::-1], y[:, ::-1]]):

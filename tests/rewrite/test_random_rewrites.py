@@ -10,7 +10,7 @@ from tilewright.ir.interpreter import interpret
 from tilewright.rewrite.derivation import agree
 from tilewright.rewrite.rule import rules_of
 
-FAMILIES = ("simplification", "dead code", "fusion", "horizontal fusion")
+FAMILIES = ("simplification", "dead code", "fusion", "horizontal fusion", "histogram rows", "one pass")
 
 
 @pytest.mark.parametrize("seed", range(60))

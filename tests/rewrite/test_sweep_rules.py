@@ -138,6 +138,58 @@ def test_the_kernels_agree(seed: int) -> None:
     assert agree(interpret(source, (x, y, w, d)), found if isinstance(found, tuple) else (found,)) is None
 
 
+SPARSE = """
+def sums (values: [e]i64, weights: [e]i64, starts: [r]i64, rows: [q]i8) =
+  let (none: [e]bool) = replicate e false
+  let (all: [r]bool) = replicate r true
+  let (first: [e]bool) = scatter none starts all
+  let (found: [e]i64, flags: [e]bool) = scanomap e (\\(a: i64, f: bool, b: i64, g: bool) ->
+    let (c: i64) = OPERATOR
+    let (h: i64) = select(g, b, c)
+    let (k: bool) = or(f, g)
+    in (h, k)) (0i64, false) (\\(v: i64, w: i64, h1: bool) -> let (p: i64) = v * w in (p, h1)) values weights first
+  let (numbers: [q]i64) = iota q i64
+  let (out: [q]i64) = map q (\\(i: i64) ->
+    let (j: i64) = i + 1i64
+    let (low: i64) = starts[i]
+    let (high: i64) = starts[j]
+    let (some: bool) = high > low
+    let (s: i64) = if some then
+      let (last: i64) = high - 1i64
+      let (t: i64) = found[last]
+      let (t1: i64) = t + i
+      in (t1)
+    else (-7i64)
+    in (s)) numbers
+  in (out)
+"""
+
+
+@given(st.integers(0, 12), st.booleans(), st.sampled_from(["a + b", "max(a, b)"]), st.integers(0, 999))
+@settings(deadline=None, max_examples=80)
+def test_folds_between_offsets(rows: int, ascending: bool, operator: str, seed: int) -> None:
+    """Of offsets that ascend and of others; values are positive, so that 0 is neutral for both operators."""
+    pick = np.random.default_rng(seed)
+    starts = np.concatenate([[0], np.cumsum(pick.integers(0, 4, rows))])
+    if not ascending:
+        starts = np.append(pick.permutation(starts[:-1]), starts[-1])
+    entries = int(starts[-1]) + int(pick.integers(0, 3))
+    given_arrays = (*pick.integers(0, 9, (2, entries)), starts, np.zeros(rows, np.int8))
+    source = parse_program(SPARSE.replace("OPERATOR", operator))
+    recording = Recording(source)
+    swept = sweep(source, recording)
+    verify(swept)
+    assert [step.rule for step in recording.derivation.steps] == ["offset_folds"]
+    assert parse_program(print_program(swept)) == swept == recording.derivation.replay(source)
+    try:
+        interpret(source, given_arrays)
+    except IndexError:  # an end that is no row's
+        with pytest.raises(IndexError):
+            interpret(swept, given_arrays)
+    else:
+        recording.derivation.check([given_arrays])
+
+
 def test_random_rows_have_sweeps_of_all_kinds() -> None:
     found = [one for seed in range(80) for one in sweeps(sweep(random_rows(seed)))]
     assert {(bool(one.neutral), bool(one.destinations), one.totals) for one in found} >= {
@@ -192,6 +244,8 @@ def test_loops_of_the_host_hold_sweeps_and_maps_do_not(extent: int) -> None:
     wanted = x
     for _ in range(3):
         wanted = np.cumsum(wanted) % 1000
+    told = prepare_program(parse_program(LOOP), device_for("cpu"))[0].told("cpu")
+    assert any("small rounds" in line for line in told)
     found, doubled = compile_program(parse_program(LOOP), device_for("cpu"))(x, 3)
     np.testing.assert_array_equal(found, wanted)
     np.testing.assert_array_equal(doubled, np.stack([2 * np.cumsum(x)] * 2))
@@ -212,4 +266,4 @@ def test_ill_formed_sweeps_are_refused(result: str, types: str, destinations: st
 
 
 def test_the_rules_have_their_equations() -> None:
-    assert [one.name for one in rules_of("one pass")] == ["sweep_scan", "sweep_scatter"]
+    assert [one.name for one in rules_of("one pass")] == ["offset_folds", "sweep_scan", "sweep_scatter"]

@@ -40,6 +40,7 @@ from tilewright.ir.nodes import (
     Literal,
     Loop,
     Map,
+    OffsetFolds,
     Program,
     Rearrange,
     Redomap,
@@ -355,6 +356,20 @@ def _sweep(x: Sweep, e: Environment) -> Values:
     return (accumulators if x.totals else ()) + results + _collect(e, mapped, types, (len(mapped),))
 
 
+def _offset_folds(x: OffsetFolds, e: Environment) -> Values:
+    starts, count = e.array(x.starts), e.extent(x.count)
+    ascend = len(starts) > count and starts[0] >= 0 and bool((starts[1:] >= starts[:-1]).all())
+    if not ascend or starts[count] > e.extent(x.width):
+        return e.body(x.otherwise)
+    rows, found = _rows(x.arrays, x.width, e), []
+    for i in range(count):
+        total = e.atoms(x.neutral)
+        for row in rows[starts[i] : starts[i + 1]]:
+            total = e.call(x.combine, total + e.call(x.function, row))
+        found.append(e.call(x.result, (np.int64(i), starts[i], starts[i + 1], *total)))
+    return _collect(e, found, body_types(x.result.body), (count,))
+
+
 def _combine_into(
     bins: Sequence[Array], place: tuple[int, ...], combine: Lambda, values: Values, e: Environment
 ) -> None:
@@ -440,6 +455,6 @@ _MEANINGS: dict[type, Callable[[Any, Environment], Values]] = {
     Index: _index, Slice: _slice, Update: _update, Iota: _iota, Replicate: _replicate, Concat: _concat,
     Reshape: _reshape, Rearrange: _rearrange, Copy: _copy,
     Map: _map, Reduce: _fold, Scan: _fold, Redomap: _fold, Scanomap: _fold,
-    Scatter: _scatter, Sweep: _sweep, Hist: _hist, StreamSeq: _stream,
+    Scatter: _scatter, Sweep: _sweep, OffsetFolds: _offset_folds, Hist: _hist, StreamSeq: _stream,
     SegMap: _seg_map, SegRed: _seg_fold, SegScan: _seg_fold, SegHist: _seg_hist,
 }  # fmt: skip

@@ -20,7 +20,7 @@ CONSTRUCTS = frozenset(
     (
         "if", "loop", "iota", "replicate", "concat", "reshape", "rearrange", "copy",
         "map", "reduce", "reduce_comm", "scan", "redomap", "redomap_comm", "scanomap", "scatter", "hist", "stream_seq",
-        "sweep", "sweep_totals", "segmap", "segred", "segred_comm", "segscan", "seghist", "threshold",
+        "sweep", "sweep_totals", "offset_folds", "segmap", "segred", "segred_comm", "segscan", "seghist", "threshold",
     )
 )  # fmt: skip
 SPECIAL_FLOATS = {

@@ -387,6 +387,25 @@ class Sweep:
 
 
 @dataclass(frozen=True)
+class OffsetFolds:
+    """Folds of rows that lie one after another: for each i < count, `result` of i, starts[i], starts[i+1] and
+    redomap combine neutral function (rows starts[i] .. starts[i+1]-1 of the arrays).
+
+    That is so if 0 <= starts[0] <= starts[1] <= ... <= starts[count] <= width; `otherwise` says what it is if not.
+    """
+
+    count: Size
+    width: Size
+    starts: Variable
+    function: Lambda
+    combine: Lambda
+    neutral: tuple[Atom, ...]
+    result: Lambda
+    arrays: tuple[Variable, ...]
+    otherwise: Body
+
+
+@dataclass(frozen=True)
 class Hist:
     """Reduce by index: for each i, destinations[indices[i]] = combine(destinations[indices[i]], values[i]).
 
@@ -480,7 +499,7 @@ class SegHist:
 Expression: TypeAlias = (
     Alias | Apply | Cast | SizeValue | Threshold | If | Loop
     | Index | Slice | Update | Iota | Replicate | Concat | Reshape | Rearrange | Copy
-    | Map | Reduce | Scan | Redomap | Scanomap | Scatter | Sweep | Hist | StreamSeq
+    | Map | Reduce | Scan | Redomap | Scanomap | Scatter | Sweep | OffsetFolds | Hist | StreamSeq
     | SegMap | SegRed | SegScan | SegHist
 )  # fmt: skip
 

@@ -31,6 +31,7 @@ from tilewright.ir.nodes import (
     Literal,
     Loop,
     Map,
+    OffsetFolds,
     Program,
     Rearrange,
     Redomap,
@@ -388,6 +389,11 @@ class _Parser:
                 return Map(width, self.function(), self.variables())
             case "stream_seq":
                 return StreamSeq(width, self.size_argument(), self.function(), self.atoms(), self.variables())
+            case "offset_folds":
+                head = self.size_argument(), self.variable(), self.function(), self.function(), self.atoms()
+                result, arrays = self.function(), self.variables()
+                self.cursor.expect("else")
+                return OffsetFolds(width, *head, result, arrays, self.body())
             case "sweep" | "sweep_totals":
                 scan = self.function(), self.function(), self.atoms(), self.function()
                 return Sweep(width, *scan, self.list_of(self.variable), self.variables(), word == "sweep_totals")

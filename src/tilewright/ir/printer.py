@@ -49,6 +49,7 @@ from tilewright.ir.nodes import (
     Literal,
     Loop,
     Map,
+    OffsetFolds,
     Program,
     Rearrange,
     Redomap,
@@ -246,7 +247,7 @@ def print_expression(expression: Expression, indent: int = 0) -> str:
             return _block(f"{begin} {head} do", body, indent)
         case SegMap() | SegRed() | SegScan() | SegHist():
             return _segmented(expression, indent)
-        case Map() | Reduce() | Scan() | Redomap() | Scanomap() | Hist() | StreamSeq() | Sweep():
+        case Map() | Reduce() | Scan() | Redomap() | Scanomap() | Hist() | StreamSeq() | Sweep() | OffsetFolds():
             return _combinator(expression, indent)
         case _:
             return _array(expression)
@@ -277,7 +278,9 @@ def _array(expression: Expression) -> str:
     raise TypeError(f"not an expression: {expression!r}")
 
 
-def _combinator(node: Map | Reduce | Scan | Redomap | Scanomap | Hist | StreamSeq | Sweep, indent: int) -> str:
+def _combinator(
+    node: Map | Reduce | Scan | Redomap | Scanomap | Hist | StreamSeq | Sweep | OffsetFolds, indent: int
+) -> str:
     if isinstance(node, Hist):
         operator = f"{print_lambda(node.combine, indent)} {_atoms(node.neutral)}"
         return _words("hist", _atoms(node.destinations), operator, print_atom(node.indices), _names(node.values))
@@ -287,6 +290,10 @@ def _combinator(node: Map | Reduce | Scan | Redomap | Scanomap | Hist | StreamSe
     if isinstance(node, StreamSeq):
         chunk, function = _size_argument(node.chunk), print_lambda(node.function, indent)
         return _words("stream_seq", width, chunk, function, _atoms(node.initial), arrays)
+    if isinstance(node, OffsetFolds):
+        first, combine, last = (print_lambda(one, indent) for one in (node.function, node.combine, node.result))
+        head = _words("offset_folds", _size_argument(node.count), width, print_atom(node.starts), first, combine)
+        return _block(_words(head, _atoms(node.neutral), last, arrays, "else"), node.otherwise, indent)
     if isinstance(node, Sweep):
         before, combine, after = (print_lambda(one, indent) for one in (node.before, node.combine, node.after))
         word = "sweep_totals" if node.totals else "sweep"

@@ -18,6 +18,7 @@ from tilewright.ir.nodes import (
     Lambda,
     Loop,
     Map,
+    OffsetFolds,
     Rearrange,
     Redomap,
     Reduce,
@@ -153,6 +154,8 @@ def result_types(expression: Expression) -> tuple[Type, ...]:
             return types_of(destinations)
         case Sweep():
             return _sweep_types(expression)
+        case OffsetFolds():
+            return _offset_types(expression)
         case StreamSeq():
             return _stream_types(expression)
         case SegMap(_, space, body):
@@ -254,6 +257,19 @@ def _sweep_types(sweep: Sweep) -> tuple[Type, ...]:
     given, mapped = results[: len(wanted)], results[len(wanted) :]
     _require(given == wanted, f"sweep: indices and values {_show(given)}, {_show(wanted)} are needed")
     return (neutral if sweep.totals else ()) + types_of(sweep.destinations) + _outer(mapped, sweep.width)
+
+
+def _offset_types(folds: OffsetFolds) -> tuple[Type, ...]:
+    index, neutral = Type(I64), types_of(folds.neutral)
+    fits = folds.starts.type.rank == 1 and folds.starts.type.element == I64
+    _require(fits, f"offset_folds: offsets of type {folds.starts.type}")
+    _check_combine(folds.combine, neutral, "offset_folds")
+    rows = _apply_lambda(folds.function, _row_types(folds.arrays, folds.width, "offset_folds"), "offset_folds")
+    _require(rows == neutral, f"offset_folds: elements {_show(rows)}, neutral element {_show(neutral)}")
+    found = _outer(_apply_lambda(folds.result, (index, index, index, *neutral), "offset_folds"), folds.count)
+    other = body_types(folds.otherwise)
+    _require(other == found, f"offset_folds: gives {_show(found)}, otherwise {_show(other)}")
+    return found
 
 
 def _stream_types(stream: StreamSeq) -> tuple[Type, ...]:

@@ -29,7 +29,7 @@ from tilewright.passes.items.scalar_values import LoweringError
 from tilewright.passes.items.unread_iotas import without_notes, without_unread
 from tilewright.passes.items.whole_loops import with_whole
 from tilewright.passes.kernel_steps import computes_scalar, kernel_step
-from tilewright.passes.lanes.vectorise import NotVectorisable
+from tilewright.passes.lanes.vectorise import NotVectorisable, is_vectorisable
 from tilewright.passes.pipelines import machine_pipeline, run_pipeline
 from tilewright.passes.segments.hist import histogram_step, takes_fills
 from tilewright.passes.segments.rows import as_nested_maps
@@ -38,7 +38,7 @@ from tilewright.passes.segments.streams import form_of_streams
 from tilewright.passes.streams.choice import NotTiled
 from tilewright.passes.streams.form import stream_form, stream_table
 from tilewright.passes.sweeps.form import sweep_form, unfolded
-from tilewright.passes.sweeps.offset_form import Offsets, with_offsets
+from tilewright.passes.sweeps.offset_points import statements_otherwise
 from tilewright.passes.sweeps.one_pass import MakeStep, offset_steps, sweep_steps
 from tilewright.passes.tiled.tile import Tiles
 from tilewright.rewrite.rules.flatten_distribute import map_and_fold
@@ -67,7 +67,7 @@ def copy_step(element: ScalarType, rank: int, threads: int) -> KernelStep:
 
 _COMBINATORS = (
     nodes.Map, nodes.Reduce, nodes.Scan, nodes.Redomap, nodes.Scanomap, nodes.Scatter, nodes.Hist, nodes.StreamSeq,
-    nodes.Sweep,
+    nodes.Sweep, nodes.OffsetFolds,
     nodes.SegMap, nodes.SegRed, nodes.SegScan, nodes.SegHist,
 )  # fmt: skip
 
@@ -95,8 +95,8 @@ class Statements:
         if self.threads == 1:
             body, fills = without_fills(body, takes_fills(self.device.machine))
             self.fills |= fills
-        for one in with_offsets(body) if self.threads == 1 else body.statements:
-            steps += self.steps(one) if isinstance(one, Statement) else self._offsets(one)
+        for one in body.statements:
+            steps += self.steps(one)
         kept = without_unread(steps, body.results, self.iotas)
         self.notes = without_notes(self.notes, steps, kept)
         return Block(kept, body.results)
@@ -109,13 +109,16 @@ class Statements:
         step, trials, note = sweep_steps(form, self.device.machine, self._maker(form.targets[0]))
         return [self._tried(step, form.targets, trials, note)]
 
-    def _offsets(self, form: Offsets) -> list[Step]:
+    def _offsets(self, targets: tuple[Variable, ...], folds: nodes.OffsetFolds) -> list[Step]:
         """The step of folds between offsets: which way is known when these are."""
-        trials, note = offset_steps(form, self._maker(form.targets[0]))
-        guard, folds = trials
-        self._tried(folds, form.targets, trials, note)
-        original = [step for one in form.original for step in self.steps(one)]
-        return [host.GuardedStep(guard, Block((folds,), ()), Block(tuple(original), ()))]
+        original = statements_otherwise(targets, folds)
+        if self.threads > 1 or not is_vectorisable([folds.combine]):
+            return [step for one in original for step in self.steps(one)]
+        trials, note = offset_steps(targets, folds, self._maker(targets[0]))
+        guard, kernel = trials
+        self._tried(kernel, targets, trials, note)
+        steps = [step for one in original for step in self.steps(one)]
+        return [host.GuardedStep(guard, Block((kernel,), ()), Block(tuple(steps), ()))]
 
     def _maker(self, target: Variable) -> MakeStep:
         """What makes the kernels of a statement; their names end in the first argument."""
@@ -142,6 +145,8 @@ class Statements:
         expression = statement.expression
         if isinstance(expression, nodes.Sweep):
             return self._sweep(statement, expression)
+        if isinstance(expression, nodes.OffsetFolds):
+            return self._offsets(statement.targets, expression)
         if not isinstance(expression, nodes.Redomap | nodes.Scanomap | nodes.SegMap):
             return [self.statement(statement)]
         if isinstance(expression, nodes.SegMap):

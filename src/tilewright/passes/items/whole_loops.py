@@ -93,6 +93,6 @@ def _times(expression: nodes.Expression) -> Size | None:
             return product(space.shape)
         case nodes.Loop(form=nodes.ForLoop(bound=bound)):
             return bound
-        case nodes.Loop() | nodes.StreamSeq() | nodes.SegHist():
+        case nodes.Loop() | nodes.StreamSeq() | nodes.SegHist() | nodes.OffsetFolds():
             return None
     return ZERO

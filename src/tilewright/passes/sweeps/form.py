@@ -122,7 +122,7 @@ def unfolded(statement: Statement, sweep: nodes.Sweep) -> tuple[Statement, ...]:
     into = [targets.pop(0) for _ in sweep.destinations]
 
     def arrays_of(atoms: Sequence[Atom], hint: str) -> tuple[Variable, ...]:
-        return tuple(Variable(names(hint), one.type.array_of(width)) for one in atoms)
+        return tuple(Variable(names(f"{statement.targets[0]}.{hint}"), one.type.array_of(width)) for one in atoms)
 
     rows = arrays_of(sweep.before.body.results, "row")
     made = [Statement(rows, nodes.Map(width, sweep.before, sweep.arrays))]

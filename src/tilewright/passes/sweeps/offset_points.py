@@ -1,4 +1,4 @@
-"""The kernels of folds between offsets (offset_form.py) on a CPU: a guard, and the folds in vectors.
+"""The kernels of folds between offsets (`ir.nodes.OffsetFolds`) on a CPU: a guard, and the folds in vectors.
 
 The rows of all folds of a worker lie one after another, and are folded as items/short_folds.py does it.
 """
@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tilewright.ir.nodes import OffsetFolds, Statement, Variable
 from tilewright.ir.scalars import BOOL, I64
 from tilewright.ir.sizes import ONE, ZERO, Size
+from tilewright.ir.traversal import bound_variables, rebuild, used_variables
 from tilewright.kernel.ir import (
     Buffer,
     Constant,
@@ -24,11 +26,10 @@ from tilewright.passes.items.lower_items import call, row_of, view
 from tilewright.passes.items.lower_scalar import lower_size
 from tilewright.passes.items.scalar_values import LoweringError
 from tilewright.passes.items.short_folds import ShortFolds
-from tilewright.passes.sweeps.offset_form import Offsets
 from tilewright.runtime.host import ERRORS, CheckedIndex
 
 
-def guard_points(offsets: Offsets) -> Points:
+def guard_points(offsets: OffsetFolds) -> Points:
     """One point that checks whether the offsets ascend and lie inside; its error record says where they do not."""
 
     def write_point(item: Item, at: Sequence[Size], places: Places) -> None:
@@ -57,7 +58,7 @@ def guard_points(offsets: Offsets) -> Points:
     return Points((), write_point)
 
 
-def offset_points(offsets: Offsets) -> Points:
+def offset_points(offsets: OffsetFolds) -> Points:
     """The folds, those of neighbouring points together."""
 
     def write_point(item: Item, at: Sequence[Size], places: Places) -> None:
@@ -74,6 +75,25 @@ def offset_points(offsets: Offsets) -> Points:
         def offset(point: Size) -> Expression:
             return item.load(starts, (point,))[0]
 
-        ShortFolds(item, offsets.combine, offsets.neutral, rows, offset, finish).write(bounds, offsets.count)
+        ShortFolds(item, offsets.combine, offsets.neutral[0], rows, offset, finish).write(bounds, offsets.count)
 
     return Points((offsets.count,), write_point, columns=columns)
+
+
+def reads_of_folds(offsets: OffsetFolds) -> tuple[Variable, ...]:
+    """The arrays and scalars that the folds use."""
+    functions = (offsets.function, offsets.combine, offsets.result)
+    bound = {one.name for one in bound_variables(functions)}
+    free = [one for one in used_variables((*functions, offsets.neutral)) if one.name not in bound]
+    return tuple(dict.fromkeys((offsets.starts, *offsets.arrays, *free)))
+
+
+def statements_otherwise(targets: Sequence[Variable], offsets: OffsetFolds) -> tuple[Statement, ...]:
+    """What is done for other offsets, so that it gives the same targets."""
+    body = offsets.otherwise
+    made = {one.name for statement in body.statements for one in statement.targets}
+    pairs = list(zip(targets, body.results, strict=True))
+    inside = {str(result): target for target, result in pairs if str(result) in made}
+    if len(inside) < len(pairs):
+        raise LoweringError(f"offset_folds: what is done for other offsets gives {body.results}, not arrays of its own")
+    return rebuild(body.statements, lambda one: inside.get(one.name, one), lambda one: one)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from tilewright.ir.nodes import Variable
+from tilewright.ir import nodes
+from tilewright.ir.nodes import OffsetFolds, Variable
 from tilewright.machine.model import Machine
+from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_general import Points
-from tilewright.passes.sweeps.form import SweepForm
+from tilewright.passes.items.lower_items import AnyValue, lower_expression, lower_statement, value_of
+from tilewright.passes.sweeps.form import SweepForm, unfolded
 from tilewright.passes.sweeps.map_points import map_points
-from tilewright.passes.sweeps.offset_form import Offsets, reads_of, with_offsets
-from tilewright.passes.sweeps.offset_points import guard_points, offset_points
+from tilewright.passes.sweeps.offset_points import guard_points, offset_points, reads_of_folds
 from tilewright.passes.sweeps.steps import reads_of_sweep, sweep_step
-from tilewright.rewrite.rule import equation_of
+from tilewright.rewrite.rules.offsets import offset_folds
 from tilewright.rewrite.rules.sweeps import sweep_scan, sweep_scatter
 from tilewright.runtime.host import KernelStep, Note, Step
 
@@ -33,10 +35,17 @@ def sweep_steps(form: SweepForm, machine: Machine, make: MakeStep) -> tuple[Step
     return *sweep_step(form, machine, make), told
 
 
-def offset_steps(form: Offsets, make: MakeStep) -> tuple[tuple[KernelStep, KernelStep], Note]:
+def offset_steps(targets: Variables, folds: OffsetFolds, make: MakeStep) -> tuple[tuple[KernelStep, KernelStep], Note]:
     """Two kernels of folds between offsets, a guard and what is done if that holds, and what is to be told of them."""
-    guard = make("_guard", guard_points(form), (), (form.starts,))
-    folds = make("_folds", offset_points(form), form.targets, reads_of(form))
-    text = f"{form.count} folds of the rows between {form.starts}, if that ascends; otherwise:"
-    steps = (f"{with_offsets.__name__}: {equation_of(with_offsets)}",)
-    return (guard, folds), Note(", ".join(map(str, form.targets)), text, steps=steps)
+    guard = make("_guard", guard_points(folds), (), (folds.starts,))
+    kernel = make("_folds", offset_points(folds), targets, reads_of_folds(folds))
+    text = f"{folds.count} folds of the rows between {folds.starts}, if that ascends; otherwise:"
+    return (guard, kernel), Note(", ".join(map(str, targets)), text, steps=(str(offset_folds),))
+
+
+@lower_expression.register
+def _(expression: nodes.Sweep, item: Item, targets: Variables) -> Sequence[AnyValue]:
+    """A sweep inside a point, a loop of the host that has become one kernel, say."""
+    for one in unfolded(nodes.Statement(targets, expression), expression):
+        lower_statement(item, one)
+    return [value_of(item, target) for target in targets]

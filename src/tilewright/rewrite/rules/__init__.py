@@ -22,6 +22,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "flatten_versions": ("incremental flattening",),
     "flatten_fusion": ("segment fusion", "numbering"),
     "histograms": ("histogram rows",),
+    "offsets": ("one pass",),
     "sweeps": ("one pass",),
 }
 MODULES = tuple(f"{__name__}.{name}" for name in FAMILIES)

@@ -53,7 +53,7 @@ def sweep_scan(at: Place) -> Body | Declined:
     targets, sweep = _composed(at, members, at.names)
     if not targets:
         return no_match("nothing reads what the scan and its maps give")
-    return _in_place_of(at.body, members, Statement(targets, sweep))
+    return in_place_of(at.body, members, Statement(targets, sweep))
 
 
 @rule("one pass", Scatter)
@@ -81,15 +81,20 @@ def sweep_scatter(at: Place) -> Body | Declined:
         (scatter.destination,),
         tuple(rows.arrays.values()),
     )
-    return _in_place_of(at.body, {*maps, at.index}, Statement(at.statement.targets, sweep))
+    return in_place_of(at.body, {*maps, at.index}, Statement(at.statement.targets, sweep))
 
 
-def _in_place_of(body: Body, members: set[int], sweep: Statement) -> Body:
-    """The body with a sweep where the last of its statements stood."""
+def in_place_of(body: Body, members: set[int], made: Statement) -> Body:
+    """The body with one statement where the last of those stood that it replaces."""
     last = max(members)
     gone = members - {last}
-    kept = (sweep if at == last else one for at, one in enumerate(body.statements) if at not in gone)
+    kept = (made if at == last else one for at, one in enumerate(body.statements) if at not in gone)
     return Body(tuple(kept), body.results)
+
+
+def is_scalar_code(body: Body) -> bool:
+    """Whether a body is code on scalars without loops that reads no arrays."""
+    return is_plain(body) and not any(isinstance(one.expression, Index) for one in all_statements(body))
 
 
 # --- which statements -------------------------------------------------------------------------------------------------
@@ -154,10 +159,7 @@ def _members(body: Body, scan: int) -> set[int] | None:
 def _is_simple_scan(fold: Scan | Scanomap) -> bool:
     real = not any(atom.type.rank or atom.type.element.is_complex for atom in fold.neutral)
     plain = isinstance(fold, Scan) or is_plain(fold.function.body)
-    scalar = is_plain(fold.combine.body) and not any(
-        isinstance(one.expression, Index) for one in all_statements(fold.combine.body)
-    )
-    return real and plain and scalar and all(one.type.rank == 1 for one in fold.arrays)
+    return real and plain and is_scalar_code(fold.combine.body) and all(one.type.rank == 1 for one in fold.arrays)
 
 
 def _is_simple_scatter(one: Scatter, width: Size) -> bool:
