@@ -147,6 +147,11 @@ class DirectForm(TwoSidedForm):
         return self.nontemporal and self.peeled and self.fitting_tiles > 1
 
     @property
+    def in_lines(self) -> bool:
+        """All tiles begin so, and those at the ends of a row stick out of it: the vectors that do are masked."""
+        return self.realigned and self.rows == 1 and self.scalar_outer and not self.vector_packed
+
+    @property
     def fitting_tiles(self) -> int:
         """Tiles along the vector side where the output's rows begin with whole vectors: the others are passed over."""
         return -(-self.vector_size // self.width)

@@ -35,7 +35,7 @@ from tilewright.passes.direct.collect import (
 )
 from tilewright.passes.direct.form import COLLECTED_ELEMENTS, DirectForm, Results, results_are_one_run
 from tilewright.passes.direct.panels import Panel, pack_scalars, pack_vectors
-from tilewright.passes.direct.store import beyond_vector, prefetch_vectors, spill, store_turned, store_vectors
+from tilewright.passes.direct.store import beyond_vector, edges_at, prefetch_vectors, spill, store_turned, store_vectors
 from tilewright.passes.direct.tile import Place, accumulate, lines_ahead, request_output, request_rows, request_turned
 from tilewright.passes.direct.writer import DirectWriter
 from tilewright.passes.items.scalar_values import component_types
@@ -111,9 +111,30 @@ class _Block:
                 place = Place(self.bases, v, s, vectors, scalars, old, old_rows, back=back)
                 self._write(place, number)
 
-            self._vector_tiles(tile, back)
+            if w.form.in_lines:
+                assert back is not None
+                self._in_lines(s, old_rows, scalars, back)
+            else:
+                self._vector_tiles(tile, back)
 
         self._scalar_tiles(rows)
+
+    def _in_lines(self, s: Expression, old_rows: Expression, scalars: Panel | None, back: Expression) -> None:
+        """The tiles of row `s`, all of which begin with a whole vector of the output's memory."""
+        w = self.w
+        assert self.ranges[1] is not None
+
+        def at(number: Expression) -> None:
+            v = w.emit.let(operation("sub", multiply(number, integer(w.form.width)), back), "v_at")
+            place = Place(self.bases, v, s, None, scalars, integer(0), old_rows)
+            inside = operation("and", operation("ge", v, integer(0)), operation("le", v, w.last_column))
+            w.branch(
+                inside,
+                lambda: self._write(place, number),
+                lambda: self._write(replace(place, edges=edges_at(w, v)), number),
+            )
+
+        w.loop("v_tile", *self.ranges[1], at)
 
     def vectors_outside(self) -> None:
         """For each tile of vectors, whose panel is made first, all tiles of rows."""

@@ -26,7 +26,7 @@ from tilewright.kernel.ir import (
     operation,
 )
 from tilewright.passes.direct.form import LINE
-from tilewright.passes.direct.tile import Accumulators, Place, starts
+from tilewright.passes.direct.tile import Accumulators, Edge, Place, starts
 from tilewright.passes.direct.writer import DirectWriter
 from tilewright.passes.lanes.vector_transposes import transposed
 from tilewright.passes.lanes.vectorise import lower_lambda_vector
@@ -41,7 +41,9 @@ def store_vectors(w: DirectWriter, place: Place, accumulators: Accumulators) -> 
     base = emit.let(add(place.bases.out, place.v), "out_at")
     stride = integer(0) if form.scalar is None else w.stride(form.scalar, "out")
     offsets = w.column_offsets("out", place.q)
-    if form.nontemporal:
+    if place.edges:
+        _store_edges(w, place, accumulators, base, stride, offsets)
+    elif form.nontemporal:
         w.branch(
             _is_aligned(w, base, place, stride, offsets),
             lambda: _store_rows(w, place, accumulators, base, stride, offsets, True),
@@ -101,6 +103,49 @@ def _store_rows(
                 _unless_old(w, place.old_group, i, one)
 
         _unless_old(w, place.old_rows, j, store)
+
+
+def edges_at(w: DirectWriter, v: Expression) -> tuple[Edge, ...]:
+    """Which lanes of the vectors of a tile are inside their dimension, if it begins at `v`, which may be before it."""
+    size, zero = w.parameter("v_size", w.form.vector_size), integer(0)
+    found = []
+    for start, lanes in zip(starts(w.form.lanes), w.form.lanes, strict=True):
+        first = w.emit.let(add(v, integer(start)), "first")
+        skipped = w.emit.let(operation("max", operation("sub", zero, first), zero), "skipped")
+        left = operation("min", operation("sub", size, first), integer(lanes))
+        kept = w.emit.let(operation("max", left, zero), "kept")
+        vector = VectorType(BOOL, lanes)
+        mask = operation("and", FirstLanes(kept, vector), operation("not", FirstLanes(skipped, vector)))
+        whole = operation("eq", operation("sub", kept, skipped), integer(lanes))
+        some = operation("lt", skipped, kept)
+        found.append(Edge(w.emit.let(mask, "inside"), w.emit.let(whole, "whole"), w.emit.let(some, "some")))
+    return tuple(found)
+
+
+def _store_edges(
+    w: DirectWriter,
+    place: Place,
+    accumulators: Accumulators,
+    base: Expression,
+    stride: Expression,
+    offsets: list[Expression],
+) -> None:
+    """The row of a tile that sticks out: whole vectors past the caches if they are aligned; of others what is inside.
+    Nothing else of their lines is touched, which may be on its way to the memory.
+    """
+    emit = w.emit
+    aligned = _is_aligned(w, base, place, stride, offsets)
+    row = emit.let(add(base, multiply(place.s, stride)), "out_row")
+    for i, (offset, edge) in enumerate(zip(offsets, place.edges, strict=True)):
+
+        def store(i: int = i, offset: Expression = offset, edge: Edge = edge) -> None:
+            value = _with_epilogue(w, place, accumulators[i, 0], place.s, i, edge.mask)
+            past = Store(w.out, add(row, offset), value, aligned=True, nontemporal=True)
+            part = Store(w.out, add(row, offset), value, mask=edge.mask)
+            all_of_it = operation("and", edge.whole, aligned)
+            w.branch(all_of_it, lambda: emit.emit(past), lambda: emit.emit(part))
+
+        emit.when(edge.some, store)
 
 
 def _unless_old(w: DirectWriter, old: Expression, number: int, write: Callable[[], None]) -> None:

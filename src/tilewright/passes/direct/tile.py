@@ -42,13 +42,22 @@ Accumulators: TypeAlias = dict[tuple[int, int], Name]
 
 
 @dataclass(frozen=True)
+class Edge:
+    """Which lanes of a vector are inside its dimension: a mask, and whether they are all or any."""
+
+    mask: Expression
+    whole: Expression
+    some: Expression
+
+
+@dataclass(frozen=True)
 class Place:
     """A tile: where the block's arrays begin, its first element and row, and the panels that it reads.
 
     `ahead` is where what is prefetched at each step lies, from this tile's vectors on; or `requests` write what
     asks for more at each step. `old_columns` and `old_rows` are
     how many of its first elements and rows the tile before has too. All tiles but the first begin `back` elements
-    earlier than they would (None: 0).
+    earlier than they would (None: 0). `edges` tell which lanes of each vector of a tile that sticks out are inside.
     """
 
     bases: Bases
@@ -63,6 +72,11 @@ class Place:
     ahead: tuple[Expression, ...] = ()
     requests: tuple[Callable[[Step], None], ...] = ()
     back: Expression | None = None
+    edges: tuple[Edge, ...] = ()
+
+    def mask(self, w: DirectWriter, number: int) -> Expression | None:
+        """The lanes of a vector of the tile that are inside its dimension; None for all."""
+        return self.edges[number].mask if self.edges else w.mask_of(number)
 
 
 def starts(lanes: Sequence[int]) -> list[int]:
@@ -94,7 +108,7 @@ def accumulate(w: DirectWriter, place: Place) -> Accumulators:
         along = emit.let(add(scalar_base, one.scalar), "along")
         for j in range(form.rows):
             if form.elementwise:
-                wide = _vectors_of_row(w, add(along, rows[j]))
+                wide = _vectors_of_row(w, place, add(along, rows[j]))
                 for i, column in enumerate(columns):
                     _combine(w, accumulators[i, j], column, wide[i])
                 continue
@@ -222,7 +236,7 @@ def _request_run(
     return along
 
 
-def _vectors_of_row(w: DirectWriter, at: Expression) -> list[Expression]:
+def _vectors_of_row(w: DirectWriter, place: Place, at: Expression) -> list[Expression]:
     """The scalar side's vector for each vector of the tile: one for all where these lie side by side elsewhere."""
     lanes = w.form.lanes
     found: list[Expression] = []
@@ -231,7 +245,7 @@ def _vectors_of_row(w: DirectWriter, at: Expression) -> list[Expression]:
             found.append(found[0])
             continue
         value = load(w.scalar_source, add(at, integer(start)), lanes[number])
-        value = Load(value.buffer, value.index, value.type, mask=w.mask_of(number))
+        value = Load(value.buffer, value.index, value.type, mask=place.mask(w, number))
         found.append(w.emit.let(value, "scalar"))
     return found
 
@@ -251,7 +265,7 @@ def _columns(
     at = w.emit.let(add(base, step.vector), "at")
     for number, (offset, width) in enumerate(zip(offsets, lanes, strict=True)):
         value = load(w.vector_source, add(at, offset), width)
-        columns.append(w.emit.let(Load(value.buffer, value.index, value.type, mask=w.mask_of(number)), "vector"))
+        columns.append(w.emit.let(Load(value.buffer, value.index, value.type, mask=place.mask(w, number)), "vector"))
     for further in place.ahead:
         w.emit.emit(Prefetch(w.vector_source, add(at, further), level=2))
     return columns
