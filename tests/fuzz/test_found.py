@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from fuzz_trials import Trial, run_trial
 
+import tilewright as tw
 from tilewright.ir.generator import random_arguments
 from tilewright.ir.parser import parse_program
 from tilewright.ir.verifier import verify
@@ -128,3 +129,14 @@ def test_what_was_found(name: str, sizes: dict[str, int]) -> None:
             trial = Trial(0, program, arguments, threads=threads, small_grains=threads == 2, optimise=optimise)
             failure = run_trial(trial, device_for("cpu"))
             assert failure is None, str(failure)
+
+
+@pytest.mark.opencl
+def test_the_largest_products_of_integers(opencl_runtime: object) -> None:
+    """A compiler crashed on the comparisons of the products."""
+    random = np.random.default_rng(5426)
+    left = random.integers(0, 2**32, (8, 32, 33, 16), np.uint32).transpose(1, 0, 3, 2)
+    right = random.integers(0, 2**32, (8, 32, 48), np.uint32)[::-1, ::-1, ::3]
+    found = tw.einsum("daef,ade->f", left, right, semiring="max_times", target="opencl")
+    products = left.transpose(1, 0, 2, 3) * right[..., None]
+    np.testing.assert_array_equal(found, products.max(axis=(0, 1, 2)))

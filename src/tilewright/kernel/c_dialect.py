@@ -47,6 +47,7 @@ class Dialect:
     vector, `vector(name, type, parts)` builds one. `load` and `store` print an access to a buffer, given its
     spelling and its index. `atomic` names the function of an atomic update. `coherent` is a pointer to a buffer's
     elements through which all accesses are made as they stand; `ordered` defines the functions of ordered accesses.
+    `own_extrema`: `min` and `max` of all types of integers are functions of the language.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Dialect:
     lane: Callable[[str, int, ScalarType], Piece]
     vector: Callable[[VectorType, Sequence[Piece]], Piece]
     native_vectors: bool
+    own_extrema: bool
     load: Callable[[Helpers, Access], Piece]
     store: Callable[[Helpers, Access, Piece], str]
     thread: str

@@ -274,6 +274,8 @@ def _divide(c: _Context, operands: list[Piece]) -> Piece:
 
 
 def _extremum(c: _Context, operands: list[Piece]) -> Piece:
+    if c.dialect.own_extrema:  # beside shorter code: Intel's compiler crashes on many comparisons of products in a loop
+        return c.helper(operands, f"return {c.operator}(a, b);")
     return c.helper(operands, f"return a {'<' if c.operator == 'min' else '>'} b ? a : b;")
 
 

@@ -301,6 +301,7 @@ CUDA = Dialect(
     lane=_lane,
     vector=_vector,
     native_vectors=False,
+    own_extrema=False,
     load=_load,
     store=_store,
     thread="threadIdx.x",

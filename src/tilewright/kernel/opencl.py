@@ -217,6 +217,7 @@ OPENCL = Dialect(
     lane=_lane,
     vector=_vector,
     native_vectors=True,
+    own_extrema=True,
     load=_load,
     store=_store,
     thread="get_local_id(0)",
