@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from tilewright.ir import nodes
-from tilewright.ir.nodes import Atom, Lambda, Variable
+from tilewright.ir.nodes import Atom, Lambda, Type, Variable
 from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import ZERO, Size, minimum, size
 from tilewright.ir.views import ArrayView
@@ -19,7 +21,6 @@ from tilewright.passes.items.lower_items import (
     AnyValue,
     bind,
     call,
-    lower_body,
     lower_expression,
     row_of,
     value_of,
@@ -34,6 +35,73 @@ from tilewright.passes.lanes.lane_loops import in_lanes, wants_lanes
 LEVELS = 2
 
 Rows: TypeAlias = Callable[[Size, Sequence[ArrayView | None]], Sequence[AnyValue]]
+
+
+@dataclass(frozen=True)
+class _Fold:
+    """What is folded: `extent` rows from `start` on, and where results of theirs go (see `fold`)."""
+
+    item: Item
+    extent: Size
+    combine: Lambda
+    neutral: Sequence[Atom]
+    rows: Rows
+    mapped: Sequence[ArrayView]
+    scanned: Sequence[ArrayView]
+    start: Size | None
+
+    @property
+    def types(self) -> list[Type]:
+        return [atom.type for atom in self.neutral]
+
+    def row(self, k: Size) -> tuple[Size, Sequence[AnyValue]]:
+        """Where row k is, and its values; what is mapped is written."""
+        index = k if self.start is None else self.start + k
+        nothing: list[ArrayView | None] = [None] * len(self.neutral)
+        return index, self.rows(index, nothing + [row_of(place, index) for place in self.mapped])
+
+    def step(self, k: Size, into: Accumulators) -> None:
+        """Add row k."""
+        index, values = self.row(k)
+        into.update(self.combine, [*into.values, *values[: len(self.neutral)]])
+        for value, place in zip(into.values, self.scanned, strict=bool(self.scanned)):
+            write(self.item, value, row_of(place, index))
+
+    def in_order(self, into: Accumulators) -> None:
+        """Add all rows, one after another."""
+        self.item.loop(self.extent, "k", lambda k: self.step(k, into))
+
+    def some(self, first: Size, count: Size, into: Accumulators) -> None:
+        """Rows that are added up without a tree of pieces."""
+        item, combine = self.item, self.combine
+
+        def value(k: Size) -> list[Value]:
+            return _scalars(self.row(item.known_index(first + k, self.extent))[1][: len(self.neutral)])
+
+        if self.mapped or any(one.rank for one in self.types):
+            item.loop(count, "k", lambda k: self.step(item.known_index(first + k, self.extent), into))
+            return
+        combined = FoldRows(
+            value,
+            lambda one, two: _scalars(call(item, combine, [*one, *two])),
+            lambda found: into.update(combine, [*into.values, *found]),
+        )
+        emit_rows(item, count, combined)
+
+    def pieces(self, first: Size, count: Size, into: Accumulators, levels: int) -> None:
+        """A tree of so many levels above the rows."""
+        if not levels:
+            self.some(first, count, into)
+            return
+        length = size(PIECE**levels)
+
+        def piece(number: Size) -> None:
+            inner = Accumulators(self.item)
+            inner.begin(self.neutral, self.types, [None] * len(self.neutral))
+            self.pieces(first + number * length, minimum(length, count - number * length), inner, levels - 1)
+            into.update(self.combine, [*into.values, *inner.values])
+
+        self.item.loop((count + length - 1) // length, "piece", piece)
 
 
 def fold(
@@ -56,71 +124,22 @@ def fold(
     those of pieces, so that their error hardly grows with their length. The accumulators begin as `initial`, or as the
     neutral element.
     """
-    types = [atom.type for atom in neutral]
-
-    def step(counter: Size, accumulators: Accumulators) -> None:
-        index, values = row(counter)
-        accumulators.update(combine, [*accumulators.values, *values[: len(neutral)]])
-        for value, place in zip(accumulators.values, scanned, strict=bool(scanned)):
-            write(item, value, row_of(place, index))
-
-    def some(first: Size, count: Size, into: Accumulators) -> None:
-        """Rows that are added up without a tree of pieces."""
-
-        def value(k: Size) -> list[Value]:
-            counter = item.known_index(first + k, extent)
-            values = rows(counter if start is None else start + counter, [None] * len(neutral))
-            return _scalars(values[: len(neutral)])
-
-        if mapped or any(one.rank for one in types):
-            item.loop(count, "k", lambda k: step(item.known_index(first + k, extent), into))
-            return
-        combined = FoldRows(
-            value,
-            lambda one, two: _scalars(call(item, combine, [*one, *two])),
-            lambda found: into.update(combine, [*into.values, *found]),
-        )
-        emit_rows(item, count, combined)
-
-    def pieces(first: Size, count: Size, into: Accumulators, levels: int) -> None:
-        """A tree of so many levels above the rows."""
-        if not levels:
-            some(first, count, into)
-            return
-        length = size(PIECE**levels)
-
-        def piece(number: Size) -> None:
-            inner = Accumulators(item)
-            inner.begin(neutral, types, [None] * len(neutral))
-            pieces(first + number * length, minimum(length, count - number * length), inner, levels - 1)
-            into.update(combine, [*into.values, *inner.values])
-
-        item.loop((count + length - 1) // length, "piece", piece)
-
-    def in_order() -> None:
-        item.loop(extent, "k", lambda k: step(k, accumulators))
-
-    def row(k: Size) -> tuple[Size, Sequence[AnyValue]]:
-        index = k if start is None else start + k
-        nothing: list[ArrayView | None] = [None] * len(neutral)
-        return index, rows(index, nothing + [row_of(place, index) for place in mapped])
-
-    accumulators = Accumulators(item)
-    accumulators.begin(neutral if initial is None else initial, types, accumulator_places)
+    whole = _Fold(item, extent, combine, neutral, rows, mapped, scanned, start)
+    into = Accumulators(item)
+    into.begin(neutral if initial is None else initial, whole.types, accumulator_places)
     if short or not grows_errors(combine):
-        in_order()
+        whole.in_order(into)
     elif scanned:
-        if_long(
-            item, extent, lambda: write_prefixes(item, extent, combine, neutral, row, accumulators, scanned), in_order
-        )
+        prefixes = functools.partial(write_prefixes, item, extent, combine, neutral, whole.row, into, scanned)
+        if_long(item, extent, prefixes, lambda: whole.in_order(into))
     else:
         if_long(
             item,
             extent,
-            lambda: pieces(ZERO, extent, accumulators, LEVELS),
-            lambda: some(ZERO, extent, accumulators),
+            lambda: whole.pieces(ZERO, extent, into, LEVELS),
+            lambda: whole.some(ZERO, extent, into),
         )
-    return accumulators.values
+    return into.values
 
 
 def _scalars(values: Sequence[AnyValue]) -> list[Value]:
@@ -176,10 +195,6 @@ def _(expression: nodes.Map, item: Item, targets: tuple[Variable, ...]) -> Seque
     else:
         item.loop(expression.width, "i", write_row)
     return places
-
-
-def _discard(values: Sequence[AnyValue]) -> None:
-    """The values were written to their destinations."""
 
 
 def when_bin_exists(item: Item, bin_: kernel.Expression, bins: Size, put: Callable[[Size], None]) -> None:
@@ -283,119 +298,3 @@ def _rows_from(array: ArrayView, start: Size, count: Size) -> ArrayView:
     whole = [nodes.SliceDimension(size(0), extent) for extent in array.lmad.shape[1:]]
     lmad = array.lmad.slice([nodes.SliceDimension(start, count), *whole])
     return ArrayView(array.buffer, array.element, lmad)
-
-
-# --- segmented operations ---------------------------------------------------------------------------------------------
-
-
-def bind_index(item: Item, variable: Variable, index: Size, extent: Size) -> None:
-    """Let a variable of the program be an index below `extent`."""
-    value = item.emit.let(lower_size(index, item.emit), variable.name)
-    bind(item, variable, (value,))
-    item.ranges[variable.name] = extent
-
-
-def over_space(
-    item: Item,
-    dimensions: Sequence[tuple[Variable, Size]],
-    places: Sequence[ArrayView],
-    write_point: Callable[[Sequence[ArrayView]], None],
-) -> None:
-    """Loops over the dimensions; `write_point` gets the part of each place that belongs to the point."""
-    if not dimensions:
-        write_point(places)
-        return
-    (variable, extent), *rest = dimensions
-
-    def step(index: Size) -> None:
-        bind_index(item, variable, index, extent)
-        over_space(item, rest, [row_of(place, index) for place in places], write_point)
-
-    item.loop(extent, variable.name, step)
-
-
-@lower_expression.register
-def _(expression: nodes.SegMap, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
-    places = [item.target(target) for target in targets]
-    over_space(
-        item, expression.space.dimensions, places, lambda parts: _discard(lower_body(item, expression.body, parts))
-    )
-    return places
-
-
-def segment_rows(item: Item, expression: nodes.SegRed | nodes.SegScan) -> Rows:
-    """The body's results for each index of the innermost dimension."""
-    variable, extent = expression.space.dimensions[-1]
-
-    def rows(index: Size, destinations: Sequence[ArrayView | None]) -> Sequence[AnyValue]:
-        bind_index(item, variable, index, extent)
-        return lower_body(item, expression.body, destinations)
-
-    return rows
-
-
-def write_segment(item: Item, expression: nodes.SegRed | nodes.SegScan, parts: Sequence[ArrayView]) -> None:
-    """Fold one segment into its part of the results."""
-    count = len(expression.neutral)
-    extent = expression.space.dimensions[-1][1]
-    rows = segment_rows(item, expression)
-    if isinstance(expression, nodes.SegScan):
-        nowhere = [None] * count
-        fold(item, extent, expression.combine, expression.neutral, rows, nowhere, parts[count:], parts[:count])
-        return
-    places = [part if part.lmad.rank else None for part in parts[:count]]
-    values = fold(item, extent, expression.combine, expression.neutral, rows, places, parts[count:])
-    for value, part in zip(values, parts, strict=False):
-        write(item, value, part)
-
-
-@lower_expression.register(nodes.SegRed)
-@lower_expression.register(nodes.SegScan)
-def _(expression: nodes.SegRed | nodes.SegScan, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
-    outer = expression.space.dimensions[:-1]
-    if isinstance(expression, nodes.SegRed) and not outer:
-        count = len(expression.neutral)
-        places = [item.target(target) if target.type.rank else None for target in targets[:count]]
-        mapped = [item.target(target) for target in targets[count:]]
-        extent = expression.space.dimensions[-1][1]
-        rows = segment_rows(item, expression)
-        values = fold(item, extent, expression.combine, expression.neutral, rows, places, mapped)
-        return [*values, *mapped]
-    whole = [item.target(target) for target in targets]
-    over_space(item, outer, whole, lambda parts: write_segment(item, expression, parts))
-    return whole
-
-
-@lower_expression.register
-def _(expression: nodes.SegHist, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
-    sources = [view(item, one) for one in expression.destinations]
-    places = [item.target(target) for target in targets]
-    for source, place in zip(sources, places, strict=True):
-        item.copy(source, place)
-    over_space(item, expression.space.dimensions[:-1], places, lambda parts: write_histogram(item, expression, parts))
-    return places
-
-
-def bin_row(item: Item, expression: nodes.SegHist, at: Sequence[Size]) -> Callable[[Size], Sequence[AnyValue]]:
-    """The bin and the values for each index of the innermost dimension, of the segment at some indices."""
-    for (variable, extent), index in zip(expression.space.dimensions, at, strict=False):
-        bind_index(item, variable, index, extent)
-    variable, extent = expression.space.dimensions[-1]
-
-    def row(index: Size) -> Sequence[AnyValue]:
-        bind_index(item, variable, index, extent)
-        return lower_body(item, expression.body)
-
-    return row
-
-
-def write_histogram(item: Item, expression: nodes.SegHist, parts: Sequence[ArrayView]) -> None:
-    """Combine the values of one segment, whose indices are bound, into its bins."""
-    variable, extent = expression.space.dimensions[-1]
-    row = bin_row(item, expression, ())
-
-    def step(index: Size) -> None:
-        bin_, *values = row(index)
-        combine_into_bin(item, expression.combine, parts, bin_, values)
-
-    item.loop(extent, variable.name, step)

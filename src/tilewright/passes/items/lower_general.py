@@ -24,11 +24,20 @@ from tilewright.ir.views import ArrayView
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import BlockIndex, Constant, Declare, For, Kernel, Name, Space, ThreadIndex
 from tilewright.machine.model import Machine
-from tilewright.passes.items import lower_folds
+from tilewright.passes.items import lower_folds, lower_segments
 from tilewright.passes.items.dead_stores import without_unread_arrays
 from tilewright.passes.items.item_memory import WORKER, IotaArray, Item
 from tilewright.passes.items.lower_columns import column_fold, write_columns
-from tilewright.passes.items.lower_items import bind, call, lower_body, lower_expression, lower_statement, row_of, write
+from tilewright.passes.items.lower_items import (
+    bind,
+    bind_index,
+    call,
+    lower_body,
+    lower_expression,
+    lower_statement,
+    row_of,
+    write,
+)
 from tilewright.passes.items.lower_scalar import lower_atom, lower_scalar_statement, lower_size
 from tilewright.passes.items.nests import Level, map_nest
 from tilewright.passes.items.point_loops import emit_points
@@ -220,7 +229,7 @@ def _part(place: ArrayView, at: Sequence[Size]) -> ArrayView:
 
 def _bind_space(item: Item, dimensions: Sequence[tuple[Variable, Size]], at: Sequence[Size]) -> None:
     for (variable, extent), index in zip(dimensions, at, strict=False):
-        lower_folds.bind_index(item, variable, index, extent)
+        bind_index(item, variable, index, extent)
 
 
 def _space_point(item: Item, space: nodes.SegSpace, body: Body, at: Sequence[Size], places: Places) -> None:
@@ -230,12 +239,12 @@ def _space_point(item: Item, space: nodes.SegSpace, body: Body, at: Sequence[Siz
 
 def _segment_point(item: Item, expression: nodes.SegRed | nodes.SegScan, at: Sequence[Size], places: Places) -> None:
     _bind_space(item, expression.space.dimensions, at)
-    lower_folds.write_segment(item, expression, [_part(place, at) for place in places])
+    lower_segments.write_segment(item, expression, [_part(place, at) for place in places])
 
 
 def _histogram_point(item: Item, expression: nodes.SegHist, at: Sequence[Size], places: Places) -> None:
     _bind_space(item, expression.space.dimensions, at)
-    lower_folds.write_histogram(item, expression, [_part(place, at) for place in places])
+    lower_segments.write_histogram(item, expression, [_part(place, at) for place in places])
 
 
 def copy_points(source: Variable) -> Points:

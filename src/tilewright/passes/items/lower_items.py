@@ -88,6 +88,13 @@ def bind(item: Item, variable: Variable, value: AnyValue) -> None:
         item.arrays[variable.name] = value
 
 
+def bind_index(item: Item, variable: Variable, index: Size, extent: Size) -> None:
+    """Let a variable of the program be an index below `extent`."""
+    value = item.emit.let(lower_size(index, item.emit), variable.name)
+    bind(item, variable, (value,))
+    item.ranges[variable.name] = extent
+
+
 def value_of(item: Item, atom: Atom) -> AnyValue:
     """A scalar's value or an array."""
     if atom.type.rank == 0:

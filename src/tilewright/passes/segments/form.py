@@ -19,10 +19,10 @@ from tilewright.ir.sizes import ZERO, Size, minimum, size
 from tilewright.ir.traversal import all_statements, is_plain, used_variables
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import Buffer, Space
-from tilewright.passes.items import lower_folds
+from tilewright.passes.items import lower_folds, lower_segments
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_folds import Rows
-from tilewright.passes.items.lower_items import AnyValue
+from tilewright.passes.items.lower_items import AnyValue, bind_index
 from tilewright.passes.items.lower_scalar import lower_atom
 from tilewright.passes.items.scalar_values import Value, memory_element
 
@@ -171,8 +171,8 @@ def _strides(expression: nodes.SegRed | nodes.SegScan) -> tuple[tuple[Variable, 
 def _space_rows(expression: nodes.SegRed | nodes.SegScan) -> Callable[[Item, Sequence[Size]], Rows]:
     def rows(item: Item, at: Sequence[Size]) -> Rows:
         for (variable, extent), index in zip(expression.space.dimensions, at, strict=False):
-            lower_folds.bind_index(item, variable, index, extent)
-        return lower_folds.segment_rows(item, expression)
+            bind_index(item, variable, index, extent)
+        return lower_segments.segment_rows(item, expression)
 
     return rows
 

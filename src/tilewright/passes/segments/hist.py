@@ -33,7 +33,7 @@ from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import Buffer, Constant, Space, ThreadIndex, operation
 from tilewright.machine.model import Machine
 from tilewright.passes.core.fills import NOTHING, Fills, without_filled
-from tilewright.passes.items import lower_folds
+from tilewright.passes.items import lower_folds, lower_segments
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_general import Places, Points, points_of
 from tilewright.passes.items.lower_scalar import lower_size
@@ -65,8 +65,8 @@ def histograms_of(expression: Expression) -> Histograms | None:
         *outer, width = expression.space.shape
         narrow = narrowed(expression)
         return Histograms(
-            tuple(outer), width, bins, *common, lambda item, at: lower_folds.bin_row(item, expression, at),
-            None if narrow is None else lambda item, at: lower_folds.bin_row(item, narrow, at),
+            tuple(outer), width, bins, *common, lambda item, at: lower_segments.bin_row(item, expression, at),
+            None if narrow is None else lambda item, at: lower_segments.bin_row(item, narrow, at),
         )  # fmt: skip
 
     def row(item: Item, at: Sequence[Size]) -> Row:

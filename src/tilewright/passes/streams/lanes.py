@@ -42,7 +42,7 @@ from tilewright.passes.core.variance import Fold
 from tilewright.passes.items import lower_folds
 from tilewright.passes.items.item_memory import ArrayValue, IotaArray, Item
 from tilewright.passes.items.lower_general import Places, Points
-from tilewright.passes.items.lower_items import bind, lower_statement, value_of
+from tilewright.passes.items.lower_items import bind, bind_index, lower_statement, value_of
 from tilewright.passes.items.lower_scalar import assign_values, lower_atom, lower_size
 from tilewright.passes.items.scalar_values import Value, memory_element
 from tilewright.passes.lanes.lane_choice import LaneForm, function_of, is_lane_load
@@ -86,7 +86,7 @@ def _i64(value: int) -> Constant:
 
 def _bind_outer(item: Item, form: LaneForm, at: Sequence[Size]) -> None:
     for variable, index, extent in zip(form.nest.indices, at, form.nest.space, strict=False):
-        lower_folds.bind_index(item, variable, index, extent)
+        bind_index(item, variable, index, extent)
     for (function, variables, prefix), index in zip(form.nest.levels[:-1], at, strict=False):
         for parameter, array in zip(function.parameters, lower_folds.arrays_of(item, variables), strict=True):
             bind(item, parameter, item.row(array, index))

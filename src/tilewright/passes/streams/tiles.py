@@ -39,7 +39,7 @@ from tilewright.passes.items import lower_folds, lower_reduction  # noqa: F401  
 from tilewright.passes.items.accumulators import Accumulators
 from tilewright.passes.items.item_memory import ArrayValue, Item
 from tilewright.passes.items.lower_general import Places, Points
-from tilewright.passes.items.lower_items import AnyValue, bind, call, lower_body, lower_statement
+from tilewright.passes.items.lower_items import AnyValue, bind, bind_index, call, lower_body, lower_statement
 from tilewright.passes.items.lower_scalar import lower_size
 from tilewright.passes.items.scalar_values import LoweringError, memory_element
 from tilewright.passes.streams.choice import StreamTiling
@@ -129,7 +129,7 @@ class _Block:
             for statement in prefix:
                 lower_statement(item, statement)
         for variable, index, extent in zip(nest.indices, self.index, nest.space, strict=True):
-            lower_folds.bind_index(item, variable, index, extent)
+            bind_index(item, variable, index, extent)
         return lower_body(item, nest.body)
 
     def _places(self, places: Places) -> list[ArrayView | None]:
