@@ -51,6 +51,8 @@ from tilewright.runtime.host import KernelStep, SegmentPlan, SegmentStep
 
 Pieces: TypeAlias = tuple[KernelStep, int, int]
 """The kernel of the pieces, how many they are (0: it does everything) and how long."""
+ChoosePieces: TypeAlias = Callable[[int, int, int], Pieces]
+"""Those for so many histograms of so many bins and rows."""
 
 
 def histograms_of(expression: Expression) -> Histograms | None:
@@ -154,57 +156,17 @@ def histogram_step(
         Variable(f"{target}.own", Type(compute_type(atom.type.element), shape))
         for target, atom in zip(statement.targets, found.neutral, strict=True)
     )
-
-    @functools.cache
-    def whole(copies: int, wide: bool = False, tree: bool = False) -> KernelStep:
-        """Without pieces; on a GPU in no copies, one row after another."""
-        expression, targets = statement.expression, statement.targets
-        points = cached_points(found, None, copies, wide, tree) if copies else points_of(expression, targets)
-        return make("", points, targets, reads)
-
     merge = Kernels(
         _bin_segments(found, own, pieces), statement.targets, (*reads, *own),
         Chunks(f"%chunks.{label}", f"%length.{label}"), machine, threads, make,
     )  # fmt: skip
     folds, _ = fold_step(merge, "_bins")
-    size_of_bin = sum(one.type.element.bytes for one in own)
-    held = atomic_bins(found) if threads > 1 and not found.inner else None
-
-    @functools.cache
-    def first(copies: int, wide: bool, tree: bool) -> KernelStep:
-        return make("_pieces", cached_points(found, pieces, copies, wide, tree), own, reads)
-
-    @functools.cache
-    def together(room: int) -> KernelStep:
-        points = block_points(piece_points(found, pieces, threads, 0), found, pieces, threads, room)
-        return make("_pieces", points, own, reads)
-
-    @functools.cache
-    def alone(room: int) -> KernelStep:
-        return make("_pieces", piece_points(found, pieces, threads, room), own, reads)
-
-    def in_vectors(number: int, bins: int, width: int) -> Pieces:
-        count, length = pieces_of_histogram(machine, 1, number, width, bins, size_of_bin)
-        copies = copies_of_bins(machine, length, bins, size_of_bin)
-        tree = sums_are_trees(found.combine, length, bins)
-        if count < 2:
-            return whole(copies, bins > MOST_BINS, tree), 0, 0
-        return first(copies, bins > MOST_BINS, tree), count, length
-
-    def in_threads(number: int, bins: int, width: int) -> Pieces:
-        room = room_for_bins(machine, bins, held) if held is not None else 0
-        shared_by = threads if room else 1
-        count, length = pieces_of_histogram(machine, threads, number, width, bins, size_of_bin, shared_by)
-        if count < (1 if room or found.inner else 2):
-            return whole(0), 0, 0
-        if room:
-            return together(room), count, length
-        return alone(room_of_thread(machine, threads, bins, size_of_bin)), count, width // count
+    work = _Work(statement, found, own, pieces, reads, machine, threads, make)
+    choose_pieces, trials = (_in_vectors if threads == 1 else _in_threads)(work)
 
     def choose(values: tuple[int, ...]) -> SegmentPlan:
         *outer, bins, width = values
-        number = math.prod(outer)
-        kernel, count, length = (in_vectors if threads == 1 else in_threads)(number, bins, width)
+        kernel, count, length = choose_pieces(math.prod(outer), bins, width)
         if not count:
             return SegmentPlan((kernel,), ())
         end = folds.choose((*outer[: len(found.outer)], bins, *outer[len(found.outer) :], count))
@@ -213,8 +175,86 @@ def histogram_step(
 
     extents = (*found.outer, *found.inner, found.bins, found.width)
     temporaries = (*own, *folds.temporaries)
-    trials = (whole(1), whole(COPIES)) if threads == 1 else (alone(0),) if found.inner else (whole(0),)
     return SegmentStep(label, statement.targets, reads, temporaries, extents, choose), trials
+
+
+@dataclasses.dataclass(frozen=True)
+class _Work:
+    """Histograms whose pieces have bins of their `own`, and what the kernels have in common."""
+
+    statement: Statement
+    found: Histograms
+    own: Variables
+    pieces: Chunks
+    reads: Variables
+    machine: Machine
+    threads: int
+    make: MakeKernel
+
+    @property
+    def size_of_bin(self) -> int:
+        return sum(one.type.element.bytes for one in self.own)
+
+    def whole(self, points: Points) -> KernelStep:
+        """The kernel that does everything."""
+        return self.make("", points, self.statement.targets, self.reads)
+
+    def of_pieces(self, points: Points) -> KernelStep:
+        """The kernel of the pieces."""
+        return self.make("_pieces", points, self.own, self.reads)
+
+    def count_and_length(self, number: int, bins: int, width: int, together: int = 1) -> tuple[int, int]:
+        """The pieces of each of so many histograms."""
+        return pieces_of_histogram(self.machine, self.threads, number, width, bins, self.size_of_bin, together)
+
+
+def _in_vectors(work: _Work) -> tuple[ChoosePieces, tuple[KernelStep, ...]]:
+    """Each piece by a core; and trials."""
+
+    @functools.cache
+    def whole(copies: int, wide: bool, tree: bool) -> KernelStep:
+        return work.whole(cached_points(work.found, None, copies, wide, tree))
+
+    @functools.cache
+    def first(copies: int, wide: bool, tree: bool) -> KernelStep:
+        return work.of_pieces(cached_points(work.found, work.pieces, copies, wide, tree))
+
+    def choose(number: int, bins: int, width: int) -> Pieces:
+        count, length = work.count_and_length(number, bins, width)
+        copies = copies_of_bins(work.machine, length, bins, work.size_of_bin)
+        how = copies, bins > MOST_BINS, sums_are_trees(work.found.combine, length, bins)
+        return (whole(*how), 0, 0) if count < 2 else (first(*how), count, length)
+
+    return choose, (whole(1, False, False), whole(COPIES, False, False))
+
+
+def _in_threads(work: _Work) -> tuple[ChoosePieces, tuple[KernelStep, ...]]:
+    """Each piece by a block whose threads share bins, where these fit, or by one thread; and trials."""
+    found, pieces, machine, threads = work.found, work.pieces, work.machine, work.threads
+    held = None if found.inner else atomic_bins(found)
+
+    @functools.cache
+    def whole() -> KernelStep:
+        return work.whole(points_of(work.statement.expression, work.statement.targets))
+
+    @functools.cache
+    def together(room: int) -> KernelStep:
+        return work.of_pieces(block_points(piece_points(found, pieces, threads, 0), found, pieces, threads, room))
+
+    @functools.cache
+    def alone(room: int) -> KernelStep:
+        return work.of_pieces(piece_points(found, pieces, threads, room))
+
+    def choose(number: int, bins: int, width: int) -> Pieces:
+        room = room_for_bins(machine, bins, held) if held is not None else 0
+        count, length = work.count_and_length(number, bins, width, threads if room else 1)
+        if count < (1 if room or found.inner else 2):
+            return whole(), 0, 0
+        if room:
+            return together(room), count, length
+        return alone(room_of_thread(machine, threads, bins, work.size_of_bin)), count, width // count
+
+    return choose, (alone(0) if found.inner else whole(),)
 
 
 def piece_points(histograms: Histograms, pieces: Chunks, threads: int, room: int) -> Points:
