@@ -9,8 +9,6 @@ from tilewright.ir.scalars import ScalarType
 from tilewright.kernel.ir import (
     Buffer,
     Expression,
-    For,
-    If,
     Kernel,
     Name,
     ScalarParameter,
@@ -65,19 +63,11 @@ class LaunchWriter:
         independent: bool = False,
     ) -> None:
         """for hint in start .. stop by step."""
-        index = Name(self.emit.name(hint), self.index)
-        step = integer(step, self.index) if isinstance(step, int) else step
-        with self.emit.scope() as body:
-            write(index)
-        self.emit.emit(For(index.name, start, stop, tuple(body), step, independent=independent))
+        self.emit.loop(hint, start, stop, write, step, independent)
 
     def branch(self, condition: Expression, then: Callable[[], None], otherwise: Callable[[], None]) -> None:
         """if condition then else."""
-        with self.emit.scope() as yes:
-            then()
-        with self.emit.scope() as no:
-            otherwise()
-        self.emit.emit(If(condition, tuple(yes), tuple(no)))
+        self.emit.when(condition, then, otherwise)
 
     def minimum(self, left: Expression, right: Expression) -> Expression:
         """min, bound to a name."""

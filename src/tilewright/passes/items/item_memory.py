@@ -268,6 +268,13 @@ class Item:
         self.copy(array, memory)
         return memory
 
+    def own(self, hint: str, element: ScalarType, count: int, space: Space = Space.PRIVATE) -> ArrayView:
+        """`count` elements of memory that this work item has alone, or shares with those of its block."""
+        buffer = Buffer(self.emit.name(hint), memory_element(element), space, count * (2 if element.is_complex else 1))
+        self.private.append(buffer)
+        self.buffers[buffer.name] = buffer
+        return ArrayView(buffer.name, element, row_major((size(count),)))
+
     # --- loops
 
     def index(self, hint: str, extent: Size) -> tuple[Name, Size]:
@@ -281,19 +288,57 @@ class Item:
 
     def known_index(self, index: Size, extent: Size) -> Size:
         """An index that is known to be below `extent`, by a name of its own."""
-        core = f"%at.{self.emit.name('at')}"
-        self.emit.values[core] = (self.emit.let(lower_size(index, self.emit), "at"),)
-        self.ranges[core] = extent
+        return self.named(lower_size(index, self.emit), "at", extent)
+
+    def named(self, value: kernel.Expression, hint: str, extent: Size | None = None) -> Size:
+        """A value of the kernel as a size; if an extent is given, the value is an index below it."""
+        core = f"%{hint}.{self.emit.name(hint)}"
+        self.emit.values[core] = (self.emit.let(value, hint),)
         self.inner.add(core)
+        if extent is not None:
+            self.ranges[core] = extent
         return size(core)
 
     def loop(self, extent: Size, hint: str, write: Callable[[Size], None]) -> None:
         """for index < extent: what `write(index)` emits."""
         stop = self.emit.let(lower_size(extent, self.emit), "stop")
+        self.loop_from(Constant(0, I64), stop, extent, hint, write)
+
+    def loop_from(
+        self,
+        start: kernel.Expression,
+        stop: kernel.Expression,
+        extent: Size,
+        hint: str,
+        write: Callable[[Size], None],
+        step: kernel.Expression | int = 1,
+        independent: bool = False,
+    ) -> None:
+        """for index in start .. stop by step: what `write(index)` emits; all indices are below `extent`."""
         name, core = self.index(hint, extent)
         with self.emit.scope() as body:
             write(core)
-        self.emit.emit(For(name.name, Constant(0, I64), stop, tuple(body)))
+        by = Constant(step, I64) if isinstance(step, int) else step
+        self.emit.emit(For(name.name, start, stop, tuple(body), by, independent=independent))
+
+    def loop_in_lanes(
+        self,
+        stop: kernel.Expression,
+        extent: Size,
+        hint: str,
+        write: Callable[[Size], None],
+        made: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """for index < stop; in vectors, unless indices are checked inside, or but for `made()` arrays allocated."""
+
+        def taken() -> tuple[int, ...]:
+            return len(self.checks), len(self.scratch), len(self.private) - made()
+
+        before = taken()
+        name, core = self.index(hint, extent)
+        with self.emit.scope() as body:
+            write(core)
+        self.emit.emit(For(name.name, Constant(0, I64), stop, tuple(body), independent=taken() == before))
 
     def each(self, shape: Sequence[Size], write: Callable[[tuple[Size, ...]], None]) -> None:
         """Nested loops over all indices of a shape."""
@@ -310,7 +355,7 @@ class Item:
             return index
         at = self.emit.let(lower_size(index, self.emit), "index")
         wrong = self._record_outside(at, extent, access, dimension)
-        return self._named(kernel.operation("select", wrong, Constant(0, I64), at))
+        return self.named(kernel.operation("select", wrong, Constant(0, I64), at), "safe")
 
     def checked_slice(
         self, one: SliceDimension, extent: Size, access: Access, dimension: int
@@ -334,16 +379,11 @@ class Item:
         ]
         outside = [self._record_outside(end, extent, access, dimension, some) for end in ends]
         wrong = self.emit.let(kernel.operation("or", *outside), "bad")
-        start = self._named(kernel.operation("select", wrong, Constant(0, I64), lower_size(one.start, self.emit)))
-        stride = self._named(kernel.operation("select", wrong, Constant(0, I64), Constant(1, I64)))
+        start, stride = (
+            self.named(kernel.operation("select", wrong, Constant(0, I64), right), "safe")
+            for right in (lower_size(one.start, self.emit), Constant(1, I64))
+        )
         return dataclasses.replace(one, start=start), stride
-
-    def _named(self, value: kernel.Expression) -> Size:
-        """A value of the kernel as a size."""
-        core = f"%safe.{self.emit.name('safe')}"
-        self.emit.values[core] = (self.emit.let(value, "safe"),)
-        self.inner.add(core)
-        return size(core)
 
     def _record_outside(
         self,

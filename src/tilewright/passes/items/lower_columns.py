@@ -9,22 +9,21 @@ the rows are read one after another, and the loop over the points of a row runs 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 from tilewright.ir import nodes
-from tilewright.ir.lmad import row_major
 from tilewright.ir.nodes import Lambda, Variable
 from tilewright.ir.scalars import I64, ScalarType, compute_type
 from tilewright.ir.sizes import ZERO, Size, minimum, size
 from tilewright.ir.traversal import all_statements, mentioned_names
 from tilewright.ir.views import ArrayView
-from tilewright.kernel.ir import Buffer, Constant, Expression, For, If, Space, operation
+from tilewright.kernel.ir import Constant, Expression, For, operation
 from tilewright.passes.items import lower_folds
 from tilewright.passes.items.accumulators import PIECE
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_items import AnyValue, call, row_of, write
 from tilewright.passes.items.lower_scalar import lower_atom, lower_size
-from tilewright.passes.items.scalar_values import memory_element
 from tilewright.passes.items.sum_trees import grows_errors
 
 COLUMNS = 512
@@ -87,11 +86,8 @@ def write_columns(
     condition = together[0]
     for other in together[1:]:
         condition = operation("and", condition, other)
-    with item.emit.scope() as by_rows:
-        _write_together(item, fold, arrays, bounds, place)
-    with item.emit.scope() as by_points:
-        otherwise()
-    item.emit.emit(If(item.emit.let(condition, "together"), tuple(by_rows), tuple(by_points)))
+    by_rows = functools.partial(_write_together, item, fold, arrays, bounds, place)
+    item.emit.when(item.emit.let(condition, "together"), by_rows, otherwise)
 
 
 def _is_nearer(item: Item, view: ArrayView) -> Expression:
@@ -109,10 +105,7 @@ def _write_together(
     function = fold.function if isinstance(fold, nodes.Redomap) else None
 
     def each_column(stop: Expression, write_column: Callable[[Size], None]) -> None:
-        index, column = item.index("column", size(COLUMNS))
-        with emit.scope() as body:
-            write_column(column)
-        emit.emit(For(index.name, Constant(0, I64), stop, tuple(body), independent=True))
+        item.loop_from(Constant(0, I64), stop, size(COLUMNS), "column", write_column, independent=True)
 
     with emit.scope() as group:
         count = emit.let(operation("min", Constant(COLUMNS, I64), operation("sub", bounds[1], first)), "count")
@@ -164,8 +157,4 @@ def _write_together(
 
 def column_array(item: Item, element: ScalarType) -> ArrayView:
     """One private element for each column. Small floats are carried in f32 here, as in variables."""
-    carried = compute_type(element)
-    buffer = Buffer(item.emit.name("columns"), memory_element(carried), Space.PRIVATE, COLUMNS)
-    item.private.append(buffer)
-    item.buffers[buffer.name] = buffer
-    return ArrayView(buffer.name, carried, row_major((size(COLUMNS),)))
+    return item.own("columns", compute_type(element), COLUMNS)

@@ -156,13 +156,9 @@ def if_long(item: Item, extent: Size, pieces: Callable[[], None], in_order: Call
         in_order() if extent.constant is not None and extent.constant <= PIECE else pieces()
         return
     item.in_pieces = True
-    with item.emit.scope() as long:
-        pieces()
-    with item.emit.scope() as short:
-        in_order()
-    item.in_pieces = False
     many = kernel.operation("gt", lower_size(extent, item.emit), Constant(PIECE, I64))
-    item.emit.emit(kernel.If(many, tuple(long), tuple(short)))
+    item.emit.when(many, pieces, in_order)
+    item.in_pieces = False
 
 
 def function_rows(item: Item, function: Lambda | None, arrays: Sequence[ArrayValue]) -> Rows:
@@ -199,13 +195,12 @@ def _(expression: nodes.Map, item: Item, targets: tuple[Variable, ...]) -> Seque
 
 def when_bin_exists(item: Item, bin_: kernel.Expression, bins: Size, put: Callable[[Size], None]) -> None:
     """put(bin) if 0 <= bin < bins."""
-    item.emit.values[(name := f"%bin.{item.emit.name('bin')}")] = (bin_,)
-    item.inner.add(name)
+    at = item.named(bin_, "bin")
     extent = item.emit.let(lower_size(bins, item.emit), "bins")
     inside = kernel.operation(
         "and", kernel.operation("ge", bin_, Constant(0, I64)), kernel.operation("lt", bin_, extent)
     )
-    item.emit.when(item.emit.let(inside, "inside"), lambda: put(size(name)))
+    item.emit.when(item.emit.let(inside, "inside"), lambda: put(at))
 
 
 def scatter_one(item: Item, expression: nodes.Scatter, place: ArrayView, index: Size) -> None:

@@ -400,8 +400,8 @@ def _in_blocks(item: Item, points: Points, places: Places, threads: int) -> None
     end = kernel.add(start, _outer(item, PER_BLOCK))
     stop = emit.let(kernel.operation("min", end, _outer(item, ITEMS)), "stop")
     chunk = _outer(item, CHUNK)
-    number = Name(emit.name("item"), I64)
-    with emit.scope() as per_item:
+
+    def write_item(number: Name) -> None:
         flat: kernel.Expression = number
         at: list[Size] = []
         if outer:
@@ -422,7 +422,8 @@ def _in_blocks(item: Item, points: Points, places: Places, threads: int) -> None
             points.columns(item, at, (low, high), places, one_by_one)
         else:
             one_by_one()
-    emit.emit(For(number.name, start, stop, tuple(per_item)))
+
+    emit.loop("item", start, stop, write_item)
 
 
 def _in_threads(item: Item, points: Points, places: Places, threads: int) -> None:
@@ -431,13 +432,10 @@ def _in_threads(item: Item, points: Points, places: Places, threads: int) -> Non
     place = kernel.add(kernel.multiply(BlockIndex(), Constant(threads, I64)), ThreadIndex())
     thread = emit.let(place, "thread")
     emit.values[WORKER] = (thread,)
-    number = Name(emit.name("item"), I64)
     items, stride = _outer(item, ITEMS), _outer(item, THREADS_TOTAL)
-    with emit.scope() as inside:
-        points.write(item, decompose(item, number, points.space), places)
     # Memory may suffice for fewer workers than the blocks have threads.
     start = emit.let(kernel.operation("select", kernel.operation("lt", thread, stride), thread, items), "start")
-    emit.emit(For(number.name, start, items, tuple(inside), step=stride))
+    emit.loop("item", start, items, lambda one: points.write(item, decompose(item, one, points.space), places), stride)
 
 
 _SCHEDULES: Mapping[Schedule, Callable[[Item, Points, Places, int], None]] = {

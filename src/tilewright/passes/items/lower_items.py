@@ -18,7 +18,7 @@ from tilewright.ir.sizes import Size, size
 from tilewright.ir.traversal import bound_variables
 from tilewright.ir.views import ArrayView
 from tilewright.kernel import ir as kernel
-from tilewright.kernel.ir import Buffer, Constant, For, Name, Space
+from tilewright.kernel.ir import Constant, For, Name
 from tilewright.passes.items.item_memory import ArrayValue, IotaArray, Item
 from tilewright.passes.items.lower_scalar import (
     assign_values,
@@ -27,7 +27,7 @@ from tilewright.passes.items.lower_scalar import (
     lower_scalar_expression,
     lower_size,
 )
-from tilewright.passes.items.scalar_values import LoweringError, Value, constant, memory_element
+from tilewright.passes.items.scalar_values import LoweringError, Value, constant
 from tilewright.passes.items.speculation import Speculation
 
 AnyValue: TypeAlias = Value | ArrayValue
@@ -243,10 +243,7 @@ def one_element(item: Item, element: ScalarType, value: Value) -> ArrayView:
         cell = item.allocate(nodes.Type(element), "one")
         item.store(cell, (), value)
         return cell
-    buffer = Buffer(item.emit.name("one"), memory_element(element), Space.PRIVATE, len(value))
-    item.private.append(buffer)
-    item.buffers[buffer.name] = buffer
-    cell = ArrayView(buffer.name, element, row_major(()))
+    cell = ArrayView(item.own("one", element, 1).buffer, element, row_major(()))
     item.store(cell, (), value)
     return cell
 

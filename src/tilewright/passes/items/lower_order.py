@@ -13,18 +13,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewright.ir import nodes
-from tilewright.ir.lmad import row_major
 from tilewright.ir.nodes import Atom
-from tilewright.ir.scalars import ScalarType, compute_type
+from tilewright.ir.scalars import compute_type
 from tilewright.ir.sizes import Size, size
 from tilewright.ir.views import ArrayView
-from tilewright.kernel.ir import Buffer, For, Lane, Load, Shuffle, Space, VectorType, element_of, integer
+from tilewright.kernel.ir import Lane, Load, Shuffle, VectorType, element_of, integer
 from tilewright.passes.items import lower_folds
 from tilewright.passes.items.accumulators import Accumulators
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_items import AnyValue, row_of
 from tilewright.passes.items.lower_scalar import Value
-from tilewright.passes.items.scalar_values import memory_element
 from tilewright.passes.lanes.vectorise import as_mask, lower_lambda_vector
 
 LANES = 16
@@ -47,21 +45,19 @@ def fold_in_order(
     first = size(0) if start is None else start
     accumulators = Accumulators(item)
     accumulators.begin(neutral, [atom.type for atom in neutral], places)
-    staged = [_staged(item, atom.type.element) for atom in neutral]
+    staged = [item.own("rows", compute_type(atom.type.element), BLOCK) for atom in neutral]
     item.scalar_loops = True
 
     def block(begin: Size, length: int) -> None:
-        index, row = item.index("row", size(length))
-        taken = _taken(item)
-        with item.emit.scope() as body:
+        def stage(row: Size) -> None:
             at = begin + row
             nothing: list[ArrayView | None] = [None] * len(neutral)
             values = rows(at, nothing + [row_of(place, at) for place in mapped])
             for memory, value in zip(staged, values, strict=False):
                 assert isinstance(value, tuple)
                 item.store(memory, (row,), value)
-        independent = _taken(item) == taken
-        item.emit.emit(For(index.name, integer(0), integer(length), tuple(body), independent=independent))
+
+        item.loop_in_lanes(integer(length), size(length), "row", stage)
         total = _tree(item, combine, staged, 0, length // LANES)
         for _ in range(LANES.bit_length() - 1):
             total = _neighbours(item, combine, total, total)
@@ -76,20 +72,6 @@ def fold_in_order(
     rest = lower_folds.fold(item, extent - done, combine, neutral, rows, places, mapped, start=first + done)
     accumulators.update(combine, [*accumulators.values, *rest])
     return accumulators.values
-
-
-def _taken(item: Item) -> tuple[int, ...]:
-    """What code of rows has taken that cannot be shared by lanes."""
-    return len(item.checks), len(item.scratch), len(item.private)
-
-
-def _staged(item: Item, element: ScalarType) -> ArrayView:
-    """One private element for each row of a block. Small floats are carried in f32 here, as in variables."""
-    carried = compute_type(element)
-    buffer = Buffer(item.emit.name("rows"), memory_element(carried), Space.PRIVATE, BLOCK)
-    item.private.append(buffer)
-    item.buffers[buffer.name] = buffer
-    return ArrayView(buffer.name, carried, row_major((size(BLOCK),)))
 
 
 def _tree(item: Item, combine: nodes.Lambda, staged: Sequence[ArrayView], first: int, count: int) -> list[Value]:

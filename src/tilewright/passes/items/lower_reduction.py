@@ -11,12 +11,11 @@ from collections.abc import Callable, Sequence
 
 from tilewright.contraction.recognise import is_commutative
 from tilewright.ir import nodes
-from tilewright.ir.lmad import row_major
-from tilewright.ir.nodes import Atom, Type, Variable
-from tilewright.ir.scalars import I64, compute_type
+from tilewright.ir.nodes import Atom, Variable
+from tilewright.ir.scalars import compute_type
 from tilewright.ir.sizes import ZERO, Size, minimum, size
 from tilewright.ir.views import ArrayView
-from tilewright.kernel.ir import Buffer, Constant, For, If, Space, integer, operation
+from tilewright.kernel.ir import If, integer, operation
 from tilewright.passes.bound_contraction import LEAST_ROWS
 from tilewright.passes.items import lower_folds
 from tilewright.passes.items.accumulators import Accumulators
@@ -25,7 +24,6 @@ from tilewright.passes.items.lower_columns import has_simple_rows
 from tilewright.passes.items.lower_items import AnyValue, call, lower_expression, row_of, write
 from tilewright.passes.items.lower_order import SHORT, fold_in_order
 from tilewright.passes.items.lower_scalar import assign_values, declare_value, lower_atom, lower_size
-from tilewright.passes.items.scalar_values import memory_element
 
 LANES = 32
 BRANCHES, LEVELS = 16, 3
@@ -151,17 +149,12 @@ def _take_over(
 
 def _each_lane(item: Item, write_lane: Callable[[Size], None]) -> None:
     """A loop over the lanes that the CPU may run in vectors."""
-    index, lane = item.index("lane", size(LANES))
-    checks = len(item.checks)
-    with item.emit.scope() as body:
-        write_lane(lane)
-    independent = len(item.checks) == checks
-    item.emit.emit(For(index.name, Constant(0, I64), Constant(LANES, I64), tuple(body), independent=independent))
+    item.loop_in_lanes(integer(LANES), size(LANES), "lane", write_lane)
 
 
 def _lanes(item: Item, neutral: Sequence[Atom]) -> list[ArrayView]:
     """For each accumulator one private element per lane, the neutral element at first."""
-    places = [_lane_array(item, atom.type) for atom in neutral]
+    places = [item.own("lanes", compute_type(atom.type.element), LANES) for atom in neutral]
     initial = [lower_atom(atom, item.emit) for atom in neutral]
 
     def begin(lane: Size) -> None:
@@ -170,12 +163,3 @@ def _lanes(item: Item, neutral: Sequence[Atom]) -> list[ArrayView]:
 
     _each_lane(item, begin)
     return places
-
-
-def _lane_array(item: Item, type_: Type) -> ArrayView:
-    """One private element per lane. Small floats are carried in f32 here, as in variables."""
-    carried = compute_type(type_.element)
-    buffer = Buffer(item.emit.name("lanes"), memory_element(carried), Space.PRIVATE, LANES)
-    item.private.append(buffer)
-    item.buffers[buffer.name] = buffer
-    return ArrayView(buffer.name, carried, row_major((size(LANES),)))

@@ -21,6 +21,7 @@ from tilewright.kernel.ir import (
     Constant,
     Declare,
     Expression,
+    For,
     If,
     Let,
     Load,
@@ -29,6 +30,8 @@ from tilewright.kernel.ir import (
     Statement,
     Store,
     add,
+    element_of,
+    integer,
     multiply,
 )
 
@@ -125,11 +128,32 @@ class KernelBuilder:
         """Change a declared variable."""
         self.emit(Assign(variable.name, value))
 
-    def when(self, condition: Expression, write: Callable[[], None]) -> None:
-        """if condition: what `write` emits."""
-        with self.scope() as then:
-            write()
-        self.emit(If(condition, tuple(then)))
+    def when(
+        self, condition: Expression, then: Callable[[], None], otherwise: Callable[[], None] = lambda: None
+    ) -> None:
+        """if condition: what `then` emits, else what `otherwise` emits."""
+        with self.scope() as yes:
+            then()
+        with self.scope() as no:
+            otherwise()
+        self.emit(If(condition, tuple(yes), tuple(no)))
+
+    def loop(
+        self,
+        hint: str,
+        start: Expression,
+        stop: Expression,
+        write: Callable[[Name], None],
+        step: Expression | int = 1,
+        independent: bool = False,
+        unroll: bool = False,
+    ) -> None:
+        """for index in start .. stop by step: what `write(index)` emits; the index has the type of `start`."""
+        index = Name(self.name(hint), start.type)
+        with self.scope() as body:
+            write(index)
+        by = integer(step, element_of(start.type)) if isinstance(step, int) else step
+        self.emit(For(index.name, start, stop, tuple(body), by, unroll=unroll, independent=independent))
 
 
 # --- types, constants, memory -----------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from tilewright.ir import nodes
 from tilewright.ir.lmad import LMAD
 from tilewright.ir.nodes import Atom, Lambda, Variable
-from tilewright.ir.scalars import BOOL, I64, compute_type
+from tilewright.ir.scalars import BOOL, compute_type
 from tilewright.ir.sizes import ONE, Size, size
 from tilewright.ir.traversal import all_statements, is_plain
 from tilewright.ir.views import ArrayView
@@ -22,8 +22,6 @@ from tilewright.kernel.ir import (
     Broadcast,
     Expression,
     FirstLanes,
-    For,
-    If,
     Lane,
     Load,
     Name,
@@ -80,8 +78,8 @@ class ShortFolds:
         stop = emit.let(self.offset(high), "stop")
         emit.assign(self.base, self.offset(low))
         emit.assign(self.filled, self.base)
-        index, point = self.item.index("i", count)
-        with emit.scope() as body:
+
+        def fold(point: Size) -> None:
             start, end = emit.let(self.offset(point), "start"), emit.let(self.offset(point + ONE), "end")
             total = emit.declare(lower_atom(self.neutral, emit)[0], "total")
             at = emit.declare(start, "at")
@@ -90,7 +88,8 @@ class ShortFolds:
                 self._take(at, end, total)
             emit.emit(While((), operation("lt", at, end), tuple(inside)))
             self.finish(point, start, end, emit.snapshot(total, "fold"))
-        emit.emit(For(index.name, lower_size(low, emit), lower_size(high, emit), tuple(body)))
+
+        self.item.loop_from(lower_size(low, emit), lower_size(high, emit), count, "i", fold)
 
     def _named(self, value: Expression) -> Size:
         core = f"%offset.{self.item.emit.name('offset')}"
@@ -119,8 +118,8 @@ class ShortFolds:
         count = emit.let(operation("sub", operation("min", end, self.filled), at), "rows")
         offset = emit.let(operation("sub", at, self.base), "from")
         neutral = emit.let(Broadcast(lower_atom(self.neutral, emit)[0], self.kind), "neutral")
-        index = Name(emit.name("v"), I64)
-        with emit.scope() as body:
+
+        def take(index: Name) -> None:
             rest = operation("sub", count, index)
             mask = emit.let(FirstLanes(rest, VectorType(BOOL, lanes)), "mask")
             loaded = emit.let(Load(item.buffer_of(self.strip), add(offset, index), self.kind), "x")
@@ -134,7 +133,8 @@ class ShortFolds:
             (value,) = call(item, self.combine, pair)
             assert isinstance(value, tuple)
             emit.assign(total, value[0])
-        emit.emit(For(index.name, integer(0), count, tuple(body), step=integer(lanes)))
+
+        emit.loop("v", integer(0), count, take, lanes)
         emit.assign(at, add(at, count))
 
     def _combined(self, left: Expression, right: Expression) -> Expression:
@@ -194,15 +194,14 @@ def write_short_folds(
     def finish(point: Size, start: Expression, end: Expression, total: Expression) -> None:
         write(item, (total,), row_of(place, point))
 
-    with item.emit.scope() as together:
+    def together() -> None:
         folds = ShortFolds(
             item, fold.combine, fold.neutral[0], rows, lambda i: lower_size(i * fold.width, item.emit), finish
         )
         folds.write(bounds, place.lmad.shape[0])
-    with item.emit.scope() as one_by_one:
-        otherwise()
+
     few = operation("lt", lower_size(fold.width, item.emit), integer(MOST_ROWS))
-    item.emit.emit(If(item.emit.let(few, "few"), tuple(together), tuple(one_by_one)))
+    item.emit.when(item.emit.let(few, "few"), together, otherwise)
 
 
 def _in_one(array: object, width: Size) -> ArrayView | None:

@@ -117,10 +117,11 @@ def _emit_edges(emit: KernelBuilder, parts: Sequence[Bounds], loop: _Loop) -> No
             _emit_loop(emit, bounds, loop)
         return
     (low, first), (last, high) = parts
-    part = Name(emit.name("part"), I64)
-    with emit.scope() as inside:
+
+    def edge(part: Name) -> None:
         is_first = emit.let(kernel.operation("eq", part, Constant(0, I64)), "before")
         start = emit.let(kernel.operation("select", is_first, low, last), "from")
         stop = emit.let(kernel.operation("select", is_first, first, high), "to")
         _emit_loop(emit, (start, stop), loop)
-    emit.emit(For(part.name, Constant(0, I64), Constant(2, I64), tuple(inside)))
+
+    emit.loop("part", Constant(0, I64), Constant(2, I64), edge)

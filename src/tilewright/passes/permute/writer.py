@@ -11,8 +11,6 @@ from tilewright.kernel.ir import (
     Buffer,
     Expression,
     FirstLanes,
-    For,
-    If,
     Name,
     ScalarParameter,
     Store,
@@ -64,20 +62,13 @@ class PermuteWriter:
         self, hint: str, start: Expression, stop: Expression, body: Callable[[Expression], None], step: int = 1
     ) -> None:
         """for hint in start .. stop by step."""
-        index = Name(self.emit.name(hint), I64)
-        with self.emit.scope() as inside:
-            body(index)
-        self.emit.emit(For(index.name, start, stop, tuple(inside), integer(step)))
+        self.emit.loop(hint, start, stop, body, step)
 
     def when(
         self, condition: Expression, then: Callable[[], None], otherwise: Callable[[], None] = lambda: None
     ) -> None:
         """if condition then else."""
-        with self.emit.scope() as yes:
-            then()
-        with self.emit.scope() as no:
-            otherwise()
-        self.emit.emit(If(condition, tuple(yes), tuple(no)))
+        self.emit.when(condition, then, otherwise)
 
     def overlapping(self, hint: str, count: Expression, width: int, body: Callable[[Expression], None]) -> None:
         """Pieces of `width` that cover `count` (at least `width`); the last one reaches back where it has to."""

@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tilewright.ir import nodes
-from tilewright.ir.lmad import row_major
 from tilewright.ir.nodes import Variable
 from tilewright.ir.scalars import BOOL, I32, I64, U32, ScalarType
 from tilewright.ir.sizes import Size, minimum, size
@@ -24,14 +23,11 @@ from tilewright.kernel.ir import (
     ATOMIC_OPERATORS,
     AtomicUpdate,
     Barrier,
-    Buffer,
     Cast,
     Constant,
     Expression,
-    For,
     Name,
     Space,
-    integer,
     operation,
 )
 from tilewright.machine.model import Machine
@@ -123,13 +119,7 @@ class _Words:
 
 
 def _shared_words(item: Item, bins: AtomicBins, room: int) -> _Words:
-    arrays = []
-    for _ in range(bins.words):
-        buffer = Buffer(item.emit.name("bins"), bins.word, Space.SHARED, room)
-        item.private.append(buffer)
-        item.buffers[buffer.name] = buffer
-        arrays.append(ArrayView(buffer.name, bins.word, row_major((size(room),))))
-    return _Words(bins, tuple(arrays))
+    return _Words(bins, tuple(item.own("bins", bins.word, room, Space.SHARED) for _ in range(bins.words)))
 
 
 @dataclass(frozen=True)
@@ -180,10 +170,7 @@ class _Block:
         emit = self.item.emit
         first = emit.let(operation("add", start, self.group.thread), "mine")
         end = emit.let(stop, "stop")
-        index, core = self.item.index("k", extent)
-        with emit.scope() as body:
-            write(core)
-        emit.emit(For(index.name, first, end, tuple(body), step=integer(self.group.block)))
+        self.item.loop_from(first, end, extent, "k", write, self.group.block)
 
     def _combine(self, row: Sequence[object]) -> None:
         """One row into its bin, if that exists."""

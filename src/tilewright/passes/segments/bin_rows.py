@@ -26,7 +26,6 @@ from tilewright.kernel.ir import (
     Cast,
     Expression,
     FirstLanes,
-    For,
     Load,
     Store,
     VectorType,
@@ -283,10 +282,7 @@ class _RowBins:
 
         def of_bin(bin_: Size) -> None:
             stop = item.emit.let(lower_size(length, item.emit), "stop")
-            name, k = item.index("k", length)
-            with item.emit.scope() as body:
-                write((bin_, k))
-            item.emit.emit(For(name.name, integer(0), stop, tuple(body), independent=True))
+            item.loop_from(integer(0), stop, length, "k", lambda k: write((bin_, k)), independent=True)
 
         item.loop(self.histograms.bins, "bin", of_bin)
 

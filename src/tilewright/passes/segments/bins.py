@@ -19,21 +19,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from tilewright.ir.lmad import row_major
 from tilewright.ir.nodes import Lambda, Type
 from tilewright.ir.scalars import BOOL, I32, I64, U32, U64, ScalarType, compute_type
 from tilewright.ir.sizes import Size, maximum, minimum, size
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import (
-    Buffer,
     Cast,
     Constant,
     Expression,
-    For,
     Let,
     Load,
     Name,
-    Space,
     Statement,
     integer,
     operation,
@@ -43,7 +39,6 @@ from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_general import Places, Points
 from tilewright.passes.items.lower_items import AnyValue, call, row_of, write
 from tilewright.passes.items.lower_scalar import Value, lower_atom, lower_size
-from tilewright.passes.items.scalar_values import memory_element
 from tilewright.passes.items.sum_trees import grows_errors
 from tilewright.passes.segments.form import Chunks, Histograms, Row
 from tilewright.passes.segments.points import part
@@ -336,11 +331,7 @@ class _Bins:
     def _private(self, element: ScalarType, hint: str) -> ArrayView:
         """One element for each row of a batch."""
         self.made += 1
-        words = BATCH * (2 if element.is_complex else 1)
-        buffer = Buffer(self.item.emit.name(hint), memory_element(element), Space.PRIVATE, words)
-        self.item.private.append(buffer)
-        self.item.buffers[buffer.name] = buffer
-        return ArrayView(buffer.name, element, row_major((size(BATCH),)))
+        return self.item.own(hint, element, BATCH)
 
     def _size(self, value: Expression, hint: str) -> Size:
         """A value of the kernel as a size."""
@@ -354,12 +345,4 @@ class _Bins:
         """A loop that may run in vectors, unless something inside has memory of its own or is checked."""
         item = self.item
         stop = item.emit.let(lower_size(extent, item.emit), "stop")
-        index, core = item.index(hint, extent)
-        before = self._taken()
-        with item.emit.scope() as body:
-            write_one(core)
-        item.emit.emit(For(index.name, integer(0), stop, tuple(body), independent=self._taken() == before))
-
-    def _taken(self) -> tuple[int, ...]:
-        """What code of rows has taken that cannot be shared by lanes."""
-        return len(self.item.checks), len(self.item.scratch), len(self.item.private) - self.made
+        item.loop_in_lanes(stop, extent, hint, write_one, lambda: self.made)

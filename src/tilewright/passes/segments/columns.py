@@ -17,7 +17,7 @@ from tilewright.ir.nodes import Variable
 from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import Size, minimum, size
 from tilewright.ir.views import ArrayView
-from tilewright.kernel.ir import Constant, Expression, For, If, operation
+from tilewright.kernel.ir import Constant, Expression, For, operation
 from tilewright.passes.items.accumulators import PIECE
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_columns import COLUMNS, column_array
@@ -55,11 +55,8 @@ def with_columns(
             return
         many = operation("ge", operation("sub", bounds[1], bounds[0]), Constant(LEAST_SEGMENTS, I64))
         nearer = operation("and", many, nearer)
-        with item.emit.scope() as together:
-            _Together(item, segments, chunks, places, before, is_scan).write(at, bounds)
-        with item.emit.scope() as one_by_one:
-            otherwise()
-        item.emit.emit(If(item.emit.let(nearer, "together"), tuple(together), tuple(one_by_one)))
+        together = _Together(item, segments, chunks, places, before, is_scan)
+        item.emit.when(item.emit.let(nearer, "together"), lambda: together.write(at, bounds), otherwise)
 
     return dataclasses.replace(points, columns=columns, together=TOGETHER_COLUMNS)
 
@@ -179,12 +176,7 @@ class _Together:
 
     def _each_column(self, stop: Expression, write_column: Callable[[Size], None]) -> None:
         item = self.item
-        index, column = item.index("column", size(COLUMNS))
-        checks = len(item.checks)
-        with item.emit.scope() as body:
-            write_column(column)
-        independent = len(item.checks) == checks
-        item.emit.emit(For(index.name, Constant(0, I64), stop, tuple(body), independent=independent))
+        item.loop_in_lanes(stop, size(COLUMNS), "column", write_column)
 
     def _begin(self, totals: Sequence[ArrayView], column: Size, point: Sequence[Size]) -> None:
         item = self.item

@@ -12,19 +12,18 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tilewright.ir import nodes
-from tilewright.ir.lmad import row_major
 from tilewright.ir.nodes import Atom, Body, Expression, Lambda, Type, Variable
-from tilewright.ir.scalars import ScalarType, compute_type
+from tilewright.ir.scalars import compute_type
 from tilewright.ir.sizes import ZERO, Size, minimum, size
 from tilewright.ir.traversal import all_statements, is_plain, used_variables
 from tilewright.ir.views import ArrayView
-from tilewright.kernel.ir import Buffer, Space
+from tilewright.kernel.ir import Space
 from tilewright.passes.items import lower_folds, lower_segments
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_folds import Rows
 from tilewright.passes.items.lower_items import AnyValue, bind_index
 from tilewright.passes.items.lower_scalar import lower_atom
-from tilewright.passes.items.scalar_values import Value, memory_element
+from tilewright.passes.items.scalar_values import Value
 
 Fold: TypeAlias = nodes.Reduce | nodes.Redomap | nodes.Scan | nodes.Scanomap | nodes.SegRed | nodes.SegScan
 _SIMPLE = nodes.Apply | nodes.Cast | nodes.Alias | nodes.SizeValue
@@ -288,14 +287,5 @@ def partial_strides(partial: Sequence[Variable]) -> tuple[tuple[Variable, int, i
 
 def shared_arrays(item: Item, segments: Segments, count: int, hint: str) -> list[ArrayView]:
     """For each accumulator an array of `count` elements in the block's shared memory."""
-    return [_shared_array(item, atom.type.element, count, hint) for atom in segments.neutral]
-
-
-def _shared_array(item: Item, element: ScalarType, count: int, hint: str) -> ArrayView:
-    """Small floats are carried in f32 here, as in variables."""
-    kept = compute_type(element)
-    words = count * (2 if kept.is_complex else 1)
-    buffer = Buffer(item.emit.name(hint), memory_element(kept), Space.SHARED, words)
-    item.private.append(buffer)
-    item.buffers[buffer.name] = buffer
-    return ArrayView(buffer.name, kept, row_major((size(count),)))
+    kept = [compute_type(atom.type.element) for atom in segments.neutral]  # small floats as f32, as in variables
+    return [item.own(hint, one, count, Space.SHARED) for one in kept]

@@ -13,15 +13,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tilewright.ir.scalars import BOOL, I64
-from tilewright.ir.sizes import Size, size
+from tilewright.ir.scalars import BOOL
+from tilewright.ir.sizes import Size
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import (
     Barrier,
     BlockIndex,
     Constant,
     Expression,
-    For,
     Name,
     ThreadIndex,
     integer,
@@ -91,16 +90,17 @@ def _each_group(
     first = integer(0) if one_group else emit.let(operation("sub", thread, local), "first")
     items = emit.value_of(ITEMS)[0]
     stride = emit.let(operation("floordiv", emit.value_of(THREADS_TOTAL)[0], integer(threads)), "stride")
-    base = Name(emit.name("base"), I64)
-    with emit.scope() as body:
+
+    def write_at(base: Name) -> None:
         point = base if one_group else emit.let(operation("add", base, slot), "point")
         active = Constant(True, BOOL) if one_group else emit.let(operation("lt", point, items), "active")
         last = operation("sub", items, integer(1))
         flat = point if one_group else emit.let(operation("min", point, last), "point")
         group = Group(threads, block, thread, local, first, active)
         write(group, decompose(item, flat, space) if space else ())
+
     start = emit.let(multiply(number, integer(per_block)), "start")
-    emit.emit(For(base.name, start, items, tuple(body), step=stride))
+    emit.loop("base", start, items, write_at, stride)
 
 
 def range_of(item: Item, segments: Segments, chunks: Chunks | None, group: Group, at: Sequence[Size]) -> RowRange:
@@ -139,21 +139,22 @@ def _fold(
         run = emit.let(operation("floordiv", width, integer(group.threads)), "run")
         start = emit.let(operation("add", where.begin, multiply(group.local, run)), "start")
         stop, step = operation("min", operation("add", start, run), where.end), integer(1)
-    index, row = item.index("k", segments.width)
     rows = segments.rows(item, where.segment)
-    with emit.scope() as body:
+
+    def add(row: Size) -> None:
         values = rows(row, [None] * count + [row_of(place, row) for place in mapped])
         assign_values(totals, scalars_of(call(item, segments.combine, [*totals, *values[:count]])), emit)
-    emit.emit(For(index.name, start, stop, tuple(body), step=step))
+
+    item.loop_from(start, stop, segments.width, "k", add, step)
     shared = shared_arrays(item, segments, group.block, "shared")
-    mine = named_size(item, group.thread)
+    mine = item.named(group.thread, "place")
     for array, total in zip(shared, totals, strict=True):
         item.store(array, (mine,), total)
     emit.emit(Barrier())
     tree(item, segments, group, shared)
 
     def finish() -> None:
-        first = named_size(item, group.first)
+        first = item.named(group.first, "place")
         for array, place in zip(shared, places, strict=False):
             write(item, item.load(array, (first,)), part(place, at))
 
@@ -169,7 +170,7 @@ def tree(item: Item, segments: Segments, group: Group, shared: Sequence[ArrayVie
 
         def combine(distance: int = distance) -> None:
             left = operation("add", group.first, multiply(group.local, integer(2 * distance)))
-            at = named_size(item, left)
+            at = item.named(left, "place")
             values = [item.load(array, (at,)) for array in shared]
             others = [item.load(array, (at + distance,)) for array in shared]
             for array, value in zip(shared, call(item, segments.combine, [*values, *others]), strict=True):
@@ -178,14 +179,6 @@ def tree(item: Item, segments: Segments, group: Group, shared: Sequence[ArrayVie
         item.emit.when(operation("lt", group.local, integer(remaining)), combine)
         item.emit.emit(Barrier())
         distance *= 2
-
-
-def named_size(item: Item, value: Expression) -> Size:
-    """A value of the kernel as a size."""
-    core = f"%place.{item.emit.name('place')}"
-    item.emit.values[core] = (item.emit.let(value, "place"),)
-    item.inner.add(core)
-    return size(core)
 
 
 def scalars_of(values: Sequence[object]) -> list[Value]:

@@ -30,20 +30,18 @@ from tilewright.ir.scalars import I32, I64, compute_type
 from tilewright.ir.sizes import ONE, ZERO, Size, maximum, minimum, size
 from tilewright.ir.traversal import sub_bodies
 from tilewright.ir.views import ArrayView
-from tilewright.kernel.ir import Buffer, Constant, Space, ThreadIndex, operation
+from tilewright.kernel.ir import Constant, Space, ThreadIndex, operation
 from tilewright.machine.model import Machine
 from tilewright.passes.core.fills import NOTHING, Fills, without_filled
 from tilewright.passes.items import lower_folds, lower_segments
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_general import Places, Points, points_of
 from tilewright.passes.items.lower_scalar import lower_size
-from tilewright.passes.items.scalar_values import memory_element
 from tilewright.passes.segments.atomics import atomic_bins, block_points, room_for_bins
 from tilewright.passes.segments.bin_rows import row_histogram_step, row_histograms
 from tilewright.passes.segments.bins import COPIES, MOST_BINS, cached_points, copies_of_bins, sums_are_trees
 from tilewright.passes.segments.choice import pieces_of_histogram, room_of_thread
 from tilewright.passes.segments.form import Chunks, Histograms, Row, Segments, partial_strides
-from tilewright.passes.segments.groups import named_size
 from tilewright.passes.segments.row_folds import elementwise, is_fold_of_rows
 from tilewright.passes.segments.steps import Kernels, MakeKernel, Variables, fold_step
 from tilewright.passes.sweeps.form import is_filter
@@ -304,14 +302,11 @@ def piece_points(histograms: Histograms, pieces: Chunks, threads: int, room: int
 
 def _in_shared_memory(item: Item, own: Sequence[ArrayView], threads: int, room: int) -> list[ArrayView]:
     """Bins of this thread in the block's shared memory."""
-    local = named_size(item, ThreadIndex())
+    local = item.named(ThreadIndex(), "place")
     found = []
     for one in own:
-        parts = 2 if one.element.is_complex else 1
-        buffer = Buffer(item.emit.name("bins"), memory_element(one.element), Space.SHARED, parts * room * threads)
-        item.private.append(buffer)
-        item.buffers[buffer.name] = buffer
-        found.append(ArrayView(buffer.name, one.element, LMAD(local, one.lmad.shape, (size(threads),))))
+        shared = item.own("bins", one.element, room * threads, Space.SHARED)
+        found.append(ArrayView(shared.buffer, one.element, LMAD(local, one.lmad.shape, (size(threads),))))
     return found
 
 

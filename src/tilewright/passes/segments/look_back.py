@@ -46,7 +46,7 @@ from tilewright.passes.items.item_memory import WORKER, Item
 from tilewright.passes.items.lower_general import Places, Points, decompose
 from tilewright.passes.items.lower_scalar import Value, assign_values, declare_value, lower_atom, lower_size
 from tilewright.passes.segments.form import Chunks, Segments, partial_variables, space_of
-from tilewright.passes.segments.groups import Group, named_size, tree
+from tilewright.passes.segments.groups import Group, tree
 from tilewright.passes.segments.points import scan_points
 from tilewright.passes.segments.scans import Tiles, make_tiles
 from tilewright.runtime.host import ITEMS
@@ -160,9 +160,9 @@ class _Tile:
         values = [declare_value(lower_atom(atom, emit), "record", emit) for atom in self.segments.neutral]
         position = emit.let(operation("sub", operation("add", line, thread), integer(1)), "position")
         exists = operation("and", operation("ge", position, integer(0)), operation("le", thread, place))
-        emit.when(exists, lambda: assign_values(values, self._await(named_size(item, position)), emit))
+        emit.when(exists, lambda: assign_values(values, self._await(item.named(position, "place")), emit))
         shared = self.tiles.spare_sums()
-        mine = named_size(item, thread)
+        mine = item.named(thread, "place")
         for array, value in zip(shared, values, strict=True):
             item.store(array, (mine,), value)
         emit.emit(Barrier())

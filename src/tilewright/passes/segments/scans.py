@@ -13,17 +13,16 @@ from dataclasses import dataclass
 
 from tilewright.ir.lmad import row_major
 from tilewright.ir.nodes import Variable
-from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import Size, size
 from tilewright.ir.views import ArrayView
-from tilewright.kernel.ir import Barrier, Constant, Expression, For, If, Name, integer, multiply, operation
+from tilewright.kernel.ir import Barrier, Expression, Name, integer, multiply, operation
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_folds import Rows
 from tilewright.passes.items.lower_general import Places, Points
 from tilewright.passes.items.lower_items import call, row_of, write
 from tilewright.passes.items.lower_scalar import Value, assign_values, declare_value, lower_atom, lower_size
 from tilewright.passes.segments.form import Chunks, Segments, shared_arrays
-from tilewright.passes.segments.groups import Group, RowRange, in_groups, named_size, range_of, scalars_of
+from tilewright.passes.segments.groups import Group, RowRange, in_groups, range_of, scalars_of
 from tilewright.passes.segments.points import scan_points, values_before
 
 
@@ -41,15 +40,16 @@ def group_scan(
         carry = [declare_value(value, "carry", emit) for value in first]
         length = segments.width if chunks is None else size(chunks.length)
         count = emit.let(lower_size((length + tiles.rows - 1) // tiles.rows, emit), "tiles")
-        number = Name(emit.name("tile"), I64)
-        with emit.scope() as body:
+
+        def write_tile(number: Name) -> None:
             start = emit.let(operation("add", tiles.where.begin, multiply(number, integer(tiles.rows))), "tile_start")
             tiles.read(start)
             tiles.scan_threads()
             tiles.put(carry)
             assign_values(carry, tiles.joined(carry, tiles.total()), emit)
             tiles.write(start)
-        emit.emit(For(number.name, Constant(0, I64), count, tuple(body)))
+
+        emit.loop("tile", integer(0), count, write_tile)
 
     return in_groups(scan_points(segments, chunks, before), threads, write_group)
 
@@ -113,7 +113,7 @@ class Tiles:
     def total(self) -> list[Value]:
         """What the tile gives."""
         last = operation("add", self.group.first, integer(self.group.threads - 1 + self._half))
-        at = named_size(self.item, last)
+        at = self.item.named(last, "place")
         return [self.item.load(array, (at,)) for array in self.sums]
 
     def joined(self, left: Sequence[Value], right: Sequence[Value]) -> list[Value]:
@@ -125,7 +125,7 @@ class Tiles:
         item, group, emit = self.item, self.group, self.item.emit
         prefix = [declare_value(value, "prefix", emit) for value in carry]
         before = operation("max", operation("sub", group.thread, integer(1)), integer(0))
-        left = named_size(item, before)
+        left = item.named(before, "place")
 
         def take_left() -> None:
             values = [item.load(array, (left + self._half,)) for array in self.sums]
@@ -161,7 +161,7 @@ class Tiles:
         return self.group.block if steps % 2 else 0
 
     def _mine(self) -> Size:
-        return named_size(self.item, multiply(self.group.thread, integer(self.rows_each)))
+        return self.item.named(multiply(self.group.thread, integer(self.rows_each)), "place")
 
     def _each_row(self, start: Expression, write_row: Callable[[Expression, Size], None]) -> None:
         """The rows that this thread moves, every `threads`-th one: their number, and where they are in the stage."""
@@ -172,30 +172,32 @@ class Tiles:
             moved = lower_size(e * group.threads, item.emit)
             inside = item.emit.let(operation("add", group.local, moved), "inside")
             k = item.emit.let(operation("add", start, inside), "k")
-            write_row(k, named_size(item, operation("add", place, inside)))
+            write_row(k, item.named(operation("add", place, inside), "place"))
 
         item.loop(size(self.rows_each), "e", one)
 
     def _read_row(self, k: Expression, at: Size) -> None:
         """stage[at] = row k, or the neutral element after the last row."""
         item, count = self.item, len(self.segments.neutral)
-        emit = item.emit
-        with emit.scope() as inside:
-            row = named_size(item, k)
+
+        def inside() -> None:
+            row = item.named(k, "place")
             values = self.row(row, [None] * count + [row_of(place, row) for place in self.parts[count:]])
             for array, value in zip(self.stage, scalars_of(values[:count]), strict=True):
                 item.store(array, (at,), value)
-        with emit.scope() as outside:
+
+        def outside() -> None:
             for array, atom in zip(self.stage, self.segments.neutral, strict=True):
-                item.store(array, (at,), lower_atom(atom, emit))
-        emit.emit(If(operation("lt", k, self.where.end), tuple(inside), tuple(outside)))
+                item.store(array, (at,), lower_atom(atom, item.emit))
+
+        item.emit.when(operation("lt", k, self.where.end), inside, outside)
 
     def _write_row(self, k: Expression, at: Size) -> None:
         """Row k of the results = stage[at]."""
         item = self.item
 
         def put() -> None:
-            row = named_size(item, k)
+            row = item.named(k, "place")
             for array, place in zip(self.stage, self.parts, strict=False):
                 write(item, item.load(array, (at,)), row_of(place, row))
 
@@ -205,7 +207,7 @@ class Tiles:
         """Scan the threads' totals, from one half of `sums` to the other and back."""
         item, group = self.item, self.group
         emit = item.emit
-        mine = named_size(item, group.thread)
+        mine = item.named(group.thread, "place")
         for array, total in zip(self.sums, totals, strict=True):
             item.store(array, (mine,), total)
         emit.emit(Barrier())

@@ -14,15 +14,13 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 from tilewright.ir import nodes
-from tilewright.ir.lmad import row_major
 from tilewright.ir.nodes import Atom, Body, Lambda, Statement, Variable, atom_size
-from tilewright.ir.scalars import BOOL, I64, compute_type
+from tilewright.ir.scalars import BOOL, I64, ScalarType, compute_type
 from tilewright.ir.sizes import ONE, Size, minimum, size
 from tilewright.ir.traversal import all_statements, mentioned_names, sub_bodies, used_variables
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import (
     Broadcast,
-    Buffer,
     Constant,
     Expression,
     FirstLanes,
@@ -30,7 +28,6 @@ from tilewright.kernel.ir import (
     If,
     Load,
     Name,
-    Space,
     Store,
     VectorType,
     add,
@@ -44,7 +41,7 @@ from tilewright.passes.items.item_memory import ArrayValue, IotaArray, Item
 from tilewright.passes.items.lower_general import Places, Points
 from tilewright.passes.items.lower_items import bind, bind_index, lower_statement, value_of
 from tilewright.passes.items.lower_scalar import assign_values, lower_atom, lower_size
-from tilewright.passes.items.scalar_values import Value, memory_element
+from tilewright.passes.items.scalar_values import Value
 from tilewright.passes.lanes.lane_choice import LaneForm, function_of, is_lane_load
 from tilewright.passes.lanes.vectorise import lower_lambda_vector
 from tilewright.passes.streams.rows import Group, side_by_side
@@ -184,17 +181,10 @@ class _Group:
         return self._loaded(statement.targets[0], source)
 
     def _core(self, value: Expression) -> Size:
-        core = f"%lane.{self.item.emit.name('of')}"
-        self.item.emit.values[core] = (self.item.emit.let(value, "at"),)
-        self.item.inner.add(core)
-        return size(core)
+        return self.item.named(value, "at")
 
-    def _memory(self, element: object) -> ArrayView:
-        room = self.form.lanes * self.count
-        buffer = Buffer(self.item.emit.name("lanes"), memory_element(element), Space.PRIVATE, room)  # type: ignore[arg-type]
-        self.item.private.append(buffer)
-        self.item.buffers[buffer.name] = buffer
-        return ArrayView(buffer.name, element, row_major((size(room),)))  # type: ignore[arg-type]
+    def _memory(self, element: ScalarType) -> ArrayView:
+        return self.item.own("lanes", element, self.form.lanes * self.count)
 
     def _store(self, place: ArrayView, values: Sequence[Value]) -> None:
         """Write the results of the points to a row of a target."""
@@ -283,12 +273,12 @@ class _Group:
         if nested or (fold.width.constant is not None and fold.width.constant <= PIECE):
             self.item.loop(fold.width, "k", lambda k: step(total, k))
         elif self.inside:  # short ones are frequent there, and must not pay for pieces
-            with self.item.emit.scope() as short:
-                self.item.loop(fold.width, "k", lambda k: step(total, k))
-            with self.item.emit.scope() as long:
-                self.item.loop(pieces, "piece", piece)
             is_short = operation("le", lower_size(fold.width, self.item.emit), _i64(PIECE))
-            self.item.emit.emit(If(self.item.emit.let(is_short, "is_short"), tuple(short), tuple(long)))
+            self.item.emit.when(
+                self.item.emit.let(is_short, "is_short"),
+                lambda: self.item.loop(fold.width, "k", lambda k: step(total, k)),
+                lambda: self.item.loop(pieces, "piece", piece),
+            )
         else:
             self.item.loop(pieces, "piece", piece)
         for target, values in zip(statement.targets, total, strict=True):

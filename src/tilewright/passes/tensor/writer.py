@@ -23,8 +23,6 @@ from tilewright.kernel.ir import (
     Buffer,
     Constant,
     Expression,
-    For,
-    If,
     Name,
     ScalarParameter,
     Space,
@@ -140,21 +138,14 @@ class TensorWriter:
             if stop.value - start.value <= step:
                 body(start)
                 return
-        index = Name(self.emit.name(hint), I64)
-        with self.emit.scope() as statements:
-            body(index)
-        self.emit.emit(For(index.name, start, stop, tuple(statements), integer(step), unroll=unroll))
+        self.emit.loop(hint, start, stop, body, step, unroll=unroll)
 
     def branch(self, condition: Expression, then: Callable[[], None], otherwise: Callable[[], None]) -> None:
         """If; a known condition is written without."""
         if isinstance(condition, Constant):
             (then if condition.value else otherwise)()
             return
-        with self.emit.scope() as yes:
-            then()
-        with self.emit.scope() as no:
-            otherwise()
-        self.emit.emit(If(condition, tuple(yes), tuple(no)))
+        self.emit.when(condition, then, otherwise)
 
     def both(self, left: Expression, right: Expression) -> Expression:
         """left and right, folded."""

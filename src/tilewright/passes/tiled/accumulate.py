@@ -10,7 +10,6 @@ from tilewright.contraction.normalise import constant
 from tilewright.kernel.ir import (
     Barrier,
     Expression,
-    For,
     Name,
     add,
     load,
@@ -85,10 +84,7 @@ def contracted_loops(
 
 
 def _loop(w: TileWriter, stop: Expression, step: int, write: Callable[[Expression], None], hint: str) -> None:
-    index = Name(w.emit.name(hint), w.index)
-    with w.emit.scope() as body:
-        write(index)
-    w.emit.emit(For(index.name, w.integer(0), stop, tuple(body), w.integer(step)))
+    w.emit.loop(hint, w.integer(0), stop, write, step)
 
 
 # --- accumulation -----------------------------------------------------------------------------------------------------
@@ -169,10 +165,7 @@ def accumulate(
         if extent == 1 and limit is None:
             nest(position + 1, [*q, w.integer(0)])
             return
-        index = Name(emit.name("q"), w.index)
-        with emit.scope() as body:
-            nest(position + 1, [*q, index])
         stop = w.integer(extent) if limit is None else limit
-        emit.emit(For(index.name, w.integer(0), stop, tuple(body), w.integer(1), unroll=limit is None))
+        emit.loop("q", w.integer(0), stop, lambda index: nest(position + 1, [*q, index]), unroll=limit is None)
 
     nest(0, [])

@@ -13,10 +13,8 @@ from tilewright.kernel.ir import (
     Broadcast,
     Buffer,
     Expression,
-    For,
     Lane,
     Load,
-    Name,
     Space,
     Store,
     ThreadIndex,
@@ -106,10 +104,7 @@ def prepare_copy(
 
 
 def _copy_in_loop(w: TileWriter, thread: Expression, steps: int, copy: Callable[[Expression], None]) -> None:
-    index = Name(w.emit.name("element"), w.index)
-    with w.emit.scope() as body:
-        copy(index)
-    w.emit.emit(For(index.name, thread, w.integer(steps), tuple(body), w.integer(w.form.tiling.threads)))
+    w.emit.loop("element", thread, w.integer(steps), copy, w.form.tiling.threads)
 
 
 def _axis_indices(w: TileWriter, staged: StagedOperand, element: Expression) -> list[Expression]:
