@@ -16,14 +16,13 @@ from tilewright.ir.index_ranges import is_within, narrowed
 from tilewright.ir.lmad import LMAD, row_major
 from tilewright.ir.nodes import Index, Slice, SliceDimension, Type, Update, Variable
 from tilewright.ir.scalars import BOOL, I64, U64, ScalarType
-from tilewright.ir.sizes import ONE, ZERO, Size, SizeFunction, maximum, product, size
+from tilewright.ir.sizes import ONE, ZERO, Size, maximum, product, size
 from tilewright.ir.views import ArrayView
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Buffer, Constant, For, Name, ScalarParameter, Space, Store
 from tilewright.passes.items.lower_scalar import lower_size
 from tilewright.passes.items.scalar_values import (
     KernelBuilder,
-    LoweringError,
     Value,
     component_types,
     load_element,
@@ -31,6 +30,7 @@ from tilewright.passes.items.scalar_values import (
     store_element,
 )
 from tilewright.passes.items.speculation import Speculation
+from tilewright.passes.items.upper_bounds import upper_bound
 from tilewright.runtime.host import ERRORS, THREADS_TOTAL, CheckedIndex, Layout, Scratch
 
 PRIVATE_BYTES = 1024
@@ -157,48 +157,6 @@ class Item:
 
     # --- memory
 
-    def bound(self, extent: Size, what: str) -> Size:
-        """An upper bound that the launch knows.
-
-        Raises:
-            LoweringError: if the extent depends on values that only the work item knows.
-        """
-        for _ in range(100):
-            inside = [name for name in sorted(extent.names) if name in self.inner or name in self.definitions]
-            if not inside:
-                return extent
-            extent = self._bound_one(extent, inside[0], what)
-        raise LoweringError(f"{what}: no bound of its extent {extent} was found")
-
-    def _bound_one(self, extent: Size, name: str, what: str) -> Size:
-        if name in self.definitions:
-            return extent.substitute({name: self.definitions[name]})
-        linear = extent.coefficient_of(name)
-        if linear is None:
-            return self._bound_minimum(extent, name, what)
-        if name in self.ranges:
-            signs = {coefficient > 0 for _, coefficient in linear[0].terms}
-            if len(signs) == 1:
-                largest = maximum(self.ranges[name] - 1, ZERO)
-                return linear[0] * largest + linear[1] if True in signs else linear[1]
-        raise LoweringError(f"{what}: its extent {extent} depends on {name}, which only the work item knows")
-
-    def _bound_minimum(self, extent: Size, name: str, what: str) -> Size:
-        """min(a, b) is at most whichever of the two does not mention the name."""
-        total = ZERO
-        for monomial, coefficient in extent.terms:
-            term = size(coefficient)
-            for atom in monomial:
-                if isinstance(atom, SizeFunction) and name in atom.left.names | atom.right.names:
-                    sides = [side for side in (atom.left, atom.right) if name not in side.names]
-                    if atom.function != "min" or not sides or coefficient < 0:
-                        raise LoweringError(f"{what}: its extent {extent} depends on {name} of the work item")
-                    term = term * sides[0]
-                else:
-                    term = term * Size((((atom,), 1),))
-            total = total + term
-        return total
-
     def allocate(self, type_: Type, hint: str) -> ArrayView:
         """Memory of this work item for an array: private if it is small and of constant size, else scratch.
 
@@ -215,7 +173,8 @@ class Item:
         return ArrayView(whole.buffer, whole.element, lmad)
 
     def _allocate(self, type_: Type, hint: str) -> ArrayView:
-        bounds = [self.bound(extent, f"array {hint} of type {type_}") for extent in type_.shape]
+        what, known = f"array {hint} of type {type_}", (self.inner, self.definitions, self.ranges)
+        bounds = [upper_bound(extent, what, *known) for extent in type_.shape]
         # Room for one row even of an empty array: what a failed index check reads in its place.
         room = product(
             maximum(extent, ONE) if extent.constant is None else max(1, extent.constant) for extent in bounds
