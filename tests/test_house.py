@@ -113,6 +113,13 @@ def test_files_can_be_read(path: Path) -> None:
     assert ast.get_docstring(ast.parse(text)), f"{path} does not say what it is for"
 
 
+@pytest.mark.parametrize("head", sorted(PACKAGE.rglob("__init__.py")), ids=lambda path: path.parent.name)
+def test_heads_of_packages_name_modules_that_exist(head: Path) -> None:
+    named = re.findall(r"[\w/*]+\.py\b", ast.get_docstring(ast.parse(head.read_text())) or "")
+    missing = [one for one in named if not [*head.parent.rglob(one), *head.parent.parent.glob(one)]]
+    assert missing == []
+
+
 def test_nothing_evaluates_data() -> None:
     found = []
     for path in modules():

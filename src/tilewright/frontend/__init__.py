@@ -1,1 +1,10 @@
-"""From what users write to the core language: einsum expressions and traced Python programs."""
+"""From what users write to the core language, and the objects that users call.
+
+einsum    einsum.py, einsum_plan.py; einsum_parse.py, einsum_options.py and einsum_arrays.py take the arguments,
+          einsum_program.py writes the core program, einsum_bind.py compiles it, einsum_quick.py and
+          einsum_stored.py are short cuts for calls that were met before; semiring.py
+trees     tree.py, tree_plan.py; tree_parse.py, tree_steps.py, tree_layout.py, tree_memory.py, tree_program.py
+programs  program.py, program_options.py; program_trace.py runs a function on the proxies of program_tracing.py,
+          array_proxy.py and scalar_tracing.py
+names     array_functions.py, fold_functions.py, control_functions.py, scalar_functions.py, annotations.py
+"""

@@ -1,1 +1,5 @@
-"""Machines as numbers: levels, limits and speeds, occupancy, detection, and machines by name."""
+"""Machines as numbers: no pass asks what a device is, only how large and how fast it is.
+
+model.py (`Machine`), named.py (machines that need not be there), detect.py, cores.py, processors.py (what LLVM
+makes code for), occupancy.py
+"""
