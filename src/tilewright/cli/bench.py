@@ -257,7 +257,8 @@ def compare(
     """
     common = [key for key in new if key in old]
     if not common:
-        raise ValueError("the two files have no program and data set in common")
+        had, has = (", ".join(f"{program} on {dataset}" for program, dataset in one) or "none" for one in (old, new))
+        raise ValueError(f"the two files have no program and data set in common: the old one has {had}; the new {has}")
     changes = []
     for key in common:
         before, before_low, before_high = median_interval(old[key], COMPARING)

@@ -137,7 +137,7 @@ def _from_npz(path: Path) -> Callable[[], tuple[Any, ...]]:
     try:
         file = np.load(path, allow_pickle=False)
         if isinstance(file, np.ndarray):
-            raise ValueError("it holds one array without a name")
+            raise ValueError(f"it holds one array of shape {file.shape} without a name: use np.savez")
         with file:
             arrays = {name: file[name] for name in file.files}
     except (ValueError, EOFError, OSError) as error:

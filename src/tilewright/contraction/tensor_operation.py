@@ -80,8 +80,9 @@ class TensorOperation:
     ) -> None:
         """Primitives and types may be given by their names."""
         given = tuple(dimensions)
-        if not all(isinstance(one, TensorDimension) for one in given):
-            raise TypeError("the dimensions of a tensor operation must be TensorDimension values")
+        for number, one in enumerate(given):
+            if not isinstance(one, TensorDimension):
+                raise TypeError(f"dimension {number} of a tensor operation is {one!r}, which is no TensorDimension")
         bounds = None if clamp is None else (float(clamp[0]), float(clamp[1]))
         for name, value in (
             ("dtype", scalar_type_of(dtype)),

@@ -23,7 +23,10 @@ def as_array(operand: Any) -> Array:
     """An operand as a plain NumPy array, without a copy where it can be had: arrays, numbers, lists, DLPack."""
     if isinstance(operand, np.ndarray):
         if hasattr(operand, "mask") and hasattr(operand, "filled"):
-            raise TypeError("einsum: a masked array's mask would be lost; give its .data, or .filled() with a value")
+            raise TypeError(
+                f"einsum: a masked array's mask would be lost (the array of shape {operand.shape}); give its .data, or "
+                ".filled() with a value"
+            )
         return np.asarray(operand)
     if hasattr(operand, "__dlpack__") and not hasattr(operand, "__array__"):
         return np.from_dlpack(operand)
@@ -89,7 +92,7 @@ def check_out(out: Array, arrays: Sequence[Array]) -> None:
         ValueError: if it is read-only or shares memory with an operand, naming that.
     """
     if not out.flags.writeable:
-        raise ValueError("einsum: out is read-only")
+        raise ValueError(f"einsum: out is read-only (shape {out.shape}); give an array that can be written")
     for number, one in enumerate(arrays):
         if overlap(out, one):
             raise ValueError(

@@ -26,7 +26,9 @@ from tilewright.frontend.einsum_path import hashable_optimize
 def interleaved(operands: Sequence[Any]) -> tuple[Hashable, tuple[Any, ...]]:
     """The expression and the operands of a call that gives operands and indices in turns."""
     if not operands:
-        raise ValueError("einsum needs an expression and operands, or operands and their indices")
+        raise ValueError(
+            "einsum needs an expression and operands, or operands and their indices; it was given no argument"
+        )
     if len(operands) == 1:
         raise TypeError(f"einsum needs an expression or indices; it was given only {operands[0]!r}")
     return interleaved_key(operands), tuple(operands[0 : len(operands) - len(operands) % 2 : 2])
@@ -35,7 +37,10 @@ def interleaved(operands: Sequence[Any]) -> tuple[Hashable, tuple[Any, ...]]:
 def epilogue_operands(given: Sequence[Any]) -> tuple[list[Array], tuple[tuple[Label, ...] | None, ...]]:
     """The arrays of an epilogue, and their indices where they are named."""
     if not isinstance(given, Sequence):
-        raise TypeError("epilogue_operands must be a list of arrays or of pairs (array, indices)")
+        kind = type(given).__name__
+        raise TypeError(
+            f"epilogue_operands must be a list of arrays or of pairs (array, indices); it is of type {kind}"
+        )
     arrays: list[Array] = []
     labels: list[tuple[Label, ...] | None] = []
     for one in given:

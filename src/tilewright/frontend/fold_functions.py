@@ -183,7 +183,7 @@ def hist(op: Callable[..., Any] | str, neutral: Any, bins: Any, indices: Any, *v
     """
     tracer, (places, *given) = arrays_of("hist", [indices, *values])
     if not given:
-        raise TypeError("hist needs values: tw.hist(op, neutral, bins, indices, values)")
+        raise TypeError("hist was given indices but no values: tw.hist(op, neutral, bins, indices, values)")
     places = index_array(places, "hist")
     common_width(tracer, "hist", [places, *given])
     neutrals, several = _neutrals(tracer, "hist", neutral, [one.variable.type.row for one in given])

@@ -12,6 +12,7 @@ from tilewright.ir.scalars import BOOL, C128, F64, I64
 from tilewright.machine.model import Machine
 from tilewright.passes.direct.form import DirectForm
 from tilewright.passes.lanes.vectorise import is_vectorisable
+from tilewright.passes.matrix_vector.form import MatrixVectorForm
 from tilewright.passes.packed.form import PackedForm
 from tilewright.passes.tiled.form import StagedOperand, TileForm, axis_place
 
@@ -40,25 +41,31 @@ def declined_tiled(form: TileForm, machine: Machine, blocks: int) -> tuple[str, 
     return tuple(reasons)
 
 
+def declined_on_cpu(form: PackedForm | DirectForm | MatrixVectorForm, machine: Machine, blocks: int) -> list[str]:
+    """The reasons for what a kernel on a CPU does without, whatever its form."""
+    reasons = list(not_fused(form.contraction))
+    if not form.fused_multiply_add:
+        reasons.append("no fused multiply-add: the contraction is no sum of products of floating-point numbers")
+    if 0 < blocks < machine.cores:
+        reasons.append(f"{blocks} of {machine.cores} cores used: there is too little work to share out")
+    return reasons
+
+
 def declined_packed(form: PackedForm, machine: Machine, blocks: int) -> tuple[str, ...]:
     """The reasons for what a packed kernel does without."""
     contraction = form.contraction
-    reasons = list(not_fused(contraction))
+    reasons = declined_on_cpu(form, machine, blocks)
     if form.lanes == 1 and machine.vector_bytes:
         if not is_vectorisable((contraction.map, contraction.combine)):
             reasons.append("no vectors: map or combine has a loop, whose rounds lanes cannot count separately")
         else:
             reasons.append(f"no vectors: one {form.accumulator} fills a register of {machine.vector_bytes} bytes")
-    if not form.fused_multiply_add:
-        reasons.append("no fused multiply-add: the contraction is no sum of products of floating-point numbers")
     if form.contracted_total > form.depth // 2 and _keeps_whole_sum(contraction):
         why = "an epilogue follows" if contraction.epilogue is not None else "the result is stored in another type"
         reasons.append(
             f"the sum of {form.contracted_total} is not cut into cache-sized pieces: {why}, so partial sums cannot "
             "wait in the output"
         )
-    if 0 < blocks < machine.cores:
-        reasons.append(f"{blocks} of {machine.cores} cores used: there is too little work to share out")
     waste = padding_waste(form)
     if waste > 0.1:
         tile = f"{form.vector_tile} x {form.rows}"
@@ -68,11 +75,7 @@ def declined_packed(form: PackedForm, machine: Machine, blocks: int) -> tuple[st
 
 def declined_direct(form: DirectForm, machine: Machine, blocks: int) -> tuple[str, ...]:
     """The reasons for what a direct kernel does without."""
-    reasons = list(not_fused(form.contraction))
-    if not form.fused_multiply_add:
-        reasons.append("no fused multiply-add: the contraction is no sum of products of floating-point numbers")
-    if 0 < blocks < machine.cores:
-        reasons.append(f"{blocks} of {machine.cores} cores used: there is too little work to share out")
+    reasons = declined_on_cpu(form, machine, blocks)
     waste = direct_waste(form)
     if waste > 0.1:
         tile = f"{form.width} x {form.rows}"

@@ -31,12 +31,18 @@ from tilewright.passes.tiled.form import HeldOperand, StagedOperand, TileForm
 from tilewright.passes.tiled.kernel import write_kernel
 from tilewright.passes.tiled.tile import Tiles, cpu_form, tiled_form, write_cpu_kernel
 from tilewright.passes.tiled.tiling import Place, estimate_resources
-from tilewright.report.declined import declined_direct, declined_packed, declined_tiled, padding_waste, tiles_text
+from tilewright.report.declined import (
+    declined_direct,
+    declined_on_cpu,
+    declined_packed,
+    declined_tiled,
+    padding_waste,
+    tiles_text,
+)
 from tilewright.report.declined_places import declined_places, places_text
 from tilewright.report.direct_text import DirectDetails, direct_details, direct_lines
 from tilewright.report.matrix_vector_text import (
     MatrixVectorDetails,
-    declined_matrix_vector,
     matrix_vector_details,
     matrix_vector_lines,
 )
@@ -220,7 +226,7 @@ def _explained(chosen: FormChoice, machine: Machine, bound: Roofline, not_split:
         details = direct_details(form, launch)
         return Explanation(machine, form.contraction, bound, None, None, reasons, details, chosen.reason)
     if isinstance(form, MatrixVectorForm):
-        reasons = declined_matrix_vector(form, machine, launch.blocks) + why
+        reasons = (*declined_on_cpu(form, machine, launch.blocks), *why)
         streamed = matrix_vector_details(form, launch)
         return Explanation(machine, form.contraction, bound, None, None, reasons, None, chosen.reason, streamed)
     reasons = declined_packed(form, machine, launch.blocks) + why

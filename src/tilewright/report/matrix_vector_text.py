@@ -8,7 +8,6 @@ from tilewright.contraction.normalise import constant
 from tilewright.kernel.launch import Launch
 from tilewright.machine.model import Machine
 from tilewright.passes.matrix_vector.form import MatrixVectorForm, Way
-from tilewright.report.declined import not_fused
 from tilewright.report.text import table
 
 
@@ -60,16 +59,6 @@ def matrix_vector_lines(details: MatrixVectorDetails, machine: Machine) -> list[
         f"blocks     {details.blocks} on {machine.cores} cores",
         f"multiply   {'fused with add' if details.fused_multiply_add else 'and combine are separate operations'}",
     ]
-
-
-def declined_matrix_vector(form: MatrixVectorForm, machine: Machine, blocks: int) -> tuple[str, ...]:
-    """The reasons for what such a kernel does without."""
-    reasons = list(not_fused(form.contraction))
-    if not form.fused_multiply_add:
-        reasons.append("no fused multiply-add: the contraction is no sum of products of floating-point numbers")
-    if 0 < blocks < machine.cores:
-        reasons.append(f"{blocks} of {machine.cores} cores used: there is too little work to share out")
-    return tuple(reasons)
 
 
 def matrix_vector_form_text(form: MatrixVectorForm) -> str:

@@ -13,7 +13,7 @@ from tilewright.ir.nodes import Body, Expression, Lambda, Redomap, Reduce, State
 from tilewright.ir.traversal import FreshNames, replace_bodies
 from tilewright.rewrite.names import bodies_of, definitions, mentioned, used, users
 from tilewright.rewrite.rules.fusion import composed
-from tilewright.rewrite.rules.horizontal import beside, both
+from tilewright.rewrite.rules.horizontal import folds_beside
 
 
 def with_folds(expression: Expression) -> Expression:
@@ -96,18 +96,7 @@ def _together(consumers: list[Statement]) -> tuple[Redomap, tuple[Variable, ...]
     scalars = [one.targets[: len(fold.neutral)] for one, fold in zip(consumers, (first, *rest), strict=True)]
     mapped = [one.targets[len(fold.neutral) :] for one, fold in zip(consumers, (first, *rest), strict=True)]
     for second in rest:
-        function, arrays = beside(first.function, first.arrays, second.function, second.arrays)
-        m, n, k = len(first.neutral), len(second.neutral), len(first.function.body.results)
-        results = function.body.results
-        ordered = (*results[:m], *results[k : k + n], *results[m:k], *results[k + n :])
-        first = Redomap(
-            first.width,
-            both(first.combine, second.combine),
-            first.neutral + second.neutral,
-            Lambda(function.parameters, Body(function.body.statements, ordered)),
-            arrays,
-            first.commutative and second.commutative,
-        )
+        first = Redomap(first.width, *folds_beside(first, second), first.commutative and second.commutative)
     return first, tuple(target for part in (*scalars, *mapped) for target in part)
 
 

@@ -26,7 +26,7 @@ from tilewright.ir.traversal import with_fresh_names
 from tilewright.rewrite.names import definitions, mentioned, replace_names, used
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 from tilewright.rewrite.rules.fusion import composed, identity, parallel_statements
-from tilewright.rewrite.rules.horizontal import beside, both
+from tilewright.rewrite.rules.horizontal import beside, folds_beside
 
 Consumer = Map | Reduce | Redomap | Scan | Scanomap
 
@@ -104,19 +104,12 @@ def scan_beside_scan(at: Place) -> Body | Declined:
     first = statement.expression
     if not isinstance(first, Scan | Scanomap):
         raise TypeError("the partner of a scan is a scan")
-    one, two = (_function(at, each, each.arrays) for each in (first, second))
-    function, arrays = beside(one, first.arrays, two, second.arrays)
-    m, n, k = len(first.neutral), len(second.neutral), len(one.body.results)
-    results = function.body.results
-    ordered = (*results[:m], *results[k : k + n], *results[m:k], *results[k + n :])
-    left, right = statement.targets, at.statement.targets
-    fused = Scanomap(
-        first.width,
-        both(first.combine, second.combine),
-        first.neutral + second.neutral,
-        Lambda(function.parameters, Body(function.body.statements, ordered)),
-        arrays,
+    one, two = (
+        Scanomap(each.width, each.combine, each.neutral, _function(at, each, each.arrays), each.arrays)
+        for each in (first, second)
     )
+    m, n, left, right = len(one.neutral), len(two.neutral), statement.targets, at.statement.targets
+    fused = Scanomap(one.width, *folds_beside(one, two))
     return _at_first(at, found, Statement((*left[:m], *right[:n], *left[m:], *right[n:]), fused))
 
 

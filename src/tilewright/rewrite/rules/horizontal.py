@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.ir.nodes import Atom, Body, Lambda, Map, Redomap, Reduce, Statement, Variable
+from tilewright.ir.nodes import Atom, Body, Lambda, Map, Redomap, Reduce, Scanomap, Statement, Variable
 from tilewright.rewrite.names import definitions, replace_names, used
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 from tilewright.rewrite.rules.fusion import identity, parallel_statements
@@ -43,20 +43,9 @@ def reduce_beside_reduce(at: Place) -> Body | Declined:
     one, two = _as_redomap(at, statement.expression), _as_redomap(at, at.expression)
     if one.commutative != two.commutative:
         return Declined("one of the two operators is commutative and the other is not")
-    function, arrays = beside(one.function, one.arrays, two.function, two.arrays)
-    m, n = len(one.neutral), len(two.neutral)
-    results, k = function.body.results, len(one.function.body.results)
-    ordered = (*results[:m], *results[k : k + n], *results[m:k], *results[k + n :])
-    left, right = statement.targets, at.statement.targets
+    m, n, left, right = len(one.neutral), len(two.neutral), statement.targets, at.statement.targets
     targets = (*left[:m], *right[:n], *left[m:], *right[n:])
-    redomap = Redomap(
-        one.width,
-        both(one.combine, two.combine),
-        one.neutral + two.neutral,
-        Lambda(function.parameters, Body(function.body.statements, ordered)),
-        arrays,
-        one.commutative,
-    )
+    redomap = Redomap(one.width, *folds_beside(one, two), one.commutative)
     return _replace_both(at, index, place, Statement(targets, redomap))
 
 
@@ -93,6 +82,20 @@ def beside(
     second = replace_names(two.body, values)
     body = Body(one.body.statements + second.statements, one.body.results + second.results)
     return Lambda(tuple(parameters), body), tuple(read)
+
+
+def folds_beside(
+    one: Redomap | Scanomap, two: Redomap | Scanomap
+) -> tuple[Lambda, tuple[Atom, ...], Lambda, tuple[Variable, ...]]:
+    """Two folds of the same rows as one: its operator, neutral elements, function and arrays.
+
+    The function gives the rows that either combines before those that either maps.
+    """
+    function, arrays = beside(one.function, one.arrays, two.function, two.arrays)
+    m, n, k, results = len(one.neutral), len(two.neutral), len(one.function.body.results), function.body.results
+    ordered = (*results[:m], *results[k : k + n], *results[m:k], *results[k + n :])
+    function = Lambda(function.parameters, Body(function.body.statements, ordered))
+    return both(one.combine, two.combine), one.neutral + two.neutral, function, arrays
 
 
 def _partner(at: Place, second: Map | Reduce | Redomap, kinds: tuple[type, ...]) -> tuple[int, int] | Declined:
