@@ -146,17 +146,26 @@ def einsum(
                     return found
     except (TypeError, IndexError):  # options that cannot be hashed, operands and indices in turns, or none at all
         recent = None
-    if operands and type(operands[0]) is str:
-        expression: Hashable = operands[0]
-        arrays = operands[1:]
-    else:
-        from tilewright.frontend.einsum_calls import interleaved
+    options = {
+        "dtype": dtype, "order": order, "casting": casting, "optimize": optimize, "semiring": semiring,
+        "epilogue": epilogue, "alpha": alpha, "beta": beta, "target": target, "tiles": tiles,
+    }  # fmt: skip
+    return _by_form(operands, out, epilogue_operands, options, place, recent)
 
-        expression, arrays = interleaved(operands)
-    for one in arrays:
-        if type(one) is not _NDARRAY:
-            arrays = tuple(map(as_array, arrays))
-            break
+
+def _by_form(
+    operands: tuple[Any, ...],
+    out: Array | None,
+    epilogue_operands: Sequence[Any],
+    options: dict[str, Any],
+    place: Any,
+    recent: Hashable,
+) -> Any:
+    """The result of a call that no short cut took: of one like it before, of the disk's, or bound anew.
+
+    `place`: the target, which the environment may name. `recent`: what a short cut that the call gives is kept under.
+    """
+    expression, arrays = _expression_and_arrays(operands)
     labels: tuple[Any, ...] = ()
     operand_count = len(arrays)
     if type(epilogue_operands) is not tuple or epilogue_operands:
@@ -164,6 +173,7 @@ def einsum(
 
         extra, labels = einsum_calls.epilogue_operands(epilogue_operands)
         arrays = (*arrays, *extra)
+    beta, tiles = options["beta"], options["tiles"]
     if out is None and beta:
         raise ValueError(f"einsum: beta = {beta} needs out, whose elements it multiplies")
     if out is not None and not isinstance(out, _NDARRAY):
@@ -172,8 +182,8 @@ def einsum(
     given = None if out is None else (out.dtype, out.shape, out.strides)
     key: tuple[Any, ...] = (
         expression, operand_count, *forms, given,
-        dtype, order, casting, optimize, semiring, epilogue, labels, alpha, beta, place,
-        () if tiles is None else _hashable_tiles(tiles),
+        *(options[name] for name in ("dtype", "order", "casting", "optimize", "semiring", "epilogue")),
+        labels, options["alpha"], beta, place, () if tiles is None else _hashable_tiles(tiles),
     )  # fmt: skip
     try:
         bound, known = _CALLS.get(key), True
@@ -181,18 +191,13 @@ def einsum(
         bound, known = None, False
     record: tuple[str, ...] | None = None
     if bound is None:
-        options = {
-            "dtype": dtype, "order": order, "casting": casting, "optimize": optimize, "semiring": semiring,
-            "epilogue": epilogue, "extra_labels": labels, "alpha": alpha, "beta": beta, "target": target,
-            "tiles": tiles,
-        }  # fmt: skip
-        compiled = partial(_compiled, expression, operand_count, forms, given, options)
+        compiled = partial(_compiled, expression, operand_count, forms, given, options | {"extra_labels": labels})
         record = record_key(key, arrays, out) if known else None
         bound = None if record is None else stored_einsum(record, partial(compiled, "cpu"))
         if bound is None:
             bound = compiled()
         if known:
-            _remember(key, bound)
+            _remember(_CALLS, key, bound)
     if out is None:
         result = bound.run(arrays, None)
     else:
@@ -200,17 +205,21 @@ def einsum(
         result = bound.run((*arrays, out) if beta else arrays, out)
     if record is not None and not isinstance(bound, StoredEinsum):
         store_einsum(record, bound, arrays, result)
-    if (
-        recent is not None
-        and type(expression) is str
-        and not labels
-        and bound.quick is not None
-        and bound.quick.entries
-    ):
-        if len(_RECENT) >= _LARGEST_CALL_CACHE:
-            _RECENT.clear()
-        _RECENT[recent] = with_first(bound.quick.entries[0], _RECENT.get(recent, ()))
+    if recent is not None and type(expression) is str and not labels and bound.quick and bound.quick.entries:
+        _remember(_RECENT, recent, with_first(bound.quick.entries[0], _RECENT.get(recent, ())))
     return result
+
+
+def _expression_and_arrays(operands: tuple[Any, ...]) -> tuple[Hashable, tuple[Array, ...]]:
+    if operands and type(operands[0]) is str:
+        expression: Hashable = operands[0]
+        arrays = operands[1:]
+    else:
+        from tilewright.frontend.einsum_calls import interleaved
+
+        expression, arrays = interleaved(operands)
+    plain = all(type(one) is _NDARRAY for one in arrays)
+    return expression, arrays if plain else tuple(map(as_array, arrays))
 
 
 def _hashable_tiles(tiles: Mapping[Any, Any]) -> Hashable:
@@ -231,7 +240,7 @@ def _compiled(
     )
 
 
-def _remember(key: Hashable, bound: BoundEinsum | StoredEinsum) -> None:
-    if len(_CALLS) >= _LARGEST_CALL_CACHE:
-        _CALLS.clear()
-    _CALLS[key] = bound
+def _remember(kept: dict[Hashable, Any], key: Hashable, value: Any) -> None:
+    if len(kept) >= _LARGEST_CALL_CACHE:
+        kept.clear()
+    kept[key] = value

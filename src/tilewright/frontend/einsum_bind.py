@@ -180,10 +180,8 @@ def bind(
     dtype, conversions = _computed_dtype(text, operands, options, out)
     extra_labels = extra_labels_of(text, resolved, extras, options.extra_labels)
     sizes_out = resolved.output_shape
-    if out is not None and out.shape != sizes_out:
-        raise ValueError(f"einsum {text!r}: out has shape {out.shape}, but the result has shape {sizes_out}")
-    if out is not None and overlaps_itself(out):
-        raise ValueError(f"einsum {text!r}: elements of out lie on one another in memory (strides {out.strides})")
+    if out is not None:
+        _check_form_of_out(text, out, sizes_out)
     path = contraction_path(resolved.spec, resolved.sizes, options.optimize, semiring.distributive)
     if 0 in resolved.sizes:
         # Folds over nothing give the neutral element, which must not meet other factors (0 * inf, or an integer that
@@ -195,25 +193,19 @@ def bind(
     if out_dtype is None and _is_view(resolved.spec, operands[0], dtype, out, options, order):
         return BoundEinsum(resolved, path, None, None, None, None, sizes_out, dtype, axes, order, False)
     epilogue = epilogue_of(text, options, semiring, dtype, extras, extra_labels)
-    plain = EinsumSpec(
-        tuple(_plain_labels(one, labels) for one, labels in zip(operands, resolved.spec.inputs, strict=True)),
-        resolved.spec.output,
-    )
     elements = tuple(
         scalar_type_of(one.dtype if new is None else new) for one, new in zip(operands, conversions, strict=True)
     )
-    scalar = scalar_type_of(dtype)
-    program = _program(plain, elements, scalar, semiring=semiring, path=path, epilogue=epilogue)
-    result = program.body.results[0].type.element.numpy  # an epilogue may give another type than `dtype`
-    stored = out.dtype if out is not None else scalar_type_of(out_dtype).numpy if out_dtype is not None else result
-    if not np.can_cast(result, stored, options.casting):  # type: ignore[arg-type]
-        raise TypeError(
-            f"einsum {text!r}: the result has dtype {result}, which may not be cast to out's dtype {stored} "
-            f"by the rule {options.casting!r}"
-        )
-    if stored != result:
-        element = scalar_type_of(stored)
-        program = _program(plain, elements, scalar, semiring=semiring, path=path, epilogue=epilogue, out=element)
+    labels = tuple(_plain_labels(one, labels) for one, labels in zip(operands, resolved.spec.inputs, strict=True))
+    written = partial(
+        _program, EinsumSpec(labels, resolved.spec.output), elements, scalar_type_of(dtype),
+        semiring=semiring, path=path, epilogue=epilogue,
+    )  # fmt: skip
+    if out is not None:
+        wanted: np.dtype[Any] | None = out.dtype
+    else:
+        wanted = None if out_dtype is None else scalar_type_of(out_dtype).numpy
+    program, stored = _storing(text, written, wanted, options.casting)
     device = device_for(options.target)
     executable = executable_of(program, device, size_tiles(text, resolved, options.tiles))
     preparations = _preparations(
@@ -237,6 +229,28 @@ def bind(
         indirect,
         quick,
     )
+
+
+def _check_form_of_out(text: str, out: Signature, shape: tuple[int, ...]) -> None:
+    if out.shape != shape:
+        raise ValueError(f"einsum {text!r}: out has shape {out.shape}, but the result has shape {shape}")
+    if overlaps_itself(out):
+        raise ValueError(f"einsum {text!r}: elements of out lie on one another in memory (strides {out.strides})")
+
+
+def _storing(
+    text: str, written: Callable[..., Program], wanted: np.dtype[Any] | None, casting: str
+) -> tuple[Program, np.dtype[Any]]:
+    """The program that stores its result in a wanted dtype, and that dtype; its own if none is wanted."""
+    program = written()
+    result = program.body.results[0].type.element.numpy  # an epilogue may give another type than is computed in
+    stored = result if wanted is None else wanted
+    if not np.can_cast(result, stored, casting):  # type: ignore[arg-type]
+        raise TypeError(
+            f"einsum {text!r}: the result has dtype {result}, which may not be cast to out's dtype {stored} "
+            f"by the rule {casting!r}"
+        )
+    return program if stored == result else written(out=scalar_type_of(stored)), stored
 
 
 def _canonical(dtype: np.dtype[Any]) -> np.dtype[Any]:
