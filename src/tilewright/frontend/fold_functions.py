@@ -78,9 +78,9 @@ def reduce(op: Callable[..., Any] | str, neutral: Any, *arrays: Any, commutative
         >>> @tw.program
         ... def argmin(xs: tw.f64["n"]):
         ...     def smaller(a, b):
-        ...         first = (a[0] < b[0]) | ((a[0] == b[0]) & (a[1] < b[1]))
-        ...         return tw.where(first, a[0], b[0]), tw.where(first, a[1], b[1])
-        ...     return tw.reduce(smaller, (np.inf, 2**62), xs, tw.iota(xs.shape[0]))[1]
+        ...         second = b[0] < a[0]  # of equal ones the first is kept
+        ...         return tw.where(second, b[0], a[0]), tw.where(second, b[1], a[1])
+        ...     return tw.reduce(smaller, (np.inf, -1), xs, tw.iota(xs.shape[0]))[1]
         >>> print(argmin(np.array([3.0, 1.0, 2.0])))
         1
     """

@@ -19,6 +19,7 @@ from tilewright.kernel.ir import If, integer, operation
 from tilewright.passes.bound_contraction import LEAST_ROWS
 from tilewright.passes.items import lower_folds
 from tilewright.passes.items.accumulators import Accumulators
+from tilewright.passes.items.first_best import merging_operator
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_columns import has_simple_rows
 from tilewright.passes.items.lower_items import AnyValue, call, lower_expression, row_of, write
@@ -46,7 +47,9 @@ def _(expression: Reduction, item: Item, targets: tuple[Variable, ...]) -> Seque
     common = item, expression.width, expression.combine, expression.neutral, rows
     if not (item.vector_lanes and has_simple_rows(expression)):
         return [*lower_folds.fold(*common, places, mapped), *mapped]
-    return [*fold_rows(*common, mapped, ZERO, expression.commutative, in_order=not expression.commutative), *mapped]
+    commutes = expression.commutative
+    merge = None if commutes else merging_operator(item, expression)
+    return [*fold_rows(*common, mapped, ZERO, commutes, in_order=not commutes, merge=merge), *mapped]
 
 
 def fold_rows(
@@ -59,10 +62,12 @@ def fold_rows(
     start: Size,
     lanes: bool,
     in_order: bool = False,
+    merge: nodes.Lambda | None = None,
 ) -> Sequence[AnyValue]:
     """`lower_folds.fold` of scalars from row `start` on; with `lanes`, or `in_order`, in vectors where there are enough
-    rows.
+    rows. With an operator that merges what lanes give (first_best.py) in lanes, too.
     """
+    lanes = lanes or merge is not None
     arguments = item, extent, combine, neutral, rows, [None] * len(neutral), mapped
     # LLVM puts folds of integers by one operator into vectors by itself, and our lanes would be in its way.
     exact = not any(atom.type.element.is_float for atom in neutral) and is_commutative(combine)
@@ -70,7 +75,8 @@ def fold_rows(
         return lower_folds.fold(*arguments, start=start)
     results = [declare_value(lower_atom(atom, item.emit), "folded", item.emit) for atom in neutral]
     branches = []
-    for fold in (_fold_in_lanes if lanes else fold_in_order, functools.partial(lower_folds.fold, short=True)):
+    together = functools.partial(_fold_in_lanes, merge=merge) if lanes else fold_in_order
+    for fold in (together, functools.partial(lower_folds.fold, short=True)):
         with item.emit.scope() as statements:
             values = [one for one in fold(*arguments, start=start) if isinstance(one, tuple)]
             assign_values(results, values, item.emit)
@@ -90,8 +96,10 @@ def _fold_in_lanes(
     mapped: Sequence[ArrayView],
     scanned: Sequence[ArrayView] = (),
     start: Size = ZERO,
+    merge: nodes.Lambda | None = None,
 ) -> list[AnyValue]:
-    """`lower_folds.fold` for scalars: lane l takes the rows l, l + LANES, ...; then the rest, then all lanes.
+    """`lower_folds.fold` for scalars: lane l takes the rows l, l + LANES, ...; then the rest, then all lanes, which
+    `merge` combines if `combine` does not.
 
     The rounds of a lane are a tree of `LEVELS` levels, at whose nodes `BRANCHES` values are folded, and the lanes are
     folded by halves. So the error of a sum hardly grows with its length.
@@ -132,9 +140,9 @@ def _fold_in_lanes(
     half = LANES
     while half := half // 2:
         for lane in range(half):
-            _take_over(item, combine, partial, size(lane), partial, size(lane + half))
+            _take_over(item, merge or combine, partial, size(lane), partial, size(lane + half))
     accumulators = Accumulators(item, rest, [None] * len(rest))
-    accumulators.update(combine, [*rest, *(item.load(place, (size(0),)) for place in partial)])
+    accumulators.update(merge or combine, [*rest, *(item.load(place, (size(0),)) for place in partial)])
     return rest
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 from tilewright.ir import nodes
@@ -19,6 +20,7 @@ from tilewright.ir.traversal import all_statements, is_plain, used_variables
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import Space
 from tilewright.passes.items import lower_folds, lower_segments
+from tilewright.passes.items.first_best import merging_operator
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_folds import Rows
 from tilewright.passes.items.lower_items import AnyValue, bind_index
@@ -27,6 +29,10 @@ from tilewright.passes.items.scalar_values import Value
 
 Fold: TypeAlias = nodes.Reduce | nodes.Redomap | nodes.Scan | nodes.Scanomap | nodes.SegRed | nodes.SegScan
 _SIMPLE = nodes.Apply | nodes.Cast | nodes.Alias | nodes.SizeValue
+
+
+def no_merge(item: Item) -> None:
+    """Partial results can only be combined in the order of their rows."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,7 @@ class Segments:
             which they vary with the innermost index of the segments (None: with none); empty if that is not known.
         chain: the rows are combined one after another in any case, as one worker does with chunks.
         rows_first: arrays of results have the rows as their outermost dimension, not behind those of the segments.
+        merge: an operator for what lanes give that take rows in their order, if there is one (items/first_best.py).
         own_neutral: arrays of neutral elements, where each segment has its own by its last index; `neutral` are names.
     """
 
@@ -64,6 +71,7 @@ class Segments:
     sources: tuple[Variable, ...] = ()
     chain: bool = False
     own_neutral: tuple[Variable, ...] = ()
+    merge: Callable[[Item], Lambda | None] = no_merge
 
     def bind_neutral(self, item: Item, at: Sequence[Size]) -> None:
         """Make the neutral elements of the segment at these indices known, if it has its own."""
@@ -96,7 +104,8 @@ def segments_of(expression: Expression) -> Segments | None:
         rows = _space_rows(expression)
         width, adjacent = expression.space.shape[-1], _is_adjacent(expression)
         plain = is_plain(expression.body)
-        return Segments(outer, width, *common, simple, adjacent, rows, _strides(expression), plain=plain)
+        strides = _strides(expression)
+        return Segments(outer, width, *common, simple, adjacent, rows, strides, plain=plain, merge=_merge(expression))
     function = expression.function if isinstance(expression, nodes.Redomap | nodes.Scanomap) else None
     simple = real and _is_simple(expression.combine.body) and (function is None or _is_simple(function.body))
     simple = simple and all(one.type.rank == 1 for one in expression.arrays)
@@ -106,9 +115,16 @@ def segments_of(expression: Expression) -> Segments | None:
         return lower_folds.function_rows(item, function, lower_folds.arrays_of(item, arrays))
 
     plain = function is None or is_plain(function.body)
+    sources = () if function else arrays
     return Segments(
-        (), expression.width, *common, simple, False, plain_rows, plain=plain, sources=() if function else arrays
+        (), expression.width, *common, simple, False, plain_rows, plain=plain, sources=sources, merge=_merge(expression)
     )
+
+
+def _merge(expression: Fold) -> Callable[[Item], Lambda | None]:
+    if not isinstance(expression, nodes.Reduce | nodes.Redomap | nodes.SegRed) or expression.commutative:
+        return no_merge
+    return partial(merging_operator, fold=expression)
 
 
 def _is_simple(body: Body, *further: type) -> bool:

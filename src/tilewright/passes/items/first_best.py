@@ -1,0 +1,130 @@
+"""Folds that keep the first of the best rows, such as `argmin`: the order in which partial results are merged.
+
+    (a, i) op (b, j) = (b, j) if b < a else (a, i)        rows (x[k], k)
+
+Rows in their order give the least x that is no nan with its least k, or the neutral element if none is less than that.
+So do lanes, each of which folds some of the rows in their order from the neutral element on, if partial results are
+merged by
+
+    (a, i) op' (b, j) = (b, j) if b < a or (b == a and j < i) else (a, i)
+
+Proof: what is kept is never nan, since it began as no nan and only what compares less replaces it. So a lane holds its
+least row with the least k, or the neutral element and then no row of it is less; op' takes the least of these, of equal
+ones that with the least k, and a row never equals the neutral element. An operator that takes (b, j) unless a <= b
+keeps a nan that comes: only of integers it is the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from tilewright.ir.nodes import (
+    Apply,
+    Atom,
+    Body,
+    Expression,
+    If,
+    Index,
+    Lambda,
+    Literal,
+    Redomap,
+    Reduce,
+    SegRed,
+    Statement,
+    Type,
+    Variable,
+)
+from tilewright.ir.scalars import BOOL
+from tilewright.passes.items.item_memory import IotaArray, Item
+
+Fold = Reduce | Redomap | SegRed
+_STRICT, _MIRRORED = {"lt": "gt", "gt": "lt"}, {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
+_OTHERWISE = {"le": "gt", "ge": "lt"}
+
+
+def merging_operator(item: Item, fold: Fold) -> Lambda | None:
+    """op' for the op of a fold of scalars in a work item; None where the proof above does not hold."""
+    count = len(fold.neutral)
+    parameters = fold.combine.parameters
+    left, right = parameters[:count], parameters[count:]
+    found = _comparison(fold.combine.body, left, right)
+    if found is None:
+        return None
+    better, by = found
+    neutral = fold.neutral[by]
+    if neutral.type.element.is_float and not (isinstance(neutral, Literal) and not math.isnan(neutral.value.real)):
+        return None
+    numbers = [place for place in range(count) if place != by and _is_row_number(item, fold, place)]
+    if not numbers or any(one.type.element.is_complex for one in parameters):
+        return None
+    return _operator(better, by, numbers[0], left, right)
+
+
+def _operator(better: str, by: int, number: int, left: Sequence[Variable], right: Sequence[Variable]) -> Lambda:
+    made: list[Statement] = []
+
+    def bind(name: str, operator: str, *operands: Atom) -> Variable:
+        type_ = operands[-1].type if operator == "select" else Type(BOOL)
+        target = Variable(f"{left[0]}.{name}", type_)
+        made.append(Statement((target,), Apply(operator, operands)))
+        return target
+
+    same = bind("same", "eq", right[by], left[by])
+    tie = bind("tie", "and", same, bind("sooner", "lt", right[number], left[number]))
+    taken = bind("taken", "or", bind("better", better, right[by], left[by]), tie)
+    results = tuple(bind(f"kept{k}", "select", taken, y, x) for k, (x, y) in enumerate(zip(left, right, strict=True)))
+    return Lambda((*left, *right), Body(tuple(made), results))
+
+
+def _comparison(body: Body, left: Sequence[Variable], right: Sequence[Variable]) -> tuple[str, int] | None:
+    """The comparison of a right value with a left one, and of which, that has all of the right taken, not the left."""
+    made: dict[Atom, Expression] = {target: one.expression for one in body.statements for target in one.targets}
+    chosen = {_choice(made, result, x, y) for result, x, y in zip(body.results, left, right, strict=True)}
+    choice = chosen.pop()
+    if chosen or choice is None:
+        return None
+    condition, takes_right = choice
+    match made.get(condition):
+        case Apply(operator, (one, other)) if operator in _MIRRORED:
+            if one in left and other in right:
+                operator, one, other = _MIRRORED[operator], other, one
+            if one not in right or other not in left or right.index(one) != left.index(other):
+                return None
+            if not takes_right:
+                operator = "" if one.type.element.is_float else _OTHERWISE.get(operator, "")
+            return (operator, right.index(one)) if operator in _STRICT else None
+    return None
+
+
+def _choice(made: dict[Atom, Expression], result: Atom, x: Variable, y: Variable) -> tuple[Atom, bool] | None:
+    """The condition under which a result is y, x otherwise (True), or the other way round (False)."""
+    expression = made.get(result)
+    match expression:
+        case Apply("select", (condition, yes, no)):
+            pass
+        case If(condition, Body((), thens), Body((), others)):
+            places = [key for key, one in made.items() if one is expression]
+            yes, no = thens[places.index(result)], others[places.index(result)]
+        case _:
+            return None
+    return (condition, True) if (yes, no) == (y, x) else (condition, False) if (yes, no) == (x, y) else None
+
+
+def _is_row_number(item: Item, fold: Fold, place: int) -> bool:
+    """Whether a value of the rows is their number."""
+    array: Atom | None = None
+    match fold:
+        case Reduce(arrays=arrays):
+            array = arrays[place]
+        case Redomap(function=function, arrays=arrays):
+            result = function.body.results[place]
+            array = next((a for p, a in zip(function.parameters, arrays, strict=True) if p == result), None)
+        case SegRed(space=space, body=body):
+            row, _ = space.dimensions[-1]
+            array = body.results[place]
+            if array == row:
+                return True
+            reads = [one.expression for one in body.statements if one.targets == (array,)]
+            array = next((one.array for one in reads if isinstance(one, Index) and one.indices == (row,)), None)
+    return isinstance(array, Variable) and isinstance(item.arrays.get(array.name), IotaArray)
