@@ -33,7 +33,12 @@ OF_CONTRACTIONS = {"cpu": ("direct", "packed", "matrix_vector"), "gpu": ("tiled"
 NOT_REACHED = {"core/unchecked"}
 NOT_ON_CPUS = {"segments/atomics", "segments/groups", "segments/scans", "streams/choice", "streams/tiles"}
 ONLY_OF_LARGE_ARRAYS = {"direct/collect", "permute/lines", "permute/staged", "permute/strips", "permute/tiles"}
-NOT_ON_GPUS = {"items/lower_order", "core/one_pass"}
+NOT_ON_GPUS = {
+    "core/narrow_indices", "core/one_pass", "items/loop_cuts", "items/lower_order", "items/renaming",
+    "items/speculation", "items/split_ranges", "items/whole_loops", "segments/bin_rows", "segments/bins",
+    "streams/lanes", "streams/rows",
+}  # fmt: skip
+"""Loops over points and lanes of vectors, which blocks of threads do not have."""
 ONLY_ON_CPUS = {"one pass"}
 """Families of rules."""
 

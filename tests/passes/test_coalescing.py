@@ -25,8 +25,10 @@ from naive import examples
 from recorded_device import Launched, recorded_device, sectors_touched
 
 import tilewright as tw
-from tilewright.ir.scalars import C64, C128, F32, F64, I8, U16, ScalarType
-from tilewright.kernel.checks import check_kernel
+from tilewright.ir.scalars import C64, C128, F32, F64, I8, I32, I64, U16, ScalarType
+from tilewright.kernel.checks import check_index_types, check_kernel
+from tilewright.kernel.cuda import cuda_text
+from tilewright.kernel.nvrtc import compile_cuda
 from tilewright.machine.model import Machine
 from tilewright.machine.named import A100, H100
 from tilewright.passes.compile import compile_program
@@ -129,6 +131,20 @@ def test_neighbours_read_and_write_neighbours(element: ScalarType) -> None:
     assert all(one.degree is not None and one.degree <= parts for one in found.bank_conflicts)
     assert not found.divergent_barriers
     assert launch.blocks == 5 * 32 * 3
+
+
+@pytest.mark.parametrize("element", [U16, F32, C128], ids=str)
+@pytest.mark.parametrize("rows", [1000, 1 << 26])
+def test_copies_in_machine_code(element: ScalarType, rows: int) -> None:
+    """Indices of 32 bits where they suffice, since four divisions of 64 bits take longer than the copy; no spills."""
+    launch = transposed_launch(element, (3, rows, 70), (rows * 70, 70, 1), (rows * 70, 1, rows), (0, 0), H100)
+    assert launch is not None
+    assert launch.kernel.index_type == (I32 if rows == 1000 else I64)
+    assert not check_index_types(launch.kernel)
+    for machine in (A100, H100):
+        made = compile_cuda(cuda_text(launch.kernel), machine.architecture)
+        assert set(made.spill_bytes.values()) == {0}
+        assert max(made.registers.values()) <= 40
 
 
 def test_what_needs_no_square() -> None:

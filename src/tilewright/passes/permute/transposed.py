@@ -14,11 +14,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tilewright.ir.scalars import I64, U8, U16, U32, U64, ScalarType
+from tilewright.ir.scalars import I32, I64, U8, U16, U32, U64, ScalarType
 from tilewright.kernel.ir import (
     Barrier,
     BlockIndex,
     Buffer,
+    Constant,
     Expression,
     Kernel,
     Load,
@@ -87,7 +88,9 @@ def transposed_launch(
     outer = [one for one in dimensions if one is not along and one is not across]
     edge, rows = _square(machine)
     word = _WORDS[element.bytes]
-    kernel = _kernel(word, element.bytes // word.bytes, len(outer), edge, edge * rows)
+    words = element.bytes // word.bytes
+    last = words * sum((*offsets, *((one.size - 1) * (abs(one.source) + abs(one.target)) for one in dimensions), 1))
+    kernel = _kernel(word, words, len(outer), edge, edge * rows, I32 if last < 2**31 else I64)
     tiles = [-(-one.size // edge) for one in (along, across)]
     values = [*offsets, along.size, across.size, along.target, across.source, *tiles]
     for one in outer:
@@ -107,14 +110,19 @@ def _square(machine: Machine) -> tuple[int, int]:
 class _Writer:
     """Collects the kernel of squares of one size."""
 
+    index: ScalarType
     emit: KernelBuilder = field(default_factory=KernelBuilder)
     parameters: list[ScalarParameter] = field(default_factory=list)
 
     def parameter(self, hint: str) -> Name:
         """A number that the launch gives."""
-        name = Name(self.emit.name(hint), I64)
-        self.parameters.append(ScalarParameter(name.name, I64))
+        name = Name(self.emit.name(hint), self.index)
+        self.parameters.append(ScalarParameter(name.name, self.index))
         return name
+
+    def integer(self, value: int) -> Constant:
+        """A number in the type of indices."""
+        return integer(value, self.index)
 
     def split(self, flat: Expression, extent: Expression, hint: str) -> tuple[Expression, Expression]:
         """The index in the innermost dimension, and that of what is outside of it."""
@@ -123,18 +131,18 @@ class _Writer:
 
 
 @functools.lru_cache(maxsize=64)
-def _kernel(word: ScalarType, words: int, outer: int, edge: int, threads: int) -> Kernel:
+def _kernel(word: ScalarType, words: int, outer: int, edge: int, threads: int, index: ScalarType) -> Kernel:
     """A block moves one square of elements of some words each, at one point of the outer dimensions."""
-    w = _Writer()
+    w = _Writer(index)
     emit = w.emit
     from_start, to_start, along, across, along_step, across_step, along_tiles, across_tiles = map(
         w.parameter,
         ("from_start", "to_start", "along", "across", "along_step", "across_step", "along_tiles", "across_tiles"),
     )
-    place, rest = w.split(emit.let(BlockIndex(), "block"), along_tiles, "tile")
-    first_along = emit.let(multiply(place, integer(edge)), "first")
+    place, rest = w.split(emit.let(BlockIndex(index), "block"), along_tiles, "tile")
+    first_along = emit.let(multiply(place, w.integer(edge)), "first")
     place, rest = w.split(rest, across_tiles, "tile")
-    first_across = emit.let(multiply(place, integer(edge)), "first")
+    first_across = emit.let(multiply(place, w.integer(edge)), "first")
     read: Expression = from_start
     written: Expression = to_start
     for _ in range(outer):
@@ -143,24 +151,24 @@ def _kernel(word: ScalarType, words: int, outer: int, edge: int, threads: int) -
         read = add(read, multiply(at, from_step))
         written = add(written, multiply(at, to_step))
     read, written = emit.let(read, "read"), emit.let(written, "written")
-    thread = emit.let(ThreadIndex(), "thread")
+    thread = emit.let(ThreadIndex(index), "thread")
     rows = threads // edge
-    x, y = (emit.let(operation(one, thread, integer(edge)), hint) for one, hint in (("mod", "x"), ("floordiv", "y")))
+    x, y = (emit.let(operation(one, thread, w.integer(edge)), hint) for one, hint in (("mod", "x"), ("floordiv", "y")))
     source, target = Buffer("source", word, read_only=True), Buffer("target", word)
     square = Buffer("square", word, Space.SHARED, words * edge * (edge + 1))
 
     def move(into: Buffer, to: Expression, out_of: Buffer, of: Expression) -> None:
-        to, of = (emit.let(multiply(one, integer(words)), "word") for one in (to, of))
+        to, of = (emit.let(multiply(one, w.integer(words)), "word") for one in (to, of))
         for part in range(words):
-            value = Load(out_of, add(of, integer(part)), word)
-            emit.emit(Store(into, add(to, integer(part)), emit.let(value, "value")))
+            value = Load(out_of, add(of, w.integer(part)), word)
+            emit.emit(Store(into, add(to, w.integer(part)), emit.let(value, "value")))
 
     def step(begin: int, reads: bool) -> None:
-        row = emit.let(add(y, integer(begin)), "row")
+        row = emit.let(add(y, w.integer(begin)), "row")
         one, other = (x, row) if reads else (row, x)
         i, j = emit.let(add(first_along, one), "i"), emit.let(add(first_across, other), "j")
         inside = operation("and", operation("lt", i, along), operation("lt", j, across))
-        held = add(multiply(other, integer(edge + 1)), one)
+        held = add(multiply(other, w.integer(edge + 1)), one)
         at = add(read, add(i, multiply(j, across_step))) if reads else add(written, add(j, multiply(i, along_step)))
         emit.when(inside, lambda: move(square, held, source, at) if reads else move(target, at, square, held))
 
@@ -169,5 +177,6 @@ def _kernel(word: ScalarType, words: int, outer: int, edge: int, threads: int) -
             step(begin, reads)
         if reads:
             emit.emit(Barrier())
-    name = f"tw_copy_transposed_{word}" + (f"_{words}" if words > 1 else "") + (f"_{outer}" if outer else "")
-    return Kernel(name, (source, target), tuple(w.parameters), (square,), emit.statements, threads)
+    parts = ("tw_copy_transposed", str(word), *([str(words)] if words > 1 else []), *([str(outer)] if outer else []))
+    name = "_".join(parts)
+    return Kernel(name, (source, target), tuple(w.parameters), (square,), emit.statements, threads, index)
