@@ -3,10 +3,10 @@
     python benchmarks/small.py [--dtype f32,f64] [--threads N] [--name 'square*,batched*']
 
 Cases: square products from 8 to 2048 and their transposed operands, batches of small products, products with the batch
-innermost, outer products of short sums, matrix-vector products (batches of them too), and dot products of rows and
-columns. Contenders are called in turns in one process, as a user writes them, with results that are C-contiguous;
-every element is checked against NumPy in double precision, with the bound (n + 3) u |A| |B| (twice that for double
-precision).
+innermost, outer products, products of short sums, matrix-vector products (batches of them too), and dot products of
+rows and columns. Contenders are called in turns in one process, as a user writes them, with results that are
+C-contiguous; every element is checked against NumPy in double precision, with the bound (n + 3) u |A| |B| (twice that
+for double precision).
 """
 
 from __future__ import annotations
@@ -38,6 +38,12 @@ def cases() -> Iterator[tuple[str, str, dict[str, int]]]:
         sizes = dict(b=max(64, 2_000_000 // n**3), i=n, j=n, k=n)
         yield f"batch innermost {n}", "ijb,jkb->ikb", sizes
         yield f"one operand without batch {n}", "ijb,jk->ikb", sizes
+    for n in (16, 64, 256, 512, 1024, 2048, 4096):
+        yield f"outer product {n}", "i,j->ij", dict(i=n, j=n)
+    for b, i, j in ((1000, 8, 8), (100, 50, 40), (20, 400, 400)):
+        yield f"batched outer product {i} x {j}", "bi,bj->bij", dict(b=b, i=i, j=j)
+    yield "batch innermost outer product", "ib,jb->ijb", dict(i=50, j=50, b=32)
+    yield "outer product of matrices", "ai,bj->abij", dict(a=10, b=30, i=20, j=40)
     for k in (1, 2, 4):
         yield f"outer {k} in cache", "ik,kj->ij", dict(i=400, j=500, k=k)
         yield f"outer {k}", "ik,kj->ij", dict(i=4000, j=4000, k=k)

@@ -141,6 +141,14 @@ def test_rows_go_past_the_caches_where_they_are_long_or_all_begin_with_a_line() 
     assert past(100, 5003) == (False, False)
 
 
+@pytest.mark.parametrize(("b", "in_order"), [(5003, True), (4000, True), (7, False)])
+def test_sums_of_one_term_past_the_caches_are_written_in_order(b: int, in_order: bool) -> None:
+    contraction = normalise(einsum_contraction("aq,qb->ab", {"a": 4000, "b": b, "q": 1}, F64))
+    chosen = choose_form(contraction, CPU_AVX512)
+    assert ("in the output's order" in chosen.reason) == in_order
+    assert not in_order or (isinstance(chosen.form, DirectForm) and chosen.form.in_lines)
+
+
 def test_long_functions_are_left_to_the_general_kernel() -> None:
     @tw.program
     def long(x: tw.f64["a"], y: tw.f64["b"]):

@@ -45,6 +45,10 @@ def choose_form(contraction: Contraction, machine: Machine) -> FormChoice:
     """
     if not contraction.of_kind(Kind.K):
         return _without_sum(contraction, machine)
+    if math.prod(constant(one.size) for one in contraction.of_kind(Kind.K)) == 1:
+        ordered = form_in_order(contraction, machine)
+        if isinstance(ordered, DirectForm) and ordered.nontemporal:
+            return FormChoice(ordered, "fed directly: there is more to write than to compute, in the output's order")
     streamed = choose_matrix_vector_form(contraction, machine)
     if not isinstance(streamed, str) and not fits_registers(streamed):
         return FormChoice(
