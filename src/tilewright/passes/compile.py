@@ -14,6 +14,7 @@ from tilewright.ir.scalars import ScalarType
 from tilewright.ir.traversal import all_statements
 from tilewright.kernel.launch import Launch
 from tilewright.passes.contraction_steps import contraction_block
+from tilewright.passes.core.overwriting import with_overwriting
 from tilewright.passes.core.used_names import size_names
 from tilewright.passes.pipelines import machine_pipeline, run_pipeline
 from tilewright.passes.tiled.tile import Tiles
@@ -114,7 +115,7 @@ def program_block(program: Program, device: Device, tiles: Tiles | None = None) 
     from tilewright.passes.statements import Statements
 
     compiler = Statements(program, device, tiles)
-    block = compiler.block(program.body)
+    block = with_overwriting(compiler.block(program.body))
     return block, tuple(compiler.notes)
 
 

@@ -213,7 +213,10 @@ class Statements:
     def _kernel(self, statement: Statement, points: Points, suffix: str = "") -> KernelStep:
         """The step, after a trial that the points can be lowered."""
         targets = statement.targets
-        reads = free_variables(statement.expression)
+        expression = statement.expression
+        # What a scatter begins as is copied before it.
+        read = (expression.indices, expression.values) if isinstance(expression, nodes.Scatter) else expression
+        reads = free_variables(read)
         counted = frozenset(self.iotas)
         label = f"{self.name}_{targets[0]}{suffix}"
         step = kernel_step(label, points, targets, reads, self.threads, counted, dict(self.sizes), dict(self.computed))

@@ -112,9 +112,9 @@ class KernelPlan:
 class KernelStep:
     """Compute fresh arrays by a kernel: `targets` are allocated, `reads` are the arrays and scalars that it uses.
 
-    `copied` arrays (with a target's position) are copied into them first. A target of rank 0 is a scalar that stays in
-    memory. `lower` makes the plan for the layouts of the arrays among `reads` and the targets; `size_names` are the
-    further scalars whose values the sizes of the launch need.
+    `copied` arrays (with a target's position) are copied into them first; `in_place`, they are the targets themselves.
+    A target of rank 0 is a scalar that stays in memory. `lower` makes the plan for the layouts of the arrays among
+    `reads` and the targets; `size_names` are the further scalars whose values the sizes of the launch need.
     """
 
     label: str
@@ -123,6 +123,7 @@ class KernelStep:
     lower: Callable[[Layouts], KernelPlan] = field(repr=False, compare=False)
     copied: tuple[tuple[int, Variable], ...] = ()
     size_names: tuple[str, ...] = ()
+    in_place: bool = False
 
 
 @dataclass(frozen=True)
@@ -166,13 +167,14 @@ class ConcatStep:
 
 @dataclass(frozen=True)
 class UpdateStep:
-    """A copy of an array, with a part of it replaced."""
+    """A copy of an array, with a part of it replaced; `in_place`, the array itself, whose old value nothing uses."""
 
     target: Variable
     array: Variable
     indices: tuple[Atom, ...]
     value: Atom
     line: str = ""
+    in_place: bool = False
 
 
 @dataclass(frozen=True)
@@ -233,7 +235,8 @@ class GuardedStep:
 class LoopStep:
     """The host loops: `index` runs to `bound`, or `condition` (a block with one result) is asked each round.
 
-    `whole`, where there is one, is all of it as a sequential kernel, for rounds of little `work`.
+    `whole`, where there is one, is all of it as a sequential kernel, for rounds of little `work`. The arrays at the
+    places `own` are copied before the first round, for rounds write into them.
     """
 
     targets: tuple[Variable, ...]
@@ -246,6 +249,7 @@ class LoopStep:
     condition: Block | None = None
     whole: KernelStep | None = None
     work: Size | None = None
+    own: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -207,8 +207,9 @@ def run_update(e: Executor, step: host.UpdateStep) -> None:
     """Copy, then overwrite a part."""
     source = array_in_memory(e, step.array)
     places = [checked_index(e, one, source.shape[d], step.array, d, step.line) for d, one in enumerate(step.indices)]
-    whole = e.destination(step.target)
-    e.copy(source, whole)
+    whole = source if step.in_place else e.destination(step.target)
+    if whole is not source:
+        e.copy(source, whole)
     e.copy(e.entry(step.value), whole.seen_as(whole.lmad.fix(places)))
     e.scope.entries[step.target.name] = whole
 
@@ -260,6 +261,10 @@ def run_loop(e: Executor, step: host.LoopStep) -> None:
         e.run_kernel(step.whole)
         return
     carried = [e.entry(atom) for atom in step.initial]
+    for place in step.own:
+        given = array_in_memory(e, step.initial[place])
+        carried[place] = own = e.allocate_shape(given.element, given.shape, step.parameters[place].name)
+        e.copy(given, own)
     if step.condition is None:
         assert step.bound is not None and step.index is not None
         for index in range(e.size(step.bound)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.ir.nodes import Expression, Variable
+from tilewright.ir.nodes import Variable
 from tilewright.ir.sizes import Size
 from tilewright.ir.traversal import bound_variables, rebuild, used_variables
 
@@ -24,7 +24,7 @@ def size_names(node: object) -> set[str]:
     return names
 
 
-def free_variables(expression: Expression) -> tuple[Variable, ...]:
-    """Variables that an expression uses but does not bind, in order of first use."""
-    bound = {one.name for one in bound_variables(expression)}
-    return tuple({one.name: one for one in used_variables(expression) if one.name not in bound}.values())
+def free_variables(node: object) -> tuple[Variable, ...]:
+    """Variables that an expression (or a tuple of nodes) uses but does not bind, in order of first use."""
+    bound = {one.name for one in bound_variables(node)}
+    return tuple({one.name: one for one in used_variables(node) if one.name not in bound}.values())

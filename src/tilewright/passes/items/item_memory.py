@@ -77,6 +77,7 @@ class Item:
         self.counted: dict[str, Size] = {}  # kernel names that hold elements of iota: the index
         self.inner: set[str] = set()
         self.destinations: dict[str, ArrayView] = {}
+        self.overwrites: dict[str, Variable] = {}  # arrays that take over the memory of another one
         self.failed = Name("failed_0", BOOL)
         self.streams: dict[str, Callable[..., Any]] = {}  # folds lowered in a way of their own, by their first target
         self.vector_lanes = False  # the processor runs loops over independent lanes in vectors

@@ -19,6 +19,7 @@ from tilewright.ir.traversal import bound_variables
 from tilewright.ir.views import ArrayView
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Constant, For, Name
+from tilewright.passes.core.overwriting import overwriting
 from tilewright.passes.items.item_memory import ArrayValue, IotaArray, Item
 from tilewright.passes.items.lower_scalar import (
     assign_values,
@@ -55,6 +56,9 @@ def lower_statement(item: Item, statement: Statement) -> None:
     """Bind the targets of a statement."""
     item.inner.update(variable.name for variable in bound_variables(statement))
     _define_size(item, statement)
+    for target in statement.targets:
+        if target.name in item.overwrites:
+            item.destinations[target.name] = view(item, item.overwrites[target.name])
     values = lower_expression(statement.expression, item, statement.targets)
     for target, value in zip(statement.targets, values, strict=True):
         bind(item, target, value)
@@ -364,6 +368,7 @@ def _both_sides(
 def _(expression: nodes.Loop, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
     merged: list[tuple[Name, ...] | ArrayView] = []
     spare: list[ArrayView | None] = []
+    item.overwrites |= overwriting(nodes.Statement(targets, expression))
     for parameter, atom, target in zip(expression.parameters, expression.initial, targets, strict=True):
         value = value_of(item, atom)
         if isinstance(value, tuple):
@@ -373,13 +378,14 @@ def _(expression: nodes.Loop, item: Item, targets: tuple[Variable, ...]) -> Sequ
             place = item.target(target)
             item.copy(value, place)
             merged.append(place)
-            spare.append(item.allocate(target.type, f"{target.name}_next"))
+            in_place = parameter.name in item.overwrites
+            spare.append(place if in_place else item.allocate(target.type, f"{target.name}_next"))
     for parameter, value in zip(expression.parameters, merged, strict=True):
         bind(item, parameter, value)
     scalars = [value for value in merged if isinstance(value, tuple)]
 
     def round_() -> tuple[kernel.Statement, ...]:
-        """New arrays are complete before the first old one is overwritten."""
+        """New arrays are complete before the first old one is overwritten, but for those written where they lie."""
         with item.emit.scope() as statements:
             values = lower_body(item, expression.body, spare)
             assign_values(scalars, [value for value in values if isinstance(value, tuple)], item.emit)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from tilewright.ir import nodes
 from tilewright.ir.nodes import Body, Statement
 from tilewright.ir.sizes import ONE, ZERO, Size, product
 from tilewright.ir.traversal import bound_variables, sub_bodies
+from tilewright.passes.core.overwriting import overwriting
 from tilewright.passes.items.lower_general import Points, points_of
 from tilewright.passes.items.scalar_values import LoweringError
 from tilewright.runtime.host import KernelStep, LoopStep
@@ -23,7 +24,7 @@ def with_whole(
         step: the loop with its rounds on the host.
         statement: the loop. lower: makes a kernel of points; the last argument is a suffix for its name.
     """
-    work = work_of_round(statement.expression)
+    work = work_of_round(statement)
     if work is None:
         return step, ""
     try:
@@ -33,8 +34,10 @@ def with_whole(
     return dataclasses.replace(step, whole=whole, work=work), f"; small rounds ({work}) as one sequential kernel"
 
 
-def work_of_round(loop: nodes.Expression) -> Size | None:
+def work_of_round(statement: Statement) -> Size | None:
     """How many scalar functions one round of a loop calls, and elements it writes; None if that is not known before.
+
+    Arrays that are written over others (`core/overwriting.py`) are not written as a whole.
 
     Example:
         >>> from tilewright.ir.parser import parse_program
@@ -45,12 +48,13 @@ def work_of_round(loop: nodes.Expression) -> Size | None:
         ...       in (s)) a
         ...     in (b)
         ...   in (y)'''
-        >>> print(work_of_round(parse_program(text).body.statements[0].expression))
+        >>> print(work_of_round(parse_program(text).body.statements[0]))
         2*n
     """
-    total = ZERO
+    total, loop = ZERO, statement.expression
+    in_place = overwriting(statement).keys()
     for body in sub_bodies(loop):
-        one = _work(body)
+        one = _work(body, in_place)
         if one is None:
             return None
         total = total + one
@@ -58,7 +62,7 @@ def work_of_round(loop: nodes.Expression) -> Size | None:
     return None if total.names & inside else total
 
 
-def _work(body: Body) -> Size | None:
+def _work(body: Body, in_place: Collection[str]) -> Size | None:
     total = ZERO
     for statement in body.statements:
         times = _times(statement.expression)
@@ -66,12 +70,15 @@ def _work(body: Body) -> Size | None:
             return None
         inner = ONE
         for one in sub_bodies(statement.expression):
-            work = _work(one)
+            work = _work(one, in_place)
             if work is None:
                 return None
             inner = inner + work
         total = total + times * inner
-        total = sum((product(one.type.shape) for one in statement.targets if one.type.rank), total)
+        written = [one for one in statement.targets if one.type.rank and one.name not in in_place]
+        if len(written) < len(statement.targets) and isinstance(statement.expression, nodes.Update):
+            total = total + product(statement.expression.value.type.shape)
+        total = sum((product(one.type.shape) for one in written), total)
     return total
 
 

@@ -1,0 +1,225 @@
+"""Which arrays of a loop are written where they lie: no round copies what it only replaces elements of.
+
+    loop (a) = (a0) for i < n do  b = a with [i] = x  in (b)
+
+An array that a loop carries has memory of its own, into which what it starts from is copied once. Where each round
+gives it back with elements replaced, and mentions nothing of what it was before once the next replacement is made, all
+of them go into that memory: a round writes one element, where values that never change would be copied twice.
+
+This is asked of statements, for the code of work items, and of the host's steps, whose order may be another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from tilewright.ir import nodes
+from tilewright.ir.nodes import Atom, Body, Statement, Variable
+from tilewright.runtime import host
+from tilewright.runtime.liveness import names_in
+
+Code: TypeAlias = Body | host.Block
+Line: TypeAlias = Statement | host.Step
+
+
+@dataclass(frozen=True)
+class _Other:
+    """`fresh`: the arrays that it gives lie in memory of their own."""
+
+    targets: tuple[Variable, ...]
+    fresh: bool
+
+
+@dataclass(frozen=True)
+class _Replaced:
+    """An array of which a part is replaced, by what `others` say."""
+
+    targets: tuple[Variable, ...]
+    array: Variable
+    others: tuple[object, ...]
+
+
+@dataclass(frozen=True)
+class _Either:
+    targets: tuple[Variable, ...]
+    branches: tuple[Code, Code]
+
+
+@dataclass(frozen=True)
+class _Rounds:
+    targets: tuple[Variable, ...]
+    parameters: tuple[Variable, ...]
+    initial: tuple[Atom, ...]
+    body: Code
+    others: tuple[object, ...]
+
+
+_Kind: TypeAlias = _Other | _Replaced | _Either | _Rounds
+
+
+def overwriting(loop: Line) -> dict[str, Variable]:
+    """What may be written over what in a loop: for each such target the array whose memory it takes over.
+
+    The loop's own parameters that stay in one memory through all rounds stand for themselves.
+
+    Example:
+        >>> from tilewright.ir.parser import parse_program
+        >>> text = '''def f (x: [n]f64) =
+        ...   let (y: [n]f64) = loop (a: [n]f64) = (x) for i: i64 < n do
+        ...     let (b: [n]f64) = a with [i] = 1.0f64
+        ...     in (b)
+        ...   in (y)'''
+        >>> {name: str(array) for name, array in overwriting(parse_program(text).body.statements[0]).items()}
+        {'b': 'a', 'a': 'a'}
+    """
+    rounds = _kind(loop)
+    assert isinstance(rounds, _Rounds)
+    found: dict[str, Variable] = {}
+    for position, parameter in enumerate(rounds.parameters):
+        if parameter.type.rank:
+            found |= _through(rounds, position) or {}
+    return found
+
+
+def _through(rounds: _Rounds, position: int) -> dict[str, Variable] | None:
+    """What is written over a carried array; None if a round gives back something else."""
+    parameter = rounds.parameters[position]
+    followed = _followed(rounds.body, parameter, {parameter.name})
+    return {**followed[1], parameter.name: parameter} if followed is not None and followed[0] == position else None
+
+
+def _followed(code: Code, start: Variable, names: AbstractSet[str]) -> tuple[int, dict[str, Variable]] | None:
+    """At which place the code gives an array, perhaps with parts replaced, and what is written over what on the way.
+
+    Args:
+        code: a body or block.
+        start: the array.
+        names: its name and those of views of it.
+
+    Returns:
+        None if a former state of the array is mentioned after it was replaced, or it is not just one of the results.
+    """
+    current, names, former = start, set(names), set[str]()
+    taken: dict[str, Variable] = {}
+    for line in code.statements if isinstance(code, Body) else code.steps:
+        mentioned = set(names_in(line))
+        if mentioned & former:
+            return None
+        if mentioned.isdisjoint(names):
+            continue
+        kind = _kind(line)
+        after = _replacement(kind, current, names)
+        if after is not None:
+            former |= names
+            current, names = after[0], {after[0].name}
+            taken |= after[1]
+        elif not isinstance(kind, _Other) or not kind.fresh:
+            names |= {one.name for one in kind.targets if one.type.rank}
+    at = _places(current, code.results)
+    others = tuple(one for n, one in enumerate(code.results) if n not in at)
+    return (at[0], taken) if len(at) == 1 and _mentions(others).isdisjoint(former | names) else None
+
+
+def _replacement(
+    kind: _Kind, current: Variable, names: AbstractSet[str]
+) -> tuple[Variable, dict[str, Variable]] | None:
+    """The array that takes over the memory of `current`, and all that is written over it; None if none does."""
+    match kind:
+        case _Replaced((target,), array, others) if array.name == current.name and names.isdisjoint(_mentions(others)):
+            return target, {target.name: array}
+        case _Either(targets, branches):
+            first, second = (_followed(one, current, names) for one in branches)
+            if first is not None and second is not None and first[0] == second[0] and (first[1] or second[1]):
+                target = targets[first[0]]
+                return target, {**first[1], **second[1], target.name: current}
+        case _Rounds(targets, _, initial, body, others):
+            at = _places(current, initial)
+            rest = tuple(one for n, one in enumerate(initial) if n not in at)
+            if len(at) == 1 and names.isdisjoint(_mentions((rest, body, others))):
+                taken = _through(kind, at[0])
+                return None if taken is None else (targets[at[0]], {**taken, targets[at[0]].name: current})
+    return None
+
+
+def _places(array: Variable, atoms: tuple[Atom, ...]) -> list[int]:
+    return [n for n, one in enumerate(atoms) if isinstance(one, Variable) and one.name == array.name]
+
+
+def _mentions(node: object) -> set[str]:
+    return set(names_in(node))
+
+
+def _kind(line: Line) -> _Kind:
+    return _kind_of_statement(line) if isinstance(line, Statement) else _kind_of_step(line)
+
+
+def _kind_of_statement(statement: Statement) -> _Kind:
+    targets = statement.targets
+    match statement.expression:
+        case nodes.Update(array, indices, value):
+            return _Replaced(targets, array, (indices, value))
+        case nodes.Scatter(destination, indices, values):
+            return _Replaced(targets, destination, (indices, values))
+        case nodes.If(_, then, otherwise):
+            return _Either(targets, (then, otherwise))
+        case nodes.Loop(parameters, initial, form, body):
+            return _Rounds(targets, parameters, initial, body, (form,))
+        case nodes.Map() | nodes.Scan() | nodes.Concat() | nodes.Iota() | nodes.Hist():
+            return _Other(targets, fresh=True)
+    return _Other(targets, fresh=False)
+
+
+def _kind_of_step(step: host.Step) -> _Kind:
+    match step:
+        case host.UpdateStep(target, array, indices, value):
+            return _Replaced((target,), array, (indices, value))
+        case host.KernelStep(targets=targets, copied=((0, array),)) if len(targets) == 1:
+            return _Replaced(targets, array, step.reads)
+        case host.IfStep(_, targets, then, otherwise):
+            return _Either(targets, (then, otherwise))
+        case host.LoopStep(targets, parameters, initial, body):
+            return _Rounds(targets, parameters, initial, body, (step.bound, step.condition))
+        case host.KernelStep(targets=targets) | host.SegmentStep(targets=targets):
+            return _Other(targets, fresh=True)
+        case host.ContractionStep(target=target) | host.ConcatStep(target=target):
+            return _Other((target,), fresh=True)
+        case host.ViewStep(target=target) | host.ThresholdStep(target=target):
+            return _Other((target,), fresh=False)
+        case host.GuardedStep(then=then, otherwise=otherwise):
+            inside = (_kind(one).targets for block in (then, otherwise) for one in block.steps)
+            return _Other(tuple(target for targets in inside for target in targets), fresh=False)
+    return _Other(step.targets, fresh=False)
+
+
+# --- the host's steps -------------------------------------------------------------------------------------------------
+
+
+def with_overwriting(block: host.Block, known: Mapping[str, Variable] | None = None) -> host.Block:
+    """The block with steps that write over what they replace, in its loops; `known` is what is found around it."""
+    return host.Block(tuple(_overwriting_step(one, known or {}) for one in block.steps), block.results)
+
+
+def _overwriting_step(step: host.Step, known: Mapping[str, Variable]) -> host.Step:
+    match step:
+        case host.UpdateStep(target=target) if target.name in known:
+            return replace(step, in_place=True)
+        case host.KernelStep(targets=(target, *_), copied=((0, _),)) if target.name in known:
+            return replace(step, in_place=True)
+        case host.IfStep(then=then, otherwise=otherwise):
+            return replace(step, then=with_overwriting(then, known), otherwise=with_overwriting(otherwise, known))
+        case host.GuardedStep(then=then, otherwise=otherwise):
+            return replace(step, then=with_overwriting(then, known), otherwise=with_overwriting(otherwise, known))
+        case host.RowsStep(body=body):
+            return replace(step, body=with_overwriting(body))
+        case host.LoopStep(targets, parameters, _, body):
+            inside = {**known, **overwriting(step)}
+            own = tuple(
+                n
+                for n, (parameter, target) in enumerate(zip(parameters, targets, strict=True))
+                if parameter.name in inside and target.name not in known
+            )
+            return replace(step, body=with_overwriting(body, inside), own=own)
+    return step
