@@ -120,11 +120,37 @@ def test_nested_loops_and_choices_on_the_host() -> None:
     found = list(blocks(prepare_program(table.trace(), device_for("cpu"))[0].block))
     assert [one.in_place for one in found if isinstance(one, host.UpdateStep)] == [True]
     assert [one.own for one in found if isinstance(one, host.LoopStep)] == [(0,), ()]
-    assert [one.in_place for one in found if isinstance(one, host.KernelStep) and one.copied] == [True]
+    assert [one.in_place for one in found if isinstance(one, host.KernelStep) and one.copied] == [(0,)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(steps, "LARGEST_SEQUENTIAL_ROUND", 0)
         (wanted,) = interpret(table.trace(), (x, 3))
         np.testing.assert_array_equal(table(x, 3), wanted)
+
+
+def test_a_choice_by_a_kernel_in_a_loop_of_the_host() -> None:
+    @tw.program
+    def marked(x: tw.f64["n"], rounds: tw.i64) -> Any:
+        def step(i: Any, seen: Any, count: Any) -> Any:
+            best = tw.reduce("max", -np.inf, tw.map(lambda e: e * i, x))
+            other = tw.scan("add", 0, tw.map(lambda e: e * i, x))
+            seen, count = tw.cond(
+                best > 3,
+                lambda: (tw.update(seen, i, best), tw.update(count, 0, count[0] + other[1])),
+                lambda: (seen, count),
+            )
+            return seen, count
+
+        return tw.loop(rounds, (tw.replicate(rounds, 1.0), tw.replicate(2, 0.0)), step)
+
+    x = np.array([2.0, 1.0, -1.0])
+    (loop,) = [one for one in prepare_program(marked.trace(), device_for("cpu"))[0].block.steps if hasattr(one, "own")]
+    assert loop.own == (0, 1)
+    assert [one.in_place for one in loop.body.steps if getattr(one, "copied", ())] == [(0, 1)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(steps, "LARGEST_SEQUENTIAL_ROUND", 0)
+        seen, count = marked(x, 4)
+    np.testing.assert_array_equal(seen, [1, 1, 4, 6])
+    np.testing.assert_array_equal(count, [15, 0])
 
 
 _WAYS = ("element", "row", "turned", "either", "loop", "scatter", "read", "old")
@@ -164,7 +190,7 @@ def _round(instructions: list[tuple[str, int, int]], order: list[int]) -> Any:
     st.lists(st.integers(0, 6), min_size=2, max_size=2),
     st.booleans(),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_random_rounds(instructions: list[tuple[str, int, int]], order: list[int], on_host: bool) -> None:
     @tw.program
     def rounds(x: tw.f64[4, 3], z: tw.f64[4, 3]) -> Any:

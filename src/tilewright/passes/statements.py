@@ -27,7 +27,7 @@ from tilewright.passes.items.lower_general import Points, copy_points, points_of
 from tilewright.passes.items.map_folds import with_streams
 from tilewright.passes.items.scalar_values import LoweringError
 from tilewright.passes.items.unread_iotas import without_notes, without_unread
-from tilewright.passes.items.whole_loops import with_whole
+from tilewright.passes.items.whole_loops import control_points, with_whole
 from tilewright.passes.kernel_steps import computes_scalar, kernel_step
 from tilewright.passes.lanes.vectorise import NotVectorisable, is_vectorisable
 from tilewright.passes.pipelines import machine_pipeline, run_pipeline
@@ -213,10 +213,7 @@ class Statements:
     def _kernel(self, statement: Statement, points: Points, suffix: str = "") -> KernelStep:
         """The step, after a trial that the points can be lowered."""
         targets = statement.targets
-        expression = statement.expression
-        # What a scatter begins as is copied before it.
-        read = (expression.indices, expression.values) if isinstance(expression, nodes.Scatter) else expression
-        reads = free_variables(read)
+        reads = _read_by(statement.expression, points)
         counted = frozenset(self.iotas)
         label = f"{self.name}_{targets[0]}{suffix}"
         step = kernel_step(label, points, targets, reads, self.threads, counted, dict(self.sizes), dict(self.computed))
@@ -345,7 +342,7 @@ class Statements:
         reasons: list[str] = []
         if not parallel:
             try:
-                step = self._kernel(statement, points_of(statement.expression, statement.targets))
+                step = self._kernel(statement, control_points(statement, self.iotas))
                 self.note(statement, "a sequential kernel")
                 return step
             except LoweringError as error:
@@ -369,10 +366,21 @@ class Statements:
             loop = host.LoopStep(*common, condition_parameters=asked.parameters, condition=self.block(asked.body))
         further = ""
         if self.threads == 1:  # a lane of a GPU would be far slower than the launches
-            loop, further = with_whole(loop, statement, self._kernel)
+            loop, further = with_whole(loop, statement, self.iotas, self._kernel)
         self.note(statement, "run by the host" + further, reasons)
         self.notes.insert(place, self.notes.pop())
         return loop
+
+
+def _read_by(expression: nodes.Expression, points: Points) -> tuple[Variable, ...]:
+    """What a kernel of a statement reads; what its targets begin as is copied into them before."""
+    match expression:
+        case nodes.Scatter(_, indices, values):
+            return free_variables((indices, values))
+        case nodes.If() | nodes.Loop():
+            begun = {one.name for _, one in points.copied}
+            return tuple(one for one in free_variables(expression) if one.name not in begun)
+    return free_variables(expression)
 
 
 def _shown(statement: Statement) -> str:

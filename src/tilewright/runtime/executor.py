@@ -156,7 +156,7 @@ class Executor:
         self.force_sizes(sorted(names | set(step.size_names)))
         for position, target in enumerate(step.targets):
             given = [self.scope.entries[source.name] for copied, source in step.copied if copied == position]
-            if given and step.in_place:
+            if given and position in step.in_place:
                 self.scope.entries[target.name] = given[0]
                 continue
             self.scope.entries[target.name] = place = self.destination(target)

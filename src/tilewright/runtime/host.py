@@ -112,7 +112,7 @@ class KernelPlan:
 class KernelStep:
     """Compute fresh arrays by a kernel: `targets` are allocated, `reads` are the arrays and scalars that it uses.
 
-    `copied` arrays (with a target's position) are copied into them first; `in_place`, they are the targets themselves.
+    `copied` arrays (with a target's position) are copied into them first; at places `in_place` they are the targets.
     A target of rank 0 is a scalar that stays in memory. `lower` makes the plan for the layouts of the arrays among
     `reads` and the targets; `size_names` are the further scalars whose values the sizes of the launch need.
     """
@@ -123,7 +123,7 @@ class KernelStep:
     lower: Callable[[Layouts], KernelPlan] = field(repr=False, compare=False)
     copied: tuple[tuple[int, Variable], ...] = ()
     size_names: tuple[str, ...] = ()
-    in_place: bool = False
+    in_place: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

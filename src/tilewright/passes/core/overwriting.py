@@ -11,13 +11,14 @@ This is asked of statements, for the code of work items, and of the host's steps
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from tilewright.ir import nodes
 from tilewright.ir.nodes import Atom, Body, Statement, Variable
+from tilewright.passes.core.used_names import free_variables
 from tilewright.runtime import host
 from tilewright.runtime.liveness import names_in
 
@@ -35,10 +36,10 @@ class _Other:
 
 @dataclass(frozen=True)
 class _Replaced:
-    """An array of which a part is replaced, by what `others` say."""
+    """Arrays (by the places of the targets that they become) of which parts are replaced, by what `others` say."""
 
     targets: tuple[Variable, ...]
-    array: Variable
+    arrays: Mapping[int, Variable]
     others: tuple[object, ...]
 
 
@@ -82,6 +83,27 @@ def overwriting(loop: Line) -> dict[str, Variable]:
         if parameter.type.rank:
             found |= _through(rounds, position) or {}
     return found
+
+
+def taken_over(statement: Statement, counted: Collection[str]) -> tuple[dict[str, Variable], dict[str, Variable]]:
+    """Which targets of a choice or loop could take over the memory of an array from outside, if nothing else used it.
+
+    Args:
+        statement: a choice or loop.
+        counted: arrays that do not lie in memory.
+
+    Returns:
+        These targets with the arrays, and all that is written over something in the statement then.
+    """
+    over: dict[str, Variable] = {}
+    inside: dict[str, Variable] = {}
+    for one in free_variables(statement.expression):
+        is_memory = one.type.rank and one.name not in counted
+        after = _replacement(_kind(statement), one, {one.name}) if is_memory else None
+        if after is not None:
+            over[after[0].name] = one
+            inside |= after[1]
+    return over, inside
 
 
 def _through(rounds: _Rounds, position: int) -> dict[str, Variable] | None:
@@ -128,8 +150,11 @@ def _replacement(
 ) -> tuple[Variable, dict[str, Variable]] | None:
     """The array that takes over the memory of `current`, and all that is written over it; None if none does."""
     match kind:
-        case _Replaced((target,), array, others) if array.name == current.name and names.isdisjoint(_mentions(others)):
-            return target, {target.name: array}
+        case _Replaced(targets, arrays, others):
+            places = [place for place, one in arrays.items() if one.name == current.name]
+            beside = tuple(one for one in arrays.values() if one.name != current.name)
+            if len(places) == 1 and names.isdisjoint(_mentions((others, beside))):
+                return targets[places[0]], {targets[places[0]].name: current}
         case _Either(targets, branches):
             first, second = (_followed(one, current, names) for one in branches)
             if first is not None and second is not None and first[0] == second[0] and (first[1] or second[1]):
@@ -160,9 +185,9 @@ def _kind_of_statement(statement: Statement) -> _Kind:
     targets = statement.targets
     match statement.expression:
         case nodes.Update(array, indices, value):
-            return _Replaced(targets, array, (indices, value))
+            return _Replaced(targets, {0: array}, (indices, value))
         case nodes.Scatter(destination, indices, values):
-            return _Replaced(targets, destination, (indices, values))
+            return _Replaced(targets, {0: destination}, (indices, values))
         case nodes.If(_, then, otherwise):
             return _Either(targets, (then, otherwise))
         case nodes.Loop(parameters, initial, form, body):
@@ -175,9 +200,9 @@ def _kind_of_statement(statement: Statement) -> _Kind:
 def _kind_of_step(step: host.Step) -> _Kind:
     match step:
         case host.UpdateStep(target, array, indices, value):
-            return _Replaced((target,), array, (indices, value))
-        case host.KernelStep(targets=targets, copied=((0, array),)) if len(targets) == 1:
-            return _Replaced(targets, array, step.reads)
+            return _Replaced((target,), {0: array}, (indices, value))
+        case host.KernelStep(targets=targets, copied=copied, reads=reads) if copied:
+            return _Replaced(targets, dict(copied), reads)
         case host.IfStep(_, targets, then, otherwise):
             return _Either(targets, (then, otherwise))
         case host.LoopStep(targets, parameters, initial, body):
@@ -206,8 +231,8 @@ def _overwriting_step(step: host.Step, known: Mapping[str, Variable]) -> host.St
     match step:
         case host.UpdateStep(target=target) if target.name in known:
             return replace(step, in_place=True)
-        case host.KernelStep(targets=(target, *_), copied=((0, _),)) if target.name in known:
-            return replace(step, in_place=True)
+        case host.KernelStep():
+            return _overwriting_kernel(step, known)
         case host.IfStep(then=then, otherwise=otherwise):
             return replace(step, then=with_overwriting(then, known), otherwise=with_overwriting(otherwise, known))
         case host.GuardedStep(then=then, otherwise=otherwise):
@@ -221,5 +246,11 @@ def _overwriting_step(step: host.Step, known: Mapping[str, Variable]) -> host.St
                 for n, (parameter, target) in enumerate(zip(parameters, targets, strict=True))
                 if parameter.name in inside and target.name not in known
             )
-            return replace(step, body=with_overwriting(body, inside), own=own)
+            whole = None if step.whole is None else _overwriting_kernel(step.whole, known)
+            return replace(step, body=with_overwriting(body, inside), own=own, whole=whole)
     return step
+
+
+def _overwriting_kernel(step: host.KernelStep, known: Mapping[str, Variable]) -> host.KernelStep:
+    places = (place for place, one in step.copied if known.get(step.targets[place].name) == one)
+    return replace(step, in_place=tuple(places))

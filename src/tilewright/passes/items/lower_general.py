@@ -120,7 +120,7 @@ def points_of(expression: Expression, targets: tuple[Variable, ...]) -> Points:
             )
         case nodes.Replicate(count, value) if value.type.rank == 0:
             return Points((count,), lambda item, at, places: item.store(places[0], at, lower_atom(value, item.emit)))
-    return Points((), lambda item, at, places: _whole(item, expression, targets, places))
+    return Points((), lambda item, at, places: write_whole(item, expression, targets, places))
 
 
 def _number(item: Item, index: Size, scalar: ScalarType) -> tuple[kernel.Expression, ...]:
@@ -128,7 +128,8 @@ def _number(item: Item, index: Size, scalar: ScalarType) -> tuple[kernel.Express
     return (value if scalar == I64 else kernel.Cast(value, scalar),)
 
 
-def _whole(item: Item, expression: Expression, targets: tuple[Variable, ...], places: Places) -> None:
+def write_whole(item: Item, expression: Expression, targets: tuple[Variable, ...], places: Places) -> None:
+    """All of an expression by one worker, its results where they shall lie."""
     for target, place in zip(targets, places, strict=True):
         if target.type.rank:
             item.destinations[target.name] = place

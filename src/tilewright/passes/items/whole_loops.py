@@ -1,37 +1,61 @@
-"""Loops of the host whose rounds are so small that a launch costs more than its work: one sequential kernel instead."""
+"""Choices and loops as one sequential kernel: those without parallel code, and loops whose rounds are so small that a
+launch costs more than its work.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from tilewright.ir import nodes
 from tilewright.ir.nodes import Body, Statement
 from tilewright.ir.sizes import ONE, ZERO, Size, product
 from tilewright.ir.traversal import bound_variables, sub_bodies
-from tilewright.passes.core.overwriting import overwriting
-from tilewright.passes.items.lower_general import Points, points_of
+from tilewright.passes.core.overwriting import overwriting, taken_over
+from tilewright.passes.items.item_memory import Item
+from tilewright.passes.items.lower_general import Places, Points, points_of, write_whole
 from tilewright.passes.items.scalar_values import LoweringError
 from tilewright.runtime.host import KernelStep, LoopStep
 
 
 def with_whole(
-    step: LoopStep, statement: Statement, lower: Callable[[Statement, Points, str], KernelStep]
+    step: LoopStep,
+    statement: Statement,
+    counted: Collection[str],
+    lower: Callable[[Statement, Points, str], KernelStep],
 ) -> tuple[LoopStep, str]:
     """The loop with the choice of running as one kernel, and what becomes of it as text.
 
     Args:
         step: the loop with its rounds on the host.
-        statement: the loop. lower: makes a kernel of points; the last argument is a suffix for its name.
+        statement: the loop.
+        counted: arrays that do not lie in memory.
+        lower: makes a kernel of points; the last argument is a suffix for its name.
     """
     work = work_of_round(statement)
     if work is None:
         return step, ""
     try:
-        whole = lower(statement, points_of(statement.expression, statement.targets), "_whole")
+        whole = lower(statement, control_points(statement, counted), "_whole")
     except LoweringError:
         return step, ""
     return dataclasses.replace(step, whole=whole, work=work), f"; small rounds ({work}) as one sequential kernel"
+
+
+def control_points(statement: Statement, counted: Collection[str]) -> Points:
+    """A choice or loop as a single point, whose arrays begin as copies of those that they are over and over again.
+
+    Those in `counted` do not lie in memory.
+    """
+    over, inside = taken_over(statement, counted)
+    begun = {place: over[target.name] for place, target in enumerate(statement.targets) if target.name in over}
+
+    def write_all(item: Item, at: Sequence[Size], places: Places) -> None:
+        item.arrays |= {array.name: places[place] for place, array in begun.items()}
+        item.overwrites |= inside
+        write_whole(item, statement.expression, statement.targets, places)
+
+    return Points((), write_all, tuple(begun.items())) if begun else points_of(statement.expression, statement.targets)
 
 
 def work_of_round(statement: Statement) -> Size | None:
