@@ -1,14 +1,18 @@
 """Maps inside a point that become folds: the same results, and no rows in memory."""
 
+# ruff: noqa: F821, UP037
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from stream_programs import floats
 
+import tilewright as tw
 from tilewright.ir.generator import random_program
 from tilewright.ir.interpreter import interpret
 from tilewright.ir.nodes import Body, Map, Program, Redomap, Statement
@@ -71,3 +75,29 @@ def test_folds_of_rows(kind: str) -> None:
 def test_random_programs_stay_well_formed(seed: int) -> None:
     source = random_program(seed)
     verify(folded(source))
+
+
+def test_a_convolution_is_a_contraction_of_nested_reductions() -> None:
+    @tw.program
+    def convolved(x: tw.f32["c", "h", "w"], k: tw.f32["o", "c", "p", "q"], bias: tw.f32["o"]) -> Any:
+        _, height, width = x.shape
+        count, channels, p, q = k.shape
+
+        def taps(o: Any, i: Any, j: Any, c: Any, a: Any) -> Any:
+            return tw.reduce("add", 0, tw.map(lambda b: x[c, i + a, j + b] * k[o, c, a, b], tw.iota(q)))
+
+        def point(o: Any, i: Any, j: Any) -> Any:
+            rows = tw.map(
+                lambda c: tw.reduce("add", 0, tw.map(lambda a: taps(o, i, j, c, a), tw.iota(p))), tw.iota(channels)
+            )
+            return tw.maximum(tw.reduce("add", 0, rows) + bias[o], 0)
+
+        columns, lines = tw.iota(width - q + 1), tw.iota(height - p + 1)
+        return tw.map(lambda o: tw.map(lambda i: tw.map(lambda j: point(o, i, j), columns), lines), tw.iota(count))
+
+    assert "a contraction over o:" in convolved.explain()
+    rng = np.random.default_rng(0)
+    x, k, bias = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((3, 8, 9), (5, 3, 3, 2), (5,)))
+    windows = np.lib.stride_tricks.sliding_window_view(x, (3, 2), axis=(1, 2))
+    wanted = np.maximum(np.einsum("chwpq,ocpq->ohw", windows, k) + bias[:, None, None], 0)
+    np.testing.assert_array_equal(convolved(x, k, bias), wanted)

@@ -312,7 +312,9 @@ class Statements:
         other.notes, other.cells, other.iotas = [], set(self.cells), set(self.iotas)
         other.sizes, other.computed, other.fills = dict(self.sizes), dict(self.computed), dict(self.fills)
         otherwise = functools.cache(functools.partial(other._without_tiling, statement))
-        found = contraction_step(self.name, statement, self.device, self.tiles, self.iotas, otherwise)
+        # Maps around reductions that are reduced in turn are nested reductions to a contraction.
+        nested = Statement(statement.targets, with_folds(statement.expression))
+        found = contraction_step(self.name, nested, self.device, self.tiles, self.iotas, otherwise)
         if isinstance(found, Refusal):
             self.reasons = tuple(f"not a contraction: {reason}" for reason in found.reasons)
             return None
