@@ -155,13 +155,13 @@ class Executor:
         names = {name for variable in (*step.targets, *step.reads) for e in variable.type.shape for name in e.names}
         self.force_sizes(sorted(names | set(step.size_names)))
         for position, target in enumerate(step.targets):
-            given = [self.scope.entries[source.name] for copied, source in step.copied if copied == position]
-            if given and position in step.in_place:
-                self.scope.entries[target.name] = given[0]
+            given = next((self.scope.entries[source.name] for at, source in step.copied if at == position), None)
+            if isinstance(given, Placed) and position in step.in_place:
+                self.scope.entries[target.name] = replace(given)  # another entry, as in `steps.run_update`
                 continue
             self.scope.entries[target.name] = place = self.destination(target)
-            for source in given:
-                self.copy(source, place)
+            if given is not None:
+                self.copy(given, place)
         before: dict[str, Entry] = {}
         if self.backend.machine.warp > 1:
             from tilewright.runtime.turning import turn

@@ -207,8 +207,10 @@ def run_update(e: Executor, step: host.UpdateStep) -> None:
     """Copy, then overwrite a part."""
     source = array_in_memory(e, step.array)
     places = [checked_index(e, one, source.shape[d], step.array, d, step.line) for d, one in enumerate(step.indices)]
-    whole = source if step.in_place else e.destination(step.target)
-    if whole is not source:
+    if step.in_place:
+        whole = replace(source)  # another entry, as copies in other orders (turning.py) are those of an entry
+    else:
+        whole = e.destination(step.target)
         e.copy(source, whole)
     e.copy(e.entry(step.value), whole.seen_as(whole.lmad.fix(places)))
     e.scope.entries[step.target.name] = whole
