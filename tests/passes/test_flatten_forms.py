@@ -22,7 +22,7 @@ from tilewright.passes.flattening.flatten_contractions import flattening_pipelin
 from tilewright.passes.flattening.flatten_tree import machine_thresholds, version_settings
 from tilewright.passes.pipelines import run_pipeline
 from tilewright.passes.segments.rows import as_nested_maps
-from tilewright.passes.segments.streams import form_of_streams
+from tilewright.passes.segments.streams import form_of_streams, nest_of_streams
 from tilewright.rewrite.rules.flatten_versions import thresholds_of
 
 CPU = named_machine("cpu-avx512")
@@ -181,7 +181,8 @@ def test_operations_of_blocks_and_of_scalars_have_no_streams() -> None:
         source = parse_program(f"def f (xs: [n][m]f32, ys: [n]f32, ws: [m]f32) ={body}\n      in (zs)")
         (statement,) = source.body.statements
         assert isinstance(statement.expression, SegMap)
-        assert form_of_streams(statement, statement.expression, CPU) == ((), False)
+        assert not form_of_streams(statement, statement.expression, CPU)
+        assert nest_of_streams(statement, statement.expression, CPU) == ()
 
 
 # --- what does not vary -----------------------------------------------------------------------------------------------

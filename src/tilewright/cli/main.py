@@ -282,9 +282,7 @@ class Cost(StrEnum):
 
 @app.command()
 def tune(
-    file: Annotated[
-        Path, typer.Argument(help="A Python file with @tw.program(flattening='incremental').", metavar="PROG.py")
-    ],
+    file: Annotated[Path, typer.Argument(help="A Python file with programs (@tw.program).", metavar="PROG.py")],
     data: Annotated[
         list[str] | None,
         typer.Option("--data", help="NAME=FILE.npz: arguments by the parameters' names; repeatable.", metavar="DATA"),

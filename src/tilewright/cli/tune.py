@@ -49,10 +49,10 @@ def read_programs(path: Path, data: Sequence[str], entries: Sequence[str]) -> Be
         raise ValueError(f"{path} has no program {', '.join(unknown)}; it has {', '.join(read.programs)}")
     chosen = {name: one for name, one in read.programs.items() if name in entries or not entries}
     if not entries:
-        chosen = {name: one for name, one in chosen.items() if one.options.flattening == "incremental"}
+        chosen = {name: one for name, one in chosen.items() if one.has_versions}
     if not chosen:
         raise ValueError(
-            f"{path} has no program to tune: none is decorated with @tilewright.program(flattening='incremental')"
+            f"{path} has no program to tune: none has nested parallelism that its flattening makes versions of"
         )
     return replace(read, programs=chosen)
 

@@ -157,6 +157,11 @@ class TracedProgram:
 
     # --- versions
 
+    @property
+    def has_versions(self) -> bool:
+        """Whether there are versions of the program to pick from, and to tune."""
+        return self.options.has_versions(self._trace(self._types).program)
+
     def thresholds(self, *dtypes: Any, target: str | Device | None = None) -> dict[str, float]:
         """The values that pick the program's versions on a device now; `dtypes` as for `trace`.
 
@@ -360,7 +365,7 @@ def program(function: Callable[..., Any]) -> TracedProgram: ...
 @overload
 def program(
     *,
-    flattening: Flattening | None = None,
+    flattening: Flattening | None = "incremental",
     contractions: bool = True,
     tuning: str | os.PathLike[str] | None = None,
     unchecked: bool = False,
@@ -368,7 +373,7 @@ def program(
 def program(
     function: Callable[..., Any] | None = None,
     *,
-    flattening: Flattening | None = None,
+    flattening: Flattening | None = "incremental",
     contractions: bool = True,
     tuning: str | os.PathLike[str] | None = None,
     unchecked: bool = False,
@@ -387,9 +392,10 @@ def program(
         function: its parameters are annotated with their types: `xs: tw.f32["n", "m"]` is an array, `alpha: tw.f32` a
             scalar; the same name means the same size everywhere. Of `tw.float_["n"]`, `tw.integer_`, `tw.complex_`,
             and `tw.array["n"]` (any dtype) the element type is the argument's.
-        flattening: what becomes of nested parallelism [S2]. None: each nest is a kernel, parallel over its outer maps
-            and sequential inside. "full": all of it is parallel. "outer": that of the outermost nests. "incremental":
-            versions from the one to the other, picked when the program runs; see `TracedProgram.tune`.
+        flattening: what becomes of nested parallelism [S2]. "incremental": each nest is a kernel, parallel over its
+            outer maps and sequential inside, where that fills the machine; there are versions with more parallelism,
+            made and picked when the program runs with fewer points; see `TracedProgram.tune`. None: without such
+            versions. "full": all of it is parallel. "outer": that of the outermost nests.
         contractions: map nests that are contractions are tiled, and not flattened.
         tuning: a file of tunings; else PROG.tuning beside the source file PROG.py, or the user's tuning store.
         unchecked: kernels do not check indices; one out of range reads what lies there, or ends the process.

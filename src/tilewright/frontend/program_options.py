@@ -34,7 +34,7 @@ class ProgramOptions:
         unchecked: kernels do not check indices.
     """
 
-    flattening: Flattening | None = None
+    flattening: Flattening | None = "incremental"
     contractions: bool = True
     tuning: str | os.PathLike[str] | None = None
     thresholds: Mapping[str, float] = field(default_factory=dict)
@@ -52,6 +52,15 @@ class ProgramOptions:
 
             flattening_pipeline(self.flattening)
 
+    def has_versions(self, program: Program) -> bool:
+        """Whether there are versions of a program: it is flattened incrementally, and has nested parallelism."""
+        if self.flattening != "incremental":
+            return False
+        from tilewright.passes.flattening.flat_programs import is_flat
+        from tilewright.passes.pipelines import run_pipeline
+
+        return not is_flat(run_pipeline(program))
+
     def compiled(self, program: Program, device: Device) -> Executable:
         """The program for a device, with the thresholds of the machine's model."""
         from tilewright.passes.compile import compile_program
@@ -68,8 +77,9 @@ class ProgramOptions:
     def explained(self, program: Program, machine: Machine) -> str:
         """How each part is run on a machine, which need not be here; with the thresholds of its model."""
         from tilewright.passes.compile import prepare_program
+        from tilewright.runtime.versions import told
 
-        host, thresholds = prepare_program(
+        written, versions = prepare_program(
             program,
             Device(machine.name, machine, ""),
             tiles=self.tiles,
@@ -77,7 +87,10 @@ class ProgramOptions:
             contractions=self.contractions,
             unchecked=self.unchecked,
         )
-        return _with_versions("\n".join(host.told(machine.name)), host.program, thresholds)
+        text = "\n".join([f"{program.name} on {machine.name}", *told(written, versions)])
+        if versions is None or (versions.fills is not None and versions.fills.always):
+            return text
+        return _with_versions(text, versions.made[0].program, versions.made[1])
 
     def tuned_tiles(self, executable: Executable, program: Program, device: Device) -> TunedTiles | None:
         """The executable with tile sizes from the user's store, where there are some and the user has given none."""
@@ -87,13 +100,13 @@ class ProgramOptions:
 
         def compiled(tiles: Tiles) -> Executable:
             one = replace(self, tiles=tiles).compiled(program, device)
-            return one.with_thresholds(executable.thresholds) if one.thresholds else one
+            return one.with_thresholds(executable.given)
 
         return TunedTiles(executable, program, device, compiled) or None
 
     def tuned(self, executable: Executable, source: str | None) -> Executable:
         """The same with tuned thresholds, where there are some."""
-        if not executable.thresholds:
+        if not executable.has_versions:
             return executable
         from tilewright.tune.lookup import tuned
 
@@ -133,7 +146,8 @@ def common_types(program: str, types: Mapping[str, tuple[ScalarType, ...]]) -> t
 
 def explanation(executable: Executable) -> str:
     """How each part is run; of a program with several versions, also the tree of decisions with the values of now."""
-    return _with_versions(executable.explain(), executable.program, executable.thresholds)
+    text = executable.explain()
+    return _with_versions(text, executable.program, executable.thresholds) if executable.asks else text
 
 
 def _with_versions(text: str, program: Program, thresholds: Mapping[str, float]) -> str:

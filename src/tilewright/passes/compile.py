@@ -6,6 +6,8 @@ The standard rewrites come first, then flattening if it is asked for; then each 
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from tilewright.ir import nodes
@@ -22,6 +24,7 @@ from tilewright.rewrite.derivation import Recording
 from tilewright.runtime.devices import Device
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.host import Block, Copier, HostProgram, KernelStep, Note
+from tilewright.runtime.versions import FillsMachine, Versions
 
 Extents: TypeAlias = tuple[int, ...]
 Offsets: TypeAlias = tuple[int, int]
@@ -50,7 +53,8 @@ def compile_program(
             dimension, Q of a contracted one. Sizes that break a limit raise `IllegalTiling` when the program is called.
         flattening: which nested parallelism becomes flat after that [S2]: "full" all of it, "outer" that of the
             outermost nests; "incremental" keeps versions from the one to the other, picked when the program runs by
-            the executable's thresholds. None leaves nests as they are written, which makes a kernel of each.
+            the executable's thresholds, and made when that has nests with too few points to be run as they are
+            written. None leaves nests as they are written, which makes a kernel of each.
         contractions: nests that are contractions are tiled and not flattened (incrementally: that is one version).
         unchecked: kernels do not check indices; one out of range reads what lies there, or ends the process.
 
@@ -69,10 +73,8 @@ def compile_program(
         >>> compile_program(double, device_for("cpu"))(np.array([1, 2], np.float32))
         array([2., 4.], dtype=float32)
     """
-    host, thresholds = prepare_program(program, device, optimise, tiles, flattening, contractions, unchecked)
-    arguments = _size_arguments(host.program)
-    checked = any(getattr(one.expression, "checked", False) for one in all_statements(host.program.body))
-    return Executable(host, device, _copier(device), arguments, not checked, thresholds)
+    written, versions = prepare_program(program, device, optimise, tiles, flattening, contractions, unchecked)
+    return Executable(written, device, _copier(device), versions)
 
 
 def prepare_program(
@@ -84,27 +86,86 @@ def prepare_program(
     contractions: bool = True,
     unchecked: bool = False,
     derivation: Recording | None = None,
-) -> tuple[HostProgram, dict[str, float]]:
-    """The steps of a program as `compile_program` makes them, and its thresholds; the device need not exist.
+) -> tuple[HostProgram | None, Versions | None]:
+    """The steps of a program as `compile_program` makes them; the device need not exist.
 
-    With a `derivation` all rewrites from the program to `HostProgram.program` are added to it.
+    With a `derivation` all rewrites from the program to the first result's are added to it, not those of versions.
+
+    Returns:
+        The program as it is written (or flattened without versions); None where one of the versions is always better.
+        And the versions, which are made when they are needed; None of a program that has no other.
     """
     ready = run_pipeline(program, derivation=derivation) if optimise else program
-    thresholds: dict[str, float] = {}
+
+    def lowered(one: Program, derivation: Recording | None = None) -> HostProgram:
+        return _lowered(one, device, tiles, unchecked, derivation)
+
+    if flattening == "incremental":
+        written, versions = _with_versions(ready, device, contractions, lowered)
+        return (lowered(ready, derivation) if written else None), versions
     if flattening is not None:
         from tilewright.passes.flattening.flatten_contractions import flattening_pipeline
 
         ready = run_pipeline(ready, flattening_pipeline(flattening, contractions), derivation)
     if any(isinstance(one.expression, nodes.Threshold) for one in all_statements(ready.body)):
+        return None, _versions(lambda: ready, device, lowered)  # the program itself asks
+    return lowered(ready, derivation), None
+
+
+def _with_versions(
+    ready: Program, device: Device, contractions: bool, lowered: Callable[[Program], HostProgram]
+) -> tuple[bool, Versions | None]:
+    """Whether a program is ever run as it is written, and its versions, if it has any."""
+    from tilewright.passes.flattening.found_contractions import only_contractions
+
+    @functools.cache
+    def flattened() -> Program:
+        from tilewright.passes.flattening.flatten_contractions import flattening_pipeline
+
+        return run_pipeline(ready, flattening_pipeline("incremental", contractions))
+
+    asks = any(isinstance(one.expression, nodes.Threshold) for one in all_statements(ready.body))
+    if asks or not contractions:  # without contractions nests that are tiled as they are written are flattened too
+        return False, _versions(flattened, device, lowered)
+    if only_contractions(ready):  # without the rules of flattening, which take longer to import than this to compile
+        return True, _versions(flattened, device, lowered, FillsMachine((), 0, 0))
+    from tilewright.passes.flattening.flat_programs import is_flat
+
+    if is_flat(ready):
+        return True, None
+    from tilewright.passes.flattening.as_written import fills_machine
+
+    fills = fills_machine(ready, device.machine, flattened)
+    return fills is not None, _versions(flattened, device, lowered, fills)
+
+
+def _versions(
+    flattened: Callable[[], Program],
+    device: Device,
+    lowered: Callable[[Program], HostProgram],
+    fills: FillsMachine | None = None,
+) -> Versions:
+    """The versions of a program, to be made when they are needed."""
+
+    def make() -> tuple[HostProgram, dict[str, float]]:
         from tilewright.passes.flattening.flatten_tree import machine_thresholds
 
-        thresholds = machine_thresholds(ready, device.machine)
-    ready = run_pipeline(ready, machine_pipeline(device.machine), derivation)
+        return lowered(flattened()), machine_thresholds(flattened(), device.machine)
+
+    return Versions(make, fills)
+
+
+def _lowered(
+    program: Program, device: Device, tiles: Tiles | None, unchecked: bool, derivation: Recording | None
+) -> HostProgram:
+    """The steps of a program and what a call of it depends on."""
+    program = run_pipeline(program, machine_pipeline(device.machine), derivation)
     if unchecked:
         from tilewright.passes.core.unchecked import without_checks
 
-        ready = without_checks(ready)
-    return HostProgram(ready, *program_block(ready, device, tiles)), thresholds
+        program = without_checks(program)
+    checked = any(getattr(one.expression, "checked", False) for one in all_statements(program.body))
+    return HostProgram(program, *program_block(program, device, tiles), _size_arguments(program), checked)
 
 
 def program_block(program: Program, device: Device, tiles: Tiles | None = None) -> tuple[Block, tuple[Note, ...]]:

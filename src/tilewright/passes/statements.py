@@ -34,7 +34,7 @@ from tilewright.passes.pipelines import machine_pipeline, run_pipeline
 from tilewright.passes.segments.hist import histogram_step, takes_fills
 from tilewright.passes.segments.rows import as_nested_maps
 from tilewright.passes.segments.steps import segment_step
-from tilewright.passes.segments.streams import form_of_streams
+from tilewright.passes.segments.streams import nest_of_streams
 from tilewright.passes.streams.choice import NotTiled
 from tilewright.passes.streams.form import stream_form, stream_table
 from tilewright.passes.sweeps.form import sweep_form, unfolded
@@ -150,9 +150,9 @@ class Statements:
         if not isinstance(expression, nodes.Redomap | nodes.Scanomap | nodes.SegMap):
             return [self.statement(statement)]
         if isinstance(expression, nodes.SegMap):
-            rows, _ = form_of_streams(statement, expression, self.device.machine)
+            rows = nest_of_streams(statement, expression, self.device.machine)
             if rows:
-                return [self.statement(one) for one in rows]
+                return [*map(self.statement, rows[:-1]), self._nest(rows[-1])]
         kept = list(self.notes)
         try:
             return [self.statement(statement)]
@@ -197,10 +197,7 @@ class Statements:
             case nodes.Reduce() | nodes.Redomap():
                 return self._contraction(statement) or self._segments(statement, self.reasons)
             case nodes.Map():
-                label = f"{self.name}_{targets[0]}"
-                return self._contraction(statement) or with_streams(
-                    label, statement, self._general(statement, self.reasons), self.device.machine
-                )
+                return self._contraction(statement) or self._nest(statement, self.reasons)
             case nodes.Scan() | nodes.Scanomap() | nodes.SegRed() | nodes.SegScan() | nodes.Hist() | nodes.SegHist():
                 return self._segments(statement)
         return self._general(statement)
@@ -229,6 +226,11 @@ class Statements:
             if variable.type.rank or variable.name in self.cells or variable in step.targets:
                 expected.append((variable.name, Layout((), dense=True, at_start=True)))
         return step.lower(tuple(expected))
+
+    def _nest(self, nest: Statement, reasons: Sequence[str] = ()) -> Step:
+        """A map as one kernel, by itself or with what tiles its streams."""
+        label = f"{self.name}_{nest.targets[0]}"
+        return with_streams(label, nest, self._general(nest, reasons), self.device.machine)
 
     def _general(self, statement: Statement, reasons: Sequence[str] = ()) -> Step:
         statement = Statement(statement.targets, with_folds(statement.expression))

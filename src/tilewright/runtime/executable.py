@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from tilewright.ir.arguments import convert_arguments, infer_sizes
-from tilewright.ir.nodes import Literal
+from tilewright.ir.nodes import Literal, Program
 from tilewright.ir.scalars import ScalarType
 from tilewright.runtime.backends import Memory, backend_for, usable_strides
 from tilewright.runtime.bound_plan import BoundPlan, Result, Runner, cpu_runner, deliver, device_runner, flat_plan_of
@@ -23,6 +23,7 @@ from tilewright.runtime.liveness import dead_after, with_releases
 from tilewright.runtime.recording import alignments_of
 from tilewright.runtime.scope import Entry, Placed, Scalar, row_major_strides
 from tilewright.runtime.steps import run_block
+from tilewright.runtime.versions import Versions, told
 
 if TYPE_CHECKING:  # imported when a call is repeated
     from tilewright.runtime.program_entry import ProgramEntry
@@ -50,28 +51,63 @@ class Executable:
 
     def __init__(
         self,
-        host: HostProgram,
+        written: HostProgram | None,
         device: Device,
         copier: Copier,
-        size_arguments: frozenset[int],
-        writes_directly: bool,
+        versions: Versions | None = None,
         thresholds: Mapping[str, float] | None = None,
     ) -> None:
-        """Made by `compile_program`; `size_arguments` are the scalar arguments on whose values sizes depend."""
-        self.thresholds: Mapping[str, float] = dict(thresholds or {})
-        self.program = host.program
+        """Made by `compile_program`: the program as written, its versions, or both; and values of thresholds given."""
         self.device = device
-        self._host = host
+        self.given: Mapping[str, float] = dict(thresholds or {})
+        self._written = None if self.given else written
+        self._all = written, versions
         self._copier = copier
-        self._size_arguments = size_arguments
-        self._writes_directly = writes_directly and device.machine.kind == "cpu"
+        self._versions = versions
+        self._known = self._written or self._made
+        self._size_arguments = self._known.size_arguments
         self._backend = backend_for(device)
         self._plans: OrderedDict[Any, tuple[Runner, BoundPlan]] = OrderedDict()
         self._lock = ForkSafeLock()
         self._told: dict[tuple[str, str], None] = {}
-        self._scalars = tuple(p for p, parameter in enumerate(self.program.parameters) if parameter.type.rank == 0)
-        self._count = len(self.program.body.results)
+        parameters = self._known.program.parameters
+        self._scalars = tuple(p for p, parameter in enumerate(parameters) if parameter.type.rank == 0)
+        self._count = len(self._known.program.body.results)
         self._no_out: tuple[None, ...] = (None,) * self._count
+
+    @property
+    def name(self) -> str:
+        """The program's."""
+        return self._known.program.name
+
+    @property
+    def has_versions(self) -> bool:
+        """Whether there may be versions, picked by thresholds; they need not have been made."""
+        return self._versions is not None
+
+    @property
+    def asks(self) -> bool:
+        """Whether calls ask which version to run."""
+        fills = None if self._versions is None else self._versions.fills
+        return self._versions is not None and (self._written is None or (fills is not None and not fills.always))
+
+    @property
+    def program(self) -> Program:
+        """The program with all its versions, which are made now if they have not been yet."""
+        return self._made.program
+
+    @property
+    def thresholds(self) -> dict[str, float]:
+        """The values that pick versions: those given, else the machine's model's."""
+        return {} if self._versions is None else {**self._versions.made[1], **self.given}
+
+    @property
+    def _made(self) -> HostProgram:
+        """The program with all its versions."""
+        if self._versions is not None:
+            return self._versions.made[0]
+        assert self._all[0] is not None, "a program has steps as it is written, or versions"
+        return self._all[0]
 
     def __call__(self, *arguments: Any, out: Any = None) -> Any:
         """Run the program on these arguments; see the class."""
@@ -118,11 +154,13 @@ class Executable:
         for name, value in values.items():
             if name not in self.thresholds:
                 known = ", ".join(self.thresholds) or "none"
-                raise ValueError(f"{self.program.name} has no threshold {name!r}; it has {known}")
+                raise ValueError(f"{self.name} has no threshold {name!r}; it has {known}")
             if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-                raise ValueError(f"{self.program.name}: threshold {name} = {value!r} is no number of at least 0")
-        changed = {**self.thresholds, **values}
-        return Executable(self._host, self.device, self._copier, self._size_arguments, self._writes_directly, changed)
+                raise ValueError(f"{self.name}: threshold {name} = {value!r} is no number of at least 0")
+        if not values:
+            return self
+        written, versions = self._all
+        return Executable(written, self.device, self._copier, versions, {**self.given, **values})
 
     def comparisons(self, *arguments: Any) -> tuple[tuple[str, int], ...]:
         """What one run compares with thresholds: (name, parallelism), in order; those not reached do not occur."""
@@ -132,14 +170,15 @@ class Executable:
 
     def explain(self) -> str:
         """How each statement was lowered, and why not otherwise."""
-        lines = self._host.told(f"{self.device.name} ({self.device.machine.name})")
+        lines = [f"{self.name} on {self.device.name} ({self.device.machine.name})"]
+        lines += told(self._written, self._versions)
         lines += [f"  {label}, for the sizes of a call: {what}" for label, what in self._told]
         return "\n".join(lines)
 
     @property
     def notes(self) -> tuple[Any, ...]:
-        """How each statement was lowered, as data."""
-        return self._host.notes
+        """How each statement was lowered, as data: of the program as written, if it ever is run so."""
+        return self._known.notes
 
     # --- binding
 
@@ -165,18 +204,18 @@ class Executable:
     def _given(self, out: Any) -> tuple[Array | None, ...]:
         given = (out,) if self._count == 1 and not isinstance(out, tuple | list) else tuple(out)
         if len(given) != self._count:
-            raise ValueError(f"{self.program.name} gives {self._count} results, but out holds {len(given)} arrays")
-        for position, (atom, one) in enumerate(zip(self.program.body.results, given, strict=True)):
+            raise ValueError(f"{self.name} gives {self._count} results, but out holds {len(given)} arrays")
+        for position, (atom, one) in enumerate(zip(self._known.program.body.results, given, strict=True)):
             if one is None:
                 continue
             if not isinstance(one, np.ndarray):
-                raise TypeError(f"{self.program.name}: out[{position}] must be a NumPy array, not {one!r}")
+                raise TypeError(f"{self.name}: out[{position}] must be a NumPy array, not {one!r}")
             if one.dtype != atom.type.element.numpy:
                 raise TypeError(
-                    f"{self.program.name}: out[{position}] has dtype {one.dtype}, the result has {atom.type.element}"
+                    f"{self.name}: out[{position}] has dtype {one.dtype}, the result has {atom.type.element}"
                 )
             if not one.flags.writeable:
-                raise ValueError(f"{self.program.name}: out[{position}] is read-only")
+                raise ValueError(f"{self.name}: out[{position}] is read-only")
         return given
 
     def _overlaps(self, arguments: Sequence[Any], out: Sequence[Array | None]) -> bool:
@@ -191,14 +230,14 @@ class Executable:
 
     def _check_shapes(self, executor: Executor, out: Sequence[Array | None]) -> None:
         """Shapes of `out` that the arguments determine are checked before anything runs."""
-        for position, (atom, one) in enumerate(zip(self.program.body.results, out, strict=True)):
+        for position, (atom, one) in enumerate(zip(self._known.program.body.results, out, strict=True)):
             names = {name for extent in atom.type.shape for name in extent.names}
             if one is not None and names <= executor.scope.entries.keys():
                 self._check_shape(position, one, executor.shape(atom.type.shape))
 
     def _check_shape(self, position: int, one: Array, shape: tuple[int, ...]) -> None:
         if one.shape != shape:
-            raise ValueError(f"{self.program.name}: out[{position}] has shape {one.shape}, the result has {shape}")
+            raise ValueError(f"{self.name}: out[{position}] has shape {one.shape}, the result has {shape}")
 
     # --- the first run with a form of arguments
 
@@ -209,14 +248,18 @@ class Executable:
         key: Any,
         compared: list[tuple[str, int]] | None = None,
     ) -> list[Any]:
-        sizes = infer_sizes(self.program, arguments)
-        values = convert_arguments(self.program, arguments)
-        executor = Executor(self._backend, self.program.name, self._copier, self.thresholds)
+        sizes = infer_sizes(self._known.program, arguments)
+        values = convert_arguments(self._known.program, arguments)
+        host = self._host_for(sizes, values) if compared is None else self._made
+        if key is not None:
+            key = self._key(arguments, out)  # that of a version depends on its arguments in sizes too
+        thresholds = {} if host is self._written else self.thresholds
+        executor = Executor(self._backend, self.name, self._copier, thresholds)
         executor.scope.entries.update({name: Scalar(np.int64(value)) for name, value in sizes.items()})
         inputs = self._place_arguments(executor, arguments, values)
         self._check_shapes(executor, out)
-        outputs = self._place_outputs(executor, arguments, out)
-        entries = run_block(executor, self._host.block, dead_after(self._host.block))
+        outputs = self._place_outputs(executor, host, arguments, out)
+        entries = run_block(executor, host.block, dead_after(host.block))
         if compared is not None:
             compared.extend(executor.compared)
         for position, (one, entry) in enumerate(zip(out, entries, strict=True)):
@@ -224,16 +267,28 @@ class Executable:
                 self._check_shape(position, one, entry.shape if isinstance(entry, Placed) else ())
         with self._lock:
             self._told.update(executor.told)
-        results = self._results(executor, entries, outputs)
+        results = self._results(executor, host, entries, outputs)
         read = [self._read(result, memory, values) for result, memory in results]
         self._remember(executor, key, arguments, inputs, outputs, [result for result, _ in results])
         return deliver([result for result, _ in results], read, out)
+
+    def _host_for(self, sizes: Mapping[str, int], values: Sequence[Any]) -> HostProgram:
+        """The program as written where that fills the machine, else the one with all versions."""
+        if self._written is not None:
+            fills = None if self._versions is None else self._versions.fills
+            names = self._written.program.parameters
+            scalars = {names[p].name: int(values[p]) for p in self._written.size_arguments}
+            threads = get_num_threads() if self.device.machine.kind == "cpu" else None
+            if fills is None or fills({**scalars, **sizes}, threads):
+                return self._written
+        self._size_arguments |= self._made.size_arguments
+        return self._made
 
     def _place_arguments(
         self, executor: Executor, arguments: Sequence[Any], values: Sequence[Any]
     ) -> list[tuple[int, int, ScalarType]]:
         inputs = []
-        for position, (parameter, value) in enumerate(zip(self.program.parameters, values, strict=True)):
+        for position, (parameter, value) in enumerate(zip(self._known.program.parameters, values, strict=True)):
             if parameter.type.rank == 0:
                 argument = None if position in self._size_arguments else position
                 executor.scope.entries[parameter.name] = Scalar(value, argument=argument)
@@ -250,7 +305,7 @@ class Executable:
         return inputs
 
     def _place_outputs(
-        self, executor: Executor, arguments: Sequence[Any], out: Sequence[Array | None]
+        self, executor: Executor, host: HostProgram, arguments: Sequence[Any], out: Sequence[Array | None]
     ) -> dict[int, Placed]:
         """The caller's arrays that kernels may write to, and those of them that the last step computes into."""
         outputs: dict[int, Placed] = {}
@@ -260,8 +315,8 @@ class Executable:
             executor.recording.refuse("a result overlaps an argument")
             return outputs
         # Only the last step may: a failure after an earlier one would leave results half written.
-        last = written_by(self._host.block.steps[-1]) if self._host.block.steps and self._writes_directly else ()
-        for position, (atom, one) in enumerate(zip(self.program.body.results, out, strict=True)):
+        last = written_by(host.block.steps[-1]) if host.block.steps and not host.checked else ()
+        for position, (atom, one) in enumerate(zip(host.program.body.results, out, strict=True)):
             if one is None or isinstance(atom, Literal) or not atom.type.rank:
                 continue
             if not one.size or not usable_strides(one):
@@ -275,7 +330,7 @@ class Executable:
         return outputs
 
     def _results(
-        self, executor: Executor, entries: Sequence[Entry], outputs: dict[int, Placed]
+        self, executor: Executor, host: HostProgram, entries: Sequence[Entry], outputs: dict[int, Placed]
     ) -> list[tuple[Result, Memory | None]]:
         """Every result in fresh memory of its own, or in the caller's array: what does not lie there yet is copied
         when nothing can fail any more.
@@ -283,7 +338,7 @@ class Executable:
         used: set[int] = set()
         copies: list[tuple[Placed, Placed]] = []
         results: list[tuple[Result, Memory | None]] = []
-        for position, (atom, entry) in enumerate(zip(self.program.body.results, entries, strict=True)):
+        for position, (atom, entry) in enumerate(zip(host.program.body.results, entries, strict=True)):
             element = atom.type.element
             if isinstance(entry, Scalar):
                 value = element.numpy.type(entry.value)
@@ -328,17 +383,17 @@ class Executable:
     ) -> None:
         if key is None or executor.recording.reason is not None or executor.scope.used_changing:
             return
-        elements = self.program.body.results
+        elements = self._known.program.body.results
         executor.recording.records = with_releases(
             executor.recording.records, (result.slot for result in results if result.slot >= 0)
         )
         plan = BoundPlan(
-            self.program.name,
+            self.name,
             executor.recording,
             tuple((position, slot, element) for position, slot, element in inputs),
             tuple((position, one.memory.slot, elements[position].type.element) for position, one in outputs.items()),
             tuple(results),
-            {position: self.program.parameters[position].type.element for position in self._scalars},
+            {position: self._known.program.parameters[position].type.element for position in self._scalars},
             frozenset(slot for position, slot, _ in inputs if 0 in key[position + 1][0]),
             _spans(arguments, inputs) | {one.memory.slot: span_of(one.memory.array) for one in outputs.values()},
             alignments_of(executor.recording.records) if self.device.machine.kind == "cpu" else {},

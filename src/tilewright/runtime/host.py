@@ -299,15 +299,22 @@ class Note:
 
 @dataclass(frozen=True)
 class HostProgram:
-    """A program ready to be executed on one kind of device."""
+    """A program ready to be executed on one kind of device.
+
+    `size_arguments` are the positions of the scalar arguments on whose values sizes depend, `checked` says that
+    something in it checks indices, and so may fail.
+    """
 
     program: Program
     block: Block
     notes: tuple[Note, ...]
+    size_arguments: frozenset[int] = frozenset()
+    checked: bool = True
 
-    def told(self, where: str) -> list[str]:
-        """How each statement is lowered for a device or machine, and why not otherwise, line by line."""
-        lines = [f"{self.program.name} on {where}"]
+    @property
+    def told(self) -> list[str]:
+        """How each statement is lowered, and why not otherwise, line by line."""
+        lines = []
         for note in self.notes:
             lines.append(f"  {note.statement}: {note.lowered}")
             lines += [f"    by {step}" for step in note.steps]

@@ -29,7 +29,7 @@ def tuned(executable: Executable, source: str | None, given: str | os.PathLike[s
         TuningError: if a given file is no tuning.
         OSError: if a given file cannot be read.
     """
-    if not executable.thresholds:
+    if not executable.has_versions:
         return executable
     values: Mapping[str, float] | None = None
     if given is not None:
@@ -39,16 +39,15 @@ def tuned(executable: Executable, source: str | None, given: str | os.PathLike[s
             values = _from_tunings(executable, read_tunings(beside), str(beside))
         except (TuningError, OSError) as error:
             _warn(f"{beside} is not used: {error}")
-    if values is None:
-        values = _known(
-            executable, TuningStore().get(program_digest(executable.program), device_key(executable.device))
-        )
+    device, store = device_key(executable.device), TuningStore()
+    if values is None and store.has_titled(executable.name, device):  # else its versions need not be made
+        values = _known(executable, store.get(program_digest(executable.program), device))
     return executable.with_thresholds(values) if values else executable
 
 
 def _from_tunings(executable: Executable, tunings: Sequence[Tuning], where: str) -> dict[str, float] | None:
     """The values in a file for this program and device; None, with a warning, if there are none."""
-    name, device = executable.program.name, device_key(executable.device)
+    name, device = executable.name, device_key(executable.device)
     named = [one for one in tunings if one.program == name]
     here = [one for one in named if one.device == device]
     fitting = [one for one in here if one.digest == program_digest(executable.program)]
@@ -67,7 +66,7 @@ def _known(executable: Executable, values: Mapping[str, float], where: str = "th
     unknown = [one for one in values if one not in executable.thresholds]
     if unknown:
         known = ", ".join(executable.thresholds)
-        _warn(f"{where}: {executable.program.name} has no threshold {', '.join(unknown)}; it has {known}")
+        _warn(f"{where}: {executable.name} has no threshold {', '.join(unknown)}; it has {known}")
     return {name: value for name, value in values.items() if name in executable.thresholds}
 
 

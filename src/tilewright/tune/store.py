@@ -84,6 +84,11 @@ class TuningStore:
 
         self._attempt(write, None)
 
+    def has_titled(self, title: str, device: str) -> bool:
+        """Whether anything was chosen on a device for a program with this title, whatever its text was."""
+        query = "select 1 from choices where title = ? and device = ? limit 1"
+        return os.path.exists(self.path) and bool(self._rows(query, title, device))
+
     def shapes(self, program: str, device: str) -> tuple[str, ...]:
         """The shape classes that a program has choices for on a device."""
         if not os.path.exists(self.path):

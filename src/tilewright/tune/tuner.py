@@ -115,8 +115,8 @@ def tune(
     asked = questions(executable.program)
     if not asked:
         raise ValueError(
-            f"{executable.program.name} has one version only and so no thresholds to tune; "
-            "programs with flattening='incremental' and nested parallelism have several"
+            f"{executable.name} has one version only and so no thresholds to tune; "
+            "programs with flattening='incremental' (the default) and nested parallelism have several"
         )
     if not data:
         raise ValueError(f"tuning {executable.program.name} needs a data set at least")

@@ -11,34 +11,26 @@ of scalar code, scans and scatters between them have lowerings together (one pas
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
-from tilewright.contraction.form import Contraction
-from tilewright.contraction.recognise import recognise
 from tilewright.ir.nodes import (
     Body,
-    Hist,
     If,
-    Iota,
     Loop,
     Map,
     Program,
-    Redomap,
-    Reduce,
-    Scatter,
     Statement,
     StreamSeq,
     Threshold,
     Type,
     Variable,
 )
-from tilewright.ir.scalars import BOOL, I64
+from tilewright.ir.scalars import BOOL
 from tilewright.ir.sizes import product
-from tilewright.ir.traversal import all_statements, bound_variables, sub_bodies, used_variables, with_fresh_names
-from tilewright.ir.views import parameter_view
+from tilewright.ir.traversal import all_statements, with_fresh_names
 from tilewright.passes.core.fuse import fuse_further
 from tilewright.passes.core.simplify import simplify
+from tilewright.passes.flattening.flat_programs import is_flat, is_flat_statement
 from tilewright.passes.flattening.flatten import (
     full_flattening,
     fuse_segments,
@@ -47,81 +39,23 @@ from tilewright.passes.flattening.flatten import (
     outer_flattening,
 )
 from tilewright.passes.flattening.flatten_tree import CONTRACTION
+from tilewright.passes.flattening.found_contractions import NESTS, contractions, host_statements, is_contraction
 from tilewright.passes.pipelines import Pass
 from tilewright.rewrite.derivation import Recording
-from tilewright.rewrite.names import bound
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
-from tilewright.rewrite.rules.flatten_fusion import CHEAP
 from tilewright.rewrite.rules.flatten_nest import nest_of
-from tilewright.rewrite.rules.flatten_regular import SOAC, exploitable, holds_parallelism
+from tilewright.rewrite.rules.flatten_regular import SOAC
 from tilewright.rewrite.rules.flatten_versions import comparisons
 from tilewright.rewrite.strategy import Strategy, run_strategy
 
 Flattening: TypeAlias = Literal["incremental", "full", "outer"]
 FLATTENINGS: tuple[Flattening, ...] = ("incremental", "full", "outer")
-_NESTS = (Map, Redomap, Reduce)
-
-
-def is_contraction(statement: Statement, program: Program) -> bool:
-    """Whether a statement at the level of the host is recognised as a contraction."""
-    if not isinstance(statement.expression, _NESTS) or len(statement.targets) != 1:
-        return False
-    bound = {one.name for one in bound_variables(statement.expression)}
-    reads = {one.name: one for one in used_variables(statement.expression) if one.type.rank and one.name not in bound}
-    iotas = {
-        one.targets[0].name
-        for one in all_statements(program.body)
-        if isinstance(one.expression, Iota) and one.expression.scalar == I64
-    }
-    views = {name: parameter_view(one) for name, one in reads.items()}
-    out = {target.name: parameter_view(target) for target in statement.targets}
-    return isinstance(recognise(statement, views, out, iotas), Contraction)
-
-
-def host_statements(program: Program) -> Iterator[Statement]:
-    """The statements that the host runs, also those in its ifs and loops."""
-
-    def found(body: Body) -> Iterator[Statement]:
-        for one in body.statements:
-            yield one
-            if isinstance(one.expression, If | Loop):
-                for inner in sub_bodies(one.expression):
-                    yield from found(inner)
-
-    return found(program.body)
-
-
-def contractions(program: Program) -> tuple[Statement, ...]:
-    """The statements of the host that are contractions."""
-    return tuple(one for one in host_statements(program) if is_contraction(one, program))
 
 
 def flat_statements(program: Program) -> frozenset[str]:
     """What the statements of the host bind whose parallelism is all their own."""
-    flat = (one for one in host_statements(program) if isinstance(one.expression, SOAC) and _is_flat(one))
+    flat = (one for one in host_statements(program) if isinstance(one.expression, SOAC) and is_flat_statement(one))
     return frozenset(target.name for one in flat for target in one.targets)
-
-
-def is_flat(program: Program) -> bool:
-    """Whether nothing in a program has further parallelism inside."""
-    return all(_is_flat(one) for one in host_statements(program) if isinstance(one.expression, SOAC))
-
-
-def _is_flat(statement: Statement) -> bool:
-    """Whether all parallelism of a statement is its own; scalars between the maps of a nest are no parallelism."""
-    expression = statement.expression
-    names = bound(expression)
-    if isinstance(expression, Hist | Scatter):  # with operators on rows too: the histogram of each column is no more
-        return True
-    if not isinstance(expression, Map):
-        return not any(holds_parallelism(one, names) for one in sub_bodies(expression))
-    body = expression.function.body
-    inside = [one for one in body.statements if exploitable(one, names)]
-    if len(inside) != 1:
-        return not inside
-    others = (one for one in body.statements if one is not inside[0])
-    cheap = all(isinstance(one.expression, CHEAP | Iota) for one in others)
-    return cheap and isinstance(inside[0].expression, Map) and body.results == inside[0].targets and _is_flat(inside[0])
 
 
 # --- which places are spared ------------------------------------------------------------------------------------------
@@ -133,7 +67,7 @@ def _at_host(at: Place) -> bool:
 
 
 def _is_contraction_at(at: Place) -> bool:
-    return isinstance(at.expression, _NESTS) and _at_host(at) and is_contraction(at.statement, at.program)
+    return isinstance(at.expression, NESTS) and _at_host(at) and is_contraction(at.statement, at.program)
 
 
 def _asked_for_contraction(at: Place) -> int | None:

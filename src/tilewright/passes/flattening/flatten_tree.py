@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TypeAlias
 
+from tilewright.contraction.form import Kind
 from tilewright.ir.interpreter import DEFAULT_THRESHOLD
 from tilewright.ir.nodes import (
     Body,
@@ -39,6 +40,7 @@ from tilewright.ir.nodes import (
 from tilewright.ir.traversal import all_statements
 from tilewright.ir.verifier import kind_of
 from tilewright.machine.model import Machine
+from tilewright.passes.flattening.found_contractions import kinds_of
 from tilewright.rewrite.names import bodies_of
 from tilewright.rewrite.rules.flatten_nest import Segmented
 from tilewright.rewrite.rules.flatten_regular import SOAC
@@ -133,9 +135,7 @@ def machine_thresholds(program: Program, machine: Machine) -> dict[str, float]:
         BLOCK_THREADS: machine.max_threads_per_block + 1 if machine.max_threads_per_block > 1 else inf,
         BLOCK_BYTES: machine.shared_bytes_per_block + 1 if machine.shared_bytes_per_block else inf,
     }
-    vectors = machine.max_threads_per_block == 1 and machine.vector_bytes
-    resident = machine.cores * (1 if vectors else machine.max_threads_per_core) or DEFAULT_THRESHOLD
-    opened = _opened(decisions(program.body), machine)
+    resident, opened = resident_points(machine), never_taken(program, machine)
     values: dict[str, float] = {}
     for name in thresholds_of(program):
         points = 0 if name.startswith(CONTRACTION) else resident if name.startswith("outer_") else machine.cores
@@ -143,23 +143,41 @@ def machine_thresholds(program: Program, machine: Machine) -> dict[str, float]:
     return values
 
 
-def _opened(nodes: tuple[Node, ...], machine: Machine) -> set[str]:
+def threads_are_lanes(machine: Machine) -> bool:
+    """Whether the threads of a machine are the lanes of vectors."""
+    return machine.max_threads_per_block == 1 and machine.vector_bytes > 0
+
+
+def resident_points(machine: Machine) -> int:
+    """How many points fill a machine: see `machine_thresholds`."""
+    return machine.cores * (1 if threads_are_lanes(machine) else machine.max_threads_per_core) or DEFAULT_THRESHOLD
+
+
+def never_taken(program: Program, machine: Machine) -> frozenset[str]:
     """The thresholds of the versions that are never taken, for what later versions have."""
-    found: set[str] = set()
-    for one in nodes:
-        if isinstance(one, Work):
-            found |= _opened(one.inside, machine)
-            continue
-        found |= _opened((*one.yes, *one.no), machine)
-        if _hides_contraction(one, machine) or _asked_in_rounds(one.asked[0][0], one.no):
-            found.add(one.asked[0][0].name)
-    return found
+    return frozenset(
+        one.asked[0][0].name
+        for one in decisions_in(decisions(program.body))
+        if _hides_product(one, program, machine) or _asked_in_rounds(one.asked[0][0], one.no)
+    )
 
 
-def _hides_contraction(one: Decision, machine: Machine) -> bool:
-    """Whether a version without a form of its own hides a contraction, which later versions have."""
-    hidden = any(name.startswith(CONTRACTION) for name in names_in(one.no))
+def _hides_product(one: Decision, program: Program, machine: Machine) -> bool:
+    """Whether a version without a form of its own hides a product, which later versions have.
+
+    A product is a contraction that uses the elements of both its operands more than once. One that does not (the sum of
+    the squares of each row, say) is as well computed where its operands are read or made.
+    """
+    hidden = any(_is_product(inner, program) for inner in decisions_in(one.no))
     return hidden and not any(_has_form(version, machine) for version in one.yes)
+
+
+def _is_product(decision: Decision, program: Program) -> bool:
+    """Whether it is asked here if a contraction with reuse of both operands is tiled."""
+    expression = decision.statement.expression
+    if not decision.asked[0][0].name.startswith(CONTRACTION) or not isinstance(expression, If):
+        return False
+    return any({Kind.M, Kind.N} <= kinds_of(one, program) for one in expression.then.statements)
 
 
 def _asked_in_rounds(question: Threshold, nodes: tuple[Node, ...], rounds: bool = False) -> bool:
@@ -185,15 +203,20 @@ def _has_form(version: Node, machine: Machine) -> bool:
     from tilewright.passes.segments.streams import form_of_streams
 
     expression = version.statement.expression
-    return isinstance(expression, SegMap) and form_of_streams(version.statement, expression, machine)[1]
+    return isinstance(expression, SegMap) and form_of_streams(version.statement, expression, machine)
+
+
+def decisions_in(nodes: tuple[Node, ...]) -> Iterator[Decision]:
+    """All decisions, outer before inner."""
+    for one in nodes:
+        if isinstance(one, Decision):
+            yield one
+        yield from decisions_in(one.inside if isinstance(one, Work) else (*one.yes, *one.no))
 
 
 def names_in(nodes: tuple[Node, ...]) -> Iterator[str]:
     """The names of the thresholds that belong to one version each, outer before inner."""
-    for one in nodes:
-        if isinstance(one, Decision):
-            yield one.asked[0][0].name
-        yield from names_in(one.inside if isinstance(one, Work) else (*one.yes, *one.no))
+    return (one.asked[0][0].name for one in decisions_in(nodes))
 
 
 # --- as text ----------------------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
-"""Whether the streams in a segmented map have a form of their own, as it is or as maps of rows."""
+"""Segmented maps with sequential parallelism inside: how they are lowered, and whether the streams have a form."""
 
 from __future__ import annotations
 
-from tilewright.ir.nodes import Expression, Level, SegMap, Statement
+from tilewright.ir.nodes import Expression, Level, SegMap, Statement, Variable
 from tilewright.ir.traversal import all_statements
 from tilewright.machine.model import Machine
 from tilewright.passes.core.nest_folds import with_folds
@@ -12,21 +12,36 @@ from tilewright.passes.streams.form import StreamForm, stream_form
 from tilewright.rewrite.rules.flatten_regular import SOAC
 
 
-def form_of_streams(statement: Statement, segmap: SegMap, machine: Machine) -> tuple[tuple[Statement, ...], bool]:
-    """Maps that have a form for the streams in a segmented map where that itself has none; and if there is any form.
+def nest_of_streams(statement: Statement, segmap: SegMap, machine: Machine) -> tuple[Statement, ...]:
+    """Maps of rows that do what a segmap with combinators inside does: the nest as it was before it became flat.
+
+    So the version of a nest whose points are all its parallelism is the kernel that the nest as written is. Nothing,
+    where there is no such thing inside, or only the segmap itself has a form for its streams.
+    """
+    if not _holds_streams(segmap):
+        return ()
+    rows = as_nested_maps(statement, segmap)
+    alone = has_stream_form(segmap, statement.targets, machine)
+    return () if alone and not has_stream_form(rows[-1].expression, statement.targets, machine) else rows
+
+
+def form_of_streams(statement: Statement, segmap: SegMap, machine: Machine) -> bool:
+    """Whether the streams in a segmap have a form, read from it as it is or as maps of rows.
 
     A nest is known by its rows: what a map is given as a parameter, a segmented map reads at its index.
     """
-    if segmap.level is not Level.THREAD or not any(
-        isinstance(one.expression, SOAC) for one in all_statements(segmap.body)
-    ):
-        return (), False
+    if not _holds_streams(segmap):
+        return False
+    nests = (segmap, as_nested_maps(statement, segmap)[-1].expression)
+    return any(has_stream_form(one, statement.targets, machine) for one in nests)
 
-    def has_form(expression: Expression) -> bool:
-        whole = with_folds(expression)
-        return isinstance(stream_form(whole, points_of(whole, statement.targets), machine), StreamForm)
 
-    if has_form(segmap):
-        return (), True
-    rows = as_nested_maps(statement, segmap)
-    return (rows, True) if has_form(rows[-1].expression) else ((), False)
+def has_stream_form(nest: Expression, targets: tuple[Variable, ...], machine: Machine) -> bool:
+    """Whether the streams in a nest have a form of their own (`streams.form`)."""
+    whole = with_folds(nest)
+    return isinstance(stream_form(whole, points_of(whole, targets), machine), StreamForm)
+
+
+def _holds_streams(segmap: SegMap) -> bool:
+    inside = all_statements(segmap.body)
+    return segmap.level is Level.THREAD and any(isinstance(one.expression, SOAC) for one in inside)

@@ -1,0 +1,102 @@
+"""When a program is best run as it is written: where each of its nests has points enough to fill the machine.
+
+The first question about a nest is whether its outermost parallelism is enough (`rules.flatten_versions`). What is run
+then is the nest as it is written; so the question can be answered from the sizes of a call before any version is made.
+It is not asked where a version has what the nest as written hides, whatever the sizes are: a product to be tiled, or
+rounds of a loop that compute once what all points share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from tilewright.contraction.form import Kind
+from tilewright.ir.nodes import Body, Loop, Map, Program, Redomap, Scanomap, Statement
+from tilewright.ir.scalars import I64
+from tilewright.ir.sizes import ONE, Size, product
+from tilewright.ir.traversal import all_statements, sub_bodies
+from tilewright.machine.model import Machine
+from tilewright.passes.flattening.flat_programs import is_flat_statement
+from tilewright.passes.flattening.flatten_tree import (
+    Decision,
+    Node,
+    decisions,
+    never_taken,
+    resident_points,
+    threads_are_lanes,
+)
+from tilewright.passes.flattening.found_contractions import contraction_of, host_statements, is_contraction
+from tilewright.passes.segments.streams import has_stream_form
+from tilewright.rewrite.names import bound
+from tilewright.rewrite.rules.flatten_nest import nest_of
+from tilewright.rewrite.rules.flatten_regular import SOAC, exploitable, holds_parallelism
+from tilewright.rewrite.rules.flatten_versions import inner_parallelism
+from tilewright.runtime.versions import FillsMachine, NestPoints
+
+LEAST_POINTS = 1 << 18
+"""Points (some 1 ns each) that a core is through with before their versions would pay."""
+
+
+def fills_machine(program: Program, machine: Machine, flattened: Callable[[], Program]) -> FillsMachine | None:
+    """When a program (after the standard pipeline) is run as it is written; None if always one of its versions is.
+
+    `flattened` gives the program with its versions, looked at only where a nest may hide what beats it for all sizes.
+    """
+    scalars = (one.name for one in program.parameters if one.type.rank == 0 and one.type.element == I64)
+    known = {*program.size_names, *scalars}
+    nests: list[NestPoints] = []
+    hides = False
+    for statement in host_statements(program):
+        if not isinstance(statement.expression, SOAC) or is_flat_statement(statement):
+            continue
+        if is_contraction(statement, program):
+            continue
+        written, whole = _points(statement), inner_parallelism(Body((statement,), statement.targets), frozenset())
+        if not written.names <= known:
+            return None
+        nests.append(NestPoints(written, whole if whole is not None and whole.names <= known else None))
+        hides = hides or _may_share_rounds(statement) or _may_hide_product(statement, program, machine)
+    if hides:
+        versions = flattened()
+        outermost = {one.asked[0][0].name for one in _outermost(decisions(versions.body))}
+        if not outermost.isdisjoint(never_taken(versions, machine)):
+            return None
+    return FillsMachine(tuple(nests), resident_points(machine), LEAST_POINTS if threads_are_lanes(machine) else 0)
+
+
+def _points(statement: Statement) -> Size:
+    """What the outermost question about a nest compares; one for a fold that is asked none: it is sequential."""
+    nest, expression = nest_of(statement), statement.expression
+    if nest.levels:
+        return product(nest.shape)
+    if isinstance(expression, Redomap | Scanomap) and holds_parallelism(expression.function.body, bound(expression)):
+        return expression.width
+    return ONE
+
+
+def _may_hide_product(statement: Statement, program: Program, machine: Machine) -> bool:
+    """Whether there is a contraction in a nest that has no form as it is.
+
+    One that uses the elements of an operand several times may use those of both once it is one of the whole nest.
+    """
+    inside = (one for body in sub_bodies(statement.expression) for one in all_statements(body))
+    found = (contraction_of(one, program) for one in inside)
+    if not any(one is not None and (one.of_kind(Kind.M) or one.of_kind(Kind.N)) for one in found):
+        return False
+    is_nest = isinstance(statement.expression, Map)
+    return not (is_nest and has_stream_form(statement.expression, statement.targets, machine))
+
+
+def _may_share_rounds(statement: Statement) -> bool:
+    """Whether there is a loop in a nest that can be interchanged with it, since there is parallelism in its rounds."""
+    nest = nest_of(statement)
+    return any(isinstance(one.expression, Loop) and exploitable(one, nest.varying) for one in nest.body.statements)
+
+
+def _outermost(nodes: tuple[Node, ...]) -> Iterator[Decision]:
+    """The decisions that are asked first."""
+    for one in nodes:
+        if isinstance(one, Decision):
+            yield one
+        else:
+            yield from _outermost(one.inside)

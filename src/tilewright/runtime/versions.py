@@ -1,0 +1,99 @@
+"""Versions of a program that are made when they are first needed.
+
+Most calls have points enough to be run as the program is written. Making all versions takes much longer than that, so
+it waits for a call with fewer points, or for someone who asks for thresholds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from tilewright.ir.dataclass import dataclass
+from tilewright.ir.sizes import Size
+from tilewright.runtime.forking import ForkSafeLock
+from tilewright.runtime.host import HostProgram
+
+Made: TypeAlias = tuple[HostProgram, Mapping[str, float]]
+
+
+@dataclass(frozen=True)
+class NestPoints:
+    """The points of a nest as it is written, and of the largest construct in it with all parallelism used, if known."""
+
+    written: Size
+    whole: Size | None
+
+
+@dataclass(frozen=True)
+class FillsMachine:
+    """Whether each of the nests that have other versions fills the machine by its points as written.
+
+    Attributes:
+        nests: their points.
+        resident: points that fill the machine.
+        least: fewer points than this, all parallelism used, are not worth a version.
+    """
+
+    nests: tuple[NestPoints, ...]
+    resident: float
+    least: int
+
+    def __call__(self, sizes: Mapping[str, int], threads: int | None) -> bool:
+        """Whether the program is run as it is written, for sizes and (on a CPU) on so many threads."""
+        enough = self.resident if threads is None else min(self.resident, threads)
+        return all(self._fills(one, sizes, enough) for one in self.nests)
+
+    def _fills(self, nest: NestPoints, sizes: Mapping[str, int], enough: float) -> bool:
+        written = nest.written.evaluate(sizes)
+        if written >= enough or written == 0:
+            return True
+        return nest.whole is not None and nest.whole.evaluate(sizes) < self.least
+
+    @property
+    def always(self) -> bool:
+        """Whether it is, whatever the sizes are."""
+        return not self.nests
+
+    def __str__(self) -> str:
+        small = f" or {{}} < {self.least}" if self.least else ""
+        asked = dict.fromkeys(
+            f"{one.written} >= {self.resident:.17g}" + ("" if one.whole is None else small.format(one.whole))
+            for one in self.nests
+        )
+        return " and ".join(f"({one})" if len(asked) > 1 else one for one in asked)
+
+
+class Versions:
+    """The versions of a program with the thresholds that pick them, made once, whoever asks first.
+
+    Args:
+        make: gives the program that holds all versions, and the thresholds by the machine's model.
+        fills: says when the program as written is run instead; None for never.
+    """
+
+    def __init__(self, make: Callable[[], Made], fills: FillsMachine | None) -> None:
+        self.fills = fills
+        self._make = make
+        self._made: Made | None = None
+        self._lock = ForkSafeLock()
+
+    @property
+    def made(self) -> Made:
+        """The program that holds all versions, and the thresholds by the machine's model."""
+        if self._made is None:
+            with self._lock:
+                if self._made is None:
+                    self._made = self._make()
+        return self._made
+
+
+def told(written: HostProgram | None, versions: Versions | None) -> list[str]:
+    """How each statement is lowered: of the program as written, and of the versions that calls may need."""
+    if versions is None or versions.fills is None or written is None:
+        only = written if written is not None or versions is None else versions.made[0]
+        return [] if only is None else only.told
+    if versions.fills.always:
+        return [*written.told, "  other versions are made when thresholds are set or tuned"]
+    head = f"  as it is written, where {versions.fills}:"
+    return [head, *written.told, "  its versions otherwise:", *versions.made[0].told]

@@ -1,0 +1,247 @@
+"""Programs are run as they are written where that fills the machine; versions are made when they are needed."""
+
+# ruff: noqa: F821, UP037  # sizes in annotations are text: tw.f32["n"]
+from __future__ import annotations
+
+import math
+import multiprocessing
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tilewright as tw
+from tilewright.ir.interpreter import interpret
+from tilewright.ir.parser import parse_program
+from tilewright.ir.sizes import size
+from tilewright.machine.named import CPU_AVX512 as CPU
+from tilewright.passes.compile import compile_program, prepare_program
+from tilewright.passes.flattening.as_written import LEAST_POINTS
+from tilewright.passes.pipelines import run_pipeline
+from tilewright.runtime import versions
+from tilewright.runtime.devices import Device, device_for
+from tilewright.runtime.executable import Executable
+from tilewright.runtime.versions import FillsMachine, NestPoints
+
+LONG = 1 << 19  # more points than are left to one thread
+
+
+@tw.program
+def row_sums(xss: tw.f64["n", "m"]) -> Any:
+    return tw.map(lambda xs: tw.reduce("add", 0, xs), xss)
+
+
+@tw.program
+def scaled(xss: tw.f32["n", "k"], yss: tw.f32["k", "m"]) -> Any:
+    """A product whose rows are divided by their sums."""
+
+    def row(xs: Any) -> Any:
+        products = tw.map(lambda ys: tw.reduce("add", 0, tw.map(lambda x, y: x * y, xs, ys)), tw.transpose(yss))
+        total = tw.reduce("add", 0, products)
+        return tw.map(lambda one: one / total, products)
+
+    return tw.map(row, xss)
+
+
+@tw.program
+def unit_rows(xss: tw.f32["n", "m"]) -> Any:
+    """Rows divided by their lengths: a sum of squares, which uses nothing twice."""
+
+    def row(xs: Any) -> Any:
+        total = tw.sqrt(tw.reduce("add", 0, tw.map(lambda x: x * x, xs)))
+        return tw.map(lambda x: x / total, xs)
+
+    return tw.map(row, xss)
+
+
+@tw.program
+def matmul(xss: tw.f32["n", "k"], yss: tw.f32["k", "m"]) -> Any:
+    columns = tw.transpose(yss)
+    return tw.map(lambda x: tw.map(lambda y: tw.reduce("add", 0, tw.map(lambda s, t: s * t, x, y)), columns), xss)
+
+
+@tw.program
+def doubled(xs: tw.f32["n"]) -> Any:
+    return tw.map(lambda x: x + x, xs)
+
+
+def compiled(program: tw.TracedProgram) -> Executable:
+    return compile_program(program.trace(), device_for("cpu"), flattening="incremental")
+
+
+def made(executable: Executable) -> bool:
+    """Whether the versions of a program have been made."""
+    assert executable._versions is not None
+    return executable._versions._made is not None
+
+
+@pytest.fixture
+def two_threads() -> Any:
+    before = tw.get_num_threads()
+    tw.set_num_threads(2)
+    yield
+    tw.set_num_threads(before)
+
+
+# --- when a program is run as it is written ---------------------------------------------------------------------------
+
+
+def test_versions_are_made_by_the_first_call_that_needs_them(two_threads: None) -> None:
+    executable = compiled(row_sums)
+    plain = compile_program(row_sums.trace(), device_for("cpu"))
+    many = np.random.default_rng(0).normal(size=(50, 60))
+    np.testing.assert_array_equal(executable(many), plain(many))  # the same kernel, to the last bit
+    np.testing.assert_array_equal(executable(many[:1]), plain(many[:1]))  # few points, but little work
+    assert executable(np.ones((0, 3))).shape == (0,)
+    assert not made(executable)
+    few = np.random.default_rng(1).normal(size=(1, LONG))
+    error = LONG * np.finfo("f8").eps * np.abs(few).sum()
+    for _ in range(3):  # the step by step run, and repeated ones
+        np.testing.assert_allclose(executable(few), few.sum(axis=1), rtol=0, atol=error)
+    assert made(executable)
+    np.testing.assert_array_equal(executable(many), plain(many))
+
+
+def test_one_thread_is_filled_by_a_point() -> None:
+    before = tw.get_num_threads()
+    tw.set_num_threads(1)
+    try:
+        executable = compiled(row_sums)
+        executable(np.ones((1, LONG)))
+        assert not made(executable)
+        tw.set_num_threads(2)
+        executable(np.ones((1, LONG)))
+        assert made(executable)
+    finally:
+        tw.set_num_threads(before)
+
+
+def test_a_program_without_nested_parallelism_has_no_versions() -> None:
+    executable = compiled(doubled)
+    assert not executable.has_versions and not executable.thresholds and not doubled.has_versions
+    assert row_sums.has_versions and matmul.has_versions
+    assert not tw.program(flattening="full")(row_sums.function).has_versions
+
+
+def test_contractions_are_run_as_written_until_thresholds_are_set() -> None:
+    executable = compiled(matmul)
+    for n in (1, 40):
+        executable(np.ones((n, 7), "f4"), np.ones((7, 3), "f4"))
+    assert not made(executable) and not executable.asks
+    forced = executable.with_thresholds({"contraction_0": math.inf, "outer_0": math.inf})
+    assert made(executable) and forced.asks
+    np.testing.assert_array_equal(forced(np.ones((4, 7), "f4"), np.ones((7, 3), "f4")), np.full((4, 3), 7, "f4"))
+
+
+def test_a_hidden_product_is_laid_bare_whatever_the_sizes() -> None:
+    written, further = prepare_program(scaled.trace(), Device("cpu", CPU, ""), flattening="incremental")
+    assert written is None and further is not None
+    assert any("a contraction over" in note.lowered for note in further.made[0].notes)
+    xss, yss = (np.random.default_rng(n).uniform(1, 2, (20, 20)).astype("f4") for n in range(2))
+    exact = xss.astype("f8") @ yss
+    # Sums of 20 products, and of 20 of these, of positive terms; then a division.
+    np.testing.assert_allclose(scaled(xss, yss), exact / exact.sum(axis=1, keepdims=True), rtol=82 * 2.0**-24)
+
+
+def test_what_uses_nothing_twice_stays_in_its_nest() -> None:
+    written, further = prepare_program(unit_rows.trace(), Device("cpu", CPU, ""), flattening="incremental")
+    assert written is not None and further is not None and further.fills is not None
+    assert str(further.fills) == f"n >= {CPU.cores} or m*n < {LEAST_POINTS}"
+    (note,) = (one for one in written.notes if "kernel" in one.lowered)
+    assert "n points" in note.lowered
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 50)), min_size=1, max_size=3), st.integers(1, 8))
+def test_all_nests_must_fill_the_machine(nests: list[tuple[int, int]], threads: int) -> None:
+    points = tuple(NestPoints(size(f"n{k}"), size(f"n{k}") * size(f"m{k}")) for k in range(len(nests)))
+    sizes = {f"{name}{k}": value for k, pair in enumerate(nests) for name, value in zip("nm", pair, strict=True)}
+    fills = FillsMachine(points, 6, 100)
+    few = [(n, m) for n, m in nests if 0 < n < min(6, threads) and n * m >= 100]
+    assert fills(sizes, threads) == (not few)
+    assert fills(sizes, None) == (not [(n, m) for n, m in nests if 0 < n < 6 and n * m >= 100])
+    assert FillsMachine((), 6, 100).always and not fills.always
+
+
+def test_sizes_that_the_program_computes_are_asked_for_when_it_runs() -> None:
+    text = """def f (xs: [n]i64) =
+      let (k: i64) = redomap n (\\(a: i64, b: i64) -> let (c: i64) = a + b in (c)) (0i64) (\\(x: i64) ->
+        let (y: i64) = x * x in (y)) xs
+      let (is: [k]i64) = iota k i64
+      let (t: [k]i64) = map k (\\(i: i64) ->
+        let (s: i64) = redomap n (\\(a: i64, b: i64) -> let (c: i64) = a + b in (c)) (0i64) (\\(x: i64) ->
+            let (y: i64) = x * i in (y)) xs
+        in (s)) is
+      in (t)"""
+    program = parse_program(text)
+    executable = compile_program(program, device_for("cpu"), flattening="incremental")
+    for xs in (np.array([1, 2]), np.array([0, 0]), np.array([3])):
+        for want, got in zip(interpret(program, [xs]), [executable(xs)], strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
+# --- who asks ---------------------------------------------------------------------------------------------------------
+
+
+def test_threads_that_ask_at_once_make_the_versions_once(two_threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    executable = compiled(row_sums)
+    assert executable._versions is not None
+    make, calls = executable._versions._make, []
+
+    def counted() -> versions.Made:
+        calls.append(threading.get_ident())
+        return make()
+
+    monkeypatch.setattr(executable._versions, "_make", counted)
+    few, results = np.ones((1, LONG)), []
+    workers = [threading.Thread(target=lambda: results.append(executable(few).item())) for _ in range(4)]
+    for one in workers:
+        one.start()
+    for one in workers:
+        one.join()
+    assert results == [LONG] * 4 and len(calls) == 1
+
+
+def test_a_child_makes_them_though_a_thread_held_the_lock(two_threads: None) -> None:
+    executable = compiled(row_sums)
+    assert executable._versions is not None
+    holding, enough = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        assert executable._versions is not None
+        with executable._versions._lock:
+            holding.set()
+            enough.wait(60)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    holding.wait(60)
+    child = multiprocessing.get_context("fork").Process(target=executable, args=(np.ones((1, LONG)),))
+    child.start()
+    child.join(120)
+    enough.set()
+    holder.join()
+    assert child.exitcode == 0
+
+
+def test_what_cannot_be_made_is_told_by_the_call(two_threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    executable = compiled(row_sums)
+
+    def fail() -> versions.Made:
+        raise ValueError("row_sums: t cannot be lowered: a reason")
+
+    monkeypatch.setattr(executable._versions, "_make", fail)
+    assert executable(np.ones((3, 4))).tolist() == [4, 4, 4]
+    for _ in range(2):
+        with pytest.raises(ValueError, match="row_sums: t cannot be lowered: a reason"):
+            executable(np.ones((1, LONG)))
+
+
+def test_explain_tells_when_which_is_run() -> None:
+    text = row_sums.explain(target="cpu")
+    assert f"as it is written, where n >= {device_for('cpu').machine.cores} or " in text
+    assert "its versions otherwise:" in text and "row_sums: 3 versions" in text
+    flat = run_pipeline(doubled.trace())
+    assert "versions" not in compile_program(flat, device_for("cpu"), flattening="incremental").explain()
