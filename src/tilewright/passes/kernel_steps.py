@@ -13,7 +13,8 @@ from tilewright.ir.nodes import Literal, Statement, Variable
 from tilewright.ir.scalars import compute_type
 from tilewright.ir.sizes import Size
 from tilewright.passes.core.used_names import free_variables
-from tilewright.passes.items.lower_general import Points, lower_points
+from tilewright.passes.items.lower_general import Points
+from tilewright.passes.items.point_kernels import lower_points
 from tilewright.runtime.cache import MemoryCache
 from tilewright.runtime.host import KernelPlan, KernelStep, Layouts
 
