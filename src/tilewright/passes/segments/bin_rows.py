@@ -234,8 +234,8 @@ class _RowBins:
         rest = emit.let(lower_size(histograms.length - whole * histograms.lanes, emit), "rest")
         self.rest = emit.let(operation("gt", rest, integer(0)), "has_rest")
         self.mask = emit.let(FirstLanes(rest, VectorType(BOOL, histograms.lanes)), "mask")
-        first = self._size(lower_size(start, emit), "start")
-        count = self._size(lower_size(length, emit), "count")
+        first = self.item.named(lower_size(start, emit), "start")
+        count = self.item.named(lower_size(length, emit), "count")
         if not self.tree:
             self._rows(first, count)
             if len(self.own) > 1:
@@ -257,8 +257,8 @@ class _RowBins:
         in_nodes(
             item,
             count,
-            self._size(lower_size(each, emit), "each"),
-            lambda begin, some: self._rows(first + begin, self._size(lower_size(some, emit), "some")),
+            self.item.named(lower_size(each, emit), "each"),
+            lambda begin, some: self._rows(first + begin, self.item.named(lower_size(some, emit), "some")),
             lambda: end(self.middle, self._total, self.own),
             lambda: end(self.places, lambda at: self._at(self.middle, at), [self.middle]),
         )
@@ -328,7 +328,7 @@ class _RowBins:
             return
         bins = emit.let(lower_size(histograms.bins, emit), "bins")
         exists = operation("lt", Cast(number, U64), Cast(bins, U64))
-        at = self._size(operation("select", exists, number, bins), "bin")
+        at = self.item.named(operation("select", exists, number, bins), "bin")
         self._combine(copy, at, rows)
 
     def _combine(self, copy: int, bin_: Size, rows: Sequence[ArrayView]) -> None:
@@ -376,10 +376,3 @@ class _RowBins:
                 for a, b in zip(values[::2], values[1::2], strict=True)
             ]
         return values[0]
-
-    def _size(self, value: Expression, hint: str) -> Size:
-        """A value of the kernel as a size."""
-        core = f"%{hint}.{self.item.emit.name(hint)}"
-        self.item.emit.values[core] = (self.item.emit.let(value, hint),)
-        self.item.inner.add(core)
-        return size(core)

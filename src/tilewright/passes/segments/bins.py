@@ -26,7 +26,6 @@ from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import (
     Cast,
     Constant,
-    Expression,
     Let,
     Load,
     Name,
@@ -145,8 +144,8 @@ class _Bins:
             length = minimum(size(pieces.length), histograms.width - start)
         self._begin(segment, at[0] if pieces is not None else None)
         row = (histograms.row if self.wide else histograms.narrow or histograms.row)(item, segment)
-        first = self._size(lower_size(start, item.emit), "start")
-        count = self._size(lower_size(length, item.emit), "length")
+        first = self.item.named(lower_size(start, item.emit), "start")
+        count = self.item.named(lower_size(length, item.emit), "length")
 
         def batch(number: Size) -> None:
             begin = number * BATCH
@@ -164,7 +163,7 @@ class _Bins:
         """All batches, as a tree."""
         item = self.item
         length = maximum(size(LEAST_ROWS // BATCH), (self.histograms.bins * ROWS_PER_BIN + BATCH - 1) // BATCH)
-        each = self._size(lower_size(length, item.emit), "each")
+        each = self.item.named(lower_size(length, item.emit), "each")
 
         in_nodes(
             item,
@@ -232,7 +231,7 @@ class _Bins:
     def _batch(self, row: Row, first: Size, length: Size) -> None:
         """At most BATCH rows."""
         item = self.item
-        count = self._size(lower_size(length, item.emit), "count")
+        count = self.item.named(lower_size(length, item.emit), "count")
         bins = item.emit.let(lower_size(self.histograms.bins, item.emit), "bins")
         short = I64 if self.wide else I32
         places = self._private(short, "at")
@@ -290,7 +289,7 @@ class _Bins:
         own = self._copy(copy)
 
         def put() -> None:
-            at = self._size(bin_, "bin")
+            at = self.item.named(bin_, "bin")
             values = [one(r) for one in staged]
             old = [item.load(one, (at,)) for one in own]
             for place, value in zip(own, call(item, self.histograms.combine, [*old, *values]), strict=True):
@@ -332,14 +331,6 @@ class _Bins:
         """One element for each row of a batch."""
         self.made += 1
         return self.item.own(hint, element, BATCH)
-
-    def _size(self, value: Expression, hint: str) -> Size:
-        """A value of the kernel as a size."""
-        item = self.item
-        core = f"%{hint}.{item.emit.name(hint)}"
-        item.emit.values[core] = (item.emit.let(value, hint),)
-        item.inner.add(core)
-        return size(core)
 
     def _independent(self, extent: Size, hint: str, write_one: Callable[[Size], None]) -> None:
         """A loop that may run in vectors, unless something inside has memory of its own or is checked."""

@@ -24,7 +24,6 @@ from tilewright.ir.sizes import ONE, ZERO, Size, product, size
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import (
     Barrier,
-    Buffer,
     Constant,
     Expression,
     For,
@@ -41,7 +40,7 @@ from tilewright.passes.items.item_memory import ArrayValue, Item
 from tilewright.passes.items.lower_general import Places, Points
 from tilewright.passes.items.lower_items import AnyValue, bind, bind_index, call, lower_body, lower_statement
 from tilewright.passes.items.lower_scalar import lower_size
-from tilewright.passes.items.scalar_values import LoweringError, memory_element
+from tilewright.passes.items.scalar_values import LoweringError
 from tilewright.passes.streams.choice import StreamTiling
 
 Fold = nodes.Reduce | nodes.Redomap
@@ -184,10 +183,7 @@ class _Block:
         assert row.constant is not None
         pitch = (tiling.length + (1 if along else 0)) * row.constant
         points = math.prod(tiling.tile[d] for d in along)
-        words = 2 if source.element.is_complex else 1
-        buffer = Buffer(item.emit.name("staged"), memory_element(source.element), Space.SHARED, points * pitch * words)
-        item.private.append(buffer)
-        item.buffers[buffer.name] = buffer
+        buffer = item.buffer_of(item.own("staged", source.element, points * pitch, Space.SHARED))
         offset, step = ZERO, pitch
         for d in reversed(along):
             offset = offset + self.lane[d] * step

@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tilewright.ir.lmad import row_major
 from tilewright.ir.nodes import Atom, Type, Variable
 from tilewright.ir.scalars import BOOL, I64, U8, ScalarType, compute_type
 from tilewright.ir.sizes import ONE, ZERO, Size, maximum, minimum, size
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import (
     Broadcast,
-    Buffer,
     Constant,
     CountLanes,
     Expression,
@@ -25,7 +23,6 @@ from tilewright.kernel.ir import (
     Load,
     Name,
     PackedLanes,
-    Space,
     Store,
     VectorType,
     add,
@@ -37,7 +34,7 @@ from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_general import Places, Points
 from tilewright.passes.items.lower_items import AnyValue, bind, call, row_of, value_of, write
 from tilewright.passes.items.lower_scalar import declare_value, lower_atom, lower_size
-from tilewright.passes.items.scalar_values import Value, memory_element
+from tilewright.passes.items.scalar_values import Value
 from tilewright.passes.lanes.vectorise import as_mask
 from tilewright.passes.segments.form import Chunks
 from tilewright.passes.sweeps.form import SweepForm
@@ -178,10 +175,7 @@ class _Pass:
 
     def _array(self, element: ScalarType, hint: str, room: int) -> ArrayView:
         kept = U8 if element == BOOL else compute_type(element)
-        buffer = Buffer(self.item.emit.name(hint), memory_element(kept), Space.PRIVATE, room)
-        self.item.private.append(buffer)
-        self.item.buffers[buffer.name] = buffer
-        return ArrayView(buffer.name, kept, row_major((size(room),)))
+        return self.item.own(hint, kept, room)
 
     def _before(self, at: Size) -> list[AnyValue]:
         """The results of the first function for a row."""
@@ -237,10 +231,7 @@ class _Pass:
         return (place,)
 
     def _named(self, value: Expression) -> Size:
-        core = f"%rows.{self.item.emit.name('rows')}"
-        self.item.emit.values[core] = (self.item.emit.let(value, "rows"),)
-        self.item.inner.add(core)
-        return size(core)
+        return self.item.named(value, "rows")
 
     def _pack(self, flags: ArrayView, arrays: Sequence[ArrayView], count: Size, lanes: int, place: Name) -> None:
         """Store the picked values of a strip."""

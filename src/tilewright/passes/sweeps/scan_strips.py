@@ -21,14 +21,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from tilewright.ir.lmad import row_major
 from tilewright.ir.nodes import Atom, Lambda
 from tilewright.ir.scalars import BOOL, I64, U8, ScalarType, compute_type
 from tilewright.ir.sizes import ONE, ZERO, Size, maximum, minimum, size
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import (
     Broadcast,
-    Buffer,
     Cast,
     Constant,
     Expression,
@@ -37,7 +35,6 @@ from tilewright.kernel.ir import (
     Load,
     Name,
     Shuffle,
-    Space,
     Store,
     VectorType,
     add,
@@ -49,7 +46,7 @@ from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_folds import Rows
 from tilewright.passes.items.lower_items import row_of, write
 from tilewright.passes.items.lower_scalar import assign_values, lower_atom, lower_size
-from tilewright.passes.items.scalar_values import Value, memory_element
+from tilewright.passes.items.scalar_values import Value
 from tilewright.passes.items.speculation import Speculation
 from tilewright.passes.items.sum_trees import grows_errors
 from tilewright.passes.lanes.vectorise import as_bytes, as_mask, lower_lambda_vector
@@ -410,7 +407,4 @@ def each_strip(
 def strip_array(item: Item, element: ScalarType, lanes: int) -> ArrayView:
     """A private array for the values of a strip; two vectors may begin at its end."""
     kept = U8 if element == BOOL else compute_type(element)
-    buffer = Buffer(item.emit.name("strip"), memory_element(kept), Space.PRIVATE, STRIP + 2 * lanes)
-    item.private.append(buffer)
-    item.buffers[buffer.name] = buffer
-    return ArrayView(buffer.name, kept, row_major((size(STRIP + 2 * lanes),)))
+    return item.own("strip", kept, STRIP + 2 * lanes)
