@@ -5,7 +5,7 @@ the ground  scalar_values.py (`KernelBuilder`, scalars), lower_scalar.py, item_m
 constructs  lower_items.py, lower_folds.py, lower_segments.py, lower_reduction.py; accumulators.py
 a kernel    lower_general.py (points), nests.py; point_kernels.py; point_loops.py with split_ranges.py, loop_cuts.py
             and renaming.py
-folds on a  sum_trees.py, fold_groups.py, lower_order.py, lower_columns.py, short_folds.py, map_folds.py
-  CPU
+folds on a  sum_trees.py, fold_groups.py, lower_order.py, lower_columns.py, short_folds.py, map_folds.py,
+  CPU       first_best.py
 after that  dead_stores.py, unread_iotas.py; whole_loops.py (loops of the host as one kernel)
 """
