@@ -39,7 +39,7 @@ NOT_ON_GPUS = {
     "streams/lanes", "streams/rows",
 }  # fmt: skip
 """Loops over points and lanes of vectors, which blocks of threads do not have."""
-ONLY_ON_CPUS = {"one pass"}
+ONLY_ON_CPUS = {"one pass", "column scans"}
 """Families of rules."""
 
 

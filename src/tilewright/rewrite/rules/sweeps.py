@@ -30,7 +30,7 @@ from tilewright.ir.nodes import (
 from tilewright.ir.scalars import BOOL, I64
 from tilewright.ir.sizes import Size
 from tilewright.ir.traversal import FreshNames, all_statements, is_plain
-from tilewright.rewrite.names import definitions, mentioned, replace_names
+from tilewright.rewrite.names import definitions, mentioned, replace_names, used
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 
 
@@ -134,16 +134,20 @@ def _members(body: Body, scan: int) -> set[int] | None:
         return None
     made = {target.name for target in body.statements[scan].targets}
     after: set[int] = set()
+    beyond: set[str] = set()  # what is scattered, and all that needs it: that is whole only when the pass is over
     for index in range(scan + 1, len(body.statements)):
         statement = body.statements[index]
-        one = statement.expression
+        one, names = statement.expression, {target.name for target in statement.targets}
+        if not beyond.isdisjoint(used(statement)):
+            beyond |= names
+            continue
         if isinstance(one, Map) and _is_row_map(statement, fold.width):
             follows = any(array.name in made for array in one.arrays)
         else:
             follows = isinstance(one, Scatter) and one.indices.name in made and _is_simple_scatter(one, fold.width)
         if follows:
             after.add(index)
-            made.update(target.name for target in statement.targets)
+            (beyond if isinstance(one, Scatter) else made).update(names)
     members = {scan, *after}
     bound_at = definitions(body)
     waiting = list(members)
