@@ -28,6 +28,7 @@ import tilewright as tw
 from tilewright.ir.scalars import C64, C128, F32, F64, I8, I32, I64, U16, ScalarType
 from tilewright.kernel.checks import check_index_types, check_kernel
 from tilewright.kernel.cuda import cuda_text
+from tilewright.kernel.ir import Buffer, For, Kernel, Let, Load, Name, ThreadIndex, add, integer, multiply
 from tilewright.kernel.nvrtc import compile_cuda
 from tilewright.machine.model import Machine
 from tilewright.machine.named import A100, H100
@@ -35,7 +36,7 @@ from tilewright.passes.compile import compile_program
 from tilewright.passes.permute.transposed import SHORTEST, transposed_launch
 from tilewright.runtime import turning
 from tilewright.runtime.devices import Device, DeviceError, device_for
-from tilewright.runtime.turned import Lying, copy_bytes, lying_of, turned_strides
+from tilewright.runtime.turned import Lying, copy_bytes, lying_of, turned_strides, wishes
 
 UNCACHED = replace(H100, l1_bytes=0)
 needs_compiler = pytest.mark.skipif(not has_compiler(), reason="there is no g++")
@@ -211,6 +212,27 @@ def test_how_an_array_can_lie() -> None:
     assert lying_of((4, 5), (6, 1), F32) is None  # with gaps
     assert lying_of((1, 5), (5, 1), F32) is None  # one dimension has no order
     assert copy_bytes(Lying((10, 10), (10, 1), 4), H100) > copy_bytes(Lying((10, 10), (10, 1), 4), A100)
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=4), st.randoms(use_true_random=False), st.integers(0, 9))
+def test_where_elements_are(shape: list[int], random: Any, offset: int) -> None:
+    """Indices are those of NumPy, in whatever order the dimensions lie."""
+    order = random.sample(range(len(shape)), len(shape))
+    array = np.empty([shape[d] for d in order]).transpose(np.argsort(order))
+    strides = tuple(one // 8 for one in array.strides)
+    indices = np.indices(shape).reshape(len(shape), -1)
+    places = offset + np.sum([index * step for index, step in zip(indices, strides, strict=True)], axis=0)
+    np.testing.assert_array_equal(Lying(tuple(shape), strides, 8, offset).indices(places), indices)
+
+
+def test_threads_that_share_rows_wish_too() -> None:
+    """Two threads for each row of 32, one after the other: no stride between neighbours is that of a dimension."""
+    pairs = multiply(integer(16), ThreadIndex())
+    body = For("k", integer(0), integer(16), (Let("value", Load(Buffer("x", F32), add(pairs, Name("k", I64)), F32)),))
+    kernel = Kernel("pairs", (Buffer("x", F32),), (), (), (body,), 256)
+    found = wishes(kernel, {}, 1, {"x": Lying((128, 32), (32, 1), 4)}, UNCACHED)["x"]
+    assert found.dimension == 0
+    assert found.saved == 8 * 16 * 32 * (32 - 4)  # warps, rounds, bytes of a piece, pieces
 
 
 # --- what it computes -------------------------------------------------------------------------------------------------

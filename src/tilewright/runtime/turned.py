@@ -15,12 +15,12 @@ array that is read in all rounds of a loop is copied once.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import ScalarType
-from tilewright.kernel.checks import sectors
 from tilewright.kernel.ir import Kernel, Space
 from tilewright.kernel.warp import Sample, Touch, touches
 from tilewright.machine.model import Machine
@@ -29,6 +29,8 @@ COPY_PASSES = 2.0
 """A copy reads the array and writes it."""
 LAUNCH_SECONDS = 3e-6
 """Of one kernel more, however little it does."""
+LEAST_GAIN = 0.1
+"""Of the array's bytes: less is not worth a word."""
 LINE_BYTES = 128
 BYTES_PER_LINE_STEP = 12.0
 """The first cache takes a line in one step, in which main memory gives a core so many bytes (A100: 10, H100: 13)."""
@@ -36,16 +38,26 @@ BYTES_PER_LINE_STEP = 12.0
 
 @dataclass(frozen=True)
 class Lying:
-    """How an array lies in memory: extents, strides in elements, bytes of an element."""
+    """How an array lies in memory: extents, strides in elements, bytes of an element, where its first element is."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     element_bytes: int
+    offset: int = 0
 
     @property
     def bytes(self) -> int:
         """Of all elements."""
         return int(np.prod(self.shape, dtype=object)) * self.element_bytes
+
+    def indices(self, elements: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+        """The index in each dimension of the elements at these places of the buffer."""
+        found = [np.zeros_like(elements)] * len(self.shape)
+        rest = elements - self.offset
+        for dimension in sorted(range(len(self.shape)), key=lambda d: -self.strides[d]):
+            if self.shape[dimension] > 1:
+                found[dimension], rest = np.divmod(rest, self.strides[dimension])
+        return found
 
 
 @dataclass(frozen=True)
@@ -93,19 +105,13 @@ def wishes(
     kept = len(walked) * threads * machine.transaction_bytes <= machine.l1_bytes // 2
     gained: dict[str, dict[int, float]] = {}
     for one, following in seen:
-        found = _waste(one, arrays[one.buffer.name], machine, kept and _walks(one, following, machine))
-        if found is not None:
-            dimension, bytes_ = found
-            for_buffer = gained.setdefault(one.buffer.name, {})
-            for_buffer[dimension] = for_buffer.get(dimension, 0.0) + bytes_ * one.times * warps
-    result = {}
-    for name, by_dimension in gained.items():
-        # What reads in the present order would waste in any other one (noted under -1).
-        lost = -by_dimension.pop(-1, 0.0)
-        best = max(by_dimension, key=lambda d: by_dimension[d], default=None)
-        if best is not None and by_dimension[best] > lost:
-            result[name] = Wish(best, by_dimension[best] - lost)
-    return result
+        by_dimension = gained.setdefault(one.buffer.name, {})
+        cached = kept and _walks(one, following, machine)
+        for dimension, bytes_ in _gains(one, arrays[one.buffer.name], machine, cached).items():
+            by_dimension[dimension] = by_dimension.get(dimension, 0.0) + bytes_ * one.times * warps
+    best = {name: max(found.items(), key=lambda pair: pair[1]) for name, found in gained.items() if found}
+    least = {name: LEAST_GAIN * arrays[name].bytes for name in best}
+    return {name: Wish(dimension, saved) for name, (dimension, saved) in best.items() if saved > least[name]}
 
 
 def copy_bytes(lying: Lying, machine: Machine) -> float:
@@ -141,32 +147,30 @@ def _walks(one: Touch, following: Touch, machine: Machine) -> bool:
     return steps.size > 0 and 0 < int(steps.max()) * one.buffer.element.bytes < machine.transaction_bytes
 
 
-def _waste(one: Touch, lying: Lying, machine: Machine, kept: bool) -> tuple[int, float] | None:
-    """The dimension along which a warp's threads lie, and the bytes that they waste in one access.
-
-    What they would waste in another order is given as a negative number, for dimension -1.
-    """
+def _gains(one: Touch, lying: Lying, machine: Machine, kept: bool) -> dict[int, float]:
+    """For each dimension the bytes that one access of a warp saves (or, negative, wastes) if that is the innermost."""
     if one.index is None or one.active.sum() < 2:
-        return None
+        return {}
     width, words = one.buffer.element.bytes, lying.element_bytes // one.buffer.element.bytes
-    addresses = one.index.astype(np.int64)[one.active]
-    step, count = int(np.median(np.diff(addresses))), len(addresses)
-    addresses = (addresses - addresses.min()) * width
-    now, best = (
-        float(sectors(each, width) * machine.transaction_bytes)
-        for each in (addresses, np.arange(count) * width * words)
-    )
+    elements, part = np.divmod(one.index.astype(np.int64)[one.active], words)
+
+    def touched(places: np.ndarray[Any, Any], size: int) -> int:
+        return len(np.unique((places * words + part) * width // size))
+
+    now = float(touched(elements, machine.transaction_bytes) * machine.transaction_bytes)
     if kept:
-        now = min(now, len(np.unique(addresses // LINE_BYTES)) * BYTES_PER_LINE_STEP)
-    along = [d for d, stride in enumerate(lying.strides) if stride * words == step and lying.shape[d] > 1]
-    if not along:
-        return None
-    if lying.strides[along[0]] == 1:
-        return -1, now - float(count * machine.transaction_bytes)
-    return along[0], max(0.0, now - best)
+        now = min(now, touched(elements, LINE_BYTES) * BYTES_PER_LINE_STEP)
+    indices = lying.indices(elements)
+    found = {}
+    for dimension, (extent, stride) in enumerate(zip(lying.shape, lying.strides, strict=True)):
+        if extent > 1 and stride != 1:
+            steps = turned_strides(lying.shape, dimension)
+            turned = np.sum([index * step for index, step in zip(indices, steps, strict=True)], axis=0)
+            found[dimension] = now - float(touched(turned, machine.transaction_bytes) * machine.transaction_bytes)
+    return found
 
 
-def lying_of(shape: Sequence[int], strides: Sequence[int], element: ScalarType) -> Lying | None:
+def lying_of(shape: Sequence[int], strides: Sequence[int], element: ScalarType, offset: int = 0) -> Lying | None:
     """How an array lies, if its dimensions could be in another order: all in one piece, along more than one of them.
 
     Example:
@@ -179,4 +183,4 @@ def lying_of(shape: Sequence[int], strides: Sequence[int], element: ScalarType) 
         if stride != step:
             return None
         step *= extent
-    return Lying(tuple(shape), tuple(strides), element.bytes) if len(long) > 1 else None
+    return Lying(tuple(shape), tuple(strides), element.bytes, offset) if len(long) > 1 else None

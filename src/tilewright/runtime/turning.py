@@ -60,7 +60,7 @@ def _movable(e: Executor, step: host.KernelStep, plan: host.KernelPlan) -> dict[
     for buffer, name in zip(plan.kernel.buffers, plan.buffers, strict=True):
         place = e.scope.entries.get(name)
         if isinstance(place, Placed) and (place.fresh if name in made else buffer.name not in written):
-            lying = lying_of(place.shape, place.strides, place.element)
+            lying = lying_of(place.shape, place.strides, place.element, place.offset)
             if lying is not None:
                 found[name] = lying
     return found
