@@ -223,3 +223,13 @@ def test_sums_of_products_of_columns_are_no_long_folds() -> None:
     sizes = {"a": 400, "k": 500}
     assert not is_long_fold(normalise(einsum_contraction("ka,ka->a", sizes, F32)), CPU_AVX512)
     assert is_long_fold(normalise(einsum_contraction("k,k->", sizes, F32)), CPU_AVX512)
+
+
+def test_sums_over_several_indices_that_are_one_in_memory_are_no_folds_inside_folds() -> None:
+    sizes = {"i": 8, "j": 9, "a": 20, "b": 20}
+    assert not is_long_fold(einsum_contraction("ijab,ijab->", sizes, F32), CPU_AVX512)
+    assert is_long_fold(einsum_contraction("ijab,ijba->", sizes, F32), CPU_AVX512)
+    rng = np.random.default_rng(0)
+    one, two = (rng.integers(-4, 5, (8, 9, 20, 20)).astype(np.float32) for _ in range(2))
+    for expression in ("ijab,ijab->", "ijab,ijba->", "ijab,ijab->i"):
+        np.testing.assert_array_equal(tw.einsum(expression, one, two), np.einsum(expression, one, two))

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from tilewright.contraction.form import Contraction, Kind
+from tilewright.contraction.normalise import normalise
 from tilewright.ir.scalars import compute_type
 from tilewright.ir.sizes import product, size
 from tilewright.kernel.launch import Launch, LaunchDeclined
@@ -34,7 +35,11 @@ def bound_launches(
     if empty:
         raise LaunchDeclined(f"dimension {empty[0]} of the contraction is empty")
     check_indices(contraction, values)
-    if not tiles and is_long_fold(bound, machine) and isinstance(split_of(bound, machine), str):
+    if (
+        not tiles
+        and is_long_fold(bound, machine)
+        and (_streams(bound) > 1 or isinstance(split_of(bound, machine), str))
+    ):
         raise LaunchDeclined("no element of the contraction is used twice, so its operands are read once by a fold")
     if tiles:
         names = {d.name for d in bound.dimensions}
@@ -60,13 +65,21 @@ def check_indices(contraction: Contraction, values: Mapping[str, int]) -> None:
 def is_long_fold(contraction: Contraction, machine: Machine) -> bool:
     """Whether a contraction with known sizes has no element that is used twice, and long sums of real numbers in the
     type in which they are stored: folds in lanes read its operands once, where they lie, if there are results enough.
+    Sums over several indices are folds inside folds, so that those which are one in memory are left to the other forms.
     """
     accumulator = contraction.accumulator
     reused = any(one.kind in (Kind.M, Kind.N) and one.size.constant != 1 for one in contraction.dimensions)
-    length = product(one.size for one in contraction.of_kind(Kind.K)).constant or 0
+    summed = [one for one in contraction.of_kind(Kind.K) if one.size.constant != 1]
+    length = product(one.size for one in summed).constant or 0
+    is_one = len(summed) > 1 and _streams(contraction) == 1
     plain = not accumulator.is_complex and compute_type(accumulator) == accumulator
     # Neighbouring results are summed side by side by the form of a matrix and a vector.
     beside = any(
         one.kind is Kind.C and one.stride_left == one.stride_right == size(1) for one in contraction.dimensions
     )
-    return not (machine.is_gpu_like or reused or beside) and plain and length >= LEAST_ROWS
+    return not (machine.is_gpu_like or reused or beside or is_one) and plain and length >= LEAST_ROWS
+
+
+def _streams(contraction: Contraction) -> int:
+    """Over how many indices a contraction with known strides sums that are not one in memory."""
+    return len(normalise(contraction).of_kind(Kind.K))
