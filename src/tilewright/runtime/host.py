@@ -311,9 +311,13 @@ class HostProgram:
     size_arguments: frozenset[int] = frozenset()
     checked: bool = True
 
+    def told(self, where: str) -> list[str]:
+        """How each statement is lowered for a device or machine, and why not otherwise, line by line."""
+        return [f"{self.program.name} on {where}", *self.lines]
+
     @property
-    def told(self) -> list[str]:
-        """How each statement is lowered, and why not otherwise, line by line."""
+    def lines(self) -> list[str]:
+        """How each statement is lowered, and why not otherwise."""
         lines = []
         for note in self.notes:
             lines.append(f"  {note.statement}: {note.lowered}")

@@ -92,8 +92,8 @@ def told(written: HostProgram | None, versions: Versions | None) -> list[str]:
     """How each statement is lowered: of the program as written, and of the versions that calls may need."""
     if versions is None or versions.fills is None or written is None:
         only = written if written is not None or versions is None else versions.made[0]
-        return [] if only is None else only.told
+        return [] if only is None else only.lines
     if versions.fills.always:
-        return [*written.told, "  other versions are made when thresholds are set or tuned"]
+        return [*written.lines, "  other versions are made when thresholds are set or tuned"]
     head = f"  as it is written, where {versions.fills}:"
-    return [head, *written.told, "  its versions otherwise:", *versions.made[0].told]
+    return [head, *written.lines, "  its versions otherwise:", *versions.made[0].lines]
