@@ -4,10 +4,13 @@
 
 Measured twice: as the machine is, and while a process of our own keeps one core half busy (5 ms of every 10). One
 thread and two are called in turns and timed with the wall clock; the ratio is of medians (of bests: `ratio_best`), and
-beside the half-busy core of means, since a call then meets the other process or does not. The ideal is 2 on a quiet
-machine, and 1.5 beside a core that is half busy, for one thread then has a core of its own: the goal is nine tenths of
-that. "over quiet" is the same over the time of one thread on the quiet machine. With the right to do so (root), the
-other process has real-time priority, so that it takes its half whatever we do.
+beside the half-busy core of means, since a call then meets the other process or does not. There a turn is as many calls
+as fill five periods of the other process: calls that take turns singly meet its halves in a step of their own length,
+and then the mean says as much of that step as of the threads (of calls of 5 ms two perfect threads would be 1.26 times
+as fast as one, of 2.5 ms 1.40 times). The ideal is 2 on a quiet machine, and 1.5 beside a core that is half busy, for
+one thread then has a core of its own: the goal is nine tenths of that. "over quiet" is the same over the time of one
+thread on the quiet machine. With the right to do so (root), the other process has real-time priority, so that it takes
+its half whatever we do.
 "others" says how busy other processes kept the machine's cores meanwhile, without our own: these figures are worth
 nothing where that is more than a few hundredths. "effort" is: it is the processor time that two threads take together,
 divided by that of one, which is what the sharing itself costs (packing twice, waiting for each other, shared caches).
@@ -37,6 +40,14 @@ from support import HERE, describe_machine, geometric_mean, interleaved, with_be
 
 CONTRACTIONS = ("tccg_05", "tccg_21", "sd1_1")
 PRODUCTS = (128, 256, 512, 1024, 2048)
+LONG_SUMS = {  # few results: the sum is split
+    "sum_16x16": ("ki,kj->ij", dict(k=1_000_000, i=16, j=16)),
+    "sum_64x64": ("ki,kj->ij", dict(k=100_000, i=64, j=64)),
+    "sum_3x16x16": ("bki,bkj->bij", dict(b=3, k=100_000, i=16, j=16)),
+    "sum_dot": ("ijk,ijk->", dict(i=100, j=100, k=500)),
+    "sum_columns": ("ki,k->i", dict(k=100_000, i=100)),
+}
+TURN = 0.05  # seconds of a turn beside the half-busy core
 HALF_BUSY = """
 import os, sys, time
 if hasattr(os, "sched_setaffinity"):
@@ -70,6 +81,7 @@ def cases(pattern: str) -> Iterator[tuple[str, str, dict[str, int]]]:
     every = [(f"gemm_{n}", "ij,jk->ik", dict.fromkeys("ijk", n)) for n in PRODUCTS]
     listed = {one["name"]: one for one in json.loads((HERE / "contractions.json").read_text())}
     every += [(name, listed[name]["expr"], listed[name]["sizes"]) for name in CONTRACTIONS]
+    every += [(name, *one) for name, one in LONG_SUMS.items()]
     return (one for one in every if fnmatch.fnmatch(one[0], pattern))
 
 
@@ -107,7 +119,20 @@ class Others:
         return max(0.0, busy - own) / every if every else math.nan
 
 
-def measure(text: str, sizes: dict[str, int], dtype: str, seconds: float) -> dict[str, Any]:
+def in_long_turns(contenders: dict[str, Callable[[], None]], seconds: float) -> dict[str, list[float]]:
+    """Times of every call, in turns of TURN seconds, for about `seconds` each."""
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(max(2, round(seconds / TURN))):
+        for name, call in contenders.items():
+            start = now = time.perf_counter()
+            while now - start < TURN:
+                call()
+                before, now = now, time.perf_counter()
+                times[name].append(now - before)
+    return times
+
+
+def measure(text: str, sizes: dict[str, int], dtype: str, seconds: float, long_turns: bool) -> dict[str, Any]:
     """One thread and two in turns."""
     import numpy as np
 
@@ -134,7 +159,7 @@ def measure(text: str, sizes: dict[str, int], dtype: str, seconds: float) -> dic
         for call in contenders.values():
             call()
     others = Others()
-    times = interleaved(contenders, seconds)
+    times = in_long_turns(contenders, seconds) if long_turns else interleaved(contenders, seconds)
     gflop = 2e-9 * math.prod(sizes.values())
     return {
         "gflops_1": gflop / statistics.median(times["1"]),
@@ -196,7 +221,7 @@ def shown(row: dict[str, Any]) -> str:
         )
     quiet = f"   over quiet {row['over_quiet']:.2f}" if "over_quiet" in row else ""
     return (
-        f"{row['what']:<10}{row['dtype']:<5}{row['machine']:<10}{row['gflops_1']:8.1f}{row['gflops_2']:8.1f} GFLOP/s"
+        f"{row['what']:<12}{row['dtype']:<5}{row['machine']:<10}{row['gflops_1']:8.1f}{row['gflops_2']:8.1f} GFLOP/s"
         f"{row['ratio']:7.2f} (best {row['ratio_best']:.2f}) = {row['share_of_ideal']:.0%} of {row['ideal']}"
         f"   effort {row['effort']:.2f}   others {row['others']:.2f}{quiet}"
     )
@@ -216,7 +241,8 @@ def main() -> int:
         with around():
             for name, text, sizes in cases(options.name):
                 for dtype in options.dtype.split(","):
-                    found = measure(text, sizes, {"f32": "float32", "f64": "float64"}[dtype], options.seconds)
+                    element = {"f32": "float32", "f64": "float64"}[dtype]
+                    found = measure(text, sizes, element, options.seconds, long_turns=ideal < 2)
                     quiet[name, dtype] = quiet.get((name, dtype), found["mean_1"])
                     if ideal < 2:
                         found["ratio"] = found["mean_1"] / found["mean_2"]

@@ -241,3 +241,30 @@ def test_few_results_in_any_order_of_dimensions() -> None:
     assert isinstance(split, SplitSum)
     buffers = random_buffers(spaced, 0)
     assert_close(spaced, run_split(split, buffers, {}, 2), buffers, {})
+
+
+FOLDS = [
+    ("ik->i", (3, 300_000)),
+    ("ki->i", (100_001, 20)),
+    ("ijk->", (30, 50, 301)),
+    ("bki->b", (2, 40_000, 16)),
+    ("kij->j", (3000, 7, 33)),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+@pytest.mark.parametrize(("text", "shape"), FOLDS, ids=[text for text, _ in FOLDS])
+def test_folds_of_one_array_are_split_too(text: str, shape: tuple[int, ...], dtype: str) -> None:
+    """Every number of threads gives the same bits, and the error is that of any order of additions."""
+    (array,) = operands(text, dict(zip(text.split("->", maxsplit=1)[0], shape, strict=True)), dtype)
+    results = []
+    for threads in (1, 2, 3):
+        with tw.num_threads(threads):
+            results += [np.asarray(tw.einsum(text, array)) for _ in range(2)]
+    assert {one.tobytes() for one in results} == {results[0].tobytes()}
+    if dtype == "int64":
+        np.testing.assert_array_equal(results[0], np.einsum(text, array))
+        return
+    magnitude = np.einsum(text, np.abs(array).astype(np.float64))
+    bound = array.size // max(1, magnitude.size) * np.finfo(np.float32).eps / 2 * magnitude
+    assert np.all(np.abs(results[0] - np.einsum(text, array.astype(np.float64))) <= bound)

@@ -195,7 +195,10 @@ class Statements:
             case nodes.If() | nodes.Loop():
                 return self._control(statement)
             case nodes.Reduce() | nodes.Redomap():
-                return self._contraction(statement) or self._segments(statement, self.reasons)
+                label = f"{self.name}_{targets[0]}"
+                return self._contraction(statement) or with_streams(
+                    label, statement, self._segments(statement, self.reasons), self.device.machine
+                )
             case nodes.Map():
                 return self._contraction(statement) or self._nest(statement, self.reasons)
             case nodes.Scan() | nodes.Scanomap() | nodes.SegRed() | nodes.SegScan() | nodes.Hist() | nodes.SegHist():

@@ -22,6 +22,8 @@ from tilewright.machine.model import Machine
 from tilewright.passes.bound_contraction import check_indices
 from tilewright.passes.matrix_vector.form import choose_matrix_vector_form
 from tilewright.passes.matrix_vector.kernel import write_matrix_vector_kernel
+from tilewright.passes.split_sums import split_of
+from tilewright.passes.tiled.tile import split_launches
 from tilewright.runtime.cpu_pool import get_num_threads
 from tilewright.runtime.host import ContractionStep, Step
 
@@ -53,14 +55,16 @@ def fold_of_one_array(statement: Statement) -> Contraction | None:
 
 
 def fold_launches(contraction: Contraction, machine: Machine, values: Mapping[str, int]) -> tuple[Launch, ...]:
-    """The launch for known sizes and strides.
+    """The launches for known sizes and strides: several if there are few results, so that the folds are split.
 
     Raises:
         LaunchDeclined: if the array does not lie so that it can be read in order by vectors.
     """
     check_indices(contraction, values)
     machine = dataclasses.replace(machine, cores=get_num_threads())
-    form = choose_matrix_vector_form(normalise(contraction.bind(values)), machine)
+    bound = contraction.bind(values)
+    form = choose_matrix_vector_form(normalise(bound), machine)
     if isinstance(form, str):
         raise LaunchDeclined(f"the array is not read in order: {form}")
-    return (write_matrix_vector_kernel(form, "fold"),)
+    split = split_of(bound, machine)
+    return (write_matrix_vector_kernel(form, "fold"),) if isinstance(split, str) else split_launches(split, machine)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.contraction.form import Contraction
 from tilewright.contraction.normalise import normalise, order_dimensions, reclassify
+from tilewright.contraction.split_sum import SplitSum
 from tilewright.kernel.launch import Launch, Temporary
 from tilewright.machine.model import Machine
 from tilewright.passes.direct.form import DirectForm
@@ -101,6 +102,11 @@ def contraction_launches(contraction: Contraction, machine: Machine, tiles: Tile
     split = split_of(contraction, machine)
     if tiles or isinstance(split, str):
         return (write_cpu_kernel(cpu_form(contraction, machine, tiles).form),)
+    return split_launches(split, machine)
+
+
+def split_launches(split: SplitSum, machine: Machine) -> tuple[Launch, ...]:
+    """The launches of a split sum: its pieces, the rest if there is one, and what combines their results."""
     launches = [write_cpu_kernel(cpu_form(one, machine).form) for one in (*split.parts, split.combined)]
     partial = Temporary(split.partial, split.element, split.elements)
     return (dataclasses.replace(launches[0], temporaries=(partial,)), *launches[1:])
