@@ -29,6 +29,7 @@ _LARGEST_CALL_CACHE = 4096
 _RECENT: dict[Hashable, tuple[NativeEntry, ...]] = {}  # by expression and options: short cuts of the forms met last
 _NDARRAY = np.ndarray
 _TARGET = b"TILEWRIGHT_TARGET"
+_OPTIONS = ("dtype", "order", "casting", "optimize", "semiring", "epilogue")
 
 
 _SAFE, _PLUS_TIMES, _NO_OPERANDS, _ONE, _ZERO = "safe", "plus_times", (), 1, 0  # objects that plain calls have
@@ -146,24 +147,26 @@ def einsum(
                     return found
     except (TypeError, IndexError):  # options that cannot be hashed, operands and indices in turns, or none at all
         recent = None
-    options = {
-        "dtype": dtype, "order": order, "casting": casting, "optimize": optimize, "semiring": semiring,
-        "epilogue": epilogue, "alpha": alpha, "beta": beta, "target": target, "tiles": tiles,
-    }  # fmt: skip
-    return _by_form(operands, out, epilogue_operands, options, place, recent)
+    options = (dtype, order, casting, optimize, semiring, epilogue)
+    return _by_form(operands, out, options, epilogue_operands, alpha, beta, place, target, tiles, recent)
 
 
 def _by_form(
     operands: tuple[Any, ...],
     out: Array | None,
+    options: tuple[Any, ...],
     epilogue_operands: Sequence[Any],
-    options: dict[str, Any],
+    alpha: int | float | complex,
+    beta: int | float | complex,
     place: Any,
+    target: str | Device | None,
+    tiles: Mapping[Any, Any] | None,
     recent: Hashable,
 ) -> Any:
     """The result of a call that no short cut took: of one like it before, of the disk's, or bound anew.
 
-    `place`: the target, which the environment may name. `recent`: what a short cut that the call gives is kept under.
+    `options`: those of `_OPTIONS`. `place`: the target, which the environment may name. `recent`: the key under which
+    a short cut that the call gives is kept.
     """
     expression, arrays = _expression_and_arrays(operands)
     labels: tuple[Any, ...] = ()
@@ -173,25 +176,24 @@ def _by_form(
 
         extra, labels = einsum_calls.epilogue_operands(epilogue_operands)
         arrays = (*arrays, *extra)
-    beta, tiles = options["beta"], options["tiles"]
     if out is None and beta:
         raise ValueError(f"einsum: beta = {beta} needs out, whose elements it multiplies")
     if out is not None and not isinstance(out, _NDARRAY):
         raise TypeError(f"einsum: out must be a NumPy array, not {out!r} of type {type(out).__name__}")
     forms = [(one.dtype, one.shape, one.strides) for one in arrays]
     given = None if out is None else (out.dtype, out.shape, out.strides)
-    key: tuple[Any, ...] = (
-        expression, operand_count, *forms, given,
-        *(options[name] for name in ("dtype", "order", "casting", "optimize", "semiring", "epilogue")),
-        labels, options["alpha"], beta, place, () if tiles is None else _hashable_tiles(tiles),
-    )  # fmt: skip
+    made_for = (expression, operand_count, *forms, given)
+    tiling = () if tiles is None else _hashable_tiles(tiles)
+    key: tuple[Any, ...] = (*made_for, *options, labels, alpha, beta, place, tiling)
     try:
         bound, known = _CALLS.get(key), True
     except TypeError:  # optimize may be a list; everything else that cannot be hashed is refused below
         bound, known = None, False
     record: tuple[str, ...] | None = None
     if bound is None:
-        compiled = partial(_compiled, expression, operand_count, forms, given, options | {"extra_labels": labels})
+        others = {"extra_labels": labels, "alpha": alpha, "beta": beta, "target": target, "tiles": tiles}
+        named = dict(zip(_OPTIONS, options, strict=True)) | others
+        compiled = partial(_compiled, expression, operand_count, forms, given, named)
         record = record_key(key, arrays, out) if known else None
         bound = None if record is None else stored_einsum(record, partial(compiled, "cpu"))
         if bound is None:
@@ -218,8 +220,10 @@ def _expression_and_arrays(operands: tuple[Any, ...]) -> tuple[Hashable, tuple[A
         from tilewright.frontend.einsum_calls import interleaved
 
         expression, arrays = interleaved(operands)
-    plain = all(type(one) is _NDARRAY for one in arrays)
-    return expression, arrays if plain else tuple(map(as_array, arrays))
+    for one in arrays:
+        if type(one) is not _NDARRAY:
+            return expression, tuple(map(as_array, arrays))
+    return expression, arrays
 
 
 def _hashable_tiles(tiles: Mapping[Any, Any]) -> Hashable:
