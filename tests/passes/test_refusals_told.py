@@ -21,7 +21,7 @@ from tilewright.passes.streams.choice import NotTiled
 LANES = "not in the lanes of vectors: "
 
 
-@tw.program
+@tw.program(flattening=None)
 def powers_read(xs: tw.f32["n"], at: tw.i64["n"]):
     """Points that loop, at indices that are checked."""
 
@@ -31,12 +31,12 @@ def powers_read(xs: tw.f32["n"], at: tw.i64["n"]):
     return tw.map(power, xs, at)
 
 
-@tw.program
+@tw.program(flattening=None)
 def running_products(xs: tw.c64["n"]):
     return tw.scan("mul", 1, xs)
 
 
-@tw.program
+@tw.program(flattening=None)
 def halves_of_scans(xss: tw.f32["n", "m"]):
     """Two chains of scans, whose rows loop for as long as they need."""
 
@@ -50,7 +50,7 @@ def halves_of_scans(xss: tw.f32["n", "m"]):
     return tw.map(row, xss)
 
 
-@tw.program
+@tw.program(flattening=None)
 def distances(xs: tw.f32["n"], ys: tw.f32["m"]):
     def farthest(x: Any, y: Any) -> Any:
         return tw.reduce("max", 0, tw.map(lambda z: abs(x - z) + abs(y - z), xs))
