@@ -157,6 +157,17 @@ def emit_sweep(g: Generator) -> None:
         g.add(g.b.bind(Scatter(values, places, us)))
 
 
+def emit_column_scans(g: Generator) -> None:
+    """Scans of the columns of a matrix, wanted as its rows again or as they are."""
+    matrix = _array(g, 2, _real)
+    if matrix is None:
+        return
+    operator = random_fold(g.b, g.random, matrix.type.element, accumulating=True)
+    columns = g.b.rearrange(matrix, (1, 0))
+    scans = g.b.map([columns], lambda column: g.b.scan(operator.combine, operator.neutral[0], column))
+    _keep(g, g.b.rearrange(scans, (1, 0)) if g.random.random() < 0.5 else scans)
+
+
 def emit_slices(g: Generator) -> None:
     """A stencil of slices side by side: of a vector, or of the rows and columns of a matrix."""
     rank = g.random.choice((1, 1, 2))
@@ -345,6 +356,6 @@ def emit_triangle(g: Generator) -> None:
 
 
 IDIOM_STATEMENTS: tuple[Callable[[Generator], None], ...] = (
-    emit_filter, emit_offsets, emit_offsets, emit_sweep, emit_slices, emit_histogram_of_rows, emit_recurrence,
-    emit_uneven_loops, emit_product, emit_product, emit_nearest, emit_triangle,
+    emit_filter, emit_offsets, emit_offsets, emit_sweep, emit_column_scans, emit_slices, emit_histogram_of_rows,
+    emit_recurrence, emit_uneven_loops, emit_product, emit_product, emit_nearest, emit_triangle,
 )  # fmt: skip
