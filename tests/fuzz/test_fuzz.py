@@ -51,6 +51,14 @@ def test_contractions_on_the_cpu(first: int) -> None:
         assert failure is None, str(failure)
 
 
+def test_complex_elements_may_be_infinite_and_undefined() -> None:
+    """Sums of products with infinite real numbers, whose parts are infinite or undefined one by one."""
+    trial = fuzz_contractions.make_trial(65100105)
+    assert not all(np.isfinite(one).all() for one in trial.operands)
+    failure = fuzz_contractions.run_trial(trial, device_for("cpu"))
+    assert failure is None, str(failure)
+
+
 @pytest.mark.opencl
 def test_trials_on_opencl(opencl_runtime: object) -> None:
     """In a process of its own, as all of many trials: a device's compiler may crash."""
