@@ -232,7 +232,7 @@ def test_a_derivation_of_what_is_compiled() -> None:
     derivation = recording.derivation
     assert derivation.program is host.program and "sweep_scan" in [step.rule for step in derivation.steps]
     again, _ = prepare_program(derivation.replay(source), device, optimise=False)
-    assert again.program == host.program and again.told == host.told
+    assert again.program == host.program and again.notes == host.notes
     text = derivation.print()
     assert "sweep_scan at 0" in text or "sweep_scan at 1" in text
     assert "=> out = sweep f op ne g dest xs" in text
@@ -263,8 +263,8 @@ def test_loops_of_the_host_hold_sweeps_and_maps_do_not(extent: int) -> None:
     wanted = x
     for _ in range(3):
         wanted = np.cumsum(wanted) % 1000
-    told = prepare_program(parse_program(LOOP), device_for("cpu"))[0].told
-    assert any("small rounds" in line for line in told)
+    notes = prepare_program(parse_program(LOOP), device_for("cpu"))[0].notes
+    assert any("small rounds" in one.lowered for one in notes)
     found, doubled = compile_program(parse_program(LOOP), device_for("cpu"))(x, 3)
     np.testing.assert_array_equal(found, wanted)
     np.testing.assert_array_equal(doubled, np.stack([2 * np.cumsum(x)] * 2))
