@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 
 from tilewright.contraction.form import Contraction, Kind
@@ -47,9 +48,15 @@ def bound_launches(
     if not machine.is_gpu_like:  # the work is shared out among the threads that may be used, not among all cores
         machine = dataclasses.replace(machine, cores=get_num_threads())
     try:
-        return contraction_launches(bound, machine)
+        return _written(bound, machine)
     except (IllegalTiling, LoweringError) as error:
         raise LaunchDeclined(str(error)) from error
+
+
+@functools.lru_cache(maxsize=128)
+def _written(bound: Contraction, machine: Machine) -> tuple[Launch, ...]:
+    """The launches, written once for the rounds of a loop that the host runs."""
+    return contraction_launches(bound, machine)
 
 
 def check_indices(contraction: Contraction, values: Mapping[str, int]) -> None:
