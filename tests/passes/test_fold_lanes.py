@@ -1,5 +1,6 @@
 """Folds inside a work item of a CPU: in lanes, as a tree, where there are enough rows."""
 
+# ruff: noqa: F821, UP037  # sizes in annotations are text: tw.f32["n"]
 from __future__ import annotations
 
 import math
@@ -13,6 +14,7 @@ from naive import examples, random_values
 
 import tilewright as tw
 from tilewright.ir.scalars import C64, F16, F32, F64, I8, I32, U16, ScalarType
+from tilewright.passes.flattening.flatten_contractions import Flattening
 from tilewright.passes.items.lower_columns import COLUMNS
 from tilewright.passes.items.lower_reduction import BRANCHES, LANES, LEAST_ROWS
 
@@ -93,3 +95,25 @@ def test_sums_of_columns(text: str, columns: int, rows: int, scalar: ScalarType,
     shape = [sizes[label] * (2 if step == 2 else 1) for label in text.partition("->")[0]]
     values = random_values(np.random.default_rng(seed), scalar, math.prod(shape)).reshape(shape)
     check(text, [values[tuple(slice(None, None, step) for _ in shape)]], scalar, rows)
+
+
+@pytest.mark.parametrize("flattening", [None, "full", "incremental"])
+@pytest.mark.parametrize("rows", [1, 6, 37])
+def test_an_operator_may_use_values_of_its_point(rows: int, flattening: Flattening | None) -> None:
+    """Largest for some points, sum for the others; the points are numbers in order, or given."""
+
+    def of(number: Any, xs: Any) -> Any:
+        return tw.reduce(lambda a, b: tw.where(number > 1, tw.maximum(a, b), a + b), 0.0, xs)
+
+    @tw.program(flattening=flattening)
+    def numbered(numbers: tw.i64["k"], xs: tw.f64["n"]) -> Any:
+        return tw.map(lambda i: of(i, xs), tw.iota(numbers.shape[0]))
+
+    @tw.program(flattening=flattening)
+    def given_numbers(numbers: tw.i64["k"], xs: tw.f64["n"]) -> Any:
+        return tw.map(lambda i: of(i, xs), numbers)
+
+    xs = np.arange(600.0)
+    want = np.where(np.arange(rows) > 1, xs.max(), xs.sum())
+    for program in (numbered, given_numbers):
+        np.testing.assert_array_equal(program(np.arange(rows), xs), want)

@@ -11,7 +11,7 @@ results are folded in turn, so that the error of a sum grows with the root of it
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from tilewright.ir import nodes
 from tilewright.ir.nodes import Atom, Body, Lambda, Statement, Variable, atom_size
@@ -228,7 +228,7 @@ class _Group:
                 self.vectors[statement.targets[0].name] = self._row(statement)
             else:
                 names = mentioned_names(statement.expression)
-                variables = _used(statement, names & self.vectors.keys())
+                variables = _used(statement.expression, names & self.vectors.keys())
                 results = self._apply(function_of(statement, variables), [self.vectors[one.name] for one in variables])
                 for target, values in zip(statement.targets, results, strict=True):
                     self.vectors[target.name] = values
@@ -299,8 +299,10 @@ class _Group:
     def _combine(
         self, fold: Fold, into: Sequence[Sequence[tuple[Name, ...]]], values: Sequence[Sequence[Value]]
     ) -> None:
-        """into = combine(into, values)."""
-        results = self._apply(fold.combine, [*into, *values])
+        """into = combine(into, values); the operator may use values of the points."""
+        free = _used(fold.combine, self.vectors.keys())
+        combine = Lambda((*fold.combine.parameters, *free), fold.combine.body)
+        results = self._apply(combine, [*into, *values, *(self.vectors[one.name] for one in free)])
         for r in range(self.count):
             assign_values([one[r] for one in into], [one[r] for one in results], self.item.emit)
 
@@ -318,7 +320,7 @@ def _computes_with(name: str, body: Body, form: LaneForm) -> bool:
     return name in mentioned_names(body.results)
 
 
-def _used(statement: Statement, names: set[str]) -> list[Variable]:
-    """The variables of these names in a statement's expression."""
-    found = {one.name: one for one in used_variables(statement.expression) if one.name in names}
+def _used(node: object, names: Collection[str]) -> list[Variable]:
+    """The variables of these names in a node, each once."""
+    found = {one.name: one for one in used_variables(node) if one.name in names}
     return list(found.values())
