@@ -101,6 +101,15 @@ def everything (x: [n]f32, y: [n][m]f32, p: bool, j: i64, index: [n]i64, bins: [
     let (first: f32) = chunk[0i64]
     let (acc2: f32) = acc + first
     in (acc2, chunk)) (0.0f32) x
+  let (v8: f32, v9: [m]f32, v10: [n]f32) = sweep_totals n (\\(b1: f32, b2: i64) -> (b1, b2)) (\\(b3: f32, b4: f32) ->
+    let (b5: f32) = b3 + b4
+    in (b5)) (0.0f32) (\\(b6: f32, b7: i64) -> (b7, b6, b6)) (bins) x index
+  let (v11: [n]f32) = sweep n (\\(b8: f32) -> (b8)) (\\() -> ()) () (\\(b9: f32) -> (b9)) () x
+  let (v12: [n - 1]f32) = offset_folds (n - 1) n index (\\(d1: f32) -> (d1)) (\\(d2: f32, d3: f32) ->
+    let (d4: f32) = d2 + d3
+    in (d4)) (0.0f32) (\\(d5: i64, d6: i64, d7: i64, d8: f32) -> (d8)) x else
+    let (d9: [n - 1]f32) = replicate (n - 1) 0.0f32
+    in (d9)
   let (w4: [n]f32) = segmap@cluster (i1: i64 < n) do
     let (w5: f32) = segred_comm@block (i2: i64 < m) (\\(x1: f32, x2: f32) ->
       let (x3: f32) = x1 + x2

@@ -187,7 +187,7 @@ def test_bodies_are_found_and_replaced_in_every_construct() -> None:
     with_bodies = {name: count for name, count in counted.items() if count}
     assert with_bodies == {
         "If": 2, "Loop": 2, "Map": 1, "Reduce": 1, "Scan": 1, "Redomap": 2, "Scanomap": 2, "Hist": 1, "StreamSeq": 1,
-        "SegMap": 1, "SegRed": 2, "SegScan": 2, "SegHist": 2,
+        "Sweep": 3, "OffsetFolds": 4, "SegMap": 1, "SegRed": 2, "SegScan": 2, "SegHist": 2,
     }  # fmt: skip
 
 

@@ -278,8 +278,7 @@ class Executable:
             fills = None if self._versions is None else self._versions.fills
             names = self._written.program.parameters
             scalars = {names[p].name: int(values[p]) for p in self._written.size_arguments}
-            threads = get_num_threads() if self.device.machine.kind == "cpu" else None
-            if fills is None or fills({**scalars, **sizes}, threads):
+            if fills is None or fills({**scalars, **sizes}):
                 return self._written
         self._size_arguments |= self._made.size_arguments
         return self._made

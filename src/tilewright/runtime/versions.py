@@ -29,6 +29,8 @@ class NestPoints:
 class FillsMachine:
     """Whether each of the nests that have other versions fills the machine by its points as written.
 
+    The machine, not the threads that are set: a sum has the same bits whatever their number.
+
     Attributes:
         nests: their points.
         resident: points that fill the machine.
@@ -39,14 +41,13 @@ class FillsMachine:
     resident: float
     least: int
 
-    def __call__(self, sizes: Mapping[str, int], threads: int | None) -> bool:
-        """Whether the program is run as it is written, for sizes and (on a CPU) on so many threads."""
-        enough = self.resident if threads is None else min(self.resident, threads)
-        return all(self._fills(one, sizes, enough) for one in self.nests)
+    def __call__(self, sizes: Mapping[str, int]) -> bool:
+        """Whether the program is run as it is written, for these sizes."""
+        return all(self._fills(one, sizes) for one in self.nests)
 
-    def _fills(self, nest: NestPoints, sizes: Mapping[str, int], enough: float) -> bool:
+    def _fills(self, nest: NestPoints, sizes: Mapping[str, int]) -> bool:
         written = nest.written.evaluate(sizes)
-        if written >= enough or written == 0:
+        if written >= self.resident or written == 0:
             return True
         return nest.whole is not None and nest.whole.evaluate(sizes) < self.least
 

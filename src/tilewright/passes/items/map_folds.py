@@ -23,7 +23,7 @@ from tilewright.passes.bound_contraction import check_indices
 from tilewright.passes.matrix_vector.form import choose_matrix_vector_form
 from tilewright.passes.matrix_vector.kernel import write_matrix_vector_kernel
 from tilewright.passes.split_sums import split_of
-from tilewright.passes.tiled.tile import split_launches
+from tilewright.passes.tiled.tile import cpu_form, split_launches, write_cpu_kernel
 from tilewright.runtime.cpu_pool import get_num_threads
 from tilewright.runtime.host import ContractionStep, Step
 
@@ -67,4 +67,14 @@ def fold_launches(contraction: Contraction, machine: Machine, values: Mapping[st
     if isinstance(form, str):
         raise LaunchDeclined(f"the array is not read in order: {form}")
     split = split_of(bound, machine)
-    return (write_matrix_vector_kernel(form, "fold"),) if isinstance(split, str) else split_launches(split, machine)
+    if isinstance(split, str):
+        return (write_matrix_vector_kernel(form, "fold"),)
+    return split_launches(split, lambda one: _written(one, machine))
+
+
+def _written(contraction: Contraction, machine: Machine) -> Launch:
+    """The kernel of a piece: the one that reads its array in order, whose sums are trees; few rows have another."""
+    form = choose_matrix_vector_form(normalise(contraction), machine)
+    if isinstance(form, str):
+        return write_cpu_kernel(cpu_form(contraction, machine).form)
+    return write_matrix_vector_kernel(form, "fold")

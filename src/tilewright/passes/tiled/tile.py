@@ -7,7 +7,7 @@ packed form (form_choice.py); all cut the same dimensions into tiles and stage t
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from tilewright.contraction.form import Contraction
@@ -102,11 +102,11 @@ def contraction_launches(contraction: Contraction, machine: Machine, tiles: Tile
     split = split_of(contraction, machine)
     if tiles or isinstance(split, str):
         return (write_cpu_kernel(cpu_form(contraction, machine, tiles).form),)
-    return split_launches(split, machine)
+    return split_launches(split, lambda one: write_cpu_kernel(cpu_form(one, machine).form))
 
 
-def split_launches(split: SplitSum, machine: Machine) -> tuple[Launch, ...]:
+def split_launches(split: SplitSum, written: Callable[[Contraction], Launch]) -> tuple[Launch, ...]:
     """The launches of a split sum: its pieces, the rest if there is one, and what combines their results."""
-    launches = [write_cpu_kernel(cpu_form(one, machine).form) for one in (*split.parts, split.combined)]
+    launches = [written(one) for one in (*split.parts, split.combined)]
     partial = Temporary(split.partial, split.element, split.elements)
     return (dataclasses.replace(launches[0], temporaries=(partial,)), *launches[1:])
