@@ -99,6 +99,8 @@ def _work(body: Body, in_place: Collection[str]) -> Size | None:
                 return None
             inner = inner + work
         total = total + times * inner
+        if isinstance(statement.expression, nodes.Sweep):  # its second function, and the prefixes that this is given
+            total = total + times * (1 + len(statement.expression.neutral))
         written = [one for one in statement.targets if one.type.rank and one.name not in in_place]
         if len(written) < len(statement.targets) and isinstance(statement.expression, nodes.Update):
             total = total + product(statement.expression.value.type.shape)

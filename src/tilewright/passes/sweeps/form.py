@@ -124,15 +124,16 @@ def unfolded(statement: Statement, sweep: nodes.Sweep) -> tuple[Statement, ...]:
     def arrays_of(atoms: Sequence[Atom], hint: str) -> tuple[Variable, ...]:
         return tuple(Variable(names(f"{statement.targets[0]}.{hint}"), one.type.array_of(width)) for one in atoms)
 
-    rows = arrays_of(sweep.before.body.results, "row")
-    made = [Statement(rows, nodes.Map(width, sweep.before, sweep.arrays))]
+    scanned, others = sweep.before.body.results[:count], sweep.before.body.results[count:]
+    rows = (*arrays_of(scanned, "prefix"), *arrays_of(others, "row"))
+    first: nodes.Expression = nodes.Map(width, sweep.before, sweep.arrays)
     if count:
-        prefixes = arrays_of(sweep.neutral, "prefix")
-        made.append(Statement(prefixes, nodes.Scan(width, sweep.combine, sweep.neutral, rows[:count])))
-        if totals:
-            combine = with_fresh_names(sweep.combine, names)
-            made.append(Statement(totals, nodes.Reduce(width, combine, sweep.neutral, rows[:count])))
-        rows = (*prefixes, *rows[count:])
+        first = nodes.Scanomap(width, sweep.combine, sweep.neutral, sweep.before, sweep.arrays)
+    made = [Statement(rows, first)]
+    if totals:
+        combine, before = (with_fresh_names(one, names) for one in (sweep.combine, sweep.before))
+        function = Lambda(before.parameters, Body(before.body.statements, before.body.results[:count]))
+        made.append(Statement(totals, nodes.Redomap(width, combine, sweep.neutral, function, sweep.arrays)))
     given = arrays_of(sweep.after.body.results[: 2 * len(into)], "given")
     made.append(Statement((*given, *targets), nodes.Map(width, sweep.after, rows)))
     for number, (target, destination) in enumerate(zip(into, sweep.destinations, strict=True)):
