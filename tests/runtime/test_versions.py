@@ -86,6 +86,20 @@ def two_threads() -> Any:
     tw.set_num_threads(before)
 
 
+@tw.program
+def aged(xss: tw.f64["n", "m"], factors: tw.f64["m"], steps: tw.i64) -> Any:
+    """Rounds whose exponentials and their scan are the same for all rows."""
+
+    def one(xs: Any) -> Any:
+        def step(t: Any, now: Any) -> Any:
+            most = tw.scan("max", 0.0, tw.map(lambda f: tw.exp(f * t.astype("f64")), factors))
+            return tw.scan("add", 0.0, tw.map(lambda x, p: x / p, now, most))
+
+        return tw.loop(steps, xs, step)
+
+    return tw.map(one, xss)
+
+
 # --- when a program is run as it is written ---------------------------------------------------------------------------
 
 
@@ -140,6 +154,22 @@ def test_a_hidden_product_is_laid_bare_whatever_the_sizes() -> None:
     exact = xss.astype("f8") @ yss
     # Sums of 20 products, and of 20 of these, of positive terms; then a division.
     np.testing.assert_allclose(scaled(xss, yss), exact / exact.sum(axis=1, keepdims=True), rtol=82 * 2.0**-24)
+
+
+def test_rounds_that_share_their_work_are_versions_however_many_points_there_are() -> None:
+    _, further = prepare_program(aged.trace(), Device("cpu", CPU, ""), flattening="incremental")
+    assert further is not None and further.fills is not None
+    assert str(further.fills) == f"m*n < {LEAST_POINTS}"
+    assert further.fills({"n": 1000, "m": 100}) and not further.fills({"n": 1000, "m": 1000})
+    executable = compiled(aged)
+    xss, factors = np.random.default_rng(3).uniform(1, 2, (600, 500)), np.random.default_rng(4).uniform(0, 1, 500)
+    want = xss.copy()
+    for t in range(3):
+        want = np.cumsum(want / np.maximum.accumulate(np.exp(t * factors)), axis=1)
+    np.testing.assert_allclose(executable(xss[:7], factors, 3), want[:7], rtol=1e-10)
+    assert not made(executable)
+    np.testing.assert_allclose(executable(xss, factors, 3), want, rtol=1e-10)
+    assert made(executable)
 
 
 def test_what_uses_nothing_twice_stays_in_its_nest() -> None:

@@ -6,7 +6,7 @@ it waits for a call with fewer points, or for someone who asks for thresholds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
 from tilewright.ir.dataclass import dataclass
@@ -19,9 +19,12 @@ Made: TypeAlias = tuple[HostProgram, Mapping[str, float]]
 
 @dataclass(frozen=True)
 class NestPoints:
-    """The points of a nest as it is written, and of the largest construct in it with all parallelism used, if known."""
+    """The points of a nest as it is written, and of the largest construct in it with all parallelism used, if known.
 
-    written: Size
+    `written` is None where a version is better than the nest as written however many points that has.
+    """
+
+    written: Size | None
     whole: Size | None
 
 
@@ -46,8 +49,8 @@ class FillsMachine:
         return all(self._fills(one, sizes) for one in self.nests)
 
     def _fills(self, nest: NestPoints, sizes: Mapping[str, int]) -> bool:
-        written = nest.written.evaluate(sizes)
-        if written >= self.resident or written == 0:
+        written = None if nest.written is None else nest.written.evaluate(sizes)
+        if written is not None and (written >= self.resident or written == 0):
             return True
         return nest.whole is not None and nest.whole.evaluate(sizes) < self.least
 
@@ -57,12 +60,14 @@ class FillsMachine:
         return not self.nests
 
     def __str__(self) -> str:
-        small = f" or {{}} < {self.least}" if self.least else ""
-        asked = dict.fromkeys(
-            f"{one.written} >= {self.resident:.17g}" + ("" if one.whole is None else small.format(one.whole))
-            for one in self.nests
-        )
+        asked = dict.fromkeys(" or ".join(self._questions(one)) or "never" for one in self.nests)
         return " and ".join(f"({one})" if len(asked) > 1 else one for one in asked)
+
+    def _questions(self, nest: NestPoints) -> Iterator[str]:
+        if nest.written is not None:
+            yield f"{nest.written} >= {self.resident:.17g}"
+        if nest.whole is not None and self.least:
+            yield f"{nest.whole} < {self.least}"
 
 
 class Versions:

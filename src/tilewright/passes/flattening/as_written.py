@@ -2,12 +2,13 @@
 
 The first question about a nest is whether its outermost parallelism is enough (`rules.flatten_versions`). What is run
 then is the nest as it is written; so the question can be answered from the sizes of a call before any version is made.
-It is not asked where a version has what the nest as written hides, whatever the sizes are: a product to be tiled, or
-rounds of a loop that compute once what all points share.
+It is not asked where a version has what the nest as written hides, whatever the sizes are: a product to be tiled. Where
+it hides rounds of a loop that compute once what all points share, only small ones are run as written.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 
 from tilewright.contraction.form import Kind
@@ -21,8 +22,9 @@ from tilewright.passes.flattening.flatten_tree import (
     Decision,
     Node,
     decisions,
-    never_taken,
+    hides_product,
     resident_points,
+    shares_rounds,
     threads_are_lanes,
 )
 from tilewright.passes.flattening.found_contractions import contraction_of, host_statements, is_contraction
@@ -58,9 +60,11 @@ def fills_machine(program: Program, machine: Machine, flattened: Callable[[], Pr
         hides = hides or _may_share_rounds(statement) or _may_hide_product(statement, program, machine)
     if hides:
         versions = flattened()
-        outermost = {one.asked[0][0].name for one in _outermost(decisions(versions.body))}
-        if not outermost.isdisjoint(never_taken(versions, machine)):
+        outermost = list(_outermost(decisions(versions.body)))
+        if any(hides_product(one, versions, machine) for one in outermost):
             return None
+        if any(shares_rounds(one) for one in outermost):
+            nests = [dataclasses.replace(one, written=None) for one in nests]
     return FillsMachine(tuple(nests), resident_points(machine), LEAST_POINTS if threads_are_lanes(machine) else 0)
 
 

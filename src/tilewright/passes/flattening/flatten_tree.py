@@ -158,11 +158,11 @@ def never_taken(program: Program, machine: Machine) -> frozenset[str]:
     return frozenset(
         one.asked[0][0].name
         for one in decisions_in(decisions(program.body))
-        if _hides_product(one, program, machine) or _asked_in_rounds(one.asked[0][0], one.no)
+        if hides_product(one, program, machine) or shares_rounds(one)
     )
 
 
-def _hides_product(one: Decision, program: Program, machine: Machine) -> bool:
+def hides_product(one: Decision, program: Program, machine: Machine) -> bool:
     """Whether a version without a form of its own hides a product, which later versions have.
 
     A product is a contraction that uses the elements of both its operands more than once. One that does not (the sum of
@@ -178,6 +178,11 @@ def _is_product(decision: Decision, program: Program) -> bool:
     if not decision.asked[0][0].name.startswith(CONTRACTION) or not isinstance(expression, If):
         return False
     return any({Kind.M, Kind.N} <= kinds_of(one, program) for one in expression.then.statements)
+
+
+def shares_rounds(one: Decision) -> bool:
+    """Whether a later version computes once in each round of a loop what all points share."""
+    return _asked_in_rounds(one.asked[0][0], one.no)
 
 
 def _asked_in_rounds(question: Threshold, nodes: tuple[Node, ...], rounds: bool = False) -> bool:
