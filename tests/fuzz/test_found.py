@@ -15,6 +15,16 @@ from tilewright.ir.verifier import verify
 from tilewright.runtime.devices import device_for
 
 FOUND = {
+    "rows that are scanned are full of one scalar, as the neutral row is": """\
+def random (xs: [n]f32) =
+  let (row: [n]bool) = replicate n true
+  let (rows: [n][n]bool) = replicate n row
+  let (ones: [n]bool) = replicate n true
+  let (all: [n][n]bool) = scan n (\\(a: [n]bool, b: [n]bool) ->
+    let (c: [n]bool) = map n (\\(p: bool, q: bool) -> let (r: bool) = p & q in (r)) a b
+    in (c)) (ones) rows
+  in (all)
+""",
     "the index of a point is what a stream folds": """\
 def random (a: [n]i32, rows: [n][n]f64) =
   let (ys: [2][n]i64) = segmap@thread (i: i64 < 2, j: i64 < n) do

@@ -50,24 +50,34 @@ def _only_fills(body: Body, use: int, name: str, takes: Callable[[Expression], b
     if use == len(body.statements):
         return False
     expression = body.statements[use].expression
+    if isinstance(expression, nodes.Reduce | nodes.Scan) and not all(str(one) in values for one in expression.neutral):
+        return False
+    if not isinstance(expression, Hist | SegHist | nodes.Sweep | nodes.Reduce | nodes.Scan):
+        return False
+    return takes(expression) and name not in mentioned((expression.combine, _rows(expression)))
+
+
+def _rows(expression: Expression) -> object:
+    """What an expression reads rows of, unlike bins, neutral rows and destinations."""
     match expression:
         case Hist(indices=indices, values=combined):
-            rows: object = (indices, combined)
+            return indices, combined
         case SegHist(body=inner):
-            rows = inner
+            return inner
         case nodes.Sweep(before=before, after=after, arrays=arrays):
-            rows = (before, after, arrays)
-        case nodes.Reduce(arrays=arrays, neutral=neutral) | nodes.Scan(arrays=arrays, neutral=neutral):
-            rows = arrays
-            if not all(str(one) in values for one in neutral):
-                return False
-        case _:
-            return False
-    return takes(expression) and name not in mentioned((expression.combine, rows))
+            return before, after, arrays
+        case nodes.Reduce(arrays=arrays) | nodes.Scan(arrays=arrays):
+            return arrays
+    return expression
 
 
-def without_filled(reads: Sequence[Variable], fills: Fills) -> tuple[Variable, ...]:
-    """What a statement reads if some of its arrays do not exist: in their place the scalars that they are full of."""
+def without_filled(reads: Sequence[Variable], fills: Fills, expression: Expression) -> tuple[Variable, ...]:
+    """What an expression reads if some of its arrays do not exist: in their place the scalars that they are full of.
+
+    Its rows do, also those that are full of one scalar.
+    """
+    rows = mentioned(_rows(expression))
+    fills = {name: value for name, value in fills.items() if name not in rows}
     scalars = (fills[one.name] for one in reads if one.name in fills)
     kept = (one for one in reads if one.name not in fills)
     return tuple(dict.fromkeys((*kept, *(one for one in scalars if isinstance(one, Variable)))))

@@ -140,7 +140,7 @@ def histogram_step(
         make: makes the step of a kernel.
         fills: arrays among `reads` that do not exist, because all their elements are one scalar.
     """
-    reads = without_filled(reads, fills)
+    reads = without_filled(reads, fills, statement.expression)
     found = histograms_of(statement.expression)
     if found is not None and found.inner and threads == 1:
         return row_histogram_step(statement, reads, machine, make, fills)

@@ -127,7 +127,7 @@ def segment_step(
     arrays among `reads` that do not exist, because all their elements are one scalar.
     """
     segments = segments_of(statement.expression) or column_segments(statement.expression, fills)
-    reads = without_filled(reads, fills)
+    reads = without_filled(reads, fills, statement.expression)
     if segments is None:
         return None
     chunks = Chunks(f"%chunks.{statement.targets[0]}", f"%length.{statement.targets[0]}")
