@@ -68,6 +68,14 @@ def test_trials_on_opencl(opencl_runtime: object) -> None:
     assert "'trials': 8" in done.stdout
 
 
+@pytest.mark.opencl
+def test_sums_of_products_of_complex_elements_on_opencl(opencl_runtime: object) -> None:
+    """A compiler crashed on a loop that read real and imaginary parts apart and called a function (`fma`)."""
+    command = [sys.executable, str(COMMAND), "--contractions", "--target", "opencl", "--first", "65100001"]
+    done = subprocess.run([*command, "--count", "1", "--as-it-is"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+
+
 # --- what trials consist of -------------------------------------------------------------------------------------------
 
 

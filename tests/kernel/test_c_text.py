@@ -515,3 +515,17 @@ def test_compile_errors_show_the_source() -> None:
     with pytest.raises(CudaCompileError, match="sm_1"):
         compile_cuda("", "sm_1")
     assert numbered("a\nb") == "   1 | a\n   2 | b"
+
+
+def test_both_parts_of_a_complex_element_are_read_at_once_in_opencl() -> None:
+    source, other = Buffer("source", F64, read_only=True), Buffer("other", F64, read_only=True)
+    target, at = Buffer("target", F64), Name("at", I64)
+    begin = Let("at", multiply(BlockIndex(), integer(2)))
+
+    def sums(second: Buffer, step: int) -> str:
+        parts = Let("re", load(source, at)), Let("im", load(second, add(at, integer(step))))
+        stores = (Store(target, BlockIndex(), add(Name("re", F64), Name("im", F64))),)
+        return opencl_text(Kernel("sums", (source, other, target), (), (), (begin, *parts, *stores)))
+
+    assert "vload2(0, source + at)" in sums(source, 1)
+    assert "vload2" not in sums(source, 2) + sums(other, 1)

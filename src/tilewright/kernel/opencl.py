@@ -15,6 +15,7 @@ from tilewright.kernel.c_dialect import EQUALITY, UNARY, Access, Dialect, Helper
 from tilewright.kernel.c_names import NameTable
 from tilewright.kernel.c_operators import call
 from tilewright.kernel.c_text import print_body, uses_f64, widest_access
+from tilewright.kernel.complex_pairs import paired_complex_loads
 from tilewright.kernel.ir import Buffer, Kernel, Space, VectorType
 
 _TYPES = {
@@ -65,6 +66,7 @@ def opencl_text(kernel: Kernel) -> str:
         }
         <BLANKLINE>
     """
+    kernel = paired_complex_loads(kernel)  # Intel's compiler for CPUs crashes on loops of strided loads and calls
     text = print_body(kernel, OPENCL)
     parts = ["#pragma OPENCL EXTENSION cl_khr_fp64 : enable"] if uses_f64(kernel) else []
     parts.extend(text.helpers.values())
