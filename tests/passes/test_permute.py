@@ -12,10 +12,10 @@ from permute_support import MACHINES, SMALL_CACHES, check_copy, source_view, tar
 from tilewright.ir.scalars import C128, F32, F64, U8, scalar_type_of
 from tilewright.kernel.ir import Buffer, Constant, Kernel, Space, Store, integer, load
 from tilewright.machine.named import named_machine
-from tilewright.passes.permute import form as permute_form_module
+from tilewright.passes.permute import choose as permute_form_module
 from tilewright.passes.permute import kernel as permute_kernel
 from tilewright.passes.permute import tiles as permute_tiles
-from tilewright.passes.permute.form import fused, permute_form
+from tilewright.passes.permute.choose import fused, permute_form
 from tilewright.passes.permute.tiles import PermuteDimension
 from tilewright.runtime.cpu_device import compile_for_cpu
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tensor_support import BINARY, UNARY, check, random_contraction, random_elementwise
 
 from tilewright.contraction.tensor_operation import TensorDimension, TensorOperation
-from tilewright.passes.permute import form as permute_form
+from tilewright.passes.permute import choose as permute_form
 from tilewright.passes.permute import kernel as permute_kernel
 from tilewright.runtime.devices import device_for
 

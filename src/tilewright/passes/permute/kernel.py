@@ -35,6 +35,7 @@ from tilewright.kernel.ir import (
 )
 from tilewright.kernel.launch import Launch
 from tilewright.machine.model import Machine
+from tilewright.passes.permute.choose import permute_form
 from tilewright.passes.permute.form import (
     BLOCKS,
     CHUNKS,
@@ -43,7 +44,6 @@ from tilewright.passes.permute.form import (
     STRIPS,
     TILES,
     PermuteForm,
-    permute_form,
 )
 from tilewright.passes.permute.lines import write_lines
 from tilewright.passes.permute.squares import square_columns

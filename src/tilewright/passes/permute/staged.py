@@ -1,4 +1,4 @@
-"""The piece of a copy past the caches: a tile is gathered in a stage, and written from there (`permute_tiles`).
+"""The piece of a copy past the caches: a tile is gathered in a stage, and written from there (`permute/tiles.py`).
 
 gather    some rows of the source at once, from one end of their runs to the other
 write     run by run, whole cache lines past the caches; between them the next tile of the source is asked for, line

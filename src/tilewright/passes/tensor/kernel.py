@@ -7,7 +7,8 @@ from tilewright.contraction.tensor_primitives import Primitive
 from tilewright.kernel.ir import Kernel
 from tilewright.kernel.launch import Launch
 from tilewright.machine.model import Machine
-from tilewright.passes.permute.form import PermuteForm, permute_form
+from tilewright.passes.permute.choose import permute_form
+from tilewright.passes.permute.form import PermuteForm
 from tilewright.passes.permute.kernel import permute_launch
 from tilewright.passes.tensor.elementwise import ElementwiseWriter
 from tilewright.passes.tensor.gemm import GemmWriter

@@ -1,0 +1,365 @@
+"""Copies between two layouts of an array: what is decided before the kernel of a copy is written.
+
+    target[i1, i2, ...] = source[i1, i2, ...]       with any strides on either side
+
+Bits are moved, not numbers: the elements are seen as machine words of 1, 2, 4 or 8 bytes, a complex one as two words.
+Dimensions that are one in both arrays are fused. What is left is one of two cases. Either both arrays (or the source
+not at all, or backwards) move along the target's unit stride: rows are copied. Or the source's unit stride is another
+dimension's: squares are transposed in registers,
+
+    rows      a strip of the target's unit-stride dimension, four cache lines of the target or more
+    columns   a cache line along the source's unit-stride dimension
+
+so that what is read and what is written are whole cache lines. A run of few words that both arrays have in common is
+moved as one unit, an atom. A target larger than the caches is written past them, which spares reading it first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilewright.ir.scalars import U8, U16, U32, U64, ScalarType, real_of
+from tilewright.machine.model import Machine
+from tilewright.passes.permute.form import (
+    BLOCKS,
+    CHUNKS,
+    EDGE,
+    INSIDE,
+    OUTER,
+    STRIP_LINES,
+    STRIPS,
+    TILES,
+    PermuteForm,
+    PermuteLoop,
+)
+from tilewright.passes.permute.tiles import LINE, PAGE, PermuteDimension, tile_extents, tile_of
+
+WORDS = {1: U8, 2: U16, 4: U32, 8: U64}
+ROWS_BY_LINES = 128  # of the source, which are read together where each cache line is read once
+LONG_LINES = 16  # cache lines of a row that is written past the caches wherever it begins
+LONG_ROW = 64  # cache lines of a row whose strips are written past the caches one by one
+LARGEST_ATOM = 16  # bytes
+GRAIN_BYTES = 1 << 15  # what a block should copy at the least, for the cost of finding its place
+SERIAL_BYTES = 1 << 19  # copied within some 10 microseconds: less is not worth waking another thread
+BLOCKS_PER_CORE = 16
+PAGES_AT_ONCE = 1024  # of the target, while a page of each row of the source is read
+
+
+@dataclass(frozen=True)
+class _Copied:
+    """What is copied, in words: atoms of `row` lie one after another in the target; `others` are the other dimensions
+    but the column, those with the largest steps in the target first; `starts` is where both arrays begin."""
+
+    word: ScalarType
+    atom: int
+    row: PermuteDimension
+    others: tuple[PermuteDimension, ...]
+    starts: tuple[int, int]
+    machine: Machine
+
+    @property
+    def size(self) -> int:
+        """Bytes of an atom."""
+        return self.atom * self.word.bytes
+
+    @property
+    def line(self) -> int:
+        """Atoms of a cache line."""
+        return max(1, LINE // self.size)
+
+    def nbytes(self, columns: int = 1) -> int:
+        """Bytes of the whole, with so many columns."""
+        return math.prod(one.size for one in (*self.others, self.row)) * columns * self.size
+
+
+@dataclass(frozen=True)
+class _Square:
+    """What is transposed in registers: `lanes` atoms of the row by `columns` of the column, until `width` of the latter
+    are written out together."""
+
+    lanes: int
+    columns: int
+    width: int
+
+
+def permute_form(
+    element: ScalarType,
+    shape: Sequence[int],
+    source: Sequence[int],
+    target: Sequence[int],
+    machine: Machine,
+    offsets: tuple[int, int] = (0, 0),
+) -> PermuteForm:
+    """Decide how an array is copied.
+
+    Args:
+        element: the type of the elements.
+        shape: the sizes, none of them 0.
+        source, target: the strides in elements; with those of the target no two elements may be one.
+        machine: a CPU.
+        offsets: where the first elements lie.
+
+    Example:
+        >>> from tilewright.ir.scalars import F32
+        >>> from tilewright.machine.named import named_machine
+        >>> form = permute_form(F32, (64, 8, 100), (800, 100, 1), (1, 6400, 64), named_machine("cpu-avx512"))
+        >>> form.row.size, form.column.size, form.lanes, form.columns
+        (64, 800, 16, 16)
+    """
+    words = 2 if element.is_complex else 1
+    word = WORDS[real_of(element).bytes]
+    dimensions = [
+        PermuteDimension(n, s * words, t * words) for n, s, t in zip(shape, source, target, strict=True) if n > 1
+    ]
+    if words == 2:
+        dimensions.append(PermuteDimension(2, 1, 1))
+    starts = [offset * words for offset in offsets]
+    for position, one in enumerate(dimensions):
+        if one.target < 0:
+            dimensions[position] = _turned(one, starts)
+    atom, dimensions = _atom(fused(dimensions), word)
+    row = dimensions.pop() if dimensions else PermuteDimension(1, atom, atom)
+    column = None
+    if row.source not in (atom, 0) and (atom > 1 or row.source != -1 or row.target != 1):
+        column = min((one for one in dimensions if one.source), key=lambda one: abs(one.source), default=None)
+    if column is None:
+        return _rows(_Copied(word, atom, row, tuple(dimensions), (starts[0], starts[1]), machine))
+    dimensions.remove(column)
+    if column.source < 0:
+        column = _turned(column, starts)
+    copied = _Copied(word, atom, row, tuple(dimensions), (starts[0], starts[1]), machine)
+    square = _square(copied, column)
+    past = _past_caches(_bytes_far_apart(copied, column), machine)
+    nontemporal = past and _long_rows(copied, square)
+    if past and not nontemporal and row.target == atom == column.source:
+        return _tiles(copied, column, square)
+    return _squares(copied, column, square, nontemporal)
+
+
+def _turned(one: PermuteDimension, starts: list[int]) -> PermuteDimension:
+    """The dimension walked from its other end."""
+    starts[0] += (one.size - 1) * one.source
+    starts[1] += (one.size - 1) * one.target
+    return PermuteDimension(one.size, -one.source, -one.target)
+
+
+def fused(dimensions: Sequence[PermuteDimension]) -> list[PermuteDimension]:
+    """In the order of the target's strides, the largest first; neighbours that are one in both arrays made one."""
+    found: list[PermuteDimension] = []
+    for one in sorted(dimensions, key=lambda one: one.target):
+        last = found[-1] if found else PermuteDimension(0, 0, 0)
+        if (one.source, one.target) == (last.size * last.source, last.size * last.target):
+            found[-1] = PermuteDimension(last.size * one.size, last.source, last.target)
+        else:
+            found.append(one)
+    return found[::-1]
+
+
+def _atom(dimensions: list[PermuteDimension], word: ScalarType) -> tuple[int, list[PermuteDimension]]:
+    """How many words move as one, and the dimensions left (their strides stay in words)."""
+    if len(dimensions) < 2:
+        return 1, dimensions
+    last = dimensions[-1]
+    if last.source == last.target == 1 and last.size * word.bytes <= LARGEST_ATOM:
+        return last.size, dimensions[:-1]
+    return 1, dimensions
+
+
+def _power_of_two(limit: int) -> int:
+    return 1 << (max(1, limit).bit_length() - 1)
+
+
+def _past_caches(nbytes: int, machine: Machine) -> bool:
+    """Whether an output does not stay in the caches anyway."""
+    return nbytes > max(machine.l2_bytes, machine.l3_bytes // 4)
+
+
+def _bytes_far_apart(copied: _Copied, column: PermuteDimension) -> int:
+    """The bytes of the target, counted twice if they are written to many places at once: in the third cache that is so
+    slow that half as much is better written past it already."""
+    row = copied.row
+    plane = row.size * column.size * copied.size
+    is_local = (
+        column.target == row.size * copied.atom
+        and max(plane, row.size * row.source * copied.word.bytes) <= copied.machine.l2_bytes // 4
+    )
+    return copied.nbytes(column.size) * (1 if is_local else 2)
+
+
+def _rows(copied: _Copied) -> PermuteForm:
+    """Copy, turn or fill rows; the loops follow the target."""
+    word, row = copied.word, copied.row
+    vector = row.target == copied.atom == 1 and row.source in (1, 0, -1)
+    lanes = max(1, copied.machine.vector_bytes // word.bytes) if vector else 1
+    wanted = _wanted_blocks(copied.nbytes(), copied.machine)
+    others = math.prod(one.size for one in copied.others)
+    granule = max(1, LINE // word.bytes)
+    strip = row.size
+    if others < wanted:
+        strip = max(granule, -(-row.size // -(-wanted // others)) // granule * granule)
+    strips = max(1, row.size // strip)
+    every = (*map(_loop, copied.others), PermuteLoop(STRIPS, strips, strip * row.source, strip * row.target))
+    loops = tuple(one for one in every if one.size > 1)
+    is_long = vector and row.size * word.bytes >= LONG_LINES * LINE
+    return PermuteForm(
+        word=word,
+        atom=copied.atom,
+        loops=loops,
+        parallel=_parallel([one.size for one in loops], wanted),
+        row=row,
+        strip=strip if strips > 1 else row.size,
+        lanes=lanes,
+        vector=lanes,
+        nontemporal=is_long and _past_caches(copied.nbytes(), copied.machine),
+        source_start=copied.starts[0],
+        target_start=copied.starts[1],
+    )
+
+
+def _square(copied: _Copied, column: PermuteDimension) -> _Square:
+    """As many lanes as a vector has; single atoms where the source's column or the target's row has gaps."""
+    row, atom, size = copied.row, copied.atom, copied.size
+    lanes = columns = 1
+    if row.target == atom == column.source and atom.bit_count() == 1:
+        lanes = _power_of_two(min(copied.machine.vector_bytes // size, row.size))
+        # Narrow types are read in quarters of a line: squares of whole lines would not fit the registers.
+        columns = _power_of_two(min(lanes if size >= 4 else LARGEST_ATOM // size, lanes, column.size))
+        if lanes == 1 or columns * atom == 1:
+            lanes = columns = 1
+    return _Square(lanes, columns, min(max(columns, copied.line), column.size))
+
+
+def _long_rows(copied: _Copied, square: _Square) -> bool:
+    """Whether strips of the rows are worth being written past the caches one by one."""
+    # Narrow words are read in several pieces of a line, which is not there any more if all rows share its set.
+    lost = square.columns < square.width and copied.row.source * copied.word.bytes % PAGE == 0
+    return square.lanes > 1 and copied.row.size * copied.size >= LONG_ROW * LINE and not lost
+
+
+def _squares(copied: _Copied, column: PermuteDimension, square: _Square, nontemporal: bool) -> PermuteForm:
+    """Transpose squares: a page of each row of the source, then in the order of the target."""
+    word, row, line, width = copied.word, copied.row, copied.line, square.width
+    # Where all rows of the source begin at the same place in a line, no line is read twice anyway; and columns that
+    # begin at the same place in a page are better written several lines at a time.
+    steps = row.source * word.bytes % LINE, column.target * word.bytes % PAGE
+    by_lines = nontemporal and square.lanes == square.columns == line and row.source > 0 and all(steps)
+    strip = ROWS_BY_LINES if by_lines else max(STRIP_LINES * line, square.lanes)
+    strips = max(1, row.size // strip)
+    wanted = _wanted_blocks(copied.nbytes(column.size), copied.machine)
+    chunk = _chunk(copied, column, width, -(-wanted // (strips * math.prod(one.size for one in copied.others))))
+    chunks = max(1, column.size // chunk)
+    walked, inside = _within_page(copied.others, word) if chunks == 1 else (copied.others, [])
+    loops = [one if isinstance(one, PermuteLoop) else _loop(one) for one in walked]
+    loops.append(PermuteLoop(STRIPS, strips, strip * row.source, strip * row.target))
+    loops.append(PermuteLoop(CHUNKS, chunks, chunk * column.source, chunk * column.target))
+    loops.sort(key=lambda one: -abs(one.target))
+    loops = [one for one in (*loops, *inside) if one.size > 1]
+    return PermuteForm(
+        word=word,
+        atom=copied.atom,
+        loops=tuple(loops),
+        parallel=_parallel([one.size for one in loops if one.over != INSIDE], wanted),
+        row=row,
+        column=column,
+        strip=strip if strips > 1 else row.size,
+        chunk=chunk if chunks > 1 else column.size,
+        lanes=square.lanes,
+        vector=square.lanes * copied.atom,
+        columns=square.columns,
+        width=width,
+        nontemporal=nontemporal,
+        by_lines=by_lines,
+        is_aligned=all(one.target * word.bytes % LINE == 0 for one in (*copied.others, column)),
+        reads_aligned=row.source * word.bytes % LINE == 0 and width == line,
+        source_start=copied.starts[0],
+        target_start=copied.starts[1],
+    )
+
+
+def _chunk(copied: _Copied, column: PermuteDimension, width: int, wanted: int) -> int:
+    """Atoms of the column in a piece: a page of the source, or fewer where so many chunks are wanted."""
+    page = max(width, min(PAGES_AT_ONCE, PAGE // copied.size) // width * width)
+    chunk = page if column.size >= 2 * page else column.size
+    return chunk if wanted <= 1 else min(chunk, max(4 * width, -(-column.size // wanted) // width * width))
+
+
+def _tiles(copied: _Copied, column: PermuteDimension, square: _Square) -> PermuteForm:
+    """Gather tiles and write them past the caches, in the order of the target."""
+    word, row, atom, machine = copied.word, copied.row, copied.atom, copied.machine
+    least = (square.lanes, square.width)
+    extents = tile_extents(copied.others, row, column, atom, word.bytes, least, machine.l2_bytes)
+    tile = tile_of(extents, row, column, atom, word.bytes, machine)
+    loops = []
+    for one in (*copied.others, row, column):
+        extent = extents.get(one, 1)
+        if extent < one.size:
+            count = -(-one.size // extent)
+            over = EDGE if tile.edge is not None and one.target == tile.edge.target else TILES
+            loops.append(PermuteLoop(over, count, one.source, one.target, extent, one.size - extent))
+    loops.sort(key=lambda one: -one.target * one.part)
+    wanted = _wanted_blocks(copied.nbytes(column.size), machine)
+    return PermuteForm(
+        word=word,
+        atom=atom,
+        loops=tuple(loops),
+        parallel=_parallel([one.size for one in loops], wanted),
+        row=row,
+        column=column,
+        strip=row.size,
+        chunk=column.size,
+        lanes=square.lanes,
+        vector=max(1, machine.vector_bytes // word.bytes),
+        columns=square.columns,
+        width=square.width,
+        nontemporal=True,
+        tile=tile,
+        source_start=copied.starts[0],
+        target_start=copied.starts[1],
+    )
+
+
+def _loop(one: PermuteDimension) -> PermuteLoop:
+    return PermuteLoop(OUTER, one.size, one.source, one.target)
+
+
+def _within_page(
+    dimensions: Sequence[PermuteDimension], word: ScalarType
+) -> tuple[list[PermuteDimension | PermuteLoop], list[PermuteLoop]]:
+    """Dimensions to be walked in the order of the target, and loops inside them that read a page of the source.
+
+    To write all of a page of the target, as many pages of the source are read as the target has neighbours there, and
+    the other way round: if a page of either is not done with quickly, addresses have to be looked up for each line.
+    """
+    rest: list[PermuteDimension | PermuteLoop] = sorted(dimensions, key=lambda one: -abs(one.source))
+    inside: list[PermuteLoop] = []
+    while rest:
+        one = rest[-1]
+        assert isinstance(one, PermuteDimension)
+        fitting = PAGE // max(1, abs(one.source) * word.bytes)
+        if one.source == 0 or fitting < 2:
+            break
+        rest.pop()
+        if one.size < 2 * fitting:
+            inside.insert(0, _loop(one))
+            continue
+        rest.append(PermuteLoop(BLOCKS, one.size // fitting, fitting * one.source, fitting * one.target))
+        inside.insert(0, PermuteLoop(INSIDE, one.size, one.source, one.target, fitting))
+        break
+    return rest, inside
+
+
+def _wanted_blocks(nbytes: int, machine: Machine) -> int:
+    if nbytes < SERIAL_BYTES:
+        return 1
+    return max(1, min(nbytes // GRAIN_BYTES, BLOCKS_PER_CORE * machine.cores))
+
+
+def _parallel(sizes: Sequence[int], wanted: int) -> int:
+    """How many of the outermost loops give as many blocks as are wanted."""
+    blocks, count = 1, 0
+    while blocks < wanted and count < len(sizes):
+        blocks *= sizes[count]
+        count += 1
+    return count
