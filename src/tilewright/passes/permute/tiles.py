@@ -54,7 +54,7 @@ class TileDimension:
     """Whether it belongs to a run of the source."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Tile:
     """What is gathered at once.
 
@@ -207,61 +207,73 @@ def tile_of(
     """
     line = max(1, LINE // word_bytes)
     written = _written(extents, row, atom)
+    forwards = sorted((one for one in extents if one != row and one.source > 0), key=_source_step)
+    read = _together(extents, (column, *forwards), _source_step, atom)
     edge, spare = _edge(extents, row, atom, line)
     spare_rows = 0
     if edge not in (None, row, column) and column not in written and SPARE_SHARE * spare > extents[written[-1]]:
         spare_rows = -(-line // atom) if row.size >= -(-line // atom) else 0
+    spill = _spill(written, read, row, column, atom)
     run = written[-1].target * extents[written[-1]]
     pitch = run + (spare_rows * atom if spare_rows else spare * written[-1].target)
-    forwards = sorted((one for one in extents if one != row and one.source > 0), key=_source_step)
-    read = _together(extents, (column, *forwards), _source_step, atom)
-    between = [one for one in written if one != row]
-    spill = (1 << (atom - 1).bit_length()) - atom
-    # What is written too much must be overwritten later: by the next atom of the row, or the next row of the run.
-    if column in between or len(between) > 1 or any(one in read for one in between):
-        spill = 0
     pitch = (-(-(pitch + spill) // line) | 1) * line
-    stage: dict[PermuteDimension, int] = {}
-    place = pitch
-    for one in sorted(extents, key=_target_step):
-        if one in written:
-            stage[one] = one.target
-        else:
-            stage[one] = place
-            place *= extents[one]
+    stage, stage_words = _stage_steps(extents, written, pitch)
     made = {
         one: TileDimension(one.size, one.source, one.target, stage[one], extents[one], one in written, one in read)
         for one in extents
     }
-    others = sorted(
-        (one for one in extents if one not in (row, column)),
-        key=lambda one: (one in read, -abs(one.source)),
-    )
+    others = sorted((one for one in extents if one not in (row, column)), key=lambda d: (d in read, -abs(d.source)))
     read_run = read[-1].source * extents[read[-1]]
     needed = next(one for one in reversed(read) if one not in written or one == column)
     spare_run = needed.source * extents[needed]
-    if edge in read and edge is not None and not spare_rows:
-        most = read_run + spare * edge.source
-    else:
-        most = read_run
-    # A power of two and a cache line: rows share no set, and more copies are one kernel.
-    read_pitch = (1 << (most + line - 1).bit_length()) + line
+    most = read_run + (spare * edge.source if edge is not None and edge in read and not spare_rows else 0)
     return Tile(
-        made[row],
-        made[column],
-        tuple(made[one] for one in others),
-        run,
-        None if edge is None else made[edge],
-        spare,
-        spare_rows,
-        read_run,
-        spare_run,
-        min(machine.vector_bytes // word_bytes, 1 << (min(read_run, spare_run).bit_length() - 1)),
-        read_pitch,
-        1 << (place + line - 1).bit_length(),
-        row.source * word_bytes % PAGE == 0,
-        spill,
+        row=made[row],
+        column=made[column],
+        others=tuple(made[one] for one in others),
+        run=run,
+        edge=None if edge is None else made[edge],
+        spare=spare,
+        spare_rows=spare_rows,
+        read_run=read_run,
+        spare_run=spare_run,
+        read_vector=min(machine.vector_bytes // word_bytes, 1 << (min(read_run, spare_run).bit_length() - 1)),
+        # A power of two and a cache line: rows share no set, and more copies are one kernel.
+        read_pitch=(1 << (most + line - 1).bit_length()) + line,
+        stage_words=1 << (stage_words + line - 1).bit_length(),
+        shares_set=row.source * word_bytes % PAGE == 0,
+        spill=spill,
     )
+
+
+def _spill(
+    written: Sequence[PermuteDimension],
+    read: Sequence[PermuteDimension],
+    row: PermuteDimension,
+    column: PermuteDimension,
+    atom: int,
+) -> int:
+    """Words after an atom that may be written with it: they must be overwritten later, by the next atom of the row or
+    the next row of the run."""
+    between = [one for one in written if one != row]
+    if column in between or len(between) > 1 or any(one in read for one in between):
+        return 0
+    return (1 << (atom - 1).bit_length()) - atom
+
+
+def _stage_steps(
+    extents: dict[PermuteDimension, int], written: Sequence[PermuteDimension], pitch: int
+) -> tuple[dict[PermuteDimension, int], int]:
+    """The step of each dimension in the stage, whose runs are `pitch` words apart, and the words of all runs."""
+    steps: dict[PermuteDimension, int] = {}
+    place = pitch
+    for one in sorted(extents, key=_target_step):
+        if one in written:
+            steps[one] = one.target
+        else:
+            steps[one] = place
+            place *= extents[one]
+    return steps, place
 
 
 def _together(
