@@ -8,8 +8,9 @@ import math
 
 import pytest
 
+import tilewright as tw
 from tilewright.cli.stages import follow
-from tilewright.contraction.form import Contraction
+from tilewright.contraction.form import Contraction, Refusal
 from tilewright.contraction.normalise import normalise
 from tilewright.ir.scalars import BOOL, F16, F32, F64, I32
 from tilewright.ir.sizes import size
@@ -20,8 +21,9 @@ from tilewright.passes.packed.form import make_packed_form
 from tilewright.passes.tiled.tile import cpu_form, tiled_form
 from tilewright.report import contraction_text, declined, explain, kernel_text, roofline, text
 from tilewright.report.examples import matmul
-from tilewright.report.explain import explain_contraction, summarise
+from tilewright.report.explain import explain_contraction
 from tilewright.report.roofline import roofline as roofline_of
+from tilewright.report.tiled_text import summarise
 
 
 def contraction(expression: str, dtype: str = "f32", semiring: str = "plus_times", **sizes: int) -> Contraction:
@@ -261,3 +263,25 @@ def test_forms_as_text() -> None:
     packed = contraction_text.form_text(make_packed_form(normalise(one), CPU_AVX2))
     assert "vector side (operand1)" in packed
     assert "scalar side (operand0)" in packed
+
+
+def test_an_outer_product_has_a_form_on_a_cpu() -> None:
+    (one,) = follow("bi,bj->bij", {"b": 3, "i": 100, "j": 200}, products=True).found
+    assert isinstance(one, Contraction)
+    found = explain_contraction(one, CPU_AVX512)
+    assert found.form == "direct"
+    assert found.roofline.flops == 3 * 100 * 200  # a multiplication each, and nothing to add
+    assert "written in its order" in found.reason
+    assert not any("multiply-add" in reason for reason in found.declined)
+    (refused,) = follow("bi,bj->bij", {"b": 3, "i": 100, "j": 200}).found
+    assert isinstance(refused, Refusal)
+
+
+def test_what_is_run_as_a_fold_is_not_explained_as_another_form() -> None:
+    plan = tw.plan("ij,ij->i", (3000, 200), (3000, 200))
+    kernels = plan.explain()
+    found = explain_contraction(contraction("ij,ij->i", i=3000, j=200), CPU_AVX512)
+    assert found.form == "general"
+    assert found.direct is found.packed is found.streamed is None
+    assert "read once by a fold" in str(found) and "read once by a fold" in kernels
+    assert "declined" not in str(found)

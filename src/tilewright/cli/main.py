@@ -217,8 +217,8 @@ def explain(
         from tilewright.contraction.form import Refusal
         from tilewright.report.explain import explain_contraction
 
-        stages = follow(expression, parse_sizes(sizes), dtype, semiring)
         chosen = machine_for(machine)
+        stages = follow(expression, parse_sizes(sizes), dtype, semiring, products=not chosen.is_gpu_like)
         if not stages.statements:
             typer.echo(_NOTHING)
         for position, one in enumerate(stages.found):

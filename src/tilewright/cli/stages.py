@@ -67,8 +67,15 @@ def parse_sizes(text: str) -> dict[str, int]:
     return sizes
 
 
-def follow(expression: str, sizes: Mapping[str, int], dtype: str = "f32", semiring: str = "plus_times") -> Stages:
-    """The stages of an einsum over row-major operands of one dtype.
+def follow(
+    expression: str,
+    sizes: Mapping[str, int],
+    dtype: str = "f32",
+    semiring: str = "plus_times",
+    products: bool = False,
+) -> Stages:
+    """The stages of an einsum over row-major operands of one dtype; with `products`, outer products are contractions
+    too, as they are on CPUs.
 
     Raises:
         ValueError: for an expression that cannot be read, sizes that are missing or not needed, an unknown semiring.
@@ -91,7 +98,7 @@ def follow(expression: str, sizes: Mapping[str, int], dtype: str = "f32", semiri
     optimised = run_pipeline(core)
     known = {size_name(label): extent for label, extent in enumerate(resolved.sizes)}
     letters = {size_name(label): name for label, name in enumerate(resolved.names)}
-    statements, found = contractions_of(optimised, known, letters)
+    statements, found = contractions_of(optimised, known, letters, products)
     return Stages(resolved, core, optimised, statements, found)
 
 

@@ -130,12 +130,14 @@ class EinsumPlan:
         known = {size_name(label): extent for label, extent in enumerate(resolved.sizes)}
         letters = {size_name(label): name for label, name in enumerate(resolved.names)}
         parts = [str(bound.executable.explain())]  # type: ignore[attr-defined]
+        machine = bound.device.machine
         if 0 not in resolved.sizes:
-            for one in contractions_of(run_pipeline(bound.program), known, letters)[1]:
+            products = not machine.is_gpu_like
+            for one in contractions_of(run_pipeline(bound.program), known, letters, products)[1]:
                 if isinstance(one, Contraction):
                     names = {d.name for d in one.dimensions}
                     tiles = {name: sizes for name, sizes in self.tiles if name in names}
-                    parts.append(str(explain_contraction(one, bound.device.machine, tiles)))
+                    parts.append(str(explain_contraction(one, machine, tiles)))
         return "\n\n".join(parts)
 
     def table(self) -> str:

@@ -36,15 +36,12 @@ def bound_launches(
     if empty:
         raise LaunchDeclined(f"dimension {empty[0]} of the contraction is empty")
     check_indices(contraction, values)
-    if (
-        not tiles
-        and is_long_fold(bound, machine)
-        and (_streams(bound) > 1 or isinstance(split_of(bound, machine), str))
-    ):
-        raise LaunchDeclined("no element of the contraction is used twice, so its operands are read once by a fold")
     if tiles:
         names = {d.name for d in bound.dimensions}
         return contraction_launches(bound, machine, {name: one for name, one in tiles.items() if name in names})
+    fold = why_a_fold(bound, machine)
+    if fold:
+        raise LaunchDeclined(fold)
     if not machine.is_gpu_like:  # the work is shared out among the threads that may be used, not among all cores
         machine = dataclasses.replace(machine, cores=get_num_threads())
     try:
@@ -67,6 +64,15 @@ def check_indices(contraction: Contraction, values: Mapping[str, int]) -> None:
     """
     if not all(one.is_inside(values) for one in contraction.indices):
         raise LaunchDeclined("an index of the contraction is out of range")
+
+
+def why_a_fold(contraction: Contraction, machine: Machine) -> str:
+    """Why a contraction with known sizes is left to the lowering of folds; empty if it is not."""
+    if not is_long_fold(contraction, machine):
+        return ""
+    if _streams(contraction) <= 1 and not isinstance(split_of(contraction, machine), str):
+        return ""
+    return "no element of the contraction is used twice, so its operands are read once by a fold"
 
 
 def is_long_fold(contraction: Contraction, machine: Machine) -> bool:

@@ -12,7 +12,7 @@ from tilewright.ir.views import ArrayView, fresh_view, parameter_view, view_of
 
 
 def contractions_of(
-    program: Program, sizes: Mapping[str, int], letters: Mapping[str, str] | None = None
+    program: Program, sizes: Mapping[str, int], letters: Mapping[str, str] | None = None, products: bool = False
 ) -> tuple[tuple[Statement, ...], tuple[Contraction | Refusal, ...]]:
     """The top-level statements that compute something, and the contraction of each or why it is none.
 
@@ -20,6 +20,7 @@ def contractions_of(
         program: after the pipeline.
         sizes: the value of every size name; the parameters are taken to be row-major.
         letters: other names for the dimensions, by size name.
+        products: outer products, too, are wanted.
     """
     known = dict(sizes)
     views: dict[str, ArrayView] = {}
@@ -39,7 +40,7 @@ def contractions_of(
             views[statement.targets[0].name] = view
         elif not isinstance(statement.expression, Apply | Cast | SizeValue):
             out = {one.name: fresh_view(one.name, one.type) for one in statement.targets}
-            one = recognise(statement, views, out)
+            one = recognise(statement, views, out, products=products)
             statements.append(statement)
             found.append(one if isinstance(one, Refusal) else _named(one.bind(known), letters or {}))
             views.update(out)

@@ -44,7 +44,7 @@ def declined_tiled(form: TileForm, machine: Machine, blocks: int) -> tuple[str, 
 def declined_on_cpu(form: PackedForm | DirectForm | MatrixVectorForm, machine: Machine, blocks: int) -> list[str]:
     """The reasons for what a kernel on a CPU does without, whatever its form."""
     reasons = list(not_fused(form.contraction))
-    if not form.fused_multiply_add:
+    if not form.fused_multiply_add and form.contraction.of_kind(Kind.K):
         reasons.append("no fused multiply-add: the contraction is no sum of products of floating-point numbers")
     if 0 < blocks < machine.cores:
         reasons.append(f"{blocks} of {machine.cores} cores used: there is too little work to share out")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilewright.contraction.form import Kind
 from tilewright.contraction.normalise import constant
 from tilewright.kernel.launch import Launch
 from tilewright.machine.model import Machine
@@ -25,7 +26,7 @@ class DirectDetails:
         results: how results are stored: "vectors", "turned" in registers, or "collected" in scratch memory and turned.
         blocks: independent parts of the launch.
         waste: share of the work that is done twice, or on lanes that are masked.
-        fused_multiply_add: products and sums are one instruction.
+        multiply: what products are followed by.
     """
 
     vector: str
@@ -38,7 +39,7 @@ class DirectDetails:
     results: str
     blocks: int
     waste: float
-    fused_multiply_add: bool
+    multiply: str
 
 
 def direct_details(form: DirectForm, launch: Launch) -> DirectDetails:
@@ -57,8 +58,14 @@ def direct_details(form: DirectForm, launch: Launch) -> DirectDetails:
         form.results.value,
         launch.blocks,
         direct_waste(form),
-        form.fused_multiply_add,
+        _multiply(form),
     )
+
+
+def _multiply(form: DirectForm) -> str:
+    if not form.contraction.of_kind(Kind.K):
+        return "alone: there is no sum"
+    return "fused with add" if form.fused_multiply_add else "and combine are separate operations"
 
 
 def direct_lines(direct: DirectDetails, machine: Machine) -> list[str]:
@@ -77,7 +84,7 @@ def direct_lines(direct: DirectDetails, machine: Machine) -> list[str]:
         f"panels     {panels}",
         f"results    {_RESULTS[direct.results]}",
         f"blocks     {direct.blocks} on {machine.cores} cores",
-        f"multiply   {'fused with add' if direct.fused_multiply_add else 'and combine are separate operations'}",
+        f"multiply   {direct.multiply}",
     ]
 
 

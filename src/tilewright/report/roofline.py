@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tilewright.contraction.form import Contraction
+from tilewright.contraction.form import Contraction, Kind
 from tilewright.contraction.normalise import constant
 from tilewright.ir.sizes import Size
 from tilewright.machine.model import Machine
@@ -16,7 +16,8 @@ class Roofline:
     """The lower bound of a contraction's time.
 
     Attributes:
-        flops: operations of map and combine, each once per point of the iteration space (complex ones as four).
+        flops: operations of map and combine, each once per point of the iteration space; complex ones count as the
+            real ones that they take, and without a sum there is nothing to combine.
         bytes: every element of the operands read once, every element of the result written once.
         compute_seconds: at the machine's peak rate; None where the machine does not state it.
         memory_seconds: at its bandwidth to main memory; None likewise.
@@ -55,7 +56,8 @@ def roofline(contraction: Contraction, machine: Machine) -> Roofline:
     """
     accumulator = contraction.accumulator
     sizes = [constant(one.size) for one in contraction.dimensions]
-    flops = math.prod(sizes) * (8 if accumulator.is_complex else 2)
+    multiplying, adding = (6, 2) if accumulator.is_complex else (1, 1)
+    flops = math.prod(sizes) * (multiplying + (adding if contraction.of_kind(Kind.K) else 0))
     strides = [
         (contraction.left.element.bytes, [one.stride_left for one in contraction.dimensions]),
         (contraction.right.element.bytes, [one.stride_right for one in contraction.dimensions]),
