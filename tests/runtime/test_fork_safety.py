@@ -16,7 +16,6 @@ import pytest
 import tilewright as tw
 from tilewright.ir.cached import cached_property
 from tilewright.runtime.cache import MemoryCache
-from tilewright.runtime.recycling import HUGE_PAGE, MappingPool
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -77,17 +76,6 @@ def test_a_build_that_forks() -> None:
         return 3
 
     assert cache.get_or_build("key", build) == 3
-
-
-def test_memory_that_another_thread_takes() -> None:
-    pool = MappingPool(limit=1 << 26)
-
-    def hold(wait: Callable[[], None]) -> None:
-        with pool._lock:
-            wait()
-
-    with Busy(hold):
-        assert succeeds_in_a_child(lambda: pool.take(HUGE_PAGE).size == HUGE_PAGE)
 
 
 def test_a_program_that_another_thread_traces() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import mmap
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,44 +15,67 @@ from tilewright.runtime import memory, recycling
 from tilewright.runtime.recycling import HUGE_PAGE, MappingPool
 
 
+def taken(pool: MappingPool, nbytes: int) -> np.ndarray[Any, Any]:
+    return pool.take((nbytes,), np.dtype(np.uint8))
+
+
 def test_memory_returns_when_the_last_view_is_gone() -> None:
     pool = MappingPool(limit=1 << 26)
-    block = pool.take(3 * HUGE_PAGE)
+    block = taken(pool, 3 * HUGE_PAGE)
     address, view = block.ctypes.data, block[10:20].view(np.int8)
     del block
     gc.collect()
     assert pool.held == 0
-    other = pool.take(3 * HUGE_PAGE)
+    other = taken(pool, 3 * HUGE_PAGE)
     assert other.ctypes.data != address
     view[:] = 7
     other[:] = 1
     assert (view == 7).all()
     del view
     assert pool.held == 3 * HUGE_PAGE
-    assert pool.take(3 * HUGE_PAGE).ctypes.data == address
+    assert taken(pool, 3 * HUGE_PAGE).ctypes.data == address
 
 
 def test_a_block_is_not_used_for_much_smaller_arrays() -> None:
     pool = MappingPool(limit=1 << 28)
-    large = pool.take(8 * HUGE_PAGE)
+    large = taken(pool, 8 * HUGE_PAGE)
     del large
-    small = pool.take(HUGE_PAGE)
+    small = taken(pool, HUGE_PAGE)
     assert pool.held == 8 * HUGE_PAGE and small.size == HUGE_PAGE
 
 
 def test_the_limit_holds_and_the_longest_unused_goes_first() -> None:
     pool = MappingPool(limit=3 * HUGE_PAGE)
-    blocks = [pool.take(HUGE_PAGE) for _ in range(5)]
+    blocks = [taken(pool, HUGE_PAGE) for _ in range(5)]
     addresses = [one.ctypes.data for one in blocks]
     while blocks:
         blocks.pop(0)
     assert pool.held == 3 * HUGE_PAGE
-    assert {pool.take(HUGE_PAGE).ctypes.data for _ in range(1)} <= set(addresses[2:])
-    too_large = pool.take(4 * HUGE_PAGE)
+    assert {taken(pool, HUGE_PAGE).ctypes.data for _ in range(1)} <= set(addresses[2:])
+    too_large = taken(pool, 4 * HUGE_PAGE)
     del too_large
     assert pool.held <= 3 * HUGE_PAGE
     pool.trim()
     assert pool.held == 0
+
+
+def test_an_array_may_die_in_the_middle_of_the_pool() -> None:
+    """As when the garbage collector interrupts it."""
+    pool = MappingPool(limit=1 << 28)
+    dying = [taken(pool, HUGE_PAGE) for _ in range(3)]
+    waiting = taken(pool, 5 * HUGE_PAGE)
+
+    class Interrupted(mmap.mmap):
+        def __len__(self) -> int:
+            if dying:
+                dying.pop()
+            return super().__len__()
+
+    pool.give_back(Interrupted(-1, 2 * HUGE_PAGE))
+    del waiting
+    assert taken(pool, 5 * HUGE_PAGE).size == 5 * HUGE_PAGE
+    assert not dying
+    assert pool.held == 10 * HUGE_PAGE
 
 
 def test_threads_never_share_a_block() -> None:
@@ -60,7 +84,7 @@ def test_threads_never_share_a_block() -> None:
 
     def work(number: int) -> None:
         for _ in range(50):
-            block = pool.take(HUGE_PAGE)
+            block = taken(pool, HUGE_PAGE)
             block[:64] = number
             if (block[:64] != number).any():
                 wrong.append(number)
@@ -95,7 +119,7 @@ def test_a_bad_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_waiting_memory_is_given_back_before_an_allocation_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = MappingPool(limit=1 << 28)
     monkeypatch.setattr(recycling, "_POOL", pool)
-    pool.take(8 * HUGE_PAGE)
+    taken(pool, 8 * HUGE_PAGE)
     gc.collect()
     assert pool.held == 8 * HUGE_PAGE
     monkeypatch.setattr(memory, "available_host_bytes", lambda: 10 * HUGE_PAGE - pool.held)
@@ -107,7 +131,7 @@ def test_waiting_memory_is_given_back_before_an_allocation_is_refused(monkeypatc
 
 def test_a_mapping_that_fails_is_tried_again_without_the_waiting_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = MappingPool(limit=1 << 28)
-    pool.take(4 * HUGE_PAGE)
+    taken(pool, 4 * HUGE_PAGE)
     gc.collect()
     made = recycling._map
 
@@ -117,9 +141,9 @@ def test_a_mapping_that_fails_is_tried_again_without_the_waiting_memory(monkeypa
         return made(size)
 
     monkeypatch.setattr(recycling, "_map", scarce)
-    assert pool.take(5 * HUGE_PAGE).size == 5 * HUGE_PAGE
+    assert taken(pool, 5 * HUGE_PAGE).size == 5 * HUGE_PAGE
     with pytest.raises(MemoryError, match="no 14680064 bytes"):
-        pool.take(7 * HUGE_PAGE)
+        taken(pool, 7 * HUGE_PAGE)
 
 
 def test_the_host_is_asked_for_new_memory_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.runtime.recycling import LARGE, give_back_waiting, recycled_bytes
+from tilewright.runtime.recycling import LARGE, give_back_waiting, recycled_empty
 
 SMALL_ALLOCATION = 16 << 20
 """Below this many bytes an allocation is not checked: reading the limits would cost more than it tells."""
@@ -83,7 +83,7 @@ def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any], what: str = "an 
     """
     nbytes = math.prod(shape) * dtype.itemsize
     if nbytes >= LARGE:
-        return recycled_bytes(nbytes, partial(check_host_allocation, nbytes, what)).view(dtype).reshape(shape)
+        return recycled_empty(shape, dtype, partial(check_host_allocation, nbytes, what))
     check_host_allocation(nbytes, what)
     raw = np.empty(nbytes + ARRAY_ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ARRAY_ALIGNMENT

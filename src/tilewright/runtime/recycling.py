@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
+import math
 import mmap
 import os
-import weakref
-from collections import OrderedDict
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
-
-from tilewright.runtime.forking import ForkSafeLock
 
 HUGE_PAGE = 2 << 20
 LARGE = 1 << 20
@@ -32,64 +31,73 @@ _DEFAULT_LIMIT = 1 << 30
 class MappingPool:
     """Mappings that wait for their next use, the longest unused given back first when they are more than `limit` bytes.
 
+    There is no lock: arrays die anywhere, also where the garbage collector interrupts a thread that is in here, and
+    threads fork anywhere. Every step takes or adds one entry of a dictionary, which is atomic.
+
     Example:
         >>> pool = MappingPool(limit=1 << 26)
-        >>> block = pool.take(1 << 20)
+        >>> block = pool.take((1 << 18,), np.dtype(np.float32))
         >>> address = block.ctypes.data
         >>> del block
-        >>> pool.take(1 << 20).ctypes.data == address
+        >>> pool.take((1 << 9, 1 << 9), np.dtype(np.float32)).ctypes.data == address
         True
     """
 
     def __init__(self, limit: int) -> None:
         """A pool that keeps at most `limit` bytes for later."""
         self.limit = limit
-        self._lock = ForkSafeLock()
-        self._free: OrderedDict[int, mmap.mmap] = OrderedDict()
-        self._held = 0
+        self._free: dict[int, mmap.mmap] = {}
 
     def take(
-        self, nbytes: int, before_mapping: Callable[[], None] | None = None
-    ) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-        """Writable bytes with undefined content; their memory comes back when no array refers to it any more.
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], before_mapping: Callable[[], None] | None = None
+    ) -> np.ndarray[Any, Any]:
+        """An array in C order with undefined content; its memory comes back when no array refers to it any more.
 
         Args:
-            nbytes: how many.
+            shape, dtype: the array's.
             before_mapping: called if nothing that waits is large enough, before the system is asked for more. It may
                 refuse by raising.
 
         Raises:
             MemoryError: if the system has no such memory, even after all that waits was given back.
         """
-        size = -(-nbytes // HUGE_PAGE) * HUGE_PAGE
+        size = -(-math.prod(shape) * dtype.itemsize // HUGE_PAGE) * HUGE_PAGE
         mapping = self._reuse(size)
         if mapping is None:
             if before_mapping is not None:
                 before_mapping()
             mapping = self._map(size)
-        holder = (ctypes.c_char * len(mapping)).from_buffer(mapping)
-        weakref.finalize(holder, self._give_back, mapping).atexit = False
-        return np.frombuffer(memoryview(holder), np.uint8, nbytes)
+        holder = _holder_type(len(mapping)).from_buffer(mapping)
+        holder.pool, holder.mapping = self, mapping
+        return np.ndarray(shape, dtype, holder)
 
     def trim(self) -> int:
         """Give all waiting memory back to the system; how many bytes that are."""
-        with self._lock:
-            waiting, self._held = self._held, 0
-            self._free.clear()
-        return waiting
+        return sum(self._drop(key) for key in list(self._free))
 
     @property
     def held(self) -> int:
         """Bytes that wait."""
-        return self._held
+        return sum(map(len, list(self._free.values())))
+
+    def give_back(self, mapping: mmap.mmap) -> None:
+        """Keep a mapping for later: nothing may refer to its memory."""
+        if len(mapping) > self.limit:
+            return
+        self._free[id(mapping)] = mapping
+        while self.held > self.limit:
+            self._drop(next(iter(list(self._free)), 0))
+
+    def _drop(self, key: int) -> int:
+        """Give one mapping back to the system, unless another thread took it meanwhile; its bytes."""
+        mapping = self._free.pop(key, None)
+        return 0 if mapping is None else len(mapping)
 
     def _reuse(self, size: int) -> mmap.mmap | None:
-        with self._lock:
-            for key, mapping in reversed(self._free.items()):
-                if size <= len(mapping) and size >= _ENOUGH_OF_A_BLOCK * len(mapping):
-                    del self._free[key]
-                    self._held -= len(mapping)
-                    return mapping
+        for key, mapping in reversed(list(self._free.items())):
+            fits = size <= len(mapping) and size >= _ENOUGH_OF_A_BLOCK * len(mapping)
+            if fits and self._free.pop(key, None) is not None:
+                return mapping
         return None
 
     def _map(self, size: int) -> mmap.mmap:
@@ -100,15 +108,20 @@ class MappingPool:
                 raise MemoryError(f"the system has no {size} bytes of memory for a large array: {error}") from error
         return self._map(size)
 
-    def _give_back(self, mapping: mmap.mmap) -> None:
-        with self._lock:
-            if len(mapping) > self.limit:
-                return
-            self._free[id(mapping)] = mapping
-            self._held += len(mapping)
-            while self._held > self.limit:
-                _, oldest = self._free.popitem(last=False)
-                self._held -= len(oldest)
+
+class _Holder:
+    """The bytes of a mapping, as an array refers to them; dies with the last such array."""
+
+    pool: MappingPool
+    mapping: mmap.mmap
+
+    def __del__(self) -> None:
+        self.pool.give_back(self.mapping)
+
+
+@functools.lru_cache(maxsize=512)
+def _holder_type(size: int) -> Any:
+    return type("Holder", (_Holder, ctypes.c_char * size), {})
 
 
 def _map(size: int) -> mmap.mmap:
@@ -129,18 +142,17 @@ def _limit_from_environment() -> int:
 
 
 _POOL: MappingPool | None = None
-_POOL_LOCK = ForkSafeLock()
 
 
-def recycled_bytes(
-    nbytes: int, before_mapping: Callable[[], None] | None = None
-) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-    """Bytes of the process-wide pool (`TILEWRIGHT_RECYCLE_LIMIT` bytes are kept at most; default 1 GiB); see `take`."""
+def recycled_empty(
+    shape: tuple[int, ...], dtype: np.dtype[Any], before_mapping: Callable[[], None] | None = None
+) -> np.ndarray[Any, Any]:
+    """An array from the process-wide pool (`TILEWRIGHT_RECYCLE_LIMIT` bytes are kept at most; default 1 GiB); see
+    `MappingPool.take`."""
     global _POOL  # noqa: PLW0603
     if _POOL is None:
-        with _POOL_LOCK:
-            _POOL = _POOL or MappingPool(_limit_from_environment())
-    return _POOL.take(nbytes, before_mapping)
+        _POOL = MappingPool(_limit_from_environment())
+    return _POOL.take(shape, dtype, before_mapping)
 
 
 def give_back_waiting() -> int:
