@@ -81,8 +81,10 @@ static inline float rsqrtf(float value) { return 1 / sqrtf(value); }
 static inline double rsqrt(double value) { return 1 / sqrt(value); }
 template <class T> static inline void __stcs(T* p, T value) { *p = value; }
 template <class P> static P argument(void* given) {
-    if constexpr (std::is_pointer_v<P>) return (P)given; else return (P)(long long)given;
+    if constexpr (std::is_pointer_v<P>) return (P)given;
+    else { P value; memcpy(&value, &given, sizeof value); return value; }
 }
+template <class... P> constexpr long count_of(void (*)(P...)) { return sizeof...(P); }
 template <class... P, size_t... I>
 static void run(void (*kernel)(P...), void** arguments, std::index_sequence<I...>) {
     kernel(argument<P>(arguments[I])...);
@@ -146,15 +148,13 @@ class Emulated:
     def run(
         self, name: str, arrays: list[np.ndarray], blocks: int, threads: int, scalars: Sequence[int] = ()
     ) -> list[np.ndarray]:
-        """Launch a kernel whose parameters are buffers, then integers; gives the arrays after it (aligned copies)."""
+        """Launch a kernel on buffers, then scalars (their bits); gives the arrays after it (aligned copies)."""
         copies = [_aligned_copy(array) for array in arrays]
         self.launch(name, [*(copy.ctypes.data for copy in copies), *scalars], blocks, threads)
         return copies
 
     def launch(self, name: str, values: Sequence[int], blocks: int, threads: int, residents: int = 1) -> None:
-        """Launch a kernel with addresses and integers, `residents` blocks at a time; from the last one on if less than
-        0.
-        """
+        """Launch a kernel on addresses and bits of scalars, `residents` blocks at a time; negative: the last first."""
         pointers = (ctypes.c_void_p * len(values))(*(value % 2**64 for value in values))
         counts = [ctypes.c_long(one) for one in (blocks, threads, residents)]
         self.library[f"launch_{name}"](pointers, *counts)
@@ -186,7 +186,8 @@ def write_library(texts: dict[str, str], library: Path, sanitizer: str) -> None:
         together = "__shared__" in text or "__syncthreads" in text
         launch = f"launch{'_together' if together else ''}({name}, arguments, blocks, threads"
         entry = f"{signature} {{ {launch}{', residents' if together else ''}); }}"
-        parts.append(f"namespace of_{name} {{\n{with_shared_memory(text)}\n{entry}\n}}")
+        count = f'extern "C" {{ long arguments_{name} = count_of({name}); }}'
+        parts.append(f"namespace of_{name} {{\n{with_shared_memory(text)}\n{entry}\n{count}\n}}")
     source = library.with_suffix(".cpp")
     source.write_text("\n".join(parts))
     flags = ["-std=c++17", "-O1", "-ffp-contract=off", "-fno-strict-aliasing", f"-fsanitize={sanitizer}", "-w", "-g1"]

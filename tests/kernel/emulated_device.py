@@ -24,6 +24,7 @@ from tilewright.runtime.protocol import (
     ScalarArgument,
     check_kernel,
     check_launch,
+    scalar_arguments,
     written_buffers,
 )
 
@@ -62,6 +63,12 @@ class EmulatedRuntime:
         start = -raw.ctypes.data % 256
         return DeviceBuffer(nbytes, self.device.name, 256, True, raw[start : start + nbytes])
 
+    def zeros(self, nbytes: int) -> DeviceBuffer:
+        """A buffer full of zeros."""
+        buffer = self.allocate(nbytes)
+        buffer.native[...] = 0
+        return buffer
+
     def download(self, buffer: DeviceBuffer, into: np.ndarray[Any, Any]) -> None:
         """The first bytes of a buffer."""
         into.reshape(-1).view(np.uint8)[...] = buffer.native[: into.nbytes]
@@ -73,11 +80,12 @@ class EmulatedRuntime:
         buffers: Sequence[DeviceBuffer],
         scalars: Sequence[ScalarArgument] = (),
     ) -> None:
-        """Run the blocks; scalars are passed where pointers would be, so that they must be integers."""
+        """Run the blocks."""
         check_launch(compiled, self.device, blocks, buffers, scalars)
         name, emulated = compiled.native
         self.launched.append(name)
-        values = [*(int(buffer.native.ctypes.data) for buffer in buffers), *(int(value) for value, _ in scalars)]
+        given = [int.from_bytes(one.tobytes(), "little") for one in scalar_arguments(compiled.kernel, scalars)]
+        values = [*(int(buffer.native.ctypes.data) for buffer in buffers), *given]
         emulated.launch(name, values, blocks, compiled.kernel.threads_per_block, self.residents)
 
     def synchronise(self) -> None:

@@ -48,6 +48,10 @@ class RecordedRuntime:
         """A buffer of that size."""
         return DeviceBuffer(nbytes, self.device.name, 256, True, True)
 
+    def zeros(self, nbytes: int) -> DeviceBuffer:
+        """A buffer of that size."""
+        return self.allocate(nbytes)
+
     def download(self, buffer: DeviceBuffer, into: np.ndarray[Any, Any]) -> None:
         """Zeros."""
         into[...] = np.zeros((), into.dtype)

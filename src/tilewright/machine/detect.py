@@ -128,7 +128,7 @@ def cuda_machine(name: str, properties: Any, memory_bytes: int) -> Machine:
 
     Args:
         name: as the driver tells it.
-        properties: `cuda.core.Device.properties`.
+        properties: the driver's attributes of the device, by their names in small letters.
         memory_bytes: total global memory.
     """
     capability = (properties.compute_capability_major, properties.compute_capability_minor)

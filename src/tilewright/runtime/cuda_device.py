@@ -1,12 +1,12 @@
-"""Running kernels on an NVIDIA GPU through cuda.core: cubins made by NVRTC for the device's own architecture.
+"""Running kernels on an NVIDIA GPU: cubins made by NVRTC for the device's own architecture, launched by the driver.
 
 Everything is put on the default stream, so it is in order with what other libraries put there.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -18,7 +18,8 @@ from tilewright.kernel.cuda import cuda_dynamic_shared_bytes, cuda_text
 from tilewright.kernel.ir import Kernel
 from tilewright.kernel.nvrtc import CompiledCuda, CudaCompileError, compile_cuda, numbered
 from tilewright.runtime.cache import DiskCache, MemoryCache, default_disk_cache, package_version
-from tilewright.runtime.cuda_probe import checked, cuda_found
+from tilewright.runtime.cuda_context import STREAM, CudaContext, CudaFunction
+from tilewright.runtime.cuda_probe import checked
 from tilewright.runtime.devices import Device
 from tilewright.runtime.errors import DeviceError, DeviceMemoryError, KernelBuildError, LaunchError
 from tilewright.runtime.memory import format_bytes
@@ -41,22 +42,19 @@ from tilewright.runtime.protocol import (
 SHARED_BYTES_WITHOUT_ASKING = 48 << 10
 """Dynamic shared memory that every kernel may use; for more, its function must be told first."""
 
+_SLOT_BYTES = 8  # of an argument at most
 _ALIGNMENT = 256  # of every allocation (CUDA programming guide, device memory accesses)
 
 
 class CudaRuntime:
-    """One CUDA device; see `DeviceRuntime` for the methods. Every method makes the device the thread's current one."""
+    """One CUDA device; see `DeviceRuntime` for the methods."""
 
     def __init__(self, device: Device) -> None:
-        cuda_found()  # initialises the driver; cuda.core must not be touched before
-        from cuda import core
-        from cuda.bindings import driver
-
         self.device = device
-        self._core: Any = core
-        self._driver: Any = driver
+        with _driver_errors(f"opening {device.name}"):
+            self._context = CudaContext(device.index, device.machine.memory_bytes)
+        self._driver: Any = self._context.driver
         self._kernels: MemoryCache[Any, CompiledKernel] = MemoryCache()
-        self._allocation_lock = threading.Lock()
 
     def compile(self, kernel: Kernel) -> CompiledKernel:
         """Build a kernel, or take it from the caches."""
@@ -69,31 +67,35 @@ class CudaRuntime:
         data = (writable_bytes if writable else dense_bytes)(array, f"upload to {self.device.name}")
         buffer = self._new_buffer(data.nbytes, writable)
         if data.nbytes:
-            stream = self._current().default_stream
-            with _driver_errors(f"{self.device.name}: upload"):
-                copied = self._driver.cuMemcpyHtoDAsync(
-                    int(buffer.native.handle), data.ctypes.data, data.nbytes, stream.handle
-                )
+            with _driver_errors(f"{self.device.name}: upload"), self._context.current():
+                copied = self._driver.cuMemcpyHtoDAsync(buffer.native.address, data.ctypes.data, data.nbytes, STREAM)
                 checked(copied, "cuMemcpyHtoDAsync")
-                stream.sync()  # the array may change after the call
+                self._wait()  # the array may change after the call
         return buffer
 
     def allocate(self, nbytes: int) -> DeviceBuffer:
         """A writable buffer with undefined content."""
         return self._new_buffer(nbytes, writable=True)
 
+    def zeros(self, nbytes: int) -> DeviceBuffer:
+        """A writable buffer full of zeros."""
+        buffer = self._new_buffer(nbytes, writable=True)
+        if nbytes:
+            with _driver_errors(f"{self.device.name}: zeros"), self._context.current():
+                checked(self._driver.cuMemsetD8Async(buffer.native.address, 0, nbytes, STREAM), "cuMemsetD8Async")
+        return buffer
+
     def download(self, buffer: DeviceBuffer, into: np.ndarray[Any, Any]) -> None:
         """Wait, then copy the start of a buffer into a dense array."""
         check_buffer(buffer, self.device, "download")
         target = download_target(buffer, into)
-        stream = self._current().default_stream
-        with _driver_errors(f"{self.device.name}: download"):
+        with _driver_errors(f"{self.device.name}: download"), self._context.current():
             if target.nbytes:
                 copied = self._driver.cuMemcpyDtoHAsync(
-                    target.ctypes.data, int(buffer.native.handle), target.nbytes, stream.handle
+                    target.ctypes.data, buffer.native.address, target.nbytes, STREAM
                 )
                 checked(copied, "cuMemcpyDtoHAsync")
-            stream.sync()
+            self._wait()
 
     def launch(
         self,
@@ -104,51 +106,44 @@ class CudaRuntime:
     ) -> None:
         """Run `blocks` blocks of a kernel; 0 blocks do nothing."""
         check_launch(compiled, self.device, blocks, buffers, scalars)
-        arguments = launch_arguments([int(buffer.native.handle) for buffer in buffers], compiled.kernel, scalars)
+        given = LaunchArguments([buffer.native.address for buffer in buffers], compiled.kernel, scalars)
         if blocks == 0:
             return
-        config = self._core.LaunchConfig(
-            grid=blocks, block=compiled.kernel.threads_per_block, shmem_size=compiled.dynamic_shared_bytes
-        )
-        stream = self._current().default_stream
-        with _driver_errors(f"launch of {compiled.kernel.name!r} on {self.device.name}"):
-            self._core.launch(stream, config, compiled.native, *arguments)
+        threads, shared = compiled.kernel.threads_per_block, compiled.dynamic_shared_bytes
+        native = compiled.native.native
+        with _driver_errors(f"launch of {compiled.kernel.name!r} on {self.device.name}"), self._context.current():
+            launched = self._driver.cuLaunchKernel(
+                native, blocks, 1, 1, threads, 1, 1, shared, STREAM, given.address, 0
+            )
+            checked(launched, "cuLaunchKernel")
 
     def synchronise(self) -> None:
         """Wait until everything launched has finished."""
-        with _driver_errors(f"{self.device.name}: synchronise"):
-            self._current().default_stream.sync()
+        with _driver_errors(f"{self.device.name}: synchronise"), self._context.current():
+            self._wait()
 
     def release(self, buffer: DeviceBuffer) -> None:
         """Give a buffer's memory back, in order after what was launched; a second time does nothing."""
         if buffer.native is None:
             return
         check_buffer(buffer, self.device, "release")
-        self._current()
         native, buffer.native = buffer.native, None
         with _driver_errors(f"{self.device.name}: release"):
             native.close()
 
-    def _current(self) -> Any:
-        """The device, made current for this thread (cuda.core keeps one object per thread)."""
-        device = self._core.Device(self.device.index)
-        device.set_current()
-        return device
+    def _wait(self) -> None:
+        checked(self._driver.cuStreamSynchronize(STREAM), "cuStreamSynchronize")
 
     def _new_buffer(self, nbytes: int, writable: bool) -> DeviceBuffer:
-        device = self._current()
-        with self._allocation_lock:
-            check_allocation(self.device, nbytes, self._available(device))
-            with _driver_errors(f"{self.device.name}: allocating {format_bytes(nbytes)}"):
-                native = device.allocate(max(1, nbytes), stream=device.default_stream)
+        """The driver is asked how much there is only when there was not enough: the question costs more than memory."""
+        check_allocation(self.device, nbytes, nbytes)
+        with _driver_errors(f"{self.device.name}: allocating {format_bytes(nbytes)}"):
+            try:
+                native = self._context.allocate(max(1, nbytes))
+            except DeviceMemoryError:
+                check_allocation(self.device, nbytes, min(self._context.available(), max(0, nbytes - 1)))
+                raise
         return DeviceBuffer(nbytes, self.device.name, _ALIGNMENT, writable, native)
-
-    def _available(self, device: Any) -> int:
-        """Free memory of the device, and what its allocation pool holds unused."""
-        free, _ = checked(self._driver.cuMemGetInfo(), "cuMemGetInfo")
-        pool = getattr(device.memory_resource, "attributes", None)  # devices without pools have none
-        unused = pool.reserved_mem_current - pool.used_mem_current if pool is not None else 0
-        return int(free) + int(unused)
 
     def _build(self, kernel: Kernel, text: str) -> CompiledKernel:
         built, from_cache = build_cubin(kernel.name, text, self.device.machine.architecture, default_disk_cache())
@@ -161,12 +156,11 @@ class CudaRuntime:
                 f"kernel {kernel.name!r} on {self.device.name}: compiled to {format_bytes(shared)} of shared memory "
                 f"per block; the limit is {format_bytes(limit)}"
             )
-        device = self._current()
         with _driver_errors(f"loading kernel {kernel.name!r} on {self.device.name}"):
-            native = self._core.ObjectCode.from_cubin(built.cubin, name=entry).get_kernel(entry)
-            self._check_threads(kernel, native, device)
+            native = self._context.load(built.cubin, entry)
+            self._check_threads(kernel, native)
             if dynamic > SHARED_BYTES_WITHOUT_ASKING:
-                self._ask_for_shared_memory(native, dynamic)
+                native.allow_dynamic_shared_bytes(dynamic)
         return CompiledKernel(
             kernel,
             self.device.name,
@@ -181,26 +175,29 @@ class CudaRuntime:
             from_cache=from_cache,
         )
 
-    def _check_threads(self, kernel: Kernel, native: Any, device: Any) -> None:
+    def _check_threads(self, kernel: Kernel, native: CudaFunction) -> None:
         """A kernel that needs many registers allows fewer threads than the device."""
-        threads = int(native.attributes[device].max_threads_per_block)
+        threads = native.attribute("MAX_THREADS_PER_BLOCK")
         if kernel.threads_per_block > threads:
             raise LaunchError(
                 f"kernel {kernel.name!r} on {self.device.name}: {kernel.threads_per_block} threads per block; "
                 f"with the registers that it needs, the limit is {threads}"
             )
 
-    def _ask_for_shared_memory(self, native: Any, dynamic_bytes: int) -> None:
-        handle = checked(self._driver.cuDeviceGet(self.device.index), "cuDeviceGet")
-        attribute = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        checked(
-            self._driver.cuKernelSetAttribute(attribute, dynamic_bytes, native.handle, handle), "cuKernelSetAttribute"
-        )
 
+class LaunchArguments:
+    """Kernel arguments as the driver reads them: `address` is that of an array of pointers to each one's value.
 
-def launch_arguments(addresses: list[int], kernel: Kernel, scalars: Sequence[ScalarArgument]) -> list[Any]:
-    """Kernel arguments as cuda.core takes them: an int is a pointer, a NumPy scalar has its own size."""
-    return [*addresses, *scalar_arguments(kernel, scalars)]
+    The driver reads as many bytes as the kernel declares; it has read them when the launch returns.
+    """
+
+    def __init__(self, addresses: Sequence[int], kernel: Kernel, scalars: Sequence[ScalarArgument]) -> None:
+        values = [np.uint64(one) for one in addresses] + scalar_arguments(kernel, scalars)
+        slots = b"".join(one.tobytes().ljust(_SLOT_BYTES, b"\0") for one in values)
+        self._slots = ctypes.create_string_buffer(slots, max(1, len(slots)))
+        start = ctypes.addressof(self._slots)
+        self._pointers = (ctypes.c_void_p * len(values))(*range(start, start + len(slots), _SLOT_BYTES))
+        self.address = ctypes.addressof(self._pointers) if values else 0
 
 
 def build_cubin(name: str, text: str, architecture: str, disk: DiskCache) -> tuple[CompiledCuda, bool]:
@@ -251,13 +248,11 @@ def _unpacked(data: bytes) -> CompiledCuda:
 
 @contextmanager
 def _driver_errors(what: str) -> Iterator[None]:
-    """Turn whatever cuda.core raises (its error classes are private) into a `DeviceError` that says what was done."""
+    """Say in an error of the driver what was done."""
     try:
         yield
-    except DeviceError as error:
-        if "OUT_OF_MEMORY" in str(error):
-            raise DeviceMemoryError(f"{what}: {error}") from error
+    except LaunchError:
         raise
-    except Exception as error:
-        kind = DeviceMemoryError if "OUT_OF_MEMORY" in str(error) else DeviceError
+    except DeviceError as error:
+        kind = DeviceMemoryError if isinstance(error, DeviceMemoryError) else DeviceError
         raise kind(f"{what}: {error}") from error

@@ -1,25 +1,31 @@
-"""Finding CUDA devices: cuda.bindings is imported here and only when asked for.
-
-The driver is initialised before anything of cuda.core is touched, because without a driver cuda.core can hang.
-"""
+"""Finding CUDA devices: cuda.bindings is imported only when they are asked for."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from tilewright.machine.detect import cuda_machine
 from tilewright.machine.model import Machine
-from tilewright.runtime.errors import DeviceError
+from tilewright.runtime.errors import DeviceError, DeviceMemoryError
+
+OUT_OF_MEMORY = 2
+"""CUDA_ERROR_OUT_OF_MEMORY."""
+
+_NAME_BYTES = 256
 
 
 @dataclass(frozen=True)
 class CudaFound:
-    """The machines of the CUDA devices in the driver's order, and the driver's version (12090 for 12.9)."""
+    """The machines of the CUDA devices in the driver's order, the driver's version (12090 for 12.9), and the process
+    that initialised it: the driver cannot be used in children that this process forks.
+    """
 
     machines: tuple[Machine, ...]
     driver_version: int
+    process: int
 
 
 @lru_cache(maxsize=1)
@@ -27,7 +33,7 @@ def cuda_found() -> CudaFound:
     """Initialise the driver and list its devices.
 
     Raises:
-        ImportError: if cuda.bindings or cuda.core is not installed.
+        ImportError: if cuda.bindings is not installed.
         DeviceError: if there is no driver, or it reports an error.
         LookupError: if the driver has no device.
     """
@@ -42,26 +48,37 @@ def cuda_found() -> CudaFound:
     if count == 0:
         raise LookupError("the CUDA driver has no device")
 
-    from cuda.core import Device
-
     machines = []
     for index in range(count):
-        handle = checked(driver.cuDeviceGet(index), "cuDeviceGet")
-        memory_bytes = int(checked(driver.cuDeviceTotalMem(handle), "cuDeviceTotalMem"))
-        device = Device(index)
-        machines.append(cuda_machine(str(device.name), device.properties, memory_bytes))
-    return CudaFound(tuple(machines), int(checked(driver.cuDriverGetVersion(), "cuDriverGetVersion")))
+        device = checked(driver.cuDeviceGet(index), "cuDeviceGet")
+        name = checked(driver.cuDeviceGetName(_NAME_BYTES, device), "cuDeviceGetName").split(b"\0")[0].decode()
+        memory_bytes = int(checked(driver.cuDeviceTotalMem(device), "cuDeviceTotalMem"))
+        machines.append(cuda_machine(name, Properties(driver, device), memory_bytes))
+    version = int(checked(driver.cuDriverGetVersion(), "cuDriverGetVersion"))
+    return CudaFound(tuple(machines), version, os.getpid())
+
+
+class Properties:
+    """What the driver tells of a device: `warp_size` is the attribute CU_DEVICE_ATTRIBUTE_WARP_SIZE."""
+
+    def __init__(self, driver: Any, device: Any) -> None:
+        self._driver, self._device = driver, device
+
+    def __getattr__(self, name: str) -> int:
+        attribute = getattr(self._driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name.upper()}")
+        return int(checked(self._driver.cuDeviceGetAttribute(attribute, self._device), "cuDeviceGetAttribute"))
 
 
 def checked(result: tuple[Any, ...], what: str) -> Any:
     """The value of a driver call.
 
     Raises:
-        DeviceError: with the driver's name and text of the error.
+        DeviceError: with the driver's name and text of the error; a `DeviceMemoryError` if there is not enough.
     """
     status = result[0]
     if int(status) != 0:
-        raise DeviceError(f"{what} failed: {_describe(status)}")
+        kind = DeviceMemoryError if int(status) == OUT_OF_MEMORY else DeviceError
+        raise kind(f"{what} failed: {_describe(status)}")
     return result[1] if len(result) == 2 else result[1:]
 
 

@@ -260,6 +260,7 @@ class Executable:
         self._check_shapes(executor, out)
         outputs = self._place_outputs(executor, host, arguments, out)
         entries = run_block(executor, host.block, dead_after(host.block))
+        executor.raise_errors()
         if compared is not None:
             compared.extend(executor.compared)
         for position, (one, entry) in enumerate(zip(out, entries, strict=True)):

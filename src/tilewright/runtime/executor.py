@@ -17,17 +17,21 @@ from tilewright.kernel.launch import Launch, ScalarReference
 from tilewright.runtime import host
 from tilewright.runtime.backends import Backend, Memory
 from tilewright.runtime.recording import LONGEST_RECORDING, Allocation, CheckErrors, RecordedLaunch, Recording
-from tilewright.runtime.scheduling import component_of, raise_errors, schedule
+from tilewright.runtime.scheduling import component_of, loops_by_memory, raise_errors, schedule
 from tilewright.runtime.scope import Entry, Placed, Scalar, Scope, row_major_strides
 
 if TYPE_CHECKING:
     from tilewright.runtime.turning import Copied
 
+MOST_UNREAD = 64
+"""Records of errors that are kept until they are read together: each waits for the device."""
+
 
 class Executor:
     """One run of a program. `compared` lists what was compared with thresholds: (name, parallelism), in order.
 
-    `told`: what was found out of steps, by their labels, when sizes were known.
+    `told`: what was found out of steps, by their labels, when sizes were known. `unread`: the records of launches in
+    which indices may have been out of range; they are read before the host looks at anything that was computed.
     """
 
     def __init__(
@@ -43,6 +47,7 @@ class Executor:
         self.turned: dict[tuple[str, int], Copied] = {}
         self.thresholds: Mapping[str, float] = thresholds or {}
         self.compared: list[tuple[str, int]] = []
+        self.unread: list[tuple[Memory, tuple[host.CheckedIndex, ...]]] = []
 
     def drop(self, name: str) -> None:
         """Forget an array that is not used any more."""
@@ -72,6 +77,7 @@ class Executor:
 
     def read_scalar(self, cell: Placed) -> Any:
         """The value of a scalar in memory."""
+        self.raise_errors()
         if cell.offset and self.backend.threads_per_block > 1:
             fresh = self.allocate(Type(cell.element), "a scalar")
             self.copy(cell, fresh)
@@ -193,8 +199,17 @@ class Executor:
         scalars = [own[name] if name in own else self.launch_scalar(name, part) for name, part in plan.scalars]
         self.launch(compiled, blocks, given, scalars)
         if errors is not None:
-            self.recording.records.append(CheckErrors(errors.slot, plan.checks))
-            raise_errors(self.backend, errors, plan.checks, self.program_name)
+            self.unread.append((errors, plan.checks))
+            soon = any(check.is_guard for check in plan.checks) or len(self.unread) >= MOST_UNREAD
+            if soon or self.backend.threads_per_block == 1:  # what is in memory of the host is read at once
+                self.raise_errors()
+
+    def raise_errors(self) -> None:
+        """Raise the first error of the launches so far. Each later one was safe: it checks its own indices."""
+        unread, self.unread = self.unread, []
+        for errors, checks in unread:
+            self.recording.records.append(CheckErrors(errors.slot, checks))
+            raise_errors(self.backend, errors, checks, self.program_name)
 
     def memory(self, name: str) -> Memory:
         """The memory of an array in scope."""
@@ -215,6 +230,8 @@ class Executor:
 
     def launch(self, compiled: Any, blocks: int, memories: Sequence[Memory], scalars: Sequence[Any]) -> None:
         """Launch and record."""
+        if self.unread and loops_by_memory(compiled.kernel):
+            self.raise_errors()  # what it reads may not have been written, and it might go round for ever
         values = [one.value if isinstance(one, _Changing) else one for one in scalars]
         self.backend.launch(compiled, blocks, memories, values)
         recorded = tuple(one.reference if isinstance(one, _Changing) else one for one in scalars)

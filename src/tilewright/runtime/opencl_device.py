@@ -91,6 +91,14 @@ class OpenCLRuntime:
         """A writable buffer with undefined content."""
         return self._new_buffer(nbytes, writable=True)
 
+    def zeros(self, nbytes: int) -> DeviceBuffer:
+        """A writable buffer full of zeros."""
+        buffer = self._new_buffer(nbytes, writable=True)
+        if nbytes:
+            with _driver_errors(self._module, f"{self.device.name}: zeros"):
+                self._module.enqueue_fill_buffer(self._queue, buffer.native, np.uint8(0), 0, nbytes)
+        return buffer
+
     def download(self, buffer: DeviceBuffer, into: np.ndarray[Any, Any]) -> None:
         """Wait, then copy the start of a buffer into a dense array."""
         check_buffer(buffer, self.device, "download")

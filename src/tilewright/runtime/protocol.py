@@ -113,6 +113,14 @@ class DeviceRuntime(Protocol):
         """
         ...
 
+    def zeros(self, nbytes: int) -> DeviceBuffer:
+        """A writable buffer full of zeros, made on the device without waiting for it.
+
+        Raises:
+            DeviceMemoryError: as for `allocate`.
+        """
+        ...
+
     def download(self, buffer: DeviceBuffer, into: np.ndarray[Any, Any]) -> None:
         """Wait for what was launched and copy the first `into.nbytes` bytes of a buffer into a dense array.
 

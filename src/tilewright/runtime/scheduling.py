@@ -8,6 +8,20 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.kernel.ir import (
+    Assign,
+    AtomicUpdate,
+    Declare,
+    Expression,
+    For,
+    Kernel,
+    Let,
+    Load,
+    Name,
+    While,
+    children,
+    walk,
+)
 from tilewright.runtime import host
 from tilewright.runtime.backends import Backend, Memory
 from tilewright.runtime.flat_plan import Unfit
@@ -57,6 +71,38 @@ def schedule(
     blocks = min(-(-points // threads), 32 * backend.machine.cores)
     workers = min(blocks * threads, most)
     return -(-workers // threads), {host.ITEMS: points, host.THREADS_TOTAL: workers}
+
+
+def loops_by_memory(kernel: Kernel) -> bool:
+    """Whether what a kernel reads decides how often one of its loops goes round.
+
+    Example:
+        >>> from tilewright.ir.scalars import I64
+        >>> from tilewright.kernel.ir import Buffer, integer, load
+        >>> counts = Buffer("counts", I64)
+        >>> [loops_by_memory(Kernel("k", (counts,), (), (), (For("i", integer(0), stop, ()),)))
+        ...  for stop in (integer(3), load(counts, integer(0)))]
+        [False, True]
+    """
+    read: set[str] = set()
+
+    def depends(expression: Expression) -> bool:
+        if isinstance(expression, Load) or (isinstance(expression, Name) and expression.name in read):
+            return True
+        return any(map(depends, children(expression)))
+
+    for statement in [*walk(kernel.body)] * 2:  # what a loop assigns is there in its next round
+        match statement:
+            case While():
+                return True
+            case For(start=start, stop=stop) if depends(start) or depends(stop):
+                return True
+            case Let(name=name, value=value) | Declare(name=name, value=value) | Assign(name=name, value=value):
+                if depends(value):
+                    read.add(name)
+            case AtomicUpdate(old=old):
+                read.add(old)
+    return False
 
 
 def component_of(value: Any, component: int) -> Any:
