@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from recorded_device import recorded_device
 
 import tilewright as tw
 from tilewright.ir.interpreter import interpret
@@ -231,3 +232,35 @@ def test_indices_of_contractions_are_checked(
         with pytest.raises(IndexError, match=rf"in program {function.__name__}: index -?\d+ of xs is out of range"):
             program(*arguments, shift, target=target)
     program(*arguments, 0, target=target)
+
+
+# --- when a GPU's records are read ------------------------------------------------------------------------------------
+
+
+def two_kernels(xs: tw.f64["n"], at: tw.i64["m"]):
+    first = tw.scan("add", 0, tw.map(lambda i: xs[i], at))
+    return tw.scan("add", 0, tw.map(lambda i: first[i], at))
+
+
+def a_loop_by_what_was_read(counts: tw.i64["n"], at: tw.i64["m"]):
+    read = tw.scan("add", 0, tw.map(lambda i: counts[i], at))
+    return tw.map(lambda count: tw.loop(count, 0.0, lambda k, total: total + 1.0), read)
+
+
+@pytest.mark.parametrize(("function", "last"), [(two_kernels, True), (a_loop_by_what_was_read, False)])
+def test_the_host_waits_for_records_no_sooner_than_it_must(function: Callable[..., Any], last: bool) -> None:
+    """Once, after the last launch; but before a loop that might never end."""
+    with recorded_device() as (device, runtime):
+        events: list[str] = []
+        for name in ("launch", "download", "upload"):
+            done = getattr(runtime, name)
+            noted = lambda *given, done=done, name=name, **named: events.append(name) or done(*given, **named)  # noqa: E731
+            setattr(runtime, name, noted)
+        program, values = tw.program(function), np.ones(5, np.float64 if last else np.int64)
+        for _ in range(2):
+            events.clear()
+            program(values, np.ones(7, np.int64), target=device)
+            assert events.count("upload") == 2, events
+            launches = [place for place, name in enumerate(events) if name == "launch"]
+            assert len(launches) >= 2
+            assert (events.index("download") > launches[-1]) is last, events
