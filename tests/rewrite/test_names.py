@@ -9,13 +9,14 @@ from tilewright.ir.nodes import Atom, Program, Variable
 from tilewright.ir.traversal import (
     FreshNames,
     all_statements,
+    bodies_of,
     bound_variables,
     mentioned_names,
     sub_bodies,
     substitute,
     with_fresh_names,
 )
-from tilewright.rewrite.names import bodies_of, bound, expression_key, mentioned, replace_names, used, users, with_body
+from tilewright.rewrite.names import bound, expression_key, mentioned, replace_names, used, users, with_body
 from tilewright.rewrite.rule import body_at, replace_body, resolve
 from tilewright.rewrite.strategy import sites
 

@@ -30,3 +30,21 @@ def test_a_kernel_is_printed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for factor in (1.0, 2.0, 3.0):
         assert scaled(np.ones(5), factor).tolist() == [2 * factor] * 5
     assert len(printed) == 1
+
+
+@pytest.mark.parametrize("expression", ["ijab,ijba->", "ij,ij->"])
+def test_tests_stay_inside_deep_nests(monkeypatch: pytest.MonkeyPatch, expression: str) -> None:
+    """Only of these: taking a test out of a nest copies it, once for each loop that it is taken out of."""
+    found: dict[str, int] = {}
+
+    def noting(kernel: Any, _optimisation_of: Any = cpu_device.optimisation_of) -> Any:
+        found[_optimisation_of(kernel)] = cpu_device.loop_depth(kernel.body)
+        return _optimisation_of(kernel)
+
+    monkeypatch.setattr(cpu_device, "optimisation_of", noting)
+    operands = expression.removesuffix("->").split(",")
+    arrays = [np.random.default_rng(number).uniform(1, 2, (6,) * len(one)) for number, one in enumerate(operands)]
+    # A sum of positive products in any order.
+    np.testing.assert_allclose(tw.einsum(expression, *arrays), np.einsum(expression, *arrays), rtol=1e-12)
+    assert all((depth >= cpu_device.DEEP) == (optimisation == "deep") for optimisation, depth in found.items())
+    assert ("deep" in found) == (expression == "ijab,ijba->")

@@ -159,8 +159,10 @@ def test_a_hidden_product_is_laid_bare_whatever_the_sizes() -> None:
 def test_rounds_that_share_their_work_are_versions_however_many_points_there_are() -> None:
     _, further = prepare_program(aged.trace(), Device("cpu", CPU, ""), flattening="incremental")
     assert further is not None and further.fills is not None
+    is_beaten: Any = further.fills.is_beaten
+    assert further.fills({"n": 1000, "m": 100}) and is_beaten.cache_info().misses == 0  # small: nothing is flattened
+    assert not further.fills({"n": 1000, "m": 1000}) and is_beaten.cache_info().misses == 1
     assert str(further.fills) == f"m*n < {LEAST_POINTS}"
-    assert further.fills({"n": 1000, "m": 100}) and not further.fills({"n": 1000, "m": 1000})
     executable = compiled(aged)
     xss, factors = np.random.default_rng(3).uniform(1, 2, (600, 500)), np.random.default_rng(4).uniform(0, 1, 500)
     want = xss.copy()

@@ -109,6 +109,14 @@ def sub_bodies(node: object) -> Iterator[Body]:
             yield from sub_bodies(getattr(node, f.name))
 
 
+def bodies_of(expression: Expression) -> tuple[Body, ...]:
+    """The bodies directly inside an expression, remembered on it: rules ask for them at every site over and over."""
+    known: tuple[Body, ...] | None = expression.__dict__.get("_bodies")
+    if known is None:
+        known = expression.__dict__["_bodies"] = tuple(sub_bodies(expression))
+    return known
+
+
 _PLAIN = Apply | Cast | Alias | SizeValue | Index | If
 
 
@@ -124,7 +132,7 @@ def all_statements(body: Body) -> Iterator[Statement]:
     """Every statement, outer before inner, in program order."""
     for statement in body.statements:
         yield statement
-        for inner in sub_bodies(statement.expression):
+        for inner in bodies_of(statement.expression):
             yield from all_statements(inner)
 
 

@@ -16,14 +16,13 @@ from tilewright.ir.scalars import ScalarType
 from tilewright.ir.traversal import all_statements
 from tilewright.kernel.launch import Launch
 from tilewright.passes.contraction_steps import contraction_block
-from tilewright.passes.core.overwriting import with_overwriting
 from tilewright.passes.core.used_names import size_names
 from tilewright.passes.pipelines import machine_pipeline, run_pipeline
 from tilewright.passes.tiled.tile import Tiles
 from tilewright.rewrite.derivation import Recording
 from tilewright.runtime.devices import Device
 from tilewright.runtime.executable import Executable
-from tilewright.runtime.host import Block, Copier, HostProgram, KernelStep, Note
+from tilewright.runtime.host import Block, Copier, HostProgram, KernelStep, Notes
 from tilewright.runtime.versions import FillsMachine, Versions
 
 Extents: TypeAlias = tuple[int, ...]
@@ -168,16 +167,14 @@ def _lowered(
     return HostProgram(program, *program_block(program, device, tiles), _size_arguments(program), checked)
 
 
-def program_block(program: Program, device: Device, tiles: Tiles | None = None) -> tuple[Block, tuple[Note, ...]]:
+def program_block(program: Program, device: Device, tiles: Tiles | None = None) -> tuple[Block, Notes]:
     """The steps of a program for a device (which need not exist: its limits are enough), and how each was lowered."""
     found = contraction_block(program, device, tiles)
     if found is not None:
         return found
-    from tilewright.passes.statements import Statements
+    from tilewright.passes.statements import lower_program
 
-    compiler = Statements(program, device, tiles)
-    block = with_overwriting(compiler.block(program.body))
-    return block, tuple(compiler.notes)
+    return lower_program(program, device, tiles)
 
 
 def _size_arguments(program: Program) -> frozenset[int]:
@@ -193,7 +190,7 @@ def _copier(device: Device) -> Copier:
     """How arrays are copied on a device."""
 
     def step(element: ScalarType, rank: int) -> KernelStep:
-        from tilewright.passes.statements import copy_step, threads_per_block
+        from tilewright.passes.kernel_steps import copy_step, threads_per_block
 
         return copy_step(element, rank, threads_per_block(device))
 

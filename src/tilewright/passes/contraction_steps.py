@@ -82,6 +82,6 @@ def contraction_block(program: Program, device: Device, tiles: Tiles | None) -> 
 
 
 def _otherwise(program: Program, number: int, device: Device, tiles: Tiles | None) -> Step:
-    from tilewright.passes.statements import Statements
+    from tilewright.passes.statements import statements_of
 
-    return Statements(program, device, tiles).step_without_tiling(program.body, number)
+    return statements_of(program, device, tiles).step_without_tiling(program.body, number)

@@ -6,16 +6,18 @@ then has nothing to do between calls, which can be repeated as they are.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Mapping, Sequence
 
 from tilewright.ir import nodes
-from tilewright.ir.nodes import Literal, Statement, Variable
-from tilewright.ir.scalars import compute_type
-from tilewright.ir.sizes import Size
+from tilewright.ir.nodes import Literal, Statement, Type, Variable
+from tilewright.ir.scalars import ScalarType, compute_type
+from tilewright.ir.sizes import Size, size
 from tilewright.passes.core.used_names import free_variables
-from tilewright.passes.items.lower_general import Points
+from tilewright.passes.items.lower_general import Points, copy_points
 from tilewright.passes.items.point_kernels import lower_points
 from tilewright.runtime.cache import MemoryCache
+from tilewright.runtime.devices import Device
 from tilewright.runtime.host import KernelPlan, KernelStep, Layouts
 
 Computed = Mapping[str, Statement]
@@ -71,3 +73,27 @@ def _needed(reads: Sequence[Variable], computed: Computed) -> tuple[Statement, .
             found.append(statement)
             wanted.update(one.name for one in free_variables(statement.expression))
     return tuple(reversed(found))
+
+
+def threads_per_block(device: Device) -> int:
+    """Threads of the general kernels' blocks."""
+    return 1 if device.machine.kind == "cpu" else max(2, min(256, device.machine.max_threads_per_block))
+
+
+@functools.lru_cache(maxsize=256)
+def copy_step(element: ScalarType, rank: int, threads: int) -> KernelStep:
+    """Copying `source` to `target`, arrays of extents n0, n1, ...; a scalar `source` for rank 0."""
+    shape = tuple(size(f"n{d}") for d in range(rank))
+    source, target = (Variable(name, Type(element, shape)) for name in ("source", "target"))
+    return kernel_step(f"copy_{element}_{rank}", copy_points(source), (target,), (source,), threads)
+
+
+def read_by(expression: nodes.Expression, points: Points) -> tuple[Variable, ...]:
+    """What a kernel of a statement reads; what its targets begin as is copied into them before."""
+    match expression:
+        case nodes.Scatter(_, indices, values):
+            return free_variables((indices, values))
+        case nodes.If() | nodes.Loop():
+            begun = {one.name for _, one in points.copied}
+            return tuple(one for one in free_variables(expression) if one.name not in begun)
+    return free_variables(expression)

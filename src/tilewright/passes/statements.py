@@ -7,28 +7,28 @@ noted for `Executable.explain`.
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import functools
 from collections.abc import Sequence
 
 from tilewright.contraction.form import Refusal
 from tilewright.ir import nodes
-from tilewright.ir.nodes import Body, Program, Statement, Type, Variable
-from tilewright.ir.scalars import I64, ScalarType
-from tilewright.ir.sizes import Size, size
+from tilewright.ir.nodes import Body, Program, Statement, Variable
+from tilewright.ir.scalars import I64
 from tilewright.ir.traversal import all_statements, sub_bodies
 from tilewright.passes.contraction_steps import VIEWS, contraction_step, note_of
 from tilewright.passes.core.fills import without_fills
 from tilewright.passes.core.nest_folds import with_folds
+from tilewright.passes.core.overwriting import with_overwriting
 from tilewright.passes.core.used_names import free_variables
 from tilewright.passes.items import lower_reduction  # noqa: F401  # folds inside work items
-from tilewright.passes.items.lower_general import Points, copy_points, points_of
+from tilewright.passes.items.lower_general import Points, points_of
 from tilewright.passes.items.map_folds import with_streams
 from tilewright.passes.items.scalar_values import LoweringError
 from tilewright.passes.items.unread_iotas import without_notes, without_unread
 from tilewright.passes.items.whole_loops import control_points, with_whole
-from tilewright.passes.kernel_steps import computes_scalar, kernel_step
+from tilewright.passes.kernel_steps import computes_scalar, kernel_step, read_by, threads_per_block
+from tilewright.passes.known import Known
 from tilewright.passes.lanes.vectorise import NotVectorisable, is_vectorisable
 from tilewright.passes.pipelines import machine_pipeline, run_pipeline
 from tilewright.passes.segments.hist import histogram_step, takes_fills
@@ -44,26 +44,7 @@ from tilewright.passes.tiled.tile import Tiles
 from tilewright.rewrite.rules.flatten_distribute import map_and_fold
 from tilewright.runtime import host
 from tilewright.runtime.devices import Device
-from tilewright.runtime.host import Block, KernelPlan, KernelStep, Layout, Note, Step
-
-
-def threads_per_block(device: Device) -> int:
-    """Threads of the general kernels' blocks."""
-    return 1 if device.machine.kind == "cpu" else max(2, min(256, device.machine.max_threads_per_block))
-
-
-# --- kernels ----------------------------------------------------------------------------------------------------------
-
-
-@functools.lru_cache(maxsize=256)
-def copy_step(element: ScalarType, rank: int, threads: int) -> KernelStep:
-    """Copying `source` to `target`, arrays of extents n0, n1, ...; a scalar `source` for rank 0."""
-    shape = tuple(size(f"n{d}") for d in range(rank))
-    source, target = (Variable(name, Type(element, shape)) for name in ("source", "target"))
-    return kernel_step(f"copy_{element}_{rank}", copy_points(source), (target,), (source,), threads)
-
-
-# --- statements -------------------------------------------------------------------------------------------------------
+from tilewright.runtime.host import Block, KernelPlan, KernelStep, Later, Layout, Note, Step
 
 _COMBINATORS = (
     nodes.Map, nodes.Reduce, nodes.Scan, nodes.Redomap, nodes.Scanomap, nodes.Scatter, nodes.Hist, nodes.StreamSeq,
@@ -75,35 +56,35 @@ _COMBINATORS = (
 class Statements:
     """Statements to steps, with notes."""
 
-    def __init__(self, program: Program, device: Device, tiles: Tiles | None) -> None:
-        self.name = program.name
+    def __init__(self, name: str, device: Device, tiles: Tiles | None, known: Known) -> None:
+        """For code of the program of this name, of which so much is `known`."""
+        self.name = name
         self.tiles = tiles
         self.device = device
         self.threads = threads_per_block(device)
-        self.notes: list[Note] = []
-        self.cells: set[str] = set()
+        self.known = known
+        self.notes: list[Note | Later] = []
         self.reasons: tuple[str, ...] = ()
-        self.iotas: set[str] = set()
-        self.sizes: dict[str, Size] = {}
-        self.arguments = frozenset(one.name for one in program.parameters if one.type.rank == 0)
-        self.computed: dict[str, Statement] = {}
-        self.fills: dict[str, nodes.Atom] = {}
+
+    def _as_now(self) -> Statements:
+        """What lowers code at this place later; what it notes is not told here."""
+        return Statements(self.name, self.device, self.tiles, self.known.copy())
 
     def block(self, body: Body) -> Block:
         """The steps of a body, without those of iotas that no step reads from memory."""
         steps: list[Step] = []
         if self.threads == 1:
             body, fills = without_fills(body, takes_fills(self.device.machine))
-            self.fills |= fills
+            self.known.fills |= fills
         for one in body.statements:
             steps += self.steps(one)
-        kept = without_unread(steps, body.results, self.iotas)
+        kept = without_unread(steps, body.results, self.known.iotas)
         self.notes = without_notes(self.notes, steps, kept)
         return Block(kept, body.results)
 
     def _sweep(self, statement: Statement, sweep: nodes.Sweep) -> list[Step]:
         """The step of a sweep: one pass over its rows where there is a form of it, else those of its parts."""
-        form = sweep_form(statement.targets, sweep, self.fills) if self.threads == 1 else None
+        form = sweep_form(statement.targets, sweep, self.known.fills) if self.threads == 1 else None
         if form is None:
             return [step for one in unfolded(statement, sweep) for step in self.steps(one)]
         step, trials, note = sweep_steps(form, self.device.machine, self._maker(form.targets[0]))
@@ -122,7 +103,7 @@ class Statements:
 
     def _maker(self, target: Variable) -> MakeStep:
         """What makes the kernels of a statement; their names end in the first argument."""
-        name, counted, computed = f"{self.name}_{target}", frozenset(self.iotas), dict(self.computed)
+        name, counted, computed = f"{self.name}_{target}", frozenset(self.known.iotas), dict(self.known.computed)
 
         def make(suffix: str, points: Points, targets: tuple[Variable, ...], uses: tuple[Variable, ...]) -> KernelStep:
             made = kernel_step(name + suffix, points, targets, uses, self.threads, counted, computed=computed)
@@ -170,16 +151,18 @@ class Statements:
         """The step of one statement."""
         expression, targets = statement.expression, statement.targets
         if isinstance(expression, nodes.Iota) and expression.scalar == I64:
-            self.iotas.add(targets[0].name)
+            self.known.iotas.add(targets[0].name)
         match expression:
             case nodes.SizeValue(value):
-                self.sizes[targets[0].name] = value
+                self.known.sizes[targets[0].name] = value
                 return host.ScalarStep(targets, expression)
             case nodes.Apply() | nodes.Cast():
-                if computes_scalar(statement, self.arguments | self.computed.keys()):
-                    self.computed[targets[0].name] = statement
+                if computes_scalar(statement, self.known.arguments | self.known.computed.keys()):
+                    self.known.computed[targets[0].name] = statement
+                self.known.note_question(statement)
                 return host.ScalarStep(targets, expression)
             case nodes.Threshold(name, parallelism):
+                self.known.asked.add(targets[0].name)
                 return host.ThresholdStep(targets[0], name, parallelism)
             case _ if isinstance(expression, VIEWS):
                 self._mark_cells(targets)
@@ -206,17 +189,19 @@ class Statements:
         return self._general(statement)
 
     def _mark_cells(self, targets: Sequence[Variable]) -> None:
-        self.cells.update(target.name for target in targets if target.type.rank == 0)
+        self.known.cells.update(target.name for target in targets if target.type.rank == 0)
 
     # kernels
 
     def _kernel(self, statement: Statement, points: Points, suffix: str = "") -> KernelStep:
         """The step, after a trial that the points can be lowered."""
         targets = statement.targets
-        reads = _read_by(statement.expression, points)
-        counted = frozenset(self.iotas)
+        reads = read_by(statement.expression, points)
+        counted = frozenset(self.known.iotas)
         label = f"{self.name}_{targets[0]}{suffix}"
-        step = kernel_step(label, points, targets, reads, self.threads, counted, dict(self.sizes), dict(self.computed))
+        step = kernel_step(
+            label, points, targets, reads, self.threads, counted, dict(self.known.sizes), dict(self.known.computed)
+        )
         step = dataclasses.replace(step, reads=tuple(one for one in step.reads if one.name not in counted))
         self._try(step)
         self._mark_cells(targets)
@@ -226,7 +211,7 @@ class Statements:
         """The plan for the layouts to be expected; LoweringError if there is none."""
         expected: list[tuple[str, Layout]] = []
         for variable in (*step.reads, *step.targets):
-            if variable.type.rank or variable.name in self.cells or variable in step.targets:
+            if variable.type.rank or variable.name in self.known.cells or variable in step.targets:
                 expected.append((variable.name, Layout((), dense=True, at_start=True)))
         return step.lower(tuple(expected))
 
@@ -266,7 +251,7 @@ class Statements:
         if isinstance(form, NotTiled):
             return plain, table, form.reasons
         plain = dataclasses.replace(plain, reads=free_variables(statement.expression))
-        label, computed = f"{plain.label}_streams", dict(self.computed)
+        label, computed = f"{plain.label}_streams", dict(self.known.computed)
         step = kernel_step(label, form.points, plain.targets, plain.reads, form.threads, computed=computed)
         try:
             self._try(step)
@@ -287,10 +272,10 @@ class Statements:
     def _segments(self, statement: Statement, reasons: Sequence[str] = ()) -> Step:
         """A fold, scan or histogram of segments: which kernels do it is chosen when its sizes are known."""
         reads = free_variables(statement.expression)
-        make, counted = self._maker(statement.targets[0]), frozenset(self.iotas)
+        make, counted = self._maker(statement.targets[0]), frozenset(self.known.iotas)
         is_histogram = isinstance(statement.expression, nodes.Hist | nodes.SegHist)
         arrays = any(one.type.rank for one in getattr(statement.expression, "neutral", ()))
-        step_of = functools.partial(histogram_step if is_histogram else segment_step, fills=self.fills)
+        step_of = functools.partial(histogram_step if is_histogram else segment_step, fills=self.known.fills)
         try:
             found = step_of(statement, reads, self.device.machine, self.threads, make)
             if found is None:
@@ -313,13 +298,10 @@ class Statements:
     def _contraction(self, statement: Statement) -> Step | None:
         """The tiled form of a contraction, if the statement is one; `self.reasons` are why it is not."""
         self.reasons = ()
-        other = copy.copy(self)  # as things stand at this statement; what it notes is not told
-        other.notes, other.cells, other.iotas = [], set(self.cells), set(self.iotas)
-        other.sizes, other.computed, other.fills = dict(self.sizes), dict(self.computed), dict(self.fills)
-        otherwise = functools.cache(functools.partial(other._without_tiling, statement))
+        otherwise = functools.cache(functools.partial(self._as_now()._without_tiling, statement))
         # Maps around reductions that are reduced in turn are nested reductions to a contraction.
         nested = Statement(statement.targets, with_folds(statement.expression))
-        found = contraction_step(self.name, nested, self.device, self.tiles, self.iotas, otherwise)
+        found = contraction_step(self.name, nested, self.device, self.tiles, self.known.iotas, otherwise)
         if isinstance(found, Refusal):
             self.reasons = tuple(f"not a contraction: {reason}" for reason in found.reasons)
             return None
@@ -339,6 +321,17 @@ class Statements:
 
     # control
 
+    def _later(self, body: Body) -> Later:
+        """A block that is lowered when it is first run, as things stand here."""
+        now = self._as_now()
+
+        def make() -> tuple[Block, tuple[Note | Later, ...]]:
+            return now.block(body), tuple(now.notes)
+
+        later = Later(body.results, self.known.mentioned_in(body), make)
+        self.notes.append(later)
+        return later
+
     def _control(self, statement: Statement) -> Step:
         """Control flow without parallel code inside is a sequential kernel; the host runs any other."""
         parallel = any(
@@ -349,7 +342,7 @@ class Statements:
         reasons: list[str] = []
         if not parallel:
             try:
-                step = self._kernel(statement, control_points(statement, self.iotas))
+                step = self._kernel(statement, control_points(statement, self.known.iotas))
                 self.note(statement, "a sequential kernel")
                 return step
             except LoweringError as error:
@@ -358,12 +351,15 @@ class Statements:
         self._mark_cells(statement.targets)
         if isinstance(expression, nodes.If):
             self.note(statement, "run by the host", reasons)
-            then, otherwise = self.block(expression.then), self.block(expression.otherwise)
-            return host.IfStep(expression.condition, statement.targets, then, otherwise)
+            wait = self.known.may_wait(expression)
+            branches = [self._later(one) if wait else self.block(one) for one in sub_bodies(expression)]
+            return host.IfStep(expression.condition, statement.targets, branches[0], branches[1])
         assert isinstance(expression, nodes.Loop)
         self._mark_cells(expression.parameters)
-        place = len(self.notes)
+        place, outer = len(self.notes), self.known.in_loop
+        self.known.in_loop = True
         body = self.block(expression.body)
+        self.known.in_loop = outer
         common = (statement.targets, expression.parameters, expression.initial, body)
         if isinstance(expression.form, nodes.ForLoop):
             loop = host.LoopStep(*common, index=expression.form.index, bound=expression.form.bound)
@@ -373,21 +369,22 @@ class Statements:
             loop = host.LoopStep(*common, condition_parameters=asked.parameters, condition=self.block(asked.body))
         further = ""
         if self.threads == 1:  # a lane of a GPU would be far slower than the launches
-            loop, further = with_whole(loop, statement, self.iotas, self._kernel)
+            loop, further = with_whole(loop, statement, self.known.iotas, self._kernel)
         self.note(statement, "run by the host" + further, reasons)
         self.notes.insert(place, self.notes.pop())
         return loop
 
 
-def _read_by(expression: nodes.Expression, points: Points) -> tuple[Variable, ...]:
-    """What a kernel of a statement reads; what its targets begin as is copied into them before."""
-    match expression:
-        case nodes.Scatter(_, indices, values):
-            return free_variables((indices, values))
-        case nodes.If() | nodes.Loop():
-            begun = {one.name for _, one in points.copied}
-            return tuple(one for one in free_variables(expression) if one.name not in begun)
-    return free_variables(expression)
+def lower_program(program: Program, device: Device, tiles: Tiles | None) -> tuple[Block, tuple[Note | Later, ...]]:
+    """The steps of a program, and how each was lowered."""
+    compiler = statements_of(program, device, tiles)
+    return with_overwriting(compiler.block(program.body)), tuple(compiler.notes)
+
+
+def statements_of(program: Program, device: Device, tiles: Tiles | None) -> Statements:
+    """What lowers the statements of a program."""
+    arguments = frozenset(one.name for one in program.parameters if one.type.rank == 0)
+    return Statements(program.name, device, tiles, Known(arguments))
 
 
 def _shown(statement: Statement) -> str:

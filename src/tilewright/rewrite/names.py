@@ -29,7 +29,7 @@ from tilewright.ir.nodes import (
 )
 from tilewright.ir.scalars import I64, ScalarType
 from tilewright.ir.sizes import Size, size
-from tilewright.ir.traversal import bound_variables, sub_bodies
+from tilewright.ir.traversal import bodies_of, bound_variables
 
 Node = TypeVar("Node")
 Result = TypeVar("Result")
@@ -134,12 +134,6 @@ def alike(body: Body, statement: Statement) -> Sequence[int]:
             known.setdefault((type(one.expression), used(one)), []).append(index)
         _remember(body, "_alike", known)
     return known.get((type(statement.expression), used(statement)), ())
-
-
-def bodies_of(expression: Expression) -> tuple[Body, ...]:
-    """The bodies directly inside an expression, in the order of `traversal.sub_bodies`."""
-    known: tuple[Body, ...] | None = expression.__dict__.get("_bodies")
-    return known if known is not None else _remember(expression, "_bodies", tuple(sub_bodies(expression)))
 
 
 def expression_key(expression: Expression) -> Hashable:

@@ -22,9 +22,8 @@ from typing import TypeAlias, TypeVar, get_args
 from tilewright.ir.cached import cached_property
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Atom, Body, Expression, If, Loop, Program, Statement, Variable
-from tilewright.ir.traversal import FreshNames
+from tilewright.ir.traversal import FreshNames, bodies_of
 from tilewright.rewrite.names import (
-    bodies_of,
     definitions,
     mentioned,
     replace_names,
@@ -193,9 +192,12 @@ def resolve(program: Program, site: Site) -> Place:
     """
     chain: list[tuple[Body, int]] = []
     body = program.body
-    for depth in range(len(site.path)):
-        chain.append((body, site.path[depth][0]))
-        body = body_at(program, site.path[: depth + 1])
+    for index, number in site.path:
+        chain.append((body, index))
+        inside = bodies_of(body.statements[index].expression) if index < len(body.statements) else ()
+        if number >= len(inside):
+            body_at(program, site.path)  # which says what is missing
+        body = inside[number]
     if not 0 <= site.index < len(body.statements):
         raise RewriteError(f"program {program.name} has no statement at {site}: {len(body.statements)} there")
     return Place(program, site, (*chain, (body, site.index)))

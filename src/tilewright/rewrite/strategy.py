@@ -21,8 +21,8 @@ from typing import TypeAlias
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Body, Program
+from tilewright.ir.traversal import bodies_of
 from tilewright.rewrite.derivation import Step
-from tilewright.rewrite.names import bodies_of
 from tilewright.rewrite.rule import (
     Declined,
     Refusal,

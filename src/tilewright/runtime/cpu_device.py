@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from tilewright.kernel.ir import Declare, Kernel, Let, VectorType, walk
+from tilewright.kernel.ir import Declare, For, Kernel, Let, Statement, VectorType, While, bodies, walk
 from tilewright.kernel.llvm import llvm_text
 from tilewright.runtime.cache import MemoryCache, default_disk_cache, package_version
 from tilewright.runtime.cpu_jit import Optimisation, compile_text, host_cpu, load_object, text_key
 from tilewright.runtime.native_image import NativeKernel
 
 _KERNELS: MemoryCache[str, NativeKernel] = MemoryCache(capacity=1024)
+DEEP = 10
+"""Loops in each other from which on LLVM may not take tests out of them."""
 # Found without printing the kernel. The kernel is kept, so that its place in memory is not another's meanwhile.
 _SAME: MemoryCache[int, tuple[Kernel, NativeKernel]] = MemoryCache(capacity=256)
 
@@ -23,7 +25,7 @@ def compile_for_cpu(kernel: Kernel) -> NativeKernel:
 
 
 def _compile(kernel: Kernel) -> NativeKernel:
-    optimisation: Optimisation = "none" if has_vectors(kernel) and not kernel.scalar_loops else "full"
+    optimisation = optimisation_of(kernel)
     text = llvm_text(kernel, host_cpu())
     key = text_key(text, optimisation)
 
@@ -37,6 +39,25 @@ def _compile(kernel: Kernel) -> NativeKernel:
         return load_object(code, kernel.name, kernel.workspace_bytes)
 
     return _KERNELS.get_or_build(f"{key} {kernel.name} {kernel.workspace_bytes}", build)
+
+
+def optimisation_of(kernel: Kernel) -> Optimisation:
+    """How much LLVM makes of a kernel."""
+    if has_vectors(kernel) and not kernel.scalar_loops:
+        return "none"
+    return "deep" if loop_depth(kernel.body) >= DEEP else "full"
+
+
+def loop_depth(body: tuple[Statement, ...]) -> int:
+    """How many loops there are in each other at the most.
+
+    Example:
+        >>> from tilewright.kernel.ir import For, integer
+        >>> loop_depth((For("i", integer(0), integer(4), ()),))
+        1
+    """
+    inside = ((isinstance(one, For | While), inner) for one in body for inner in bodies(one))
+    return max((is_loop + loop_depth(inner) for is_loop, inner in inside), default=0)
 
 
 def has_vectors(kernel: Kernel) -> bool:

@@ -27,11 +27,12 @@ from tilewright.runtime.digest import sha256
 from tilewright.runtime.elf_image import Unsuitable, image_of
 from tilewright.runtime.native_image import ImageError, LoadedImage, NativeKernel, library_function
 
-Optimisation = Literal["none", "full"]
+Optimisation = Literal["none", "deep", "full"]
 """none: for kernels whose vectors are explicit (registers for variables, loop unrolling where asked, code generation).
-full: LLVM's whole pipeline with the loop and superword vectorisers."""
+full: LLVM's whole pipeline with the loop and superword vectorisers.
+deep: the same without taking tests out of loops, which copies whole nests: for a deep one that takes a second."""
 
-_OPTIMISATIONS = ("none", "full")
+_LEVELS = {"none": 1, "deep": 2, "full": 3}
 _LOCK = threading.RLock()
 _MAGIC = b"TWOBJ001"  # object code travels as this, its SHA-256, and itself: LLVM crashes on a damaged object file
 
@@ -242,21 +243,21 @@ def _target_machine(level: int, cpu: CpuTarget) -> Any:
 
 def _optimised(text: str, optimisation: Optimisation, cpu: CpuTarget) -> tuple[Any, Any]:
     """The target machine and the module after its passes."""
-    if optimisation not in _OPTIMISATIONS:
-        raise ValueError(f"optimisation {optimisation!r} is none of {', '.join(_OPTIMISATIONS)}")
+    if optimisation not in _LEVELS:
+        raise ValueError(f"optimisation {optimisation!r} is none of {', '.join(_LEVELS)}")
     binding = _binding()
     with _LOCK:
-        machine = _target_machine(3 if optimisation == "full" else 2, cpu)
+        machine = _target_machine(2 if optimisation == "none" else 3, cpu)
         try:
             module = binding.parse_assembly(text)
             module.verify()
         except RuntimeError as error:
             raise JitError(f"LLVM rejects the text: {error}") from error
         module.data_layout = str(machine.target_data)
-        tuning = binding.create_pipeline_tuning_options(3 if optimisation == "full" else 1)
-        tuning.loop_vectorization = tuning.slp_vectorization = tuning.loop_unrolling = optimisation == "full"
+        tuning = binding.create_pipeline_tuning_options(_LEVELS[optimisation])
+        tuning.loop_vectorization = tuning.slp_vectorization = tuning.loop_unrolling = optimisation != "none"
         builder = binding.create_pass_builder(machine, tuning)
-        if optimisation == "full":
+        if optimisation != "none":
             builder.getModulePassManager().run(module, builder)
         else:
             _short_pipeline(binding, unroll="llvm.loop.unroll.full" in text).run(module, builder)

@@ -7,7 +7,7 @@ meets, so that contiguous arrays get code with constant unit strides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import field
 from enum import Enum
 from typing import TypeAlias
@@ -18,6 +18,7 @@ from tilewright.ir.scalars import ScalarType
 from tilewright.ir.sizes import Size
 from tilewright.kernel.ir import Kernel
 from tilewright.kernel.launch import Launch
+from tilewright.runtime.forking import ForkSafeLock
 
 
 @dataclass(frozen=True)
@@ -218,8 +219,8 @@ class IfStep:
 
     condition: Atom
     targets: tuple[Variable, ...]
-    then: Block
-    otherwise: Block
+    then: Block | Later
+    otherwise: Block | Later
 
 
 @dataclass(frozen=True)
@@ -297,23 +298,74 @@ class Note:
     steps: tuple[str, ...] = ()
 
 
+class Later:
+    """A block that is lowered when it is first needed, once, whoever needs it; other threads wait for it meanwhile.
+
+    `results` is what it is for, `names` holds all names in scope that it may mention. `make` lowers it, and tells how.
+    """
+
+    def __init__(
+        self, results: tuple[Atom, ...], names: Collection[str], make: Callable[[], tuple[Block, Notes]]
+    ) -> None:
+        self.results = results
+        self.names = names
+        self._make = make
+        self._made: tuple[Block, Notes] | None = None
+        self._lock = ForkSafeLock()
+
+    @property
+    def made(self) -> tuple[Block, Notes]:
+        """The block, and how each of its statements was lowered.
+
+        Raises:
+            LoweringError: if a statement cannot be lowered, each time.
+        """
+        if self._made is None:
+            with self._lock:
+                if self._made is None:
+                    self._made = self._make()
+        return self._made
+
+
+Notes: TypeAlias = tuple[Note | Later, ...]
+"""How statements were lowered, in order; what waits for its first use has its own."""
+
+
+def block_of(branch: Block | Later) -> Block:
+    """The steps of a branch, lowered now if they have not been."""
+    return branch.made[0] if isinstance(branch, Later) else branch
+
+
+def _told(notes: Notes) -> Iterator[Note]:
+    for one in notes:
+        if isinstance(one, Later):
+            yield from _told(one.made[1])
+        else:
+            yield one
+
+
 @dataclass(frozen=True)
 class HostProgram:
     """A program ready to be executed on one kind of device.
 
-    `size_arguments` are the positions of the scalar arguments on whose values sizes depend, `checked` says that
-    something in it checks indices, and so may fail.
+    `lowered` tells how. `size_arguments` are the positions of the scalar arguments on whose values sizes depend,
+    `checked` says that something in it checks indices, and so may fail.
     """
 
     program: Program
     block: Block
-    notes: tuple[Note, ...]
+    lowered: Notes
     size_arguments: frozenset[int] = frozenset()
     checked: bool = True
 
     def told(self, where: str) -> list[str]:
         """How each statement is lowered for a device or machine, and why not otherwise, line by line."""
         return [f"{self.program.name} on {where}", *self.lines]
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """How each statement is lowered; all of them are lowered now."""
+        return tuple(_told(self.lowered))
 
     @property
     def lines(self) -> list[str]:

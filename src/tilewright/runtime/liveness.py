@@ -40,6 +40,8 @@ def names_in(node: object) -> Iterator[str]:
     elif isinstance(node, tuple):
         for one in node:
             yield from names_in(one)
+    elif isinstance(node, host.Later):
+        yield from node.names
     elif dataclasses.is_dataclass(node) and not isinstance(node, Literal | type):
         for field in dataclasses.fields(node):
             yield from names_in(getattr(node, field.name))

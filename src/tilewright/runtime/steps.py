@@ -237,7 +237,7 @@ def run_if(e: Executor, step: host.IfStep) -> None:
     condition = e.scalar(step.condition)
     if condition.changing or condition.argument is not None:
         e.recording.refuse("a condition depends on the arguments' values")
-    results = run_block(e, step.then if condition.value else step.otherwise)
+    results = run_block(e, host.block_of(step.then if condition.value else step.otherwise))
     for target, value in zip(step.targets, results, strict=True):
         e.scope.entries[target.name] = value
 

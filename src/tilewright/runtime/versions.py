@@ -7,6 +7,7 @@ it waits for a call with fewer points, or for someone who asks for thresholds.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import field
 from typing import TypeAlias
 
 from tilewright.ir.dataclass import dataclass
@@ -19,12 +20,9 @@ Made: TypeAlias = tuple[HostProgram, Mapping[str, float]]
 
 @dataclass(frozen=True)
 class NestPoints:
-    """The points of a nest as it is written, and of the largest construct in it with all parallelism used, if known.
+    """The points of a nest as it is written, and of the largest construct in it with all parallelism used, if known."""
 
-    `written` is None where a version is better than the nest as written however many points that has.
-    """
-
-    written: Size | None
+    written: Size
     whole: Size | None
 
 
@@ -38,21 +36,28 @@ class FillsMachine:
         nests: their points.
         resident: points that fill the machine.
         least: fewer points than this, all parallelism used, are not worth a version.
+        is_beaten: whether a version is better than the nests as written however many points these have. It is asked
+            only for as many points as are worth a version, since all of them must be made to tell.
     """
 
     nests: tuple[NestPoints, ...]
     resident: float
     least: int
+    is_beaten: Callable[[], bool] | None = field(default=None, compare=False, repr=False)
 
     def __call__(self, sizes: Mapping[str, int]) -> bool:
         """Whether the program is run as it is written, for these sizes."""
         return all(self._fills(one, sizes) for one in self.nests)
 
     def _fills(self, nest: NestPoints, sizes: Mapping[str, int]) -> bool:
-        written = None if nest.written is None else nest.written.evaluate(sizes)
-        if written is not None and (written >= self.resident or written == 0):
+        if nest.whole is not None and nest.whole.evaluate(sizes) < self.least:
             return True
-        return nest.whole is not None and nest.whole.evaluate(sizes) < self.least
+        written = nest.written.evaluate(sizes)
+        return (written >= self.resident or written == 0) and not self._beaten
+
+    @property
+    def _beaten(self) -> bool:
+        return self.is_beaten is not None and self.is_beaten()
 
     @property
     def always(self) -> bool:
@@ -64,7 +69,7 @@ class FillsMachine:
         return " and ".join(f"({one})" if len(asked) > 1 else one for one in asked)
 
     def _questions(self, nest: NestPoints) -> Iterator[str]:
-        if nest.written is not None:
+        if not self._beaten:
             yield f"{nest.written} >= {self.resident:.17g}"
         if nest.whole is not None and self.least:
             yield f"{nest.whole} < {self.least}"

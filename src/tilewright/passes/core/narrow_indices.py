@@ -17,9 +17,9 @@ from tilewright.ir import nodes
 from tilewright.ir.nodes import Atom, Body, Expression, Lambda, Literal, Statement, Type, Variable
 from tilewright.ir.scalars import BOOL, I32, I64
 from tilewright.ir.sizes import Size
-from tilewright.ir.traversal import replace_bodies
+from tilewright.ir.traversal import bodies_of, replace_bodies
 from tilewright.kernel.ir import COMPARISONS
-from tilewright.rewrite.names import bodies_of, mentioned
+from tilewright.rewrite.names import mentioned
 
 MOST = 2**31 - 1
 LEAST = -(2**31)

@@ -10,8 +10,8 @@ import dataclasses
 
 from tilewright.ir import nodes
 from tilewright.ir.nodes import Body, Expression, Lambda, Redomap, Reduce, Statement, Variable
-from tilewright.ir.traversal import FreshNames, replace_bodies
-from tilewright.rewrite.names import bodies_of, definitions, mentioned, used, users
+from tilewright.ir.traversal import FreshNames, bodies_of, replace_bodies
+from tilewright.rewrite.names import definitions, mentioned, used, users
 from tilewright.rewrite.rules.fusion import composed
 from tilewright.rewrite.rules.horizontal import folds_beside
 

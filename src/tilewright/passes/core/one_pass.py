@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import cache
 
 from tilewright.ir.nodes import Body, Expression, Hist, Map, Program, Scan, Scanomap, Scatter
+from tilewright.ir.traversal import bodies_of
 from tilewright.rewrite.derivation import Recording
-from tilewright.rewrite.names import bodies_of
 from tilewright.rewrite.rule import rules_of
 from tilewright.rewrite.strategy import Strategy, each, everywhere, first_of, run_strategy
 

@@ -203,7 +203,7 @@ def _kind_of_step(step: host.Step) -> _Kind:
             return _Replaced((target,), {0: array}, (indices, value))
         case host.KernelStep(targets=targets, copied=copied, reads=reads) if copied:
             return _Replaced(targets, dict(copied), reads)
-        case host.IfStep(_, targets, then, otherwise):
+        case host.IfStep(_, targets, host.Block() as then, host.Block() as otherwise):
             return _Either(targets, (then, otherwise))
         case host.LoopStep(targets, parameters, initial, body):
             return _Rounds(targets, parameters, initial, body, (step.bound, step.condition))
@@ -234,7 +234,7 @@ def _overwriting_step(step: host.Step, known: Mapping[str, Variable]) -> host.St
         case host.KernelStep():
             return _overwriting_kernel(step, known)
         case host.IfStep(then=then, otherwise=otherwise):
-            return replace(step, then=with_overwriting(then, known), otherwise=with_overwriting(otherwise, known))
+            return replace(step, then=_overwriting_branch(then, known), otherwise=_overwriting_branch(otherwise, known))
         case host.GuardedStep(then=then, otherwise=otherwise):
             return replace(step, then=with_overwriting(then, known), otherwise=with_overwriting(otherwise, known))
         case host.RowsStep(body=body):
@@ -249,6 +249,13 @@ def _overwriting_step(step: host.Step, known: Mapping[str, Variable]) -> host.St
             whole = None if step.whole is None else _overwriting_kernel(step.whole, known)
             return replace(step, body=with_overwriting(body, inside), own=own, whole=whole)
     return step
+
+
+def _overwriting_branch(branch: host.Block | host.Later, known: Mapping[str, Variable]) -> host.Block | host.Later:
+    """A branch that is lowered later replaces nothing of what is known around it; it may have loops of its own."""
+    if isinstance(branch, host.Block):
+        return with_overwriting(branch, known)
+    return host.Later(branch.results, branch.names, lambda: (with_overwriting(branch.made[0], known), branch.made[1]))
 
 
 def _overwriting_kernel(step: host.KernelStep, known: Mapping[str, Variable]) -> host.KernelStep:

@@ -8,7 +8,7 @@ it hides rounds of a loop that compute once what all points share, only small on
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 from collections.abc import Callable, Iterator
 
 from tilewright.contraction.form import Kind
@@ -47,7 +47,7 @@ def fills_machine(program: Program, machine: Machine, flattened: Callable[[], Pr
     scalars = (one.name for one in program.parameters if one.type.rank == 0 and one.type.element == I64)
     known = {*program.size_names, *scalars}
     nests: list[NestPoints] = []
-    hides = False
+    shares = hides = False
     for statement in host_statements(program):
         if not isinstance(statement.expression, SOAC) or is_flat_statement(statement):
             continue
@@ -57,15 +57,19 @@ def fills_machine(program: Program, machine: Machine, flattened: Callable[[], Pr
         if not written.names <= known:
             return None
         nests.append(NestPoints(written, whole if whole is not None and whole.names <= known else None))
-        hides = hides or _may_share_rounds(statement) or _may_hide_product(statement, program, machine)
+        shares = shares or _may_share_rounds(statement)
+        hides = hides or _may_hide_product(statement, program, machine)
     if hides:
         versions = flattened()
-        outermost = list(_outermost(decisions(versions.body)))
-        if any(hides_product(one, versions, machine) for one in outermost):
+        if any(hides_product(one, versions, machine) for one in _outermost(decisions(versions.body))):
             return None
-        if any(shares_rounds(one) for one in outermost):
-            nests = [dataclasses.replace(one, written=None) for one in nests]
-    return FillsMachine(tuple(nests), resident_points(machine), LEAST_POINTS if threads_are_lanes(machine) else 0)
+
+    @functools.cache
+    def is_beaten() -> bool:
+        return any(shares_rounds(one) for one in _outermost(decisions(flattened().body)))
+
+    least = LEAST_POINTS if threads_are_lanes(machine) else 0
+    return FillsMachine(tuple(nests), resident_points(machine), least, is_beaten if shares or hides else None)
 
 
 def _points(statement: Statement) -> Size:

@@ -27,7 +27,7 @@ from tilewright.ir.nodes import (
 )
 from tilewright.ir.scalars import BOOL
 from tilewright.ir.sizes import product
-from tilewright.ir.traversal import all_statements, with_fresh_names
+from tilewright.ir.traversal import with_fresh_names
 from tilewright.passes.core.fuse import fuse_further
 from tilewright.passes.core.simplify import simplify
 from tilewright.passes.flattening.flat_programs import is_flat, is_flat_statement
@@ -45,7 +45,7 @@ from tilewright.rewrite.derivation import Recording
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 from tilewright.rewrite.rules.flatten_nest import nest_of
 from tilewright.rewrite.rules.flatten_regular import SOAC
-from tilewright.rewrite.rules.flatten_versions import comparisons
+from tilewright.rewrite.rules.flatten_versions import comparisons, threshold_names
 from tilewright.rewrite.strategy import Strategy, run_strategy
 
 Flattening: TypeAlias = Literal["incremental", "full", "outer"]
@@ -103,7 +103,7 @@ def version_contraction(at: Place) -> Body | Declined:
         return no_match("it was already asked whether to tile it")
     copy = with_fresh_names(at.statement, at.names)
     targets = tuple(Variable(at.names(one.name), one.type) for one in at.statement.targets)
-    taken = {one.expression.name for one in all_statements(at.program.body) if isinstance(one.expression, Threshold)}
+    taken = threshold_names(at.program.body)
     name = next(one for number in itertools.count() if (one := f"{CONTRACTION}{number}") not in taken)
     enough = Variable(at.names("enough"), Type(BOOL))
     question = Statement((enough,), Threshold(name, product(nest_of(at.statement).shape)))

@@ -37,11 +37,10 @@ from tilewright.ir.nodes import (
     Statement,
     Threshold,
 )
-from tilewright.ir.traversal import all_statements
+from tilewright.ir.traversal import all_statements, bodies_of
 from tilewright.ir.verifier import kind_of
 from tilewright.machine.model import Machine
 from tilewright.passes.flattening.found_contractions import kinds_of
-from tilewright.rewrite.names import bodies_of
 from tilewright.rewrite.rules.flatten_nest import Segmented
 from tilewright.rewrite.rules.flatten_regular import SOAC
 from tilewright.rewrite.rules.flatten_versions import (

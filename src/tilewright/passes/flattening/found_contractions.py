@@ -22,8 +22,9 @@ from tilewright.ir.nodes import (
     Statement,
 )
 from tilewright.ir.scalars import I64
-from tilewright.ir.traversal import all_statements, bound_variables, sub_bodies, used_variables
+from tilewright.ir.traversal import bodies_of, used_variables
 from tilewright.ir.views import parameter_view
+from tilewright.rewrite.names import bound, mentioned
 
 NESTS = (Map, Redomap, Reduce)
 
@@ -32,17 +33,28 @@ def contraction_of(statement: Statement, program: Program) -> Contraction | None
     """The contraction that a statement is, if it is one where it stands."""
     if not isinstance(statement.expression, NESTS) or len(statement.targets) != 1:
         return None
-    bound = {one.name for one in bound_variables(statement.expression)}
-    reads = {one.name: one for one in used_variables(statement.expression) if one.type.rank and one.name not in bound}
-    iotas = {
-        one.targets[0].name
-        for one in all_statements(program.body)
-        if isinstance(one.expression, Iota) and one.expression.scalar == I64
-    }
+    inside, iotas = bound(statement.expression), iota_names(program.body)
+    known: tuple[frozenset[str], Contraction | None] | None = statement.__dict__.get("_contraction")
+    if known is not None and known[0] == (iotas & mentioned(statement.expression)):
+        return known[1]
+    reads = {one.name: one for one in used_variables(statement.expression) if one.type.rank and one.name not in inside}
     views = {name: parameter_view(one) for name, one in reads.items()}
     out = {target.name: parameter_view(target) for target in statement.targets}
     found = recognise(statement, views, out, iotas)
-    return found if isinstance(found, Contraction) else None
+    answer = found if isinstance(found, Contraction) else None
+    statement.__dict__["_contraction"] = iotas & mentioned(statement.expression), answer  # rules ask over and over
+    return answer
+
+
+def iota_names(body: Body) -> frozenset[str]:
+    """The names of all arrays in a body that count, remembered on it."""
+    known: frozenset[str] | None = body.__dict__.get("_iotas")
+    if known is None:
+        own = (one.targets[0].name for one in body.statements
+               if isinstance(one.expression, Iota) and one.expression.scalar == I64)  # fmt: skip
+        inside = (iota_names(inner) for one in body.statements for inner in bodies_of(one.expression))
+        known = body.__dict__["_iotas"] = frozenset(own).union(*inside)
+    return known
 
 
 def is_contraction(statement: Statement, program: Program) -> bool:
@@ -63,7 +75,7 @@ def host_statements(program: Program) -> Iterator[Statement]:
         for one in body.statements:
             yield one
             if isinstance(one.expression, If | Loop):
-                for inner in sub_bodies(one.expression):
+                for inner in bodies_of(one.expression):
                     yield from found(inner)
 
     return found(program.body)

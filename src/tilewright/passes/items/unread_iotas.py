@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from tilewright.ir.nodes import Atom
-from tilewright.runtime.host import KernelStep, Note, Step
+from tilewright.runtime.host import KernelStep, Later, Note, Step
 from tilewright.runtime.liveness import names_in
 
 
@@ -17,8 +17,8 @@ def without_unread(steps: Sequence[Step], results: Sequence[Atom], iotas: Collec
     return tuple(one for one in steps if (name := written.get(id(one))) not in iotas or name in used)
 
 
-def without_notes(notes: Sequence[Note], steps: Sequence[Step], kept: Sequence[Step]) -> list[Note]:
+def without_notes(notes: Sequence[Note | Later], steps: Sequence[Step], kept: Sequence[Step]) -> list[Note | Later]:
     """The notes without those about steps that are not kept."""
     left = set(map(id, kept))
     gone = {f"{one.targets[0]} = iota" for one in steps if isinstance(one, KernelStep) and id(one) not in left}
-    return [one for one in notes if one.statement not in gone]
+    return [one for one in notes if isinstance(one, Later) or one.statement not in gone]

@@ -26,7 +26,8 @@ from tilewright.ir.nodes import (
     Variable,
 )
 from tilewright.ir.sizes import Size
-from tilewright.rewrite.names import bodies_of, bound, mentioned, replace_names, with_body
+from tilewright.ir.traversal import bodies_of
+from tilewright.rewrite.names import bound, mentioned, replace_names, with_body
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 from tilewright.rewrite.rules.flatten_nest import (
     Nest,

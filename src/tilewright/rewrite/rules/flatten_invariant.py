@@ -30,8 +30,8 @@ from tilewright.ir.nodes import (
     Variable,
 )
 from tilewright.ir.sizes import Size
-from tilewright.ir.traversal import FreshNames, with_fresh_names
-from tilewright.rewrite.names import bodies_of, bound, mentioned, used
+from tilewright.ir.traversal import FreshNames, bodies_of, with_fresh_names
+from tilewright.rewrite.names import bound, mentioned, used
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 from tilewright.rewrite.rules.flatten_fusion import DEAR
 from tilewright.rewrite.rules.flatten_nest import Nest, holds_operation, in_segment, nest_of, without_unused, write_nest

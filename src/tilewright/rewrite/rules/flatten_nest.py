@@ -33,8 +33,8 @@ from tilewright.ir.nodes import (
 from tilewright.ir.nodes import If as IfExpression
 from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import Size
-from tilewright.ir.traversal import FreshNames
-from tilewright.rewrite.names import bodies_of, bound, mentioned, replace_names
+from tilewright.ir.traversal import FreshNames, bodies_of
+from tilewright.rewrite.names import bound, mentioned, replace_names
 from tilewright.rewrite.rule import Place
 
 

@@ -30,7 +30,8 @@ from tilewright.ir.nodes import (
     Statement,
     Variable,
 )
-from tilewright.rewrite.names import bodies_of, bound, mentioned, used
+from tilewright.ir.traversal import bodies_of
+from tilewright.rewrite.names import bound, mentioned, used
 from tilewright.rewrite.rules.flatten_nest import Nest
 
 SOAC = (Map, Reduce, Scan, Redomap, Scanomap, Scatter, Hist)

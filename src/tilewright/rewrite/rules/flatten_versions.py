@@ -51,8 +51,8 @@ from tilewright.ir.nodes import (
 )
 from tilewright.ir.scalars import BOOL
 from tilewright.ir.sizes import ONE, ZERO, Size, maximum, product
-from tilewright.ir.traversal import all_statements, with_fresh_names
-from tilewright.rewrite.names import bodies_of, bound, definitions, mentioned
+from tilewright.ir.traversal import all_statements, bodies_of, with_fresh_names
+from tilewright.rewrite.names import bound, definitions, mentioned
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 from tilewright.rewrite.rules.flatten_distribute import INSIDE
 from tilewright.rewrite.rules.flatten_nest import Nest, in_segment, inner_level, nest_of, open_space
@@ -212,17 +212,24 @@ def comparisons(body: Body, condition: Atom, wanted: bool = True) -> list[tuple[
     return []
 
 
-def _names(program: Program) -> set[str]:
-    return {one.expression.name for one in all_statements(program.body) if isinstance(one.expression, Threshold)}
+def threshold_names(body: Body) -> frozenset[str]:
+    """The names of all thresholds in a body, remembered on it."""
+    known: frozenset[str] | None = body.__dict__.get("_thresholds")
+    if known is None:
+        expressions = [one.expression for one in body.statements]
+        own = (one.name for one in expressions if isinstance(one, Threshold))
+        inside = (threshold_names(inner) for one in expressions for inner in bodies_of(one))
+        known = body.__dict__["_thresholds"] = frozenset(own).union(*inside)
+    return known
 
 
 def _questions(program: Program) -> int:
     """How many versions have a threshold of their own."""
-    return sum(name not in (BLOCK_THREADS, BLOCK_BYTES) for name in _names(program))
+    return sum(name not in (BLOCK_THREADS, BLOCK_BYTES) for name in threshold_names(program.body))
 
 
 def _new_name(program: Program, prefix: str) -> str:
-    taken = _names(program)
+    taken = threshold_names(program.body)
     return next(name for number in itertools.count() if (name := f"{prefix}{number}") not in taken)
 
 

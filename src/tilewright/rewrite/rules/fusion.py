@@ -32,7 +32,8 @@ from tilewright.ir.nodes import (
     StreamSeq,
     Variable,
 )
-from tilewright.rewrite.names import bodies_of, definitions, mentioned, replace_names, users
+from tilewright.ir.traversal import bodies_of
+from tilewright.rewrite.names import definitions, mentioned, replace_names, users
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 
 Consumer: TypeAlias = Map | Reduce | Scan | Redomap | Scanomap

@@ -47,7 +47,8 @@ from tilewright.ir.nodes import (
 )
 from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import Size, SizeFunction, product
-from tilewright.rewrite.names import bodies_of, bound, mentioned, with_body
+from tilewright.ir.traversal import bodies_of
+from tilewright.rewrite.names import bound, mentioned, with_body
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 
 Definition: TypeAlias = Callable[[Atom], Expression | None]

@@ -1,0 +1,81 @@
+"""What is known of the names in scope when a statement gets its lowering."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import field
+
+from tilewright.ir import nodes
+from tilewright.ir.nodes import Atom, Body, Statement, Variable
+from tilewright.ir.sizes import Size
+from tilewright.ir.traversal import bodies_of
+from tilewright.rewrite.names import mentioned
+
+_REPLACING = nodes.Update | nodes.Scatter | nodes.Hist | nodes.SegHist
+
+
+@dataclasses.dataclass
+class Known:
+    """Grows from statement to statement.
+
+    Attributes:
+        arguments: the program's scalar arguments.
+        cells: scalars that lie in memory.
+        iotas: arrays that count, which kernels do not read from memory.
+        sizes: scalars of the host that are known as sizes.
+        computed: the statements that compute scalars from scalar arguments.
+        fills: the scalars that arrays are full of.
+        asked: scalars that tell which version is run.
+        in_loop: this is code of a loop that the host runs.
+    """
+
+    arguments: frozenset[str]
+    cells: set[str] = field(default_factory=set)
+    iotas: set[str] = field(default_factory=set)
+    sizes: dict[str, Size] = field(default_factory=dict)
+    computed: dict[str, Statement] = field(default_factory=dict)
+    fills: dict[str, Atom] = field(default_factory=dict)
+    asked: set[str] = field(default_factory=set)
+    in_loop: bool = False
+
+    def copy(self) -> Known:
+        """The same, to grow by itself."""
+        return Known(
+            self.arguments, set(self.cells), set(self.iotas), dict(self.sizes), dict(self.computed),
+            dict(self.fills), set(self.asked), self.in_loop,
+        )  # fmt: skip
+
+    def note_question(self, statement: Statement) -> None:
+        """Note a scalar that is computed from nothing but comparisons with thresholds."""
+        expression = statement.expression
+        if isinstance(expression, nodes.Apply) and all(str(one) in self.asked for one in expression.operands):
+            self.asked.update(target.name for target in statement.targets)
+
+    def may_wait(self, choice: nodes.If) -> bool:
+        """Whether the branches of a choice may be lowered when they are first run.
+
+        Those of versions may, most of which are never run; what a program chooses itself is lowered at once, and so is
+        told of at once if it cannot be. The steps around must not depend on what the steps inside are: whether they
+        write over arrays that a loop carries (`core/overwriting.py`), or read numbers in order from memory.
+        """
+        if not isinstance(choice.condition, Variable) or choice.condition.name not in self.asked:
+            return False
+        branches = bodies_of(choice)
+        if self.in_loop and any(isinstance(one.expression, _REPLACING) for body in branches for one in _hosts(body)):
+            return False
+        return all(mentioned(body).isdisjoint(self.iotas) for body in branches)
+
+    def mentioned_in(self, body: Body) -> frozenset[str]:
+        """The names that the steps of a body may mention; in place of full arrays these read what they are full of."""
+        names = mentioned(body)
+        return names.union(*(mentioned(self.fills[one]) for one in names if one in self.fills))
+
+
+def _hosts(body: Body) -> Iterator[Statement]:
+    """The statements of a body that the host runs, also those in its choices and loops."""
+    for one in body.statements:
+        yield one
+        if isinstance(one.expression, nodes.If | nodes.Loop):
+            for inner in bodies_of(one.expression):
+                yield from _hosts(inner)
