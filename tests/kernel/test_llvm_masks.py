@@ -75,6 +75,42 @@ def test_nothing_past_the_mask_is_touched(page: np.ndarray, element, count: int)
     np.testing.assert_array_equal(z, np.concatenate([before, np.ones(LANES - count, stored)]))
 
 
+def gather_kernel(element, index=I64) -> Kernel:
+    """y = x at the places, where the mask is true, and 0 elsewhere."""
+    x, y, at = Buffer("x", element, read_only=True), Buffer("y", element), Buffer("at", index)
+    value, places = VectorType(compute_type(element), LANES), VectorType(index, LANES)
+    body = (
+        Let("mask", FirstLanes(N, MASKS)),
+        Let("places", Load(at, integer(0), places)),
+        Store(y, integer(0), Load(x, Name("places", places), value, mask=Name("mask", MASKS))),
+    )
+    return Kernel("gathered", (x, y, at), (ScalarParameter("n", I64),), (), body)
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, 8])
+@pytest.mark.parametrize("element", [F32, I8, F64, BOOL, F16, BF16], ids=str)
+def test_lanes_past_the_mask_gather_nothing(page: np.ndarray, element, count: int) -> None:
+    stored = np.uint16 if element in (F16, BF16) else element.numpy
+    x = page[len(page) - LANES * element.bytes :].view(stored)
+    x[...] = (np.arange(LANES) % 2).astype(stored) if element == BOOL else np.arange(2, 2 + LANES).astype(stored)
+    places = np.random.default_rng(count).permutation(LANES)
+    expected = np.concatenate([x[places[:count]], np.zeros(LANES - count, stored)])
+    places[count:] = 10**14  # far outside
+    y = np.ones(LANES, stored)
+    run(gather_kernel(element), [x, y, places], (count,))
+    np.testing.assert_array_equal(y, expected)
+
+
+def test_gathers_are_at_wide_indices_and_on_cpus() -> None:
+    with pytest.raises(TypeError, match="cannot be gathered from buffer x at indices of type"):
+        run(gather_kernel(F32, I8), [np.ones(8, "f4")] * 2 + [np.ones(8, "i1")], (8,))
+    x, y, places = Buffer("x", F32), Buffer("y", F32), Name("places", VectorType(I64, 4))
+    store = Store(y, integer(0), Load(x, places, VectorType(F32, 4)))
+    body = (Let("places", Load(Buffer("at", I64), integer(0), places.type)), store)
+    with pytest.raises(TypeError, match="elements of buffer x are gathered, in CPU kernels only"):
+        cuda_text(Kernel("gathered", (x, y, Buffer("at", I64)), (), (), body))
+
+
 def test_masks_are_bools_like_others() -> None:
     """Lanes 3 and 4 of the first 5: without the first 3."""
     mask = operation("and", FirstLanes(integer(5), MASKS), operation("not", FirstLanes(N, MASKS)))

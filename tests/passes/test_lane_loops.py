@@ -15,6 +15,7 @@ from tilewright.ir.parser import parse_program
 from tilewright.ir.scalars import BOOL, F64, I64
 from tilewright.kernel.ir import (
     Assign,
+    Barrier,
     Buffer,
     Comment,
     Constant,
@@ -29,16 +30,15 @@ from tilewright.kernel.ir import (
     Statement,
     Store,
     VectorType,
-    While,
     integer,
     operation,
 )
 from tilewright.kernel.ir import walk as walk_statements
 from tilewright.passes.items.dead_stores import loaded_buffers, used_names, without_stores
 from tilewright.passes.items.scalar_values import KernelBuilder
+from tilewright.passes.lanes.lane_code import write_group
 from tilewright.passes.lanes.lane_loops import LANES, wants_lanes
-from tilewright.passes.lanes.vectorise import NotVectorisable
-from tilewright.passes.lanes.widen_lanes import varying_names, widen_lanes
+from tilewright.passes.lanes.lane_variance import UNIFORM, NotInLanes, lane_variance
 
 SIZES = st.sampled_from([0, 1, 2, 7, LANES - 1, LANES, LANES + 1, 2 * LANES, 3 * LANES + 5])
 
@@ -147,7 +147,7 @@ LANE, K, ROUNDS = Name("lane", I64), Name("k", I64), Name("rounds", I64)
 
 def widened(*statements: Statement) -> tuple[Statement, ...]:
     emit = KernelBuilder()
-    widen_lanes(
+    write_group(
         statements, LANE, 4, emit, lambda element, count: Buffer(emit.name("own"), element, Space.PRIVATE, count)
     )
     return emit.statements
@@ -163,6 +163,7 @@ def test_neighbours_are_one_access_and_others_one_for_each_lane() -> None:
     assert [one.value.type for one in accesses] == [VectorType(F64, 4)]
     apart = widened(Store(OUT, operation("mul", K, LANE), at(operation("mul", LANE, integer(2)))))
     assert sum(isinstance(one, Store) and one.buffer == OUT for one in apart) == 4
+    assert gathers(apart) == 1
 
 
 def along_rows(read: Expression, written: Buffer = OUT, step: int = 1) -> tuple[Statement, ...]:
@@ -176,13 +177,18 @@ def along_rows(read: Expression, written: Buffer = OUT, step: int = 1) -> tuple[
     return widened(For("k", integer(0), ROUNDS, body, step=integer(step)))
 
 
+def gathers(statements: tuple[Statement, ...]) -> int:
+    """Loads of an element for each lane."""
+    values = [one.value for one in walk_statements(statements) if isinstance(one, Let)]
+    return sum(isinstance(one, Load) and isinstance(one.index.type, VectorType) for one in values)
+
+
 def single_accesses(statements: tuple[Statement, ...], buffer: Buffer) -> int:
-    """Loads or stores of one element of a buffer."""
+    """Gathers, and stores of one element of a buffer."""
     every = list(walk_statements(statements))
     loads = [one.value for one in every if isinstance(one, Let) and isinstance(one.value, Load)]
-    stores = [(one.buffer, one.value.type) for one in every if isinstance(one, Store)]
-    found = [(one.buffer, one.type) for one in loads] + stores
-    return sum(one == buffer and type_ == F64 for one, type_ in found)
+    gathered = sum(one.buffer == buffer and isinstance(one.index.type, VectorType) for one in loads)
+    return gathered + sum(isinstance(one, Store) and one.buffer == buffer and one.value.type == F64 for one in every)
 
 
 @pytest.mark.parametrize("read", [K, operation("sub", ROUNDS, K), operation("mul", K, integer(-1))])
@@ -199,10 +205,10 @@ def test_rows_along_a_loop_are_turned_in_squares(read: Expression) -> None:
 @pytest.mark.parametrize(
     ("read", "written", "step", "singles"),
     [
-        (operation("mul", K, integer(2)), OUT, 1, (4, 0)),  # not side by side
-        (operation("max", K, integer(1)), OUT, 1, (4, 0)),  # not known to be
-        (K, IN, 1, (8, 8)),  # what is read may just have been written
-        (K, OUT, 2, (4, 4)),  # not every round
+        (operation("mul", K, integer(2)), OUT, 1, (1, 0)),  # not side by side
+        (operation("max", K, integer(1)), OUT, 1, (1, 0)),  # not known to be
+        (K, IN, 1, (5, 5)),  # what is read may just have been written
+        (K, OUT, 2, (1, 4)),  # not every round
     ],
 )
 def test_what_does_not_run_along_rows_is_accessed_lane_by_lane(
@@ -215,10 +221,11 @@ def test_what_does_not_run_along_rows_is_accessed_lane_by_lane(
 def test_what_is_the_same_for_all_lanes_stays_scalar() -> None:
     inside = (Let("s", operation("mul", at(K), Name("t", F64))), Store(OUT, LANE, Name("s", F64)))
     (loop,) = [one for one in widened(For("k", integer(0), ROUNDS, inside)) if isinstance(one, For)]
-    assert loop.body[0] == inside[0]
+    assert isinstance(loop.body[0], Let)
+    assert loop.body[0].value.type == F64
 
 
-def test_what_varies_is_found_through_variables_and_conditions() -> None:
+def test_what_differs_is_found_through_variables_and_conditions() -> None:
     body = (
         Declare("total", Constant(0.0, F64)),
         Declare("chosen", Constant(0.0, F64)),
@@ -226,22 +233,24 @@ def test_what_varies_is_found_through_variables_and_conditions() -> None:
         If(operation("gt", Name("total", F64), Constant(0.0, F64)), (Assign("chosen", Constant(1.0, F64)),)),
         Let("same", at(K)),
     )
-    assert varying_names(body, "lane") == {"lane", "total", "chosen"}
+    found = lane_variance(LANE, body, apart=True)
+    assert found.variables == {"total", "chosen"}
+    assert found.names["same"] == UNIFORM
 
 
 @pytest.mark.parametrize(
     ("statement", "reason"),
     [
-        (For("k", integer(0), LANE, (Store(OUT, LANE, at(LANE)),)), "different numbers of rounds"),
+        (For("k", integer(0), ROUNDS, (), step=LANE), "the step of a loop"),
         (Store(OUT, K, at(LANE)), "lanes would write to one place"),
-        (While((), operation("lt", K, ROUNDS), ()), "lanes cannot share a while"),
-        (Store(OUT, LANE, Load(IN, LANE, VectorType(F64, 2))), "a store of a vector"),
+        (Barrier(), "Barrier is not done in lanes"),
+        (Store(OUT, LANE, Load(IN, LANE, VectorType(F64, 2))), "a vector is not widened again"),
         # of the code around the lanes, such as that a check has failed
         (If(operation("gt", at(LANE), Constant(0.0, F64)), (Assign("failed", Constant(True, BOOL)),)), "failed"),
     ],
 )
 def test_what_is_refused(statement: Statement, reason: str) -> None:
-    with pytest.raises(NotVectorisable, match=reason):
+    with pytest.raises(NotInLanes, match=reason):
         widened(statement)
 
 
@@ -249,7 +258,7 @@ def test_lanes_that_do_not_take_a_branch_change_nothing() -> None:
     condition = operation("gt", at(LANE), Constant(0.0, F64))
     (store,) = [
         one
-        for one in widened(Comment("masked"), If(condition, (Store(OUT, LANE, at(LANE)),)))
+        for one in walk_statements(widened(Comment("masked"), If(condition, (Store(OUT, LANE, at(LANE)),))))
         if isinstance(one, Store) and one.buffer == OUT
     ]
     assert store.mask is not None

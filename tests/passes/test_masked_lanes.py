@@ -7,6 +7,7 @@ import random
 import re
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -41,10 +42,12 @@ from tilewright.kernel.ir import (
 )
 from tilewright.kernel.opencl import opencl_text
 from tilewright.passes.items.scalar_values import KernelBuilder
+from tilewright.passes.lanes import masked_lanes
 from tilewright.passes.lanes.lane_variance import NotInLanes, lane_variance
 from tilewright.passes.lanes.masked_lanes import OneByOne, emit_in_lanes
 
 N = Name("n", I64)
+TABLE = 16
 INDEX = Name("j", I64)
 
 
@@ -56,6 +59,7 @@ class Generator:
         self.scalar = scalar
         self.count = 0
         self.variables = [Name(one, scalar) for one in "abc"]
+        self.source, self.table = Buffer("source", scalar, read_only=True), Buffer("table", scalar, read_only=True)
 
     def fresh(self, type_: ScalarType) -> Name:
         self.count += 1
@@ -77,6 +81,27 @@ class Generator:
         operators = ("add", "sub", "mul", "min", "max", "and", "xor", "floordiv", "mod")
         return operation(self.random.choice(operators), one, self.random.choice((*self.variables, self.number())))
 
+    def place(self, depth: int = 2) -> Expression:
+        """An index that grows with the point's, but for edges; or one of the values' own."""
+        kind = self.random.random()
+        if depth and kind < 0.4:
+            operator = self.random.choice(("min", "max", "mod", "add", "sub"))
+            by = N if operator in ("min", "mod") else integer(self.random.randint(-2, 2))
+            return operation(operator, self.place(depth - 1), by)
+        if depth and kind < 0.5:
+            return operation("select", self.condition(), integer(0), self.place(depth - 1))
+        return INDEX if kind < 0.9 else Cast(self.random.choice(self.variables), I64)
+
+    def read(self) -> list[Statement]:
+        """Read the source where it has an element, or the table anywhere."""
+        at, inside, variable = self.fresh(I64), self.fresh(BOOL), self.random.choice(self.variables)
+        if self.random.random() < 0.3:
+            there = operation("and", Cast(variable, I64), integer(TABLE - 1))
+            return [Assign(variable.name, load(self.table, there))]
+        within = operation("and", operation("ge", at, integer(0)), operation("lt", at, N))
+        found = Assign(variable.name, load(self.source, at))
+        return [Let(at.name, self.place()), Let(inside.name, within), If(inside, (found,))]
+
     def condition(self) -> Expression:
         return operation(self.random.choice(("lt", "le", "eq", "ne")), self.value(), self.value())
 
@@ -95,6 +120,8 @@ class Generator:
 
     def statement(self, depth: int) -> list[Statement]:
         kind = self.random.random() if depth else 0.0
+        if self.random.random() < 0.2:
+            return self.read()
         if kind < 0.4:
             held = self.fresh(self.scalar)
             return [Let(held.name, self.value()), Assign(self.random.choice(self.variables).name, held)]
@@ -122,7 +149,7 @@ class Generator:
 def kernels(seed: int, scalar: ScalarType, machine: Any) -> tuple[Kernel, Kernel]:
     """The same work one by one and in lanes."""
     generator = Generator(seed, scalar)
-    source = Buffer("source", scalar, read_only=True)
+    source, table = generator.source, generator.table
     out, other = Buffer("out", scalar), Buffer("other", scalar)
     first = Let("x", load(source, INDEX))
     start = [Declare("a", Name("x", scalar)), Declare("b", generator.number()), Declare("c", Name("s", scalar))]
@@ -132,9 +159,10 @@ def kernels(seed: int, scalar: ScalarType, machine: Any) -> tuple[Kernel, Kernel
         Store(other, INDEX, operation("add", Name("b", scalar), Name("c", scalar))),
     ]
     body = (first, *start, inner, *stores)
-    buffers, scalars = (source, out, other), (ScalarParameter("n", I64), ScalarParameter("s", scalar))
+    buffers, scalars = (source, table, out, other), (ScalarParameter("n", I64), ScalarParameter("s", scalar))
     emit = KernelBuilder()
-    assert emit_in_lanes(emit, (integer(0), N), INDEX, body, machine)
+    with patch.object(masked_lanes, "_gathers_pay", return_value=True):
+        assert isinstance(emit_in_lanes(emit, (integer(0), N), INDEX, body, machine), int)
     one = Kernel("one", buffers, scalars, (), (For(INDEX.name, integer(0), N, body),))
     return one, Kernel("lanes", buffers, scalars, (), emit.statements)
 
@@ -142,11 +170,11 @@ def kernels(seed: int, scalar: ScalarType, machine: Any) -> tuple[Kernel, Kernel
 def compare(seed: int, scalar: ScalarType, count: int, name: str) -> None:
     machine = machine_for(name)
     rng = np.random.default_rng(seed)
-    xs = rng.integers(-9, 9, count).astype(scalar.numpy)
+    xs, table = (rng.integers(-9, 9, length).astype(scalar.numpy) for length in (count, TABLE))
     found = []
     for kernel in kernels(seed, scalar, machine):
         outs = [np.full(count + 3, 77, scalar.numpy) for _ in range(2)]
-        regions = [region_of(one) for one in (xs, *outs)]
+        regions = [region_of(one) for one in (xs, table, *outs)]
         processor_at_hand(name).run(kernel, "none", regions, (count, scalar.numpy.type(2)), 1)
         found.append(outs)
     for one, two in zip(*found, strict=True):
@@ -243,16 +271,123 @@ def test_explain_tells_of_lanes() -> None:
     assert "of them at once in the lanes of vectors" in roots.explain(target="cpu")
 
 
+# --- memory that is not read side by side
+
+
+@tw.program
+def smoothed(image: tw.f32["n", "m"], radius: tw.i64) -> Any:
+    """A mean weighted by distance and likeness, at clamped indices."""
+    n, m = image.shape
+
+    def pixel(i: Any, j: Any) -> Any:
+        def add_one(k: Any, e: Any, total: Any, weight: Any) -> Any:
+            there = image[tw.minimum(tw.maximum(i + k, 0), n - 1), tw.minimum(tw.maximum(j + e, 0), m - 1)]
+            own = tw.exp(-((there - image[i, j]) ** 2) - tw.cast(k * k + e * e, "f32"))
+            return total + own * there, weight + own
+
+        def add_row(k: Any, total: Any, weight: Any) -> Any:
+            return tw.loop(2 * radius + 1, (total, weight), lambda e, t, w: add_one(k - radius, e - radius, t, w))
+
+        total, weight = tw.loop(2 * radius + 1, (tw.cast(0, "f32"), tw.cast(0, "f32")), add_row)
+        return total / weight
+
+    return tw.map(lambda i: tw.map(lambda j: pixel(i, j), tw.iota(m)), tw.iota(n))
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (2, 7), (5, 33), (3, 100)])
+def test_clamped_neighbours(shape: tuple[int, int]) -> None:
+    image, radius = np.random.default_rng(3).random(shape, dtype=np.float32), 2
+    wide = np.pad(image.astype(np.float64), radius, mode="edge")
+    total, weight = np.zeros(shape), np.zeros(shape)
+    for k in range(2 * radius + 1):
+        for j in range(2 * radius + 1):
+            there = wide[k : k + shape[0], j : j + shape[1]]
+            own = np.exp(-((there - image) ** 2) - (k - radius) ** 2 - (j - radius) ** 2)
+            total, weight = total + own * there, weight + own
+    assert "of them at once in the lanes of vectors" in smoothed.explain(target="cpu")
+    # 25 terms, all positive, each with a rounding of its own and those of the sum; twice
+    np.testing.assert_allclose(smoothed(image, radius, target="cpu"), total / weight, rtol=2 * 40 * 2**-23)
+
+
+@tw.program
+def found(table: tw.f32["k"], xs: tw.f32["n"]) -> Any:
+    """Binary search: each point's own places, at checked indices."""
+    (k,) = table.shape
+
+    def place(x: Any) -> Any:
+        def step(low: Any, high: Any) -> Any:
+            middle = (low + high) // 2
+            up = table[middle] <= x
+            return tw.where(up, middle + 1, low), tw.where(up, high, middle)
+
+        return tw.while_loop(lambda low, high: low < high, (tw.cast(0, "i64"), k), step)[0]
+
+    return tw.map(place, xs)
+
+
+@given(st.integers(1, 40), st.integers(0, 70), st.integers(0, 2**16))
+def test_searches(k: int, n: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    table, xs = np.sort(rng.random(k, dtype=np.float32)), rng.random(n, dtype=np.float32)
+    np.testing.assert_array_equal(found(table, xs, target="cpu"), np.searchsorted(table, xs, side="right"))
+
+
+@tw.program
+def chased(following: tw.i64["k"], starts: tw.i64["n"], rounds: tw.i64["n"]) -> Any:
+    def point(start: Any, count: Any) -> Any:
+        return tw.loop(count, start, lambda _, at: following[at])
+
+    return tw.map(point, starts, rounds)
+
+
+@pytest.mark.parametrize("bad", [None, 0, 13, 40])
+def test_a_lane_that_reads_outside_is_named(bad: int | None) -> None:
+    """And those whose rounds are over read nothing."""
+    k, n = 20, 41
+    rng = np.random.default_rng(4)
+    following, starts = rng.permutation(k), rng.integers(0, k, n)
+    rounds = rng.integers(1, 6, n)
+    starts[0], rounds[0] = 10**12, 0
+    if bad is not None:
+        starts[bad], rounds[bad] = 77, 2
+    assert "of them at once in the lanes of vectors" in chased.explain(target="cpu")
+    if bad is not None:
+        named = "in program chased: index 77 of following is out of range in dimension 0"
+        with pytest.raises(IndexError, match=named):
+            chased(following, starts, rounds, target="cpu")
+        return
+    expected = []
+    for at, count in zip(starts, rounds, strict=True):
+        for _ in range(count):
+            at = following[at]
+        expected.append(at)
+    np.testing.assert_array_equal(chased(following, starts, rounds, target="cpu"), expected)
+
+
 # --- what is declined
+
+
+@tw.program
+def sparse(start: tw.i64["k"], columns: tw.i64["z"], values: tw.f32["z"], x: tw.f32["m"]) -> Any:
+    def row(i: Any) -> Any:
+        low, high = start[i], start[i + 1]
+        zero = tw.cast(0, "f32")
+        return tw.loop(high - low, zero, lambda e, total: total + values[low + e] * x[columns[low + e]])
+
+    return tw.map(row, tw.iota(start.shape[0] - 1))
+
+
+def test_loops_that_count_through_places_stay_one_by_one() -> None:
+    assert "one by one is as fast" in sparse.explain(target="cpu")
 
 
 def test_what_is_not_side_by_side_is_declined() -> None:
     x, out = Buffer("x", F32, read_only=True), Buffer("out", F32)
     far = operation("mul", INDEX, integer(3))
-    table = load(x, operation("and", INDEX, integer(7)))
     cases: list[tuple[Statement, ...]] = [
         (Store(out, far, Constant(1.0, F32)),),
-        (Store(out, INDEX, table),),
+        (Store(out, operation("and", INDEX, integer(7)), load(x, INDEX)),),
+        (Store(out, INDEX, load(x, far)),),
         (Store(out, INDEX, load(out, INDEX)),),
         (Store(out, integer(0), Constant(1.0, F32)),),
         (Assign("outer", Constant(1.0, F32)),),

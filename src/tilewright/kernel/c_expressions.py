@@ -162,6 +162,8 @@ class ExpressionPrinter:
         buffer = load.buffer
         if load.mask is not None:
             raise TypeError(f"a load of {load.type} from buffer {buffer.name} is masked, in CPU kernels only")
+        if isinstance(load.index.type, VectorType):
+            raise TypeError(f"elements of buffer {buffer.name} are gathered, in CPU kernels only")
         access = self.access(buffer, load.index, load.type, load.aligned, False)
         if buffer.vector > 1:
             return Piece(f"{access.name}[{access.index.code}]")

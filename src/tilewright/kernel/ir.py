@@ -157,8 +157,9 @@ class Order(Enum):
 class Load:
     """The element (or, with a vector type, the `lanes` consecutive elements) of `buffer` from flat `index` on.
 
-    `aligned` promises that a vector access starts at a multiple of its own size. Where `mask` (a bool for each lane)
-    is false nothing is read, and the lane is 0.
+    With an index for each lane (in CPU kernels only): the elements at these. `aligned` promises that a vector access
+    starts at a multiple of its own size. Where `mask` (a bool for each lane) is false nothing is read, and the lane is
+    0.
     """
 
     buffer: Buffer

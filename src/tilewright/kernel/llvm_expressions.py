@@ -326,12 +326,20 @@ def _access(emitter: Emitter, buffer: Buffer, index: Expression, value: ValueTyp
 
 def _load(emitter: Emitter, node: Load) -> str:
     buffer, lanes = node.buffer, lanes_of(node.type)
-    address, attributes = _access(emitter, buffer, node.index, node.type, node.aligned)
     memory = memory_spelling(buffer.element, emitter.target.has_half_conversion)
+    if isinstance(node.index.type, VectorType):
+        return _read(emitter, node, _gather(emitter, node, memory), memory)
+    address, attributes = _access(emitter, buffer, node.index, node.type, node.aligned)
     if node.mask is None:
         raw = emitter.emit(f"load {vector_of(memory, lanes)}, ptr {address}{attributes}", buffer.name)
     else:
         raw = _masked_load(emitter, node, vector_of(memory, lanes), address)
+    return _read(emitter, node, raw, memory)
+
+
+def _read(emitter: Emitter, node: Load, raw: str, memory: str) -> str:
+    """What is loaded as elements of memory, as values."""
+    buffer, lanes = node.buffer, lanes_of(node.type)
     if buffer.element == BOOL:
         return emitter.emit(f"icmp ne {vector_of('i8', lanes)} {raw}, {splat('0', 'i8', lanes)}")
     if memory == "half":
@@ -340,6 +348,29 @@ def _load(emitter: Emitter, node: Load) -> str:
         widen = _f16_to_f32 if buffer.element == F16 else _bf16_to_f32
         return widen(_Bits(emitter, lanes), raw)
     return raw
+
+
+def _gather(emitter: Emitter, node: Load, memory: str) -> str:
+    """An element for each lane: LLVM's intrinsic, an instruction where the processor has a fast one."""
+    buffer, lanes, places = node.buffer, lanes_of(node.type), node.index.type
+    element = compute_type(buffer.element)
+    if node.type != VectorType(element, lanes) or places != VectorType(I64, lanes) or buffer.vector > 1:
+        raise TypeError(
+            f"lanes of {node.type} cannot be gathered from buffer {buffer.name} at indices of type {places}"
+        )
+    text, bools = vector_of(memory, lanes), vector_of("i1", lanes)
+    mask = splat("true", "i1", lanes) if node.mask is None else _mask(emitter, node.mask, node.type, buffer)
+    index = emit_expression(emitter, node.index)
+    place = f"getelementptr inbounds {memory}, ptr {buffer_register(buffer)}, {spelling(places)} {index}"
+    pointers = vector_of("ptr", lanes)
+    return emitter.call(
+        f"llvm.masked.gather.{suffix(text)}.v{lanes}p0",
+        text,
+        (pointers, emitter.emit(place, "p")),
+        ("i32", str(buffer.element.bytes)),
+        (bools, mask),
+        (text, "zeroinitializer"),
+    )
 
 
 def _mask(emitter: Emitter, mask: Expression, value: ValueType, buffer: Buffer) -> str:

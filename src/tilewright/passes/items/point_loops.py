@@ -46,7 +46,7 @@ def emit_points(
     if item.scratch or item.private or alone:
         item.emit.emit(in_order)
     elif item.checks:
-        _checked_together(item, bounds, point, in_order)
+        _checked_together(item, bounds, point, in_order, machine)
     elif not isinstance(group := emit_in_lanes(item.emit, bounds, index, inside, machine), OneByOne):
         item.together = max(item.together, group)
     else:
@@ -61,12 +61,13 @@ def _obstacle(item: Item, alone: bool) -> str:
         return "a point may read what another one has written"
     if item.scratch or item.private:
         return "each of them keeps arrays of its own in memory"
-    return "some of their indices are checked as they are used" if item.checks else ""
+    return ""
 
 
 def _checked_together(
-    item: Item, bounds: Range, point: Callable[[], tuple[Name, Sequence[Statement]]], recording: For
-) -> None:
+    item: Item, bounds: Range, point: Callable[[], tuple[Name, Sequence[Statement]]], recording: For,
+    machine: Machine | None,
+) -> None:  # fmt: skip
     """A loop over points without branches for their indices; if one is out of range, `recording` runs, too, which is
     the loop that finds the first.
     """
@@ -74,7 +75,12 @@ def _checked_together(
     around, item.speculation = item.speculation, Speculation(bad)
     index, inside = point()
     item.speculation = around
-    item.emit.emit(For(index.name, *bounds, tuple(inside), independent=True))
+    if isinstance(group := emit_in_lanes(item.emit, bounds, index, inside, machine, bad), OneByOne):
+        if group.scalar:
+            item.refused.append(f"points one by one, not in the lanes of vectors: {group.reason}")
+        item.emit.emit(For(index.name, *bounds, tuple(inside), independent=True))
+    else:
+        item.together = max(item.together, group)
     item.emit.when(bad, lambda: item.emit.emit(recording))
 
 

@@ -22,8 +22,8 @@ from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import Buffer, Constant, Expression, For, If, Name, Space, operation
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.scalar_values import LoweringError
-from tilewright.passes.lanes.vectorise import NotVectorisable
-from tilewright.passes.lanes.widen_lanes import widen_lanes
+from tilewright.passes.lanes.lane_code import write_group
+from tilewright.passes.lanes.lane_variance import NotInLanes
 
 Places: TypeAlias = Sequence[ArrayView]
 Columns: TypeAlias = Callable[[Item, Sequence[Size], tuple[Expression, Expression], Places, Callable[[], None]], None]
@@ -96,7 +96,7 @@ def in_lanes(
     try:
         with emit.scope() as together:
             _write_group(item, high, name, extent, write)
-    except (NotVectorisable, LoweringError) as error:
+    except (NotInLanes, LoweringError) as error:
         kept.restore(item)
         item.refused.append(f"points with several scans one by one, not in the lanes of vectors: {error}")
         one_by_one()
@@ -131,7 +131,7 @@ def _write_group(item: Item, high: Expression, begin: Name, extent: Size, write:
         item.buffers[buffer.name] = buffer
         return buffer
 
-    widen_lanes(statements, lane, LANES, emit, memory)
+    write_group(statements, lane, LANES, emit, memory)
 
 
 class _State:

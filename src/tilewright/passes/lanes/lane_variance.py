@@ -1,8 +1,8 @@
-"""What differs between iterations of a loop that are to run in the lanes of vectors (the code: masked_lanes.py)."""
+"""What differs between iterations of a loop that are to run in the lanes of vectors (the code: lane_code.py)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from tilewright.ir.scalars import I64
@@ -21,14 +21,17 @@ from tilewright.kernel.ir import (
     Load,
     Name,
     Operation,
+    Prefetch,
     Statement,
     Store,
+    VectorType,
     While,
     element_of,
 )
 
-UNIFORM, LINEAR, WIDE = 0, 1, 2
-"""The same in all lanes; an i64 that is one more in each lane; anything else."""
+UNIFORM, LINEAR, STRIDED, NEAR, WIDE = range(5)
+"""The same in all lanes; an i64 that is one more in each lane; one that is so much more in each; one that is one more
+in each but for edges, where it is clamped, replaced or taken modulo something; anything else."""
 
 
 class NotInLanes(ValueError):
@@ -40,12 +43,15 @@ class LaneVariance:
     """How the values of a loop's names differ between lanes.
 
     Attributes:
-        names: `UNIFORM`, `LINEAR` or `WIDE` for each name that the body binds; other names are uniform.
+        names: `UNIFORM`, `LINEAR`, `STRIDED`, `NEAR` or `WIDE` for each name that the body binds; others are uniform.
+        apart: memory is accessed at any places, each of which only one iteration writes; else rows are not read across
+            the lanes, and places are written side by side and not read.
         variables: those declared variables that differ.
         widest: bytes of the widest float that differs, or (without floats) of the widest number.
     """
 
     names: dict[str, int] = field(default_factory=dict)
+    apart: bool = False
     variables: set[str] = field(default_factory=set)
     widest: int = 0
 
@@ -53,8 +59,10 @@ class LaneVariance:
         """How an expression differs.
 
         Raises:
-            NotInLanes: for one that vectors do not compute, and loads from places that are not side by side.
+            NotInLanes: for one that vectors do not compute, and loads across rows.
         """
+        if isinstance(expression.type, VectorType):
+            raise NotInLanes("a vector is not widened again")
         match expression:
             case Constant() | BlockIndex():
                 return UNIFORM
@@ -65,20 +73,45 @@ class LaneVariance:
                 return kind if kind == UNIFORM or operand.type == expression.type else WIDE
             case Load(index=index, mask=None):
                 kind = self.kind(index)
-                if kind == WIDE:
+                if kind == STRIDED and not self.apart:
                     raise NotInLanes("memory is read at places that are not side by side")
                 return UNIFORM if kind == UNIFORM else WIDE
             case Operation(operator, operands):
                 kinds = [self.kind(one) for one in operands]
                 if all(one == UNIFORM for one in kinds):
                     return UNIFORM
-                is_sum = operator == "add" or (operator == "sub" and kinds[1] == UNIFORM)
-                return LINEAR if is_sum and sorted(kinds) == [UNIFORM, LINEAR] else WIDE
+                return _combined(operator, kinds) if expression.type == I64 else WIDE
         raise NotInLanes(f"{type(expression).__name__} is not done in lanes")
 
 
-def lane_variance(index: Name, body: Sequence[Statement]) -> LaneVariance:
+def _combined(operator: str, kinds: Sequence[int]) -> int:
+    """How what an operator makes of integers differs, which do not all stay the same."""
+    near = (LINEAR, NEAR)
+    if operator == "select":
+        return NEAR if kinds[1] == UNIFORM and kinds[2] in near else WIDE
+    if len(kinds) != 2:
+        return WIDE
+    left, right = kinds
+    moved = (left if right == UNIFORM else WIDE) if operator in ("sub", "mod") else max(kinds)
+    one_stays = UNIFORM in kinds
+    if operator in ("min", "max", "mod"):
+        return NEAR if one_stays and moved in near else WIDE
+    if operator in ("add", "sub"):
+        if one_stays and moved in near:
+            return moved
+        return STRIDED if max(kinds) <= STRIDED else WIDE
+    return STRIDED if operator == "mul" and one_stays and max(kinds) <= STRIDED else WIDE
+
+
+def lane_variance(
+    index: Name, body: Sequence[Statement], apart: bool = False, flags: Collection[str] = ()
+) -> LaneVariance:
     """How the values in a loop's body differ between iterations.
+
+    Args:
+        index, body: the loop's index and what is done for it.
+        apart: as of a `LaneVariance`.
+        flags: variables from outside of the loop that iterations may set, and none reads but to keep what was set.
 
     Raises:
         NotInLanes: if the body does something that vectors do not do.
@@ -88,13 +121,13 @@ def lane_variance(index: Name, body: Sequence[Statement]) -> LaneVariance:
         >>> from tilewright.kernel.ir import Buffer, load
         >>> x, i = Buffer("x", F32), Name("i", I64)
         >>> lane_variance(i, [Let("at", kernel.add(i, Name("n", I64))), Let("e", load(x, Name("at", I64)))]).names
-        {'i': 1, 'at': 1, 'e': 2}
+        {'i': 1, 'at': 1, 'e': 4}
     """
     if index.type != I64:
         raise NotInLanes(f"the index is of type {index.type}")
-    found = LaneVariance({index.name: LINEAR})
-    stored = {one.buffer.name for one in kernel.walk(tuple(body)) if isinstance(one, Store)}
-    walker = _Walker(found, stored)
+    found = LaneVariance({index.name: LINEAR} | dict.fromkeys(flags, WIDE), apart, set(flags))
+    stored = {one.buffer.name for one in kernel.walk(tuple(body)) if isinstance(one, Store) and not apart}
+    walker = _Walker(found, stored, depth=dict.fromkeys(flags, -1))
     while True:  # a variable that differs makes others differ
         before = len(found.variables)
         walker.floats, walker.numbers = 0, 0
@@ -125,13 +158,12 @@ class _Walker:
                     self.depth[name] = depth
                     self._assigned(name, value, depth)
                 case Assign(name, value):
-                    if name not in self.depth:
+                    if name in self.depth:
+                        self._assigned(name, value, depth)
+                    elif not self.found.apart or depth or self.found.kind(value) != UNIFORM:
                         raise NotInLanes(f"the variable {name} is declared outside of the loop")
-                    self._assigned(name, value, depth)
                 case Store(index=index, value=value, mask=None):
-                    if self.found.kind(index) != LINEAR:
-                        raise NotInLanes("memory is written at places that are not side by side")
-                    self._note(value)
+                    self._store(self.found.kind(index), self._note(value), depth)
                 case If(condition, then, otherwise):
                     inner = depth + (self.found.kind(condition) != UNIFORM)
                     self.visit(then, inner)
@@ -144,10 +176,18 @@ class _Walker:
                     self.visit(inside, depth + differs)
                 case While(prelude, condition, inside):
                     self._while(prelude, condition, inside, depth)
+                case Prefetch(index=index) if self.found.kind(index) == UNIFORM:
+                    pass
                 case Comment():
                     pass
                 case _:
                     raise NotInLanes(f"{type(statement).__name__} is not done in lanes")
+
+    def _store(self, index: int, value: int, depth: int) -> None:
+        if index == UNIFORM and (not self.found.apart or depth or value != UNIFORM):
+            raise NotInLanes("lanes would write to one place")
+        if index != LINEAR and not self.found.apart:
+            raise NotInLanes("memory is written at places that are not side by side")
 
     def _while(
         self, prelude: Sequence[Statement], condition: Expression, body: Sequence[Statement], depth: int
@@ -168,7 +208,7 @@ class _Walker:
 
     def _note(self, value: Expression) -> int:
         kind = self.found.kind(value)
-        if kind == WIDE:
+        if kind >= NEAR:
             self._widen(value)
         return kind
 
