@@ -122,7 +122,7 @@ class Contraction:
         return tuple(one for one in self.dimensions if one.kind is kind)
 
     def bind(self, values: Mapping[str, int]) -> Contraction:
-        """The contraction with every size, stride and offset a constant."""
+        """The contraction with every size, stride and offset a constant; sizes below 0 are 0."""
 
         def known(value: Size) -> Size:
             return size(value.evaluate(values))
@@ -133,7 +133,12 @@ class Contraction:
         return dataclasses.replace(
             self,
             dimensions=tuple(
-                Dimension(d.name, d.kind, *map(known, (d.size, d.stride_left, d.stride_right, d.stride_out)))
+                Dimension(
+                    d.name,
+                    d.kind,
+                    size(max(0, d.size.evaluate(values))),
+                    *map(known, (d.stride_left, d.stride_right, d.stride_out)),
+                )
                 for d in self.dimensions
             ),
             left=bound(self.left),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilewright.frontend.einsum_arrays import Array, as_array, check_out
+from tilewright.frontend.einsum_arrays import Array, as_array, check_factors, check_out
 from tilewright.frontend.einsum_quick import with_first
 from tilewright.frontend.einsum_stored import StoredEinsum, record_key, store_einsum, stored_einsum
 from tilewright.runtime.environment import read_environment
@@ -176,6 +176,8 @@ def _by_form(
 
         extra, labels = einsum_calls.epilogue_operands(epilogue_operands)
         arrays = (*arrays, *extra)
+    if alpha is not _ONE or beta is not _ZERO:
+        check_factors(alpha=alpha, beta=beta)
     if out is None and beta:
         raise ValueError(f"einsum: beta = {beta} needs out, whose elements it multiplies")
     if out is not None and not isinstance(out, _NDARRAY):

@@ -85,6 +85,17 @@ def overlap(left: Array, right: Array) -> bool:
         return True
 
 
+def check_factors(**factors: Any) -> None:
+    """Refuse factors of a result that are not numbers.
+
+    Raises:
+        TypeError: naming the argument.
+    """
+    for name, value in factors.items():
+        if not isinstance(value, int | float | complex | np.number | np.bool_):
+            raise TypeError(f"einsum: {name} must be a number, not {value!r} of type {type(value).__name__}")
+
+
 def check_out(out: Array, arrays: Sequence[Array]) -> None:
     """Refuse an `out` that cannot be written while the operands are read.
 

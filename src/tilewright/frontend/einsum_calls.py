@@ -29,8 +29,8 @@ def interleaved(operands: Sequence[Any]) -> tuple[Hashable, tuple[Any, ...]]:
         raise ValueError(
             "einsum needs an expression and operands, or operands and their indices; it was given no argument"
         )
-    if len(operands) == 1:
-        raise TypeError(f"einsum needs an expression or indices; it was given only {operands[0]!r}")
+    if len(operands) == 1 or isinstance(operands[0], bytes):
+        raise TypeError(f"einsum needs an expression (a str) or indices; it was given only {operands[0]!r}")
     return interleaved_key(operands), tuple(operands[0 : len(operands) - len(operands) % 2 : 2])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
@@ -44,6 +45,8 @@ def hashable_tiles(tiles: Mapping[Any, Any] | None) -> tuple[tuple[Any, Any], ..
     """Tile sizes by index as a hashable value."""
     if tiles is None:
         return ()
+    if not isinstance(tiles, Mapping):
+        raise TypeError(f"einsum: tiles must map indices to tile sizes, as {{'i': (8, 4), 'k': 16}}, not {tiles!r}")
     return tuple((label, tuple(one) if isinstance(one, list | tuple) else one) for label, one in tiles.items())
 
 
@@ -131,6 +134,24 @@ def extra_labels_of(
     return result
 
 
+def _check_epilogue(text: str, epilogue: Any, extras: int) -> None:
+    """Raises TypeError for an epilogue that cannot be called as it will be."""
+    if not callable(epilogue):
+        raise TypeError(f"einsum {text!r}: epilogue must be a function of an element, not {epilogue!r}")
+    try:
+        signature = inspect.signature(epilogue)
+    except ValueError:  # functions of NumPy and others in C may have none
+        return
+    try:
+        signature.bind(*range(1 + extras))
+    except TypeError as error:
+        name = getattr(epilogue, "__name__", repr(epilogue))
+        raise TypeError(
+            f"einsum {text!r}: the epilogue {name}{signature} is called with an element of the result and one of each "
+            f"of {extras} epilogue operands: {error}"
+        ) from error
+
+
 def epilogue_of(
     text: str,
     options: EinsumOptions,
@@ -143,9 +164,12 @@ def epilogue_of(
 
     Raises:
         ValueError: for operands without an epilogue, and alpha or beta with another semiring than plus_times.
-        TypeError: for an alpha or beta that the dtype does not hold, and an operand that cannot become it.
+        TypeError: for an epilogue that is no function, an alpha or beta that the dtype does not hold, and an operand
+            that cannot become it.
     """
     scalar = compute_type(scalar_type_of(dtype))
+    if options.epilogue is not None:
+        _check_epilogue(text, options.epilogue, len(extras))
     if extras and options.epilogue is None:
         raise ValueError(f"einsum {text!r}: {len(extras)} epilogue operands, but no epilogue")
     if options.alpha != 1 or options.beta != 0:

@@ -151,6 +151,8 @@ def _interleaved_labels(labels: Any, what: str) -> tuple[Label, ...]:
     for written in labels:
         one: Any = written
         if isinstance(one, np.generic | np.ndarray):
+            if one.ndim or one.dtype.kind not in "iu":
+                raise TypeError(f"einsum: {one!r} among the indices of {what} is no index; indices are whole or names")
             one = operator.index(written)
         if not isinstance(one, Hashable):
             raise TypeError(f"einsum: index {one!r} of {what} is of type {type(one).__name__}, which is not hashable")

@@ -157,7 +157,7 @@ class Executor:
     # --- kernels
 
     def run_kernel(self, step: host.KernelStep) -> None:
-        """Allocate the targets and launch."""
+        """Allocate the targets and launch; a size below 0 leaves nothing to do, and kernels do not expect one."""
         names = {name for variable in (*step.targets, *step.reads) for e in variable.type.shape for name in e.names}
         self.force_sizes(sorted(names | set(step.size_names)))
         for position, target in enumerate(step.targets):
@@ -168,6 +168,8 @@ class Executor:
             self.scope.entries[target.name] = place = self.destination(target)
             if given is not None:
                 self.copy(given, place)
+        if any(self.size(extent) < 0 for target in step.targets for extent in target.type.shape):
+            return
         before: dict[str, Entry] = {}
         if self.backend.machine.warp > 1:
             from tilewright.runtime.turning import turn

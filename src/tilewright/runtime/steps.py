@@ -111,7 +111,10 @@ def view(e: Executor, expression: Expression, target: Variable) -> Entry:
             return source.seen_as(source.lmad.fix(places))
         case Slice(array, dimensions, line):
             source = array_in_memory(e, array)
-            known = [replace(one, start=size(e.size(one.start)), count=size(e.size(one.count))) for one in dimensions]
+            known = [
+                replace(one, start=size(e.size(one.start)), count=size(count))
+                for one, count in zip(dimensions, e.shape([one.count for one in dimensions]), strict=True)
+            ]
             for d, one in enumerate(known):
                 check_slice(e, host.CheckedIndex(array.name, d, line), one, source.shape[d])
             return source.seen_as(source.lmad.slice(known))
@@ -120,7 +123,7 @@ def view(e: Executor, expression: Expression, target: Variable) -> Entry:
             return source.seen_as(source.lmad.rearrange(permutation))
         case Replicate(count, value):
             source = array_in_memory(e, value)
-            return source.seen_as(source.lmad.broadcast(e.size(count)))
+            return source.seen_as(source.lmad.broadcast(*e.shape([count])))
         case Reshape(array, shape) if array.type.rank == 0:
             cell = e.allocate(target.type, target.name)
             e.copy(e.entry(array), cell)
@@ -193,10 +196,16 @@ def run_scalar(e: Executor, step: host.ScalarStep) -> None:
 
 def run_concat(e: Executor, step: host.ConcatStep) -> None:
     """Copy the parts."""
+    parts = [array_in_memory(e, variable) for variable in step.arrays]
+    for number, variable in enumerate(step.arrays):
+        if (extent := e.size(variable.type.shape[step.axis])) < 0:
+            raise ValueError(
+                f"{e.program_name}: part {number} of a concatenation ({variable.name}) has size {extent} in dimension "
+                f"{step.axis}; it must be at least 0"
+            )
     whole = e.destination(step.target)
     start = 0
-    for variable in step.arrays:
-        part = array_in_memory(e, variable)
+    for part in parts:
         strides, offset = whole.strides, whole.offset + start * whole.strides[step.axis]
         e.copy(part, replace(whole, shape=part.shape, strides=strides, offset=offset, fresh=False))
         start += part.shape[step.axis]

@@ -1,0 +1,71 @@
+"""Sizes that are below zero for the arguments of a call: such arrays are empty, as in Python's slices and ranges."""
+
+# ruff: noqa: F821, UP037  # sizes in annotations are text: tw.f64["n"]
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright.ir.interpreter import interpret
+
+VECTOR = np.arange(1.0, 5.0)
+
+
+@tw.program
+def repeated(xs: tw.f64["n"], k: tw.i64) -> Any:
+    return tw.replicate(k, xs)
+
+
+@tw.program
+def middle(xs: tw.f64["n"], k: tw.i64) -> Any:
+    return tw.map(lambda x: x + k, xs[3 : xs.shape[0] - 3])
+
+
+@tw.program
+def rows_in_bins(xs: tw.f64["n"], k: tw.i64) -> Any:
+    """The kernel wrote before the memory of its bins, in front of a result without elements."""
+    rows = tw.map(lambda x: tw.map(lambda i: x + i, tw.iota(5)), xs)
+    places = tw.map(lambda i: i * 0, tw.iota(xs.shape[0]))
+    return tw.hist(lambda one, two: tw.map("add", one, two), 0, k, places, rows)
+
+
+@tw.program
+def product(xs: tw.f64["n"], k: tw.i64) -> Any:
+    """(n x k) (k x n) and (n x n) (n x k), which are empty, and a sum of no products, which is not."""
+    left = tw.map(lambda x: tw.map(lambda i: x + i, tw.iota(k)), xs)
+    right = tw.map(lambda i: tw.map(lambda x: x - i, xs), tw.iota(k))
+
+    def times(one: Any, two: Any) -> Any:
+        def dot(row: Any, column: Any) -> Any:
+            return tw.reduce("add", 0, tw.map(lambda a, b: a * b, row, column))
+
+        return tw.map(lambda row: tw.map(lambda column: dot(row, column), tw.transpose(two)), one)
+
+    square = times(left, right)
+    return square, times(square, left)
+
+
+@pytest.mark.parametrize("program", [repeated, middle, rows_in_bins, product])
+@pytest.mark.parametrize("k", [-1, -7])
+def test_sizes_below_zero_are_zero(program: Any, k: int) -> None:
+    for _ in range(2):
+        results = program(VECTOR, k)
+        expected = interpret(program.trace(), [VECTOR, k])
+        for one, other in zip(results if isinstance(results, tuple) else (results,), expected, strict=True):
+            assert one.shape == other.shape
+            assert np.array_equal(one, other)
+
+
+def test_concatenations_refuse_parts_below_zero() -> None:
+    """The result is as long as its parts together, and so would be shorter than those that are written to it."""
+
+    @tw.program
+    def joined(xs: tw.f64["n"], k: tw.i64) -> Any:
+        return tw.concat([xs, tw.map(lambda i: tw.cast(i, "f64"), tw.iota(k)), xs])
+
+    with pytest.raises(ValueError, match=r"joined: part 1 of a concatenation \(t_2\) has size -3 in dimension 0"):
+        joined(VECTOR, -3)
+    assert joined(VECTOR, 1).tolist() == [1, 2, 3, 4, 0, 1, 2, 3, 4]
