@@ -24,6 +24,7 @@ pytestmark = pytest.mark.skipif(not cpu_entry.entries_are_possible(), reason="th
 
 E2 = "ij,jk->ik"
 FORMS = [E2, "ij,ij->", "ij,jk,kl->il", "bij,bjk->bik", "ij,j->i"]  # a scalar, several launches, several blocks
+DIAGONALS = ["ii->", "iij->j", "ii,ij->j", "iji,kk->kj", "ijij->i"]
 EXTENTS = {"i": 5, "j": 7, "k": 6, "l": 4, "b": 3}
 
 
@@ -52,7 +53,7 @@ def both_ways(expression: str, *arrays: Any) -> list[Callable[..., Any]]:
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "i8", "u1", "c8"])
-@pytest.mark.parametrize("expression", [*FORMS, "ij,jk->ki", "ij,ij->ji", "ij,k->ikj", "ij->j"])
+@pytest.mark.parametrize("expression", [*FORMS, "ij,jk->ki", "ij,ij->ji", "ij,k->ikj", "ij->j", *DIAGONALS])
 def test_results(expression: str, dtype: str) -> None:
     inputs = expression.split("->", maxsplit=1)[0].split(",")
     arrays = [abs(some(*(EXTENTS[one] for one in term), dtype=dtype)) for term in inputs]
@@ -67,6 +68,24 @@ def test_results(expression: str, dtype: str) -> None:
             out = np.empty_like(expected)
             assert call(*fresh, out=out) is out
             np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("expression", ["ij->ji", "ii->i", "iji->ji", "ijij->ji", "ijk->kij"])
+def test_views(expression: str) -> None:
+    array = some(*(EXTENTS[one] for one in expression.split("->", maxsplit=1)[0]))
+    for call in both_ways(expression, array):
+        for form in (array, array.copy(), np.asfortranarray(array), array[::-1]):  # which entries are for, and others
+            view = call(form)
+            assert np.shares_memory(view, form) and view.flags.writeable
+            assert view.strides == np.einsum(expression, form).strides
+            np.testing.assert_array_equal(view, np.einsum(expression, form))
+        array.flags.writeable = False
+        assert not call(array).flags.writeable
+        array.flags.writeable = True
+        out = np.empty_like(np.einsum(expression, array))
+        assert call(array, out=out) is out
+        np.testing.assert_array_equal(out, np.einsum(expression, array))
+        assert not np.shares_memory(out, array)
 
 
 def test_the_short_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,11 +16,10 @@ import numpy as np
 
 from tilewright.frontend.einsum_arrays import Array, empty_result, fresh_strides, is_large, row_major_strides
 from tilewright.frontend.einsum_layout import (
+    PlainView,
     Signature,
     output_axes,
     overlaps_itself,
-    plain_view,
-    transposed_view,
 )
 from tilewright.frontend.einsum_options import (
     EinsumOptions,
@@ -40,7 +39,7 @@ from tilewright.frontend.einsum_parse import (
 )
 from tilewright.frontend.einsum_path import Path, contraction_path
 from tilewright.frontend.einsum_program import einsum_program
-from tilewright.frontend.einsum_quick import QuickCalls
+from tilewright.frontend.einsum_quick import QuickCalls, QuickView
 from tilewright.frontend.semiring import semiring_named
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Program
@@ -55,14 +54,13 @@ _EXECUTABLES: MemoryCache[tuple[Program, str, tuple[Any, ...]], Callable[..., An
 class _Preparation:
     """What is done to an operand before every call."""
 
-    labels: Labels
     dtype: np.dtype[Any] | None
-    plain: bool
+    view: PlainView | None
 
     def __call__(self, array: Array) -> Array:
         if self.dtype is not None:
             array = array.astype(self.dtype)
-        return array if self.plain else plain_view(array, self.labels)[0]
+        return array if self.view is None else self.view(array)
 
 
 @dataclass(frozen=True)
@@ -80,7 +78,7 @@ class BoundEinsum:
         axes: the result's axes from the outermost in memory to the innermost.
         order: the memory order that was asked for.
         indirect: `out` has foreign bytes or unaligned elements, so that the result is copied into it.
-        quick: what was learned for calls of hardly any size; None where nothing is to be learned.
+        quick: short cuts for repeated calls; None where there are none.
     """
 
     resolved: ResolvedEinsum
@@ -94,7 +92,19 @@ class BoundEinsum:
     axes: tuple[int, ...]
     order: str
     indirect: bool
-    quick: QuickCalls | None = field(default=None, repr=False, compare=False)
+    quick: QuickCalls | QuickView | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def takes_as_they_are(self) -> bool:
+        """Whether the program reads the operands' own memory."""
+        return all(one is None or one.dtype is None for one in self.preparations or ())
+
+    def prepared(self, arrays: Sequence[Array]) -> Sequence[Array]:
+        """The operands as the program takes them."""
+        if self.preparations is None:
+            return arrays
+        pairs = zip(arrays, self.preparations, strict=True)
+        return [array if prepare is None else prepare(array) for array, prepare in pairs]
 
     def run(self, arrays: Sequence[Array], out: Array | None) -> Any:
         """The result for operands (and epilogue operands) of the bound signatures; `out` has been checked."""
@@ -109,15 +119,11 @@ class BoundEinsum:
                 return view
             out[...] = view
             return out
-        if self.preparations is not None:
-            arrays = [
-                array if prepare is None else prepare(array)
-                for array, prepare in zip(arrays, self.preparations, strict=True)
-            ]
+        given, arrays = arrays, self.prepared(arrays)
         if not self.shape:
             value = self.executable(*arrays)
             if self.quick is not None:
-                self.quick.learn(arrays, None, np.empty((), self.dtype))
+                self.quick.learn(arrays, None, np.empty((), self.dtype), given)
             if out is None:
                 return value
             out[...] = value
@@ -127,7 +133,7 @@ class BoundEinsum:
         if 0 not in self.shape:
             self.executable(*arrays, out=result)
             if self.quick is not None:
-                self.quick.learn(arrays, result)
+                self.quick.learn(arrays, result, None, given)
         if out is None:
             return result
         if fresh:
@@ -136,10 +142,8 @@ class BoundEinsum:
 
     def _view(self, array: Array) -> Any:
         spec = self.resolved.spec
-        view = transposed_view(array, spec.inputs[0], spec.output)
-        if not self.shape:
-            return view[()]
-        return view
+        view = PlainView(spec.inputs[0], spec.output)(array)
+        return view if self.shape else view[()]
 
 
 _AMBIGUOUS = {"i8": ("int8", "int64"), "u8": ("uint8", "uint64")}
@@ -191,12 +195,13 @@ def bind(
     order = "any" if options.order is None else options.order.upper()
     axes = output_axes(order, list(zip(operands, resolved.spec.inputs, strict=True)), resolved.spec.output)
     if out_dtype is None and _is_view(resolved.spec, operands[0], dtype, out, options, order):
-        return BoundEinsum(resolved, path, None, None, None, None, sizes_out, dtype, axes, order, False)
+        quick_view = QuickView(operands[0], resolved.spec.inputs[0], resolved.spec.output) if out is None else None
+        return BoundEinsum(resolved, path, None, None, None, None, sizes_out, dtype, axes, order, False, quick_view)
     epilogue = epilogue_of(text, options, semiring, dtype, extras, extra_labels)
     elements = tuple(
         scalar_type_of(one.dtype if new is None else new) for one, new in zip(operands, conversions, strict=True)
     )
-    labels = tuple(_plain_labels(one, labels) for one, labels in zip(operands, resolved.spec.inputs, strict=True))
+    labels = tuple(PlainView(labels).labels for labels in resolved.spec.inputs)
     written = partial(
         _program, EinsumSpec(labels, resolved.spec.output), elements, scalar_type_of(dtype),
         semiring=semiring, path=path, epilogue=epilogue,
@@ -213,22 +218,12 @@ def bind(
     )
     stored = _canonical(stored)
     indirect = out is not None and (not out.dtype.isnative or _is_unaligned(out))
-    plain_call = preparations is None and not indirect
-    quick = _quick_calls(executable, sizes_out, stored, axes, math.prod(resolved.sizes)) if plain_call else None
-    return BoundEinsum(
-        resolved,
-        path,
-        program,
-        executable,
-        device,
-        preparations,
-        sizes_out,
-        stored,
-        axes,
-        order,
-        indirect,
-        quick,
+    bound = BoundEinsum(
+        resolved, path, program, executable, device, preparations, sizes_out, stored, axes, order, indirect
     )
+    if indirect or not bound.takes_as_they_are:
+        return bound
+    return replace(bound, quick=_quick_calls(executable, sizes_out, stored, axes, math.prod(resolved.sizes)))
 
 
 def _check_form_of_out(text: str, out: Signature, shape: tuple[int, ...]) -> None:
@@ -343,20 +338,8 @@ def _is_view(
 def _lies_as(spec: EinsumSpec, operand: Signature, order: str) -> bool:
     """Whether the view is in C or F order as it is."""
     probe = np.lib.stride_tricks.as_strided(np.empty((), operand.dtype), operand.shape, operand.strides)
-    view = transposed_view(probe, spec.inputs[0], spec.output)
+    view = PlainView(spec.inputs[0], spec.output)(probe)
     return bool(view.flags.c_contiguous if order == "C" else view.flags.f_contiguous)
-
-
-def _plain_labels(operand: Signature, labels: Labels) -> Labels:
-    """The labels after `plain_view`."""
-    if not _needs_view(labels):
-        return labels
-    probe = np.lib.stride_tricks.as_strided(np.empty((), np.int8), operand.shape, (0,) * len(labels))
-    return plain_view(probe, labels)[1]
-
-
-def _needs_view(labels: Labels) -> bool:
-    return BROADCAST in labels or len(set(labels)) != len(labels)
 
 
 def _preparations(
@@ -368,17 +351,20 @@ def _preparations(
     conversions: Sequence[np.dtype[Any] | None],
 ) -> tuple[_Preparation | None, ...] | None:
     prepared = [
-        _Preparation(mine, new, not _needs_view(mine)) if new is not None or _needs_view(mine) else None
+        _preparation(new, BROADCAST in mine or len(set(mine)) != len(mine), mine)
         for mine, new in zip(labels, conversions, strict=True)
     ]
     for extra, mine in zip(extras, extra_labels, strict=True):
-        new = _conversion(extra, extra.dtype)
-        broadcast = BROADCAST in mine
-        prepared.append(_Preparation(mine, new, not broadcast) if new is not None or broadcast else None)
+        prepared.append(_preparation(_conversion(extra, extra.dtype), BROADCAST in mine, mine))
     if previous is not None:
         # A copy of what out held: the program may read it after it has begun to write the result.
-        prepared.append(_Preparation((), previous.newbyteorder("="), True))
+        prepared.append(_Preparation(previous.newbyteorder("="), None))
     return tuple(prepared) if any(one is not None for one in prepared) else None
+
+
+def _preparation(dtype: np.dtype[Any] | None, is_viewed: bool, labels: Labels) -> _Preparation | None:
+    view = PlainView(labels) if is_viewed else None
+    return None if dtype is None and view is None else _Preparation(dtype, view)
 
 
 def signature_for(dtype: Any, shape: Sequence[int]) -> Signature:

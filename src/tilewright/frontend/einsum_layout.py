@@ -1,9 +1,8 @@
 """Where the operands and the result of an einsum lie in memory: views of diagonals, orders, and overlaps.
 
 >>> import numpy as np
->>> view, labels = plain_view(np.arange(9).reshape(3, 3), (0, 0))
->>> view.tolist(), labels
-([0, 4, 8], (0,))
+>>> PlainView((0, 1, 0), (1, 0))(np.arange(12).reshape(2, 3, 2)).tolist()
+[[0, 7], [2, 9], [4, 11]]
 """
 
 from __future__ import annotations
@@ -54,26 +53,42 @@ def signature_of(array: Array) -> Signature:
     return Signature(array.dtype, array.shape, array.strides)
 
 
-def plain_view(array: Array, labels: Labels) -> tuple[Array, Labels]:
-    """The array without its broadcast dimensions and with diagonals in place of repeated labels: a view."""
-    if BROADCAST in labels:
-        array = array[(*(0 if one == BROADCAST else slice(None) for one in labels), Ellipsis)]
-    left = [one for one in labels if one != BROADCAST]
-    while (repeated := next((one for one in left if left.count(one) > 1), None)) is not None:
-        first = left.index(repeated)
-        second = left.index(repeated, first + 1)
-        writeable = array.flags.writeable
-        array = array.diagonal(0, first, second)
-        if writeable:
-            array.flags.writeable = True
-        left = [one for n, one in enumerate(left) if n not in (first, second)] + [repeated]
-    return array, tuple(left)
+class PlainView:
+    """How arrays with such labels are viewed without broadcast dimensions and repeated labels, all in one place.
 
+    Example:
+        >>> view = PlainView((0, 0))
+        >>> view(np.arange(9).reshape(3, 3)).tolist(), view.labels
+        ([0, 4, 8], (0,))
+    """
 
-def transposed_view(array: Array, labels: Labels, output: Labels) -> Array:
-    """The view whose dimensions are those of the output: what an einsum of one operand without a sum is."""
-    view, left = plain_view(array, labels)
-    return view.transpose([left.index(one) for one in output])
+    def __init__(self, labels: Labels, output: Labels | None = None) -> None:
+        """Of arrays with these labels; the dimensions of the view are in the order of `output`, if that is given."""
+        left = [one for one in labels if one != BROADCAST]
+        self._first: tuple[Any, ...] = ()
+        if BROADCAST in labels:
+            self._first = (*(0 if one == BROADCAST else slice(None) for one in labels), Ellipsis)
+        diagonals: list[tuple[int, int]] = []
+        while (repeated := next((one for one in left if left.count(one) > 1), None)) is not None:
+            first = left.index(repeated)
+            second = left.index(repeated, first + 1)
+            diagonals.append((first, second))
+            left = [one for n, one in enumerate(left) if n not in (first, second)] + [repeated]
+        self._diagonals = tuple(diagonals)
+        axes = tuple(left.index(one) for one in (left if output is None else output))
+        self._axes = None if axes == tuple(range(len(left))) else axes
+        self.labels: Labels = tuple(left) if output is None else output
+        """Of the view."""
+
+    def __call__(self, array: Array) -> Array:
+        """The view; it can be written to if the array can."""
+        view = array[self._first] if self._first else array
+        if self._diagonals:
+            for first, second in self._diagonals:
+                view = view.diagonal(0, first, second)
+            if array.flags.writeable:
+                view.flags.writeable = True
+        return view if self._axes is None else view.transpose(self._axes)
 
 
 def output_axes(order: str, operands: Sequence[tuple[Signature, Labels]], output: Labels) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from tilewright.frontend.einsum_arrays import Array, as_array
 from tilewright.frontend.einsum_calls import parsed_expression
-from tilewright.frontend.einsum_layout import plain_view
+from tilewright.frontend.einsum_layout import PlainView
 from tilewright.frontend.einsum_options import EinsumOptions, check_options
 from tilewright.frontend.einsum_parse import Labels, ResolvedEinsum, resolve
 from tilewright.frontend.einsum_path import contraction_path, distinct, hashable_optimize, steps_of
@@ -54,12 +54,12 @@ def einsum_within(
     spec = resolved.spec
     if len(set(spec.output)) != len(spec.output):
         raise ValueError(f"einsum {text!r}: memory_limit does not go with an output index that repeats")
-    views = [plain_view(array, labels) for array, labels in zip(arrays, spec.inputs, strict=True)]
+    views = [PlainView(labels) for labels in spec.inputs]
     path = contraction_path(spec, resolved.sizes, hashable_optimize(optimize))
     turned = out is None and order is not None and order.upper() == "F"
-    tree = _tree(resolved, path, [labels for _, labels in views], turned)
+    tree = _tree(resolved, path, [view.labels for view in views], turned)
     sizes = {name: resolved.sizes[label] for label, name in enumerate(_names(resolved))}
-    ordered = [views[leaf.position][0] for leaf in leaves(tree)]
+    ordered = [views[leaf.position](arrays[leaf.position]) for leaf in leaves(tree)]
     try:
         result = einsum_tree(tree, sizes, ordered, out=out, dtype=dtype, target=target, memory_limit=memory_limit)
     except MemoryError as error:

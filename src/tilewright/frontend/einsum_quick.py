@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+
 from tilewright.runtime.thread_count import get_num_threads
 
 if TYPE_CHECKING:  # imported when something is compiled, or loaded
     from tilewright.frontend.einsum_arrays import Array
+    from tilewright.frontend.einsum_layout import Signature
+    from tilewright.frontend.einsum_parse import Labels
     from tilewright.runtime.cpu_entry import NativeEntry
     from tilewright.runtime.flat_plan import FlatPlan
 
+_NDARRAY = np.ndarray
 MOST_ENTRIES = 8
 _SERIAL_POINTS = 1 << 13  # less work than this is done before other threads are awake
 _UNSHARED_POINTS, _UNSHARED_ELEMENTS = 1 << 20, 1 << 16  # kernels of less work are the same for any number of threads
@@ -47,10 +52,17 @@ class QuickCalls:
         self._large = large
         self._calls = 0
 
-    def learn(self, arrays: Sequence[Array], result: Array | None, cell: Array | None = None) -> None:
+    def learn(
+        self,
+        arrays: Sequence[Array],
+        result: Array | None,
+        cell: Array | None = None,
+        given: Sequence[Array] | None = None,
+    ) -> None:
         """Called after `result` has been computed; the first call learns nothing.
 
-        For a scalar, `result` is None and `cell` an array without dimensions of its type.
+        For a scalar, `result` is None and `cell` an array without dimensions of its type. `given` are the operands of
+        the call where `arrays` are views of them, all of which begin where their operand does.
         """
         self._calls += 1
         if not 2 <= self._calls <= _MOST_LESSONS:
@@ -65,7 +77,7 @@ class QuickCalls:
         fresh = result is None or result.strides == self._fresh_strides
         serial, threads = self._points <= _SERIAL_POINTS, get_num_threads()
         makes = fresh and self._large is None
-        entry = entry_for(plan, (*arrays, place), makes_result=makes, threads=1 if serial else threads)
+        entry = entry_for(plan, (*(given or arrays), place), makes_result=makes, threads=1 if serial else threads)
         if entry is None:
             return
         much = self._points > _UNSHARED_POINTS or sum(one.size for one in arrays) > _UNSHARED_ELEMENTS
@@ -73,6 +85,30 @@ class QuickCalls:
             entry = _of_threads(entry, threads, arrays[0].shape, self._large if fresh else None)
         # Where two threads learn at once, one entry may be lost, to be learned again.
         self.entries = with_first(entry, self.entries)
+
+
+class QuickView:
+    """The one entry of an einsum whose result is a view of its operand."""
+
+    def __init__(self, operand: Signature, labels: Labels, output: Labels) -> None:
+        """Of operands with this signature; `labels` and `output` are those of the dimensions."""
+        from tilewright.frontend.einsum_layout import PlainView
+
+        dtype, shape, strides = operand.dtype, operand.shape, operand.strides
+        view = PlainView(labels, output)
+
+        def entry(*arguments: Any) -> Any:
+            array, out = arguments
+            if out is not None or type(array) is not _NDARRAY:
+                return None
+            if array.shape != shape or array.strides != strides or array.dtype != dtype:
+                return None
+            return view(array)
+
+        self.entries: tuple[NativeEntry, ...] = (entry,) if output else ()
+
+    def learn(self, *_: Any) -> None:
+        """There is nothing more to be learned."""
 
 
 def _of_threads(

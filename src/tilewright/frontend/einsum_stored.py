@@ -124,9 +124,9 @@ def store_einsum(key: tuple[str, ...], bound: BoundEinsum, arrays: Sequence[Arra
     """Keep an einsum that has been run on these arrays, if it is simple enough."""
     from tilewright.runtime.executable import Executable
 
-    if not isinstance(bound.executable, Executable) or bound.preparations is not None or bound.indirect:
+    if not isinstance(bound.executable, Executable) or not bound.takes_as_they_are or bound.indirect:
         return
-    plan = bound.executable.flat_plan(arrays, result if bound.shape else None)
+    plan = bound.executable.flat_plan(bound.prepared(arrays), result if bound.shape else None)
     if plan is None or sum(plan.temporaries) > _MOST_TEMPORARIES:
         return
     facts = {
