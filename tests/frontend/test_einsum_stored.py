@@ -104,8 +104,9 @@ def test_a_process_ends_while_daemon_threads_compute(tmp_path: Path) -> None:
 
 CASES: list[tuple[str, dict[str, Any]]] = [
     (E2, {}), ("ij,jk->ki", {}), ("ij,jk->ik", {"order": "F"}), ("ij,ij->", {}), ("bij,bjk->bik", {}), ("ij->j", {}),
-    ("ii,ij->j", {}), ("ij,jk,kl->il", {}), ("ij,jk,kl->il", {"optimize": False}), (E2, {"semiring": "max_plus"}), (E2, {"alpha": 2}),
-    (E2, {"dtype": np.float64}), (E2, {"dtype": "f64"}), ("ij,k->ikj", {"order": "K"}), (E2, {"target": "cpu"}),
+    ("ii,ij->j", {}), ("ij,jk,kl->il", {}), ("ij,jk,kl->il", {"optimize": False}), (E2, {"semiring": "max_plus"}),
+    (E2, {"alpha": 2}), (E2, {"dtype": np.float64}), (E2, {"dtype": "f64"}), ("ij,k->ikj", {"order": "K"}),
+    (E2, {"target": "cpu"}),
 ]  # fmt: skip
 EXTENTS = {"i": 5, "j": 7, "k": 6, "l": 4, "b": 3}
 

@@ -16,7 +16,7 @@ from tilewright.contraction.form import Contraction, Dimension, Kind, Operand
 from tilewright.contraction.normalise import normalise
 from tilewright.ir.builder import Builder
 from tilewright.ir.nodes import Type
-from tilewright.ir.scalars import C64, F16, F32, F64, I32, ScalarType
+from tilewright.ir.scalars import BOOL, C64, C128, F16, F32, F64, I32, ScalarType
 from tilewright.ir.sizes import size
 from tilewright.machine.detect import host_machine
 from tilewright.machine.model import Machine
@@ -40,7 +40,7 @@ SHORT = st.sampled_from([1, 2, 3, 4, 5, 8, 9, 13])
 @st.composite
 def streamed(draw: st.DrawFn) -> Contraction:
     """A matrix with all dimensions, one of them of unit stride, and a vector with any of them."""
-    scalar = draw(st.sampled_from([F32, F64, I32]))
+    scalar = draw(st.sampled_from([F32, F64, I32, C64, C128]))
     function, combine, neutral = draw(st.sampled_from(sorted(semirings(scalar).items())))[1]
     kinds = [draw(st.sampled_from([Kind.M, Kind.K, Kind.C])) for _ in range(draw(st.integers(1, 4)))]
     kinds[draw(st.integers(0, len(kinds) - 1))] = Kind.K
@@ -140,12 +140,33 @@ def test_which_contractions_are_streamed(text: str, left: bool, way: Way, along:
 
 @pytest.mark.parametrize(("text", "scalar", "reason"), [
     ("ak,kb->ab", F32, "elements of either operand are used several times"),
-    ("ak,k->a", C64, "elements are complex or bools"),
     ("ak,k->a", F16, "sums of type f16 are stored as f16"),
 ])  # fmt: skip
 def test_what_is_not_streamed(text: str, scalar: ScalarType, reason: str) -> None:
     contraction = einsum_contraction(text, {"a": 64, "b": 64, "k": 64}, scalar)
     assert choose_matrix_vector_form(normalise(contraction), CPU_AVX512) == reason
+
+
+def test_bools_are_not_streamed() -> None:
+    function, combine, neutral = semirings(BOOL)["or_and"]
+    floats = einsum_contraction("ak,k->a", {"a": 64, "k": 64}, F32)
+    operands = (replace(one, element=BOOL) for one in (floats.left, floats.right, floats.out))
+    contraction = Contraction(floats.dimensions, *operands, function, combine, neutral)
+    assert choose_matrix_vector_form(normalise(contraction), CPU_AVX512) == "elements are bools"
+
+
+@pytest.mark.parametrize("scalar", [C64, C128])
+@pytest.mark.parametrize("text", ["ak,k->a", "k,ka->a", "k,k->", "bk,bk->b", "bak,bk->ba", "kb,kb->b", "ka,ka->a"])
+def test_complex_elements_are_streamed(text: str, scalar: ScalarType) -> None:
+    for a, k in ((64, 100), (5, 67), (200, 16)):
+        contraction = einsum_contraction(text, {"a": a, "b": 3, "k": k}, scalar)
+        form = choose_matrix_vector_form(normalise(contraction), CPU_AVX512)
+        if isinstance(form, str):
+            assert text == "kb,kb->b"  # whose rows are shorter than a vector, and so the sums wait in registers
+            continue
+        assert form.has_complex and form.fused_multiply_add
+        buffers = random_buffers(contraction, 5)
+        assert_close(contraction, run_cpu(write_matrix_vector_kernel(form), buffers, {}, 2), buffers, {})
 
 
 def test_operators_that_keep_an_order_are_not_streamed() -> None:

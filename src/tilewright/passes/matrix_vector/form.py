@@ -22,6 +22,7 @@ from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, ScalarType, compute_type
 from tilewright.ir.traversal import free_names
 from tilewright.machine.model import Machine, power_of_two_at_least
+from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.lanes.vectorise import is_vectorisable
 from tilewright.passes.packed.form import is_multiply_add
 
@@ -51,7 +52,7 @@ class MatrixVectorForm:
             there is none.
         contracted: the other contracted dimensions, outermost first.
         outer: the other dimensions of the output, outermost first; each point is a block of the launch (or several).
-        lanes: of each vector.
+        lanes: of each vector; a complex element takes a lane of two vectors.
         vectors: vectors of a row in one step.
         rows: rows that are read together.
         apart: how many rows those that are read together are apart: short rows are read as several streams, each of
@@ -92,6 +93,12 @@ class MatrixVectorForm:
     def accumulator(self) -> ScalarType:
         """The type that is summed in."""
         return self.contraction.accumulator
+
+    @property
+    def has_complex(self) -> bool:
+        """Whether complex elements are read or written."""
+        operands = (self.matrix, self.vector, self.contraction.out)
+        return self.accumulator.is_complex or any(one.element.is_complex for one in operands)
 
     @property
     def along_size(self) -> int:
@@ -149,13 +156,13 @@ def _refusal(contraction: Contraction, machine: Machine) -> str:
     """Why such elements or functions are not computed; empty if they are."""
     accumulator = contraction.accumulator
     elements = (contraction.left.element, contraction.right.element, contraction.out.element, accumulator)
-    if any(one.is_complex or one == BOOL for one in elements):
-        return "elements are complex or bools"
+    if BOOL in elements:
+        return "elements are bools"
     if compute_type(contraction.out.element) != contraction.out.element or contraction.out.element != accumulator:
         return f"sums of type {accumulator} are stored as {contraction.out.element}"
     if 0 in (constant(one.size) for one in contraction.dimensions):
         return "a dimension is empty"
-    if machine.lanes(accumulator.bytes) < 4:
+    if machine.lanes(component_types(accumulator)[0].bytes) < 4:
         return f"{machine.name} has no vector registers for {accumulator}"
     if contraction.epilogue is not None:
         return "an epilogue follows"
@@ -173,7 +180,7 @@ def _has_all(contraction: Contraction, left: bool) -> bool:
 
 def _placed(contraction: Contraction, left: bool, machine: Machine) -> MatrixVectorForm | None:
     accumulator = contraction.accumulator
-    lanes = machine.lanes(accumulator.bytes)
+    lanes = machine.lanes(component_types(accumulator)[0].bytes)
     unit = [one for one in contraction.dimensions if constant(one.stride(left)) == 1]
     if len(unit) != 1:
         return None
@@ -217,11 +224,13 @@ def _with_rows(form: MatrixVectorForm) -> MatrixVectorForm:
     most = 1 if side is None else constant(side.size)
     one_stream = side is not None and _is_one_stream(form, side)
     both_move = dots and side is not None and form.stride(side, "vector") != 0
-    streams = ROWS // 2 if both_move else ROWS  # of each operand
-    limit = form.lanes if one_stream and (most % form.lanes == 0 or most >= 4 * form.lanes) else streams
-    rows = max(1 << power for power in range(8) if 1 << power <= min(most, form.lanes, limit))
+    parts = len(component_types(form.accumulator))  # each of which takes registers of its own
+    streams = ROWS // parts // (2 if both_move else 1)  # of each operand
+    limit = form.lanes // parts if one_stream and (most % form.lanes == 0 or most >= 4 * form.lanes) else streams
+    rows = max(1 << power for power in range(8) if 1 << power <= max(1, min(most, form.lanes, limit)))
     steps = form.along_size // form.lanes
-    vectors = max(count for count in (1, 2, 4) if count <= max(1, min(steps // 2, (8 // rows if dots else 2))))
+    most_vectors = 8 // (rows * parts) if dots else 2 // parts
+    vectors = max(count for count in (1, 2, 4) if count <= max(1, min(steps // 2, most_vectors)))
     row_bytes = form.along_size * form.matrix.element.bytes
     short = row_bytes < SHORT_ROW <= row_bytes * most // rows  # and each of the streams would go on for a page
     apart = 1 if one_stream or not short or rows == 1 else -(-most // rows) if dots else most // rows

@@ -19,27 +19,24 @@ from collections.abc import Sequence
 
 from tilewright.kernel.ir import (
     BlockIndex,
-    Broadcast,
     Comment,
     Expression,
     Lane,
     Name,
-    Operation,
     Shuffle,
-    Store,
     VectorType,
     add,
     element_of,
     integer,
-    load,
     multiply,
     operation,
 )
 from tilewright.kernel.launch import Launch
 from tilewright.machine.model import power_of_two_at_least
+from tilewright.passes.items.scalar_values import Value
 from tilewright.passes.items.sum_trees import levels_of
 from tilewright.passes.matrix_vector.form import MatrixVectorForm, Way
-from tilewright.passes.matrix_vector.writer import RowWriter
+from tilewright.passes.matrix_vector.writer import Mask, RowWriter
 
 ZERO = integer(0)
 STEPS, GROUPS = 128, 64
@@ -90,36 +87,38 @@ def _dots(w: RowWriter, block: Expression) -> None:
 def _dots_of(w: RowWriter, bases: dict[str, Expression]) -> None:
     """The results of `rows` rows, the first of which is at `bases`."""
     form, emit = w.form, w.emit
-    parts = [[emit.declare(w.neutral(), "part") for _ in range(form.vectors)] for _ in range(form.rows)]
+    parts = [[w.accumulator("part") for _ in range(form.vectors)] for _ in range(form.rows)]
     width = form.lanes * form.vectors
 
     def over_row(bases: dict[str, Expression], start: Expression, stop: Expression) -> None:
         places = [_row(w, bases, j) for j in range(form.rows)]
         shared = form.side_by_side is None or form.stride(form.side_by_side, "vector") == 0
 
-        def step(at: Expression, vectors: int, mask: Expression | None) -> None:
+        def step(at: Expression, vectors: int, mask: Mask | None) -> None:
             for v in range(vectors):
                 here = add(at, integer(v * form.lanes))
-                vector: Expression | None = None
+                vector: Value | None = None
                 for j, place in enumerate(places):
                     if w.vector is not None and (vector is None or not shared):
-                        vector = w.read(w.vector, add(place["vector"], here), mask)
-                    matrix = w.read(w.matrix, add(place["matrix"], here), mask)
-                    _accumulate(w, parts[j][v], matrix, vector, mask)
+                        vector = w.read(w.vector, form.vector.element, add(place["vector"], here), mask)
+                    matrix = w.read(w.matrix, form.matrix.element, add(place["matrix"], here), mask)
+                    part = parts[j][v]
+                    # lanes beyond the row keep what they have
+                    w.assign(part, w.stepped(w.snapshot(part, "before"), matrix, vector), mask)
 
         end = operation("min", multiply(stop, integer(width)), w.length)
         w.in_steps(emit.let(multiply(start, integer(width)), "start"), emit.let(end, "stop"), step)
 
     steps = -(-form.along_size // width)
     loops = w.tree_of(steps, STEPS)
-    levels = [[[emit.declare(w.neutral(), "level") for _ in row] for row in parts] for _ in range(levels_of(loops))]
+    levels = [[[w.accumulator("level") for _ in row] for row in parts] for _ in range(levels_of(loops))]
 
     def fold(level: int) -> None:
         below = levels[level - 1] if level else parts
         for totals, others in zip(levels[level], below, strict=True):
             for total, other in zip(totals, others, strict=True):
-                emit.assign(total, w.combined(emit.snapshot(total, "above"), emit.snapshot(other, "below")))
-                emit.assign(other, w.neutral())
+                w.assign(total, w.combined(w.snapshot(total, "above"), w.snapshot(other, "below")))
+                w.assign(other, w.neutral())
 
     w.over_tree(loops, bases, w.parameter("steps", steps), over_row, fold)
     _store_dots(w, bases, [_one(w, row) for row in (levels[-1] if levels else parts)])
@@ -129,39 +128,31 @@ def _row(w: RowWriter, bases: dict[str, Expression], j: int) -> dict[str, Expres
     return w.moved(bases, w.form.side_by_side, w.row_starts[j]) if j else bases
 
 
-def _accumulate(
-    w: RowWriter, part: Name, matrix: Expression, vector: Expression | None, mask: Expression | None
-) -> None:
-    total = w.stepped(w.emit.snapshot(part, "before"), matrix, vector)
-    if mask is not None:  # lanes beyond the row keep what they have
-        total = w.emit.let(Operation("select", (mask, total, part), total.type), "kept")
-    w.emit.assign(part, total)
-
-
-def _one(w: RowWriter, parts: Sequence[Name]) -> Expression:
+def _one(w: RowWriter, parts: Sequence[Sequence[Name]]) -> Value:
     """The partial results of a row in one vector, folded by halves."""
-    left: list[Expression] = [w.emit.snapshot(one, "part") for one in parts]
+    left = [w.snapshot(one, "part") for one in parts]
     while len(left) > 1:
         half = len(left) // 2
         left = [w.combined(left[i], left[i + half]) for i in range(half)]
     return left[0]
 
 
-def _store_dots(w: RowWriter, bases: dict[str, Expression], rows: list[Expression]) -> None:
-    form, emit = w.form, w.emit
+def _store_dots(w: RowWriter, bases: dict[str, Expression], rows: list[Value]) -> None:
+    form = w.form
     result = _folded(w, rows)
     if len(rows) == 1:
-        emit.emit(Store(w.out, bases["out"], result))
+        w.store(w.out, bases["out"], result)
         return
     assert form.side_by_side is not None
     if form.apart == 1 and form.stride(form.side_by_side, "out") == 1:
-        emit.emit(Store(w.out, bases["out"], result))
+        w.store(w.out, bases["out"], result)
         return
     for j in range(len(rows)):
-        emit.emit(Store(w.out, _row(w, bases, j)["out"], Lane(result, j, form.accumulator)))
+        one = tuple(Lane(part, j, element_of(part.type)) for part in result)
+        w.store(w.out, _row(w, bases, j)["out"], one)
 
 
-def _folded(w: RowWriter, rows: list[Expression]) -> Expression:
+def _folded(w: RowWriter, rows: list[Value]) -> Value:
     """All lanes of each vector folded: a vector of one result for each, of one vector a scalar.
 
     Two vectors are folded into one, which has the halves of either side by side: so each step halves the work.
@@ -177,20 +168,22 @@ def _folded(w: RowWriter, rows: list[Expression]) -> Expression:
         groups = width // size
         size //= 2
         if groups == 1 and size == 1:
-            turned = Shuffle(one, one, (1, 0), VectorType(w.form.accumulator, 2))
-            return w.emit.let(Lane(w.combined(one, turned), 0, w.form.accumulator), "sum")
+            turned = tuple(Shuffle(part, part, (1, 0), part.type) for part in one)  # type: ignore[arg-type]
+            return tuple(w.emit.let(Lane(part, 0, element_of(part.type)), "sum") for part in w.combined(one, turned))
         width //= 2
         one = _halves(w, one, one, [group * 2 * size for group in range(groups)], size, width)
     return one
 
 
-def _halves(w: RowWriter, x: Expression, y: Expression, starts: Sequence[int], size: int, width: int) -> Expression:
+def _halves(w: RowWriter, x: Value, y: Value, starts: Sequence[int], size: int, width: int) -> Value:
     """combine(the first halves, the second halves) of the groups of 2*size lanes that begin at `starts`."""
-    type_ = VectorType(w.form.accumulator, width)
-    picked = [
-        Shuffle(x, y, tuple(start + half * size + lane for start in starts for lane in range(size)), type_)
-        for half in (0, 1)
-    ]
+    picked = []
+    for half in (0, 1):
+        lanes = tuple(start + half * size + lane for start in starts for lane in range(size))
+        pairs = zip(x, y, strict=True)
+        picked.append(
+            tuple(Shuffle(one, other, lanes, VectorType(element_of(one.type), width)) for one, other in pairs)
+        )
     return w.combined(picked[0], picked[1])
 
 
@@ -211,14 +204,15 @@ def _sums(w: RowWriter, block: Expression) -> None:
     groups = max(1, form.row_count // form.rows)
     loops = w.tree_of(groups, GROUPS)
     room = power_of_two_at_least(min(form.chunk, form.along_size))
-    levels = [w.workspace("level", form.accumulator, room) for _ in range(levels_of(loops))]
+    levels = [w.level(room) for _ in range(levels_of(loops))]
+    scalar = form.accumulator
     places = [(w.out, bases["out"]), *((one, operation("sub", ZERO, start)) for one in levels)]
 
-    def begin(at: Expression, vectors: int, mask: Expression | None) -> None:
+    def begin(at: Expression, vectors: int, mask: Mask | None) -> None:
         for buffer, from_ in places:
             for v in range(vectors):
                 here = emit.let(add(add(from_, at), integer(v * form.lanes)), "here")
-                emit.emit(Store(buffer, here, w.neutral(), mask=mask))
+                w.store(buffer, here, w.neutral(), mask)
 
     w.in_steps(start, stop, begin)
 
@@ -226,21 +220,21 @@ def _sums(w: RowWriter, block: Expression) -> None:
         """Add the sums of a level to those of the next one, and begin it anew."""
         (low, from_), (high, to) = places[level : level + 2]
 
-        def step(at: Expression, vectors: int, mask: Expression | None) -> None:
+        def step(at: Expression, vectors: int, mask: Mask | None) -> None:
             for v in range(vectors):
                 here = emit.let(add(at, integer(v * form.lanes)), "here")
                 source, target = emit.let(add(from_, here), "from"), emit.let(add(to, here), "to")
-                total = w.combined(w.read(high, target, mask), w.read(low, source, mask))
-                emit.emit(Store(high, target, total, mask=mask))
-                emit.emit(Store(low, source, w.neutral(), mask=mask))
+                total = w.combined(w.read(high, scalar, target, mask), w.read(low, scalar, source, mask))
+                w.store(high, target, total, mask)
+                w.store(low, source, w.neutral(), mask)
 
         w.in_steps(start, stop, step)
 
-    def end(at: Expression, vectors: int, mask: Expression | None) -> None:
+    def end(at: Expression, vectors: int, mask: Mask | None) -> None:
         for v in range(vectors):
             here = emit.let(add(at, integer(v * form.lanes)), "here")
-            total = w.read(places[-1][0], add(places[-1][1], here), mask)
-            emit.emit(Store(w.out, add(bases["out"], here), total, mask=mask))
+            total = w.read(places[-1][0], scalar, add(places[-1][1], here), mask)
+            w.store(w.out, add(bases["out"], here), total, mask)
 
     def add_groups(bases: dict[str, Expression], first: Expression, end: Expression) -> None:
         def group(number: Expression) -> None:
@@ -274,24 +268,23 @@ def _add_few(w: RowWriter, bases: dict[str, Expression], count: int, start: Expr
     form, emit = w.form, w.emit
     places = [_row(w, bases, j) for j in range(count)]
     scalars = w.vector is not None and form.stride(form.along, "vector") == 0
-    fixed: list[Expression | None] = [None] * count
+    fixed: list[Value | None] = [None] * count
     if scalars:
         assert w.vector is not None
-        elements = [load(w.vector, place["vector"]) for place in places]
-        fixed = [emit.let(Broadcast(one, VectorType(element_of(one.type), form.lanes)), "fixed") for one in elements]
+        fixed = [w.read_everywhere(w.vector, form.vector.element, place["vector"]) for place in places]
 
-    def step(at: Expression, vectors: int, mask: Expression | None) -> None:
+    def step(at: Expression, vectors: int, mask: Mask | None) -> None:
         for v in range(vectors):
             here = emit.let(add(at, integer(v * form.lanes)), "here")
-            total: Expression | None = None
+            total: Value | None = None
             for j, place in enumerate(places):
                 vector = fixed[j]
                 if w.vector is not None and not scalars:
-                    vector = w.read(w.vector, add(place["vector"], here), mask)
-                matrix = w.read(w.matrix, add(place["matrix"], here), mask)
+                    vector = w.read(w.vector, form.vector.element, add(place["vector"], here), mask)
+                matrix = w.read(w.matrix, form.matrix.element, add(place["matrix"], here), mask)
                 total = w.mapped(matrix, vector) if total is None else w.stepped(total, matrix, vector)
             assert total is not None
             where = add(bases["out"], here)
-            emit.emit(Store(w.out, where, w.combined(w.read(w.out, where, mask), total), mask=mask))
+            w.store(w.out, where, w.combined(w.read(w.out, form.accumulator, where, mask), total), mask)
 
     w.in_steps(start, stop, step)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from tilewright.contraction.form import Dimension
 from tilewright.contraction.normalise import constant
-from tilewright.ir.scalars import BOOL, I64
+from tilewright.ir.scalars import BOOL, I64, ScalarType
 from tilewright.kernel.ir import (
     Broadcast,
     Buffer,
     Expression,
     FirstLanes,
     Load,
+    Name,
     Operation,
+    Shuffle,
+    Store,
     VectorType,
     add,
     element_of,
@@ -23,6 +27,7 @@ from tilewright.kernel.ir import (
     multiply,
     operation,
 )
+from tilewright.passes.items.scalar_values import Value, component_types, load_element, store_element
 from tilewright.passes.items.scalar_values import constant as constant_value
 from tilewright.passes.items.sum_trees import PieceLoop, grows_errors, over_tree, tree_loops
 from tilewright.passes.lanes.vectorise import lower_lambda_vector
@@ -30,6 +35,13 @@ from tilewright.passes.launch_writer import LaunchWriter
 from tilewright.passes.matrix_vector.form import MatrixVectorForm
 
 ZERO = integer(0)
+
+
+class Mask(NamedTuple):
+    """The lanes that are meant: of elements, and of complex ones as they lie in memory."""
+
+    elements: Expression
+    pairs: Expression
 
 
 class RowWriter(LaunchWriter):
@@ -43,7 +55,6 @@ class RowWriter(LaunchWriter):
         self.vector = vector if form.reads_vector else None
         self.out = self.global_buffer(form.contraction.out, "out", False)
         self._strides: dict[tuple[str, str], Expression] = {}
-        self.wide = VectorType(form.accumulator, form.lanes)
         self.length = self.parameter("length", form.along_size)
         starts = [form.row_start(j) for j in range(form.rows)]
         self.row_starts = [integer(one) if form.apart == 1 else self.parameter("row_start", one) for one in starts]
@@ -118,46 +129,114 @@ class RowWriter(LaunchWriter):
 
         over_tree(self, loops, [*sizes, extent], innermost, fold)
 
+    # --- elements: vectors of them, one for each component
+
+    def read(self, buffer: Buffer, scalar: ScalarType, at: Expression, mask: Mask | None) -> Value:
+        """Vectors of the elements from `at` on."""
+        if not scalar.is_complex:
+            return (self._load(buffer, at, self.form.lanes, None if mask is None else mask.elements),)
+        wide = 2 * self.form.lanes
+        pairs = self._load(buffer, multiply(at, integer(2)), wide, None if mask is None else mask.pairs)
+        type_ = VectorType(element_of(pairs.type), self.form.lanes)
+        parts = (Shuffle(pairs, pairs, tuple(range(part, wide, 2)), type_) for part in (0, 1))
+        return tuple(self.emit.let(one, "component") for one in parts)
+
+    def _load(self, buffer: Buffer, at: Expression, lanes: int, mask: Expression | None) -> Expression:
+        value = load(buffer, at, lanes)
+        return self.emit.let(Load(value.buffer, value.index, value.type, mask=mask), "read")
+
+    def read_everywhere(self, buffer: Buffer, scalar: ScalarType, at: Expression) -> Value:
+        """The element at `at` in all lanes."""
+        element = load_element(buffer, scalar, at, self.emit) if scalar.is_complex else (load(buffer, at),)
+        wide = (Broadcast(one, VectorType(element_of(one.type), self.form.lanes)) for one in element)
+        return tuple(self.emit.let(one, "fixed") for one in wide)
+
+    def store(self, buffer: Buffer, at: Expression, value: Value, mask: Mask | None = None) -> None:
+        """Write results, vectors of them or one, from `at` on."""
+        if len(value) == 1:
+            self.emit.emit(Store(buffer, at, value[0], mask=None if mask is None else mask.elements))
+        elif not isinstance(value[0].type, VectorType):
+            store_element(buffer, self.form.accumulator, at, value, self.emit)
+        else:
+            lanes = value[0].type.lanes
+            in_turns = tuple(lane + part * lanes for lane in range(lanes) for part in (0, 1))
+            real, imaginary = value
+            pairs = Shuffle(real, imaginary, in_turns, VectorType(element_of(value[0].type), 2 * lanes))
+            place = multiply(at, integer(2))
+            self.emit.emit(Store(buffer, place, pairs, mask=None if mask is None else mask.pairs))
+
+    def level(self, elements: int) -> Buffer:
+        """Scratch memory for so many results."""
+        parts = component_types(self.form.accumulator)
+        return self.workspace("level", parts[0], len(parts) * elements)
+
+    def accumulator(self, hint: str) -> tuple[Name, ...]:
+        """Variables that begin with the neutral element in all lanes."""
+        return tuple(self.emit.declare(one, hint) for one in self.neutral())
+
+    def assign(self, names: Sequence[Name], value: Value, mask: Mask | None = None) -> None:
+        """Give variables a value; lanes that the mask leaves out keep theirs."""
+        for name, one in zip(names, value, strict=True):
+            kept = one
+            if mask is not None:
+                kept = self.emit.let(Operation("select", (mask.elements, one, name), one.type), "kept")
+            self.emit.assign(name, kept)
+
+    def snapshot(self, names: Sequence[Name], hint: str) -> Value:
+        """What variables hold now."""
+        return tuple(self.emit.snapshot(one, hint) for one in names)
+
     # --- arithmetic
 
-    def combined(self, left: Expression, right: Expression) -> Expression:
+    def combined(self, left: Value, right: Value) -> Value:
         """combine(left, right), of vectors or of scalars."""
-        lanes = left.type.lanes if isinstance(left.type, VectorType) else 1
-        pair = ((self.emit.let(left, "left"),), (self.emit.let(right, "right"),))
-        ((result,),) = lower_lambda_vector(self.contraction.combine, pair, lanes, self.emit)
-        return self.emit.let(result, "total")
+        lanes = left[0].type.lanes if isinstance(left[0].type, VectorType) else 1
+        pair = [tuple(self.emit.let(one, "operand") for one in value) for value in (left, right)]
+        (result,) = lower_lambda_vector(self.contraction.combine, pair, lanes, self.emit)
+        return tuple(self.emit.let(one, "total") for one in result)
 
-    def mapped(self, matrix: Expression, vector: Expression | None) -> Expression:
+    def mapped(self, matrix: Value, vector: Value | None) -> Value:
         """map(matrix, vector)."""
         other = matrix if vector is None else vector
         pair = (matrix, other) if self.form.matrix_left else (other, matrix)
-        ((result,),) = lower_lambda_vector(self.contraction.map, [(one,) for one in pair], self.form.lanes, self.emit)
-        return self.emit.let(result, "mapped")
+        (result,) = lower_lambda_vector(self.contraction.map, pair, self.form.lanes, self.emit)
+        return tuple(self.emit.let(one, "mapped") for one in result)
 
-    def stepped(self, total: Expression, matrix: Expression, vector: Expression | None) -> Expression:
+    def stepped(self, total: Value, matrix: Value, vector: Value | None) -> Value:
         """combine(total, map(matrix, vector))."""
         if self.form.fused_multiply_add and vector is not None:
-            types = {element_of(one.type) for one in (total, matrix, vector)}
-            if len(types) == 1:
-                return self.emit.let(Operation("fma", (matrix, vector, total), total.type), "total")
+            kinds = {tuple(element_of(one.type) for one in value) for value in (total, matrix, vector)}
+            if len(kinds) == 1:
+                return self._multiply_add(total, matrix, vector)
         return self.combined(total, self.mapped(matrix, vector))
 
-    def read(self, buffer: Buffer, at: Expression, mask: Expression | None) -> Expression:
-        """A vector from `at` on."""
-        value = load(buffer, at, self.form.lanes)
-        return self.emit.let(Load(value.buffer, value.index, value.type, mask=mask), "read")
+    def _multiply_add(self, total: Value, x: Value, y: Value) -> Value:
+        """total + x y; of complex numbers the real part is re + ac - bd, the imaginary one im + ad + bc."""
 
-    def neutral(self) -> Expression:
+        def fma(one: Expression, other: Expression, before: Expression) -> Expression:
+            return self.emit.let(Operation("fma", (one, other, before), before.type), "total")
+
+        if len(total) == 1:
+            return (fma(x[0], y[0], total[0]),)
+        real, imaginary = fma(x[0], y[0], total[0]), fma(x[0], y[1], total[1])
+        return fma(self.emit.let(operation("neg", x[1]), "negative"), y[1], real), fma(x[1], y[0], imaginary)
+
+    def neutral(self) -> Value:
         """The neutral element in all lanes."""
-        (value,) = constant_value(self.contraction.neutral.value, self.contraction.neutral.scalar)
-        return Broadcast(value, self.wide)
+        parts = constant_value(self.contraction.neutral.value, self.contraction.neutral.scalar)
+        return tuple(Broadcast(one, VectorType(element_of(one.type), self.form.lanes)) for one in parts)
 
-    def tail_mask(self, stop: Expression, at: Expression) -> Expression:
+    def tail_mask(self, stop: Expression, at: Expression) -> Mask:
         """True for the lanes from `at` on that lie before `stop`."""
-        return self.emit.let(FirstLanes(operation("sub", stop, at), VectorType(BOOL, self.form.lanes)), "mask")
+        left, lanes = operation("sub", stop, at), self.form.lanes
+        elements = self.emit.let(FirstLanes(left, VectorType(BOOL, lanes)), "mask")
+        if not self.form.has_complex:
+            return Mask(elements, elements)
+        pairs = FirstLanes(multiply(left, integer(2)), VectorType(BOOL, 2 * lanes))
+        return Mask(elements, self.emit.let(pairs, "pairs"))
 
     def in_steps(
-        self, start: Expression, stop: Expression, write: Callable[[Expression, int, Expression | None], None]
+        self, start: Expression, stop: Expression, write: Callable[[Expression, int, Mask | None], None]
     ) -> None:
         """`write(at, vectors, mask)` for whole steps, then for single vectors, then for what is left of one."""
         lanes, form, emit = self.form.lanes, self.form, self.emit
