@@ -18,9 +18,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from importlib.resources import files
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from isolated import isolated
 from support import HERE, describe_machine, geometric_mean, interleaved, summary, write_results
 
 from tilewright.cli.stages import follow
@@ -31,6 +32,7 @@ from tilewright.runtime.devices import device_for, open_device
 from tilewright.runtime.errors import DeviceError
 
 SAMPLES = 2000
+DEVICE = "the device"
 BATCH_SECONDS = 0.05
 
 
@@ -102,26 +104,36 @@ class Ours:
             self.runtime.release(buffer)
 
 
-def peers(expression: str, arrays: list[np.ndarray]) -> dict[str, tuple[Callable[[], Any], Callable[[], None]]]:
-    """For each peer that is installed and sees the device: its call, and waiting for the device."""
-    found: dict[str, tuple[Callable[[], Any], Callable[[], None]]] = {}
+Peer: TypeAlias = tuple[Callable[[], Any], Callable[[], None]]
+"""A peer's call, and waiting for the device."""
+
+
+def in_torch(expression: str, arrays: list[np.ndarray]) -> Peer | None:
+    """torch's einsum in full f32 precision; None where it is not installed or sees no device."""
     try:
         import torch
-
-        if torch.cuda.is_available():
-            torch.backends.cuda.matmul.allow_tf32 = False
-            a, b = (torch.from_numpy(one).cuda() for one in arrays)
-            found["torch"] = (lambda: torch.einsum(expression, a, b), torch.cuda.synchronize)
     except ImportError:
-        pass  # a peer that is not installed is not measured
+        return None
+    if not torch.cuda.is_available():
+        return None
+    torch.backends.cuda.matmul.allow_tf32 = False
+    a, b = (torch.from_numpy(one).cuda() for one in arrays)
+    return (lambda: torch.einsum(expression, a, b)), torch.cuda.synchronize
+
+
+def in_cupy(expression: str, arrays: list[np.ndarray]) -> Peer | None:
+    """CuPy's einsum; None where it is not installed or sees no device."""
     try:
         import cupy
-
-        x, y = (cupy.asarray(one) for one in arrays)
-        found["cupy"] = (lambda: cupy.einsum(expression, x, y, optimize=True), cupy.cuda.Device().synchronize)
     except ImportError:
-        pass  # likewise
-    return found
+        return None
+    if not cupy.is_available():
+        return None
+    x, y = (cupy.asarray(one) for one in arrays)
+    return (lambda: cupy.einsum(expression, x, y, optimize=True)), cupy.cuda.Device().synchronize
+
+
+PEERS: dict[str, Callable[[str, list[np.ndarray]], Peer | None]] = {"torch": in_torch, "cupy": in_cupy}
 
 
 def whole_error(expression: str, terms: int, arrays: list[np.ndarray], result: np.ndarray) -> float | None:
@@ -173,8 +185,13 @@ def measure(name: str, expression: str, sizes: dict[str, int], target: str) -> d
         ours.launch()
         result = ours.download()
         errors = [sampled_error(expression, sizes, arrays, result), whole_error(expression, terms, arrays, result)]
-        contenders = {"tilewright": (ours.launch, ours.runtime.synchronise), **peers(expression, arrays)}
-        runs = {key: batched(*pair) for key, pair in contenders.items()}
+        runs = {"tilewright": batched(ours.launch, ours.runtime.synchronise)}
+        for key, make in PEERS.items():
+            try:
+                found = make(expression, arrays)
+                runs |= {key: batched(*found)} if found is not None else {}
+            except Exception as error:  # a peer that cannot do it is not measured
+                print(f"{name}: {key} fails: {error}", flush=True)
         times = interleaved({key: run for key, (run, _) in runs.items()}, 0.2)
         details = explain_contraction(contraction, ours.device.machine)
         return {
@@ -190,6 +207,16 @@ def measure(name: str, expression: str, sizes: dict[str, int], target: str) -> d
         ours.release()
 
 
+def line_of(row: dict[str, Any]) -> str:
+    """A result as one line."""
+    rates = {key: row["gflop"] / found["best"] for key, found in row["contenders"].items()}
+    bound = row["gflop"] / row["bound_seconds"] if row["bound_seconds"] else math.nan
+    wrong = "" if row["error_over_bound"] <= 1 else "  WRONG"
+    return (f"{row['name']:<12}{row['expr']:<22}" + "".join(f"{key} {rate:,.0f}  " for key, rate in rates.items())
+            + f"of {bound:,.0f} GFLOP/s, {row['registers']} registers, {row['spill_bytes']} spilled,"
+            f" error/bound {row['error_over_bound']:.3f}{wrong}")  # fmt: skip
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--target", default="cuda")
@@ -197,34 +224,37 @@ def main() -> int:
     parser.add_argument("--name", default="*")
     parser.add_argument("--divide", type=int, default=1, help="divides all sizes")
     options = parser.parse_args()
-    try:
-        device = device_for(options.target)
-    except (DeviceError, ImportError) as error:
-        print(error, file=sys.stderr)
-        return 1
-    print(device, flush=True)
-    begun, rows, failed = time.perf_counter(), [], []
-    for name, expression, sizes in cases(options.divide):
-        if not any(fnmatch.fnmatch(name, pattern) for pattern in options.name.split(",")):
+    chosen = {
+        name: (expression, sizes)
+        for name, expression, sizes in cases(options.divide)
+        if any(fnmatch.fnmatch(name, pattern) for pattern in options.name.split(","))
+    }
+    content: dict[str, Any] = {"device": "", "machine": describe_machine(), "rows": [], "failed": {}, "not_run": []}
+    rows, failed = content["rows"], content["failed"]
+
+    def work(name: str) -> Any:
+        return str(device_for(options.target)) if name == DEVICE else measure(name, *chosen[name], options.target)
+
+    for one in isolated([DEVICE, *chosen], work, DeviceError, options.seconds):
+        if one.name == DEVICE:
+            if one.problem:
+                print(one.problem, file=sys.stderr)
+                return 1
+            content["device"] = one.result
+            print(one.result, flush=True)
             continue
-        if time.perf_counter() - begun > options.seconds:
-            print(f"{name}: not measured, the time was up")
-            continue
-        try:
-            row = measure(name, expression, sizes, options.target)
-        except Exception as error:  # one case must not hide the others; it counts as failed
-            failed.append(name)
-            print(f"{name}: {type(error).__name__}: {error}", flush=True)
-            continue
-        rows.append(row)
-        rates = {key: row["gflop"] / found["best"] for key, found in row["contenders"].items()}
-        bound = row["gflop"] / row["bound_seconds"] if row["bound_seconds"] else math.nan
-        wrong = "" if row["error_over_bound"] <= 1 else "  WRONG"
-        failed += [name] if wrong else []
-        print(f"{name:<12}{expression:<22}" + "".join(f"{key} {rate:,.0f}  " for key, rate in rates.items())
-              + f"of {bound:,.0f} GFLOP/s, {row['registers']} registers, {row['spill_bytes']} spilled,"
-              f" error/bound {row['error_over_bound']:.3f}{wrong}", flush=True)  # fmt: skip
-    for peer in ("torch", "cupy"):
+        if not one.begun:
+            content["not_run"].append(one.name)
+        elif one.problem:
+            failed[one.name] = one.problem
+            print(f"{one.name}: FAILED: {one.problem}", flush=True)
+        else:
+            rows.append(one.result)
+            if one.result["error_over_bound"] > 1:
+                failed[one.name] = f"wrong: an error of {one.result['error_over_bound']:.3g} times its bound"
+            print(line_of(one.result), flush=True)
+        write_results("gpu", content)  # each time: what was measured stays, whatever ends this
+    for peer in PEERS:
         ratios = [
             r["contenders"][peer]["best"] / r["contenders"]["tilewright"]["best"]
             for r in rows
@@ -232,7 +262,8 @@ def main() -> int:
         ]
         if ratios:
             print(f"geometric mean of our speed over {peer}'s: {geometric_mean(ratios):.2f} in {len(ratios)} cases")
-    content = {"device": str(device), "machine": describe_machine(), "rows": rows}
+    if content["not_run"]:
+        print(f"not measured, the time was up: {', '.join(content['not_run'])}")
     print(f"written: {write_results('gpu', content)}")
     print(f"{len(failed)} failed: {', '.join(failed)}" if failed else "none failed")
     return 1 if failed or not rows else 0

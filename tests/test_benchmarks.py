@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 
@@ -170,3 +173,35 @@ def test_segments_are_right() -> None:
         assert all(one["error"] < 1e-3 for row in rows for one in row["contenders"].values())
     finally:
         written.unlink(missing_ok=True)
+
+
+def test_no_case_takes_the_others_with_it() -> None:
+    """Errors, broken devices, a process that ends or crashes, and one that does not come back."""
+    isolated = load("isolated")
+
+    def work(name: str) -> int:
+        match name:
+            case "wrong":
+                raise ValueError("of this case only")
+            case "broken":
+                raise ConnectionError("of the device")
+            case "gone":
+                os._exit(7)
+            case "crash":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "hangs":
+                time.sleep(60)
+        return os.getpid()
+
+    names = ["a", "wrong", "b", "broken", "c", "gone", "crash", "d", "hangs", "e"]
+    outcomes = list(isolated.isolated(names, work, ConnectionError, seconds_each=4.0))
+    assert [one.name for one in outcomes] == names
+    processes = {one.name: one.result for one in outcomes if one.result is not None}
+    problems = {one.name: one.problem for one in outcomes if one.problem}
+    assert set(processes) == {"a", "b", "c", "d", "e"}
+    assert processes["a"] == processes["b"] != os.getpid()
+    assert len(set(processes.values())) == 4
+    assert "of this case only" in problems["wrong"] and "of the device" in problems["broken"]
+    assert "exit code 7" in problems["gone"] and "exit code -9" in problems["crash"]
+    assert "not done after 4 seconds" in problems["hangs"]
+    assert not any(one.begun for one in isolated.isolated(names, work, ConnectionError, seconds=0.0))

@@ -12,10 +12,9 @@ import argparse
 import itertools
 import json
 import sys
-import time
-import traceback
 from collections.abc import Callable, Iterator
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,9 +22,14 @@ import numpy as np
 import tilewright as tw
 from tilewright.runtime.errors import DeviceError
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from isolated import isolated
+
 Check = Callable[[str], None]
 CHECKS: dict[str, Check] = {}
 THESIS: dict[str, Any] = json.loads(files("tilewright").joinpath("data/thesis.json").read_text())
+DEVICE = "the device"
+SECONDS_EACH = 300.0
 LARGEST_PRODUCT = 1 << 36
 """Points of the iteration space above which NumPy would take too long to check against."""
 
@@ -204,26 +208,24 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=200.0, help="no check is begun after this time")
     parser.add_argument("--only", default="", help="a word that the names of the checks to run contain")
     options = parser.parse_args()
-    try:
-        print(tw.device_for(options.target), flush=True)
-    except (DeviceError, ImportError) as error:
-        print(error, file=sys.stderr)
-        return 1
-    begun, failed, left_out = time.perf_counter(), [], []
-    for name, function in CHECKS.items():
-        if options.only not in name:
+    failed, left_out = [], []
+    names = [name for name in CHECKS if options.only in name]
+
+    def work(name: str) -> None:
+        print(tw.device_for(options.target), flush=True) if name == DEVICE else CHECKS[name](options.target)
+
+    for one in isolated([DEVICE, *names], work, DeviceError, options.seconds, SECONDS_EACH):
+        if one.problem:
+            print(one.problem, file=sys.stderr, flush=True)
+        if one.name == DEVICE:
+            if one.problem:
+                return 1
             continue
-        start = time.perf_counter()
-        if start - begun > options.seconds:
-            left_out.append(name)
-            continue
-        try:
-            function(options.target)
-        except Exception:  # one failure must not hide what the other checks say
-            failed.append(name)
-            traceback.print_exc()
-        verdict = "FAILED" if name in failed else "passed"
-        print(f"{verdict}  {name}  {time.perf_counter() - start:.1f} s", flush=True)
+        if one.begun:
+            failed += [one.name] if one.problem else []
+            print(f"{'FAILED' if one.problem else 'passed'}  {one.name}  {one.seconds:.1f} s", flush=True)
+        else:
+            left_out.append(one.name)
     for name in left_out:
         print(f"NOT RUN {name}: the time was up")
     print(f"{len(failed)} failed, {len(left_out)} not run, on {options.target}")

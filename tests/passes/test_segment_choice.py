@@ -15,9 +15,11 @@ import tilewright as tw
 from tilewright.machine.model import Machine
 from tilewright.machine.named import A100, H100, OPENCL_CPU, OPENCL_GPU
 from tilewright.passes.segments.choice import (
+    BIN_PASSES,
     CHUNKS_PER_CORE,
     MOST_BYTES_OF_BINS,
     MOST_ROWS_PER_THREAD,
+    UPDATE_SECONDS,
     pieces_of_histogram,
     rows_each,
     share_out,
@@ -50,6 +52,16 @@ def test_pieces_cover_every_row_once(
         assert pieces == 0 or (pieces - 1) * length < max(1, width) <= max(1, pieces * length)
         assert pieces > 0 or width < together
         assert pieces < 2 or pieces * segments * bins * bytes_per_bin <= MOST_BYTES_OF_BINS
+
+
+@pytest.mark.parametrize("machine", [A100, H100])
+def test_histograms_in_main_memory_wait_no_longer_than_their_bins_take(machine: Machine) -> None:
+    """Rows of a thread follow each other, its bins are cleared and read by all threads at once."""
+    for width, bins in ((500_000, 256), (10_000_000, 256), (5_000_000, 1024)):
+        pieces, length = pieces_of_histogram(machine, 256, 1, width, bins, 4)
+        waiting = length * UPDATE_SECONDS
+        moving = BIN_PASSES * pieces * bins * 4 / machine.dram_bandwidth
+        assert 0.8 < waiting / moving < 1.3, (width, bins, pieces)
 
 
 @pytest.mark.parametrize("machine", [A100, H100, OPENCL_CPU, OPENCL_GPU])

@@ -32,8 +32,10 @@ LAUNCH_SECONDS = 3e-6
 LEAST_GAIN = 0.1
 """Of the array's bytes: less is not worth a word."""
 LINE_BYTES = 128
-BYTES_PER_LINE_STEP = 12.0
-"""The first cache takes a line in one step, in which main memory gives a core so many bytes (A100: 10, H100: 13)."""
+LINES_PER_SECOND = 1.98e9
+"""The first cache of a core takes a line in one step of its clock (of H100 and H200, to which memory gives a core 13
+and 18 bytes in such a step).
+"""
 
 
 @dataclass(frozen=True)
@@ -158,8 +160,9 @@ def _gains(one: Touch, lying: Lying, machine: Machine, kept: bool) -> dict[int, 
         return len(np.unique((places * words + part) * width // size))
 
     now = float(touched(elements, machine.transaction_bytes) * machine.transaction_bytes)
-    if kept:
-        now = min(now, touched(elements, LINE_BYTES) * BYTES_PER_LINE_STEP)
+    if kept and machine.dram_bandwidth:
+        step = machine.dram_bandwidth / machine.cores / LINES_PER_SECOND  # what main memory gives a core meanwhile
+        now = min(now, touched(elements, LINE_BYTES) * step)
     indices = lying.indices(elements)
     found = {}
     for dimension, (extent, stride) in enumerate(zip(lying.shape, lying.strides, strict=True)):

@@ -9,6 +9,7 @@ The choice depends on nothing else, so that the same device gives the same bits 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from tilewright.machine.model import Machine
@@ -23,6 +24,10 @@ ROWS_PER_THREAD = 16
 """Rows that pay for a thread's part in the tree of its group."""
 MOST_ROWS_PER_THREAD = 1024
 """Rows that a thread adds up one after another: the error of a sum grows with them."""
+UPDATE_SECONDS = 3e-7
+"""One thread of a GPU combines a value into a bin in main memory: it waits for what it reads there."""
+BIN_PASSES = 4
+"""Those bins are cleared, and read by threads whose neighbours read others that do not lie beside them."""
 MOST_BYTES_OF_BINS = 256 << 20
 """What the workers of a histogram may take for bins of their own."""
 THREADS_PER_CORE = 1024
@@ -131,12 +136,15 @@ def pieces_of_histogram(
     """Into how many pieces the rows of each histogram are cut, and how long they are.
 
     A worker, or the threads of a block that work `together`, clear their own bins, and they are read once more: both
-    may cost half of what the rows do. One piece if it is not worth it; none if threads together have less than a row.
+    may cost half of what the rows do. Bins that one thread has in main memory are cleared and read by all threads at
+    once, at the speed of the memory, while each row waits for it: R rows per piece cost R * `UPDATE_SECONDS`, the bins
+    `BIN_PASSES` * (width / R) * bins / bandwidth, which are least together where they are equal. One piece if it is
+    not worth it; none if threads together have less than a row.
 
     Example:
         >>> from tilewright.machine.named import A100
         >>> pieces_of_histogram(A100, 256, 1, 10_000_000, 256, 4)
-        (9757, 1025)
+        (33671, 297)
     """
     if segments == 0 or width == 0:
         return 1, width
@@ -146,6 +154,9 @@ def pieces_of_histogram(
     else:
         wanted = machine.cores * (machine.max_threads_per_core or THREADS_PER_CORE) // together
         least = max(ROWS_PER_THREAD * together, 4 * bins)
+        if together == 1 and machine.dram_bandwidth and not room_of_thread(machine, threads, bins, bytes_per_bin):
+            traffic = BIN_PASSES * segments * width * bins * bytes_per_bin / machine.dram_bandwidth
+            least = min(least, max(ROWS_PER_THREAD, math.isqrt(round(traffic / UPDATE_SECONDS))))
     room = MOST_BYTES_OF_BINS // max(1, segments * bins * bytes_per_bin)
     pieces = min(-(-wanted // segments), width // least, room)
     if pieces < 2:
