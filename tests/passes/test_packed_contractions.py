@@ -14,7 +14,7 @@ from tilewright.ir.scalars import C64, C128, F16, F32, F64, I8, I32, U16, Scalar
 from tilewright.machine.detect import host_machine
 from tilewright.machine.model import Machine
 from tilewright.machine.named import CPU_AVX2, CPU_AVX512, CPU_NEON
-from tilewright.passes.packed.form import make_packed_form
+from tilewright.passes.packed.choice import make_packed_form
 from tilewright.passes.packed.kernel import write_packed_kernel
 
 SMALL_CACHES = replace(host_machine(), l1_bytes=1 << 10, l2_bytes=1 << 13, l3_bytes=1 << 15)

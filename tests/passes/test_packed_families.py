@@ -22,7 +22,8 @@ from tilewright.machine.detect import host_machine
 from tilewright.machine.model import Machine
 from tilewright.machine.named import CPU_AVX2, CPU_AVX512, CPU_NEON
 from tilewright.passes.packed.blocks import LEAST_PIECE as DEPTH
-from tilewright.passes.packed.form import PackedForm, make_packed_form
+from tilewright.passes.packed.choice import make_packed_form
+from tilewright.passes.packed.form import PackedForm
 from tilewright.passes.packed.kernel import describe, write_packed_kernel
 from tilewright.passes.tiled.tile import contraction_launches
 from tilewright.passes.tiled.tiling import IllegalTiling

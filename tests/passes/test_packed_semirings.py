@@ -22,8 +22,9 @@ from tilewright.kernel.ir import Operation, VectorType, element_of, expressions,
 from tilewright.machine.detect import host_machine
 from tilewright.machine.model import Machine
 from tilewright.machine.named import CPU_AVX2, CPU_AVX512, CPU_NEON
+from tilewright.passes.packed.choice import make_packed_form
 from tilewright.passes.packed.combine import nan_guard
-from tilewright.passes.packed.form import PackedForm, make_packed_form
+from tilewright.passes.packed.form import PackedForm
 from tilewright.passes.packed.kernel import write_packed_kernel
 
 HOST = host_machine()

@@ -15,7 +15,8 @@ from tilewright.contraction.normalise import normalise
 from tilewright.ir.scalars import C64, F32, F64, ScalarType
 from tilewright.kernel.ir import Prefetch, Store, VectorType, walk
 from tilewright.machine.named import CPU_AVX512
-from tilewright.passes.packed.form import PackedForm, make_packed_form
+from tilewright.passes.packed.choice import make_packed_form
+from tilewright.passes.packed.form import PackedForm
 from tilewright.passes.packed.kernel import write_packed_kernel
 
 ZEN4 = replace(CPU_AVX512, cores=1, l1_bytes=1 << 15, l2_bytes=1 << 20, l3_bytes=1 << 25)

@@ -15,7 +15,8 @@ from tilewright.contraction.form import Contraction
 from tilewright.contraction.normalise import normalise
 from tilewright.ir.scalars import C64, F16, F32, F64, ScalarType
 from tilewright.machine.detect import host_machine
-from tilewright.passes.packed.form import FAN, PackedForm, make_packed_form
+from tilewright.passes.packed.choice import make_packed_form
+from tilewright.passes.packed.form import FAN, PackedForm
 from tilewright.passes.packed.kernel import write_packed_kernel
 
 SMALL_CACHES = replace(host_machine(), cores=1, l1_bytes=1 << 10, l2_bytes=1 << 15, l3_bytes=1 << 18)

@@ -16,7 +16,8 @@ from tilewright.passes.direct.in_order import form_in_order
 from tilewright.passes.direct.short_sums import is_short_sum, written_in_order
 from tilewright.passes.items.scalar_values import LoweringError, component_types
 from tilewright.passes.matrix_vector.form import MatrixVectorForm, Way, choose_matrix_vector_form
-from tilewright.passes.packed.form import PackedForm, make_packed_form
+from tilewright.passes.packed.choice import make_packed_form
+from tilewright.passes.packed.form import PackedForm
 from tilewright.passes.packed.panels import READ_BYTES
 
 REGISTER_ROW = 4  # vectors
@@ -91,12 +92,11 @@ def packed_cycles(form: PackedForm, machine: Machine) -> float:
     batch = math.prod(constant(one.size) for one in contraction.of_kind(Kind.C))
     vector, scalar = form.total(form.vector_dimensions), form.total(form.scalar_dimensions)
     steps = form.contracted_total
-    vector_tiles, scalar_tiles = -(-vector // form.vector_tile), -(-scalar // form.rows)
     parts = component_types(form.accumulator)
     each = PACKED_STEP * (1 if form.fused_multiply_add else 2) * len(parts) ** 2
     pieces_of_sum = -(-steps // form.depth)
     tile = form.vectors * form.rows * (each * steps + pieces_of_sum) + PACKED_TILE * pieces_of_sum
-    compute = batch * vector_tiles * scalar_tiles * tile
+    compute = batch * form.vector_tiles * form.scalar_tiles * tile
     width = len(parts) * parts[0].bytes / 4
     # The scalar side stays packed while all vector blocks pass; these are packed again for each scalar block.
     passes = -(-scalar // form.scalar_block)

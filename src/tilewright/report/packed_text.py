@@ -48,6 +48,8 @@ def packed_details(form: PackedForm, launch: Launch) -> PackedDetails:
     """What is told of a packed form."""
     element = form.accumulator.bytes
     results = "buffered" if form.buffered else "past the cache" if form.nontemporal else "in place"
+    if form.boxes is not None:
+        results = f"past the cache, in boxes of {form.boxes.vector} x {form.boxes.scalar}"
     parts = 2 if form.accumulator.is_complex else 1
     return PackedDetails(
         tuple(one.dimension.name for one in form.vector_dimensions),

@@ -81,7 +81,7 @@ def write_packed_kernel(form: PackedForm, name: str = "contraction") -> Launch:
 
         def vector_tables(vector_at: Expression) -> tuple[Expression, Expression]:
             vector_count = w.minimum(operation("sub", vector_stop, vector_at), vector_step)
-            fill_tables(w, vector, vector_at, vector_count, bases.vector)
+            vector_count = fill_tables(w, vector, vector_at, vector_count, bases.vector)
             mark_runs(w, vector, vector_count)
             return vector_at, vector_count
 
@@ -125,9 +125,10 @@ def describe(form: PackedForm) -> str:
     vector = "*".join(one.dimension.name for one in form.vector_dimensions) or "1"
     scalar = "*".join(one.dimension.name for one in form.scalar_dimensions) or "1"
     contracted = "*".join(one.name for one in form.contraction.of_kind(Kind.K))
+    boxes = f", results in boxes of {form.boxes.vector} by {form.boxes.scalar}" if form.boxes else ""
     return (
         f"packed: vector side {vector} in tiles of {form.vectors} x {form.lanes}, scalar side {scalar} in tiles of"
-        f" {form.rows}, sum over {contracted} in pieces of {form.depth}"
+        f" {form.rows}, sum over {contracted} in pieces of {form.depth}{boxes}"
     )
 
 

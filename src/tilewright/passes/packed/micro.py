@@ -8,6 +8,7 @@ Where the results go is the matter of store.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from tilewright.kernel.ir import (
@@ -24,6 +25,7 @@ from tilewright.kernel.ir import (
 )
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.packed.ahead import Ahead
+from tilewright.passes.packed.assemble import start_assembly
 from tilewright.passes.packed.combine import combine, first_values, results
 from tilewright.passes.packed.store import Accumulators, Edges, Place, Scratch, has_fast_path
 from tilewright.passes.packed.turned import is_turned, write_turned
@@ -93,6 +95,9 @@ def write_micro_kernels(
             place.write_through(tile, accumulators, rows, columns)
 
     zero = integer(0)
+    if form.boxes is not None:
+        _write_boxes(w, (vector, scalar), out, bases, counts, edges, no_nan, ahead)
+        return
     vector_panels, scalar_panels = w.panels(vector_count, vector.width), w.panels(scalar_count, scalar.width)
     if w.form.scalar_inner:
         w.loop("v", zero, vector_panels, lambda v: w.loop("s", zero, scalar_panels, lambda s: panels(v, s)))
@@ -110,6 +115,58 @@ def write_micro_kernels(
         w.emit.when(last, write_block)
     elif form.buffered:
         write_block()
+
+
+def _write_boxes(
+    w: PackedWriter,
+    sides: tuple[Side, Side],
+    out: Buffer,
+    bases: Bases,
+    counts: tuple[Expression, Expression, Expression],
+    edges: Edges,
+    no_nan: Expression | None,
+    ahead: Ahead | None,
+) -> None:
+    """The loops over boxes, and over their panels, around the register tile."""
+    (vector, scalar), form, emit, zero = sides, w.form, w.emit, integer(0)
+    boxes = form.boxes
+    assert boxes is not None
+    assembly = start_assembly(w, out)
+    padded, size = w.parameter("v_box_padded", form.padded_box), w.parameter("v_box", boxes.vector)
+    scalar_size = w.parameter("s_box", boxes.scalar)
+    tiles = form.padded_box // form.vector_tile * (boxes.scalar // form.rows)
+    share = w.parameter("share", -(-boxes.vector * boxes.scalar // (form.lanes * tiles)))
+
+    def box(vector_first: Expression, scalar_first: Expression) -> None:
+        offsets = load(vector.out_table, vector_first), load(scalar.out_table, scalar_first)
+        to = emit.let(add(bases.out, add(*offsets)), "to")
+        moved = replace(bases, out=assembly.place(emit.let(add(*offsets), "offset")))
+
+        def tile(i: Expression, j: Expression) -> None:
+            at = emit.let(add(vector_first, i), "vector_at"), emit.let(add(scalar_first, j), "scalar_at")
+            place = Place(w, vector, scalar, assembly.buffer, (), moved, *at, edges)
+            accumulators = _accumulate(w, vector, scalar, *at, counts[2], no_nan, None, ahead)
+            assembly.share(share)
+            columns = w.minimum(operation("sub", size, i), integer(vector.width))
+            place.write_registers(accumulators, columns)
+
+        def columns(i: Expression) -> None:
+            w.loop("s", zero, scalar_size, lambda j: tile(i, j), integer(scalar.width))
+
+        w.loop("v", zero, padded, columns, integer(vector.width))
+        assembly.turn(to)
+
+    def across(first: Expression) -> None:
+        w.loop("s_box", zero, counts[1], lambda other: box(first, other), scalar_size)
+
+    def along(first: Expression) -> None:
+        w.loop("v_box", zero, counts[0], lambda other: box(other, first), padded)
+
+    if boxes.scalar_inner:
+        w.loop("v_box", zero, counts[0], across, padded)
+    else:
+        w.loop("s_box", zero, counts[1], along, scalar_size)
+    assembly.rest()
 
 
 def _accumulate(

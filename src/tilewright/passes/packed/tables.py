@@ -54,11 +54,30 @@ def offset_of(indices: Sequence[Expression], strides: Sequence[Expression]) -> E
     return total
 
 
-def fill_tables(w: PackedWriter, side: Side, start: Expression, count: Expression, base: Expression) -> None:
-    """Offsets of the block's elements; the last panel is filled up with copies of its last quarter of a vector.
+def fill_tables(w: PackedWriter, side: Side, start: Expression, count: Expression, base: Expression) -> Expression:
+    """Offsets of the block's elements; the last panel (of each box) is filled up with copies of its last quarter of a
+    vector. Returns how many elements that gives.
 
     So a block that ends with a whole quarter is still copied in quarters.
     """
+    boxes = w.form.boxes
+    if boxes is None or side.name != "v":
+        _fill_part(w, side, start, count, base, integer(0))
+        return count
+    size, padded = w.parameter("v_box", boxes.vector), w.parameter("v_box_padded", w.form.padded_box)
+
+    def box(number: Expression) -> None:
+        at = w.emit.let(multiply(number, padded), "box_at")
+        _fill_part(w, side, add(start, multiply(number, size)), size, base, at)
+
+    number = w.emit.let(operation("floordiv", count, size), "boxes")
+    w.loop("box", integer(0), number, box)
+    return w.emit.let(multiply(number, padded), "count")
+
+
+def _fill_part(
+    w: PackedWriter, side: Side, start: Expression, count: Expression, base: Expression, at: Expression
+) -> None:
     quarter = max(1, w.form.lanes // 4)
     strides = [
         side.strides,
@@ -73,7 +92,7 @@ def fill_tables(w: PackedWriter, side: Side, start: Expression, count: Expressio
     def fill(position: Expression, indices: list[Expression]) -> None:
         for table, of in zip(tables, strides, strict=True):
             offset = offset_of(indices, of)
-            w.emit.emit(Store(table, position, add(offset, base) if table is side.source_table else offset))
+            w.emit.emit(Store(table, add(at, position), add(offset, base) if table is side.source_table else offset))
 
     def repeat(position: Expression) -> None:
         inside: Expression = operation("sub", count, integer(1))
@@ -82,7 +101,7 @@ def fill_tables(w: PackedWriter, side: Side, start: Expression, count: Expressio
             inside = operation("max", add(operation("sub", count, integer(quarter)), past), integer(0))
         inside = w.emit.let(inside, "inside")
         for table in tables:
-            w.emit.emit(Store(table, position, load(table, inside)))
+            w.emit.emit(Store(table, add(at, position), load(table, add(at, inside))))
 
     walk(w, start, count, side.sizes, fill)
     padded = multiply(w.panels(count, side.width), integer(side.width))

@@ -1,0 +1,228 @@
+"""The choice of the packed form: the sides' order, the register tile, the blocks, and where results wait."""
+
+from __future__ import annotations
+
+import math
+
+from tilewright.contraction.form import Contraction, Kind
+from tilewright.contraction.normalise import constant
+from tilewright.ir.scalars import BOOL, ScalarType
+from tilewright.machine.model import Machine
+from tilewright.passes.items.scalar_values import component_types
+from tilewright.passes.items.sum_trees import FAN, grows_errors
+from tilewright.passes.lanes.vectorise import is_vectorisable
+from tilewright.passes.packed.blocks import BLOCK, choose_chunks, even, longest_piece, panel_bytes
+from tilewright.passes.packed.boxes import with_boxes
+from tilewright.passes.packed.form import (
+    BUFFERED_ELEMENTS,
+    PackedForm,
+    SideDimension,
+    holds_partial_sums,
+    is_multiply_add,
+    is_written_by_blocks,
+    rows_suit,
+)
+from tilewright.passes.packed.operands import with_conversions_in_packing
+
+LONGEST_PIECE = 1024
+"""Steps of the sum that are packed at once at most, where the errors of their results add up."""
+WAITING_ELEMENTS = 1 << 22  # of a level of partial sums: 2048 by 2048 results are packed for at once
+BROKEN_ELEMENT = 1.5  # cycles more to pack an element of the scalar side where panels end in the middle of runs
+
+
+def make_packed_form(contraction: Contraction, machine: Machine) -> PackedForm:
+    """The form of a normalised contraction with known sizes."""
+    form = _plain_form(contraction, machine)
+    return with_boxes(form, machine) if form.nontemporal and not form.in_halves else form
+
+
+def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
+    contraction = with_conversions_in_packing(contraction)
+    vector_left = _vector_side_is_left(contraction)
+    vector = _side(contraction, Kind.M if vector_left else Kind.N, vector_left)
+    scalar = _side(contraction, Kind.N if vector_left else Kind.M, not vector_left)
+    accumulator = contraction.accumulator
+    lanes = _lanes(contraction, machine, accumulator)
+    vector_total = math.prod(one.size for one in vector)
+    scalar_total = math.prod(one.size for one in scalar)
+    scalar_rows = lanes > 1 and _sum_is_contiguous(contraction, scalar, vector_left)
+    run = 0 if scalar_rows else _run(scalar)
+    vectors, rows = _register_tile(machine, lanes, len(component_types(accumulator)), (vector_total, scalar_total), run)
+    contracted = math.prod(constant(one.size) for one in contraction.of_kind(Kind.K))
+    parts = component_types(accumulator)
+    element_bytes = len(parts) * parts[0].bytes
+    tile = vectors * lanes
+    depth = _depth(contraction, contracted, lanes, longest_piece(machine, tile, rows, element_bytes))
+    batch = math.prod(constant(one.size) for one in contraction.of_kind(Kind.C))
+    chunks = choose_chunks(machine.cores, batch, (vector_total, scalar_total), (tile, rows), lanes, contracted)
+    levels = _levels(contraction, -(-contracted // depth))
+    memory = panel_bytes(machine)
+    step_bytes = max(1, min(depth, contracted)) * element_bytes
+    scalar_block = even(chunks[1], min(BLOCK, memory[1] // step_bytes), rows)
+    if levels > 1:
+        chunks = even(chunks[0], WAITING_ELEMENTS // scalar_block, tile), chunks[1]
+    vector_block = even(chunks[0], min(BLOCK, memory[0] // step_bytes), tile)
+    if levels == 1:
+        scalar_block = even(chunks[1], min(scalar_block, 2 * BUFFERED_ELEMENTS // (vector_block + lanes)), rows)
+    buffered = (
+        depth >= contracted
+        and is_written_by_blocks(vector)
+        and (vector_block + lanes) * scalar_block <= 2 * BUFFERED_ELEMENTS
+    )
+    return PackedForm(
+        contraction,
+        vector_left,
+        vector,
+        scalar,
+        lanes,
+        vectors,
+        rows,
+        vector_block,
+        scalar_block,
+        depth,
+        is_multiply_add(contraction),
+        _scalar_side_is_inner(vector, scalar, step_bytes * scalar_block <= memory[0]),
+        buffered,
+        depth >= contracted and not buffered and _output_bytes(contraction) > max(machine.l3_bytes // 2, 1 << 23),
+        scalar_rows,
+        *chunks,
+        memory,
+        levels,
+        FAN,
+        _is_far(contraction, vector_left, machine),
+        _is_far(contraction, not vector_left, machine),
+        scalar_rows and rows_suit(contraction, scalar, vector_left, rows, machine),
+    )
+
+
+def _is_far(contraction: Contraction, left: bool, machine: Machine) -> bool:
+    operand = contraction.operand(left)
+    return _elements(contraction, Kind.N if left else Kind.M) * operand.element.bytes > machine.l2_bytes
+
+
+def _sum_is_contiguous(contraction: Contraction, scalar: tuple[SideDimension, ...], vector_left: bool) -> bool:
+    """True if the scalar side's operand has its unit stride along the sum."""
+    along = [abs(constant(d.stride(left=not vector_left))) for d in contraction.of_kind(Kind.K)]
+    return 1 in along and all(abs(one.stride) != 1 for one in scalar)
+
+
+def _output_bytes(contraction: Contraction) -> int:
+    return _elements(contraction, Kind.K) * contraction.out.element.bytes
+
+
+def _vector_side_is_left(contraction: Contraction) -> bool:
+    """True if the output's innermost dimension of a side belongs to the left operand."""
+    sides = [one for one in contraction.dimensions if one.kind in (Kind.M, Kind.N)]
+    if not sides:
+        return True
+    return min(sides, key=lambda one: abs(constant(one.stride_out))).kind is Kind.M
+
+
+def _side(contraction: Contraction, kind: Kind, left: bool) -> tuple[SideDimension, ...]:
+    """A side's dimensions, outermost first. Innermost is the unit stride of the larger array, be it the operand (then
+    packing reads whole vectors) or the output (then whole vectors are written); next to it the other array's, so that
+    a block of the side covers whole cache lines of both.
+    """
+    positions = {one.name: place for place, one in enumerate(contraction.dimensions)}
+    members = [
+        SideDimension(
+            one,
+            constant(one.size),
+            constant(one.stride(left)),
+            constant(one.stride_out),
+            tuple(constant(further.strides[positions[one.name]]) for further in contraction.epilogue_operands),
+        )
+        for one in contraction.of_kind(kind)
+    ]
+    members.sort(key=lambda one: -abs(one.stride_out))
+    if len(members) > 1:
+        own = min(members, key=lambda one: abs(one.stride))
+        contracted = [abs(constant(d.stride(left))) for d in contraction.of_kind(Kind.K)]
+        operand, out = _elements(contraction, Kind.N if left else Kind.M), _elements(contraction, Kind.K)
+        leads = operand >= out and abs(own.stride) < min(contracted)
+        if 4 * operand > out:
+            members.remove(own)
+            members.insert(len(members) if leads or own.stride_out == 1 else len(members) - 1, own)
+    return tuple(members)
+
+
+def _scalar_side_is_inner(
+    vector: tuple[SideDimension, ...], scalar: tuple[SideDimension, ...], stays_in_l2: bool
+) -> bool:
+    """True if the output moves in smaller strides along the scalar side, and that side's panels stay in L2."""
+    along_scalar = min((abs(one.stride_out) for one in scalar), default=0)
+    along_vector = min((abs(one.stride_out) for one in vector[:-1]), default=0)
+    return along_scalar < along_vector and stays_in_l2
+
+
+def _elements(contraction: Contraction, missing: Kind) -> int:
+    """Elements of the array that lacks the dimensions of one kind."""
+    return math.prod(constant(one.size) for one in contraction.dimensions if one.kind is not missing)
+
+
+def _lanes(contraction: Contraction, machine: Machine, accumulator: ScalarType) -> int:
+    """Lanes of a vector of the accumulator; of what the map takes, where the accumulator is one bool."""
+    functions = (contraction.map, contraction.combine)
+    if not is_vectorisable(functions):
+        return 1
+    deciding = {accumulator, *(one.type.element for one in contraction.map.parameters if accumulator == BOOL)}
+    return machine.lanes(max(component_types(one)[0].bytes for one in deciding))
+
+
+def _run(side: tuple[SideDimension, ...]) -> int:
+    """Elements of a side that lie side by side in its operand, of its innermost dimensions."""
+    run = 1
+    for one in reversed(side):
+        if one.stride != run:
+            break
+        run *= one.size
+    return run if run > 1 else 0
+
+
+def _register_tile(
+    machine: Machine, lanes: int, parts: int, totals: tuple[int, int], scalar_run: int
+) -> tuple[int, int]:
+    """(vectors, rows) with the least padding among the tiles that fill the registers: v*r + v + 1 <= registers.
+
+    Panels of rows that end in the middle of a run of the scalar side's operand are copied by elements.
+    """
+    vector_total, scalar_total = totals
+    registers = (machine.vector_registers or 16) // parts
+    best: tuple[float, tuple[int, int]] | None = None
+    for rows in (1, 2, 4, 5, 6, 8, 12, 24):
+        vectors = min(8, (registers - 1) // (rows + 1), max(1, math.ceil(vector_total / lanes)))
+        if vectors == 0:
+            continue
+        steps = math.ceil(vector_total / (vectors * lanes)) * math.ceil(scalar_total / rows)
+        # Cycles of one step of the sum: two multiply-add units with a latency of four (so eight chains keep them
+        # busy), one vector per 1.5 cycles from L2, where the vector panels lie, and cheap broadcasts from L1; and the
+        # loop itself, of which small tiles need more.
+        multiply_adds = max(vectors * rows, 8) / 2
+        cost = steps * (max(multiply_adds, 1.5 * vectors + 0.25 * rows) + 0.02 * (vectors + rows) + 0.1)
+        if scalar_run % rows and scalar_total > rows:
+            cost += BROKEN_ELEMENT * scalar_total
+        if best is None or cost < best[0]:
+            best = (cost, (vectors, rows))
+    assert best is not None
+    return best[1]
+
+
+def _depth(contraction: Contraction, contracted: int, lanes: int, longest: int) -> int:
+    """Length of the sum that is packed at once: all of a sum of middle length that cannot wait in the output, and no
+    chain of additions longer than that.
+    """
+    if not holds_partial_sums(contraction) and contracted <= LONGEST_PIECE:
+        longest = LONGEST_PIECE
+    elif grows_errors(contraction.combine):
+        longest = min(longest, LONGEST_PIECE)
+    return even(contracted, longest, lanes)
+
+
+def _levels(contraction: Contraction, pieces: int) -> int:
+    """Levels of partial sums in scratch memory, for a sum of so many pieces."""
+    levels = 0 if pieces <= 1 or holds_partial_sums(contraction) else 1
+    if pieces > FAN and grows_errors(contraction.combine):
+        levels = 2
+        while FAN**levels < pieces:
+            levels += 1
+    return levels
