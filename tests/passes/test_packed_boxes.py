@@ -75,7 +75,7 @@ def test_others_have_no_boxes(text: str, sizes: dict[str, int], scalar: ScalarTy
     assert make_packed_form(normalise(einsum_contraction(text, sizes, scalar)), ZEN4).boxes is None
 
 
-@settings(max_examples=examples(15), deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(st.data())
 def test_boxes_hold_what_the_output_does(data: st.DataObject) -> None:
     """Rows and columns in any order, and a batch, in blocks of any number of boxes."""
@@ -83,8 +83,8 @@ def test_boxes_hold_what_the_output_does(data: st.DataObject) -> None:
     left = data.draw(st.permutations([letters[0], *letters[1:3:2], "k", "z"]))
     right = data.draw(st.permutations([*letters[2:], "k", "z"]))
     out = "z" + "".join(data.draw(st.permutations("abcd")))
-    sizes = {one: data.draw(st.sampled_from([4, 6, 12, 14])) for one in "abcd"}
-    sizes |= {"k": data.draw(st.integers(12, 40)), "z": data.draw(st.integers(1, 2))}
+    sizes = {one: data.draw(st.sampled_from([4, 6, 14])) for one in "abcd"}
+    sizes |= {"k": data.draw(st.integers(12, 20)), "z": data.draw(st.integers(1, 2))}
     sizes[out[-1]] = data.draw(st.sampled_from([12, 20, 28, 36]))
     scalar = data.draw(st.sampled_from([F32, F64, I32]))
     machine = replace(data.draw(st.sampled_from([CPU_AVX512, CPU_AVX2])), **CACHES)

@@ -15,6 +15,7 @@ from tilewright.contraction.form import Contraction
 from tilewright.contraction.normalise import normalise
 from tilewright.ir.scalars import C64, F16, F32, F64, ScalarType
 from tilewright.machine.detect import host_machine
+from tilewright.passes.items.sum_trees import PIECE
 from tilewright.passes.packed.choice import make_packed_form
 from tilewright.passes.packed.form import FAN, PackedForm
 from tilewright.passes.packed.kernel import write_packed_kernel
@@ -51,6 +52,22 @@ def test_every_level_takes_every_value_once(
         form = replace(form, vector_chunk=3 * form.vector_tile, scalar_chunk=3 * form.rows)
     buffers = random_buffers(contraction, length)
     assert_close(contraction, run_cpu(write_packed_kernel(form), buffers, {}, threads), buffers, {})
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(4, 4), (16, 60)])
+def test_sums_with_few_results_are_no_long_chains(rows: int, columns: int) -> None:
+    """Equal terms are rounded alike, so that the error of a chain grows with its length; adding to results that stay in
+    the first cache costs nothing.
+    """
+    length = 15_625
+    contraction = einsum_contraction("aq,bq->ab", dict(a=rows, b=columns, q=length), F32)
+    form = make_packed_form(normalise(contraction), host_machine())
+    additions = form.depth + -(-length // form.depth)
+    assert additions <= 2 * PIECE
+    buffers = {name: np.full(one.shape, 0.1, np.float32) for name, one in random_buffers(contraction, 1).items()}
+    got = run_cpu(write_packed_kernel(form), buffers, {})
+    exact = length * float(np.float32(0.1)) ** 2
+    assert abs(got[: rows * columns] - exact).max() <= additions * float(np.finfo(np.float32).eps) / 2 * exact
 
 
 @pytest.mark.parametrize(("scalar", "pieces"), [(F32, FAN), (F32, FAN + 1), (F32, 20 * FAN), (F64, 5 * FAN)], ids=str)

@@ -9,9 +9,9 @@ from tilewright.contraction.normalise import constant
 from tilewright.ir.scalars import BOOL, ScalarType
 from tilewright.machine.model import Machine
 from tilewright.passes.items.scalar_values import component_types
-from tilewright.passes.items.sum_trees import FAN, grows_errors
+from tilewright.passes.items.sum_trees import FAN, PIECE, grows_errors
 from tilewright.passes.lanes.vectorise import is_vectorisable
-from tilewright.passes.packed.blocks import BLOCK, choose_chunks, even, longest_piece, panel_bytes
+from tilewright.passes.packed.blocks import BLOCK, USUAL_L1, choose_chunks, even, longest_piece, panel_bytes
 from tilewright.passes.packed.boxes import with_boxes
 from tilewright.passes.packed.form import (
     BUFFERED_ELEMENTS,
@@ -25,7 +25,9 @@ from tilewright.passes.packed.form import (
 from tilewright.passes.packed.operands import with_conversions_in_packing
 
 LONGEST_PIECE = 1024
-"""Steps of the sum that are packed at once at most, where the errors of their results add up."""
+"""Steps of the sum that are packed at once at most, where the errors of their results add up. Pieces of longer sums
+whose results stay in the first cache are those of all trees (`PIECE`), since adding to them there costs nothing.
+"""
 WAITING_ELEMENTS = 1 << 22  # of a level of partial sums: 2048 by 2048 results are packed for at once
 BROKEN_ELEMENT = 1.5  # cycles more to pack an element of the scalar side where panels end in the middle of runs
 
@@ -52,7 +54,11 @@ def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
     parts = component_types(accumulator)
     element_bytes = len(parts) * parts[0].bytes
     tile = vectors * lanes
-    depth = _depth(contraction, contracted, lanes, longest_piece(machine, tile, rows, element_bytes))
+    longest = longest_piece(machine, tile, rows, element_bytes)
+    few = vector_total * scalar_total * element_bytes <= (machine.l1_bytes or USUAL_L1) // 2
+    if few and contracted > LONGEST_PIECE:
+        longest = min(longest, PIECE)
+    depth = _depth(contraction, contracted, lanes, longest)
     batch = math.prod(constant(one.size) for one in contraction.of_kind(Kind.C))
     chunks = choose_chunks(machine.cores, batch, (vector_total, scalar_total), (tile, rows), lanes, contracted)
     levels = _levels(contraction, -(-contracted // depth))
