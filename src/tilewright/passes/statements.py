@@ -342,7 +342,7 @@ class Statements:
         reasons: list[str] = []
         if not parallel:
             try:
-                step = self._kernel(statement, control_points(statement, self.known.iotas))
+                step = self._kernel(statement, control_points(statement, self.known.iotas, self.device.machine))
                 self.note(statement, "a sequential kernel")
                 return step
             except LoweringError as error:
@@ -369,7 +369,7 @@ class Statements:
             loop = host.LoopStep(*common, condition_parameters=asked.parameters, condition=self.block(asked.body))
         further = ""
         if self.threads == 1:  # a lane of a GPU would be far slower than the launches
-            loop, further = with_whole(loop, statement, self.known.iotas, self._kernel)
+            loop, further = with_whole(loop, statement, self.known.iotas, self.device.machine, self._kernel)
         self.note(statement, "run by the host" + further, reasons)
         self.notes.insert(place, self.notes.pop())
         return loop

@@ -20,6 +20,7 @@ from tilewright.ir.sizes import ONE, ZERO, Size, maximum, product, size
 from tilewright.ir.views import ArrayView
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Buffer, Constant, For, Name, ScalarParameter, Space, Store
+from tilewright.machine.model import Machine
 from tilewright.passes.items.lower_scalar import lower_size
 from tilewright.passes.items.scalar_values import (
     KernelBuilder,
@@ -73,6 +74,7 @@ class Item:
         self.ranges: dict[str, Size] = {}
         self.definitions: dict[str, Size] = {}
         self.conditions: dict[str, Size] = {}  # bools that say that a polynomial is negative
+        self.junctions: dict[str, tuple[str, tuple[str, ...]]] = {}  # bools that are "and", "or" or "not" of others
         self.narrowed: dict[str, Size] = {}  # what indices are where conditions hold, in terms of narrower ones
         self.counted: dict[str, Size] = {}  # kernel names that hold elements of iota: the index
         self.inner: set[str] = set()
@@ -83,6 +85,8 @@ class Item:
         self.vector_lanes = False  # the processor runs loops over independent lanes in vectors
         self.lanes: tuple[int, Size] | None = None  # points written together, and the number of this one
         self.taken = 0  # bytes of private arrays that `allocate` has given out
+        self.small = False  # folds have not so many rows that one level of a tree would not do
+        self.machine: Machine | None = None  # has vectors, in whose lanes points of maps inside may go on
         self.scalar_loops = False  # there are vectors and loops that LLVM shall put into vectors
         self.side_by_side = False  # threads run points: their own arrays interleave, for neighbours to coalesce
         self.together = 1  # points that go on together in lanes
@@ -388,15 +392,24 @@ class Item:
     def given(self, condition: str, holds: bool) -> Iterator[None]:
         """Inside, the condition of this name is known to hold, or not to: indices are in range that are not outside."""
         before = dict(self.narrowed)
-        negative = self.conditions.get(condition)
-        if negative is not None:
-            negative = self._resolved(negative if holds else -negative - 1, self.definitions | self.narrowed)
+        for fact in self._facts(condition, holds):
+            negative = self._resolved(fact, self.definitions | self.narrowed)
             found = narrowed(negative, self.ranges, new := f"%narrow.{self.emit.name('narrow')}")
             if found is not None:
                 name, self.narrowed[name], self.ranges[new] = found
                 self.inner.add(new)
         yield
         self.narrowed = before
+
+    def _facts(self, condition: str, holds: bool) -> Iterator[Size]:
+        """Polynomials that are negative where a condition holds, or does not."""
+        if condition in self.conditions:
+            negative = self.conditions[condition]
+            yield negative if holds else -negative - 1
+        operator, parts = self.junctions.get(condition, ("", ()))
+        if operator in ("and" if holds else "or", "not"):
+            for part in parts:
+                yield from self._facts(part, holds != (operator == "not"))
 
     def as_size(self, expression: kernel.Expression) -> Size | None:
         """A kernel's expression in terms of core names, if it is a polynomial of them."""

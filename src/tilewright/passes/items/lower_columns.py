@@ -82,7 +82,7 @@ def write_columns(
     if len(arrays) != len(taken):
         otherwise()
         return
-    together = [_is_nearer(item, one) for one in arrays]
+    together = [is_nearer(item, one) for one in arrays]
     condition = together[0]
     for other in together[1:]:
         condition = operation("and", condition, other)
@@ -90,7 +90,7 @@ def write_columns(
     item.emit.when(item.emit.let(condition, "together"), by_rows, otherwise)
 
 
-def _is_nearer(item: Item, view: ArrayView) -> Expression:
+def is_nearer(item: Item, view: ArrayView) -> Expression:
     """Whether the next point is nearer in memory than the next row."""
     point, row = (operation("abs", lower_size(view.lmad.strides[axis], item.emit)) for axis in (0, 1))
     return operation("lt", point, row)

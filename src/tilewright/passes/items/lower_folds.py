@@ -30,7 +30,6 @@ from tilewright.passes.items.lower_items import (
 from tilewright.passes.items.lower_scalar import lower_size
 from tilewright.passes.items.scalar_values import Value
 from tilewright.passes.items.sum_trees import grows_errors
-from tilewright.passes.lanes.lane_loops import in_lanes, wants_lanes
 
 LEVELS = 2
 
@@ -175,22 +174,6 @@ def arrays_of(item: Item, variables: Sequence[Variable]) -> list[ArrayValue]:
     """The arrays that a combinator runs over."""
     found = [value_of(item, one) for one in variables]
     return [one for one in found if not isinstance(one, tuple)]
-
-
-@lower_expression.register
-def _(expression: nodes.Map, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
-    places = [item.target(target) for target in targets]
-    rows = function_rows(item, expression.function, arrays_of(item, expression.arrays))
-
-    def write_row(i: Size) -> None:
-        rows(i, [row_of(place, i) for place in places])
-
-    if item.vector_lanes and item.lanes is None and wants_lanes(expression.function.body):
-        bounds = Constant(0, I64), item.emit.let(lower_size(expression.width, item.emit), "stop")
-        in_lanes(item, bounds, expression.width, write_row, lambda: item.loop(expression.width, "i", write_row))
-    else:
-        item.loop(expression.width, "i", write_row)
-    return places
 
 
 def when_bin_exists(item: Item, bin_: kernel.Expression, bins: Size, put: Callable[[Size], None]) -> None:

@@ -21,7 +21,7 @@ from tilewright.ir.traversal import bound_variables, mentioned_names
 from tilewright.ir.views import ArrayView
 from tilewright.kernel import ir as kernel
 from tilewright.machine.model import Machine
-from tilewright.passes.items import lower_folds, lower_segments
+from tilewright.passes.items import inner_maps, lower_folds, lower_loops, lower_segments  # noqa: F401  # some register
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_columns import column_fold, write_columns
 from tilewright.passes.items.lower_items import (
@@ -63,6 +63,7 @@ class Points:
     write_blocks: Callable[[Item, Places, int], None] | None = None
     by_block: bool = False
     updates: tuple[Variable, ...] = ()
+    small: bool = False  # no fold inside has more than some ten thousand rows
     machine: Machine | None = None  # has vectors, in whose lanes points may run that loop or compute functions
 
 

@@ -6,20 +6,19 @@ memory for its result takes the destination instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import singledispatch
 from typing import TypeAlias
 
 from tilewright.ir import nodes
 from tilewright.ir.lmad import LMAD, row_major
 from tilewright.ir.nodes import Atom, Body, Expression, Lambda, Statement, Variable, atom_size
-from tilewright.ir.scalars import I64, ScalarType
+from tilewright.ir.scalars import BOOL, I64, ScalarType
 from tilewright.ir.sizes import Size, size
 from tilewright.ir.traversal import bound_variables
 from tilewright.ir.views import ArrayView
 from tilewright.kernel import ir as kernel
-from tilewright.kernel.ir import Constant, For, Name
-from tilewright.passes.core.overwriting import overwriting
+from tilewright.kernel.ir import Name
 from tilewright.passes.items.item_memory import ArrayValue, IotaArray, Item
 from tilewright.passes.items.lower_scalar import (
     assign_values,
@@ -71,6 +70,8 @@ def _define_size(item: Item, statement: Statement) -> None:
             less, more = (left, right) if operator in ("lt", "le") else (right, left)
             negative = atom_size(less) - atom_size(more)
             item.conditions[statement.targets[0].name] = negative if operator in ("lt", "gt") else negative - 1
+        case nodes.Apply("and" | "or" | "not" as operator, operands) if operands[0].type == nodes.Type(BOOL):
+            item.junctions[statement.targets[0].name] = operator, tuple(map(str, operands))
         case nodes.SizeValue(value):
             item.definitions[statement.targets[0].name] = value
         case nodes.Alias(atom) if atom.type == nodes.Type(I64):
@@ -362,59 +363,3 @@ def _both_sides(
         tuple(emit.let(kernel.operation("select", chosen, a, b), "either") for a, b in zip(yes, no, strict=True))
         for yes, no in zip(*sides, strict=True)
     ]
-
-
-@lower_expression.register
-def _(expression: nodes.Loop, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
-    merged: list[tuple[Name, ...] | ArrayView] = []
-    spare: list[ArrayView | None] = []
-    item.overwrites |= overwriting(nodes.Statement(targets, expression))
-    for parameter, atom, target in zip(expression.parameters, expression.initial, targets, strict=True):
-        value = value_of(item, atom)
-        if isinstance(value, tuple):
-            merged.append(declare_value(value, parameter.name, item.emit))
-            spare.append(None)
-        else:
-            place = item.target(target)
-            item.copy(value, place)
-            merged.append(place)
-            in_place = parameter.name in item.overwrites
-            spare.append(place if in_place else item.allocate(target.type, f"{target.name}_next"))
-    for parameter, value in zip(expression.parameters, merged, strict=True):
-        bind(item, parameter, value)
-    scalars = [value for value in merged if isinstance(value, tuple)]
-
-    def round_() -> tuple[kernel.Statement, ...]:
-        """New arrays are complete before the first old one is overwritten, but for those written where they lie."""
-        with item.emit.scope() as statements:
-            values = lower_body(item, expression.body, spare)
-            assign_values(scalars, [value for value in values if isinstance(value, tuple)], item.emit)
-            for old, new in zip(merged, spare, strict=True):
-                if isinstance(old, ArrayView) and new is not None:
-                    item.copy(new, old)
-        return tuple(statements)
-
-    _write_loop(expression, item, merged, round_)
-    return merged
-
-
-def _write_loop(
-    expression: nodes.Loop, item: Item, merged: Sequence[AnyValue], round_: Callable[[], tuple[kernel.Statement, ...]]
-) -> None:
-    form = expression.form
-    if isinstance(form, nodes.ForLoop):
-        bound = item.emit.let(lower_size(form.bound, item.emit), "bound")
-        index = Name(item.emit.name(form.index.name), I64)
-        bind(item, form.index, (index,))
-        item.ranges[form.index.name] = form.bound
-        item.emit.emit(For(index.name, Constant(0, I64), bound, round_()))
-        return
-    body = round_()
-    with item.emit.scope() as prelude:
-        (holds,) = call(item, form.condition, merged)
-        assert isinstance(holds, tuple)
-        condition = holds[0]
-        intact = item.intact()
-        if intact is not None:  # a loop that goes wrong might never end
-            condition = kernel.operation("and", condition, intact)
-    item.emit.emit(kernel.While(tuple(prelude), condition, body))

@@ -18,16 +18,19 @@ from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import If, integer, operation
 from tilewright.passes.bound_contraction import LEAST_ROWS
 from tilewright.passes.items import lower_folds
-from tilewright.passes.items.accumulators import Accumulators
 from tilewright.passes.items.first_best import merging_operator
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_columns import has_simple_rows
 from tilewright.passes.items.lower_items import AnyValue, call, lower_expression, row_of, write
 from tilewright.passes.items.lower_order import SHORT, fold_in_order
 from tilewright.passes.items.lower_scalar import assign_values, declare_value, lower_atom, lower_size
+from tilewright.passes.items.register_folds import fold_in_registers, goes_in_registers
 
-LANES = 32
+LANES, STEP = 32, 8
+"""Rows that are folded side by side, and so many at a time of those that are left."""
 BRANCHES, LEVELS = 16, 3
+FEW = 24
+"""Rows from which on folds go in lanes in a kernel of small rounds; elsewhere it is `LEAST_ROWS`."""
 
 Reduction = nodes.Reduce | nodes.Redomap
 
@@ -45,7 +48,7 @@ def _(expression: Reduction, item: Item, targets: tuple[Variable, ...]) -> Seque
     function = expression.function if isinstance(expression, nodes.Redomap) else None
     rows = lower_folds.function_rows(item, function, lower_folds.arrays_of(item, expression.arrays))
     common = item, expression.width, expression.combine, expression.neutral, rows
-    if not (item.vector_lanes and has_simple_rows(expression)):
+    if not (item.vector_lanes and item.lanes is None and has_simple_rows(expression)):
         return [*lower_folds.fold(*common, places, mapped), *mapped]
     commutes = expression.commutative
     merge = None if commutes else merging_operator(item, expression)
@@ -74,15 +77,21 @@ def fold_rows(
     if not (lanes or in_order) or exact:
         return lower_folds.fold(*arguments, start=start)
     results = [declare_value(lower_atom(atom, item.emit), "folded", item.emit) for atom in neutral]
+    together: Callable[[], list[AnyValue]]
+    if lanes and goes_in_registers(item, combine, neutral, mapped):
+        by = merge or combine
+        least, together = FEW, functools.partial(fold_in_registers, item, extent, combine, neutral, rows, start, by)
+    elif lanes:
+        least, together = LEAST_ROWS, functools.partial(_fold_in_lanes, *arguments, start=start, merge=merge)
+    else:
+        least, together = SHORT, functools.partial(fold_in_order, *arguments, start=start)
     branches = []
-    together = functools.partial(_fold_in_lanes, merge=merge) if lanes else fold_in_order
-    for fold in (together, functools.partial(lower_folds.fold, short=True)):
+    for fold in (together, functools.partial(lower_folds.fold, *arguments, start=start, short=True)):
         with item.emit.scope() as statements:
-            values = [one for one in fold(*arguments, start=start) if isinstance(one, tuple)]
+            values = [one for one in fold() if isinstance(one, tuple)]
             assign_values(results, values, item.emit)
         branches.append(tuple(statements))
-    many = operation("ge", lower_size(extent, item.emit), integer(LEAST_ROWS if lanes else SHORT))
-    item.emit.emit(If(many, *branches))
+    item.emit.emit(If(operation("ge", lower_size(extent, item.emit), integer(least)), *branches))
     return results
 
 
@@ -98,18 +107,30 @@ def _fold_in_lanes(
     start: Size = ZERO,
     merge: nodes.Lambda | None = None,
 ) -> list[AnyValue]:
-    """`lower_folds.fold` for scalars: lane l takes the rows l, l + LANES, ...; then the rest, then all lanes, which
-    `merge` combines if `combine` does not.
+    """`lower_folds.fold` for scalars: lane l takes the rows l, l + LANES, ...; then all lanes are folded, by `merge` if
+    there is one.
 
     The rounds of a lane are a tree of `LEVELS` levels, at whose nodes `BRANCHES` values are folded, and the lanes are
     folded by halves. So the error of a sum hardly grows with its length.
     """
-    whole = extent // LANES
-    partial = _lanes(item, neutral)
+    whole, partial = extent // LANES, _lanes(item, neutral)
+
+    def take_rows(first: Size, count: int | Size, into: Sequence[ArrayView], lane_from: Size = ZERO) -> None:
+        """Row `first` + l for each of `count` lanes from `lane_from` on."""
+
+        def step(number: Size) -> None:
+            at, lane = start + first + number, lane_from + number
+            nothing: list[ArrayView | None] = [None] * len(neutral)
+            values = rows(at, nothing + [row_of(place, at) for place in mapped])
+            old = [item.load(place, (lane,)) for place in into]
+            for place, value in zip(into, call(item, combine, [*old, *values[: len(neutral)]]), strict=True):
+                write(item, value, row_of(place, lane))
+
+        item.loop_in_lanes(lower_size(size(count), item.emit), size(count), "lane", step)
 
     def rounds(first: Size, count: Size, into: Sequence[ArrayView], levels: int) -> None:
         if not levels:
-            item.loop(count, "round", lambda number: one_round(first + number, into))
+            item.loop(count, "round", lambda number: take_rows((first + number) * LANES, LANES, into))
             return
         length = size(BRANCHES**levels)
 
@@ -117,33 +138,24 @@ def _fold_in_lanes(
             begin = number * length
             inner = _lanes(item, neutral)
             rounds(first + begin, minimum(length, count - begin), inner, levels - 1)
-
-            _each_lane(item, lambda lane: _take_over(item, combine, into, lane, inner, lane))
+            _each_lane(item, LANES, lambda lane: _take_over(item, combine, into, lane, inner, lane))
 
         item.loop((count + length - 1) // length, "piece", piece)
 
-    def one_round(number: Size, into: Sequence[ArrayView]) -> None:
-        def step(lane: Size) -> None:
-            at = start + number * LANES + lane
-            nothing: list[ArrayView | None] = [None] * len(neutral)
-            values = rows(at, nothing + [row_of(place, at) for place in mapped])
-            old = [item.load(place, (lane,)) for place in into]
-            for place, value in zip(into, call(item, combine, [*old, *values[: len(neutral)]]), strict=True):
-                write(item, value, row_of(place, lane))
-
-        _each_lane(item, step)
-
     rounds(ZERO, whole, partial, LEVELS)
     done = whole * LANES
-    end = item, extent - done, combine, neutral, rows, accumulator_places, mapped
-    rest = lower_folds.fold(*end, start=start + done, short=True)
+    steps = (extent - done) // STEP
+    item.loop(steps, "step", lambda number: take_rows(done + number * STEP, STEP, partial, number * STEP))
+    take_rows(done + steps * STEP, extent - done - steps * STEP, partial, steps * STEP)
     half = LANES
     while half := half // 2:
-        for lane in range(half):
-            _take_over(item, merge or combine, partial, size(lane), partial, size(lane + half))
-    accumulators = Accumulators(item, rest, [None] * len(rest))
-    accumulators.update(merge or combine, [*rest, *(item.load(place, (size(0),)) for place in partial)])
-    return rest
+        far = size(half)
+        _each_lane(
+            item,
+            half,
+            lambda lane, far=far: _take_over(item, merge or combine, partial, lane, partial, lane + far),  # type: ignore[misc]
+        )
+    return [item.load(place, (ZERO,)) for place in partial]
 
 
 def _take_over(
@@ -155,9 +167,9 @@ def _take_over(
         write(item, value, row_of(place, at))
 
 
-def _each_lane(item: Item, write_lane: Callable[[Size], None]) -> None:
-    """A loop over the lanes that the CPU may run in vectors."""
-    item.loop_in_lanes(integer(LANES), size(LANES), "lane", write_lane)
+def _each_lane(item: Item, lanes: int, write_lane: Callable[[Size], None]) -> None:
+    """A loop over lanes that the CPU may run in vectors."""
+    item.loop_in_lanes(integer(lanes), size(lanes), "lane", write_lane)
 
 
 def _lanes(item: Item, neutral: Sequence[Atom]) -> list[ArrayView]:
@@ -169,5 +181,5 @@ def _lanes(item: Item, neutral: Sequence[Atom]) -> list[ArrayView]:
         for place, value in zip(places, initial, strict=True):
             item.store(place, (lane,), value)
 
-    _each_lane(item, begin)
+    _each_lane(item, LANES, begin)
     return places

@@ -7,6 +7,7 @@ in strides (GPU).
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -68,6 +69,8 @@ def lower_points(
     types: dict[str, Type] = {variable.name: variable.type for variable in (*reads, *targets)}
     item = Item(types, placed, [one.name for one in (*targets, *points.updates)])
     item.vector_lanes = threads_per_block == 1
+    item.small = points.small
+    item.machine = None if points.space else points.machine
     item.definitions.update(sizes or {})
     item.arrays |= {one.name: IotaArray(one.type.shape[0], I64) for one in reads if one.name in iotas}
     schedule = _schedule_of(points, threads_per_block)
@@ -178,6 +181,10 @@ def decompose(item: Item, flat: kernel.Expression, extents: Sequence[Size]) -> l
     return indices[::-1]
 
 
+def _point(item: Item, points: Points, at: Sequence[Size], places: Places, last: Size) -> None:
+    points.write(item, (*at, last), places)
+
+
 def _in_blocks(item: Item, points: Points, places: Places, threads: int) -> None:
     """Each block takes a run of items; an item is a chunk of the innermost dimension at one point of the others."""
     emit = item.emit
@@ -204,7 +211,9 @@ def _in_blocks(item: Item, points: Points, places: Places, threads: int) -> None
         def one_by_one() -> None:
             machine = points.machine if points.columns is None else None
             alone = bool(points.copied)
-            emit_points(item, (low, high), innermost, lambda j: points.write(item, (*at, j), places), alone, machine)
+            write = functools.partial(_point, item, points, at, places)
+            group = emit_points(item, (low, high), innermost, write, alone, machine)
+            item.together = max(item.together, group)
 
         if points.columns is not None:
             points.columns(item, at, (low, high), places, one_by_one)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from tilewright.ir.scalars import BOOL
+from tilewright.ir.scalars import BOOL, I64
 from tilewright.ir.sizes import Size
 from tilewright.kernel import ir as kernel
-from tilewright.kernel.ir import Constant, Expression, For, Name, Statement
+from tilewright.kernel.ir import Constant, Expression, For, If, Let, Name, Operation, Statement
 from tilewright.machine.model import Machine
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.loop_cuts import NEAR
@@ -20,9 +20,10 @@ Range: TypeAlias = tuple[Expression, Expression]
 
 
 def emit_points(
-    item: Item, bounds: Range, extent: Size, write: Callable[[Size], None], alone: bool, machine: Machine | None
-) -> None:
-    """Emit a loop over points.
+    item: Item, bounds: Range, extent: Size, write: Callable[[Size], None], alone: bool, machine: Machine | None,
+    short: bool = False,
+) -> int:  # fmt: skip
+    """Emit a loop over points; how many of them go on together in vectors that are written out.
 
     Args:
         item: where to.
@@ -30,6 +31,7 @@ def emit_points(
         write: writes the code of a point.
         alone: a point may read what another one has written.
         machine: has vectors, in whose lanes points may run that loop.
+        short: there may be few points, which are split only where that takes a branch or a clamp out of them.
     """
 
     def point() -> tuple[Name, Sequence[Statement]]:
@@ -38,28 +40,49 @@ def emit_points(
             write(core)
         return index, inside
 
+    before = _kept(item)
     index, inside = point()
+    checks, arrays = (now - then for now, then in zip(_kept(item), before, strict=True))
     in_order = For(index.name, *bounds, tuple(inside))
-    obstacle = _obstacle(item, alone)
+    obstacle = _obstacle(arrays, alone)
     if obstacle and machine is not None and machine.vector_bytes and is_worth_lanes(inside):
         item.refused.append(f"points one by one, not in the lanes of vectors: {obstacle}")
-    if item.scratch or item.private or alone:
+    if arrays or alone:
         item.emit.emit(in_order)
-    elif item.checks:
-        _checked_together(item, bounds, point, in_order, machine)
+    elif checks:
+        return _checked_together(item, bounds, point, in_order, machine)
     elif not isinstance(group := emit_in_lanes(item.emit, bounds, index, inside, machine), OneByOne):
-        item.together = max(item.together, group)
+        return group
     else:
         if group.scalar:
             item.refused.append(f"points one by one, not in the lanes of vectors: {group.reason}")
+        if short and not _branches(inside):
+            item.emit.emit(For(index.name, *bounds, tuple(inside), independent=True))
+            return 1
         emit_split(item.emit, bounds, index, inside, lambda edge: _is_near_end(item, edge, extent))
+    return 1
 
 
-def _obstacle(item: Item, alone: bool) -> str:
+def _branches(body: Sequence[Statement]) -> bool:
+    """Whether there is a choice, or the lesser or greater of two indices, in a body."""
+    return any(
+        isinstance(one, If)
+        or (isinstance(one, Let) and isinstance(one.value, Operation) and one.value.type == I64
+            and one.value.operator in ("min", "max"))
+        for one in kernel.walk(tuple(body))
+    )  # fmt: skip
+
+
+def _kept(item: Item) -> tuple[int, int]:
+    """How many indices are checked, and arrays kept, in the code so far."""
+    return len(item.checks), len(item.scratch) + len(item.private)
+
+
+def _obstacle(arrays: int, alone: bool) -> str:
     """Why points that loop or compute functions are not even tried in lanes; empty if they are."""
     if alone:
         return "a point may read what another one has written"
-    if item.scratch or item.private:
+    if arrays:
         return "each of them keeps arrays of its own in memory"
     return ""
 
@@ -67,21 +90,23 @@ def _obstacle(item: Item, alone: bool) -> str:
 def _checked_together(
     item: Item, bounds: Range, point: Callable[[], tuple[Name, Sequence[Statement]]], recording: For,
     machine: Machine | None,
-) -> None:  # fmt: skip
+) -> int:  # fmt: skip
     """A loop over points without branches for their indices; if one is out of range, `recording` runs, too, which is
-    the loop that finds the first.
+    the loop that finds the first. How many points go on together.
     """
     bad = item.emit.declare(Constant(False, BOOL), "any_bad")
     around, item.speculation = item.speculation, Speculation(bad)
     index, inside = point()
     item.speculation = around
+    together = 1
     if isinstance(group := emit_in_lanes(item.emit, bounds, index, inside, machine, bad), OneByOne):
         if group.scalar:
             item.refused.append(f"points one by one, not in the lanes of vectors: {group.reason}")
         item.emit.emit(For(index.name, *bounds, tuple(inside), independent=True))
     else:
-        item.together = max(item.together, group)
+        together = group
     item.emit.when(bad, lambda: item.emit.emit(recording))
+    return together
 
 
 def _is_near_end(item: Item, edge: kernel.Expression, extent: Size) -> bool:

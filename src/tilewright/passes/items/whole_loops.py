@@ -11,6 +11,7 @@ from tilewright.ir import nodes
 from tilewright.ir.nodes import Body, Statement
 from tilewright.ir.sizes import ONE, ZERO, Size, product
 from tilewright.ir.traversal import bound_variables, sub_bodies
+from tilewright.machine.model import Machine
 from tilewright.passes.core.overwriting import overwriting, taken_over
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_general import Places, Points, points_of, write_whole
@@ -22,6 +23,7 @@ def with_whole(
     step: LoopStep,
     statement: Statement,
     counted: Collection[str],
+    machine: Machine,
     lower: Callable[[Statement, Points, str], KernelStep],
 ) -> tuple[LoopStep, str]:
     """The loop with the choice of running as one kernel, and what becomes of it as text.
@@ -30,19 +32,21 @@ def with_whole(
         step: the loop with its rounds on the host.
         statement: the loop.
         counted: arrays that do not lie in memory.
+        machine: has vectors, in whose lanes the points of maps inside may go on.
         lower: makes a kernel of points; the last argument is a suffix for its name.
     """
     work = work_of_round(statement)
     if work is None:
         return step, ""
+    points = dataclasses.replace(control_points(statement, counted, machine), small=True)
     try:
-        whole = lower(statement, control_points(statement, counted), "_whole")
+        whole = lower(statement, points, "_whole")
     except LoweringError:
         return step, ""
     return dataclasses.replace(step, whole=whole, work=work), f"; small rounds ({work}) as one sequential kernel"
 
 
-def control_points(statement: Statement, counted: Collection[str]) -> Points:
+def control_points(statement: Statement, counted: Collection[str], machine: Machine) -> Points:
     """A choice or loop as a single point, whose arrays begin as copies of those that they are over and over again.
 
     Those in `counted` do not lie in memory.
@@ -55,7 +59,9 @@ def control_points(statement: Statement, counted: Collection[str]) -> Points:
         item.overwrites |= inside
         write_whole(item, statement.expression, statement.targets, places)
 
-    return Points((), write_all, tuple(begun.items())) if begun else points_of(statement.expression, statement.targets)
+    if begun:
+        return Points((), write_all, tuple(begun.items()), machine=machine)
+    return dataclasses.replace(points_of(statement.expression, statement.targets), machine=machine)
 
 
 def work_of_round(statement: Statement) -> Size | None:

@@ -1,0 +1,109 @@
+"""Maps inside one work item. On a CPU their points go on together in vectors, as those of a kernel do.
+
+- Straight-line code is a loop that is split at its edges, or whose indices are checked together (point_loops.py).
+- Points that run several scans each, or that fold columns (neighbouring points lie nearer to each other in memory than
+  the rows of a fold), go on together in the lanes of vectors (lanes/lane_loops.py).
+- Other folds are written one after another, in vectors of their own rows; functions of what they give that are better
+  in vectors of points follow in a map of their own:
+
+      for each i: y[i] = f (fold xs[i])   =>   for each i: t[i] = fold xs[i];  for each i: y[i] = f t[i]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.ir import nodes
+from tilewright.ir.nodes import Body, Lambda, Type, Variable
+from tilewright.ir.scalars import BOOL
+from tilewright.ir.sizes import Size
+from tilewright.ir.traversal import is_plain
+from tilewright.ir.views import ArrayView
+from tilewright.kernel.ir import Constant, Expression, integer, operation
+from tilewright.passes.items.item_memory import Item
+from tilewright.passes.items.lower_columns import has_simple_rows, is_nearer
+from tilewright.passes.items.lower_folds import arrays_of, function_rows
+from tilewright.passes.items.lower_items import AnyValue, bind, lower_expression, row_of
+from tilewright.passes.items.lower_scalar import lower_size
+from tilewright.passes.items.point_loops import emit_points
+from tilewright.passes.lanes.lane_loops import in_lanes, wants_lanes
+from tilewright.passes.lanes.masked_lanes import WRITTEN_OUT
+
+_Fold = nodes.Reduce | nodes.Redomap
+_ALWAYS, _NEVER = Constant(True, BOOL), Constant(False, BOOL)
+
+
+@lower_expression.register
+def _(expression: nodes.Map, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
+    width, body = expression.width, expression.function.body
+    together = item.vector_lanes and item.lanes is None and item.speculation is None
+    columns = _lie_nearer(item, expression) if together and _is_of_folds(body) else _NEVER
+    if together and columns == _NEVER and _functions_of_folds(item, body):
+        return _in_two(item, expression, targets)
+    places = [item.target(target) for target in targets]
+    rows = function_rows(item, expression.function, arrays_of(item, expression.arrays))
+
+    def write_row(i: Size) -> None:
+        rows(i, [row_of(place, i) for place in places])
+
+    def one_by_one() -> None:
+        item.loop(width, "i", write_row)
+
+    def lanes() -> None:
+        in_lanes(item, bounds, width, write_row, one_by_one)
+
+    bounds = integer(0), item.emit.let(lower_size(width, item.emit), "stop")
+    if together and is_plain(body):
+        group = emit_points(item, bounds, width, write_row, alone=False, machine=item.machine, short=True)
+        item.scalar_loops |= group > 1  # which LLVM would leave to us in a kernel with vectors
+    elif item.vector_lanes and item.lanes is None and (wants_lanes(body) or columns == _ALWAYS):
+        lanes()
+    elif columns != _NEVER:
+        item.emit.when(columns, lanes, one_by_one)
+    else:
+        one_by_one()
+    return places
+
+
+def _is_of_folds(body: Body) -> bool:
+    """Whether a point is folds of numbers by straight-line code, and straight-line code around them."""
+    folds = [one.expression for one in body.statements if isinstance(one.expression, _Fold)]
+    others = tuple(one for one in body.statements if not isinstance(one.expression, _Fold | nodes.Iota))
+    return bool(folds) and is_plain(Body(others, ())) and all(map(has_simple_rows, folds))
+
+
+def _lie_nearer(item: Item, expression: nodes.Map) -> Expression:
+    """Whether the points of a map of folds are nearer to each other in memory than the rows of a point are."""
+    views = dict(zip(expression.function.parameters, arrays_of(item, expression.arrays), strict=True))
+    folds = (one.expression for one in expression.function.body.statements if isinstance(one.expression, _Fold))
+    found: Expression = _ALWAYS
+    for array in (views.get(one) for fold in folds for one in fold.arrays):
+        if not isinstance(array, ArrayView):
+            continue  # all points fold the same row
+        point, row = (abs(one.constant) if one.constant is not None else None for one in array.lmad.strides[:2])
+        if row == 1 and point != 0:
+            return _NEVER
+        if point not in (0, 1):
+            nearer = item.emit.let(is_nearer(item, array), "nearer")
+            found = nearer if found == _ALWAYS else operation("and", found, nearer)
+    return found
+
+
+def _functions_of_folds(item: Item, body: Body) -> bool:
+    """Whether a point is folds and then functions that are better in vectors of points."""
+    operators = {one.expression.operator for one in body.statements if isinstance(one.expression, nodes.Apply)}
+    return item.machine is not None and _is_of_folds(body) and not operators.isdisjoint(WRITTEN_OUT)
+
+
+def _in_two(item: Item, expression: nodes.Map, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
+    """A map of folds, then one of what is computed of them."""
+    parameters, body = expression.function.parameters, expression.function.body
+    last = max(n for n, one in enumerate(body.statements) if isinstance(one.expression, _Fold)) + 1
+    found = [target for one in body.statements[:last] for target in one.targets]
+    whole = tuple(Variable(item.emit.name(f"{one}_all"), Type(one.type.element, (expression.width,))) for one in found)
+    first = Lambda(parameters, Body(body.statements[:last], tuple(found)))
+    then = Lambda((*parameters, *found), Body(body.statements[last:], body.results))
+    folded = nodes.Map(expression.width, first, expression.arrays)
+    for one, value in zip(whole, lower_expression(folded, item, whole), strict=True):
+        bind(item, one, value)
+    return lower_expression(nodes.Map(expression.width, then, (*expression.arrays, *whole)), item, targets)

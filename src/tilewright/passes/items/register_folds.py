@@ -1,0 +1,98 @@
+"""Folds of numbers by one worker of a CPU, with partial results in the lanes of vector registers.
+
+    lane l: acc[l] = x[l] op x[l + LANES] op ...;   then the lanes by halves
+
+What is left of the rows is folded in the lanes that have one. The rounds of a lane are cut into pieces of `PIECE`, so
+that a value of a sum of n rows goes through PIECE + n / (LANES PIECE) + log2(LANES) + 1 additions, which is for kernels
+of small rounds (whole_loops.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.ir.nodes import Atom, Lambda
+from tilewright.ir.scalars import BOOL, ScalarType
+from tilewright.ir.sizes import Size, minimum, size
+from tilewright.ir.views import ArrayView
+from tilewright.kernel.ir import Buffer, Lane, Load, Shuffle, Space, VectorType, element_of, integer, operation
+from tilewright.passes.items.accumulators import Accumulators
+from tilewright.passes.items.item_memory import Item
+from tilewright.passes.items.lower_folds import Rows
+from tilewright.passes.items.lower_items import AnyValue, call
+from tilewright.passes.items.lower_scalar import lower_size
+from tilewright.passes.items.scalar_values import Value
+from tilewright.passes.lanes.vectorise import is_vectorisable, lower_lambda_vector
+from tilewright.passes.lanes.widen_lanes import widen_lanes
+
+LANES, PIECE = 32, 16
+
+
+def goes_in_registers(item: Item, combine: Lambda, neutral: Sequence[Atom], mapped: Sequence[ArrayView]) -> bool:
+    """Whether a fold of straight-line code can have its partial results in registers."""
+    elements = [atom.type.element for atom in neutral]
+    numbers = not any(one.is_complex or one == BOOL or one.bytes < 4 for one in elements)
+    return item.small and not mapped and numbers and is_vectorisable([combine])
+
+
+def fold_in_registers(
+    item: Item, extent: Size, combine: Lambda, neutral: Sequence[Atom], rows: Rows, start: Size, merge: Lambda
+) -> list[AnyValue]:
+    """`lower_folds.fold` of `extent` rows from `start` on; `merge` combines what lanes give."""
+    emit, count = item.emit, len(neutral)
+    types = [atom.type for atom in neutral]
+    lane, lane_size = item.index("lane", size(LANES))
+    places = [item.own("lanes", one.element, LANES) for one in types]
+    whole = extent // LANES
+
+    def accumulators() -> Accumulators:
+        found = Accumulators(item)
+        found.begin(neutral, types, [None] * count)
+        return found
+
+    def take(first: Size, into: Accumulators) -> None:
+        values = rows(start + first + lane_size, [None] * count)
+        into.update(combine, [*into.values, *values[:count]])
+
+    with emit.scope() as statements:
+        total = accumulators()
+
+        def piece(number: Size) -> None:
+            inner, begin = accumulators(), number * PIECE
+            length = minimum(size(PIECE), whole - begin)
+            item.loop(length, "round", lambda k: take((begin + k) * LANES, inner))
+            total.update(combine, [*total.values, *inner.values])
+
+        item.loop((whole + PIECE - 1) // PIECE, "piece", piece)
+        rest = emit.let(lower_size(extent - whole * LANES, emit), "rest")
+        emit.when(operation("lt", lane, rest), lambda: take(whole * LANES, total))
+        for place, value in zip(places, total.values, strict=True):
+            assert isinstance(value, tuple)
+            item.store(place, (lane_size,), value)
+
+    def memory(element: ScalarType, count: int) -> Buffer:
+        return item.buffers[item.own("wide", element, count, Space.PRIVATE).buffer]
+
+    widen_lanes(statements, lane, LANES, emit, memory)
+    item.scalar_loops = True
+    return _folded(item, merge, places)
+
+
+def _folded(item: Item, merge: Lambda, places: Sequence[ArrayView]) -> list[AnyValue]:
+    """The values of all lanes as one, by halves."""
+    emit = item.emit
+    kinds = [VectorType(one.element, LANES) for one in places]
+    vectors = [
+        emit.let(Load(item.buffer_of(one), integer(0), kind), "x") for one, kind in zip(places, kinds, strict=True)
+    ]
+    half = LANES
+    while (half := half // 2) > 1:
+        sides: list[Value] = []
+        for first in (0, half):
+            lanes = tuple(range(first, first + half))
+            sides += [
+                (emit.let(Shuffle(one, one, lanes, VectorType(element_of(one.type), half)), "side"),) for one in vectors
+            ]
+        vectors = [emit.let(part, "x") for (part,) in lower_lambda_vector(merge, sides, half, emit)]
+    pair = [(emit.let(Lane(one, lane, element_of(one.type)), "x"),) for lane in (0, 1) for one in vectors]
+    return call(item, merge, pair)
