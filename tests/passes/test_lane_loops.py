@@ -277,3 +277,63 @@ def test_what_nobody_reads_is_not_written() -> None:
     assert isinstance(fewer, For)
     assert fewer.body == (kept,)
     assert used_names((fewer,)) == {"k", "rounds"}
+
+
+@tw.program
+def filters(x: tw.f64["c", "t"], gain: tw.f64["c"]) -> Any:
+    """A recursive filter of each row, whose output is an array that the loop writes in place."""
+
+    def channel(row: Any, gain: Any) -> Any:
+        def step(i: Any, state: Any, out: Any) -> Any:
+            state = row[i] + gain * state
+            return state, tw.update(out, i, state)
+
+        return tw.loop(row.shape[0], (0.0, tw.replicate(row.shape[0], 0.0, "f64")), step)[1]
+
+    return tw.map(channel, x, gain)
+
+
+@tw.program
+def powers(matrices: tw.f64["b", "n", "n"], rounds: tw.i64) -> Any:
+    """A matrix of its own for each point, which is squared and scaled."""
+
+    def one(matrix: Any) -> Any:
+        def step(i: Any, now: Any) -> Any:
+            columns = tw.transpose(now)
+            return tw.map(
+                lambda row: tw.map(lambda col: tw.reduce("add", 0, tw.map(lambda a, b: a * b, row, col)), columns), now
+            )
+
+        return tw.loop(rounds, matrix, step)
+
+    return tw.map(one, matrices)
+
+
+@given(c=st.sampled_from([1, 3, LANES - 1, LANES, 2 * LANES + 5]), t=st.integers(0, 40), order=st.sampled_from("CF"))
+def test_loops_with_arrays_of_their_own(c: int, t: int, order: Any) -> None:
+    """Whole numbers and gains, whose sums are exact."""
+    rng = np.random.default_rng(c * 41 + t)
+    x = np.asarray(rng.integers(-3, 4, (c, t)), float, order=order)
+    gain = rng.integers(-1, 2, c).astype(float)
+    expected, state = np.zeros((c, t)), np.zeros(c)
+    for i in range(t):
+        expected[:, i] = state = x[:, i] + gain * state
+    np.testing.assert_array_equal(filters(x, gain, target="cpu"), expected)
+
+
+@given(
+    b=st.sampled_from([1, LANES - 1, LANES, LANES + 3]),
+    n=st.sampled_from([1, 2, 4, 8, 9, 12]),
+    rounds=st.integers(0, 2),
+)
+def test_loops_with_matrices_of_their_own(b: int, n: int, rounds: int) -> None:
+    """Rows of up to 8 elements go in lanes of points, longer ones in lanes of their own; whole numbers are exact."""
+    matrices = np.random.default_rng(b * 13 + n).integers(-2, 3, (b, n, n)).astype(float)
+    expected = matrices
+    for _ in range(rounds):
+        expected = expected @ expected
+    np.testing.assert_array_equal(powers(matrices, rounds, target="cpu"), expected)
+
+
+def test_points_that_loop_with_their_own_arrays_are_said_to_go_in_lanes() -> None:
+    assert f"{LANES} of them at once in the lanes of vectors" in filters.explain()

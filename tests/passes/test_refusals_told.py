@@ -69,7 +69,7 @@ def reasons(program: Any, machine: Any) -> list[str]:
         (running_products, f"a scan row by row, {LANES}it has values that are no real scalars"),
         (
             scans_read,
-            f"points with several scans one by one, {LANES}lanes would write to one place",
+            f"points that scan or loop with arrays one by one, {LANES}lanes would write to one place",
         ),
     ],
 )

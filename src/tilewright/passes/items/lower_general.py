@@ -37,7 +37,7 @@ from tilewright.passes.items.lower_items import (
 from tilewright.passes.items.lower_scalar import lower_atom, lower_size
 from tilewright.passes.items.nests import Level, map_nest
 from tilewright.passes.items.short_folds import short_fold, write_short_folds
-from tilewright.passes.lanes.lane_loops import LANES, columns_in_lanes, wants_lanes
+from tilewright.passes.lanes.lane_loops import LANES, carries_arrays, columns_in_lanes, wants_lanes
 
 Places = Sequence[ArrayView]
 Range: TypeAlias = tuple[kernel.Expression, kernel.Expression]
@@ -85,7 +85,7 @@ def points_of(expression: Expression, targets: tuple[Variable, ...]) -> Points:
             return _map_points(expression)
         case nodes.SegMap(_, space, body):
             points = Points(space.shape, lambda item, at, places: _space_point(item, space, body, at, places))
-            return _with_lanes(points) if wants_lanes(body) else points
+            return _with_lanes(points, body)
         case nodes.SegRed(space=space) | nodes.SegScan(space=space) if len(space.shape) > 1:
             return Points(space.shape[:-1], lambda item, at, places: _segment_point(item, expression, at, places))
         case nodes.SegHist(space=space, destinations=destinations) if len(space.shape) > 1:
@@ -132,8 +132,8 @@ def _map_points(expression: nodes.Map) -> Points:
     flat = _flat_map(levels, order, space)
     points = Points(space, lambda item, at, given: _map_point(item, levels, order, at, given), flat=flat)
     function, arrays, _ = levels[-1]
-    if wants_lanes(function.body):
-        return _with_lanes(points)
+    if wants_lanes(function.body) or carries_arrays(function.body):
+        return _with_lanes(points, function.body)
     write_together = write_columns if column_fold(function) is not None else write_short_folds
     if column_fold(function) is None and (short_fold(function) is None or len(levels) > 1):
         return points
@@ -145,9 +145,11 @@ def _map_points(expression: nodes.Map) -> Points:
     return dataclasses.replace(points, columns=columns)
 
 
-def _with_lanes(points: Points) -> Points:
-    """The points of the innermost dimension in lanes of vectors."""
-    columns = columns_in_lanes(points.space[-1], points.write)
+def _with_lanes(points: Points, body: Body) -> Points:
+    """The points of the innermost dimension in lanes of vectors, if their code wants them."""
+    if not (wants_lanes(body) or carries_arrays(body)):
+        return points
+    columns = columns_in_lanes(body, points.space[-1], points.write)
     return dataclasses.replace(points, columns=columns, together=LANES)
 
 

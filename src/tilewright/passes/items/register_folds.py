@@ -22,8 +22,8 @@ from tilewright.passes.items.lower_folds import Rows
 from tilewright.passes.items.lower_items import AnyValue, call
 from tilewright.passes.items.lower_scalar import lower_size
 from tilewright.passes.items.scalar_values import Value
+from tilewright.passes.lanes.lane_code import write_group
 from tilewright.passes.lanes.vectorise import is_vectorisable, lower_lambda_vector
-from tilewright.passes.lanes.widen_lanes import widen_lanes
 
 LANES, PIECE = 32, 16
 
@@ -73,7 +73,7 @@ def fold_in_registers(
     def memory(element: ScalarType, count: int) -> Buffer:
         return item.buffers[item.own("wide", element, count, Space.PRIVATE).buffer]
 
-    widen_lanes(statements, lane, LANES, emit, memory)
+    write_group(statements, lane, LANES, emit, memory)
     item.scalar_loops = True
     return _folded(item, merge, places)
 

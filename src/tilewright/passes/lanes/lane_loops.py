@@ -6,6 +6,9 @@
 A loop over k that needs its last round's results cannot run in vectors; points do not need each other's. The arrays of
 one point get a last dimension for the lanes, so that neighbours lie side by side. The last group begins earlier, so
 that it is whole: some points are computed twice. Fewer points than lanes are computed one by one.
+
+Points that loop with arrays of their own go in lanes where a round writes elements of these, or rows so short that they
+would not fill vectors.
 """
 
 from __future__ import annotations
@@ -14,13 +17,15 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from tilewright.ir import nodes
-from tilewright.ir.nodes import Body
-from tilewright.ir.scalars import I64, ScalarType
+from tilewright.ir.nodes import Body, Statement
+from tilewright.ir.scalars import BOOL, I64, ScalarType
 from tilewright.ir.sizes import Size, size
-from tilewright.ir.traversal import sub_bodies
+from tilewright.ir.traversal import bound_variables, sub_bodies
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import Buffer, Constant, Expression, For, If, Name, Space, operation
+from tilewright.passes.core.overwriting import overwriting
 from tilewright.passes.items.item_memory import Item
+from tilewright.passes.items.lower_scalar import lower_size
 from tilewright.passes.items.scalar_values import LoweringError
 from tilewright.passes.lanes.lane_code import write_group
 from tilewright.passes.lanes.lane_variance import NotInLanes
@@ -29,6 +34,9 @@ Places: TypeAlias = Sequence[ArrayView]
 Columns: TypeAlias = Callable[[Item, Sequence[Size], tuple[Expression, Expression], Places, Callable[[], None]], None]
 LANES = 16
 """Points of a group: one or more registers of values, whose latencies overlap."""
+
+SHORTEST = 9
+"""Rows from which on vectors are filled by the row of one point."""
 
 _MAPS = (nodes.Map, nodes.SegMap)
 
@@ -47,6 +55,32 @@ def wants_lanes(body: Body) -> bool:
     return chains > 1 and not _wanted_inside(body)
 
 
+def carries_arrays(body: Body) -> bool:
+    """Whether points with this body loop with arrays of their own, which lanes keep side by side."""
+    bound = {variable.name for variable in bound_variables(body)}
+    arrays = [one for loop in _loops(body) for one in loop.parameters if one.type.rank]
+    counted = all(isinstance(loop.form, nodes.ForLoop) for loop in _loops(body))
+    return (
+        bool(arrays) and counted and all(bound.isdisjoint(extent.names) for one in arrays for extent in one.type.shape)
+    )
+
+
+def _loops(body: Body) -> list[nodes.Loop]:
+    return [one.expression for one in body.statements if isinstance(one.expression, nodes.Loop)]
+
+
+def _state_is_short(item: Item, body: Body) -> Expression:
+    """Whether the rows of a point's arrays are too short to fill vectors, where its rounds write more than elements."""
+    short: Expression = Constant(True, BOOL)
+    for loop in _loops(body):
+        changed = overwriting(Statement(loop.parameters, loop))
+        for one in loop.parameters:
+            if one.type.rank and one.name not in changed:
+                least = operation("lt", lower_size(one.type.shape[-1], item.emit), Constant(SHORTEST, I64))
+                short = operation("and", short, least)
+    return item.emit.let(short, "short")
+
+
 def _wanted_inside(body: Body) -> bool:
     for statement in body.statements:
         for inner in sub_bodies(statement.expression):
@@ -55,8 +89,9 @@ def _wanted_inside(body: Body) -> bool:
     return False
 
 
-def columns_in_lanes(extent: Size, write: Callable[[Item, Sequence[Size], Places], None]) -> Columns:
+def columns_in_lanes(body: Body, extent: Size, write: Callable[[Item, Sequence[Size], Places], None]) -> Columns:
     """`lower_general.Points.columns` for points of which `write` emits one; the innermost index is below `extent`."""
+    scans = wants_lanes(body)
 
     def columns(
         item: Item,
@@ -66,7 +101,8 @@ def columns_in_lanes(extent: Size, write: Callable[[Item, Sequence[Size], Places
         one_by_one: Callable[[], None],
     ) -> None:
         if item.vector_lanes:
-            in_lanes(item, bounds, extent, lambda last: write(item, (*at, last), places), one_by_one)
+            only = None if scans else _state_is_short(item, body)
+            in_lanes(item, bounds, extent, lambda last: write(item, (*at, last), places), one_by_one, only)
         else:
             one_by_one()
 
@@ -79,6 +115,7 @@ def in_lanes(
     extent: Size,
     write: Callable[[Size], None],
     one_by_one: Callable[[], None],
+    only: Expression | None = None,
 ) -> None:
     """Emit the points bounds[0] .. bounds[1]-1 of a dimension, in groups of LANES where their code allows it.
 
@@ -88,6 +125,7 @@ def in_lanes(
         extent: what the indices of points are below.
         write: emits one point, the same every time.
         one_by_one: emits a loop over all points.
+        only: on which condition.
     """
     low, high = bounds
     kept = _State(item)
@@ -98,13 +136,14 @@ def in_lanes(
             _write_group(item, high, name, extent, write)
     except (NotInLanes, LoweringError) as error:
         kept.restore(item)
-        item.refused.append(f"points with several scans one by one, not in the lanes of vectors: {error}")
+        item.refused.append(f"points that scan or loop with arrays one by one, not in the lanes of vectors: {error}")
         one_by_one()
         return
     with emit.scope() as single:
         one_by_one()
     item.scalar_loops = True  # loops over points one by one, and what does not change in loops over rows
     enough = operation("ge", operation("sub", high, low), Constant(LANES, I64))
+    enough = enough if only is None else operation("and", only, enough)
     loop = For(name.name, low, high, tuple(together), step=Constant(LANES, I64))
     emit.emit(If(emit.let(enough, "together"), (loop,), tuple(single)))
 
