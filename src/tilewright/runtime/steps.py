@@ -262,8 +262,8 @@ def run_guarded(e: Executor, step: host.GuardedStep) -> None:
         run_block(e, step.then)
 
 
-LARGEST_SEQUENTIAL_ROUND = 1 << 15
-"""Scalar functions (some 1 ns each) in a round of a loop that cost no more than the launches of a round."""
+LARGEST_SEQUENTIAL_ROUND = 3 << 17
+"""Work of a round of a loop, in sixteenths of a nanosecond, that takes no longer than its launches and two cores do."""
 
 
 def run_loop(e: Executor, step: host.LoopStep) -> None:

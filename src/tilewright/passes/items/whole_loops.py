@@ -9,14 +9,20 @@ from collections.abc import Callable, Collection, Sequence
 
 from tilewright.ir import nodes
 from tilewright.ir.nodes import Body, Statement
-from tilewright.ir.sizes import ONE, ZERO, Size, product
-from tilewright.ir.traversal import bound_variables, sub_bodies
+from tilewright.ir.sizes import ZERO, Size, product, size
+from tilewright.ir.traversal import bound_variables, is_plain, sub_bodies
 from tilewright.machine.model import Machine
 from tilewright.passes.core.overwriting import overwriting, taken_over
 from tilewright.passes.items.item_memory import Item
+from tilewright.passes.items.lower_columns import has_simple_rows
 from tilewright.passes.items.lower_general import Places, Points, points_of, write_whole
 from tilewright.passes.items.scalar_values import LoweringError
+from tilewright.passes.lanes.masked_lanes import WRITTEN_OUT
 from tilewright.runtime.host import KernelStep, LoopStep
+
+SCALAR = 5
+"""Functions in vectors that take as long as one that is not."""
+_LONG = frozenset({"pow", "floordiv", "mod", "atan2"})
 
 
 def with_whole(
@@ -65,8 +71,9 @@ def control_points(statement: Statement, counted: Collection[str], machine: Mach
 
 
 def work_of_round(statement: Statement) -> Size | None:
-    """How many scalar functions one round of a loop calls, and elements it writes; None if that is not known before.
+    """How long one round of a loop takes one core, in sixteenths of a nanosecond; None if that is not known before.
 
+    A function of a point in a vector is one of them, and so is an element that is written; a scalar one is `SCALAR`.
     Arrays that are written over others (`core/overwriting.py`) are not written as a whole.
 
     Example:
@@ -79,12 +86,12 @@ def work_of_round(statement: Statement) -> Size | None:
         ...     in (b)
         ...   in (y)'''
         >>> print(work_of_round(parse_program(text).body.statements[0]))
-        2*n
+        3*n
     """
     total, loop = ZERO, statement.expression
     in_place = overwriting(statement).keys()
     for body in sub_bodies(loop):
-        one = _work(body, in_place)
+        one = _work(body, in_place, SCALAR)
         if one is None:
             return None
         total = total + one
@@ -92,26 +99,51 @@ def work_of_round(statement: Statement) -> Size | None:
     return None if total.names & inside else total
 
 
-def _work(body: Body, in_place: Collection[str]) -> Size | None:
+def _work(body: Body, in_place: Collection[str], each: int) -> Size | None:
+    """The work of a body, of whose scalar functions each one takes so long."""
     total = ZERO
     for statement in body.statements:
-        times = _times(statement.expression)
+        expression = statement.expression
+        times = _times(expression)
         if times is None:
             return None
-        inner = ONE
-        for one in sub_bodies(statement.expression):
-            work = _work(one, in_place)
+        inside = 1 if _runs_in_vectors(expression) else SCALAR
+        inner = size(inside)
+        for one in sub_bodies(expression):
+            work = _work(one, in_place, inside)
             if work is None:
                 return None
             inner = inner + work
-        total = total + times * inner
-        if isinstance(statement.expression, nodes.Sweep):  # its second function, and the prefixes that this is given
-            total = total + times * (1 + len(statement.expression.neutral))
+        total = total + times * inner + each * _functions(expression)
+        if isinstance(expression, nodes.Sweep):  # its second function, and the prefixes that this is given
+            total = total + times * SCALAR * (1 + len(expression.neutral))
         written = [one for one in statement.targets if one.type.rank and one.name not in in_place]
-        if len(written) < len(statement.targets) and isinstance(statement.expression, nodes.Update):
-            total = total + product(statement.expression.value.type.shape)
+        if len(written) < len(statement.targets) and isinstance(expression, nodes.Update):
+            total = total + product(expression.value.type.shape)
         total = sum((product(one.type.shape) for one in written), total)
     return total
+
+
+def _runs_in_vectors(expression: nodes.Expression) -> bool:
+    """Whether what an expression does again and again is done in vectors (inner_maps.py, register_folds.py)."""
+    match expression:
+        case nodes.Map(function=function):
+            return is_plain(function.body)
+        case nodes.Reduce() | nodes.Redomap():
+            return has_simple_rows(expression)
+    return False
+
+
+def _functions(expression: nodes.Expression) -> int:
+    """How many of the cheapest functions take as long as a statement of scalars."""
+    match expression:
+        case nodes.Apply(operator) if operator in WRITTEN_OUT or operator in _LONG:
+            return 24
+        case nodes.Apply("div" | "sqrt") | nodes.Index():
+            return 4
+        case nodes.Apply() | nodes.Cast() | nodes.If():
+            return 1
+    return 0
 
 
 def _times(expression: nodes.Expression) -> Size | None:
