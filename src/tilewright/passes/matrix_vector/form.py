@@ -5,6 +5,7 @@ limits the speed, and it is read in the order in which it lies there, several ro
 dimension of its unit stride:
 
 * contracted: vectors of partial sums run along it, which are folded across their lanes at the end of a row (DOTS);
+  the other operand is read by its own stride, one element for each lane, where none of its elements is used twice;
 * a dimension of the output: sums wait in the output, a piece of which stays in the caches, while the rows are
   added to it several at a time (SUMS).
 """
@@ -143,10 +144,9 @@ def choose_matrix_vector_form(contraction: Contraction, machine: Machine) -> Mat
     if refused:
         return refused
     sides = [left for left in (True, False) if _has_all(contraction, left)]
-    for left in sides:
-        form = _placed(contraction, left, machine)
-        if form is not None:
-            return _shared_out(form, machine)
+    forms = [form for form in (_placed(contraction, left, machine) for left in sides) if form is not None]
+    if forms:
+        return _shared_out(max(forms, key=lambda form: form.along_size), machine)
     if not sides:
         return "elements of either operand are used several times"
     return "the operand that has all dimensions does not lie so that vectors can run along its unit stride"
@@ -187,7 +187,8 @@ def _placed(contraction: Contraction, left: bool, machine: Machine) -> MatrixVec
     (along,) = unit
     way = Way.DOTS if along.kind is Kind.K else Way.SUMS
     terms = math.prod(constant(one.size) for one in contraction.of_kind(Kind.K))
-    if way is Way.DOTS and not contraction.of_kind(Kind.M) and not contraction.of_kind(Kind.N):
+    used_once = not contraction.of_kind(Kind.M) and not contraction.of_kind(Kind.N)
+    if way is Way.DOTS and used_once:
         lanes = min(lanes, max(2, power_of_two_at_least(constant(along.size))))  # no other form is for short rows
     elif terms < LEAST_SUM or (way is Way.DOTS and constant(along.size) < lanes):
         return None
@@ -196,8 +197,8 @@ def _placed(contraction: Contraction, left: bool, machine: Machine) -> MatrixVec
     form = MatrixVectorForm(
         contraction, left, way, along, None, (), (), lanes, 1, 1, reads, is_multiply_add(contraction)
     )
-    steps = (0, 1) if way is Way.SUMS else (1,)
-    if reads and form.stride(along, "vector") not in steps:
+    step = form.stride(along, "vector")
+    if reads and step != 1 and not (step == 0 if way is Way.SUMS else used_once):
         return None
     if way is Way.SUMS and form.stride(along, "out") != 1:
         return None

@@ -100,7 +100,7 @@ def _dots_of(w: RowWriter, bases: dict[str, Expression]) -> None:
                 vector: Value | None = None
                 for j, place in enumerate(places):
                     if w.vector is not None and (vector is None or not shared):
-                        vector = w.read(w.vector, form.vector.element, add(place["vector"], here), mask)
+                        vector = w.read_vector(place["vector"], here, mask)
                     matrix = w.read(w.matrix, form.matrix.element, add(place["matrix"], here), mask)
                     part = parts[j][v]
                     # lanes beyond the row keep what they have
@@ -280,7 +280,7 @@ def _add_few(w: RowWriter, bases: dict[str, Expression], count: int, start: Expr
             for j, place in enumerate(places):
                 vector = fixed[j]
                 if w.vector is not None and not scalars:
-                    vector = w.read(w.vector, form.vector.element, add(place["vector"], here), mask)
+                    vector = w.read_vector(place["vector"], here, mask)
                 matrix = w.read(w.matrix, form.matrix.element, add(place["matrix"], here), mask)
                 total = w.mapped(matrix, vector) if total is None else w.stepped(total, matrix, vector)
             assert total is not None

@@ -8,12 +8,13 @@ from typing import NamedTuple
 
 from tilewright.contraction.form import Dimension
 from tilewright.contraction.normalise import constant
-from tilewright.ir.scalars import BOOL, I64, ScalarType
+from tilewright.ir.scalars import BOOL, I64, ScalarType, compute_type
 from tilewright.kernel.ir import (
     Broadcast,
     Buffer,
     Expression,
     FirstLanes,
+    LaneNumbers,
     Load,
     Name,
     Operation,
@@ -133,17 +134,42 @@ class RowWriter(LaunchWriter):
 
     def read(self, buffer: Buffer, scalar: ScalarType, at: Expression, mask: Mask | None) -> Value:
         """Vectors of the elements from `at` on."""
+        lanes = self.form.lanes
         if not scalar.is_complex:
-            return (self._load(buffer, at, self.form.lanes, None if mask is None else mask.elements),)
-        wide = 2 * self.form.lanes
-        pairs = self._load(buffer, multiply(at, integer(2)), wide, None if mask is None else mask.pairs)
-        type_ = VectorType(element_of(pairs.type), self.form.lanes)
-        parts = (Shuffle(pairs, pairs, tuple(range(part, wide, 2)), type_) for part in (0, 1))
+            return (
+                self._load(
+                    buffer, at, VectorType(compute_type(buffer.element), lanes), None if mask is None else mask.elements
+                ),
+            )
+        type_ = VectorType(buffer.element, 2 * lanes)
+        pairs = self._load(buffer, multiply(at, integer(2)), type_, None if mask is None else mask.pairs)
+        parts = (
+            Shuffle(pairs, pairs, tuple(range(part, 2 * lanes, 2)), VectorType(buffer.element, lanes))
+            for part in (0, 1)
+        )
         return tuple(self.emit.let(one, "component") for one in parts)
 
-    def _load(self, buffer: Buffer, at: Expression, lanes: int, mask: Expression | None) -> Expression:
-        value = load(buffer, at, lanes)
-        return self.emit.let(Load(value.buffer, value.index, value.type, mask=mask), "read")
+    def read_vector(self, place: Expression, along: Expression, mask: Mask | None) -> Value:
+        """The other operand's elements from `along` on, in a row that begins at `place`."""
+        assert self.vector is not None
+        form, scalar = self.form, self.form.vector.element
+        if form.stride(form.along, "vector") == 1:
+            return self.read(self.vector, scalar, add(place, along), mask)
+        count = len(component_types(scalar))
+        step = self.stride(form.along, "vector")
+        indices = VectorType(I64, form.lanes)
+        places = add(Broadcast(add(place, multiply(along, step)), indices), self._spread(step, indices))
+        first = self.emit.let(operation("mul", places, Broadcast(integer(count), indices)), "places")
+        type_ = VectorType(compute_type(self.vector.element), form.lanes)
+        lanes = None if mask is None else mask.elements
+        parts = (add(first, Broadcast(integer(part), indices)) for part in range(count))
+        return tuple(self._load(self.vector, one, type_, lanes) for one in parts)
+
+    def _spread(self, step: Expression, type_: VectorType) -> Expression:
+        return operation("mul", LaneNumbers(type_), Broadcast(step, type_))
+
+    def _load(self, buffer: Buffer, at: Expression, type_: VectorType, mask: Expression | None) -> Expression:
+        return self.emit.let(Load(buffer, at, type_, mask=mask), "read")
 
     def read_everywhere(self, buffer: Buffer, scalar: ScalarType, at: Expression) -> Value:
         """The element at `at` in all lanes."""
