@@ -8,7 +8,6 @@ import math
 
 import pytest
 
-import tilewright as tw
 from tilewright.cli.stages import follow
 from tilewright.contraction.form import Contraction, Refusal
 from tilewright.contraction.normalise import normalise
@@ -278,10 +277,13 @@ def test_an_outer_product_has_a_form_on_a_cpu() -> None:
 
 
 def test_what_is_run_as_a_fold_is_not_explained_as_another_form() -> None:
-    plan = tw.plan("ij,ij->i", (3000, 200), (3000, 200))
-    kernels = plan.explain()
-    found = explain_contraction(contraction("ij,ij->i", i=3000, j=200), CPU_AVX512)
+    one = contraction("ij,ij->i", i=3000, j=200)
+    assert explain_contraction(one, CPU_AVX512).form == "streamed"
+    gaps = [
+        dataclasses.replace(d, stride_left=2 * d.stride_left, stride_right=2 * d.stride_right) for d in one.dimensions
+    ]
+    found = explain_contraction(dataclasses.replace(one, dimensions=tuple(gaps)), CPU_AVX512)
     assert found.form == "general"
     assert found.direct is found.packed is found.streamed is None
-    assert "read once by a fold" in str(found) and "read once by a fold" in kernels
+    assert "read once by a fold" in str(found)
     assert "declined" not in str(found)

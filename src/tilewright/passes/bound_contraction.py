@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from tilewright.contraction.form import Contraction, Kind
 from tilewright.contraction.normalise import normalise
 from tilewright.ir.scalars import compute_type
-from tilewright.ir.sizes import product, size
+from tilewright.ir.sizes import product
 from tilewright.kernel.launch import Launch, LaunchDeclined
 from tilewright.machine.model import Machine
 from tilewright.passes.items.scalar_values import LoweringError
-from tilewright.passes.split_sums import split_of
+from tilewright.passes.matrix_vector.form import choose_matrix_vector_form
 from tilewright.passes.tiled.tile import Tiles, contraction_launches
 from tilewright.passes.tiled.tiling import IllegalTiling
 from tilewright.runtime.cpu_pool import get_num_threads
@@ -67,32 +67,18 @@ def check_indices(contraction: Contraction, values: Mapping[str, int]) -> None:
 
 
 def why_a_fold(contraction: Contraction, machine: Machine) -> str:
-    """Why a contraction with known sizes is left to the lowering of folds; empty if it is not."""
-    if not is_long_fold(contraction, machine):
-        return ""
-    if _streams(contraction) <= 1 and not isinstance(split_of(contraction, machine), str):
-        return ""
-    return "no element of the contraction is used twice, so its operands are read once by a fold"
+    """Why a contraction with known sizes is left to the lowering of folds; empty if it is not.
 
-
-def is_long_fold(contraction: Contraction, machine: Machine) -> bool:
-    """Whether a contraction with known sizes has no element that is used twice, and long sums of real numbers in the
-    type in which they are stored: folds in lanes read its operands once, where they lie, if there are results enough.
-    Sums over several indices are folds inside folds, so that those which are one in memory are left to the other forms.
+    Folds in lanes read operands of which no element is used twice once, where they lie: in the type in which they are
+    stored, real, and with long sums.
     """
     accumulator = contraction.accumulator
     reused = any(one.kind in (Kind.M, Kind.N) and one.size.constant != 1 for one in contraction.dimensions)
-    summed = [one for one in contraction.of_kind(Kind.K) if one.size.constant != 1]
-    length = product(one.size for one in summed).constant or 0
-    is_one = len(summed) > 1 and _streams(contraction) == 1
+    length = product(one.size for one in contraction.of_kind(Kind.K)).constant or 0
     plain = not accumulator.is_complex and compute_type(accumulator) == accumulator
-    # Neighbouring results are summed side by side by the form of a matrix and a vector.
-    beside = any(
-        one.kind is Kind.C and one.stride_left == one.stride_right == size(1) for one in contraction.dimensions
-    )
-    return not (machine.is_gpu_like or reused or beside or is_one) and plain and length >= LEAST_ROWS
-
-
-def _streams(contraction: Contraction) -> int:
-    """Over how many indices a contraction with known strides sums that are not one in memory."""
-    return len(normalise(contraction).of_kind(Kind.K))
+    if machine.is_gpu_like or reused or not plain or length < LEAST_ROWS:
+        return ""
+    streamed = choose_matrix_vector_form(normalise(contraction), machine)
+    if not isinstance(streamed, str):
+        return ""
+    return f"no element of the contraction is used twice, and {streamed}: its operands are read once by a fold"
