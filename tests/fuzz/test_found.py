@@ -142,6 +142,16 @@ def test_what_was_found(name: str, sizes: dict[str, int]) -> None:
 
 
 @pytest.mark.opencl
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sums_of_exponentials_of_one_term(opencl_runtime: object, dtype: type) -> None:
+    """A compiler made nan of what is combined with the neutral element, which it knew."""
+    random = np.random.default_rng(75502431)
+    left, right = (random.standard_normal(shape).astype(dtype) for shape in ((1, 48), (48, 32, 1)))
+    found = tw.einsum("af,fca->fc", left, right, semiring="log_sum_exp", target="opencl")
+    np.testing.assert_allclose(found, left[0][:, None] + right[:, :, 0], rtol=0, atol=16 * np.finfo(dtype).eps)
+
+
+@pytest.mark.opencl
 def test_the_largest_products_of_integers(opencl_runtime: object) -> None:
     """A compiler crashed on the comparisons of the products."""
     random = np.random.default_rng(5426)

@@ -49,8 +49,10 @@ class Semiring:
 
 
 def _log_add_exp(left: Any, right: Any) -> Any:
-    # Equal operands apart: the difference of two infinite ones would be nan.
-    apart = maximum(left, right) + log1p(exp(-abs(left - right)))
+    # Equal operands apart: the difference of two infinite ones would be nan. Not -abs(left - right): Intel's OpenCL
+    # compiler for CPUs makes nan of its exponential where `left` is the neutral element, known to be infinite.
+    greater = maximum(left, right)
+    apart = greater + log1p(exp(minimum(left, right) - greater))
     return where(left == right, left + math.log(2.0), apart)
 
 
