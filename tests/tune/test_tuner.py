@@ -67,7 +67,7 @@ def times(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
         running[:] = [self, arguments]
         return comparisons(self, *arguments)
 
-    def of(self: Timing, call: Any) -> float:
+    def of(self: Timing, call: Any, limit: float = math.inf) -> float:
         call()
         executable, arguments = running
         taken = dict(comparisons(executable, *arguments))
@@ -116,7 +116,7 @@ def test_what_was_measured_is_not_measured_again(times: dict[str, float], store:
 def test_a_tuning_that_is_stopped_goes_on(times: dict[str, float], monkeypatch: pytest.MonkeyPatch) -> None:
     made_up, count = Timing.of, 0
 
-    def stopping(self: Timing, call: Any) -> float:
+    def stopping(self: Timing, call: Any, limit: float) -> float:
         nonlocal count
         count += 1
         if count == 4:
@@ -134,7 +134,7 @@ def test_a_tuning_that_is_stopped_goes_on(times: dict[str, float], monkeypatch: 
 def test_a_version_that_fails_is_left_out_and_told(times: dict[str, float], monkeypatch: pytest.MonkeyPatch) -> None:
     made_up = Timing.of
 
-    def failing(self: Timing, call: Any) -> float:
+    def failing(self: Timing, call: Any, limit: float) -> float:
         time = made_up(self, call)
         if time == 1.0:
             raise MemoryError("no room for this version")
@@ -383,3 +383,29 @@ def test_the_command_refuses(tmp_path: Path) -> None:
     (tmp_path / "prog.tuning").unlink()
     path.write_text(SOURCE.replace("incremental", "outer"))
     assert "has no program to tune" in run(str(path), code=2)
+
+
+def test_what_takes_much_longer_than_another_version_is_not_repeated() -> None:
+    ticks, calls = iter(range(10_000)), []
+    timing = Timing(5, 0.5, lambda: float(next(ticks)))  # every call takes a second
+    assert timing.of(lambda: calls.append(1), limit=0.9) == 1 and len(calls) == 1
+    assert timing.of(lambda: calls.append(1), limit=2.0) == 1 and len(calls) == 1 + 1 + 5
+    calls.clear()
+    short = Timing(5, 60.0, lambda: float(next(ticks)))  # a call is short beside all repetitions
+    assert short.of(lambda: calls.append(1), limit=0.9) == 1 and len(calls) > 6
+
+
+def test_a_tuning_ends_with_its_budget(times: dict[str, float]) -> None:
+    report = tune(sums(), DATA, timing=Timing(budget=-1.0))
+    assert report.runs == 0 and not report.found.answers and report.thresholds["outer_0"] == 32.0
+    assert "not tried, the time was over: outer_0, wide" in str(report)
+    assert tune(sums(), DATA).runs == 6
+
+
+def test_times_belong_to_the_number_of_threads(times: dict[str, float], store: TuningStore) -> None:
+    with tw.num_threads(1):
+        first = tune(sums(), DATA)
+        assert tune(sums(), DATA).runs == 0
+    with tw.num_threads(2):
+        assert tune(sums(), DATA).runs == first.runs
+    assert store.devices(program_digest(sums().program)) == (device_key(device_for("cpu")),), "one choice for both"

@@ -117,9 +117,9 @@ def choose(samples: Sequence[Samples], preferred: float, tolerance: float = 0.0)
     for one in samples:
         common &= best_interval(one, tolerance)
     if not common.is_empty:
-        return Choice(_within(common, preferred), common, True)
+        return Choice(within(common, preferred), common, True)
     cheapest = min(_pieces(samples), key=lambda piece: (*_total(samples, piece), preferred not in piece))
-    return Choice(_within(cheapest, preferred), cheapest, False)
+    return Choice(within(cheapest, preferred), cheapest, False)
 
 
 def _pieces(samples: Sequence[Samples]) -> Iterator[Interval]:
@@ -135,7 +135,7 @@ def _total(samples: Sequence[Samples], piece: Interval) -> tuple[int, float]:
     return len(costs) - len(finite), math.fsum(finite)
 
 
-def _within(interval: Interval, preferred: float) -> float:
+def within(interval: Interval, preferred: float) -> float:
     """The preferred value if it lies in the interval, else the middle (of the logarithms), or what is nearest."""
     if preferred in interval:
         return float(preferred)

@@ -11,6 +11,7 @@ from tilewright.ir.nodes import Program
 from tilewright.ir.printer import print_program
 from tilewright.ir.traversal import canonical
 from tilewright.machine.model import power_of_two_at_least
+from tilewright.runtime.cpu_pool import get_num_threads
 from tilewright.runtime.devices import Device
 from tilewright.runtime.digest import sha256
 
@@ -34,6 +35,16 @@ def device_key(device: Device) -> str:
     """Which device something was measured on: "cpu: AMD EPYC 9354, 2 cores"."""
     machine = device.machine
     return " ".join(f"{machine.kind}: {machine.name}, {machine.cores} cores".split())
+
+
+def measurements_key(device: Device) -> str:
+    """What times of candidates can be compared on: the device, and of a CPU so many threads as are set now.
+
+    What is chosen in the end is the device's, with whatever number of threads it was found: results do not depend on
+    how many there are, and so neither does the version that makes them.
+    """
+    threads = f", {get_num_threads()} threads" if device.machine.kind == "cpu" else ""
+    return device_key(device) + threads
 
 
 def shape_class(arguments: Sequence[Any]) -> str:

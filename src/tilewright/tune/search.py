@@ -8,23 +8,32 @@ the number of comparisons, not with that of their combinations. Nothing is compi
 
 Ways whose times are close are run again against each other (`races`), since times measured one after the other say
 little about them. What is still equal then leaves the threshold open, for other data sets or the model to decide.
+
+Last, the ways of each data set that are near its best all race against each other, whichever comparison they belong to,
+and the thresholds are chosen anew from these times (`together`): what single decisions may lose does not add up.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from tilewright.ir.nodes import Program
 from tilewright.passes.flattening.flatten_tree import Node, Work, decisions
-from tilewright.tune.intervals import Choice, Interval, Samples, best_interval, choose
+from tilewright.tune.intervals import Choice, Interval, Samples, best_interval, choose, within
+from tilewright.tune.together import Way, best_together
 
 MOST_VALUES = 8
 """Of the values that one data set compares with one threshold, so many are tried."""
 CLOSE = 1.25
 """Ways that took up to so many times the shortest time are raced: times measured apart vary by as much."""
+
+NEAR = 1.1
+"""Ways that take up to so many times as long as the best of a data set race once more, all of them together."""
+WORTH = 0.003
+"""The fraction of the costs of all data sets that other thresholds must save to be taken in place of those found."""
 
 CostKind: TypeAlias = Literal["sum", "mean"]
 
@@ -41,7 +50,8 @@ class Question:
 class Measured:
     """A run: what it compared, with the answers, in order of first occurrence; its time, or why it failed.
 
-    A run that failed is known by the thresholds' values (`settings`), since not all of its way was seen.
+    A run that failed is known by the thresholds' values (`settings`), since not all of its way was seen. `last`: it was
+    a run of the last race of this search.
     """
 
     data: str
@@ -49,6 +59,7 @@ class Measured:
     seconds: float
     failure: str = ""
     settings: tuple[tuple[str, float], ...] = ()
+    last: bool = False
 
     def is_for(self, settings: Mapping[str, float]) -> bool:
         """Whether a run with these values would go the same way."""
@@ -56,10 +67,15 @@ class Measured:
             return dict(self.settings) == dict(settings)
         return all((value >= settings[name]) == answer for name, value, answer in self.compared)
 
+    def fits(self, name: str, setting: float) -> bool:
+        """Whether it is a way with this value of one threshold."""
+        return all((value >= setting) == answer for one, value, answer in self.compared if one == name)
+
 
 Run: TypeAlias = Callable[[str, Mapping[str, float]], Measured]
-Race: TypeAlias = Callable[[Sequence[Measured]], Sequence[Measured]]
-"""Repeats runs of a data set in turns, and gives them with times that can be compared with each other."""
+Race: TypeAlias = Callable[[Sequence[Measured], bool], Sequence[Measured]]
+"""Repeats runs of a data set in turns, and gives them with times that can be compared with each other; the last time,
+it takes longer and tells them apart more finely."""
 Progress: TypeAlias = Callable[[str, int, int], None]
 """Told what is about to be done, how many such parts are done, and how many there are."""
 
@@ -80,11 +96,12 @@ class Answer:
 
 @dataclass(frozen=True)
 class Found:
-    """The thresholds' values after a search, how each came about, and every run of it."""
+    """The thresholds' values after a search, how each came about, every run of it, and what there was no time for."""
 
     thresholds: Mapping[str, float]
     answers: tuple[Answer, ...]
     runs: tuple[Measured, ...]
+    untried: tuple[str, ...] = ()
 
     @property
     def failures(self) -> tuple[Measured, ...]:
@@ -119,6 +136,7 @@ def search(
     known: Sequence[Measured] = (),
     progress: Progress = silent,
     race: Race | None = None,
+    is_over: Callable[[], bool] = lambda: False,
 ) -> Found:
     """The best thresholds for these data sets.
 
@@ -133,14 +151,22 @@ def search(
         known: runs made before, which are not repeated; of runs of the same way the last counts.
         progress: called once for each comparison and data set.
         race: compares runs whose times are `CLOSE`; None to believe the times as they are.
+        is_over: whether the time for it is; comparisons that were not reached by then keep their values.
     """
     seeker = _Seeker(run, list(known), race)
     values = dict(initial)
     answers: list[Answer] = []
+    untried: list[str] = []
+    for name in data:  # what is found is not to be worse than what there was
+        if not is_over():
+            seeker.measured(name, values)
     for place, question in enumerate(asked):
         around = {**values, **dict(question.reached)}
         samples: dict[str, Samples] = {}
         for number, name in enumerate(data):
+            if is_over():
+                untried.append(f"{question.name}, {name}")
+                continue
             progress(f"{question.name}, {name}", place * len(data) + number, len(asked) * len(data))
             found = seeker.sample(name, question.name, around)
             if found is not None and not all(map(math.isinf, found.costs)):
@@ -152,7 +178,42 @@ def search(
         values[question.name] = chosen.value
         intervals = tuple((name, best_interval(one, tolerance)) for name, one in samples.items())
         answers.append(Answer(question.name, chosen, tuple(samples.items()), intervals))
-    return Found(values, tuple(answers), tuple(seeker.made))
+    if answers:
+        for name in () if untried else data:
+            seeker.decide_last(name)
+        values = _together(seeker, data, values, {one.name for one in asked}, cost)
+        answers = [_as_chosen(one, values[one.name]) for one in answers]
+    return Found(values, tuple(answers), tuple(seeker.made), tuple(untried))
+
+
+def _together(
+    seeker: _Seeker, data: Sequence[str], values: Mapping[str, float], names: Collection[str], cost: CostKind
+) -> dict[str, float]:
+    """The values, or others that are better for all data sets together by the times of the last races."""
+    ways: dict[str, list[Way]] = {}
+    now, fixed = 0.0, tuple((name, value) for name, value in values.items() if name not in names)
+    for name in data:
+        runs = [one for one in seeker.ways(name) if all(one.fits(*pair) for pair in fixed)]
+        if not runs:  # it cannot be run at all
+            continue
+        weight = 1.0 if cost == "sum" else 1.0 / max(min(one.seconds for one in runs), 1e-12)
+        ways[name] = [Way(tuple(a for a in one.compared if a[0] in names), weight * one.seconds) for one in runs]
+        now += next((weight * one.seconds for one in runs if one.is_for(values)), math.inf)
+    best = best_together(ways)
+    if best is None or best.cost >= now * (1 - WORTH):
+        return dict(values)
+    return {**values, **{name: within(one, values[name]) for name, one in best.intervals.items()}}
+
+
+def _as_chosen(answer: Answer, value: float) -> Answer:
+    """An answer with the value that the threshold has in the end."""
+    if value in answer.choice.interval:
+        return replace(answer, choice=replace(answer.choice, value=value))
+    agreed = all(value in interval for _, interval in answer.intervals)
+    common = Interval()
+    for _, samples in answer.samples:
+        common &= next(piece for piece in samples.pieces if max(value, 0.0) in piece)
+    return replace(answer, choice=Choice(value, common, agreed))
 
 
 @dataclass
@@ -195,8 +256,23 @@ class _Seeker:
         close = [one for one in dict.fromkeys(runs) if one.seconds <= CLOSE * shortest and not one.failure]
         if self.race is None or len(close) < 2 or all(map(self._has_raced, close)):
             return
-        for one in self.race(close):
+        for one in self.race(close, False):
             self._noted(one)
+
+    def ways(self, data: str) -> list[Measured]:
+        """The last run of each way that a data set was run in, of those that did not fail then."""
+        runs = {one.compared: one for one in self.known if one.data == data}
+        return [one for one in runs.values() if not one.failure]
+
+    def decide_last(self, data: str) -> None:
+        """Have all ways of a data set that are near its best race; those that did before, together, need not again."""
+        runs = self.ways(data)
+        shortest = min((one.seconds for one in runs), default=math.inf)
+        near = [one for one in runs if one.seconds <= NEAR * shortest]
+        if self.race is None or len(near) < 2 or all(one.last for one in near):
+            return
+        for one in self.race(near, True):
+            self._noted(replace(one, last=True))
 
     def _has_raced(self, one: Measured) -> bool:
         return sum((other.data, other.compared) == (one.data, one.compared) for other in self.known) > 1

@@ -11,7 +11,7 @@ from typing import Any
 
 from tilewright.passes.flattening.flatten_tree import machine_thresholds
 from tilewright.runtime.executable import Executable
-from tilewright.tune.keys import data_key, device_key, program_digest
+from tilewright.tune.keys import data_key, device_key, measurements_key, program_digest
 from tilewright.tune.races import race
 from tilewright.tune.search import CostKind, Found, Measured, Progress, questions, search, silent
 from tilewright.tune.store import TuningStore
@@ -22,22 +22,34 @@ TOLERANCE = 0.03
 """Times that differ by less are taken to be equal."""
 RACE = 5.0
 """Versions that are close are run against each other for up to so many times as long as each was by itself."""
+LAST_TOLERANCE, LAST_RACE = 0.01, 10.0
+"""The same for the last race of each data set, between all that are near its best."""
+HOPELESS = 3.0
+"""A version that takes so many times as long as another one did, and long, is not run again."""
 
 
 @dataclass(frozen=True)
 class Timing:
     """How long a candidate is run: `least` times, then until `seconds` have passed; the shortest time counts.
 
-    `clock` gives seconds; `time.process_time` is better than the time of day for one thread on a busy machine.
+    `clock` gives seconds; `time.process_time` is better than the time of day for one thread on a busy machine. A tuning
+    that has taken `budget` of its seconds tries no further candidates.
     """
 
     least: int = 3
     seconds: float = 0.2
     clock: Callable[[], float] = time.perf_counter
+    budget: float = 300.0
 
-    def of(self, call: Callable[[], Any]) -> float:
-        """The time of a call in seconds; a first call, which may compile, does not count."""
+    def of(self, call: Callable[[], Any], limit: float = math.inf) -> float:
+        """The time of a call in seconds; a first call, which may compile, does not count, unless it takes longer than
+        `limit` seconds and than all repetitions shall: it is not repeated then.
+        """
+        begin = self.clock()
         call()
+        first = self.clock() - begin
+        if first > max(limit, self.seconds):
+            return first
         best, begin, runs = math.inf, self.clock(), 0
         while runs < self.least or self.clock() - begin < self.seconds:
             start = self.clock()
@@ -80,6 +92,7 @@ class TuningReport:
             lines += [f"    {name}: {interval}" for name, interval in one.intervals]
         for name, (before, after) in self.times.items():
             lines.append(f"  {name}: {before:.3g} s, tuned {after:.3g} s ({before / after:.2f} times as fast)")
+        lines += [f"  not tried, the time was over: {one}" for one in self.found.untried]
         lines += [f"  failed and left out: {one.data}, {dict(one.settings)}: {one.failure}"
                   for one in self.found.failures]  # fmt: skip
         return "\n".join(lines)
@@ -122,12 +135,13 @@ def tune(
         raise ValueError(f"tuning {executable.program.name} needs a data set at least")
     bench = _Bench(executable, data, timing or Timing(), store or TuningStore())
     if fresh:
-        bench.store.forget(bench.digest, bench.device)
+        bench.store.forget(bench.digest, bench.measured_on)
     known = bench.known()
     before = machine_thresholds(executable.program, executable.device.machine)
     found = search(
         asked, before, list(data), bench.run,
         cost=cost, tolerance=TOLERANCE, known=known, progress=progress, race=bench.race,
+        is_over=bench.is_over,
     )  # fmt: skip
     if not found.answers and found.failures:
         failures = "\n".join(f"{one.data}: {one.failure}" for one in found.failures)
@@ -161,12 +175,19 @@ class _Bench:
         self.executable, self.data, self.timing, self.store = executable, data, timing, store
         self.digest, self.device = program_digest(executable.program), device_key(executable.device)
         self.keys = {name: data_key(name, arguments) for name, arguments in data.items()}
+        self.measured_on = measurements_key(executable.device)
         self.runs = 0
+        self.shortest: dict[str, float] = {}
+        self.began = timing.clock()
+
+    def is_over(self) -> bool:
+        """Whether the time for trying candidates is."""
+        return self.timing.clock() - self.began > self.timing.budget
 
     def known(self) -> list[Measured]:
         """What was measured before with these data sets, under their names of now."""
         names = {key: name for name, key in self.keys.items()}
-        stored = self.store.measurements(self.digest, self.device)
+        stored = self.store.measurements(self.digest, self.measured_on)
         return [
             Measured(names[one.data], one.compared, one.seconds, one.failure, one.settings)
             for one in stored
@@ -175,7 +196,7 @@ class _Bench:
 
     def run(self, data: str, settings: Mapping[str, float]) -> Measured:
         """One candidate; whatever it raises is what it gives."""
-        number = self.store.begin(self.digest, self.device, self.keys[data], settings)
+        number = self.store.begin(self.digest, self.measured_on, self.keys[data], settings)
         given = tuple(settings.items())
         self.runs += 1
         compared: tuple[tuple[str, int, bool], ...] = ()
@@ -184,17 +205,21 @@ class _Bench:
             arguments = self.data[data]
             seen = dict.fromkeys(version.comparisons(*arguments))
             compared = tuple((name, value, value >= settings[name]) for name, value in seen)
-            measured = Measured(data, compared, self.timing.of(lambda: version(*arguments)), "", given)
+            limit = HOPELESS * self.shortest.get(data, math.inf)
+            taken = self.timing.of(lambda: version(*arguments), limit)
+            self.shortest[data] = min(taken, self.shortest.get(data, math.inf))
+            measured = Measured(data, compared, taken, "", given)
         except Exception as error:  # a candidate may fail in any way: a limit of the device, memory, a driver's bug
             measured = Measured(data, compared, math.inf, f"{type(error).__name__}: {error}", given)
         except BaseException:
-            self.store.forget(self.digest, self.device, number)
+            self.store.forget(self.digest, self.measured_on, number)
             raise
         self.store.finish(number, measured)
         return measured
 
-    def race(self, runs: Sequence[Measured]) -> list[Measured]:
+    def race(self, runs: Sequence[Measured], is_last: bool) -> list[Measured]:
         """Runs of a data set again, in turns: their times are the shortest one by how many times as long each takes."""
+        tolerance, times = (LAST_TOLERANCE, LAST_RACE) if is_last else (TOLERANCE, RACE)
         arguments = self.data[runs[0].data]
         versions = [self.executable.with_thresholds(dict(one.settings)) for one in runs]
         calls = {number: partial(one, *arguments) for number, one in enumerate(versions)}
@@ -205,7 +230,7 @@ class _Bench:
             except Exception as error:  # as in `run`
                 failures[number] = f"{type(error).__name__}: {error}"
                 del calls[number]
-        ratios = race(calls, RACE * self.timing.seconds, TOLERANCE, self.timing.clock) if calls else {}
+        ratios = race(calls, times * self.timing.seconds, tolerance, self.timing.clock) if calls else {}
         raced = [
             replace(one, seconds=math.inf, failure=failures[number])
             if number in failures
@@ -213,6 +238,6 @@ class _Bench:
             for number, one in enumerate(runs)
         ]
         for one in raced:
-            number = self.store.begin(self.digest, self.device, self.keys[one.data], dict(one.settings))
+            number = self.store.begin(self.digest, self.measured_on, self.keys[one.data], dict(one.settings))
             self.store.finish(number, one)
         return raced
