@@ -69,3 +69,23 @@ def test_concatenations_refuse_parts_below_zero() -> None:
     with pytest.raises(ValueError, match=r"joined: part 1 of a concatenation \(t_2\) has size -3 in dimension 0"):
         joined(VECTOR, -3)
     assert joined(VECTOR, 1).tolist() == [1, 2, 3, 4, 0, 1, 2, 3, 4]
+
+
+def test_parts_of_rows_stay_within_them() -> None:
+    """What a map joins in its rows is written by a kernel, which cannot refuse it: no more than the rows is written."""
+
+    @tw.program
+    def ends(xss: tw.f64["m", "n"], k: tw.i64) -> Any:
+        def row(xs: Any) -> Any:
+            sums = tw.scan("add", 0, xs)
+            return tw.scan("add", 0, tw.concat([sums, tw.replicate(k, 1.0), sums]))
+
+        return tw.map(row, xss)
+
+    rows = np.ones((3, 4))
+    assert ends(rows, 1)[0].tolist() == [1, 3, 6, 10, 11, 12, 14, 17, 21]
+    for k in (-3, -7):
+        whole = np.zeros((5, 8 + k))
+        ends(rows, k, out=whole[:3])
+        assert whole[3:].sum() == 0
+        assert whole[0, 0] == 1

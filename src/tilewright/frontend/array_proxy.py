@@ -23,6 +23,9 @@ from tilewright.ir.scalars import ScalarType
 from tilewright.ir.sizes import ZERO, ceil_division, size
 
 _LARGEST_UNROLLED_ITERATION = 64
+_FOLDS = {"sum": '"add", 0', "prod": '"mul", 1', "max": '"max", -np.inf', "min": '"min", np.inf', "any": '"or", False',
+          "all": '"and", True'}  # fmt: skip
+"""What is written in place of methods of NumPy's arrays."""
 
 
 class ArrayProxy:
@@ -147,6 +150,23 @@ class ArrayProxy:
         from tilewright.frontend.array_functions import elementwise
 
         return elementwise(lambda *x: power(*x) if operator == "pow" else apply(operator, *x), operands)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # asked for by protocols, also of a proxy that is being made
+            raise AttributeError(name)
+        instead = f"tw.reduce({_FOLDS[name]}, {self._variable})" if name in _FOLDS else "the functions of tilewright"
+        raise AttributeError(
+            f"the array {self._variable} of type {self._variable.type} has no attribute {name!r} while the function is "
+            f"traced; use {instead}"
+        )
+
+    def __matmul__(self, _: Any) -> Any:
+        raise TypeError(
+            f"{self.variable} @ ... cannot be traced; a product of matrices is written "
+            'tw.map(lambda row: tw.map(lambda column: tw.reduce("add", 0, row * column), tw.transpose(b)), a)'
+        )
+
+    __rmatmul__ = __matmul__
 
     def __repr__(self) -> str:
         return f"ArrayProxy({self.variable}: {self.variable.type})"

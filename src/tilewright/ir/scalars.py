@@ -87,7 +87,10 @@ def scalar_type_of(dtype: object) -> ScalarType:
         return dtype
     if isinstance(dtype, str) and dtype in SCALAR_TYPES:
         return SCALAR_TYPES[dtype]
-    numpy_dtype = np.dtype(dtype)  # type: ignore[call-overload]
+    try:
+        numpy_dtype = np.dtype(dtype)  # type: ignore[call-overload]
+    except TypeError as error:
+        raise TypeError(f"{dtype!r} is no dtype; supported: {', '.join(SCALAR_TYPES)}") from error
     native = numpy_dtype.newbyteorder("=")
     if native in _FROM_NUMPY:
         return _FROM_NUMPY[native]

@@ -14,7 +14,7 @@ from tilewright.ir import nodes
 from tilewright.ir.lmad import LMAD, row_major
 from tilewright.ir.nodes import Atom, Body, Expression, Lambda, Statement, Variable, atom_size
 from tilewright.ir.scalars import BOOL, I64, ScalarType
-from tilewright.ir.sizes import Size, size
+from tilewright.ir.sizes import Size, maximum, minimum, size
 from tilewright.ir.traversal import bound_variables
 from tilewright.ir.views import ArrayView
 from tilewright.kernel import ir as kernel
@@ -270,9 +270,13 @@ def _(expression: nodes.Concat, item: Item, targets: tuple[Variable, ...]) -> Se
     memory = item.target(targets[0])
     start = size(0)
     for source in sources:
-        lmad = memory.lmad.slice(part_of(memory, expression.axis, start, source.lmad.shape))
+        # A part whose size is below 0 makes the whole shorter than the other parts, which must not be written past it.
+        room = memory.lmad.shape[expression.axis] - start
+        extent = minimum(maximum(source.lmad.shape[expression.axis], 0), room)
+        shape = [extent if d == expression.axis else one for d, one in enumerate(source.lmad.shape)]
+        lmad = memory.lmad.slice(part_of(memory, expression.axis, start, shape))
         item.copy(source, ArrayView(memory.buffer, memory.element, lmad))
-        start = start + source.lmad.shape[expression.axis]
+        start = start + extent
     return (memory,)
 
 
