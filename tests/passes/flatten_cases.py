@@ -7,6 +7,28 @@ from tilewright.ir.parser import parse_program
 from tilewright.ir.sizes import size
 from tilewright.ir.traversal import FreshNames
 from tilewright.ir.verifier import verify
+from tilewright.passes.core.fuse import fuse_further
+from tilewright.passes.core.simplify import simplify
+from tilewright.passes.flattening.flatten import flatten_fully, flatten_incrementally, flatten_outer, fuse_segments
+from tilewright.passes.pipelines import Pass, PassFunction, standard_pipeline
+
+
+def _pipeline(name: str, why: str, run: PassFunction) -> tuple[Pass, ...]:
+    return (
+        *standard_pipeline,
+        Pass("fuse further", "every nest becomes a kernel: the fewer, the better", fuse_further),
+        Pass(name, why, run),
+        Pass("simplify", "reads of rows of rows become one read", simplify),
+        Pass("fuse segments", "distribution leaves scalar maps before the operations that need them", fuse_segments),
+        Pass("simplify", "what was read is now computed in place", simplify),
+    )
+
+
+full_flattening_pipeline = _pipeline("flatten", "kernels can only be flat; every parallelism is used", flatten_fully)
+outer_flattening_pipeline = _pipeline("flatten outer", "only the outermost parallelism is used", flatten_outer)
+incremental_flattening_pipeline = _pipeline(
+    "flatten incrementally", "how much parallelism pays is only known when the program runs", flatten_incrementally
+)
 
 
 def verified(text: str) -> Program:

@@ -6,7 +6,13 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from flatten_cases import RUNNING_EXAMPLE, verified
+from flatten_cases import (
+    RUNNING_EXAMPLE,
+    full_flattening_pipeline,
+    incremental_flattening_pipeline,
+    outer_flattening_pipeline,
+    verified,
+)
 
 from tilewright.ir.interpreter import interpret
 from tilewright.ir.nodes import Level, Loop, Program, SegHist, SegMap, SegRed, SegScan, Statement
@@ -18,9 +24,6 @@ from tilewright.passes.flattening.flatten import (
     flatten_fully,
     flatten_incrementally,
     flatten_outer,
-    full_flattening_pipeline,
-    incremental_flattening_pipeline,
-    outer_flattening_pipeline,
 )
 from tilewright.passes.pipelines import Pass, run_pipeline
 from tilewright.rewrite.derivation import Derivation, Recording, agree

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import pytest
-from flatten_cases import batched
+from flatten_cases import batched, full_flattening_pipeline, incremental_flattening_pipeline, outer_flattening_pipeline
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,9 +47,6 @@ from tilewright.passes.flattening.flatten import (
     flatten_fully,
     flatten_incrementally,
     flatten_outer,
-    full_flattening_pipeline,
-    incremental_flattening_pipeline,
-    outer_flattening_pipeline,
 )
 from tilewright.passes.flattening.flatten_tree import Decision, Work, decisions, version_settings
 from tilewright.passes.pipelines import run_pipeline

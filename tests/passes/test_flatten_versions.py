@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flatten_cases import RUNNING_EXAMPLE, verified
+from flatten_cases import RUNNING_EXAMPLE, incremental_flattening_pipeline, verified
 from locvolcalib_program import locvolcalib, reference, sweep
 from lowering_checks import check
 
@@ -41,7 +41,6 @@ from tilewright.machine.model import Machine
 from tilewright.machine.named import named_machine
 from tilewright.passes.core.simplify import simplify
 from tilewright.passes.flattening import flatten_tree
-from tilewright.passes.flattening.flatten import incremental_flattening_pipeline
 from tilewright.passes.flattening.flatten_tree import (
     Decision,
     Work,

@@ -15,9 +15,6 @@ from functools import cache
 from typing import TypeAlias
 
 from tilewright.ir.nodes import Program
-from tilewright.passes.core.fuse import fuse_further
-from tilewright.passes.core.simplify import simplify
-from tilewright.passes.pipelines import Pass, PassFunction, standard_pipeline
 from tilewright.rewrite.derivation import Recording
 from tilewright.rewrite.rule import Declined, Place, Rule, no_match, resolve, rule_named, rules_of
 from tilewright.rewrite.strategy import State, Strategy, bottom_up, each, everywhere, first_of, repeat, run_strategy
@@ -141,21 +138,3 @@ def number_inside(program: Program, derivation: Recording | None = None) -> Prog
     is = iota n; ys = segmap S (e is)  =>  is = iota n; ys = segmap S (js = iota n; e js)
     """
     return _run(program, everywhere(first_of(rules_of("numbering"))), derivation)
-
-
-def _pipeline(name: str, why: str, run: PassFunction) -> tuple[Pass, ...]:
-    return (
-        *standard_pipeline,
-        Pass("fuse further", "every nest becomes a kernel: the fewer, the better", fuse_further),
-        Pass(name, why, run),
-        Pass("simplify", "reads of rows of rows become one read", simplify),
-        Pass("fuse segments", "distribution leaves scalar maps before the operations that need them", fuse_segments),
-        Pass("simplify", "what was read is now computed in place", simplify),
-    )
-
-
-full_flattening_pipeline = _pipeline("flatten", "kernels can only be flat; every parallelism is used", flatten_fully)
-outer_flattening_pipeline = _pipeline("flatten outer", "only the outermost parallelism is used", flatten_outer)
-incremental_flattening_pipeline = _pipeline(
-    "flatten incrementally", "how much parallelism pays is only known when the program runs", flatten_incrementally
-)
