@@ -375,11 +375,20 @@ def test_refuses_outer_products_whose_scalars_belong_to_a_row() -> None:
     assert isinstance(found, Refusal) and "scalars are computed once for each row" in found.reasons[0]
 
 
-def test_refuses_elementwise_products() -> None:
+def test_an_operand_of_an_outer_product_may_have_all_dimensions() -> None:
     def write(b: Builder, x: Variable, y: Variable) -> Atom:
         return b.map([x], lambda row: b.map([row, y], lambda p, q: b.apply("mul", p, q)))
 
     found = _outer_product(write, "nm", "m")
+    assert isinstance(found, Contraction)
+    assert [one.kind for one in found.dimensions] == [Kind.M, Kind.C]
+
+
+def test_refuses_elementwise_products() -> None:
+    def write(b: Builder, x: Variable, y: Variable) -> Atom:
+        return b.map([x, y], lambda one, other: b.map([one, other], lambda p, q: b.apply("mul", p, q)))
+
+    found = _outer_product(write, "nm", "nm")
     assert isinstance(found, Refusal) and "all dimensions of the result" in found.reasons[0]
 
 

@@ -27,7 +27,8 @@ from tilewright.passes.form_choice import choose_form
 from tilewright.passes.items.scalar_values import LoweringError
 
 TEXTS = ["a,b->ab", "a,b->ba", "za,zb->zab", "az,bz->abz", "az,bz->zab", "xa,yb->xyab", "xa,yb->axby", "xa,b->xab",
-         "a,yb->yba", "zxa,zyb->zxyab", "xaz,ybz->xyabz"]  # fmt: skip
+         "a,yb->yba", "zxa,zyb->zxyab", "xaz,ybz->xyabz",
+         "xa,a->xa", "a,xa->xa", "ax,a->ax", "a,ax->xa", "zxa,za->zxa", "zxa,zx->zxa", "xza,za->xza"]  # fmt: skip
 MACHINES = [host_machine(), CPU_AVX2, CPU_AVX512, CPU_NEON]
 
 

@@ -131,8 +131,8 @@ def _product(nest: Nest, target: ArrayView, out_offset: Size, element: Atom, hoi
     second = Lambda((held, later), Body((), (later,)))
     zero = Literal(compute_type(target.element).numpy.type(0).item(), target.element)
     found = _assemble(nest, target, out_offset, second, zero, element, later, later, alone=False)
-    if not (found.of_kind(Kind.M) and found.of_kind(Kind.N)):
-        raise Refused("no dimension is contracted, and one of the operands has all dimensions of the result")
+    if not (found.of_kind(Kind.M) or found.of_kind(Kind.N)):
+        raise Refused("no dimension is contracted, and both operands have all dimensions of the result")
     return found
 
 
