@@ -3,6 +3,7 @@
 # ruff: noqa: F821, UP037  # sizes in annotations are text: tw.f32["n"]
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from tilewright.kernel.ir import (
     Expression,
     For,
     If,
+    Kernel,
     Let,
     Load,
     Name,
@@ -39,6 +41,8 @@ from tilewright.passes.items.scalar_values import KernelBuilder
 from tilewright.passes.lanes.lane_code import write_group
 from tilewright.passes.lanes.lane_loops import LANES, wants_lanes
 from tilewright.passes.lanes.lane_variance import UNIFORM, NotInLanes, lane_variance
+from tilewright.runtime.host import KernelPlan, Schedule
+from tilewright.runtime.scheduling import schedule
 
 SIZES = st.sampled_from([0, 1, 2, 7, LANES - 1, LANES, LANES + 1, 2 * LANES, 3 * LANES + 5])
 
@@ -337,3 +341,11 @@ def test_loops_with_matrices_of_their_own(b: int, n: int, rounds: int) -> None:
 
 def test_points_that_loop_with_their_own_arrays_are_said_to_go_in_lanes() -> None:
     assert f"{LANES} of them at once in the lanes of vectors" in filters.explain()
+
+
+def test_fewer_groups_than_cores_are_shared_out_point_by_point() -> None:
+    kernel = Kernel("k", (), (), (), ())
+    plan = KernelPlan(kernel, (), (), (), Schedule.BLOCKS, heavy=True, together=LANES, apart=True)
+    backend: Any = SimpleNamespace(machine=SimpleNamespace(cores=4))
+    assert schedule(plan, (3 * LANES,), backend, ())[0] > 3
+    assert schedule(plan, (4 * LANES,), backend, ())[0] == 4

@@ -91,7 +91,7 @@ def test_the_size_of_a_round_decides(size: int, whole: bool, monkeypatch: pytest
 
 
 def test_the_choice_is_explained() -> None:
-    assert "run by the host; small rounds (6*n) as one sequential kernel" in smoothed.explain(target="cpu")
+    assert "run by the host; small rounds (26*n + 10) as one sequential kernel" in smoothed.explain(target="cpu")
 
 
 def test_results_go_where_they_are_asked_for() -> None:

@@ -89,6 +89,7 @@ class KernelPlan:
         uneven: points loop for as long as they need, some much longer than others.
         group: threads of a block that share a point.
         together: points of the innermost dimension that run in lanes of vectors: chunks are whole groups of them.
+        apart: unless there are fewer groups than cores, for points then go one by one.
         refused: why something does not run in lanes of vectors, a sentence each.
     """
 
@@ -103,6 +104,7 @@ class KernelPlan:
     uneven: bool = False
     group: int = 1
     together: int = 1
+    apart: bool = False
     refused: tuple[str, ...] = ()
 
 

@@ -58,6 +58,8 @@ def schedule(
         runs = points // innermost
         chunk = innermost if runs >= wanted else -(-innermost // -(-wanted // runs))
         together = plan.together if chunk < 16 * WHOLE_LINES else math.lcm(plan.together, WHOLE_LINES)
+        if plan.apart and points < plan.together * backend.machine.cores:
+            together = 1
         chunk = min(innermost, -(-chunk // together) * together)
         chunks = -(-innermost // chunk)
         items = runs * chunks

@@ -131,6 +131,7 @@ def _plan(
         uneven=any(isinstance(one, kernel.While) for one in kernel.walk(tuple(body))),
         group=points.group,
         together=max(points.together, item.together) if threads == 1 else 1,
+        apart=points.together > 1,
         refused=tuple(dict.fromkeys(item.refused)) if item.lanes is None else (),
     )
 
