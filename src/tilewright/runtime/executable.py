@@ -216,6 +216,15 @@ class Executable:
                 )
             if not one.flags.writeable:
                 raise ValueError(f"{self.name}: out[{position}] is read-only")
+            if any(stride == 0 and extent > 1 for stride, extent in zip(one.strides, one.shape, strict=True)):
+                raise ValueError(
+                    f"{self.name}: elements of out[{position}] lie on one another in memory (strides {one.strides})"
+                )
+            for earlier, other in enumerate(given[:position]):
+                if other is not None and np.may_share_memory(one, other) and np.shares_memory(one, other):
+                    raise ValueError(
+                        f"{self.name}: out[{earlier}] and out[{position}] share memory; give each result its own array"
+                    )
         return given
 
     def _overlaps(self, arguments: Sequence[Any], out: Sequence[Array | None]) -> bool:
