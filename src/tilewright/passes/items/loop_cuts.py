@@ -27,6 +27,7 @@ class Cut:
         above, edge: it is there from `edge` on (`above`), or below it.
         beyond: what it is on the other side, if that is known.
         holds: in place of an edge, for what does not change in the loop: whether it has this value at all.
+        wraps: the index begins anew there, so that it is worth it only near the end.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Cut:
     edge: Expression | None = None
     beyond: Expression | None = None
     holds: Expression | None = None
+    wraps: bool = False
 
 
 def cuts_of(body: Sequence[Statement], index: Name) -> list[Cut]:
@@ -64,6 +66,8 @@ def cuts_of(body: Sequence[Statement], index: Name) -> list[Cut]:
             found.append(_comparison(one.name, operator, left, right))
         elif operator in ("min", "max"):
             found.append(_clamp(one.name, operator, operands, (left, right)))
+        elif operator == "mod" and left[0] and not right[0]:
+            found += _wrapped(one.name, operands[0], left, right[1])
     return [one for one in found if one is not None]
 
 
@@ -111,6 +115,16 @@ def _clamp(name: str, function: str, operands: Sequence[Expression], sides: tupl
                 edge = kernel.add(edge, Constant(1, I64))
             return Cut(name, linear, above, edge, stop)
     return None
+
+
+def _wrapped(name: str, value: Expression, left: Linear, extent: Expression) -> tuple[Cut, Cut]:
+    """(index + shift) mod extent is index + shift from -shift on, below extent - shift; mirrored for -index."""
+    sign, shift = left
+    if sign == 1:
+        first, last = _minus(Constant(0, I64), shift), _minus(extent, shift)
+    else:
+        first, last = (kernel.add(one, Constant(1, I64)) for one in (_minus(shift, extent), shift))
+    return Cut(name, value, True, first, wraps=True), Cut(name, value, False, last, wraps=True)
 
 
 def _deciding(body: Sequence[Statement]) -> set[str]:

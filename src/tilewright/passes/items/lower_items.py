@@ -80,6 +80,11 @@ def _define_size(item: Item, statement: Statement) -> None:
             a, b = atom_size(left), atom_size(right)
             result = a + b if operator == "add" else a - b if operator == "sub" else a * b
             item.definitions[statement.targets[0].name] = result
+        case nodes.Apply("mod", (left, right)) if left.type == nodes.Type(I64):
+            number, extent = item.resolved(atom_size(left)), item.resolved(atom_size(right))
+            # An extent is positive where an index below it is in use.
+            if any(item.resolved(item.ranges[name]) == extent for name in number.names & item.ranges.keys()):
+                item.ranges[statement.targets[0].name] = extent
 
 
 def bind(item: Item, variable: Variable, value: AnyValue) -> None:
@@ -146,6 +151,18 @@ def call(
 @singledispatch
 def lower_expression(expression: Expression, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
     """The values of an expression; arrays that need memory take `item.target` of their target."""
+    return lower_scalar_expression(expression, item.emit)
+
+
+@lower_expression.register
+def _(expression: nodes.Apply, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
+    """(i + c * n) mod n is i mod n, whatever n is: by 0 both are 0."""
+    if expression.operator == "mod" and targets[0].type == nodes.Type(I64):
+        number, extent = (item.resolved(atom_size(one)) for one in expression.operands)
+        rounds = dict(number.terms).get(extent.terms[0][0]) if len(extent.terms) == 1 and extent.names else None
+        if rounds is not None and extent.terms[0][1] == 1:
+            less, by = (lower_size(one, item.emit) for one in (number - extent * rounds, extent))
+            return ((item.emit.let(kernel.operation("mod", less, by)),),)
     return lower_scalar_expression(expression, item.emit)
 
 

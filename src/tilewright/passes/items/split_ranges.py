@@ -19,7 +19,7 @@ from typing import TypeAlias
 from tilewright.ir.scalars import I64
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Constant, Expression, For, Name, Statement, While
-from tilewright.passes.items.loop_cuts import cuts_of, simplified
+from tilewright.passes.items.loop_cuts import Cut, cuts_of, simplified
 from tilewright.passes.items.renaming import renamed
 from tilewright.passes.items.scalar_values import KernelBuilder
 
@@ -69,7 +69,7 @@ def _emit_loop(emit: KernelBuilder, bounds: Bounds, loop: _Loop) -> None:
 
 
 def _emit_parts(emit: KernelBuilder, bounds: Bounds, loop: _Loop, depth: int) -> None:
-    cuts = cuts_of(loop.body, loop.index) if depth < _DEEPEST else []
+    cuts = _worthwhile(cuts_of(loop.body, loop.index), loop) if depth < _DEEPEST else []
     if not cuts:
         _emit_loop(emit, bounds, loop)
         return
@@ -86,6 +86,14 @@ def _emit_parts(emit: KernelBuilder, bounds: Bounds, loop: _Loop, depth: int) ->
     _emit_parts(emit, (first, last), loop.knowing(known), depth + 1)
     if again:
         _emit_parts(emit, (last, high), loop.knowing(known | beyond), depth + 1)
+
+
+def _worthwhile(cuts: Sequence[Cut], loop: _Loop) -> list[Cut]:
+    """Without those of indices that begin anew in the middle, for which most of the loop is beyond a cut."""
+    late = {
+        one.name for one in cuts if one.wraps and not one.above and one.edge is not None and loop.is_near_end(one.edge)
+    }
+    return [one for one in cuts if not one.wraps or one.name in late]
 
 
 def _middle(
