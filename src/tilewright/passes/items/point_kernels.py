@@ -213,7 +213,7 @@ def _in_blocks(item: Item, points: Points, places: Places, threads: int) -> None
             machine = points.machine if points.columns is None else None
             alone = bool(points.copied)
             write = functools.partial(_point, item, points, at, places)
-            group = emit_points(item, (low, high), innermost, write, alone, machine)
+            group = emit_points(item, (low, high), innermost, write, alone, machine, space=points.space)
             item.together = max(item.together, group)
 
         if points.columns is not None:

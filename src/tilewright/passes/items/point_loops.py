@@ -6,22 +6,24 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from tilewright.ir.scalars import BOOL, I64
-from tilewright.ir.sizes import Size
+from tilewright.ir.sizes import Size, product
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Constant, Expression, For, If, Let, Name, Operation, Statement
 from tilewright.machine.model import Machine
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.loop_cuts import NEAR
+from tilewright.passes.items.lower_scalar import lower_size
 from tilewright.passes.items.speculation import Speculation
 from tilewright.passes.items.split_ranges import emit_split
 from tilewright.passes.lanes.masked_lanes import OneByOne, emit_in_lanes, is_worth_lanes
+from tilewright.passes.lanes.past_caches import emit_past_caches
 
 Range: TypeAlias = tuple[Expression, Expression]
 
 
 def emit_points(
     item: Item, bounds: Range, extent: Size, write: Callable[[Size], None], alone: bool, machine: Machine | None,
-    short: bool = False,
+    short: bool = False, space: Sequence[Size] = (),
 ) -> int:  # fmt: skip
     """Emit a loop over points; how many of them go on together in vectors that are written out.
 
@@ -32,6 +34,7 @@ def emit_points(
         alone: a point may read what another one has written.
         machine: has vectors, in whose lanes points may run that loop.
         short: there may be few points, which are split only where that takes a branch or a clamp out of them.
+        space: the extents of all points of the results, which may be larger than the caches; none if they are not.
     """
 
     def point() -> tuple[Name, Sequence[Statement]]:
@@ -59,16 +62,25 @@ def emit_points(
         if short and not _branches(inside):
             item.emit.emit(For(index.name, *bounds, tuple(inside), independent=True))
             return 1
-        emit_split(item.emit, bounds, index, inside, lambda edge: _is_near_end(item, edge, extent))
+
+        def split() -> None:
+            emit_split(item.emit, bounds, index, inside, lambda edge: _is_near_end(item, edge, extent))
+
+        if space:
+            emit_past_caches(
+                item.emit, bounds, index, inside, machine, lambda: lower_size(product(space), item.emit), split
+            )
+        else:
+            split()
     return 1
 
 
 def _branches(body: Sequence[Statement]) -> bool:
-    """Whether there is a choice, or the lesser or greater of two indices, in a body."""
+    """Whether there is a choice, the lesser or greater of two indices, or one that wraps around, in a body."""
     return any(
         isinstance(one, If)
         or (isinstance(one, Let) and isinstance(one.value, Operation) and one.value.type == I64
-            and one.value.operator in ("min", "max"))
+            and one.value.operator in ("min", "max", "mod"))
         for one in kernel.walk(tuple(body))
     )  # fmt: skip
 

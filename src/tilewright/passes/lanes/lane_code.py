@@ -92,11 +92,15 @@ def write_group(statements: Sequence[Statement], lane: Name, lanes: int, emit: K
 
 
 class LaneCode:
-    """Statements on scalars, emitted for `count` vectors of lanes. `memory`: for squares; without it there are none."""
+    """Statements on scalars, emitted for `count` vectors of lanes. `memory`: for squares; without it there are none.
+    `past_caches`: what is written side by side fills whole lines, past the caches.
+    """
 
     def __init__(
-        self, emit: KernelBuilder, variance: LaneVariance, lanes: int, count: int, memory: Memory | None = None
-    ) -> None:
+        self, emit: KernelBuilder, variance: LaneVariance, lanes: int, count: int, memory: Memory | None = None,
+        past_caches: bool = False,
+    ) -> None:  # fmt: skip
+        self.past = past_caches
         self.emit, self.variance, self.lanes, self.count, self.memory = emit, variance, lanes, count, memory
         self.values = LaneValues(emit, variance, lanes, count)
         self.known = self.values.known
@@ -168,7 +172,7 @@ class LaneCode:
             base = self.emit.let(self.values.line(statement.index).base, "base")
             for r, part in enumerate(values):
                 place = add(base, integer(r * self.lanes))
-                self.emit.emit(Store(statement.buffer, place, part, mask=masks[r] if masks else None))
+                self.emit.emit(Store(statement.buffer, place, part, self.past, self.past, masks[r] if masks else None))
         else:
             self._store_apart(statement, values, masks)
 
