@@ -24,7 +24,7 @@ from tilewright.kernel.ir import (
     multiply,
     operation,
 )
-from tilewright.passes.packed.writer import PackedWriter
+from tilewright.passes.packed.writer import PackedWriter, Side
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,35 @@ class Assembly:
     def place(self, to: Expression) -> Expression:
         """What to add to an element's offset in the output to find it in the box that goes there."""
         return self.w.emit.let(operation("sub", self.here, to), "box_at")
+
+    def spread(self, waiting: Buffer, sides: tuple[Side, Side], first: tuple[Expression, Expression]) -> None:
+        """Ragged rows, which wait in scratch memory, into the box whose first elements are these."""
+        w, lanes, boxes, (vector, scalar) = self.w, self.w.form.lanes, self.w.form.boxes, sides
+        assert boxes is not None
+        run = w.parameter("run", boxes.run)
+        whole = w.parameter("whole_lanes", boxes.run // lanes * lanes)
+        mask = w.emit.let(FirstLanes(operation("sub", run, whole), VectorType(BOOL, lanes)), "rest")
+        origin = add(load(vector.out_table, first[0]), load(scalar.out_table, first[1]))
+        here = self.place(w.emit.let(origin, "origin"))
+
+        def row(j: Expression) -> None:
+            start = w.emit.let(add(here, load(scalar.out_table, add(first[1], j))), "to_row")
+            held = w.emit.let(multiply(j, w.parameter("v_box_padded", w.form.padded_box)), "from_row")
+
+            def one(i: Expression) -> None:
+                to = w.emit.let(add(start, load(vector.out_table, add(first[0], i))), "to")
+                source = w.emit.let(add(held, i), "from")
+
+                def move(at: Expression, mask: Expression | None = None) -> None:
+                    value = w.emit.let(load(waiting, add(source, at), lanes), "part")
+                    w.emit.emit(Store(self.buffer, add(to, at), value, mask=mask))
+
+                w.loop("at", integer(0), whole, move, integer(lanes))
+                move(whole, mask)
+
+            w.loop("run", integer(0), w.parameter("v_box", boxes.vector), one, run)
+
+        w.loop("j", integer(0), w.parameter("s_box", boxes.scalar), row)
 
     def share(self, lines: Expression) -> None:
         """Copy so many whole vectors of the box that is complete."""

@@ -25,7 +25,9 @@ MOST_ROWS = 24
 TILE_CYCLES = 40.0  # of a register tile, beside its multiply-adds
 BOX_CYCLES = 100.0
 FAR_LINE = 2.0  # cycles more for each line, if two boxes take more than half of the first cache
-MOST_WASTE = 1.3  # times as long as whole tiles alone would take
+RUN_CYCLES = 3.0  # to move a run that is no whole parts of vectors, beside its vectors
+MOST_WASTE = 1.3  # times as long as multiply-adds of whole vectors alone would take
+MOST_RAGGED_WASTE = 2.0  # the same of ragged rows, which are written by elements otherwise
 
 
 def with_boxes(form: PackedForm, machine: Machine) -> PackedForm:
@@ -94,7 +96,7 @@ def choose_boxes(
             cycles = _cycles(boxes, vectors, rows, steps, lanes, element_bytes, machine)
             if best is None or cycles < best.cycles:
                 best = _Candidate(cycles, boxes, vectors, rows)
-    if best is None or best.cycles > MOST_WASTE:
+    if best is None or best.cycles > (MOST_RAGGED_WASTE if best.boxes.ragged else MOST_WASTE):
         return None
     return best.boxes, best.vectors, best.rows
 
@@ -104,21 +106,22 @@ def _boxes(sides: Sides, lanes: int, element_bytes: int, most_bytes: int) -> Ite
     if any(list(side) != sorted(side, key=lambda one: -one[1]) for side in sides):
         return
     chain = sorted((stride, size, which) for which, side in enumerate(sides) for size, stride in side)
-    held = [1, 1]
+    held, run = [1, 1], 0
     unit = lanes if lanes < 8 else lanes // 4  # that is stored at once, at the least
     for position, (stride, size, which) in enumerate(chain):
         if stride != held[0] * held[1]:
             return
+        if which == 1:
+            run = run or held[0]
         for part in (one for one in range(1, size + 1) if size % one == 0):
             extents = list(held)
             extents[which] *= part
             following = which if part < size or position + 1 == len(chain) else chain[position + 1][2]
             nbytes = extents[0] * extents[1] * element_bytes
-            if LEAST_BYTES <= nbytes <= most_bytes and extents[0] % unit == 0:
-                yield Boxes(extents[0], extents[1], following == 1)
+            if LEAST_BYTES <= nbytes <= most_bytes:
+                together = run or extents[0]
+                yield Boxes(extents[0], extents[1], following == 1, together, together % unit != 0)
         held[which] *= size
-        if which == 1 and held[0] % unit:  # a piece of a row
-            return
 
 
 def _tiles(boxes: Boxes, lanes: int, registers: int) -> Iterator[tuple[int, int]]:
@@ -137,6 +140,8 @@ def _cycles(
     step = max(vectors * rows, 8, 1.5 * 2 * vectors + 0.25 * 2 * rows)
     nbytes = boxes.vector * boxes.scalar * element_bytes
     lines = nbytes / LINE
-    far = 0.0 if 4 * nbytes <= (machine.l1_bytes or USUAL_L1) else FAR_LINE * lines
-    cycles = tiles * (steps * step + TILE_CYCLES) + BOX_CYCLES + far
+    held = 6 if boxes.ragged else 4
+    far = 0.0 if held * nbytes <= (machine.l1_bytes or USUAL_L1) else FAR_LINE * lines
+    moved = boxes.vector // boxes.run * boxes.scalar * (RUN_CYCLES + -(-boxes.run // lanes)) if boxes.ragged else 0.0
+    cycles = tiles * (steps * step + TILE_CYCLES) + BOX_CYCLES + far + moved
     return cycles / math.prod((boxes.vector / lanes, boxes.scalar, steps))

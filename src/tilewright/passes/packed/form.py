@@ -40,11 +40,14 @@ class SideDimension:
 class Boxes:
     """`vector` elements of the vector side by `scalar` of the scalar side are one run of the output's memory: parts of
     the flat indices that begin with multiples. `scalar_inner`: the next box of the scalar side follows in memory.
+    `run`: elements of the vector side that follow each other in memory. `ragged`: these are no whole parts of vectors.
     """
 
     vector: int
     scalar: int
     scalar_inner: bool
+    run: int
+    ragged: bool
 
 
 @dataclass(frozen=True)
@@ -166,6 +169,12 @@ class PackedForm(TwoSidedForm):
         """Elements of the panels of a box's part of the vector side."""
         assert self.boxes is not None
         return -(-self.boxes.vector // self.vector_tile) * self.vector_tile
+
+    @property
+    def waiting_elements(self) -> int:
+        """Elements of scratch memory for a box before its ragged rows are in the order of the output."""
+        assert self.boxes is not None
+        return power_of_two_at_least(self.padded_box * self.boxes.scalar + self.lanes)
 
     @property
     def box_pitch(self) -> int:

@@ -134,6 +134,7 @@ def _write_boxes(
     assembly = start_assembly(w, out)
     padded, size = w.parameter("v_box_padded", form.padded_box), w.parameter("v_box", boxes.vector)
     scalar_size = w.parameter("s_box", boxes.scalar)
+    waiting = w.workspace("waiting", out.element, w.form.waiting_elements) if boxes.ragged else None
     tiles = form.padded_box // form.vector_tile * (boxes.scalar // form.rows)
     share = w.parameter("share", -(-boxes.vector * boxes.scalar // (form.lanes * tiles)))
 
@@ -147,6 +148,9 @@ def _write_boxes(
             place = Place(w, vector, scalar, assembly.buffer, (), moved, *at, edges)
             accumulators = _accumulate(w, vector, scalar, *at, counts[2], no_nan, None, ahead)
             assembly.share(share)
+            if waiting is not None:
+                place.spill(Scratch((waiting,), padded, zero), accumulators, j, i)
+                return
             columns = w.minimum(operation("sub", size, i), integer(vector.width))
             place.write_registers(accumulators, columns)
 
@@ -154,6 +158,8 @@ def _write_boxes(
             w.loop("s", zero, scalar_size, lambda j: tile(i, j), integer(scalar.width))
 
         w.loop("v", zero, padded, columns, integer(vector.width))
+        if waiting is not None:
+            assembly.spread(waiting, sides, (vector_first, scalar_first))
         assembly.turn(to)
 
     def across(first: Expression) -> None:
