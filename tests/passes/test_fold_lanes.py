@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from naive import examples, random_values
 
 import tilewright as tw
-from tilewright.ir.scalars import C64, F16, F32, F64, I8, I32, U16, ScalarType
+from tilewright.ir.scalars import C64, F16, F32, F64, I8, I32, U16, ScalarType, scalar_type_of
 from tilewright.passes.flattening.flatten_contractions import Flattening
 from tilewright.passes.items.lower_columns import COLUMNS
 from tilewright.passes.items.lower_reduction import BRANCHES, LANES, LEAST_ROWS
@@ -117,3 +117,53 @@ def test_an_operator_may_use_values_of_its_point(rows: int, flattening: Flatteni
     want = np.where(np.arange(rows) > 1, xs.max(), xs.sum())
     for program in (numbered, given_numbers):
         np.testing.assert_array_equal(program(np.arange(rows), xs), want)
+
+
+@settings(max_examples=examples(40))
+@given(
+    operator=st.sampled_from(["max", "min"]),
+    dtype=st.sampled_from(["float32", "float64", "float16", "int32", "int64", "uint8"]),
+    length=st.one_of(st.integers(1, 140), st.sampled_from([LANES * 16, LANES * 16 + 1, 1300])),
+    nans=st.booleans(),
+    seed=st.integers(0, 100),
+)
+def test_least_and_greatest_elements_of_rows(operator: str, dtype: str, length: int, nans: bool, seed: int) -> None:
+    """Beside other code of the same row, which has the fold in registers; nan is the least and the greatest of all."""
+    data = np.random.default_rng(seed).integers(0, 100, (5, length)).astype(dtype)
+    element = getattr(tw, str(scalar_type_of(dtype)))
+    if nans and data.dtype.kind == "f":
+        data[np.random.default_rng(seed).random(data.shape) < 1 / length] = np.nan
+    worst = data.dtype.type(101 if operator == "min" else 0)
+
+    @tw.program
+    def differences(rows: element["n", "m"]) -> Any:  # type: ignore[valid-type]
+        def one(row: Any) -> Any:
+            best = tw.reduce(operator, worst, row)
+            return best, tw.map(lambda x: x - best, row)
+
+        return tw.map(one, rows)
+
+    best = (np.max if operator == "max" else np.min)(data, axis=1)
+    got = differences(data)
+    np.testing.assert_array_equal(got[0], best)
+    np.testing.assert_array_equal(got[1], data - best[:, None])
+
+
+@pytest.mark.parametrize("length", [1, 23, 24, 31, 32, 33, 200, 5000])
+def test_the_first_of_the_least_elements_of_rows(length: int) -> None:
+    data = np.random.default_rng(length).integers(0, 9, (7, length)).astype(np.float32)
+
+    def earlier(a: Any, b: Any) -> Any:
+        return tw.where(b[0] < a[0], b[0], a[0]), tw.where(b[0] < a[0], b[1], a[1])
+
+    @tw.program
+    def first_least(rows: tw.f32["n", "m"]) -> Any:
+        def one(row: Any) -> Any:
+            value, place = tw.reduce(earlier, (np.inf, 0), row, tw.iota(row.shape[0]))
+            return place, tw.map(lambda x: x - value, row)
+
+        return tw.map(one, rows)
+
+    places, differences = first_least(data)
+    np.testing.assert_array_equal(places, data.argmin(axis=1))
+    np.testing.assert_array_equal(differences, data - data.min(axis=1, keepdims=True))

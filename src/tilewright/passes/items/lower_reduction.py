@@ -30,7 +30,7 @@ LANES, STEP = 32, 8
 """Rows that are folded side by side, and so many at a time of those that are left."""
 BRANCHES, LEVELS = 16, 3
 FEW = 24
-"""Rows from which on folds go in lanes in a kernel of small rounds; elsewhere it is `LEAST_ROWS`."""
+"""Rows from which on folds go in the lanes of registers; other lanes want `LEAST_ROWS`."""
 
 Reduction = nodes.Reduce | nodes.Redomap
 

@@ -3,8 +3,8 @@
     lane l: acc[l] = x[l] op x[l + LANES] op ...;   then the lanes by halves
 
 What is left of the rows is folded in the lanes that have one. The rounds of a lane are cut into pieces of `PIECE`, so
-that a value of a sum of n rows goes through PIECE + n / (LANES PIECE) + log2(LANES) + 1 additions, which is for kernels
-of small rounds (whole_loops.py).
+that a value of a sum of n rows goes through PIECE + n / (LANES PIECE) + log2(LANES) + 1 additions. So sums are folded
+in kernels of small rounds only (whole_loops.py), what does not round (min, max, the first of the best) everywhere.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tilewright.passes.items.lower_folds import Rows
 from tilewright.passes.items.lower_items import AnyValue, call
 from tilewright.passes.items.lower_scalar import lower_size
 from tilewright.passes.items.scalar_values import Value
+from tilewright.passes.items.sum_trees import grows_errors
 from tilewright.passes.lanes.lane_code import write_group
 from tilewright.passes.lanes.vectorise import is_vectorisable, lower_lambda_vector
 
@@ -32,7 +33,8 @@ def goes_in_registers(item: Item, combine: Lambda, neutral: Sequence[Atom], mapp
     """Whether a fold of straight-line code can have its partial results in registers."""
     elements = [atom.type.element for atom in neutral]
     numbers = not any(one.is_complex or one == BOOL or one.bytes < 4 for one in elements)
-    return item.small and not mapped and numbers and is_vectorisable([combine])
+    short = item.small or not grows_errors(combine)
+    return short and not mapped and numbers and is_vectorisable([combine])
 
 
 def fold_in_registers(
