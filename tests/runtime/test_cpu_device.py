@@ -43,7 +43,10 @@ def test_tests_stay_inside_deep_nests(monkeypatch: pytest.MonkeyPatch, expressio
 
     monkeypatch.setattr(cpu_device, "optimisation_of", noting)
     operands = expression.removesuffix("->").split(",")
-    arrays = [np.random.default_rng(number).uniform(1, 2, (6,) * len(one)) for number, one in enumerate(operands)]
+    arrays = [
+        np.random.default_rng(number).uniform(1, 2, (*[6] * (len(one) - 1), 12))[..., ::2]  # with gaps: a general fold
+        for number, one in enumerate(operands)
+    ]
     # A sum of positive products in any order.
     np.testing.assert_allclose(tw.einsum(expression, *arrays), np.einsum(expression, *arrays), rtol=1e-12)
     assert all((depth >= cpu_device.DEEP) == (optimisation == "deep") for optimisation, depth in found.items())

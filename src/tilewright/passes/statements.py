@@ -157,8 +157,11 @@ class Statements:
                 self.known.sizes[targets[0].name] = value
                 return host.ScalarStep(targets, expression)
             case nodes.Apply() | nodes.Cast():
-                if computes_scalar(statement, self.known.arguments | self.known.computed.keys()):
+                given = self.known.arguments | self.known.computed.keys()
+                if computes_scalar(statement, given):
                     self.known.computed[targets[0].name] = statement
+                elif not self.known.in_condition and computes_scalar(statement, given | self.known.cells):
+                    return self._general(statement)
                 self.known.note_question(statement)
                 return host.ScalarStep(targets, expression)
             case nodes.Threshold(name, parallelism):
@@ -366,7 +369,10 @@ class Statements:
         else:
             asked = expression.form.condition
             self._mark_cells(asked.parameters)
-            loop = host.LoopStep(*common, condition_parameters=asked.parameters, condition=self.block(asked.body))
+            self.known.in_condition = True
+            condition = self.block(asked.body)
+            self.known.in_condition = False
+            loop = host.LoopStep(*common, condition_parameters=asked.parameters, condition=condition)
         further = ""
         if self.threads == 1:  # a lane of a GPU would be far slower than the launches
             loop, further = with_whole(loop, statement, self.known.iotas, self.device.machine, self._kernel)

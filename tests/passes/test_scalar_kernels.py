@@ -1,0 +1,107 @@
+"""Scalars that are computed from results of kernels are computed by kernels: the host does nothing between them."""
+
+# ruff: noqa: F821, UP037  # sizes in annotations are text: tw.f64["n"]
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive import examples
+
+import tilewright as tw
+
+DEVICES = ["cpu", pytest.param("opencl", marks=pytest.mark.opencl)]
+
+
+def dot(x: Any, y: Any) -> Any:
+    return tw.reduce("add", 0.0, tw.map(lambda a, b: a * b, x, y))
+
+
+@tw.program
+def normalised(xs: tw.f64["n"], least: tw.f64) -> Any:
+    length = tw.sqrt(dot(xs, xs))
+    factor = 1.0 / tw.maximum(length, least)
+    return tw.map(lambda x: x * factor, xs), length
+
+
+@tw.program
+def solved(matrix: tw.f64["n", "n"], right: tw.f64["n"], rounds: tw.i64) -> Any:
+    """Conjugate gradients."""
+
+    def step(_: Any, x: Any, r: Any, p: Any, rr: Any) -> Any:
+        q = tw.map(lambda row: dot(row, p), matrix)
+        alpha = rr / dot(p, q)
+        x = tw.map(lambda a, b: a + alpha * b, x, p)
+        r = tw.map(lambda a, b: a - alpha * b, r, q)
+        after = dot(r, r)
+        beta = after / rr
+        return x, r, tw.map(lambda a, b: a + beta * b, r, p), after
+
+    start = tw.map(lambda one: 0.0 * one, right)
+    return tw.loop(rounds, (start, right, right, dot(right, right)), step)[0]
+
+
+@tw.program
+def halved(xs: tw.f64["n"], tolerance: tw.f64) -> Any:
+    """A loop whose condition is about scalars of kernels."""
+    return tw.while_loop(
+        lambda ys, size: tw.sqrt(size) > tolerance,
+        (xs, dot(xs, xs)),
+        lambda ys, size: (tw.map(lambda y: y / 2, ys), size / 4),
+    )
+
+
+@tw.program
+def shortened(xs: tw.f64["n"]) -> Any:
+    """A scalar of a kernel that decides what is done."""
+    total = tw.reduce("add", 0.0, xs)
+    mean = total / xs.shape[0]
+    return tw.cond(mean > 1.0, lambda: tw.map(lambda x: x / mean, xs), lambda: tw.map(lambda x: x - mean, xs))
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(length=st.integers(0, 400), seed=st.integers(0, 50))
+@pytest.mark.parametrize("target", DEVICES)
+def test_a_vector_of_length_one(target: str, length: int, seed: int) -> None:
+    xs = np.random.default_rng(seed).standard_normal(length)
+    got, size = normalised(xs, 1e-3, target=target)
+    # A sum of n squares in any order, its root, a quotient and a product.
+    error = (length + 5) * np.finfo("f8").eps
+    np.testing.assert_allclose(size, np.linalg.norm(xs), rtol=error)
+    np.testing.assert_allclose(got, xs / max(np.linalg.norm(xs), 1e-3), rtol=error)
+
+
+@pytest.mark.parametrize("target", DEVICES)
+@pytest.mark.parametrize("n", [3, 40, 300])
+def test_conjugate_gradients(target: str, n: int) -> None:
+    generator = np.random.default_rng(n)
+    half = generator.standard_normal((n, n)) / n
+    matrix, right = np.eye(n) + half @ half.T, generator.standard_normal(n)
+    got = solved(matrix, right, 30, target=target) if n > 3 else solved(matrix, right, 2, target=target)
+    bound = 1e-9 if n > 3 else 0.1  # after so many rounds, of eigenvalues from 1 to some 1.1
+    assert np.abs(matrix @ got - right).max() <= bound * np.abs(right).max()
+
+
+@pytest.mark.parametrize("target", DEVICES)
+def test_what_the_host_asks(target: str) -> None:
+    xs = np.linspace(1, 2, 50)
+    ys, size = halved(xs, 0.5, target=target)
+    np.testing.assert_allclose(ys, xs / 32)
+    np.testing.assert_allclose(size, (ys**2).sum())
+    for one in (xs, xs - 1.2):
+        expected = one / one.mean() if one.mean() > 1 else one - one.mean()
+        np.testing.assert_allclose(shortened(one, target=target), expected, atol=1e-14)
+
+
+@pytest.mark.parametrize(("program", "arguments"), [
+    (normalised, (np.ones(5), 1e-3)), (solved, (np.eye(40), np.ones(40), 3)),
+])  # fmt: skip
+def test_the_host_computes_nothing_of_what_kernels_give(program: Any, arguments: tuple[Any, ...]) -> None:
+    """So native code repeats the call."""
+    own = tw.program(program.function)
+    for _ in range(4):
+        own(*arguments)
+    assert own._quick.entries
