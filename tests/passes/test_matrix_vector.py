@@ -1,8 +1,10 @@
 """The form of contractions that read one operand once: which they are, and what the kernels compute."""
 
+# ruff: noqa: F821, UP037  # sizes in annotations are text: tw.f64["n"]
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -60,7 +62,10 @@ def streamed(draw: st.DrawFn) -> Contraction:
         own = kind if left or kind is not Kind.M else Kind.N
         dimensions.append(Dimension(f"d{position}", own, *map(size, (extent, *sides, out[position]))))
     operands = (Operand(name, scalar, size(draw(st.sampled_from([0, 1, 16])))) for name in "ABC")
-    return Contraction(tuple(dimensions), *operands, function, combine, neutral)
+    b = Builder()
+    negated = b.function([Type(scalar)], lambda total: b.apply("neg", total), ("total",))
+    epilogue = draw(st.sampled_from([None, negated]))
+    return Contraction(tuple(dimensions), *operands, function, combine, neutral, epilogue)
 
 
 def _strides(draw: st.DrawFn, sizes: list[int], order: list[int], present: list[bool]) -> list[int]:
@@ -263,3 +268,34 @@ def test_sums_over_several_indices() -> None:
         np.testing.assert_array_equal(tw.einsum(expression, one, two), np.einsum(expression, one, two))
         gaps = one[..., ::2], two[..., ::2] if expression != "ijab,ijba->" else two[..., ::2, :]
         np.testing.assert_array_equal(tw.einsum(expression, *gaps), np.einsum(expression, *gaps))
+
+
+@tw.program
+def column_means(rows: tw.f64["n", "m"]) -> Any:
+    count = rows.shape[0]
+    return tw.map(lambda column: tw.reduce("add", 0.0, column) / count, rows.T)
+
+
+@tw.program
+def row_lengths(rows: tw.f64["n", "m"]) -> Any:
+    return tw.map(lambda row: tw.sqrt(tw.reduce("add", 0.0, tw.map(lambda x: x * x, row))), rows)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (7, 300), (300, 7), (513, 100), (2000, 260), (3, 100_000)])
+def test_functions_of_sums_follow_where_they_are_stored(shape: tuple[int, int]) -> None:
+    rows = np.random.default_rng(0).uniform(1, 2, shape)
+    bound = (max(shape) + 3) * np.finfo("f8").eps  # of positive terms added in any order, and a function of the sum
+    np.testing.assert_allclose(column_means(rows), rows.mean(axis=0), rtol=bound)
+    np.testing.assert_allclose(row_lengths(rows), np.sqrt((rows**2).sum(axis=1)), rtol=bound)
+    relu = tw.einsum("ij,j->i", rows - 1.5, rows[0], epilogue=lambda x: tw.maximum(x, 0))
+    exact = (rows - 1.5) @ rows[0]
+    size = np.abs(rows - 1.5) @ rows[0]
+    assert (np.abs(relu - np.maximum(exact, 0)) <= bound * size).all()
+
+
+def test_an_epilogue_of_one_array_is_streamed() -> None:
+    plan = tw.plan("ij,j->i", (300, 200), (200,), epilogue=lambda x: tw.maximum(x, 0), target="cpu")
+    assert "read once, in order" in plan.explain()
+    bias = tw.plan("ij,j->i", (300, 200), (200,), epilogue=lambda x, y: x + y, epilogue_operands=[((300,), "i")],
+                   target="cpu")  # fmt: skip
+    assert "read once, in order" not in bias.explain()

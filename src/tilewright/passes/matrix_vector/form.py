@@ -164,11 +164,12 @@ def _refusal(contraction: Contraction, machine: Machine) -> str:
         return "a dimension is empty"
     if machine.lanes(component_types(accumulator)[0].bytes) < 4:
         return f"{machine.name} has no vector registers for {accumulator}"
-    if contraction.epilogue is not None:
-        return "an epilogue follows"
+    if contraction.epilogue_operands:
+        return "an epilogue of further operands follows"
     if not is_commutative(contraction.combine):
         return "the operator is not plainly commutative"
-    if not is_vectorisable([contraction.map, contraction.combine]):
+    functions = [contraction.map, contraction.combine]
+    if not is_vectorisable(functions if contraction.epilogue is None else [*functions, contraction.epilogue]):
         return "its functions have control flow, which vectors cannot follow"
     return ""
 

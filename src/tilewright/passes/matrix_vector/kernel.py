@@ -10,7 +10,8 @@ SUMS, for each piece of the output:
     out[piece] = neutral;  for each few contracted rows j, for each vector of the piece:
     out[...] = combine(out[...], combine over j of map(matrix[row j, ...], vector[row j]))
 
-The end of a row that is no whole vector is masked. Either way a result is the fold of several partial results.
+The end of a row that is no whole vector is masked. Either way a result is the fold of several partial results; an
+epilogue follows on vectors of results before they are stored, or on the piece when all of it is added up.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ def _one(w: RowWriter, parts: Sequence[Sequence[Name]]) -> Value:
 
 def _store_dots(w: RowWriter, bases: dict[str, Expression], rows: list[Value]) -> None:
     form = w.form
-    result = _folded(w, rows)
+    result = w.finished(_folded(w, rows))
     if len(rows) == 1:
         w.store(w.out, bases["out"], result)
         return
@@ -233,8 +234,9 @@ def _sums(w: RowWriter, block: Expression) -> None:
     def end(at: Expression, vectors: int, mask: Mask | None) -> None:
         for v in range(vectors):
             here = emit.let(add(at, integer(v * form.lanes)), "here")
-            total = w.read(places[-1][0], scalar, add(places[-1][1], here), mask)
-            w.store(w.out, add(bases["out"], here), total, mask)
+            source = emit.let(add(places[-1][1], here), "from")
+            total = w.finished(w.read(places[-1][0], scalar, source, mask))
+            w.store(w.out, emit.let(add(bases["out"], here), "to"), total, mask)
 
     def add_groups(bases: dict[str, Expression], first: Expression, end: Expression) -> None:
         def group(number: Expression) -> None:
@@ -248,7 +250,7 @@ def _sums(w: RowWriter, block: Expression) -> None:
 
     count = w.parameter("groups", groups)
     w.over_tree(loops, bases, count, add_groups, fold)
-    if levels:
+    if levels or form.contraction.epilogue is not None:
         w.in_steps(start, stop, end)
 
 

@@ -221,6 +221,15 @@ class RowWriter(LaunchWriter):
         (result,) = lower_lambda_vector(self.contraction.combine, pair, lanes, self.emit)
         return tuple(self.emit.let(one, "total") for one in result)
 
+    def finished(self, total: Value) -> Value:
+        """What is stored for sums, vectors of them or one: the epilogue of them."""
+        epilogue = self.contraction.epilogue
+        if epilogue is None:
+            return total
+        lanes = total[0].type.lanes if isinstance(total[0].type, VectorType) else 1
+        (result,) = lower_lambda_vector(epilogue, [total], lanes, self.emit)
+        return tuple(self.emit.let(one, "finished") for one in result)
+
     def mapped(self, matrix: Value, vector: Value | None) -> Value:
         """map(matrix, vector)."""
         other = matrix if vector is None else vector
