@@ -28,7 +28,7 @@ class Known:
         fills: the scalars that arrays are full of.
         asked: scalars that tell which version is run.
         in_loop: this is code of a loop that the host runs.
-        in_condition: this is what the host asks to know whether a loop goes on.
+        on_host: scalars are computed by the host, which asks for them, or launches kernels one by one.
     """
 
     arguments: frozenset[str]
@@ -39,13 +39,13 @@ class Known:
     fills: dict[str, Atom] = field(default_factory=dict)
     asked: set[str] = field(default_factory=set)
     in_loop: bool = False
-    in_condition: bool = False
+    on_host: bool = False
 
     def copy(self) -> Known:
         """The same, to grow by itself."""
         return Known(
             self.arguments, set(self.cells), set(self.iotas), dict(self.sizes), dict(self.computed),
-            dict(self.fills), set(self.asked), self.in_loop, self.in_condition,
+            dict(self.fills), set(self.asked), self.in_loop, self.on_host,
         )  # fmt: skip
 
     def note_question(self, statement: Statement) -> None:

@@ -160,7 +160,7 @@ class Statements:
                 given = self.known.arguments | self.known.computed.keys()
                 if computes_scalar(statement, given):
                     self.known.computed[targets[0].name] = statement
-                elif not self.known.in_condition and computes_scalar(statement, given | self.known.cells):
+                elif not self.known.on_host and computes_scalar(statement, given | self.known.cells):
                     return self._general(statement)
                 self.known.note_question(statement)
                 return host.ScalarStep(targets, expression)
@@ -359,19 +359,21 @@ class Statements:
             return host.IfStep(expression.condition, statement.targets, branches[0], branches[1])
         assert isinstance(expression, nodes.Loop)
         self._mark_cells(expression.parameters)
-        place, outer = len(self.notes), self.known.in_loop
+        place, outer, on_host = len(self.notes), self.known.in_loop, self.known.on_host
         self.known.in_loop = True
+        # Rounds that nobody counts are run one by one: on a CPU a launch costs more than a scalar of the host.
+        self.known.on_host |= isinstance(expression.form, nodes.WhileLoop) and self.threads == 1
         body = self.block(expression.body)
-        self.known.in_loop = outer
+        self.known.in_loop, self.known.on_host = outer, on_host
         common = (statement.targets, expression.parameters, expression.initial, body)
         if isinstance(expression.form, nodes.ForLoop):
             loop = host.LoopStep(*common, index=expression.form.index, bound=expression.form.bound)
         else:
             asked = expression.form.condition
             self._mark_cells(asked.parameters)
-            self.known.in_condition = True
+            self.known.on_host = True
             condition = self.block(asked.body)
-            self.known.in_condition = False
+            self.known.on_host = on_host
             loop = host.LoopStep(*common, condition_parameters=asked.parameters, condition=condition)
         further = ""
         if self.threads == 1:  # a lane of a GPU would be far slower than the launches
