@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from shared_rounds import aged
 
 import tilewright as tw
 from tilewright.ir.interpreter import interpret
@@ -29,20 +30,6 @@ def unit_rows(xss: tw.f64["n", "m"]) -> Any:
         return tw.map(lambda x: x / total, xs)
 
     return tw.map(row, xss)
-
-
-@tw.program
-def aged(xss: tw.f64["n", "m"], factors: tw.f64["m"], steps: tw.i64) -> Any:
-    """Rounds whose exponentials and their scan are the same for all rows."""
-
-    def one(xs: Any) -> Any:
-        def step(t: Any, now: Any) -> Any:
-            most = tw.scan("max", 0.0, tw.map(lambda f: tw.exp(f * t.astype("f64")), factors))
-            return tw.scan("add", 0.0, tw.map(lambda x, p: x / p, now, most))
-
-        return tw.loop(steps, xs, step)
-
-    return tw.map(one, xss)
 
 
 def compiled(program: tw.TracedProgram) -> Executable:

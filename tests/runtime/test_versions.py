@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from shared_rounds import aged
 
 import tilewright as tw
 from tilewright.ir.interpreter import interpret
@@ -84,20 +85,6 @@ def two_threads() -> Any:
     tw.set_num_threads(2)
     yield
     tw.set_num_threads(before)
-
-
-@tw.program
-def aged(xss: tw.f64["n", "m"], factors: tw.f64["m"], steps: tw.i64) -> Any:
-    """Rounds whose exponentials and their scan are the same for all rows."""
-
-    def one(xs: Any) -> Any:
-        def step(t: Any, now: Any) -> Any:
-            most = tw.scan("max", 0.0, tw.map(lambda f: tw.exp(f * t.astype("f64")), factors))
-            return tw.scan("add", 0.0, tw.map(lambda x, p: x / p, now, most))
-
-        return tw.loop(steps, xs, step)
-
-    return tw.map(one, xss)
 
 
 # --- when a program is run as it is written ---------------------------------------------------------------------------
