@@ -211,7 +211,7 @@ def test_tiles_fit_the_registers_and_panels_their_memory(machine: Machine, scala
     (einsum_contraction("aq,qb->ab", dict(a=4, q=0, b=9), F32), HOST, "a dimension is empty"),
     (square("q,q->", 9, F16), HOST, "the output has no dimension of unit stride"),
     (square("za,za->z", 9, F16), HOST, "dimension z, which all arrays have, is not consecutive in each of them"),
-    (einsum_contraction("aq,bq->ab", dict(a=9, q=1 << 16, b=9), F32), HOST, "too long for the panels"),
+    (einsum_contraction("aq,bq->ab", dict(a=90, q=1 << 16, b=90), F32), HOST, "too long for the panels"),
 ])  # fmt: skip
 def test_what_is_refused(contraction: Contraction, machine: Machine, reason: str) -> None:
     found = choose_direct_form(normalise(contraction), machine)

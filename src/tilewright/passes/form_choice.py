@@ -16,6 +16,7 @@ from tilewright.passes.direct.in_order import form_in_order
 from tilewright.passes.direct.short_sums import is_short_sum, written_in_order
 from tilewright.passes.items.scalar_values import LoweringError, component_types
 from tilewright.passes.matrix_vector.form import MatrixVectorForm, Way, choose_matrix_vector_form
+from tilewright.passes.matrix_vector.row_products import choose_row_products
 from tilewright.passes.packed.choice import make_packed_form
 from tilewright.passes.packed.form import PackedForm
 from tilewright.passes.packed.panels import READ_BYTES
@@ -57,10 +58,15 @@ def choose_form(contraction: Contraction, machine: Machine) -> FormChoice:
         )
     packed = make_packed_form(contraction, machine)
     direct = choose_direct_form(contraction, machine)
+    other = packed_cycles(make_packed_form(contraction, dataclasses.replace(machine, cores=1)), machine)
+    products = choose_row_products(contraction, machine)
+    least = other if isinstance(direct, str) else min(direct[1].cycles, other)
+    if not isinstance(products, str) and products.cycles < least:
+        kilocycles = f"{products.cycles / 1000:.3g} thousand cycles, {least / 1000:.3g} in another form"
+        return FormChoice(products.form, f"vectors run along the sum in both operands: the model says {kilocycles}")
     if isinstance(direct, str):
         return FormChoice(packed, f"not fed directly: {direct}")
     form, cost = direct
-    other = packed_cycles(make_packed_form(contraction, dataclasses.replace(machine, cores=1)), machine)
     kilocycles = f"{cost.cycles / 1000:.3g} thousand cycles fed directly, {other / 1000:.3g} from packed panels"
     if is_short_sum(form):
         return FormChoice(written_in_order(form, machine), "fed directly: there is more to write than to compute")

@@ -20,6 +20,7 @@ class MatrixVectorDetails:
         way: "dots" where sums run along its unit stride, "sums" where rows are added to the output.
         along: the dimension of its unit stride.
         side_by_side: the dimension whose rows are read together, and how many: None if there is none.
+        columns: the other operand's rows that are read together, and their dimension; None if it has none of its own.
         lanes: of a vector. vectors: of a row in one step.
         blocks: independent parts of the launch.
         fused_multiply_add: products and sums are one instruction.
@@ -34,6 +35,7 @@ class MatrixVectorDetails:
     vectors: int
     blocks: int
     fused_multiply_add: bool
+    columns: tuple[int, str] | None = None
 
 
 def matrix_vector_details(form: MatrixVectorForm, launch: Launch) -> MatrixVectorDetails:
@@ -42,18 +44,22 @@ def matrix_vector_details(form: MatrixVectorForm, launch: Launch) -> MatrixVecto
     matrix = "left" if form.matrix_left else "right"
     return MatrixVectorDetails(
         matrix, form.way.value, form.along.name, side, form.rows, form.lanes, form.vectors, launch.blocks,
-        form.fused_multiply_add,
+        form.fused_multiply_add, None if form.columns is None else (form.column_tile, form.columns.name),
     )  # fmt: skip
 
 
 def matrix_vector_lines(details: MatrixVectorDetails, machine: Machine) -> list[str]:
     """The lines of an explanation."""
     side = f"{details.rows} rows along {details.side_by_side}" if details.side_by_side else "one row"
+    head = f"the {details.matrix} operand is read once, in order"
+    if details.columns is not None:
+        head = "both operands are read where they lie, in vectors along the sum"
+        side = f"each of {side} with each of {details.columns[0]} along {details.columns[1]}"
     results = "partial sums in all lanes of registers, folded at the end of a row"
     if details.way == Way.SUMS.value:
         results = "rows are added to a piece of the output that stays in the caches"
     return [
-        f"form       the {details.matrix} operand is read once, in order",
+        f"form       {head}",
         f"vectors    along {details.along}, {details.lanes} lanes, {details.vectors} in a step; {side} at a time",
         f"results    {results}",
         f"blocks     {details.blocks} on {machine.cores} cores",
@@ -66,6 +72,7 @@ def matrix_vector_form_text(form: MatrixVectorForm) -> str:
     rows = [["role", "dimension", "size", "stride in matrix", "stride in vector", "stride in out"]]
     roles = [("vectors", form.along)]
     roles += [("rows", form.side_by_side)] if form.side_by_side is not None else []
+    roles += [("columns", form.columns)] if form.columns is not None else []
     roles += [("outer", one) for one in form.outer] + [("sum", one) for one in form.contracted]
     for role, one in roles:
         strides = [str(form.stride(one, side)) for side in ("matrix", "vector", "out")]

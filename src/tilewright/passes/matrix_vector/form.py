@@ -8,6 +8,9 @@ dimension of its unit stride:
   the other operand is read by its own stride, one element for each lane, where none of its elements is used twice;
 * a dimension of the output: sums wait in the output, a piece of which stays in the caches, while the rows are
   added to it several at a time (SUMS).
+
+Long sums of few results whose operands both lie along the sum are DOTS too, of each row of one with each row of the
+other, its `columns` (row_products.py).
 """
 
 from __future__ import annotations
@@ -62,6 +65,9 @@ class MatrixVectorForm:
         fused_multiply_add: products and sums are one instruction.
         chunk: what one block takes: tiles of rows for DOTS, elements along `along` for SUMS.
         serial: so little work that one block of the launch does all of it.
+        columns: the other operand's own dimension, with each of whose rows those of the matrix are multiplied; else
+            None.
+        column_tile: how many of those are read together.
     """
 
     contraction: Contraction
@@ -79,10 +85,12 @@ class MatrixVectorForm:
     apart: int = 1
     chunk: int = 1
     serial: bool = False
+    columns: Dimension | None = None
+    column_tile: int = 1
 
     @property
     def matrix(self) -> Operand:
-        """The operand that has all dimensions."""
+        """The operand that has all dimensions, or all but `columns`."""
         return self.contraction.operand(left=self.matrix_left)
 
     @property
@@ -110,6 +118,11 @@ class MatrixVectorForm:
     def row_count(self) -> int:
         """How many rows there are at a point of the other dimensions."""
         return 1 if self.side_by_side is None else constant(self.side_by_side.size)
+
+    @property
+    def column_count(self) -> int:
+        """Length of `columns`."""
+        return 1 if self.columns is None else constant(self.columns.size)
 
     @property
     def pieces(self) -> int:
@@ -140,7 +153,7 @@ class MatrixVectorForm:
 
 def choose_matrix_vector_form(contraction: Contraction, machine: Machine) -> MatrixVectorForm | str:
     """The form of a normalised contraction with known sizes, or why it has none."""
-    refused = _refusal(contraction, machine)
+    refused = refusal(contraction, machine)
     if refused:
         return refused
     sides = [left for left in (True, False) if _has_all(contraction, left)]
@@ -152,7 +165,7 @@ def choose_matrix_vector_form(contraction: Contraction, machine: Machine) -> Mat
     return "the operand that has all dimensions does not lie so that vectors can run along its unit stride"
 
 
-def _refusal(contraction: Contraction, machine: Machine) -> str:
+def refusal(contraction: Contraction, machine: Machine) -> str:
     """Why such elements or functions are not computed; empty if they are."""
     accumulator = contraction.accumulator
     elements = (contraction.left.element, contraction.right.element, contraction.out.element, accumulator)

@@ -5,6 +5,8 @@ DOTS, for each tile of rows at each point of the outer dimensions:
     part[j][v] = neutral;  for the other contracted dimensions: for each step along the rows, each row j and vector v:
     part[j][v] = combine(part[j][v], map(matrix[row j, step], vector[step]));  then all lanes of a row are folded
 
+and where the other operand has rows of its own, `columns`, so for each of a few of them, c: part[c][j][v].
+
 SUMS, for each piece of the output:
 
     out[piece] = neutral;  for each few contracted rows j, for each vector of the piece:
@@ -65,7 +67,7 @@ def _dots(w: RowWriter, block: Expression) -> None:
     form, emit = w.form, w.emit
     bases, piece = w.bases(block)
     if form.side_by_side is None or form.pieces == 1:
-        _dots_of(w, bases)
+        _dots_with_columns(w, bases)
         return
     total = w.parameter("tiles", form.pieces)
     first: Expression = ZERO
@@ -80,49 +82,76 @@ def _dots(w: RowWriter, block: Expression) -> None:
         row = number
         if form.apart == 1:
             row = emit.let(operation("min", multiply(number, integer(form.rows)), last), "row")
-        _dots_of(w, w.moved(bases, form.side_by_side, row))
+        _dots_with_columns(w, w.moved(bases, form.side_by_side, row))
 
     w.loop("tile", first, stop, tile)
 
 
-def _dots_of(w: RowWriter, bases: dict[str, Expression]) -> None:
-    """The results of `rows` rows, the first of which is at `bases`."""
+def _dots_with_columns(w: RowWriter, bases: dict[str, Expression]) -> None:
+    """The results of `rows` rows with all columns, if the other operand has such; the last few may be moved back."""
     form, emit = w.form, w.emit
-    parts = [[w.accumulator("part") for _ in range(form.vectors)] for _ in range(form.rows)]
+    if form.column_count <= form.column_tile:
+        _dots_of(w, bases)
+        return
+    tile = integer(form.column_tile)
+    last = w.parameter("last_column", form.column_count - form.column_tile)
+
+    def columns(start: Expression) -> None:
+        _dots_of(w, w.moved(bases, form.columns, emit.let(operation("min", start, last), "column")))
+
+    w.loop("columns", ZERO, w.parameter("column_count", form.column_count), columns, tile)
+
+
+def _dots_of(w: RowWriter, bases: dict[str, Expression]) -> None:
+    """The results of `rows` rows and `column_tile` columns, the first of which are at `bases`."""
+    form, emit = w.form, w.emit
+    tile = [(c, j) for c in range(form.column_tile) for j in range(form.rows)]
+    parts = {place: [w.accumulator("part") for _ in range(form.vectors)] for place in tile}
     width = form.lanes * form.vectors
 
     def over_row(bases: dict[str, Expression], start: Expression, stop: Expression) -> None:
         places = [_row(w, bases, j) for j in range(form.rows)]
+        columns = [_column(w, bases, c)["vector"] for c in range(form.column_tile)]
         shared = form.side_by_side is None or form.stride(form.side_by_side, "vector") == 0
 
         def step(at: Expression, vectors: int, mask: Mask | None) -> None:
             for v in range(vectors):
                 here = add(at, integer(v * form.lanes))
-                vector: Value | None = None
+                held: list[Value | None] = [None] * form.column_tile
+                if w.vector is not None and shared:
+                    held = [w.read_vector(column, here, mask) for column in columns]
                 for j, place in enumerate(places):
-                    if w.vector is not None and (vector is None or not shared):
-                        vector = w.read_vector(place["vector"], here, mask)
+                    if w.vector is not None and not shared:
+                        held = [w.read_vector(place["vector"], here, mask)]
                     matrix = w.read(w.matrix, form.matrix.element, add(place["matrix"], here), mask)
-                    part = parts[j][v]
-                    # lanes beyond the row keep what they have
-                    w.assign(part, w.stepped(w.snapshot(part, "before"), matrix, vector), mask)
+                    for c, vector in enumerate(held):
+                        part = parts[c, j][v]
+                        # lanes beyond the row keep what they have
+                        w.assign(part, w.stepped(w.snapshot(part, "before"), matrix, vector), mask)
 
         end = operation("min", multiply(stop, integer(width)), w.length)
         w.in_steps(emit.let(multiply(start, integer(width)), "start"), emit.let(end, "stop"), step)
 
     steps = -(-form.along_size // width)
     loops = w.tree_of(steps, STEPS)
-    levels = [[[w.accumulator("level") for _ in row] for row in parts] for _ in range(levels_of(loops))]
+    depth = range(levels_of(loops))
+    levels = [{place: [w.accumulator("level") for _ in row] for place, row in parts.items()} for _ in depth]
 
     def fold(level: int) -> None:
         below = levels[level - 1] if level else parts
-        for totals, others in zip(levels[level], below, strict=True):
-            for total, other in zip(totals, others, strict=True):
+        for place in tile:
+            for total, other in zip(levels[level][place], below[place], strict=True):
                 w.assign(total, w.combined(w.snapshot(total, "above"), w.snapshot(other, "below")))
                 w.assign(other, w.neutral())
 
     w.over_tree(loops, bases, w.parameter("steps", steps), over_row, fold)
-    _store_dots(w, bases, [_one(w, row) for row in (levels[-1] if levels else parts)])
+    totals = levels[-1] if levels else parts
+    for c in range(form.column_tile):
+        _store_dots(w, _column(w, bases, c), [_one(w, totals[c, j]) for j in range(form.rows)])
+
+
+def _column(w: RowWriter, bases: dict[str, Expression], c: int) -> dict[str, Expression]:
+    return w.moved(bases, w.form.columns, integer(c)) if c else bases
 
 
 def _row(w: RowWriter, bases: dict[str, Expression], j: int) -> dict[str, Expression]:
@@ -145,7 +174,7 @@ def _store_dots(w: RowWriter, bases: dict[str, Expression], rows: list[Value]) -
         w.store(w.out, bases["out"], result)
         return
     assert form.side_by_side is not None
-    if form.apart == 1 and form.stride(form.side_by_side, "out") == 1:
+    if form.apart == 1 and form.stride(form.side_by_side, "out") == 1 and len(rows) & (len(rows) - 1) == 0:
         w.store(w.out, bases["out"], result)
         return
     for j in range(len(rows)):
@@ -154,11 +183,13 @@ def _store_dots(w: RowWriter, bases: dict[str, Expression], rows: list[Value]) -
 
 
 def _folded(w: RowWriter, rows: list[Value]) -> Value:
-    """All lanes of each vector folded: a vector of one result for each, of one vector a scalar.
+    """All lanes of each vector folded: a vector of one result for each, of one vector a scalar; the last result is
+    repeated where they are not a power of two.
 
     Two vectors are folded into one, which has the halves of either side by side: so each step halves the work.
     """
-    width, size, held = w.form.lanes, w.form.lanes, rows
+    width, size = w.form.lanes, w.form.lanes
+    held = rows + rows[-1:] * (power_of_two_at_least(len(rows)) - len(rows))
     while len(held) > 1:
         groups = width // size
         size //= 2
