@@ -62,6 +62,27 @@ def shortened(xs: tw.f64["n"]) -> Any:
     return tw.cond(mean > 1.0, lambda: tw.map(lambda x: x / mean, xs), lambda: tw.map(lambda x: x - mean, xs))
 
 
+@tw.program
+def centred(xs: tw.float_["n", "m"]) -> Any:
+    """A scalar that is computed from a size, and used as a float by kernels and beside their results."""
+    mean = tw.reduce("add", 0, tw.map(lambda row: tw.reduce("add", 0, row), xs)) / (xs.shape[0] * xs.shape[1])
+    return tw.map(lambda row: tw.map(lambda x: x - mean, row), xs), mean * xs.shape[0]
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(n=st.integers(1, 40), m=st.integers(1, 40), kind=st.sampled_from(["f2", "f4", "f8"]), seed=st.integers(0, 50))
+@pytest.mark.parametrize("target", DEVICES)
+def test_a_mean_of_many_sizes(target: str, n: int, m: int, kind: str, seed: int) -> None:
+    """One program, called with other sizes each time: what is kept of a call is not used for another."""
+    xs = np.random.default_rng(seed).uniform(-1, 1, (n, m)).astype(kind)
+    got, scaled = centred(xs, target=target)
+    mean = xs.astype("f8").mean()
+    # Of n * m numbers below one, in any order; of f16 the size is rounded, the quotient and the difference.
+    error = (n * m + 5) * np.finfo(kind).eps
+    np.testing.assert_allclose(got, xs.astype("f8") - mean, atol=error)
+    np.testing.assert_allclose(scaled, mean * n, atol=n * error)
+
+
 @settings(max_examples=examples(30), deadline=None)
 @given(length=st.integers(0, 400), seed=st.integers(0, 50))
 @pytest.mark.parametrize("target", DEVICES)
@@ -97,7 +118,7 @@ def test_what_the_host_asks(target: str) -> None:
 
 
 @pytest.mark.parametrize(("program", "arguments"), [
-    (normalised, (np.ones(5), 1e-3)), (solved, (np.eye(40), np.ones(40), 3)),
+    (normalised, (np.ones(5), 1e-3)), (solved, (np.eye(40), np.ones(40), 3)), (centred, (np.ones((3, 4)),)),
 ])  # fmt: skip
 def test_the_host_computes_nothing_of_what_kernels_give(program: Any, arguments: tuple[Any, ...]) -> None:
     """So native code repeats the call."""

@@ -1,8 +1,8 @@
 """Steps that launch a kernel for the points of a statement, lowered when the layouts of its arrays are known.
 
-Scalars that a program computes from its scalar arguments, and that kernels use, are computed in the kernels, and those
-that it computes from results of kernels by kernels of their own: the host then has nothing to do between calls, which
-can be repeated as they are.
+Scalars that a program computes from its scalar arguments and its sizes, and that kernels use, are computed in the
+kernels, and those that it computes from results of kernels by kernels of their own: the host then has nothing to do
+between calls, which can be repeated as they are.
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ class Statements:
                 self.known.sizes[targets[0].name] = value
                 return host.ScalarStep(targets, expression)
             case nodes.Apply() | nodes.Cast():
-                given = self.known.arguments | self.known.computed.keys()
+                given = self.known.arguments | self.known.computed.keys() | self.known.sizes.keys()
                 if computes_scalar(statement, given):
                     self.known.computed[targets[0].name] = statement
                 elif not self.known.on_host and computes_scalar(statement, given | self.known.cells):
