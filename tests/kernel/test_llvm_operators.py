@@ -36,6 +36,7 @@ from tilewright.kernel.ir import (
     Operation,
     Store,
     VectorType,
+    add,
     integer,
     load,
     multiply,
@@ -265,6 +266,25 @@ def test_a_host_without_vector_functions_and_fma(type_, lanes):
     assert not plain.vector_functions and (plain.is_arm or not plain.has_fma)
     assert "_ZGV" not in llvm_text(all_operators_kernel(type_, lanes), plain)
     run_all_operators(type_, lanes, plain)
+
+
+@pytest.mark.parametrize("type_", [F32, F64], ids=str)
+def test_vectors_kept_around_a_call_fill_whole_lines_of_the_stack(type_):
+    host = host_cpu()
+    if "sinf" not in host.vector_functions or host.vector_bits < 512:
+        pytest.skip("this host has no library of vector functions for vectors of a line")
+    x, y = Buffer("x", type_, read_only=True), Buffer("y", type_)
+    i, lanes = Name("i", I64), 64 // type_.bytes
+    body = tuple(Let(f"x{n}", load(x, add(i, integer(n * lanes)), lanes)) for n in range(2))
+    for n in range(2):
+        value = operation("sin", Name(f"x{n}", VectorType(type_, lanes)))
+        body += (Store(y, add(i, integer(n * lanes)), value),)
+    text = assembly(
+        Kernel("twice", (x, y), (), (), (For("i", integer(0), integer(1000), body, step=integer(2 * lanes)),)), "none"
+    )
+    kept = [line for line in text.splitlines() if "zmm" in line and "rsp" in line]
+    assert kept
+    assert not [line for line in kept if re.search(r"vmov\w*u\w*", line)], kept
 
 
 def test_vector_functions_are_called_where_the_host_has_them():

@@ -433,3 +433,25 @@ def test_variables_that_nobody_reads_afterwards_are_not_kept() -> None:
         text = Kernel("k", (x, out), (ScalarParameter("n", I64),), (), emit.statements)
         opencl_text(text)
     assert any(isinstance(one, Let) and isinstance(one.value, AnyLane) for one in walk(emit.statements))
+
+
+@pytest.mark.parametrize(
+    ("element", "operator", "divisor", "name", "together"),
+    [
+        (F32, "mod", "read", "haswell", True), (F64, "floordiv", "constant", "haswell", True),
+        (I32, "floordiv", "read", "haswell", True), (I32, "mod", "constant", "znver4", False),
+        (I64, "mod", "read", "znver4", True), (I64, "mod", "read", "haswell", False),
+        (I64, "mod", "index", "znver4", False),
+    ],
+)  # fmt: skip
+def test_divisions_of_what_was_read_go_on_in_lanes(
+    element: ScalarType, operator: str, divisor: str, name: str, together: bool
+) -> None:
+    """Not those by constants, which the compiler multiplies, nor those of indices."""
+    x, out = Buffer("x", element, read_only=True), Buffer("out", element)
+    value = Name("value", element)
+    right = {"read": value, "constant": Constant(3, element), "index": Name("n", I64)}[divisor]
+    left = INDEX if divisor == "index" else Constant(7, element) if divisor == "read" else value
+    body = (Let("value", load(x, INDEX)), Store(out, INDEX, operation(operator, left, right)))
+    found = emit_in_lanes(KernelBuilder(), (integer(0), N), INDEX, body, machine_for(name))
+    assert isinstance(found, int) == together

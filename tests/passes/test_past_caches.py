@@ -1,6 +1,6 @@
 """Maps whose results no cache holds: the same results, whole lines past the caches, nothing else touched."""
 
-# sizes in annotations are text: tw.f64["n"]
+# ruff: noqa: F821, UP037  # sizes in annotations are text: tw.f64["n"]
 from __future__ import annotations
 
 from dataclasses import replace
@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from named_cpus import machine_for, processor_at_hand, region_of
 
+import tilewright as tw
 from tilewright.ir.scalars import BOOL, F16, F32, F64, I8, I32, I64, ScalarType, compute_type
 from tilewright.kernel.ir import (
     Assign,
@@ -32,8 +33,10 @@ from tilewright.kernel.ir import (
     operation,
     walk,
 )
+from tilewright.passes.items import point_kernels
 from tilewright.passes.items.scalar_values import KernelBuilder
 from tilewright.passes.lanes.past_caches import SHORTEST, emit_past_caches
+from tilewright.runtime.cpu_device import optimisation_of
 
 LOW, HIGH, SHIFT, POINTS = (Name(one, I64) for one in ("low", "high", "shift", "points"))
 INDEX = Name("j", I64)
@@ -119,3 +122,29 @@ def not_qualifying() -> dict[str, list[Statement]]:
 def test_other_loops_stay_as_they_are(name: str) -> None:
     body = not_qualifying()[name]
     assert emitted(body) == (For(INDEX.name, LOW, HIGH, tuple(body)),)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_what_the_caches_hold_is_left_to_the_compiler_s_vectoriser(dtype: str) -> None:
+    """Vectors past the caches are explicit; the loop beside them is of scalars, which nothing else makes vectors of."""
+    made: list[Kernel] = []
+    plan = point_kernels._plan
+    with pytest.MonkeyPatch.context() as patch:
+
+        def seen(*values: Any) -> Any:
+            found = plan(*values)
+            made.append(found.kernel)
+            return found
+
+        patch.setattr(point_kernels, "_plan", seen)
+        x = np.linspace(-1, 1, 1000).astype(dtype)
+        element = tw.f32 if dtype == "f4" else tw.f64
+
+        @tw.program
+        def magnitude(x: element["n"]) -> Any:  # type: ignore[valid-type]
+            return tw.map(abs, x)
+
+        np.testing.assert_array_equal(magnitude(x, target="cpu"), np.abs(x))
+    (one,) = made
+    assert past(one.body), "the kernel has a path past the caches"
+    assert optimisation_of(one) == "full"

@@ -8,6 +8,7 @@ from tilewright.ir.cached import cached_property
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, F32, ScalarType
 from tilewright.kernel.ir import ValueType, element_of
+from tilewright.kernel.llvm_division import divides_by_floats, float_remainder, whole_quotient
 from tilewright.kernel.llvm_elementary import exponential_f32, logarithm_f32
 from tilewright.kernel.llvm_emitter import Emitter, lanes_of, literal, scalar_spelling, splat, suffix, vector_of
 from tilewright.kernel.llvm_roots import reciprocal_root
@@ -109,7 +110,8 @@ def _divide_unsigned(c: Context, left: str, right: str) -> str:
     if (exponent := _power_of_two(c, right)) is not None:
         return c.binary("lshr", left, str(exponent))
     zero = c.compare("icmp eq", right, c.constant(0))
-    quotient = c.binary("udiv", left, c.select(zero, c.constant(1), right))
+    divisor = c.select(zero, c.constant(1), right)
+    quotient = whole_quotient(c, left, divisor) if divides_by_floats(c, right) else c.binary("udiv", left, divisor)
     return c.select(zero, c.constant(0), quotient)
 
 
@@ -117,7 +119,10 @@ def _modulo_unsigned(c: Context, left: str, right: str) -> str:
     if _power_of_two(c, right) is not None:
         return c.binary("and", left, str(int(right) - 1))
     zero = c.compare("icmp eq", right, c.constant(0))
-    return c.binary("urem", left, c.select(zero, c.constant(1), right))  # x % 1 = 0 is the answer for a zero divisor
+    divisor = c.select(zero, c.constant(1), right)  # x % 1 = 0 is the answer for a zero divisor
+    if divides_by_floats(c, right):
+        return c.binary("sub", left, c.binary("mul", whole_quotient(c, left, divisor), divisor))
+    return c.binary("urem", left, divisor)
 
 
 @dataclass(frozen=True)
@@ -126,7 +131,7 @@ class _Division:
 
     zero: str
     minus_one: str
-    divisor: str
+    quotient: Callable[[], str]
     remainder: str
     adjust: str  # true where the signs differ and the remainder is not 0: floor is one below the truncated quotient
 
@@ -135,19 +140,24 @@ def _signed_division(c: Context, left: str, right: str) -> _Division:
     zero = c.compare("icmp eq", right, c.constant(0))
     minus_one = c.compare("icmp eq", right, c.constant(-1))
     divisor = c.select(c.logic("or", zero, minus_one), c.constant(1), right)
-    remainder = c.binary("srem", left, divisor)
+    if divides_by_floats(c, right):
+        truncated = whole_quotient(c, left, divisor)
+        remainder = c.binary("sub", left, c.binary("mul", truncated, divisor))
+        quotient: Callable[[], str] = lambda: truncated  # noqa: E731
+    else:
+        remainder = c.binary("srem", left, divisor)
+        quotient = lambda: c.binary("sdiv", left, divisor)  # noqa: E731
     signs_differ = c.compare("icmp slt", c.binary("xor", remainder, divisor), c.constant(0))
     adjust = c.logic("and", signs_differ, c.compare("icmp ne", remainder, c.constant(0)))
-    return _Division(zero, minus_one, divisor, remainder, adjust)
+    return _Division(zero, minus_one, quotient, remainder, adjust)
 
 
 def _divide_signed(c: Context, left: str, right: str) -> str:
     if (exponent := _power_of_two(c, right)) is not None:
         return c.binary("ashr", left, str(exponent))
     parts = _signed_division(c, left, right)
-    truncated = c.binary("sdiv", left, parts.divisor)
     step = c.emitter.emit(f"sext {c.bool_text} {parts.adjust} to {c.text}")
-    floor = c.binary("add", truncated, step)
+    floor = c.binary("add", parts.quotient(), step)
     negated = c.binary("sub", c.constant(0), left)
     return c.select(parts.zero, c.constant(0), c.select(parts.minus_one, negated, floor))
 
@@ -172,9 +182,9 @@ def _extremum(predicate: str) -> Callable[..., str]:
     return emit
 
 
-def _float_modulo_parts(c: Context, left: str, right: str) -> tuple[str, str, str]:
-    """C's fmod, the same with the sign of the divisor, and whether the two differ."""
-    remainder = c.binary("frem", left, right)
+def _float_modulo_parts(c: Context, left: str, right: str, ratio: str) -> tuple[str, str, str]:
+    """C's fmod (but for the sign of 0), the same with the sign of the divisor, and whether the two differ."""
+    remainder = float_remainder(c, left, right, ratio)
     zero = c.constant(0.0)
     signs_differ = c.logic("xor", c.compare("fcmp olt", right, zero), c.compare("fcmp olt", remainder, zero))
     adjust = c.logic("and", signs_differ, c.compare("fcmp une", remainder, zero))
@@ -184,14 +194,14 @@ def _float_modulo_parts(c: Context, left: str, right: str) -> tuple[str, str, st
 
 
 def _float_modulo(c: Context, left: str, right: str) -> str:
-    return _float_modulo_parts(c, left, right)[1]
+    return _float_modulo_parts(c, left, right, c.binary("fdiv", left, right))[1]
 
 
 def _float_floor_divide(c: Context, left: str, right: str) -> str:
     """Python's way: (left - fmod) / right is nearly an integer; round it, and step down where the signs differ."""
     zero, one = c.constant(0.0), c.constant(1.0)
-    remainder, _, adjust = _float_modulo_parts(c, left, right)
     ratio = c.binary("fdiv", left, right)
+    remainder, _, adjust = _float_modulo_parts(c, left, right, ratio)
     whole = c.binary("fdiv", c.binary("fsub", left, remainder), right)
     whole = c.select(adjust, c.binary("fsub", whole, one), whole)
     floor = c.intrinsic("floor", whole)

@@ -30,6 +30,11 @@ def variants(target: CpuTarget, symbol: str) -> list[tuple[int, str]]:
     return [(width // bits, vector_symbol(letter, width // bits, symbol)) for letter, width in [*widths, ("b", 128)]]
 
 
+def calls_vectors(emitter: Emitter) -> bool:
+    """Whether vector forms of functions are called, or may be after LLVM's loop vectoriser."""
+    return any(name.startswith("_ZGV") for name in emitter.declarations)
+
+
 def call_in_pieces(emitter: Emitter, symbol: str, lanes: int, element: str, operands: tuple[str, ...]) -> str | None:
     """Call the vector form of a function on vectors of any length; None where there is no form that fits.
 

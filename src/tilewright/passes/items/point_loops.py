@@ -48,7 +48,7 @@ def emit_points(
     checks, arrays = (now - then for now, then in zip(_kept(item), before, strict=True))
     in_order = For(index.name, *bounds, tuple(inside))
     obstacle = _obstacle(arrays, alone)
-    if obstacle and machine is not None and machine.vector_bytes and is_worth_lanes(inside):
+    if obstacle and machine is not None and machine.vector_bytes and is_worth_lanes(inside, machine):
         item.refused.append(f"points one by one, not in the lanes of vectors: {obstacle}")
     if arrays or alone:
         item.emit.emit(in_order)
@@ -67,7 +67,7 @@ def emit_points(
             emit_split(item.emit, bounds, index, inside, lambda edge: _is_near_end(item, edge, extent))
 
         if space:
-            emit_past_caches(
+            item.scalar_loops |= emit_past_caches(
                 item.emit, bounds, index, inside, machine, lambda: lower_size(product(space), item.emit), split
             )
         else:

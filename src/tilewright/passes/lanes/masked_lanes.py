@@ -21,6 +21,7 @@ from tilewright.kernel.ir import (
     Statement,
     While,
     add,
+    element_of,
     operation,
 )
 from tilewright.kernel.llvm_vector_math import FUNCTIONS
@@ -34,6 +35,12 @@ TEMPORARIES = 8
 
 WRITTEN_OUT = frozenset({"rsqrt", *FUNCTIONS})
 """Functions that have better forms for vectors than LLVM's vectoriser makes of scalar code."""
+
+DIVISIONS = frozenset({"floordiv", "mod"})
+"""These have, too (`kernel/llvm_division.py`), of floats, and of integers that were read and divided by no constant:
+of 64 bits only in vectors of `LONG_DIVISION` bytes, which come with conversions of such integers."""
+
+LONG_DIVISION = 64
 
 
 @dataclass(frozen=True)
@@ -66,13 +73,13 @@ def emit_in_lanes(
     """
     if machine is None or not machine.vector_bytes:
         return OneByOne("the machine has no vectors", scalar=False)
-    if not is_worth_lanes(body):
+    if not is_worth_lanes(body, machine):
         return OneByOne("the compiler puts code without loops and functions into vectors by itself", scalar=False)
     try:
         variance = lane_variance(index, body, flags=() if flag is None else (flag.name,))
     except NotInLanes as error:
         return OneByOne(str(error))
-    if not _gathers_pay(body, variance):
+    if not _gathers_pay(body, variance, machine):
         return OneByOne("memory is read at places of each point's own, which one by one is as fast")
     lanes = machine.lanes(variance.widest)
     if lanes < 2:
@@ -97,33 +104,48 @@ def emit_in_lanes(
     return lanes * vectors
 
 
-def is_worth_lanes(body: Sequence[Statement]) -> bool:
+def is_worth_lanes(body: Sequence[Statement], machine: Machine) -> bool:
     """Whether there are loops, or functions whose vector forms are better than what LLVM makes of scalars."""
     every = tuple(kernel.walk(tuple(body)))
     if any(isinstance(one, For | While) for one in every):
         return True
-    return _has_functions(body)
+    return _has_functions(body, machine)
 
 
-def _has_functions(body: Sequence[Statement]) -> bool:
-    every = kernel.walk(tuple(body))
-    return any(_has_function(expression) for one in every for expression in kernel.expressions(one))
+def _has_functions(body: Sequence[Statement], machine: Machine) -> bool:
+    read: set[str] = set()  # names of what memory holds, and of what is computed from that
+
+    def is_read(value: Expression) -> bool:
+        return isinstance(value, Load) or (isinstance(value, Name) and value.name in read) or any(
+            map(is_read, kernel.children(value))
+        )  # fmt: skip
+
+    def is_function(value: Expression) -> bool:
+        if isinstance(value, Operation) and value.operator in WRITTEN_OUT:
+            return True
+        if isinstance(value, Operation) and value.operator in DIVISIONS:
+            element, divisor = element_of(value.type), value.operands[1]
+            short = element.bytes < 8 or machine.vector_bytes >= LONG_DIVISION
+            if element.is_float or (short and not isinstance(divisor, Constant) and is_read(value)):
+                return True
+        return any(map(is_function, kernel.children(value)))
+
+    for one in kernel.walk(tuple(body)):
+        if any(map(is_function, kernel.expressions(one))):
+            return True
+        if isinstance(one, Let | Declare | Assign) and is_read(one.value):
+            read.add(one.name)
+    return False
 
 
-def _has_function(expression: Expression) -> bool:
-    if isinstance(expression, Operation) and expression.operator in WRITTEN_OUT:
-        return True
-    return any(map(_has_function, kernel.children(expression)))
-
-
-def _gathers_pay(body: Sequence[Statement], variance: LaneVariance) -> bool:
+def _gathers_pay(body: Sequence[Statement], variance: LaneVariance, machine: Machine) -> bool:
     """Whether what is read at places of each lane's own is worth it: a gather takes longer than a load for each lane.
 
     It is where functions are computed, which take longer still, and where a loop waits for what it has read to know
     where it reads next: lanes wait together. Where a loop only counts through places, a processor reads ahead.
     """
     every = tuple(kernel.walk(tuple(body)))
-    if not any(isinstance(one, For | While) for one in every) or _has_functions(body):
+    if not any(isinstance(one, For | While) for one in every) or _has_functions(body, machine):
         return True
     bound = {one.name: one.value for one in every if isinstance(one, Let)}
     assigned = [one for one in every if isinstance(one, Assign)]

@@ -55,7 +55,7 @@ def emit_past_caches(
     machine: Machine | None,
     points: Callable[[], Expression],
     otherwise: Callable[[], None],
-) -> None:
+) -> bool:
     """Emit a loop over independent iterations, past the caches where its result is larger than they are.
 
     Args:
@@ -65,12 +65,15 @@ def emit_past_caches(
         machine: has vectors and caches; None for none.
         points: how many iterations there are in all such loops together, as which the result has elements.
         otherwise: emits the loop as it is.
+
+    Returns:
+        Whether there are vectors in what was emitted, beside the loop as it is, which is left to LLVM's vectoriser.
     """
     cache = 0 if machine is None or not machine.vector_bytes else max(machine.l2_bytes, machine.l3_bytes)
     found = _only_store(index, body) if cache else None
     if machine is None or found is None:
         otherwise()
-        return
+        return False
     store, variance, place = found
     low, high = bounds
     bytes_ = store.buffer.element.bytes
@@ -96,6 +99,7 @@ def emit_past_caches(
         _one_by_one(emit, (middle, high), index, body)
 
     emit.when(emit.let(operation("and", is_large, is_long), "past"), past, otherwise)
+    return True
 
 
 def _one_by_one(
