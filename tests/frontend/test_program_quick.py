@@ -201,6 +201,53 @@ def test_out() -> None:
         program(3.0, xs, ys, out=out)
 
 
+@pytest.mark.parametrize(
+    ("program", "arguments"),
+    [
+        (scaled, (np.float32(3), singles(7), singles(7, 1))),
+        (sum_and_difference, (np.arange(5.0), np.ones(5))),
+        (normalised, (np.arange(1.0, 6.0),)),
+        (only, (singles(4),)),
+    ],
+    ids=["one", "several", "steps", "tuple"],
+)
+def test_calls_that_always_give_arrays_are_learned(program: TracedProgram, arguments: tuple[Any, ...]) -> None:
+    own = tw.program(program.function)
+    wanted = program(*arguments)
+    several = isinstance(wanted, tuple)
+    shapes = [(np.shape(one), np.asarray(one).dtype) for one in (wanted if several else (wanted,))]
+
+    def fresh(order: Any = "C") -> Any:
+        made = tuple(np.full(shape, 7, dtype, order) for shape, dtype in shapes)
+        return made if several else made[0]
+
+    for _ in range(3):
+        own(*arguments, out=fresh())
+    assert own._quick.entries
+    out = fresh()
+    found = own._quick(arguments, out)
+    assert found is not None
+    for one, array, value in zip(*((x if several else (x,)) for x in (found, out, wanted)), strict=True):
+        assert one is array
+        np.testing.assert_array_equal(array, value)
+    without = own._quick(arguments, None)  # the same entry makes new results
+    for one, value in zip(*((x if several else (x,)) for x in (without, wanted)), strict=True):
+        np.testing.assert_array_equal(one, value)
+
+
+def test_results_that_are_not_in_c_order_are_not_learned() -> None:
+    own = tw.program(scaled.function)
+    xs, whole = singles(6), np.zeros(12, np.float32)
+    for _ in range(3):
+        own(np.float32(2), xs, xs, out=whole[::2])
+    assert not own._quick.entries
+    np.testing.assert_array_equal(whole[::2], 3 * xs)
+    assert not whole[1::2].any()
+    own(np.float32(2), xs, xs, out=xs)  # over what is read
+    own(np.float32(2), xs, xs, out=xs)
+    np.testing.assert_array_equal(xs, 9 * singles(6))
+
+
 def test_inside_another_program_the_call_is_traced() -> None:
     program = taught(only, singles(4))
 

@@ -125,8 +125,8 @@ class TracedProgram:
             result = tiles(arrays, out)
         else:
             result = executable(*arrays) if out is None else executable(*arrays, out=out)
-        if target is None and out is None and not self._generic_scalars:
-            self._quick.learn(executable, arrays, several)
+        if target is None and not self._generic_scalars:
+            self._quick.learn(executable, arrays, several, out)
         return (result,) if several and not isinstance(result, tuple) else result
 
     def trace(self, *dtypes: Any) -> Program:

@@ -36,12 +36,12 @@ class QuickProgram:
                 return found
         return None
 
-    def learn(self, executable: Executable, arguments: Sequence[Any], several: bool) -> None:
-        """Called after a call without `out` has taken the long way; the first call learns nothing."""
+    def learn(self, executable: Executable, arguments: Sequence[Any], several: bool, out: Any) -> None:
+        """Called after a call has taken the long way; the first call learns nothing."""
         self._lessons += 1
         if not 2 <= self._lessons <= _MOST_LESSONS:
             return
-        entry = executable.entry(arguments, several)
+        entry = executable.entry(arguments, several, out)
         if entry is not None:
             key = get_num_threads(), read_environment(_TARGET)
             # Where two threads learn at once, one entry may be lost, to be learned again.

@@ -134,16 +134,23 @@ class Executable:
         bound = self._plans.get(self._key(arguments, (out,)))
         return None if bound is None else flat_plan_of(bound[1], len(arguments), out)
 
-    def entry(self, arguments: Sequence[Any], gives_tuple: bool) -> ProgramEntry | None:
-        """Native code that repeats calls with arguments of this form on as many threads as there are now, or None."""
+    def entry(self, arguments: Sequence[Any], gives_tuple: bool, out: Any = None) -> ProgramEntry | None:
+        """Native code that repeats calls with arguments of this form on as many threads as there are now, or None.
+
+        `out` is what the call before was given for its results.
+        """
         if self.device.machine.kind != "cpu":
             return None
-        bound = self._plans.get(self._key(arguments, self._no_out))
+        given = self._no_out if out is None else self._given(out)
+        bound = self._plans.get(self._key(arguments, given))
         if bound is None:
             return None
-        from tilewright.runtime.program_entry import entry_of
+        from tilewright.runtime.program_entry import entry_of, with_new_results
 
-        return entry_of(bound[1], arguments, self._size_arguments, get_num_threads(), gives_tuple)
+        plan = with_new_results(bound[1], given)
+        if plan is None:
+            return None
+        return entry_of(plan, arguments, self._size_arguments, get_num_threads(), gives_tuple)
 
     def with_thresholds(self, values: Mapping[str, float]) -> Executable:
         """The same compiled program with other values of some of its thresholds; nothing is compiled again.

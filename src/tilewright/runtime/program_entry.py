@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -127,6 +128,20 @@ def entry_of(
         return None
     large = tuple(None if _nbytes(one) < LARGE else (one.shape, one.element.numpy) for one in plan.results)
     return ProgramEntry(entry, large if any(large) else (), bool(checked), len(slots))
+
+
+def with_new_results(plan: BoundPlan, out: Sequence[np.ndarray[Any, Any] | None]) -> BoundPlan | None:
+    """The plan with memory of its own for results that were written to the caller's arrays; None where one of those was
+    not in C order, as new ones are.
+    """
+    if any(one is not None and not one.flags.c_contiguous for one in out):
+        return None
+    made = [Allocation(one.slot, one.shape, one.element.numpy) for one in plan.results if one.direct]
+    if not made:
+        return plan
+    recording = replace(plan.recording, records=[*made, *plan.recording.records])
+    results = tuple(replace(one, direct=False) for one in plan.results)
+    return replace(plan, recording=recording, outputs=(), results=results)
 
 
 def _scalar_form(position: int, value: Any, given: dict[int, ScalarType], fixed: Collection[int]) -> ScalarForm:
