@@ -83,6 +83,35 @@ def test_a_mean_of_many_sizes(target: str, n: int, m: int, kind: str, seed: int)
     np.testing.assert_allclose(scaled, mean * n, atol=n * error)
 
 
+@tw.program
+def spread(xs: tw.i64["n"]) -> Any:
+    """A whole number that is computed from a result of a kernel and a size."""
+    n = xs.shape[0]
+    least = tw.reduce("min", 2**62, xs)
+    room = tw.maximum(n - least, 1)
+    return tw.map(lambda x: (x - least) * 255 // room, xs)
+
+
+@tw.program
+def learnt(xs: tw.f64["n"], rate: tw.f64) -> Any:
+    """A float that is computed from an argument and a size."""
+    step = rate / xs.shape[0].astype("f64")
+    return tw.map(lambda x: x - step * x, xs)
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(values=st.lists(st.integers(-(2**40), 2**40), min_size=1, max_size=40), rate=st.floats(-4, 4))
+@pytest.mark.parametrize("target", DEVICES)
+def test_scalars_of_sizes(target: str, values: list[int], rate: float) -> None:
+    xs = np.array(values)
+    room = max(len(xs) - xs.min(), 1)
+    np.testing.assert_array_equal(spread(xs, target=target), (xs - xs.min()) * 255 // room)
+    want = xs - rate / len(xs) * xs
+    # A quotient, a product and a difference: errors of the product's size.
+    error = 3 * np.finfo("f8").eps * np.abs(rate / len(xs) * xs).max() + np.finfo("f8").eps * np.abs(want).max()
+    np.testing.assert_allclose(learnt(xs.astype("f8"), rate, target=target), want, rtol=0, atol=error)
+
+
 @settings(max_examples=examples(30), deadline=None)
 @given(length=st.integers(0, 400), seed=st.integers(0, 50))
 @pytest.mark.parametrize("target", DEVICES)
@@ -119,6 +148,7 @@ def test_what_the_host_asks(target: str) -> None:
 
 @pytest.mark.parametrize(("program", "arguments"), [
     (normalised, (np.ones(5), 1e-3)), (solved, (np.eye(40), np.ones(40), 3)), (centred, (np.ones((3, 4)),)),
+    (spread, (np.arange(5),)), (learnt, (np.ones(5), 0.5)),
 ])  # fmt: skip
 def test_the_host_computes_nothing_of_what_kernels_give(program: Any, arguments: tuple[Any, ...]) -> None:
     """So native code repeats the call."""

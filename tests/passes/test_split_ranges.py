@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import tilewright as tw
 from tilewright.ir.scalars import I64
-from tilewright.kernel.ir import For, Kernel, Name, walk
+from tilewright.kernel.ir import For, Kernel, Let, Name, Operation, walk
 from tilewright.passes.items import loop_cuts, renaming
 from tilewright.passes.items.loop_cuts import cuts_of
 from tilewright.runtime import cpu_device
@@ -85,6 +85,51 @@ def test_the_loop_is_split_and_nothing_is_checked(kernels: list[Kernel]) -> None
     assert not any(buffer.name.startswith("errors") for buffer in kernel.buffers)
     edges, middle = (one for one in walk(kernel.body) if isinstance(one, For) and one.independent)
     assert clamps(edges) and not clamps(middle)
+
+
+@tw.program
+def framed(grid: tw.f64["n", "m"], shift: tw.i64) -> Any:
+    """Neighbours at indices that are clamped at both ends."""
+    n, m = grid.shape
+
+    def near(i: Any, j: Any) -> Any:
+        return grid[tw.minimum(tw.maximum(i, 0), n - 1), tw.maximum(tw.minimum(j, m - 1), 0)]
+
+    def point(i: Any, j: Any) -> Any:
+        return near(i + 1, j) + 2 * near(i - 1, j + shift) + 4 * near(i, j - 1) + 8 * near(i, j + 2)
+
+    return tw.map(lambda i: tw.map(lambda j: point(i, j), tw.iota(m)), tw.iota(n))
+
+
+@given(st.integers(1, 6), st.integers(1, 40), st.integers(-50, 50))
+def test_indices_clamped_at_both_ends(n: int, m: int, shift: int) -> None:
+    grid = np.arange(float(n * m)).reshape(n, m) % 7 - 3
+    rows, columns = np.arange(n)[:, None], np.arange(m)
+
+    def near(i: Any, j: Any) -> Any:
+        return grid[np.clip(i, 0, n - 1), np.clip(j, 0, m - 1)]
+
+    want = near(rows + 1, columns) + 2 * near(rows - 1, columns + shift)
+    want = want + 4 * near(rows, columns - 1) + 8 * near(rows, columns + 2)
+    np.testing.assert_array_equal(framed(grid, shift, target="cpu"), want)
+
+
+def test_a_loop_is_split_where_both_clamps_of_an_index_change(kernels: list[Kernel]) -> None:
+    @tw.program
+    def smoothed(row: tw.f64["n"]) -> Any:
+        last = row.shape[0] - 1
+        places = [lambda i, d=d: tw.minimum(tw.maximum(i + d, 0), last) for d in (-1, 1)]
+        return tw.map(lambda i: row[places[0](i)] + row[places[1](i)], tw.iota(row.shape[0]))
+
+    np.testing.assert_array_equal(smoothed(np.arange(4.0), target="cpu"), [1, 2, 4, 5])
+    loops = [one for one in walk(kernels[-1].body) if isinstance(one, For) and one.independent]
+    assert not all(map(clamped, loops)) and any(map(clamped, loops))
+
+
+def clamped(loop: For) -> bool:
+    """Whether a loop computes the lesser or greater of two indices."""
+    values = [one.value for one in loop.body if isinstance(one, Let)]
+    return any(isinstance(one, Operation) and one.operator in ("min", "max") for one in values)
 
 
 def clamps(loop: For) -> int:

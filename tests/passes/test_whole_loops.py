@@ -94,6 +94,20 @@ def test_the_choice_is_explained() -> None:
     assert "run by the host; small rounds (26*n + 10) as one sequential kernel" in smoothed.explain(target="cpu")
 
 
+def test_what_loops_in_a_round_replace_is_no_work_of_its_size() -> None:
+    @tw.program
+    def running(xs: tw.f64["n"], rounds: tw.i64) -> Any:
+        def step(_: Any, now: Any) -> Any:
+            doubled = tw.map(lambda x: 2.0 * x, now)
+            return tw.loop(xs.shape[0], doubled, lambda i, ys: tw.update(ys, i, ys[i] + 1.0))
+
+        return tw.loop(rounds, xs, step)
+
+    explained = running.explain(target="cpu")
+    assert "small rounds (" in explained and "n*n" not in explained
+    np.testing.assert_array_equal(running(np.arange(3.0), 2, target="cpu"), [3, 7, 11])
+
+
 def test_results_go_where_they_are_asked_for() -> None:
     out, largest = np.zeros(4), np.zeros(())
     smoothed(np.arange(4.0), 2, out=(out, largest), target="cpu")

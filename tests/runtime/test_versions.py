@@ -161,6 +161,44 @@ def test_rounds_that_share_their_work_are_versions_however_many_points_there_are
     assert made(executable)
 
 
+@tw.program
+def turned(starts: tw.f64["b", "d"], by: tw.f64["d", "d"], rounds: tw.i64) -> Any:
+    """Products in the rounds of each point's loop, with a square matrix of its own."""
+
+    def product(left: Any, right: Any) -> Any:
+        columns = tw.transpose(right)
+        return tw.map(lambda x: tw.map(lambda y: tw.reduce("add", 0, tw.map(lambda s, t: s * t, x, y)), columns), left)
+
+    def point(start: Any) -> Any:
+        matrix = tw.map(lambda x: tw.map(lambda y: x * y, start), start)
+        return tw.loop(rounds, matrix, lambda _, now: product(by, now))
+
+    return tw.map(point, starts)
+
+
+@pytest.mark.parametrize(("count", "width", "written"), [
+    (1, 4, True), (5_000, 4, True), (100_000, 4, True), (1, 100, False), (300, 20, False), (2, 20, True),
+])  # fmt: skip
+def test_small_products_in_rounds_stay_in_their_nest(count: int, width: int, written: bool) -> None:
+    """Each version launches its kernels in every round, whose arrays go through memory."""
+    before, further = prepare_program(turned.trace(), Device("cpu", CPU, ""), flattening="incremental")
+    assert before is not None and further is not None and further.fills is not None
+    assert further.fills({"b": count, "d": width, "rounds": 7}) == written
+    whole = "max(b*d*d, b*d*d*d)"
+    assert str(further.fills) == f"b >= {CPU.cores} and {whole} < 1024*b or {whole} < {LEAST_POINTS}"
+
+
+def test_both_ways_of_products_in_rounds_agree() -> None:
+    executable = compiled(turned)
+    generator = np.random.default_rng(5)
+    for count, width in ((3, 4), (2, 70)):
+        starts, by = generator.uniform(0, 1, (count, width)), generator.uniform(0, 1, (width, width))
+        want = [np.linalg.matrix_power(by, 2) @ np.outer(one, one) for one in starts]
+        # Two sums of so many products of positive terms, each after a rounded product.
+        np.testing.assert_allclose(executable(starts, by, 2), want, rtol=(4 * width + 4) * np.finfo("f8").eps)
+        assert made(executable) == (width == 70)
+
+
 def test_what_uses_nothing_twice_stays_in_its_nest() -> None:
     written, further = prepare_program(unit_rows.trace(), Device("cpu", CPU, ""), flattening="incremental")
     assert written is not None and further is not None and further.fills is not None

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Collection, Mapping, Sequence
 
 from tilewright.ir import nodes
-from tilewright.ir.nodes import Literal, Statement, Type, Variable
+from tilewright.ir.nodes import Statement, Type, Variable
 from tilewright.ir.scalars import ScalarType, compute_type
 from tilewright.ir.sizes import Size, size
 from tilewright.passes.core.used_names import free_variables
@@ -53,16 +53,22 @@ def kernel_step(
     return KernelStep(label, targets, reads, lower, points.copied, tuple(sorted(names)))
 
 
-def computes_scalar(statement: Statement, known: Collection[str]) -> bool:
-    """Whether a statement computes a float from constants and the scalars of these names alone, as a kernel does."""
+def computes_scalar(statement: Statement, known: Collection[str], cells: Collection[str] = ()) -> bool:
+    """Whether a kernel computes a scalar as it is from constants and the scalars of these names alone.
+
+    Integers, which the host may need for sizes, only if it would have to read one of `cells`, which lie in memory.
+    """
     expression = statement.expression
     if not isinstance(expression, nodes.Apply | nodes.Cast):
         return False
     operands = expression.operands if isinstance(expression, nodes.Apply) else (expression.operand,)
     types = [one.type.element for one in (*statement.targets, *operands)]
-    if not types[0].is_float or any(compute_type(one) != one or one.is_complex for one in types):  # f16 is rounded
+    names = [one.name for one in operands if isinstance(one, Variable)]
+    if not (types[0].is_float or (types[0].is_integer and any(one in cells for one in names))):
         return False
-    return all(isinstance(one, Literal) or one.name in known for one in operands)
+    if any(compute_type(one) != one or one.is_complex for one in types):  # f16 is rounded
+        return False
+    return all(one in known or one in cells for one in names)
 
 
 def _needed(reads: Sequence[Variable], computed: Computed) -> tuple[Statement, ...]:

@@ -160,7 +160,7 @@ class Statements:
                 given = self.known.arguments | self.known.computed.keys() | self.known.sizes.keys()
                 if computes_scalar(statement, given):
                     self.known.computed[targets[0].name] = statement
-                elif not self.known.on_host and computes_scalar(statement, given | self.known.cells):
+                elif not self.known.on_host and computes_scalar(statement, given, self.known.cells):
                     return self._general(statement)
                 self.known.note_question(statement)
                 return host.ScalarStep(targets, expression)

@@ -18,12 +18,20 @@ from tilewright.runtime.host import HostProgram
 Made: TypeAlias = tuple[HostProgram, Mapping[str, float]]
 
 
+SHORT_ROUND = 1 << 10
+"""Points of a round, for each point of the nest, that a core is through with before its arrays are back in memory."""
+
+
 @dataclass(frozen=True)
 class NestPoints:
-    """The points of a nest as it is written, and of the largest construct in it with all parallelism used, if known."""
+    """The points of a nest as it is written, and of the largest construct in it with all parallelism used, if known.
+
+    `rounds`: the points loop, and products hidden in a round are what its versions have kernels for, launched in each.
+    """
 
     written: Size
     whole: Size | None
+    rounds: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,6 +61,8 @@ class FillsMachine:
         if nest.whole is not None and nest.whole.evaluate(sizes) < self.least:
             return True
         written = nest.written.evaluate(sizes)
+        if nest.rounds and nest.whole is not None and nest.whole.evaluate(sizes) < SHORT_ROUND * written:
+            return written >= self.resident
         return (written >= self.resident or written == 0) and not self._beaten
 
     @property
@@ -71,6 +81,8 @@ class FillsMachine:
     def _questions(self, nest: NestPoints) -> Iterator[str]:
         if not self._beaten:
             yield f"{nest.written} >= {self.resident:.17g}"
+        elif nest.rounds and nest.whole is not None:
+            yield f"{nest.written} >= {self.resident:.17g} and {nest.whole} < {SHORT_ROUND * nest.written}"
         if nest.whole is not None and self.least:
             yield f"{nest.whole} < {self.least}"
 

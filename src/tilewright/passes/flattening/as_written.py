@@ -47,7 +47,13 @@ def fills_machine(program: Program, machine: Machine, flattened: Callable[[], Pr
     scalars = (one.name for one in program.parameters if one.type.rank == 0 and one.type.element == I64)
     known = {*program.size_names, *scalars}
     nests: list[NestPoints] = []
-    shares = hides = False
+    shares, hides = False, list[bool]()
+
+    @functools.cache
+    def hidden() -> bool:
+        versions = flattened()
+        return any(hides_product(one, versions, machine) for one in _outermost(decisions(versions.body)))
+
     for statement in host_statements(program):
         if not isinstance(statement.expression, SOAC) or is_flat_statement(statement):
             continue
@@ -56,17 +62,18 @@ def fills_machine(program: Program, machine: Machine, flattened: Callable[[], Pr
         written, whole = _points(statement), inner_parallelism(Body((statement,), statement.targets), frozenset())
         if not written.names <= known:
             return None
-        nests.append(NestPoints(written, whole if whole is not None and whole.names <= known else None))
+        whole = whole if whole is not None and whole.names <= known else None
+        hiding = _may_hide_product(statement, program, machine)
+        rounds = hiding and whole is not None and threads_are_lanes(machine) and _has_rounds(statement)
+        nests.append(NestPoints(written, whole, rounds))
         shares = shares or _may_share_rounds(statement)
-        hides = hides or _may_hide_product(statement, program, machine)
-    if hides:
-        versions = flattened()
-        if any(hides_product(one, versions, machine) for one in _outermost(decisions(versions.body))):
-            return None
+        hides += [rounds] * hiding
+    if not all(hides) and hidden():
+        return None
 
     @functools.cache
     def is_beaten() -> bool:
-        return any(shares_rounds(one) for one in _outermost(decisions(flattened().body)))
+        return hidden() or any(shares_rounds(one) for one in _outermost(decisions(flattened().body)))
 
     least = LEAST_POINTS if threads_are_lanes(machine) else 0
     return FillsMachine(tuple(nests), resident_points(machine), least, is_beaten if shares or hides else None)
@@ -80,6 +87,11 @@ def _points(statement: Statement) -> Size:
     if isinstance(expression, Redomap | Scanomap) and holds_parallelism(expression.function.body, bound(expression)):
         return expression.width
     return ONE
+
+
+def _has_rounds(statement: Statement) -> bool:
+    """Whether the points of a nest loop, so that versions with more parallelism launch their kernels in each round."""
+    return any(isinstance(one.expression, Loop) for one in nest_of(statement).body.statements)
 
 
 def _may_hide_product(statement: Statement, program: Program, machine: Machine) -> bool:

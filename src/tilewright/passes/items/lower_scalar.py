@@ -198,4 +198,11 @@ def lower_size(value: Size, emit: KernelBuilder) -> kernel.Expression:
 def _lower_size_atom(atom: SizeAtom, emit: KernelBuilder) -> kernel.Expression:
     if isinstance(atom, str):
         return emit.value_of(atom)[0]
-    return kernel.operation(atom.function, lower_size(atom.left, emit), lower_size(atom.right, emit))
+    return kernel.operation(atom.function, _named(atom.left, emit), _named(atom.right, emit))
+
+
+def _named(value: Size, emit: KernelBuilder) -> kernel.Expression:
+    """A size within another function of sizes; clamps have names, so that loops can be cut where they change."""
+    lowered = lower_size(value, emit)
+    is_clamp = isinstance(lowered, kernel.Operation) and lowered.operator in ("min", "max")
+    return emit.let(lowered, "clamped") if is_clamp else lowered

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Sequence
+from collections.abc import Set as AbstractSet
 
 from tilewright.ir import nodes
 from tilewright.ir.nodes import Body, Statement
@@ -99,7 +100,12 @@ def work_of_round(statement: Statement) -> Size | None:
     return None if total.names & inside else total
 
 
-def _work(body: Body, in_place: Collection[str], each: int) -> Size | None:
+def _inside(statement: Statement) -> AbstractSet[str]:
+    """What is written over something in the rounds of a loop within a round."""
+    return overwriting(statement).keys() if isinstance(statement.expression, nodes.Loop) else frozenset()
+
+
+def _work(body: Body, in_place: AbstractSet[str], each: int) -> Size | None:
     """The work of a body, of whose scalar functions each one takes so long."""
     total = ZERO
     for statement in body.statements:
@@ -110,7 +116,7 @@ def _work(body: Body, in_place: Collection[str], each: int) -> Size | None:
         inside = 1 if _runs_in_vectors(expression) else SCALAR
         inner = size(inside)
         for one in sub_bodies(expression):
-            work = _work(one, in_place, inside)
+            work = _work(one, in_place | _inside(statement), inside)
             if work is None:
                 return None
             inner = inner + work
