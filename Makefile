@@ -56,6 +56,10 @@ fuzz: $(STAMP)
 	$(BIN)/python tests/fuzz/run_fuzz.py --target opencl $(FUZZ_ARGS) || status=1; \
 	$(BIN)/python tests/fuzz/run_fuzz.py --contractions --target cpu $(FUZZ_ARGS) || status=1; \
 	$(BIN)/python tests/fuzz/run_fuzz.py --contractions --target opencl $(FUZZ_ARGS) || status=1; \
+	$(BIN)/python tests/fuzz/run_fuzz.py --target cuda-emulated $(FUZZ_ARGS) || status=1; \
+	$(BIN)/python tests/fuzz/run_fuzz.py --contractions --target cuda-emulated $(FUZZ_ARGS) || status=1; \
+	$(BIN)/python tests/fuzz/run_fuzz.py --target cuda-races $(FUZZ_ARGS) --count 100 || status=1; \
+	$(BIN)/python tests/fuzz/run_fuzz.py --contractions --target cuda-races $(FUZZ_ARGS) --count 100 || status=1; \
 	exit $$status
 
 bench: $(STAMP)

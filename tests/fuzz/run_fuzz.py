@@ -3,6 +3,8 @@
     python tests/fuzz/run_fuzz.py --count 3000 --target cpu --workers 2
     python tests/fuzz/run_fuzz.py --minutes 20 --target opencl --keep /tmp/failures
     python tests/fuzz/run_fuzz.py --contractions --count 2000     (of contractions, in place of programs)
+    python tests/fuzz/run_fuzz.py --target cuda-emulated --count 1000     (CUDA's text, without a GPU)
+    python tests/fuzz/run_fuzz.py --target cuda-races --count 200         (the same, watched for data races)
     python tests/fuzz/run_fuzz.py --first 1234 --count 1          (one trial again)
 
 Trials run in processes of their own, so that one in which a device's compiler crashes or hangs is counted and does not
@@ -38,7 +40,9 @@ TRIALS_PER_WORKER = 100
 def arguments() -> argparse.Namespace:
     """What the command line says."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--target", default="cpu", help="a device: cpu, opencl, cuda, ...")
+    parser.add_argument(
+        "--target", default="cpu", help="a device (cpu, opencl, cuda, ...), cuda-emulated or cuda-races"
+    )
     parser.add_argument("--first", type=int, help="number of the first trial (default: by chance)")
     parser.add_argument("--count", type=int, default=10**9, help="how many trials at most")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="for how long at most")
@@ -60,26 +64,25 @@ def tell(**message: object) -> None:
 
 def work(given: argparse.Namespace) -> None:
     """Run trials and tell of each: that it starts, and how it went."""
-    sys.path[:0] = [str(TESTS / "passes"), str(TESTS / "fuzz"), str(TESTS / "frontend")]
+    sys.path[:0] = [str(TESTS / folder) for folder in ("passes", "fuzz", "frontend", "kernel")]
     import fuzz_contractions
     import fuzz_trials
+    from fuzz_emulated import device_of
     from fuzz_reached import TRACED, watched
     from fuzz_shrink import shrunk
     from fuzz_trials import Counts
 
-    from tilewright.runtime.devices import device_for
-
-    device = device_for(given.target)
     kind: Any = fuzz_contractions if given.contractions else fuzz_trials
     for number in range(given.first, given.first + given.count):
         tell(trial=number)
         counts, reached = Counts(), set[str]()
-        with watched(reached, number % TRACED == 0):
-            failure = kind.run_trial(kind.make_trial(number), device, counts)
-        if failure is not None:
-            tell(problem=failure.way + ": " + failure.problem, text=str(failure))
-            if not (given.as_it_is or given.contractions):
-                tell(smaller=str(shrunk(failure, device)))
+        with device_of(given.target, number) as device:
+            with watched(reached, number % TRACED == 0):
+                failure = kind.run_trial(kind.make_trial(number), device, counts)
+            if failure is not None:
+                tell(problem=failure.way + ": " + failure.problem, text=str(failure))
+                if not (given.as_it_is or given.contractions):
+                    tell(smaller=str(shrunk(failure, device)))
         told = {name: value for name, value in vars(counts).items() if name != "trials"}
         tell(done=number, counts=told, reached=sorted(reached))
 
@@ -150,11 +153,18 @@ def main() -> int:
     if given.worker:
         work(given)
         return 0
+    sys.path[:0] = [str(TESTS / "fuzz"), str(TESTS / "kernel"), str(TESTS / "passes")]
+    from fuzz_emulated import surroundings_of
+
+    further = surroundings_of(given.target)
+    if isinstance(further, str):
+        print(f"no trials on {given.target}: {further}")
+        return 0
     print(f"trials from {first} on {given.target}", flush=True)
     if given.keep:
         given.keep.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="tilewright-fuzz-") as cache:
-        environment = {**os.environ, "TILEWRIGHT_CACHE_DIR": cache, "PYOPENCL_NO_CACHE": "1"}
+        environment = {**os.environ, "TILEWRIGHT_CACHE_DIR": cache, "PYOPENCL_NO_CACHE": "1", **further}
         run = Run(given, first, environment, first)
         threads = [threading.Thread(target=_work_through, args=(run,)) for _ in range(given.workers)]
         for one in threads:
@@ -169,7 +179,6 @@ def main() -> int:
 
 def _all_reached(run: Run) -> bool:
     """Print what the trials went through; False if that of many was not all that it should be."""
-    sys.path[:0] = [str(TESTS / "fuzz")]
     from fuzz_reached import MANY_TRIALS, TRACED, expected, table
 
     wanted = expected(run.given.contractions, run.given.target == "cpu")

@@ -68,6 +68,20 @@ def test_trials_on_opencl(opencl_runtime: object) -> None:
     assert "'trials': 8" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("target", "further", "count"),
+    [("cuda-emulated", [], 12), ("cuda-emulated", ["--contractions"], 20), ("cuda-races", ["--contractions"], 3)],
+)
+def test_trials_on_emulated_gpus(target: str, further: list[str], count: int) -> None:
+    """In a process of its own, which a sanitizer ends."""
+    command = [sys.executable, str(COMMAND), "--target", target, "--first", "0", "--count", str(count), "--as-it-is"]
+    done = subprocess.run([*command, *further], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    if "no trials" in done.stdout:
+        pytest.skip(done.stdout)
+    assert f"'trials': {count}" in done.stdout
+
+
 @pytest.mark.opencl
 def test_sums_of_products_of_complex_elements_on_opencl(opencl_runtime: object) -> None:
     """A compiler crashed on a loop that read real and imaginary parts apart and called a function (`fma`)."""

@@ -35,9 +35,10 @@ _BUILT: dict[str, Emulated] = {}
 class EmulatedRuntime:
     """The part of `DeviceRuntime` that programs use. `residents`: blocks at a time; negative: the last first."""
 
-    def __init__(self, device: Device, residents: int) -> None:
+    def __init__(self, device: Device, residents: int, sanitizer: str) -> None:
         self.device = device
         self.residents = residents
+        self.sanitizer = sanitizer
         self.launched: list[str] = []
         self.built = _BUILT
 
@@ -46,7 +47,7 @@ class EmulatedRuntime:
         check_kernel(kernel, self.device)
         text, name = cuda_text(kernel), entry_name(kernel)
         if text not in self.built:
-            self.built[text] = compile_emulated({name: text})
+            self.built[text] = compile_emulated({name: text}, self.sanitizer)
         return CompiledKernel(
             kernel, self.device.name, text, b"", (name, self.built[text]), written=written_buffers(kernel)
         )
@@ -97,14 +98,16 @@ class EmulatedRuntime:
 
 
 SMALL = replace(H100, name="small", cores=1, max_threads_per_block=16, max_threads_per_core=64)
-"""An NVIDIA GPU with blocks of few threads: each of them is one of the operating system's."""
+"""An NVIDIA GPU with blocks of few threads, which small arrays fill."""
 
 
 @contextmanager
-def emulated_device(residents: int = 3, machine: Machine = SMALL) -> Iterator[tuple[Device, EmulatedRuntime]]:
+def emulated_device(
+    residents: int = 3, machine: Machine = SMALL, sanitizer: str = "undefined"
+) -> Iterator[tuple[Device, EmulatedRuntime]]:
     """A device whose programs are run by the emulation."""
     device = Device("cuda:emulated", machine, "emulated")
-    runtime = EmulatedRuntime(device, residents)
+    runtime = EmulatedRuntime(device, residents, sanitizer)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(backends, "open_device", lambda _: runtime)
         yield device, runtime

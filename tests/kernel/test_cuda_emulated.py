@@ -91,3 +91,20 @@ def test_the_sanitizer_is_awake(capfd: pytest.CaptureFixture[str]) -> None:
     text = 'extern "C" __global__ void bad(int* p) { p[0] = p[0] + 2147483647; }'
     compile_emulated({"bad": text}).run("bad", [np.ones(1, np.int32)], 1, 1)
     assert "signed integer overflow" in capfd.readouterr().err
+
+
+def test_a_barrier_that_some_threads_do_not_come_to() -> None:
+    text = 'extern "C" __global__ void bad(int* p) { if (threadIdx.x) __syncthreads(); p[threadIdx.x] = 1; }'
+    with pytest.raises(RuntimeError, match="of bad wait at a barrier"):
+        compile_emulated({"bad": text}).run("bad", [np.zeros(4, np.int32)], 1, 4)
+
+
+def test_results_differ_where_a_barrier_is_missing() -> None:
+    """Neighbours read what others write at the same time, in orders drawn by chance."""
+    text = (
+        'extern "C" __global__ void turn(int* p) { __shared__ __align__(16) int held[8]; const int i = threadIdx.x;'
+        " held[i] = i; %s p[blockIdx.x * 8 + i] = held[7 - i]; }"
+    )
+    for barrier, right in (("__syncthreads();", True), ("", False)):
+        found = compile_emulated({"turn": text % barrier}).run("turn", [np.zeros(80, np.int32)], 10, 8)[0]
+        assert np.array_equal(found, np.tile(np.arange(8)[::-1], 10)) == right

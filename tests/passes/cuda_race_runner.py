@@ -55,19 +55,16 @@ def _child(release: str, cases: list[tuple[str, str, int]]) -> None:
     from lowering_checks import check_on
     from segment_cases import OPERATORS, plain, random_values, segmented, shared_out, with_tiles_of
 
-    def compile_watched(texts: dict[str, str]) -> cuda_emulation.Emulated:
-        return cuda_emulation.compile_emulated(texts, "thread")
-
     if release == "plain":
         cuda_emulation._PTX = {
             ptx: text.replace("__atomic_store_n(p, value, __ATOMIC_RELEASE)", "__atomic_store_n(p, value, 0)")
             for ptx, text in cuda_emulation._PTX.items()
         }
-    emulated_device.compile_emulated = compile_watched
     for kind, name, rows in cases:
         operator, shape = OPERATORS[name], (2, rows) if kind == "segscan" else (rows,)
         program = segmented(operator, kind, False, True) if kind == "segscan" else plain(operator, kind)
-        with emulated_device.emulated_device(residents=3) as (device, runtime), with_tiles_of(1), shared_out(16, 4):
+        watched = emulated_device.emulated_device(residents=3, sanitizer="thread")
+        with watched as (device, runtime), with_tiles_of(1), shared_out(16, 4):
             check_on(program, random_values(name, shape, 1), device)
         assert runtime.launched[-1].endswith("_tiles"), runtime.launched
         print("ran", kind, name)
