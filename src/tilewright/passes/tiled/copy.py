@@ -125,13 +125,19 @@ def _axis_indices(w: TileWriter, staged: StagedOperand, element: Expression) -> 
 def _shared_address(w: TileWriter, staged: StagedOperand, indices: list[Expression]) -> Expression:
     terms: list[Expression] = []
     layout = staged.layout
-    for axis, index, thread_stride, register_stride in zip(
-        layout.axes, indices, layout.thread_strides, layout.register_strides, strict=True
-    ):
-        thread_part = w.remainder(index, axis.thread) if axis.register > 1 else index
-        terms.append(multiply(thread_part, w.integer(thread_stride if axis.thread > 1 else 0)))
-        if axis.register > 1:
-            terms.append(multiply(w.divide(index, axis.thread), w.integer(register_stride)))
+    for position, (axis, index) in enumerate(zip(layout.axes, indices, strict=True)):
+        if layout.is_linear(position):
+            terms.append(index)
+            continue
+        if axis.group > 1:
+            terms.append(w.remainder(index, axis.group))
+        whole = w.divide(index, axis.group)
+        registers = axis.register // axis.group
+        if axis.thread > 1:
+            thread_part = w.remainder(whole, axis.thread) if registers > 1 else whole
+            terms.append(multiply(thread_part, w.integer(layout.thread_strides[position])))
+        if registers > 1:
+            terms.append(multiply(w.divide(whole, axis.thread), w.integer(layout.register_strides[position])))
     return w.sum(terms)
 
 
@@ -192,7 +198,6 @@ def _store_shared(w: TileWriter, staged: StagedOperand, tile: Buffer, address: E
         w.emit.emit(Store(tile, address, part, aligned=True))
         return
     unit = layout.copy_order[-1]
-    axis = layout.axes[unit]
-    stride = layout.register_strides[unit] if axis.contracted else layout.thread_strides[unit]
     for lane in range(staged.vector):
-        w.emit.emit(Store(tile, add(address, w.integer(lane * stride)), Lane(part, lane, staged.shared_element)))
+        place = w.integer(layout.address(unit, lane))
+        w.emit.emit(Store(tile, add(address, place), Lane(part, lane, staged.shared_element)))

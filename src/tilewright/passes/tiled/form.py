@@ -16,6 +16,7 @@ from tilewright.ir.dataclass import dataclass
 from tilewright.ir.interpreter import interpret
 from tilewright.ir.nodes import Literal, Program
 from tilewright.ir.scalars import BOOL, I32, I64, ScalarType, compute_type, real_of
+from tilewright.passes.tiled.groups import find_groups
 from tilewright.passes.tiled.shared_layout import SharedLayout, TileAxis, choose_layout, copy_order, operand_axes
 from tilewright.passes.tiled.tiling import Place, Tiling, in_left, in_right, parallel_dimensions
 
@@ -74,7 +75,11 @@ class HeldOperand:
 
 @dataclass(frozen=True)
 class TileForm:
-    """The decisions."""
+    """The decisions.
+
+    Of each parallel dimension `groups` elements that a thread computes are neighbours. Where `stored` is a position,
+    those along that dimension are written at once.
+    """
 
     contraction: Contraction
     tiling: Tiling
@@ -84,6 +89,8 @@ class TileForm:
     left: StagedOperand | HeldOperand
     right: StagedOperand | HeldOperand
     index_type: ScalarType
+    groups: tuple[int, ...]
+    stored: int | None
 
     @property
     def parallel(self) -> tuple[Dimension, ...]:
@@ -123,6 +130,7 @@ def make_form(contraction: Contraction, tiling: Tiling) -> TileForm:
     dimensions = (*parallel, *contracted)
     left_strides = tuple(constant(d.stride_left) for d in dimensions)
     right_strides = tuple(constant(d.stride_right) for d in dimensions)
+    groups, stored = find_groups(contraction, tiling)
     both_held = tiling.left is Place.REGISTERS and tiling.right is Place.REGISTERS
     return TileForm(
         contraction,
@@ -130,14 +138,22 @@ def make_form(contraction: Contraction, tiling: Tiling) -> TileForm:
         partial,
         (*outer, *inner),
         None if both_held else find_padding(contraction),
-        _placed("left", tiling.left, contraction.left, contraction, tiling, left_strides),
-        _placed("right", tiling.right, contraction.right, contraction, tiling, right_strides),
+        _placed("left", tiling.left, contraction.left, contraction, tiling, left_strides, groups),
+        _placed("right", tiling.right, contraction.right, contraction, tiling, right_strides, groups),
         I32 if largest_index(contraction, tiling) < 2**31 else I64,
+        groups,
+        stored,
     )
 
 
 def _placed(
-    name: str, place: Place, operand: Operand, contraction: Contraction, tiling: Tiling, strides: tuple[int, ...]
+    name: str,
+    place: Place,
+    operand: Operand,
+    contraction: Contraction,
+    tiling: Tiling,
+    strides: tuple[int, ...],
+    groups: tuple[int, ...],
 ) -> StagedOperand | HeldOperand:
     if place is Place.REGISTERS:
         return HeldOperand(name, operand, strides)
@@ -148,6 +164,7 @@ def _placed(
         tuple(zip(contracted, tiling.sequential, strict=True)),
         tuple(has(one) for one in parallel),
         strides,
+        groups,
     )
     sizes = tuple(constant(d.size) for d in (*parallel, *contracted))
     vector = _vector_width(operand, axes, strides, sizes)
@@ -174,7 +191,7 @@ def _vector_width(
     place = axis_place(unit, parallel_count)
     if strides[place] != 1:
         return 1
-    in_thread_part = unit.thread if not unit.contracted else unit.register
+    in_thread_part = unit.thread * unit.group if not unit.contracted else unit.register
     others = [stride for position, stride in enumerate(strides) if position != place]
     numbers = [*others, sizes[place], in_thread_part, constant(operand.offset)]
     for width in (16 // operand.element.bytes, 8 // operand.element.bytes):

@@ -13,10 +13,10 @@ from tilewright.contraction.normalise import constant
 from tilewright.kernel.ir import Buffer, Expression, Operation, add, multiply, operation
 from tilewright.passes.items.scalar_values import Value, load_element
 from tilewright.passes.items.scalar_values import constant as constant_value
-from tilewright.passes.tiled.accumulate import LoadElement, Registers
+from tilewright.passes.tiled.accumulate import Loaded, LoadElement, Registers
 from tilewright.passes.tiled.form import HeldOperand
 from tilewright.passes.tiled.tiling import in_left, in_right
-from tilewright.passes.tiled.writer import TileWriter, all_of
+from tilewright.passes.tiled.writer import TileWriter, all_of, element_of_thread
 
 
 def prepare_held(
@@ -38,7 +38,7 @@ def prepare_held(
     padding = form.padding[0 if held.name == "left" else 1] if form.padding else None
     scalar = held.operand.element
 
-    def read(registers: Registers, q: list[Expression], piece: list[Expression]) -> Value:
+    def read(registers: Registers, q: list[Expression], piece: list[Expression], loaded: Loaded) -> Value:
         indices = [add(start, one) for start, one in zip(piece, q, strict=True)]
         conditions: list[Expression] = []
         for p, index in enumerate(indices):
@@ -75,10 +75,9 @@ def _addresses(
         if not has(dimension):
             terms.append([w.integer(0)])
             continue
-        t, r = form.tiling.thread[position], form.tiling.register[position]
         terms.append([])
-        for number in range(r):
-            index = w.sum([starts[position], threads[position], w.integer(number * t)])
+        for number in range(form.tiling.register[position]):
+            index = w.sum([starts[position], *element_of_thread(form, position, threads[position], number)])
             if form.guarded[position]:
                 last = operation("sub", sizes[position], w.integer(1))
                 index = emit.let(operation("min", index, last), f"{held.name}_{dimension.name}")

@@ -12,16 +12,22 @@ An operand that is held in registers is not copied: each thread reads its elemen
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from tilewright.contraction.form import Operand
 from tilewright.contraction.normalise import constant
+from tilewright.ir.scalars import ScalarType
 from tilewright.kernel.ir import (
     BlockIndex,
+    Broadcast,
     Buffer,
     Comment,
     Expression,
     Name,
+    Shuffle,
+    Store,
     ThreadIndex,
+    VectorType,
     multiply,
     operation,
 )
@@ -37,7 +43,7 @@ from tilewright.passes.tiled.copy import prepare_copy
 from tilewright.passes.tiled.form import StagedOperand, TileForm
 from tilewright.passes.tiled.held import prepare_held
 from tilewright.passes.tiled.tiling import blocks_along
-from tilewright.passes.tiled.writer import TileWriter, all_of
+from tilewright.passes.tiled.writer import TileWriter, all_of, element_of_thread
 
 
 def write_kernel(form: TileForm, name: str = "contraction") -> Launch:
@@ -131,30 +137,60 @@ def _write_back(
         targets.append(_Target(w, one.operand, buffer, f"further_{number}", strides))
     indices: dict[tuple[int, int], Expression] = {}
     inside: dict[tuple[int, int], Expression] = {}
-    for position, (t, r) in enumerate(zip(form.tiling.thread, form.tiling.register, strict=True)):
+    for position, r in enumerate(form.tiling.register):
         name = form.parallel[position].name
         for number in range(r):
-            index = w.sum([starts[position], threads[position], w.integer(number * t)])
+            index = w.sum([starts[position], *element_of_thread(form, position, threads[position], number)])
             indices[position, number] = emit.let(index, f"at_{name}")
             if form.guarded[position]:
                 inside[position, number] = emit.let(
                     operation("lt", indices[position, number], sizes[position]), f"in_{name}"
                 )
-    for registers, accumulator in accumulators.items():
-        at = [indices[place] for place in enumerate(registers)]
+
+    def result(registers: Registers) -> Value:
+        if contraction.epilogue is None:
+            return accumulators[registers]
+        further = [one.read([indices[place] for place in enumerate(registers)]) for one in targets[1:]]
+        return lower_lambda(contraction.epilogue, [accumulators[registers], *further], emit)[0]
+
+    def write(registers: Registers, together: int) -> None:
+        at = targets[0].flat([indices[place] for place in enumerate(registers)])
+        if together == 1:
+            store_element(out, contraction.out.element, at, result(registers), emit)
+            return
+        lanes = [result(_moved(registers, form.stored, lane))[0] for lane in range(together)]
+        emit.emit(Store(out, at, vector_of(lanes), aligned=True))
+
+    together = 1 if form.stored is None else form.groups[form.stored]
+    for registers in accumulators:
+        if form.stored is not None and registers[form.stored] % together:
+            continue
         conditions = [inside[place] for place in enumerate(registers) if place in inside]
-
-        def write(accumulator: tuple[Name, ...] = accumulator, at: list[Expression] = at) -> None:
-            value: Value = accumulator
-            if contraction.epilogue is not None:
-                further = [one.read(at) for one in targets[1:]]
-                value = lower_lambda(contraction.epilogue, [accumulator, *further], emit)[0]
-            store_element(out, contraction.out.element, targets[0].flat(at), value, emit)
-
         if conditions:
-            emit.when(all_of(conditions), write)
+            emit.when(all_of(conditions), partial(write, registers, together))
         else:
-            write()
+            write(registers, together)
+
+
+def _moved(registers: Registers, position: int | None, steps: int) -> Registers:
+    return tuple(one + steps if place == position else one for place, one in enumerate(registers))
+
+
+def vector_of(lanes: list[Expression]) -> Expression:
+    """A vector of two or four scalars."""
+    scalar = lanes[0].type
+    assert isinstance(scalar, ScalarType)
+    wide = VectorType(scalar, len(lanes))
+    pairs: list[Expression] = [
+        Shuffle(
+            Broadcast(one, wide),
+            Broadcast(other, wide),
+            tuple(range(0, 2 * len(lanes), len(lanes))) * (len(lanes) // 2),
+            wide,
+        )
+        for one, other in zip(lanes[::2], lanes[1::2], strict=True)
+    ]
+    return pairs[0] if len(pairs) == 1 else Shuffle(pairs[0], pairs[1], (0, 1, 4, 5), wide)
 
 
 class _Target:

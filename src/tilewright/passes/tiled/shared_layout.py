@@ -1,9 +1,10 @@
 """Where the staged tile of an operand lies in shared memory, padded exactly where a bank conflict is seen.
 
-A tile is indexed by (q..., r..., t...): the contracted indices, then the register parts and the thread parts of the
-operand's parallel dimensions. With the thread parts innermost, the threads of a warp read neighbouring words at every
-step of the accumulation, whatever R is. The staging writes follow the operand's own layout in global memory instead, so
-they may collide; then the rows are padded by [S0 4.4]: one element where the flattened inner size is even (eq. 19-21).
+A tile is indexed by (q..., r..., t..., g): the contracted indices, then the register parts and the thread parts of the
+operand's parallel dimensions, and at last the neighbours that a thread reads at once. So the threads of a warp read
+neighbouring words at every step of the accumulation, whatever R is. The staging writes follow the operand's own
+layout in global memory instead, so they may collide; then the rows are padded by [S0 4.4]: one element where the
+flattened inner size is even (eq. 19-21).
 A copy that moves vectors writes elements that are several rows apart; two, four or eight elements then do what one does
 for scalars.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -29,7 +30,8 @@ BANK_BYTES = 4
 class TileAxis:
     """One dimension of an operand's tile: its place among the parallel (or contracted) dimensions and its extents.
 
-    A contracted axis has thread == 1 and register == Q. `global_stride` orders the collective copy.
+    A contracted axis has thread == 1 and register == Q. `global_stride` orders the collective copy. Of a register part,
+    `group` elements are neighbours; at most one axis of an operand has more than one.
     """
 
     dimension: Dimension
@@ -38,6 +40,7 @@ class TileAxis:
     thread: int
     register: int
     global_stride: int
+    group: int = 1
 
     @property
     def extent(self) -> int:
@@ -47,7 +50,10 @@ class TileAxis:
 
 @dataclass(frozen=True)
 class SharedLayout:
-    """Strides (in elements) of an operand's tile; per axis, of its thread part and its register (or q) part."""
+    """Strides (in elements) of an operand's tile; per axis, of its thread part and its register (or q) part.
+
+    Element g + group * (t + thread * r) of an axis lies at g + t * thread stride + r * register stride.
+    """
 
     axes: tuple[TileAxis, ...]
     thread_strides: tuple[int, ...]
@@ -67,22 +73,35 @@ class SharedLayout:
         unit = self.copy_order[-1]
         axis = self.axes[unit]
         stride = self.register_strides[unit] if axis.contracted else self.thread_strides[unit]
+        in_group = axis.group % vector == 0
         others = [
             step
             for position, one in enumerate(self.axes)
             for step, used in (
                 (self.thread_strides[position], one.thread > 1),
-                (self.register_strides[position], one.register > 1),
+                (self.register_strides[position], one.register > one.group),
             )
-            if used and not (position == unit and step == stride)
+            if used and not (position == unit and step == stride and not in_group)
         ]
-        return stride == 1 and all(step % vector == 0 for step in others)
+        return (in_group or stride == axis.group) and all(step % vector == 0 for step in others)
 
-    def address(self, position: int, index: int) -> int:
+    def is_linear(self, position: int) -> bool:
+        """True if neighbours along an axis are neighbours in the tile."""
+        axis = self.axes[position]
+        if axis.contracted:
+            return self.register_strides[position] == 1
+        steps = ((axis.thread, self.thread_strides, axis.group),
+                 (axis.register // axis.group, self.register_strides, axis.group * axis.thread))  # fmt: skip
+        return all(count == 1 or strides[position] == run for count, strides, run in steps)
+
+    def address(self, position: int, index: int | Addresses) -> Any:
         """Contribution of element `index` along axis `position`."""
         axis = self.axes[position]
+        group, whole = index % axis.group, index // axis.group
         return (
-            index % axis.thread * self.thread_strides[position] + index // axis.thread * self.register_strides[position]
+            group
+            + whole % axis.thread * self.thread_strides[position]
+            + whole // axis.thread * self.register_strides[position]
         )
 
 
@@ -96,6 +115,7 @@ def operand_axes(
     contracted: tuple[tuple[Dimension, int], ...],
     present: tuple[bool, ...],
     strides: tuple[int, ...],
+    groups: tuple[int, ...],
 ) -> tuple[TileAxis, ...]:
     """The axes of an operand: contracted ones first, then its parallel ones in thread order."""
     axes = [
@@ -103,7 +123,7 @@ def operand_axes(
         for position, (one, q) in enumerate(contracted)
     ]
     axes += [
-        TileAxis(one, False, position, t, r, strides[position])
+        TileAxis(one, False, position, t, r, strides[position], groups[position])
         for position, (one, t, r) in enumerate(dimensions)
         if present[position]
     ]
@@ -125,11 +145,14 @@ def choose_layout(
     if thread_axes:
         unit = min(thread_axes, key=lambda position: abs(axes[position].global_stride))
         orders.append([position for position in thread_axes if position != unit] + [unit])
+    group = math.prod(axis.group for axis in axes)
+    paddings = (0, 1) if vector == 1 else (0, 1, 2, 4, 8)
     candidates = [
         _layout(axes, tuple(order), pad_threads, row_padding, thread_shape, element_bytes, vector)
         for order in orders
         for pad_threads in (False, True)
-        for row_padding in ((0, 1) if vector == 1 else (0, 1, 2, 4, 8))
+        for row_padding in paddings
+        if row_padding == 1 or row_padding % group == 0
     ]
     return min(candidates, key=lambda one: (one.load_conflict, one.staging_conflict, one.size))
 
@@ -149,18 +172,20 @@ def _layout(
     vector: int,
 ) -> SharedLayout:
     thread_strides, register_strides = [0] * len(axes), [0] * len(axes)
-    stride, padding = 1, 0
+    group = math.prod(axis.group for axis in axes)
+    stride, padding = group, 0
     for place, position in enumerate(reversed(order)):
         thread_strides[position] = stride
         stride *= axes[position].thread
-        if pad_threads and place == 0 and len(order) > 1 and stride > 1:
-            padding += pad_term(stride)
-            stride += pad_term(stride)
+        if pad_threads and place == 0 and len(order) > 1 and stride > group:
+            extra = group * pad_term(stride // group)
+            padding += extra
+            stride += extra
     for position in reversed(order):
         register_strides[position] = stride
-        stride *= axes[position].register
+        stride *= axes[position].register // axes[position].group
     if row_padding:
-        extra = pad_term(stride) if row_padding == 1 else row_padding
+        extra = group * pad_term(stride // group) if row_padding == 1 else row_padding
         padding += extra
         stride += extra
     for position in reversed([p for p, axis in enumerate(axes) if axis.contracted]):
@@ -174,7 +199,7 @@ def _layout(
         stride,
         padding,
         _staging_conflict(layout, math.prod(thread_shape), element_bytes, vector),
-        conflict_degree(_load_addresses(layout, thread_shape), element_bytes),
+        conflict_degree(_load_addresses(layout, thread_shape), element_bytes, group),
     )
 
 
@@ -195,8 +220,7 @@ def _staging_addresses(layout: SharedLayout, threads: int, vector: int) -> Addre
     for position in reversed(layout.copy_order):
         axis = layout.axes[position]
         index, element = element % axis.extent, element // axis.extent
-        address += index % axis.thread * layout.thread_strides[position]
-        address += index // axis.thread * layout.register_strides[position]
+        address += layout.address(position, index)
     return address
 
 

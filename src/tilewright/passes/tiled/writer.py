@@ -7,6 +7,7 @@ from tilewright.kernel.ir import (
     Expression,
     add,
     integer,
+    multiply,
     operation,
 )
 from tilewright.passes.launch_writer import LaunchWriter
@@ -49,6 +50,13 @@ class TileWriter(LaunchWriter):
         for term in terms:
             total = add(total, term)
         return total
+
+
+def element_of_thread(form: TileForm, position: int, thread: Expression, number: int) -> list[Expression]:
+    """Terms of where element `number` of a thread lies in its block along a parallel dimension."""
+    group, threads = form.groups[position], form.tiling.thread[position]
+    place = number % group + number // group * group * threads
+    return [multiply(thread, integer(group, form.index_type)), integer(place, form.index_type)]
 
 
 def all_of(conditions: list[Expression]) -> Expression:
