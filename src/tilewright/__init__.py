@@ -98,9 +98,9 @@ _MODULES = {
         "i8", "integer_", "u16", "u32", "u64", "u8",
     ),
     "tilewright.frontend.scalar_functions": (
-        "acos", "asin", "atan", "atan2", "cast", "ceil", "conj", "cos", "cosh", "exp", "expm1", "floor", "fma", "isinf",
-        "isnan", "log", "log1p", "maximum", "minimum", "relu", "rint", "rsqrt", "sigmoid", "sin", "sinh", "sqrt", "tan",
-        "tanh", "trunc", "where",
+        "abs", "acos", "asin", "atan", "atan2", "cast", "ceil", "clip", "conj", "cos", "cosh", "exp", "expm1", "floor",
+        "fma", "isfinite", "isinf", "isnan", "log", "log1p", "maximum", "minimum", "relu", "rint", "rsqrt", "sigmoid",
+        "sign", "sin", "sinh", "sqrt", "square", "tan", "tanh", "trunc", "where",
     ),
 }  # fmt: skip
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}

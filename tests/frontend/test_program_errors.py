@@ -16,7 +16,7 @@ X = np.ones(3, np.float32)
 
 
 def error_of(function: Callable[..., Any], *dtypes: Any) -> str:
-    with pytest.raises((TypeError, ValueError, IndexError, OverflowError)) as caught:
+    with pytest.raises((TypeError, ValueError, IndexError, OverflowError, AttributeError)) as caught:
         tw.program(function).trace(*dtypes)
     return str(caught.value)
 
@@ -64,6 +64,42 @@ def numpy_function(xs: tw.f32["n"]) -> Any:
 
 def numpy_accumulate(xs: tw.f32["n"]) -> Any:
     return np.add.accumulate(xs)
+
+
+def numpy_average(xs: tw.f32["n"]) -> Any:
+    return np.mean(xs)
+
+
+def numpy_keyword(xs: tw.f32["n"]) -> Any:
+    return np.add(xs, xs, where=False)
+
+
+def numpy_constant(xs: tw.f32["n"]) -> Any:
+    return xs + np.zeros(3, np.float32)
+
+
+def unknown_attribute(xs: tw.f32["n"]) -> Any:
+    return tw.map(lambda x: x.item(), xs)
+
+
+def unknown_function(xs: tw.f32["n"]) -> Any:
+    return tw.log2(xs)
+
+
+def formatted(xs: tw.f32["n"]) -> Any:
+    return tw.map(lambda x: float(f"{x:.2f}"), xs)
+
+
+def largest(xs: tw.f32["n"]) -> Any:
+    return tw.map(lambda x: max(x, 0), xs)
+
+
+def rounded_to_what(xs: tw.f32["n"]) -> Any:
+    return tw.map(lambda x: round(x, x), xs)
+
+
+def rounded_integer(xs: tw.i32["n"]) -> Any:
+    return round(xs, -2)
 
 
 def assignment(xs: tw.f32["n"]) -> Any:
@@ -224,8 +260,17 @@ MESSAGES = [
     (range_of_size, "value of n is not known", "tw.loop"),
     (range_of_scalar, "value of k is not known", "tw.loop"),
     (length, "value of n is not known", ""),
-    (numpy_function, "numpy.sum cannot be traced on xs", ""),
-    (numpy_accumulate, "numpy.add cannot be traced", ""),
+    (numpy_function, "numpy.sum cannot be traced", 'use tw.reduce("add", 0, xs)'),
+    (numpy_average, "numpy.mean cannot be traced", 'use tw.reduce("add", 0, xs) / xs.shape[0]'),
+    (numpy_keyword, "numpy.add with where cannot be traced", ""),
+    (numpy_constant, "a NumPy array of shape (3,) meets traced values", "are its parameters"),
+    (unknown_attribute, "the scalar x of type f32 has no attribute 'item'", ""),
+    (unknown_function, "module 'tilewright' has no attribute 'log2'", ""),
+    (formatted, "the value of x is not known while the function is traced", ""),
+    (largest, "maximum and minimum instead of max() and min()", ""),
+    (rounded_to_what, "round needs a constant number of digits", ""),
+    (rounded_integer, "round to -2 digits is not defined on i32", ""),
+    (numpy_accumulate, "numpy.add.accumulate cannot be traced", "use tw.reduce, tw.scan"),
     (assignment, "xs = tw.update(xs, index, value)", "tw.scatter"),
     (unequal_names, "map over xs with n rows and ys with m rows", "write the same size for both"),
     (unequal_constants, "map over xs with 3 rows and ys with 4 rows: they must be equal", ""),

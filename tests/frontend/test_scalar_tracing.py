@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tilewright.frontend.scalar_constants import constant
 from tilewright.frontend.scalar_functions import (
     cast,
     conj,
@@ -26,7 +27,7 @@ from tilewright.frontend.scalar_functions import (
     tanh,
     where,
 )
-from tilewright.frontend.scalar_tracing import ScalarProxy, constant, trace
+from tilewright.frontend.scalar_tracing import ScalarProxy, trace
 from tilewright.ir.builder import Builder
 from tilewright.ir.interpreter import interpret
 from tilewright.ir.nodes import Literal, Type

@@ -31,3 +31,18 @@ def test_results_in_repeated_elements_are_refused() -> None:
     repeated = np.lib.stride_tricks.as_strided(np.zeros(1), (4,), (0,))
     with pytest.raises(ValueError, match=r"out\[1\] lie on one another in memory"):
         both(np.ones(4), out=(np.zeros(4), repeated))
+
+
+@pytest.mark.filterwarnings("error")
+def test_sums_too_large_for_f16_are_infinite_without_a_warning() -> None:
+    xs = np.full(300, 300, np.float16)
+    for _ in range(3):
+        assert tw.einsum("i,i->", xs, xs) == np.inf
+        assert tw.einsum("i,i->", xs[:1], xs[:1]) == np.inf
+
+    @tw.program
+    def total(xs: tw.f16["n"]) -> Any:
+        return tw.reduce("add", 0, tw.map(lambda x: x * x, xs))
+
+    for _ in range(3):
+        assert total(xs) == np.inf

@@ -25,7 +25,8 @@ from tilewright.frontend.program_tracing import (
     wrap,
     wrap_results,
 )
-from tilewright.frontend.scalar_tracing import ScalarProxy, apply, constant
+from tilewright.frontend.scalar_constants import constant
+from tilewright.frontend.scalar_tracing import ScalarProxy, apply
 from tilewright.ir.lexer import INFIX
 from tilewright.ir.nodes import (
     Atom,

@@ -99,6 +99,24 @@ class ArrayProxy:
 
         return elementwise(lambda one: one.astype(scalar), [self])
 
+    @property
+    def real(self) -> Any:
+        """The real parts (itself for real types)."""
+        from tilewright.frontend.array_functions import elementwise
+
+        return elementwise(lambda one: one.real, [self])
+
+    @property
+    def imag(self) -> Any:
+        """The imaginary parts (zeros for real types)."""
+        from tilewright.frontend.array_functions import elementwise
+
+        return elementwise(lambda one: one.imag, [self])
+
+    def conj(self) -> Any:
+        """The complex conjugates (itself for real types)."""
+        return apply("conj", self)
+
     def reshape(self, *shape: Any) -> Any:
         """The elements in row-major order under another shape; -1 stands for what is left."""
         from tilewright.frontend.array_functions import reshape
@@ -141,10 +159,7 @@ class ArrayProxy:
             "on it; use the functions of tilewright"
         )
 
-    def __array_function__(self, function: Any, *_: Any, **__: Any) -> Any:
-        raise TypeError(f"numpy.{function.__name__} cannot be traced on {self.variable}; use tilewright's functions")
-
-    __array_ufunc__ = ScalarProxy.__array_ufunc__
+    __array_ufunc__, __array_function__ = ScalarProxy.__array_ufunc__, ScalarProxy.__array_function__
 
     def __tilewright_apply__(self, operator: str, operands: Sequence[Any]) -> Any:
         from tilewright.frontend.array_functions import elementwise
@@ -186,6 +201,12 @@ class ArrayProxy:
     __eq__, __ne__ = ScalarProxy.__eq__, ScalarProxy.__ne__
     __lt__, __le__, __gt__, __ge__ = ScalarProxy.__lt__, ScalarProxy.__le__, ScalarProxy.__gt__, ScalarProxy.__ge__
     __neg__, __abs__, __invert__ = ScalarProxy.__neg__, ScalarProxy.__abs__, ScalarProxy.__invert__
+    __divmod__, __rdivmod__ = ScalarProxy.__divmod__, ScalarProxy.__rdivmod__
+
+    def __round__(self, digits: int | None = None) -> Any:
+        from tilewright.frontend.array_functions import elementwise
+
+        return elementwise(lambda one: round(one, digits), [self])
 
 
 # --- indexing ---------------------------------------------------------------------------------------------------------

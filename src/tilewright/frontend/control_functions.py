@@ -26,7 +26,8 @@ from tilewright.frontend.program_tracing import (
     wrap,
     wrap_results,
 )
-from tilewright.frontend.scalar_tracing import ScalarProxy, WeakProxy, common_type, constant, convert
+from tilewright.frontend.scalar_constants import constant
+from tilewright.frontend.scalar_tracing import ScalarProxy, WeakProxy, common_type, convert
 from tilewright.ir.nodes import Atom, Body, ForLoop, If, Lambda, Loop, Statement, Type, Variable, WhileLoop
 from tilewright.ir.scalars import BOOL, I64
 

@@ -11,7 +11,7 @@ import numpy as np
 from tilewright.frontend.einsum_layout import Signature
 from tilewright.frontend.einsum_parse import BROADCAST, Label, Labels, ResolvedEinsum, expand_ellipsis
 from tilewright.frontend.einsum_program import Epilogue, size_name
-from tilewright.frontend.scalar_tracing import constant
+from tilewright.frontend.scalar_constants import constant
 from tilewright.frontend.semiring import Semiring
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import ScalarType, compute_type, scalar_type_of

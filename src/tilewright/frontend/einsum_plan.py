@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,12 @@ class EinsumPlan:
     inputs: tuple[Signature, ...]
     operand_count: int
     beta: bool
-    tiles: tuple[tuple[str, Any], ...] = ()
+    tiles: tuple[tuple[str, Any], ...]
+    made_from: tuple[Any, ...]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as what was asked for: it is planned anew, for the device of that name, where it is read."""
+        return _made, self.made_from
 
     def __call__(self, *operands: Any, out: Array | None = None) -> Any:
         """The result for operands, then the epilogue's operands; written into `out` if that is given.
@@ -216,7 +222,7 @@ def plan(
         >>> product.flops
         48
     """
-    key = expression if isinstance(expression, str) else _label_lists(expression)
+    key: Hashable = expression if isinstance(expression, str) else _label_lists(expression)
     types = dtype if isinstance(dtype, list | tuple) else [dtype] * len(operands)
     if len(types) != len(operands):
         raise ValueError(f"plan {expression!r}: {len(types)} dtypes for {len(operands)} operands")
@@ -226,16 +232,28 @@ def plan(
         compute_dtype, order, casting, hashable_optimize(optimize), semiring, epilogue, labels, alpha, beta, target,
         hashable_tiles(tiles),
     )  # fmt: skip
-    parsed = parsed_expression(key)
-    bound = bind(parsed, signatures, extras, None, options, out_dtype=out_dtype)
+    return _made(key, tuple(signatures), tuple(extras), options, out_dtype)
+
+
+def _made(
+    expression: Hashable,
+    operands: tuple[Signature, ...],
+    extras: tuple[Signature, ...],
+    options: EinsumOptions,
+    out_dtype: Any,
+) -> EinsumPlan:
+    bound = bind(parsed_expression(expression), operands, extras, None, options, out_dtype=out_dtype)
+    resolved = bound.resolved
+    named = options if bound.device is None else replace(options, target=bound.device.name)
     return EinsumPlan(
-        bound.resolved.expression,
-        _costs(bound, signatures, semiring_named(semiring)),
+        resolved.expression,
+        _costs(bound, operands, semiring_named(options.semiring)),
         bound,
-        (*signatures, *extras),
-        len(signatures),
-        bool(beta),
-        tuple((bound.resolved.names[bound.resolved.labels.index(label)], one) for label, one in options.tiles),
+        (*operands, *extras),
+        len(operands),
+        bool(options.beta),
+        tuple((resolved.names[resolved.labels.index(label)], one) for label, one in options.tiles),
+        (expression, operands, extras, named, out_dtype),
     )
 
 

@@ -21,7 +21,8 @@ from collections.abc import Callable, Sequence
 
 from tilewright.frontend.einsum_parse import BROADCAST, EinsumSpec, Labels
 from tilewright.frontend.einsum_path import Path, Step, distinct, steps_of
-from tilewright.frontend.scalar_tracing import constant, convert, trace
+from tilewright.frontend.scalar_constants import constant
+from tilewright.frontend.scalar_tracing import convert, trace
 from tilewright.frontend.semiring import PLUS_TIMES, Semiring, combine_lambda, map_atoms, neutral_literal
 from tilewright.ir.builder import Builder
 from tilewright.ir.dataclass import dataclass

@@ -29,7 +29,8 @@ from tilewright.frontend.program_tracing import (
     wrap,
     wrap_results,
 )
-from tilewright.frontend.scalar_tracing import ScalarProxy, neutral_constant
+from tilewright.frontend.scalar_constants import neutral_constant
+from tilewright.frontend.scalar_tracing import ScalarProxy
 from tilewright.ir.nodes import (
     Apply,
     Atom,

@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import functools
 import inspect
@@ -25,6 +24,7 @@ import numpy as np
 from tilewright.frontend.annotations import Parameter, parameters_of
 from tilewright.frontend.program_arguments import accepted, as_array, check_inner
 from tilewright.frontend.program_options import DataSets, ProgramOptions, common_types, explanation, named_data
+from tilewright.frontend.program_pickle import pickled
 from tilewright.frontend.program_quick import QuickProgram
 from tilewright.frontend.program_trace import Traced, result_of, trace_function
 from tilewright.frontend.program_tracing import (
@@ -176,9 +176,15 @@ class TracedProgram:
         Raises (when called):
             ValueError: for a threshold that the program does not have, and values below 0.
         """
-        other = copy.copy(self)
-        other.options = dataclasses.replace(self.options, thresholds={**self.options.thresholds, **values})
-        other._executables, other._tiles, other._quick = {}, {}, QuickProgram()
+        return self.with_options(
+            dataclasses.replace(self.options, thresholds={**self.options.thresholds, **values}), True
+        )
+
+    def with_options(self, options: ProgramOptions, same_code: bool = False) -> TracedProgram:
+        """The same program with other options; `same_code` if these change nothing of what is compiled."""
+        other = TracedProgram(self.function, self._around, options)
+        if same_code:
+            other._traced, other._compiled, other._lock = self._traced, self._compiled, self._lock
         return other
 
     def tune(
@@ -261,8 +267,23 @@ class TracedProgram:
         Raises (when called):
             IllegalTiling: for sizes that break a limit of the device, and devices without thread blocks.
         """
-        options = dataclasses.replace(self.options, tiles=dict(tiles) or None)
-        return TracedProgram(self.function, self._around, options)
+        return self.with_options(dataclasses.replace(self.options, tiles=dict(tiles) or None))
+
+    # --- other processes
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Pickled by its name, as functions are; with its options where those were given later.
+
+        Raises:
+            TypeError: for a program that its module does not have by that name.
+        """
+        return pickled(self, self.function)
+
+    def __copy__(self) -> TracedProgram:
+        return self
+
+    def __deepcopy__(self, _: Any) -> TracedProgram:
+        return self
 
     # --- tracing
 

@@ -14,7 +14,7 @@ from tilewright.ir.nodes import Program, Type, Variable
 from tilewright.ir.scalars import I64, ScalarType
 from tilewright.ir.verifier import IRError, verify
 
-_LOCATED = (TypeError, ValueError, IndexError, OverflowError)
+_LOCATED = (TypeError, ValueError, IndexError, OverflowError, AttributeError)
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def trace_function(
     with tracing(tracer):
         proxies = [tracer.index_proxy(one) if one.type == Type(I64) else wrap(tracer, one) for one in variables]
         try:
-            values, several = values_of(result_of(function, parameters, proxies), f"program {name}")
+            values, several = values_of(result_of(function, parameters, proxies), "the function")
             results = [atom_of(one) for one in values]
         except _LOCATED as error:
             message = _located(error, name)

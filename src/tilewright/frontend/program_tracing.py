@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 
 import tilewright
-from tilewright.frontend.scalar_tracing import ScalarProxy, common_type, constant, convert, foreign
+from tilewright.frontend.scalar_constants import constant
+from tilewright.frontend.scalar_tracing import ScalarProxy, common_type, convert, foreign
 from tilewright.ir.builder import Builder
 from tilewright.ir.nodes import Atom, Body, Lambda, Type, Variable, atom_size
 from tilewright.ir.scalars import BOOL, C128, F64, I64, ScalarType, scalar_type_of

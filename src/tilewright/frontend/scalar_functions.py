@@ -11,8 +11,11 @@ product and a sum that it goes into may be rounded once, as `fma` does it, and n
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from tilewright.frontend.scalar_tracing import ScalarProxy, apply
 from tilewright.ir.operators import OPERATORS
@@ -32,6 +35,77 @@ def minimum(left: Any, right: Any) -> Any:
 def maximum(left: Any, right: Any) -> Any:
     """The larger one; nan if either is nan."""
     return apply("max", left, right)
+
+
+def abs(value: Any) -> Any:
+    """The absolute value; of a complex number its modulus, which is real.
+
+    >>> float(abs(-2.0))
+    2.0
+    """
+    return apply("abs", value)
+
+
+def sign(value: Any) -> Any:
+    """-1, 0 or 1, of the value's type; nan of nan. Not defined on complex numbers.
+
+    >>> float(sign(-2.5))
+    -1.0
+    """
+    if not hasattr(value, "__tilewright_apply__"):
+        return np.sign(value)
+    return where(value > 0, 1, where(value < 0, -1, where(value == 0, 0, value)))
+
+
+def square(value: Any) -> Any:
+    """value * value.
+
+    >>> float(square(-3.0))
+    9.0
+    """
+    return value * value
+
+
+def clip(value: Any, lower: Any, upper: Any) -> Any:
+    """minimum(maximum(value, lower), upper); a bound that is None does not bind.
+
+    >>> float(clip(7.0, 0, 1))
+    1.0
+    """
+    raised = value if lower is None else maximum(value, lower)
+    return raised if upper is None else minimum(raised, upper)
+
+
+def isfinite(value: Any) -> Any:
+    """Whether the value is neither infinite nor nan.
+
+    >>> bool(isfinite(1.0)), bool(isfinite(np.inf))
+    (True, False)
+    """
+    return ~(isnan(value) | isinf(value))
+
+
+def rounded(value: Any, digits: int | None = None) -> Any:
+    """What Python's `round` means on traced numbers: without digits an i64, halves to even; else of the value's type.
+
+    As in NumPy the digits are made by a multiplication and a division, both of which round. Numbers out of the range of
+    i64, infinities and nans have no i64: what is given for them is up to the device.
+
+    Raises:
+        TypeError: for complex numbers, and a count of digits that is no constant.
+    """
+    if value.scalar.is_integer:
+        if digits is not None and digits < 0:
+            raise TypeError(
+                f"round to {digits} digits is not defined on {value.scalar}; convert it with .astype(tw.f64)"
+            )
+        return value
+    if digits is None:
+        return cast(rint(value), "i64")
+    if not isinstance(digits, int):
+        raise TypeError(f"round needs a constant number of digits, not {digits!r}")
+    scale = 10.0 ** builtins.abs(digits)
+    return rint(value * scale) / scale if digits >= 0 else rint(value / scale) * scale
 
 
 def relu(value: Any) -> Any:

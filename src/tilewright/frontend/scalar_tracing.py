@@ -19,12 +19,12 @@ meet.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from tilewright.frontend.scalar_constants import constant
 from tilewright.ir.builder import Builder
 from tilewright.ir.nodes import Atom, Literal, Variable
 from tilewright.ir.operators import OPERATORS
@@ -104,16 +104,20 @@ class ScalarProxy:
         return _apply_traced(self.builder, operator, operands)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        operator = _UFUNCS.get(ufunc.__name__)
-        if method != "__call__" or options or operator is None:
-            raise TypeError(f"numpy.{ufunc.__name__} cannot be traced; traceable: {', '.join(sorted(_UFUNCS))}")
-        return power(*inputs) if operator == "pow" else apply(operator, *inputs)
+        from tilewright.frontend.numpy_functions import traced_ufunc
+
+        return traced_ufunc(ufunc, method, inputs, options)
+
+    def __array_function__(self, function: Any, _: Any, arguments: Any, options: Any) -> Any:
+        from tilewright.frontend.numpy_functions import traced_function
+
+        return traced_function(function, arguments, options)
 
     def __bool__(self) -> bool:
         raise TypeError(
             f"the value of {self.atom} is not known while the function is traced: write where(condition, a, b) instead "
-            "of `if`, and & | ~ instead of `and` `or` `not`; in a program also tw.cond instead of `if`, and tw.loop or "
-            "tw.while_loop instead of `while`"
+            "of `if`, & | ~ instead of `and` `or` `not`, and maximum and minimum instead of max() and min(); in a "
+            "program also tw.cond instead of `if`, and tw.loop or tw.while_loop instead of `while`"
         )
 
     def _no_number(self) -> Any:
@@ -124,6 +128,28 @@ class ScalarProxy:
         )
 
     __int__ = __float__ = __complex__ = __index__ = _no_number
+
+    def __round__(self, digits: int | None = None) -> Any:
+        from tilewright.frontend.scalar_functions import rounded
+
+        return rounded(self, digits)
+
+    def __divmod__(self, other: Any) -> tuple[Any, Any]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> tuple[Any, Any]:
+        return other // self, other % self
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # asked for by protocols, also of a proxy that is being made
+            raise AttributeError(name)
+        raise AttributeError(
+            f"the scalar {self.atom} of type {self.scalar} has no attribute {name!r} while the function is traced; use "
+            "the functions of tilewright (exp, sqrt, ...), .astype, .real, .imag"
+        )
+
+    def __format__(self, form: str) -> str:
+        return self._no_number() if form else str(self)
 
     def __repr__(self) -> str:
         return f"ScalarProxy({self.atom}: {self.atom.type})"
@@ -236,45 +262,6 @@ class WeakProxy(ScalarProxy):
 
     __slots__ = ()
     weak = True
-
-
-def constant(value: Any, scalar: ScalarType) -> Literal:
-    """A Python or NumPy number as a literal of a scalar type.
-
-    Raises:
-        TypeError: if the type cannot hold that kind of number (2.5 as i32, 1j as f64).
-        OverflowError: if an integer is out of the type's range.
-    """
-    number = value.item() if isinstance(value, np.generic | np.ndarray) else value
-    if not isinstance(number, bool | int | float | complex):
-        raise TypeError(f"{value!r} of type {type(value).__name__} is not a number")
-    if scalar.is_complex:
-        return Literal(complex(number), scalar)
-    if isinstance(number, complex):
-        raise TypeError(f"the complex constant {number} does not fit the type {scalar}; convert the other operand")
-    if scalar.is_float:
-        return Literal(float(number), scalar)
-    whole = not isinstance(number, float) or (math.isfinite(number) and number == int(number))
-    if not whole:
-        raise TypeError(f"the constant {number} does not fit the type {scalar}; convert the other operand")
-    if scalar == BOOL:
-        if number not in (0, 1):
-            raise TypeError(f"the constant {number} does not fit the type bool; convert the other operand")
-        return Literal(bool(number), BOOL)
-    limits = np.iinfo(scalar.numpy)
-    if not limits.min <= int(number) <= limits.max:
-        raise OverflowError(f"the constant {number} is out of the range of {scalar}: {limits.min} to {limits.max}")
-    return Literal(int(number), scalar)
-
-
-def neutral_constant(value: Any, scalar: ScalarType) -> Literal:
-    """A neutral element as a literal: a `constant`, but that infinities become the extremes of integer types."""
-    if isinstance(value, float | np.floating) and math.isinf(value) and scalar.kind in "biu":
-        if scalar == BOOL:
-            return Literal(bool(value > 0), scalar)
-        limits = np.iinfo(scalar.numpy)
-        return Literal(int(limits.max if value > 0 else limits.min), scalar)
-    return constant(value, scalar)
 
 
 def meeting_type(proxies: Sequence[ScalarProxy]) -> ScalarType:
@@ -421,17 +408,3 @@ def trace(
 def proxies(builder: Builder, variables: Sequence[Variable]) -> tuple[ScalarProxy, ...]:
     """Proxies of scalar variables."""
     return tuple(ScalarProxy(one, builder) for one in variables)
-
-
-_UFUNCS = {
-    "add": "add", "subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div",
-    "floor_divide": "floordiv", "remainder": "mod", "mod": "mod", "power": "pow", "negative": "neg",
-    "absolute": "abs", "fabs": "abs", "minimum": "min", "maximum": "max", "equal": "eq", "not_equal": "ne",
-    "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge", "bitwise_and": "and",
-    "bitwise_or": "or", "bitwise_xor": "xor", "invert": "not", "left_shift": "shl", "right_shift": "shr",
-    "sqrt": "sqrt", "exp": "exp", "log": "log", "log1p": "log1p", "expm1": "expm1", "sin": "sin", "cos": "cos",
-    "tan": "tan", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2", "sinh": "sinh",
-    "cosh": "cosh", "tanh": "tanh", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "round",
-    "isnan": "isnan", "isinf": "isinf", "conjugate": "conj",
-}  # fmt: skip
-"""NumPy's universal functions that can be traced, by their names."""

@@ -11,8 +11,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from tilewright.frontend.scalar_constants import neutral_constant
 from tilewright.frontend.scalar_functions import exp, log1p, maximum, minimum, where
-from tilewright.frontend.scalar_tracing import neutral_constant, trace
+from tilewright.frontend.scalar_tracing import trace
 from tilewright.ir.builder import Builder
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Atom, Lambda, Literal, Type

@@ -21,7 +21,7 @@ from tilewright.frontend.tree_steps import ResolvedTree
 from tilewright.frontend.tree_text import describe
 from tilewright.ir.nodes import Program
 from tilewright.ir.scalars import ScalarType, compute_type
-from tilewright.runtime.devices import Device
+from tilewright.runtime.devices import Device, device_for
 from tilewright.runtime.memory import aligned_empty
 
 _Index = tuple[slice, ...]
@@ -50,6 +50,7 @@ class TreePlan:
         dtype: the element type of the result.
         first: what is computed once before the slices.
         main: the program of the whole tree, or of one slice.
+        made_from: the arguments of `make_plan`, the device by its name.
     """
 
     resolved: ResolvedTree
@@ -60,6 +61,11 @@ class TreePlan:
     device: Device
     first: tuple[CompiledPart, ...]
     main: CompiledPart
+    made_from: tuple[Any, ...]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as what was asked for: it is planned anew, for the device of that name, where it is read."""
+        return _made, self.made_from
 
     def __call__(self, *arrays: Array, out: Array | None = None) -> Any:
         """The result for input arrays of the planned shapes and dtypes; written into `out` if that is given.
@@ -244,7 +250,23 @@ def make_plan(
         )
 
     first = tuple(part(schedule, inner) for _, schedule in memory.first)
-    return TreePlan(tree, memory, orders, tuple(inputs), dtype, device, first, part(memory.main, stored))
+    made_from = (tree, tuple(inputs), tuple(input_orders), dtype, device.name, output_order, given, limit)
+    return TreePlan(tree, memory, orders, tuple(inputs), dtype, device, first, part(memory.main, stored), made_from)
+
+
+def _made(
+    tree: ResolvedTree,
+    inputs: Sequence[ScalarType],
+    input_orders: Sequence[Labels],
+    dtype: ScalarType,
+    device: str,
+    output_order: Labels | None,
+    given: bool,
+    limit: int | None,
+) -> TreePlan:
+    return make_plan(
+        tree, inputs, input_orders, dtype, device_for(device), output_order=output_order, given=given, limit=limit
+    )
 
 
 def memory_order(array: Array, labels: Labels) -> Labels:

@@ -16,6 +16,7 @@ Rules never change what the statements outside their body see, so a rewrite is l
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import TypeAlias, TypeVar, get_args
 
@@ -246,6 +247,8 @@ def equation_of(function: Callable[..., object]) -> str:
     Raises:
         RewriteError: if it begins otherwise.
     """
+    if function.__doc__ is None and sys.flags.optimize > 1:
+        return f"{function.__name__} (its equation is left out, as all docstrings are, by Python's -OO)"
     equation = " ".join((function.__doc__ or "").strip().split("\n\n")[0].split())
     if "=>" not in equation:
         raise RewriteError(f"rule {function.__name__}: the docstring must begin with its equation, before => after")

@@ -357,7 +357,8 @@ class Executable:
         for position, (atom, entry) in enumerate(zip(host.program.body.results, entries, strict=True)):
             element = atom.type.element
             if isinstance(entry, Scalar):
-                value = element.numpy.type(entry.value)
+                with np.errstate(over="ignore"):  # what is too large for an f16 is infinite, as in arrays
+                    value = element.numpy.type(entry.value)
                 if entry.changing:
                     executor.recording.refuse("a result is computed by the host")
                 results.append((Result(element, (), value=value, argument=entry.argument, array=False), None))
