@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from tilewright.frontend.program import TracedProgram as TracedProgram
     from tilewright.frontend.program import program as program
     from tilewright.frontend.semiring import Semiring as Semiring
+    from tilewright.frontend.tensordot import tensordot as tensordot
     from tilewright.frontend.tree import einsum_tree as einsum_tree
     from tilewright.frontend.tree import plan_tree as plan_tree
     from tilewright.frontend.tree_plan import TreePlan as TreePlan
@@ -80,6 +81,7 @@ _MODULES = {
     "tilewright.frontend.einsum": ("einsum",),
     "tilewright.frontend.einsum_plan": ("EinsumPlan", "plan"),
     "tilewright.frontend.semiring": ("Semiring",),
+    "tilewright.frontend.tensordot": ("tensordot",),
     "tilewright.frontend.tree": ("einsum_tree", "plan_tree"),
     "tilewright.frontend.tree_plan": ("TreePlan",),
     "tilewright.runtime.devices": ("Device", "device_for", "devices"),

@@ -218,3 +218,41 @@ def test_the_module_is_the_command() -> None:
 
 def test_only_public_names_are_listed() -> None:
     assert {name for name in dir(tilewright) if not name.startswith("__")} == {*tilewright.__all__} - {"__version__"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("import tilewright as tw\n1 / 0\n", ":2: ZeroDivisionError: division by zero"),
+        ("def f(:\n", ":1: SyntaxError: invalid syntax"),
+        (
+            "import tilewright as tw\n@tw.program\ndef f(x: tw.f64['n']): return tw.map(lambda e: e.foo, x)\n",
+            "prog.py:3: in program f: the scalar e of type f64 has no attribute 'foo'",
+        ),
+    ],
+)
+def test_an_error_in_a_users_file_is_told_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "prog.py").write_text(text)
+    for command in ("explain", "bench", "tune"):
+        if "lambda" in text and command != "explain":
+            continue
+        message = refused(command, str(tmp_path / "prog.py"))
+        assert said in message and "prog.py" in message
+
+
+def test_generic_programs_are_explained_for_the_type_that_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "prog.py").write_text(
+        "import tilewright as tw\n"
+        "@tw.program\n"
+        "def plus(x: tw.any_['n'], k: tw.integer_): return tw.map(lambda e: e + 1, x), k\n"
+    )
+    assert "a kernel over n points" in run("explain", str(tmp_path / "prog.py"))
+    assert "a kernel over n points" in run("explain", str(tmp_path / "prog.py"), "--dtype", "c64")
+    assert "'f33' is no dtype" in refused("explain", str(tmp_path / "prog.py"), "--dtype", "f33")
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.ones(3))
+    assert "cannot write /dev/full: No space left" in refused(
+        "einsum", "i->", str(tmp_path / "a.npy"), "-o", "/dev/full"
+    )

@@ -395,7 +395,7 @@ def test_sizes_as_expressions_and_shared_with_scalars() -> None:
 
     xs, ys = np.arange(6, dtype="f4"), np.ones(3, "f4")
     check(halves, (np.int64(2), xs, ys, ys), (xs[:3] + 1, xs[3:], np.arange(2), ys[1:]))
-    with pytest.raises(ValueError, match=r"dimension 0 of parameter xs must be 2\*n where n = 3"):
+    with pytest.raises(ValueError, match=r"dimension 0 of parameter xs must be 2\*n = 6 \(n = 3\), but is"):
         halves(2, xs[1:], ys, ys)
 
 

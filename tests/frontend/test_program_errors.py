@@ -390,7 +390,7 @@ def doubled(xs: tw.float_["n"]) -> Any:
     ("arguments", "error", "said"),
     [
         ((1, X, X.astype("f8")), TypeError, "parameter ys .*float64"),
-        ((1, X, X[:2]), ValueError, r"dimension 0 of parameter ys must be n where n = 3, that is 3, but is 2"),
+        ((1, X, X[:2]), ValueError, r"dimension 0 of parameter ys must be n = 3, but is 2"),
         ((1, X[None], X), ValueError, "parameter xs .*rank 2"),
         ((1j, X, X), TypeError, "parameter alpha"),
         ((X, X, X), (TypeError, ValueError), "parameter alpha"),

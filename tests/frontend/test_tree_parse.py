@@ -10,6 +10,12 @@ from tree_checks import CASES, random_tree
 from tilewright.frontend.tree_parse import Leaf, Node, TreeError, check_tree, leaves, parse_tree, sizes_of
 
 
+def test_names_may_have_any_letters() -> None:
+    assert str(parse_tree("[[α,β_1],[β_1,γ]->[α,γ]],[γ,d]->[d,α]")) == "[[α,β_1],[β_1,γ]->[α,γ]],[γ,d]->[d,α]"
+    with pytest.raises(TreeError, match="unexpected character '€'"):
+        parse_tree("[€,1]->[1]")
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_the_projects_trees_are_printed_as_they_are_written(case: dict[str, str]) -> None:
     tree = parse_tree(case["tree"])

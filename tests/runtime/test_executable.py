@@ -184,7 +184,7 @@ def pick (x: [n]f32, j: [k]i64) =
 def test_wrong_arguments_are_named() -> None:
     axpy = executable(AXPY)
     x = floats(4, 6)
-    with pytest.raises(ValueError, match="dimension 1 of parameter y must be m where m = 6, that is 6, but is 5"):
+    with pytest.raises(ValueError, match="dimension 1 of parameter y must be m = 6, but is 5"):
         axpy(1.0, x, floats(4, 5))
     with pytest.raises(ValueError, match=r"parameter x has type \[n\]\[m\]f32, but the argument has rank 1"):
         axpy(1.0, x[0], x)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -62,8 +63,19 @@ def _module(path: Path) -> ModuleType:
         raise ValueError(f"{path} is no Python file")
     module = importlib.util.module_from_spec(spec)
     with _found_first(path.parent):
-        spec.loader.exec_module(module)
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            raise ValueError(f"{_place(path, error)}: {type(error).__name__}: {error}") from error
     return module
+
+
+def _place(path: Path, error: Exception) -> str:
+    """Where in a file an error came up: path:line."""
+    if isinstance(error, SyntaxError) and error.lineno is not None:
+        return f"{error.filename}:{error.lineno}"
+    lines = [one.lineno for one in traceback.extract_tb(error.__traceback__) if one.filename == str(path)]
+    return f"{path}:{lines[-1]}" if lines else str(path)
 
 
 @contextmanager
@@ -80,7 +92,7 @@ def read_programs(path: Path) -> tuple[ModuleType, dict[str, TracedProgram]]:
     """Run a Python file; what it defines, and its programs by name.
 
     Raises:
-        ValueError: for a file that is not there or that has no programs.
+        ValueError: for a file that is not there, that has no programs, or that raises an error, with its line.
     """
     if not path.is_file():
         raise ValueError(f"there is no file {path}")

@@ -52,12 +52,18 @@ class Text(StrEnum):
     LLVM = "llvm"
 
 
+_TOLD = (
+    ValueError, TypeError, IndexError, AttributeError, OverflowError, OSError, RuntimeError, ImportError, MemoryError
+)  # fmt: skip
+"""What a user's mistakes raise, in what is asked for or in a program."""
+
+
 @contextmanager
 def _user_errors() -> Iterator[None]:
     """What the library refuses, told in one line."""
     try:
         yield
-    except (ValueError, TypeError, OSError, RuntimeError, ImportError, MemoryError) as error:
+    except _TOLD as error:
         if os.environ.get("TILEWRIGHT_TRACEBACK", "0") not in ("", "0") or isinstance(error, typer.Exit):
             raise
         typer.echo(f"tilewright: error: {error or type(error).__name__}", err=True)
@@ -109,8 +115,11 @@ def einsum(
         if output is None:
             typer.echo(str(result))
             return
-        with output.open("wb") as file:  # np.save would add an ending to a name without one
-            np.save(file, np.asarray(result), allow_pickle=False)
+        try:
+            with output.open("wb") as file:  # np.save would add an ending to a name without one
+                np.save(file, np.asarray(result), allow_pickle=False)
+        except OSError as error:
+            raise ValueError(f"cannot write {output}: {error.strerror or error}") from error
         typer.echo(f"{output}: {np.asarray(result).dtype}{list(np.shape(result))}")
 
 
@@ -121,8 +130,8 @@ def _load(path: Path) -> Any:
         array = np.load(path, allow_pickle=False)
     except FileNotFoundError:
         raise ValueError(f"there is no file {path}") from None
-    except (ValueError, EOFError) as error:
-        raise ValueError(f"{path} is no .npy file of numbers: {error}") from None
+    except (ValueError, EOFError):
+        raise ValueError(f"{path} is no .npy file of numbers") from None
     if not isinstance(array, np.ndarray):
         array.close()
         raise ValueError(f"{path} holds several arrays; each operand is one .npy file")
@@ -203,15 +212,16 @@ def explain(
 ) -> None:
     """Say what would be done on a machine and why, from sizes alone: no arrays, no device.
 
-    In place of an expression: a Python file, whose @tw.program functions are explained, for any sizes.
+    In place of an expression: a Python file, whose @tw.program functions are explained, for any sizes. --dtype is the
+    type of their generic parameters.
     """
     with _user_errors():
         if expression.endswith(".py"):
             from tilewright.cli.bench_file import read_programs
-            from tilewright.cli.stages import machine_for
+            from tilewright.cli.stages import generic_types, machine_for
 
             for program in read_programs(Path(expression))[1].values():
-                typer.echo(program.explain(target=machine_for(machine)))
+                typer.echo(program.explain(*generic_types(program, dtype), target=machine_for(machine)))
             return
         from tilewright.cli.stages import follow, header, machine_for, parse_sizes
         from tilewright.contraction.form import Refusal

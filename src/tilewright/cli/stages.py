@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tilewright.contraction.form import Contraction, Refusal
 from tilewright.frontend.einsum_parse import ResolvedEinsum, parse_string, resolve
@@ -16,7 +17,7 @@ from tilewright.frontend.einsum_path import contraction_path
 from tilewright.frontend.einsum_program import einsum_program, size_name
 from tilewright.frontend.semiring import semiring_named
 from tilewright.ir.nodes import Program, Statement
-from tilewright.ir.scalars import scalar_type_of
+from tilewright.ir.scalars import ScalarType, scalar_type_of
 from tilewright.kernel.launch import Launch
 from tilewright.kernel.llvm_emitter import CpuTarget
 from tilewright.machine.model import Machine
@@ -24,6 +25,9 @@ from tilewright.machine.named import NAMED_MACHINES, named_machine
 from tilewright.machine.processors import named_processor
 from tilewright.passes.pipelines import run_pipeline
 from tilewright.report.contractions import contractions_of
+
+if TYPE_CHECKING:
+    from tilewright.frontend.program import TracedProgram
 
 
 @dataclass(frozen=True)
@@ -119,6 +123,13 @@ def machine_for(name: str) -> Machine:
         return device_for(name).machine
     known = ", ".join([*sorted(NAMED_MACHINES), "host", "opencl:0", "cuda:0"])
     raise ValueError(f"no machine is named {name!r}; there are {known}")
+
+
+def generic_types(program: TracedProgram, dtype: str) -> list[ScalarType]:
+    """A type for each generic parameter of a program: this one, or the first that the parameter takes."""
+    wanted = scalar_type_of(dtype)
+    generic = [one.annotation for one in program.parameters if one.annotation.is_generic]
+    return [wanted if wanted in one.accepts else one.accepts[0] for one in generic]
 
 
 def launch_text(launch: Launch, machine: Machine, text: str) -> str:

@@ -8,14 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from tilewright.frontend.array_proxy import ArrayProxy, index_atom
+from tilewright.frontend.einsum_arrays import as_array
 from tilewright.frontend.program_tracing import (
     Tracer,
+    active_tracer,
     as_element,
     atom_of,
     current,
     describe_value,
     fresh_parameters,
+    is_array,
     name_of,
     parameter_names,
     size_of,
@@ -131,7 +136,12 @@ def replicate(count: Any, value: Any, dtype: Any = None) -> Any:
 
 
 def transpose(array: Any, permutation: Sequence[int] | None = None) -> Any:
-    """Dimensions permuted as by `numpy.transpose`: in reverse order unless a permutation is given."""
+    """Dimensions permuted as by `numpy.transpose`: in reverse order unless a permutation is given.
+
+    Of an array of NumPy, outside of programs, it is NumPy's view.
+    """
+    if active_tracer() is None and not is_array(array):
+        return np.transpose(as_array(array), permutation)
     _, (given,) = arrays_of("transpose", [array])
     return rearrange(given, range(given.ndim)[::-1] if permutation is None else permutation)
 

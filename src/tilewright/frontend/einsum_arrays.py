@@ -6,6 +6,7 @@ The first call imports this and little else, so that it imports nothing of the c
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -28,8 +29,10 @@ def as_array(operand: Any) -> Array:
                 ".filled() with a value"
             )
         return np.asarray(operand)
-    if hasattr(operand, "__dlpack__") and not hasattr(operand, "__array__"):
-        return np.from_dlpack(operand)
+    if hasattr(operand, "__dlpack__"):
+        if not hasattr(operand, "__array__"):
+            return np.from_dlpack(operand)
+        operand = readable(operand)
     try:
         array = np.asarray(operand)
     except ValueError as error:
@@ -37,6 +40,15 @@ def as_array(operand: Any) -> Array:
     if array.dtype == object and not hasattr(operand, "__array__"):
         raise TypeError(f"einsum: {operand!r} of type {type(operand).__name__} is no array of numbers")
     return array
+
+
+def readable(tensor: Any) -> Any:
+    """A tensor that NumPy can read: torch gives its bf16 to nobody but as integers of the same bits."""
+    if str(getattr(tensor, "dtype", "")) != "torch.bfloat16" or tensor.requires_grad:
+        return tensor
+    from tilewright.ir.scalars import BF16
+
+    return tensor.view(sys.modules["torch"].int16).numpy().view(BF16.numpy)
 
 
 def row_major_strides(shape: Sequence[int], itemsize: int) -> Strides:

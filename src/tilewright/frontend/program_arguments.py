@@ -8,6 +8,7 @@ import numpy as np
 
 from tilewright.frontend.annotations import Annotation, Parameter
 from tilewright.frontend.array_proxy import ArrayProxy
+from tilewright.frontend.einsum_arrays import readable
 from tilewright.frontend.program_tracing import describe_value
 from tilewright.ir.scalars import ScalarType, scalar_type_of
 from tilewright.ir.sizes import Size, size
@@ -23,7 +24,7 @@ def as_array(program: str, parameter: Parameter, argument: Any) -> Any:
             f"whose mask would be lost; give its .data, or .filled() with a value"
         )
     if hasattr(argument, "__array__"):
-        return np.asarray(argument)
+        return np.asarray(readable(argument))
     raise TypeError(
         f"program {program}: parameter {parameter.name}: {parameter.annotation} needs an array, not "
         f"{argument!r} of type {type(argument).__name__}"

@@ -28,7 +28,7 @@ Label: TypeAlias = int | str
 ACTIVATIONS = {"r": "relu"}
 """What may stand after a node's output, and what it means."""
 
-_TOKEN = re.compile(r"\s*(?:(->)|([\[\],])|([0-9]+)|([A-Za-z_][A-Za-z_0-9]*))")
+_TOKEN = re.compile(r"\s*(?:(->)|([\[\],])|([0-9]+)|([^\W\d]\w*))")
 _MOST_OPERANDS = 2
 
 
@@ -153,7 +153,7 @@ class _Parser:
                 self.expect(",", "',' or ']' in a list of indices")
             if not self.token or not (self.token[0].isalnum() or self.token[0] == "_"):
                 raise _error(self.text, self.position, "expected an index (a number or a name)")
-            labels.append(int(self.token) if self.token.isdigit() else self.token)
+            labels.append(int(self.token) if self.token.isdecimal() else self.token)
             self.take()
         self.take()
         return tuple(labels)

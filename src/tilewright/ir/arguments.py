@@ -42,7 +42,8 @@ def infer_sizes(program: Program, arguments: Sequence[Argument]) -> dict[str, in
         shape = np.shape(argument)
         if len(shape) != parameter.type.rank:
             raise ValueError(
-                f"parameter {parameter} has type {parameter.type}, but the argument has rank {len(shape)} ({shape})"
+                f"program {program.name}: parameter {parameter} has type {parameter.type}, but the argument has rank "
+                f"{len(shape)} ({shape})"
             )
         if parameter.type == Type(I64):
             known[parameter.name] = int(_scalar_argument(parameter, argument))
@@ -52,17 +53,25 @@ def infer_sizes(program: Program, arguments: Sequence[Argument]) -> dict[str, in
         unknown = sorted(extent.names - known.keys())
         if unknown:
             raise ValueError(
-                f"size {unknown[0]} cannot be inferred: it occurs only in dimension {d} of parameter {parameter}, "
-                f"{extent}, which is {actual} here"
+                f"program {program.name}: size {unknown[0]} cannot be inferred: it occurs only in dimension {d} of "
+                f"parameter {parameter}, {extent}, which is {actual} here"
             )
         expected = extent.evaluate(known)
         if expected != actual:
-            values = ", ".join(f"{name} = {known[name]}" for name in sorted(extent.names))
-            where = f" where {values}" if values else ""
             raise ValueError(
-                f"dimension {d} of parameter {parameter} must be {extent}{where}, that is {expected}, but is {actual}"
+                f"program {program.name}: dimension {d} of parameter {parameter} must be {_valued(extent, known)}, "
+                f"but is {actual}"
             )
     return {name: known[name] for name in program.size_names}
+
+
+def _valued(extent: Size, known: dict[str, int]) -> str:
+    """A size with what it comes to: n = 3, or 2*n = 6 (n = 3)."""
+    value = extent.evaluate(known)
+    values = ", ".join(f"{name} = {known[name]}" for name in sorted(extent.names))
+    if not values:
+        return str(value)
+    return f"{extent} = {value}" + (f" ({values})" if str(extent) not in extent.names else "")
 
 
 def _solve(known: dict[str, int], dimensions: list[tuple[Variable, int, Size, int]]) -> None:
@@ -97,12 +106,15 @@ def convert_arguments(program: Program, arguments: Sequence[Argument]) -> tuple[
             converted.append(_scalar_argument(parameter, argument))
             continue
         if not isinstance(argument, np.ndarray):
-            raise TypeError(f"parameter {parameter} of type {parameter.type} needs a NumPy array, not {argument!r}")
+            raise TypeError(
+                f"program {program.name}: parameter {parameter} of type {parameter.type} needs a NumPy array, not "
+                f"{argument!r}"
+            )
         if scalar_type_of(argument.dtype) != parameter.type.element:
             wanted = np.dtype(parameter.type.element.numpy).name
             raise TypeError(
-                f"parameter {parameter} has type {parameter.type}, the argument has dtype {argument.dtype}; "
-                f"convert it: {parameter}.astype({wanted!r})"
+                f"program {program.name}: parameter {parameter} has type {parameter.type}, the argument has dtype "
+                f"{argument.dtype}; convert it: {parameter}.astype({wanted!r})"
             )
         converted.append(argument.astype(parameter.type.element.numpy, copy=False))
     return tuple(converted)

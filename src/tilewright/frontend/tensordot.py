@@ -1,0 +1,69 @@
+"""`tilewright.tensordot`: `numpy.tensordot` by way of `einsum`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.frontend.einsum import einsum
+from tilewright.frontend.einsum_arrays import as_array
+
+
+def tensordot(left: Any, right: Any, axes: Any = 2, **options: Any) -> Any:
+    """Products of two arrays summed over pairs of their axes.
+
+    Args:
+        left, right: arrays.
+        axes: how many of the last axes of the left array go with as many of the first of the right one; or two lists
+            (or numbers): the axes of the left array, and in the same order those of the right one.
+        **options: as for `einsum` (out, dtype, semiring, target, ...).
+
+    Returns:
+        What is left of the left array's axes, then what is left of the right one's.
+
+    Raises:
+        ValueError: for axes that there are not or are named twice, and lists and sizes that do not go together.
+
+    Example:
+        >>> import numpy as np
+        >>> tensordot(np.ones((2, 3, 4)), np.ones((4, 3, 5)), axes=([1, 2], [1, 0])).shape
+        (2, 5)
+    """
+    first, second = as_array(left), as_array(right)
+    ours, theirs = _pairs(axes, first.ndim, second.ndim)
+    names = list(range(first.ndim))
+    others = list(range(first.ndim, first.ndim + second.ndim))
+    for mine, its in zip(ours, theirs, strict=True):
+        if first.shape[mine] != second.shape[its]:
+            raise ValueError(
+                f"tensordot: axis {mine} of the left array has size {first.shape[mine]}, axis {its} of the right one, "
+                f"which goes with it, {second.shape[its]}"
+            )
+        others[its] = names[mine]
+    kept = [one for axis, one in enumerate(names) if axis not in ours]
+    kept += [one for axis, one in enumerate(others) if axis not in theirs]
+    return einsum(first, names, second, others, kept, **options)
+
+
+def _pairs(axes: Any, left: int, right: int) -> tuple[list[int], list[int]]:
+    if isinstance(axes, int | np.integer):
+        if not 0 <= axes <= min(left, right):
+            raise ValueError(f"tensordot: axes = {axes} of arrays of {left} and {right} dimensions")
+        return list(range(left - int(axes), left)), list(range(int(axes)))
+    if len(axes) != 2:
+        raise ValueError(f"tensordot: axes must be a number or two lists of axes, not {axes!r}")
+    ours, theirs = _axes("left", axes[0], left), _axes("right", axes[1], right)
+    if len(ours) != len(theirs):
+        raise ValueError(f"tensordot: {len(ours)} axes of the left array cannot go with {len(theirs)} of the right one")
+    return ours, theirs
+
+
+def _axes(which: str, given: int | Sequence[int], rank: int) -> list[int]:
+    listed = [given] if isinstance(given, int | np.integer) else list(given)
+    found = [int(one) + rank if one < 0 else int(one) for one in listed]
+    wrong = [one for one in listed if not -rank <= one < rank]
+    if wrong or len(set(found)) != len(found):
+        raise ValueError(f"tensordot: {listed} are no different axes of the {which} array, which has {rank} dimensions")
+    return found
