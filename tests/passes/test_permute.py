@@ -16,6 +16,7 @@ from tilewright.passes.permute import choose as permute_form_module
 from tilewright.passes.permute import kernel as permute_kernel
 from tilewright.passes.permute import tiles as permute_tiles
 from tilewright.passes.permute.choose import fused, permute_form
+from tilewright.passes.permute.form import INSIDE
 from tilewright.passes.permute.tiles import PermuteDimension
 from tilewright.runtime.cpu_device import compile_for_cpu
 
@@ -86,6 +87,21 @@ def test_a_large_copy_goes_past_the_caches_in_parallel():
     form = permute_form(F32, source.shape, *strides, AVX512)
     assert form.nontemporal
     assert form.blocks > 8
+    check_copy(source, memory, target, AVX512, 2)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    rows=st.integers(33, 70), planes=st.integers(33, 70), pages=st.integers(2, 24), columns=st.sampled_from([4, 8, 12])
+)
+def test_loops_inside_a_page_belong_to_a_block(rows, planes, pages, columns):
+    """Reversed arrays whose outer dimensions are shared out: the loop over a part of one stays with its part."""
+    rng = np.random.default_rng(rows)
+    source = source_view(rng, np.dtype("f4"), (rows, planes, pages, columns), (0, 1, 2, 3), (1,) * 4, set())
+    memory, target = target_view(np.dtype("f4"), source.shape, (3, 2, 1, 0), (1,) * 4, 4)
+    strides = [tuple(stride // 4 for stride in one.strides) for one in (source, target)]
+    form = permute_form(F32, source.shape, *strides, AVX512)
+    assert all(one.over != INSIDE for one in form.loops[: form.parallel])
     check_copy(source, memory, target, AVX512, 2)
 
 

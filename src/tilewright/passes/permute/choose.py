@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from tilewright.ir.scalars import U8, U16, U32, U64, ScalarType, real_of
 from tilewright.machine.model import Machine
@@ -260,7 +261,7 @@ def _squares(copied: _Copied, column: PermuteDimension, square: _Square, nontemp
         word=word,
         atom=copied.atom,
         loops=tuple(loops),
-        parallel=_parallel([one.size for one in loops if one.over != INSIDE], wanted),
+        parallel=_parallel([one.size for one in takewhile(lambda one: one.over != INSIDE, loops)], wanted),
         row=row,
         column=column,
         strip=strip if strips > 1 else row.size,
