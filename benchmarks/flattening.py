@@ -10,9 +10,9 @@ all n: the goal is a tuned program within 5% of the best forced version at each 
 NumPy's (or, for LocVolCalib, with that of the first version).
 
 All contenders are timed in turns and compared in pairs: `ratios` are the medians of the tuned program's time over a
-version's in the same round, with their 99% intervals (`tilewright.tune.races`). Times of the same code differ by more
-than the versions that tie, so the shortest of several minima says which of them was lucky. The best version is that of
-the smallest median; the tuned program is "beaten" by another version where the whole interval lies above 1.
+version's in the same round, with their 99% intervals (`tilewright.tune.races`). Contenders that launch the same kernels
+for a data set are one program there and are timed once. The best version is that of the smallest median; the tuned
+program is "beaten" by another version where the whole interval lies above 1.
 """
 
 # ruff: noqa: F821, UP037  # sizes in annotations are text: tw.f32["n"]
@@ -36,6 +36,7 @@ from tilewright.passes.compile import compile_program
 from tilewright.passes.flattening.flatten_tree import explain_versions, version_settings
 from tilewright.runtime.devices import Device, device_for
 from tilewright.runtime.executable import Executable
+from tilewright.runtime.recording import RecordedLaunch
 from tilewright.tune.races import Spread, spread_of_ratio
 from tilewright.tune.store import TuningStore
 from tilewright.tune.tuner import Timing, tune
@@ -84,8 +85,13 @@ def forced(executable: Executable) -> dict[str, Executable]:
     return {f"version {n}": executable.with_thresholds({**one, **limits}) for n, one in enumerate(settings)}
 
 
-def way(executable: Executable, arguments: tuple[Any, ...]) -> frozenset[tuple[str, bool]]:
-    """The answers to all comparisons of a run: what tells versions apart."""
+def launched(executable: Executable, arguments: tuple[Any, ...]) -> object:
+    """What tells versions apart: the kernels that a run launches and their blocks, or else its comparisons' answers."""
+    executable(*arguments)
+    if executable._plans:
+        _, plan = next(reversed(executable._plans.values()))
+        records = [one for one in plan.recording.records if isinstance(one, RecordedLaunch)]
+        return tuple((id(one.compiled), one.blocks) for one in records)
     return frozenset((name, value >= executable.thresholds[name]) for name, value in executable.comparisons(*arguments))
 
 
@@ -117,27 +123,22 @@ def measure(
             wanted = result if wanted is None else wanted
             np.testing.assert_allclose(result, wanted, rtol=1e-3, atol=1e-3 * float(np.max(np.abs(wanted))))
             usable[contender] = partial(one, *arguments)
-        found = interleaved(usable, timing.seconds, timing.clock)
-        times = {one: summary(taken) for one, taken in found.items()}
+        ways = {one: launched(contenders[one], arguments) for one in usable}
+        first = {one: next(other for other in usable if ways[other] == ways[one]) for one in usable}
+        found = interleaved({one: usable[one] for one in dict.fromkeys(first.values())}, timing.seconds, timing.clock)
+        times = {one: summary(found[first[one]]) for one in usable}
         versions = [one for one in times if one.startswith("version")]
         best = min(versions, key=lambda one: times[one]["median"])
-        picked = {choice: same_way(choice, contenders, arguments, versions) for choice in ("model", "tuned")}
-        ratios = {one: spread_of_ratio(found["tuned"], found[one], CONFIDENCE) for one in versions}
-        own = way(contenders["tuned"], arguments)
-        beaten = [one for one in versions if ratios[one].low > 1 and way(contenders[one], arguments) != own]
-        to_best = {one: spread_of_ratio(found[one], found[best], CONFIDENCE).median for one in picked}
+        picked = {one: first[one] for one in ("model", "tuned")}
+        ratios = {one: spread_of_ratio(found[first["tuned"]], found[first[one]], CONFIDENCE) for one in versions}
+        beaten = [one for one in versions if ratios[one].low > 1]
+        to_best = {one: spread_of_ratio(found[first[one]], found[first[best]], CONFIDENCE).median for one in picked}
         rows.append({
-            "data": name, "times": times, "best": best, "picked": picked, **to_best,
+            "data": name, "times": times, "same": first, "best": first[best], "picked": picked, **to_best,
             "ratios": {one: [ratio.low, ratio.median, ratio.high] for one, ratio in ratios.items()}, "beaten": beaten,
         })  # fmt: skip
         tell(rows[-1], ratios[best])
     return rows, dict(report.thresholds)
-
-
-def same_way(choice: str, contenders: dict[str, Executable], arguments: tuple[Any, ...], versions: list[str]) -> str:
-    """The version that a choice takes; the choice itself where several nests are picked in a mixture of versions."""
-    taken = way(contenders[choice], arguments)
-    return next((one for one in versions if way(contenders[one], arguments) == taken), choice)
 
 
 def tell(row: dict[str, Any], tuned: Spread) -> None:

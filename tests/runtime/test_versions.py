@@ -25,7 +25,7 @@ from tilewright.passes.pipelines import run_pipeline
 from tilewright.runtime import versions
 from tilewright.runtime.devices import Device, device_for
 from tilewright.runtime.executable import Executable
-from tilewright.runtime.versions import FillsMachine, NestPoints
+from tilewright.runtime.versions import MOST_ROUNDS, FillsMachine, NestPoints
 
 LONG = 1 << 19  # more points than are left to one thread
 
@@ -147,9 +147,14 @@ def test_rounds_that_share_their_work_are_versions_however_many_points_there_are
     _, further = prepare_program(aged.trace(), Device("cpu", CPU, ""), flattening="incremental")
     assert further is not None and further.fills is not None
     is_beaten: Any = further.fills.is_beaten
-    assert further.fills({"n": 1000, "m": 100}) and is_beaten.cache_info().misses == 0  # small: nothing is flattened
-    assert not further.fills({"n": 1000, "m": 1000}) and is_beaten.cache_info().misses == 1
-    assert str(further.fills) == f"m*n < {LEAST_POINTS}"
+    sizes = {"n": 1000, "m": 100}
+    few, most = -(-LEAST_POINTS // 10**5), MOST_ROUNDS
+    for steps in (0, few - 1, most + 1):  # little to do, or rounds that are launched one by one and are small
+        assert further.fills({**sizes, "steps": steps}) and is_beaten.cache_info().misses == 0  # nothing is flattened
+    for steps in (few, most):
+        assert not further.fills({**sizes, "steps": steps}) and is_beaten.cache_info().misses == 1
+    assert not further.fills({"n": 1000, "m": 1000, "steps": most + 1})
+    assert str(further.fills) == (f"(steps) * (m*n) < {LEAST_POINTS} or steps > {most} and m*n < {LEAST_POINTS}")
     executable = compiled(aged)
     xss, factors = np.random.default_rng(3).uniform(1, 2, (600, 500)), np.random.default_rng(4).uniform(0, 1, 500)
     want = xss.copy()

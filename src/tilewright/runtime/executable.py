@@ -21,6 +21,7 @@ from tilewright.runtime.forking import ForkSafeLock
 from tilewright.runtime.host import Copier, HostProgram, written_by
 from tilewright.runtime.liveness import dead_after, with_releases
 from tilewright.runtime.recording import alignments_of
+from tilewright.runtime.result_arrays import given_arrays, overlap
 from tilewright.runtime.scope import Entry, Placed, Scalar, row_major_strides
 from tilewright.runtime.steps import run_block
 from tilewright.runtime.versions import Versions, told
@@ -68,6 +69,7 @@ class Executable:
         self._size_arguments = self._known.size_arguments
         self._backend = backend_for(device)
         self._plans: OrderedDict[Any, tuple[Runner, BoundPlan]] = OrderedDict()
+        self._entries: dict[Any, ProgramEntry | None] = {}
         self._lock = ForkSafeLock()
         self._told: dict[tuple[str, str], None] = {}
         parameters = self._known.program.parameters
@@ -116,6 +118,10 @@ class Executable:
         bound = self._plans.get(key)
         values: list[Any] | None = None
         if bound is not None and key is not None:
+            entry = self._entry_for(key, bound[1], arguments) if out is None else None
+            found = None if entry is None else entry(arguments, None)
+            if found is not None:
+                return found
             try:
                 values = bound[0](arguments, given)
             except Unfit:
@@ -139,18 +145,36 @@ class Executable:
 
         `out` is what the call before was given for its results.
         """
-        if self.device.machine.kind != "cpu":
-            return None
         given = self._no_out if out is None else self._given(out)
-        bound = self._plans.get(self._key(arguments, given))
+        key = self._key(arguments, given)
+        bound = self._plans.get(key)
         if bound is None:
+            return None
+        if out is None and gives_tuple == (self._count != 1):
+            return self._entry_for(key, bound[1], arguments)
+        return self._make_entry(bound[1], arguments, gives_tuple, given)
+
+    def _entry_for(self, key: Any, plan: BoundPlan, arguments: Sequence[Any]) -> ProgramEntry | None:
+        """The native code that repeats a plan and gives what a call gives, made when it is first asked for."""
+        if key not in self._entries:
+            entry = self._make_entry(plan, arguments, self._count != 1, self._no_out)
+            with self._lock:
+                if key in self._plans:
+                    self._entries[key] = entry
+            return entry
+        return self._entries.get(key)
+
+    def _make_entry(
+        self, plan: BoundPlan, arguments: Sequence[Any], gives_tuple: bool, given: Sequence[Array | None]
+    ) -> ProgramEntry | None:
+        if self.device.machine.kind != "cpu":
             return None
         from tilewright.runtime.program_entry import entry_of, with_new_results
 
-        plan = with_new_results(bound[1], given)
-        if plan is None:
+        made = with_new_results(plan, given)
+        if made is None:
             return None
-        return entry_of(plan, arguments, self._size_arguments, get_num_threads(), gives_tuple)
+        return entry_of(made, arguments, self._size_arguments, get_num_threads(), gives_tuple)
 
     def with_thresholds(self, values: Mapping[str, float]) -> Executable:
         """The same compiled program with other values of some of its thresholds; nothing is compiled again.
@@ -209,40 +233,7 @@ class Executable:
         return key
 
     def _given(self, out: Any) -> tuple[Array | None, ...]:
-        given = (out,) if self._count == 1 and not isinstance(out, tuple | list) else tuple(out)
-        if len(given) != self._count:
-            raise ValueError(f"{self.name} gives {self._count} results, but out holds {len(given)} arrays")
-        for position, (atom, one) in enumerate(zip(self._known.program.body.results, given, strict=True)):
-            if one is None:
-                continue
-            if not isinstance(one, np.ndarray):
-                raise TypeError(f"{self.name}: out[{position}] must be a NumPy array, not {one!r}")
-            if one.dtype != atom.type.element.numpy:
-                raise TypeError(
-                    f"{self.name}: out[{position}] has dtype {one.dtype}, the result has {atom.type.element}"
-                )
-            if not one.flags.writeable:
-                raise ValueError(f"{self.name}: out[{position}] is read-only")
-            if any(stride == 0 and extent > 1 for stride, extent in zip(one.strides, one.shape, strict=True)):
-                raise ValueError(
-                    f"{self.name}: elements of out[{position}] lie on one another in memory (strides {one.strides})"
-                )
-            for earlier, other in enumerate(given[:position]):
-                if other is not None and np.may_share_memory(one, other) and np.shares_memory(one, other):
-                    raise ValueError(
-                        f"{self.name}: out[{earlier}] and out[{position}] share memory; give each result its own array"
-                    )
-        return given
-
-    def _overlaps(self, arguments: Sequence[Any], out: Sequence[Array | None]) -> bool:
-        """Whether results cannot be written straight to the caller's arrays."""
-        arrays = [one for one in arguments if isinstance(one, np.ndarray)]
-        given = [one for one in out if one is not None]
-        return any(
-            np.may_share_memory(one, other)
-            for position, one in enumerate(given)
-            for other in (*arrays, *given[position + 1 :])
-        )
+        return given_arrays(self.name, self._known.program.body.results, out)
 
     def _check_shapes(self, executor: Executor, out: Sequence[Array | None]) -> None:
         """Shapes of `out` that the arguments determine are checked before anything runs."""
@@ -327,7 +318,7 @@ class Executable:
         outputs: dict[int, Placed] = {}
         if self.device.machine.kind != "cpu" or all(one is None for one in out):
             return outputs
-        if self._overlaps(arguments, out):
+        if overlap(arguments, out):
             executor.recording.refuse("a result overlaps an argument")
             return outputs
         # Only the last step may: a failure after an earlier one would leave results half written.
@@ -419,7 +410,8 @@ class Executable:
         with self._lock:
             self._plans[key] = runner, plan
             while len(self._plans) > 1 and (len(self._plans) > PLANS or self._recorded() > RECORDS):
-                self._plans.popitem(last=False)
+                dropped, _ = self._plans.popitem(last=False)
+                self._entries.pop(dropped, None)
 
     def _recorded(self) -> int:
         return sum(len(plan.recording.records) for _, plan in self._plans.values())

@@ -26,6 +26,7 @@ from tilewright.runtime.cpu_entry_text import (
     I64_SCALAR,
     MOST_RESULTS,
 )
+from tilewright.runtime.entry_memory import shared_places
 from tilewright.runtime.flat_plan import ArrayForm, EntryLaunch, span_of
 from tilewright.runtime.memory import aligned_empty
 from tilewright.runtime.recording import Allocation, CheckErrors, RecordedLaunch, Release
@@ -103,14 +104,14 @@ def entry_of(
         for position, one in enumerate(arguments)
     ]
     results = [_result_form(plan, one) for one in plan.results]
-    temporary = [slot for slot in allocations if slot not in slots]
-    sizes = [math.prod(allocations[slot].shape) * allocations[slot].dtype.itemsize for slot in temporary]
+    places = shared_places(records, slots)
     if any(form is None for form in results) or any(
-        address_mask(plan, slot, F64) > _TEMPORARY_MASK for slot in temporary
+        address_mask(plan, slot, F64) > _TEMPORARY_MASK for slot in places.of
     ):
         return None
     order = [inputs[position][0] if position in inputs else -1 for position in range(len(arguments))]
-    numbers = {slot: number for number, slot in enumerate([*order, *slots, *temporary]) if slot >= 0}
+    numbers = {slot: number for number, slot in enumerate([*order, *slots]) if slot >= 0}
+    numbers |= {slot: len(order) + len(slots) + place for slot, place in places.of.items()}
     made = [_launch(one, numbers, given) for one in launches]
     if any(one is None for one in made):
         return None
@@ -118,10 +119,10 @@ def entry_of(
         [one for one in made if one is not None],
         operands,
         [one for one in results if one is not None],
-        sizes,
+        places.sizes,
         makes_results=True,
         gives_tuple=gives_tuple,
-        records=[temporary.index(slot) for slot in checked],
+        records=[] if places.errors is None else [places.errors],
         threads=threads,
     )
     if entry is None:

@@ -11,9 +11,12 @@ from dataclasses import field
 from typing import TypeAlias
 
 from tilewright.ir.dataclass import dataclass
-from tilewright.ir.sizes import Size
+from tilewright.ir.sizes import ONE, Size
 from tilewright.runtime.forking import ForkSafeLock
 from tilewright.runtime.host import HostProgram
+
+MOST_ROUNDS = 512
+"""Of a loop of the host; more make recordings that are too long (`recording.LONGEST_RECORDING`)."""
 
 Made: TypeAlias = tuple[HostProgram, Mapping[str, float]]
 
@@ -26,12 +29,14 @@ SHORT_ROUND = 1 << 10
 class NestPoints:
     """The points of a nest as it is written, and of the largest construct in it with all parallelism used, if known.
 
-    `rounds`: the points loop, and products hidden in a round are what its versions have kernels for, launched in each.
+    `rounds`: how many of a loop of the host such a construct may go through. `hides_in_rounds`: the points loop, and
+    products hidden in a round are what its versions have kernels for, launched in each.
     """
 
     written: Size
     whole: Size | None
-    rounds: bool = False
+    rounds: Size = ONE
+    hides_in_rounds: bool = False
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,8 @@ class FillsMachine:
     Attributes:
         nests: their points.
         resident: points that fill the machine.
-        least: fewer points than this, all parallelism used, are not worth a version.
+        least: fewer points than this, all parallelism used, are not worth a version: those of all rounds together, as
+            long as the rounds are so few that native code repeats them all; those of a round, where each is launched.
         is_beaten: whether a version is better than the nests as written however many points these have. It is asked
             only for as many points as are worth a version, since all of them must be made to tell.
     """
@@ -58,12 +64,16 @@ class FillsMachine:
         return all(self._fills(one, sizes) for one in self.nests)
 
     def _fills(self, nest: NestPoints, sizes: Mapping[str, int]) -> bool:
-        if nest.whole is not None and nest.whole.evaluate(sizes) < self.least:
+        if nest.whole is not None and nest.whole.evaluate(sizes) * self._rounds(nest, sizes) < self.least:
             return True
         written = nest.written.evaluate(sizes)
-        if nest.rounds and nest.whole is not None and nest.whole.evaluate(sizes) < SHORT_ROUND * written:
+        if nest.hides_in_rounds and nest.whole is not None and nest.whole.evaluate(sizes) < SHORT_ROUND * written:
             return written >= self.resident
         return (written >= self.resident or written == 0) and not self._beaten
+
+    def _rounds(self, nest: NestPoints, sizes: Mapping[str, int]) -> int:
+        rounds = nest.rounds.evaluate(sizes)
+        return rounds if rounds <= MOST_ROUNDS else 1
 
     @property
     def _beaten(self) -> bool:
@@ -81,10 +91,14 @@ class FillsMachine:
     def _questions(self, nest: NestPoints) -> Iterator[str]:
         if not self._beaten:
             yield f"{nest.written} >= {self.resident:.17g}"
-        elif nest.rounds and nest.whole is not None:
+        elif nest.hides_in_rounds and nest.whole is not None:
             yield f"{nest.written} >= {self.resident:.17g} and {nest.whole} < {SHORT_ROUND * nest.written}"
         if nest.whole is not None and self.least:
-            yield f"{nest.whole} < {self.least}"
+            if nest.rounds == ONE:
+                yield f"{nest.whole} < {self.least}"
+            else:
+                yield f"({nest.rounds}) * ({nest.whole}) < {self.least}"
+                yield f"{nest.rounds} > {MOST_ROUNDS} and {nest.whole} < {self.least}"
 
 
 class Versions:

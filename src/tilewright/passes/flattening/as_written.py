@@ -3,7 +3,7 @@
 The first question about a nest is whether its outermost parallelism is enough (`rules.flatten_versions`). What is run
 then is the nest as it is written; so the question can be answered from the sizes of a call before any version is made.
 It is not asked where a version has what the nest as written hides, whatever the sizes are: a product to be tiled. Where
-it hides rounds of a loop that compute once what all points share, only small ones are run as written.
+it hides rounds of a loop that compute once what all points share, only small nests are run as written.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import functools
 from collections.abc import Callable, Iterator
 
 from tilewright.contraction.form import Kind
-from tilewright.ir.nodes import Body, Loop, Map, Program, Redomap, Scanomap, Statement
+from tilewright.ir.nodes import Body, ForLoop, Loop, Map, Program, Redomap, Scanomap, Statement
 from tilewright.ir.scalars import I64
-from tilewright.ir.sizes import ONE, Size, product
+from tilewright.ir.sizes import ONE, Size, maximum, product
 from tilewright.ir.traversal import all_statements, sub_bodies
 from tilewright.machine.model import Machine
 from tilewright.passes.flattening.flat_programs import is_flat_statement
@@ -64,10 +64,11 @@ def fills_machine(program: Program, machine: Machine, flattened: Callable[[], Pr
             return None
         whole = whole if whole is not None and whole.names <= known else None
         hiding = _may_hide_product(statement, program, machine)
-        rounds = hiding and whole is not None and threads_are_lanes(machine) and _has_rounds(statement)
-        nests.append(NestPoints(written, whole, rounds))
+        in_rounds = hiding and whole is not None and threads_are_lanes(machine) and _has_rounds(statement)
+        rounds = _rounds(statement)
+        nests.append(NestPoints(written, whole, rounds if rounds.names <= known else ONE, in_rounds))
         shares = shares or _may_share_rounds(statement)
-        hides += [rounds] * hiding
+        hides += [in_rounds] * hiding
     if not all(hides) and hidden():
         return None
 
@@ -92,6 +93,14 @@ def _points(statement: Statement) -> Size:
 def _has_rounds(statement: Statement) -> bool:
     """Whether the points of a nest loop, so that versions with more parallelism launch their kernels in each round."""
     return any(isinstance(one.expression, Loop) for one in nest_of(statement).body.statements)
+
+
+def _rounds(statement: Statement) -> Size:
+    """How many rounds the longest loop of a nest has of those that can become loops of the host."""
+    nest = nest_of(statement)
+    loops = [one.expression for one in nest.body.statements if exploitable(one, nest.varying)]
+    bounds = [one.form.bound for one in loops if isinstance(one, Loop) and isinstance(one.form, ForLoop)]
+    return functools.reduce(maximum, bounds) if bounds else ONE
 
 
 def _may_hide_product(statement: Statement, program: Program, machine: Machine) -> bool:

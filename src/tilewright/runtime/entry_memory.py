@@ -1,0 +1,75 @@
+"""Where the arrays between the launches of a native entry lie: few places, each for one array after the other."""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from tilewright.runtime.recording import Allocation, CheckErrors, Record, RecordedLaunch
+
+
+class Places(NamedTuple):
+    """The places of a recording's temporary arrays.
+
+    Attributes:
+        of: the number of each slot's place.
+        sizes: of the places, in bytes.
+        errors: the place of all error records, if there are any.
+    """
+
+    of: dict[int, int]
+    sizes: tuple[int, ...]
+    errors: int | None
+
+
+def shared_places(records: Sequence[Record], results: Collection[int]) -> Places:
+    """Places for all arrays that a recording makes, but for its results.
+
+    An array takes the smallest place that is large enough of those that no later launch reads any more, else the
+    largest of them, which grows, and a new one where none is free. Error records have one place together: they are zero
+    unless something is wrong, and what it was is for the long way to tell.
+
+    >>> import numpy as np
+    >>> made = [Allocation(slot, (10 * slot,), np.dtype("f8")) for slot in (1, 2, 3)]
+    >>> launches = [RecordedLaunch(None, 1, slots, ()) for slots in ((0, 1), (1, 2), (2, 3))]
+    >>> both = [one for pair in zip(made, launches) for one in pair]
+    >>> shared_places(both, {3}).of, shared_places(both, ()).sizes
+    ({1: 0, 2: 1}, (240, 160))
+    """
+    last: dict[int, int] = {}
+    for position, one in enumerate(records):
+        if isinstance(one, RecordedLaunch):
+            last.update(dict.fromkeys(one.slots, position))
+    checked = {one.slot for one in records if isinstance(one, CheckErrors)}
+    of: dict[int, int] = {}
+    sizes: list[int] = []
+    free: list[tuple[int, int]] = []  # (size, place), ascending
+    errors: int | None = None
+    for position, one in enumerate(records):
+        if isinstance(one, Allocation) and one.slot in checked:
+            if errors is None:
+                errors = len(sizes)
+                sizes.append(0)
+            of[one.slot] = errors
+            sizes[errors] = max(sizes[errors], _bytes(one))
+        elif isinstance(one, Allocation) and one.slot not in results:
+            needed = _bytes(one)
+            fitting = bisect.bisect_left(free, (needed, 0))
+            if free:
+                _, place = free.pop(min(fitting, len(free) - 1))
+            else:
+                place = len(sizes)
+                sizes.append(0)
+            of[one.slot] = place
+            sizes[place] = max(sizes[place], needed)
+        elif isinstance(one, RecordedLaunch):
+            for slot in dict.fromkeys(one.slots):
+                if last[slot] == position and slot in of and of[slot] != errors:
+                    bisect.insort(free, (sizes[of[slot]], of[slot]))
+    return Places(of, tuple(sizes), errors)
+
+
+def _bytes(allocation: Allocation) -> int:
+    return math.prod(allocation.shape) * allocation.dtype.itemsize
