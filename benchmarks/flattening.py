@@ -91,7 +91,7 @@ def launched(executable: Executable, arguments: tuple[Any, ...]) -> object:
     if executable._plans:
         _, plan = next(reversed(executable._plans.values()))
         records = [one for one in plan.recording.records if isinstance(one, RecordedLaunch)]
-        return tuple((id(one.compiled), one.blocks) for one in records)
+        return [(one.compiled, one.blocks) for one in records]
     return frozenset((name, value >= executable.thresholds[name]) for name, value in executable.comparisons(*arguments))
 
 
