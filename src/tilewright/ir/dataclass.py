@@ -102,6 +102,8 @@ def _key(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
 
 def _equality(key: Callable[[Any], tuple[Any, ...]]) -> Callable[[Any, Any], Any]:
     def __eq__(self: Any, other: Any) -> Any:
+        if other is self:
+            return True
         return key(self) == key(other) if other.__class__ is self.__class__ else NotImplemented
 
     return __eq__

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -33,6 +34,7 @@ from tilewright.ir.sizes import Size, size
 Node = TypeVar("Node")
 _LEAVES = (str, int, float, complex, bool, type(None), Literal)
 _NO_BODIES = (*_LEAVES, Variable, Size, Type)
+_FIELDS: dict[type, tuple[str, ...]] = {}
 
 
 def rebuild(node: Node, on_variable: Callable[[Variable], Any], on_size: Callable[[Size], Size]) -> Node:
@@ -41,24 +43,32 @@ def rebuild(node: Node, on_variable: Callable[[Variable], Any], on_size: Callabl
 
 
 def _rebuild(node: Any, on_variable: Callable[[Variable], Any], on_size: Callable[[Size], Size]) -> Any:
-    if isinstance(node, Variable):
+    kind = type(node)
+    if kind is Variable:
         return on_variable(node)
-    if isinstance(node, Size):
+    if kind is Size:
         return on_size(node)
     if isinstance(node, tuple):
-        return tuple(_rebuild(one, on_variable, on_size) for one in node)
-    if isinstance(node, _LEAVES) or not dataclasses.is_dataclass(node):
+        return tuple([_rebuild(one, on_variable, on_size) for one in node])
+    if not fields_of(kind) or kind is Literal:
         return node
     return _with_fields(node, lambda value: _rebuild(value, on_variable, on_size))
 
 
+def fields_of(kind: type) -> tuple[str, ...]:
+    """The names of the fields of a class of nodes, known after the first question; none of other classes."""
+    names = _FIELDS.get(kind)
+    if names is None:
+        found = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+        names = _FIELDS[kind] = tuple(one.name for one in found)
+    return names
+
+
 def _with_fields(node: Any, change: Callable[[Any], Any]) -> Any:
-    fields = {f.name: getattr(node, f.name) for f in dataclasses.fields(node)}
-    changed = {name: change(value) for name, value in fields.items()}
-    if all(changed[name] is fields[name] for name in fields):
-        return node
-    constructor: Any = type(node)
-    return constructor(**changed)
+    kind: Any = type(node)
+    fields = [getattr(node, name) for name in fields_of(kind)]
+    changed = [change(value) for value in fields]
+    return node if all(map(operator.is_, changed, fields)) else kind(*changed)
 
 
 def substitute(node: Node, values: Mapping[str, Atom | Size]) -> Node:
@@ -102,11 +112,9 @@ def sub_bodies(node: object) -> Iterator[Body]:
     elif isinstance(node, tuple):
         for one in node:
             yield from sub_bodies(one)
-    elif isinstance(node, _NO_BODIES):
-        return
-    elif dataclasses.is_dataclass(node):
-        for f in dataclasses.fields(node):
-            yield from sub_bodies(getattr(node, f.name))
+    elif not isinstance(node, _NO_BODIES):
+        for name in fields_of(type(node)):
+            yield from sub_bodies(getattr(node, name))
 
 
 def bodies_of(expression: Expression) -> tuple[Body, ...]:
@@ -136,28 +144,32 @@ def all_statements(body: Body) -> Iterator[Statement]:
             yield from all_statements(inner)
 
 
-def bound_variables(node: object) -> Iterator[Variable]:
-    """Every variable bound inside a node: targets, lambda and loop parameters, indices."""
-    if isinstance(node, _NO_BODIES):
-        return
+def bound_variables(node: object) -> tuple[Variable, ...]:
+    """Every variable bound inside a node: targets, lambda and loop parameters, indices; remembered on the nodes."""
     if isinstance(node, tuple):
-        for one in node:
-            yield from bound_variables(one)
-        return
-    if not dataclasses.is_dataclass(node):
-        return
+        return tuple([variable for one in node for variable in bound_variables(one)])
+    names = fields_of(type(node))
+    if not names or isinstance(node, _NO_BODIES):
+        return ()
+    known: tuple[Variable, ...] | None = node.__dict__.get("_bound_variables")
+    if known is None:
+        inside = [variable for name in names for variable in bound_variables(getattr(node, name))]
+        known = node.__dict__["_bound_variables"] = (*_binds(node), *inside)
+    return known
+
+
+def _binds(node: object) -> tuple[Variable, ...]:
+    """The variables that a node itself binds."""
     match node:
         case Statement(targets=targets):
-            yield from targets
+            return targets
         case Lambda(parameters=parameters) | Loop(parameters=parameters) | Program(parameters=parameters):
-            yield from parameters
+            return parameters
         case ForLoop(index=index):
-            yield index
+            return (index,)
         case SegSpace(dimensions=dimensions):
-            for index, _ in dimensions:
-                yield index
-    for f in dataclasses.fields(node):
-        yield from bound_variables(getattr(node, f.name))
+            return tuple(index for index, _ in dimensions)
+    return ()
 
 
 def used_variables(node: object) -> tuple[Variable, ...]:
@@ -252,7 +264,7 @@ def replace_bodies(expression: Expression, change: Callable[[Body], Body]) -> Ex
             return change(node)
         if isinstance(node, tuple):
             return tuple(visit(one) for one in node)
-        if isinstance(node, _NO_BODIES) or not dataclasses.is_dataclass(node):
+        if isinstance(node, _NO_BODIES) or not fields_of(type(node)):
             return node
         return _with_fields(node, visit)
 

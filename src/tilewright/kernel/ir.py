@@ -454,9 +454,14 @@ def load(buffer: Buffer, index: Expression, lanes: int = 1, aligned: bool = Fals
     return Load(buffer, index, element if lanes == 1 else VectorType(element, lanes), aligned)
 
 
+_WITH_BODIES = frozenset({For, While, If})
+
+
 def children(expression: Expression) -> tuple[Expression, ...]:
     """The direct subexpressions."""
     match expression:
+        case Name() | Constant():  # most are
+            return ()
         case Operation(operands=operands):
             return operands
         case Cast(operand=operand) | Broadcast(operand=operand) | Lane(operand=operand) | AnyLane(operand=operand):
@@ -511,5 +516,5 @@ def walk(body: tuple[Statement, ...]) -> Iterator[Statement]:
     """All statements, outside in, in program order."""
     for statement in body:
         yield statement
-        for inner in bodies(statement):
+        for inner in bodies(statement) if type(statement) in _WITH_BODIES else ():
             yield from walk(inner)

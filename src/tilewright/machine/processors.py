@@ -130,6 +130,9 @@ def named_processor(name: str) -> Processor:
 # --- the one that this process runs on --------------------------------------------------------------------------------
 
 
+_recalled: list[Processor] = []
+
+
 @lru_cache(maxsize=1)
 def host_processor() -> Processor:
     """The CPU that this process runs on, or the one of the environment variable TILEWRIGHT_CPU (read once).
@@ -140,12 +143,21 @@ def host_processor() -> Processor:
     Raises:
         ValueError: if the variable names no processor, or one with features that are missing here.
     """
+    return chosen_processor(_recalled[0] if _recalled else ask_llvm(), os.environ.get(CPU_VARIABLE, "").strip())
+
+
+def recall_host(processor: Processor) -> None:
+    """Spare `host_processor` the import of LLVM: this is what it told (`ask_llvm`) another process of this computer."""
+    _recalled[:] = [processor]
+
+
+def ask_llvm() -> Processor:
+    """The CPU that this process runs on, as LLVM finds it; importing LLVM takes longer than most compilations."""
     from llvmlite import binding
 
     features: dict[str, bool] = dict(binding.get_host_cpu_features())
     flags = ",".join(("+" if features[one] else "-") + one for one in sorted(features))
-    host = Processor(binding.get_process_triple(), binding.get_host_cpu_name(), flags)
-    return chosen_processor(host, os.environ.get(CPU_VARIABLE, "").strip())
+    return Processor(binding.get_process_triple(), binding.get_host_cpu_name(), flags)
 
 
 def chosen_processor(host: Processor, name: str) -> Processor:

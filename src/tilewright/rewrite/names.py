@@ -7,7 +7,6 @@ again.
 
 from __future__ import annotations
 
-import dataclasses
 import operator
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -29,22 +28,16 @@ from tilewright.ir.nodes import (
 )
 from tilewright.ir.scalars import I64, ScalarType
 from tilewright.ir.sizes import Size, size
-from tilewright.ir.traversal import bodies_of, bound_variables
+from tilewright.ir.traversal import bodies_of, bound_variables, fields_of
 
 Node = TypeVar("Node")
 Result = TypeVar("Result")
 _NOTHING: frozenset[str] = frozenset()
 _BIND_NOTHING = (Variable, Literal, Type, Size, ScalarType)
-_FIELDS: dict[type, tuple[str, ...]] = {}
 
 
-def _fields(node: Any) -> tuple[str, ...]:
-    kind = type(node)
-    names = _FIELDS.get(kind)
-    if names is None:
-        names = tuple(f.name for f in dataclasses.fields(node)) if dataclasses.is_dataclass(node) else ()
-        _FIELDS[kind] = names
-    return names
+def _fields(node: object) -> tuple[str, ...]:
+    return fields_of(type(node))
 
 
 def _remember(node: Any, key: str, answer: Result) -> Result:

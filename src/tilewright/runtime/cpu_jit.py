@@ -22,9 +22,10 @@ from tilewright.kernel.ir import Kernel
 from tilewright.kernel.llvm import CpuTarget, llvm_text
 from tilewright.kernel.llvm_operators import LIBRARY_SYMBOLS
 from tilewright.kernel.llvm_vector_math import FUNCTIONS, variants
-from tilewright.machine.processors import Processor, host_processor
+from tilewright.machine.processors import Processor
 from tilewright.runtime.digest import sha256
 from tilewright.runtime.elf_image import Unsuitable, image_of
+from tilewright.runtime.known_processor import known_processor
 from tilewright.runtime.native_image import ImageError, LoadedImage, NativeKernel, library_function
 
 Optimisation = Literal["none", "deep", "full"]
@@ -83,6 +84,8 @@ def _linker() -> Any:
     """llvmlite, with the C library's functions known to its linker."""
     binding = _binding()
     with _LOCK:
+        with suppress(RuntimeError):  # not glibc, or not on this architecture: vectors call the scalar functions
+            binding.load_library_permanently("libmvec.so.1")
         for symbol in LIBRARY_SYMBOLS:
             if binding.address_of_symbol(symbol) is None:
                 with suppress(ImageError):  # the linker will name it, should a kernel need it
@@ -93,8 +96,8 @@ def _linker() -> Any:
 @functools.cache
 def host_cpu() -> CpuTarget:
     """The CPU that this process runs on, as LLVM names it (`machine.processors`)."""
-    cpu = cpu_target(host_processor())
-    return replace(cpu, vector_functions=_vector_functions(_binding(), cpu))
+    cpu = cpu_target(known_processor())
+    return replace(cpu, vector_functions=_vector_functions(cpu))
 
 
 def cpu_target(processor: Processor) -> CpuTarget:
@@ -102,20 +105,17 @@ def cpu_target(processor: Processor) -> CpuTarget:
     return CpuTarget(processor.triple, processor.name, processor.features)
 
 
-def _vector_functions(binding: Any, cpu: CpuTarget) -> tuple[str, ...]:
-    """The C functions of which this host's vector library has forms for this CPU; the library is loaded."""
-    try:
-        binding.load_library_permanently("libmvec.so.1")
-    except RuntimeError:
-        return ()  # not glibc, or not on this architecture: vectors call the scalar functions
+def _vector_functions(cpu: CpuTarget) -> tuple[str, ...]:
+    """The C functions of which this host's vector library (libmvec of glibc) has forms for this CPU."""
     names = [name + end for name in FUNCTIONS for end in ("", "f")]
     claimed = replace(cpu, vector_functions=tuple(names))
-    return tuple(
-        name
-        for name in names
-        if variants(claimed, name)
-        and all(binding.address_of_symbol(symbol) is not None for _, symbol in variants(claimed, name))
-    )
+    return tuple(name for name in names if (forms := variants(claimed, name)) and all(_exists(one) for _, one in forms))
+
+
+def _exists(symbol: str) -> bool:
+    with suppress(ImageError):
+        return bool(library_function(symbol))
+    return False
 
 
 def object_for(kernel: Kernel, optimisation: Optimisation = "full") -> bytes:

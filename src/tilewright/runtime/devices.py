@@ -11,6 +11,7 @@ from tilewright.machine.detect import host_machine, opencl_machine
 from tilewright.machine.model import Machine
 from tilewright.runtime.cache import MemoryCache
 from tilewright.runtime.errors import DeviceError
+from tilewright.runtime.known_processor import known_processor
 
 if TYPE_CHECKING:
     from tilewright.runtime.protocol import DeviceRuntime
@@ -117,6 +118,7 @@ def _inventory() -> str:
 
 
 def _probe_cpu() -> tuple[Device, ...]:
+    known_processor()
     machine = host_machine()
     return (Device("cpu", machine, f"{machine.name}, {machine.cores} cores"),)
 

@@ -7,7 +7,9 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from tilewright.ir.nodes import Literal, Variable
+from tilewright.ir.scalars import ScalarType
 from tilewright.ir.sizes import Size
+from tilewright.ir.traversal import fields_of
 from tilewright.runtime import host
 from tilewright.runtime.recording import Allocation, CheckErrors, Record, RecordedLaunch, Release
 
@@ -42,9 +44,9 @@ def names_in(node: object) -> Iterator[str]:
             yield from names_in(one)
     elif isinstance(node, host.Later):
         yield from node.names
-    elif dataclasses.is_dataclass(node) and not isinstance(node, Literal | type):
-        for field in dataclasses.fields(node):
-            yield from names_in(getattr(node, field.name))
+    elif not isinstance(node, Literal | ScalarType):
+        for name in fields_of(type(node)):
+            yield from names_in(getattr(node, name))
 
 
 def with_releases(records: Sequence[Record], results: Iterable[int]) -> list[Record]:

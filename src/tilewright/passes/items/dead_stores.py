@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import operator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from tilewright.kernel.ir import (
@@ -15,6 +16,7 @@ from tilewright.kernel.ir import (
     Statement,
     Store,
     While,
+    bodies,
     children,
     expressions,
     walk,
@@ -60,19 +62,16 @@ def without_stores(statements: Sequence[Statement], unread: Collection[str]) -> 
 
     a = k * 8; t[a] = x; s = s + x  =>  s = s + x
     """
-    kept = _without(statements, unread, None)
-    while True:
-        used = used_names(kept)
-        fewer = _without(kept, (), used)
-        if fewer == kept:
-            return kept
+    kept = _without(tuple(statements), unread, None)
+    while (fewer := _without(kept, (), used_names(kept))) is not kept:
         kept = fewer
+    return kept
 
 
 def _without(
-    statements: Iterable[Statement], unread: Collection[str], used: Collection[str] | None
+    statements: tuple[Statement, ...], unread: Collection[str], used: Collection[str] | None
 ) -> tuple[Statement, ...]:
-    """Without stores to `unread`, and values whose names are not among `used`."""
+    """Without stores to `unread`, and values whose names are not among `used`; the same tuple if there are none."""
     kept: list[Statement] = []
     for one in statements:
         match one:
@@ -80,11 +79,18 @@ def _without(
                 continue
             case Let(name) if used is not None and name not in used:
                 continue
-            case For(body=body):
-                one = replace(one, body=_without(body, unread, used))
-            case While(prelude=prelude, body=body):
-                one = replace(one, prelude=_without(prelude, unread, used), body=_without(body, unread, used))
-            case If(then=then, otherwise=otherwise):
-                one = replace(one, then=_without(then, unread, used), otherwise=_without(otherwise, unread, used))
+            case For() | While() | If():
+                inner = tuple(_without(body, unread, used) for body in bodies(one))
+                one = one if all(map(operator.is_, inner, bodies(one))) else _with_bodies(one, inner)
         kept.append(one)
-    return tuple(kept)
+    same = len(kept) == len(statements) and all(map(operator.is_, kept, statements))
+    return statements if same else tuple(kept)
+
+
+def _with_bodies(statement: For | While | If, inner: tuple[tuple[Statement, ...], ...]) -> Statement:
+    match statement:
+        case For():
+            return replace(statement, body=inner[0])
+        case While():
+            return replace(statement, prelude=inner[0], body=inner[1])
+    return replace(statement, then=inner[0], otherwise=inner[1])

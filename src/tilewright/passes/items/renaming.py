@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+from tilewright.ir.scalars import ScalarType
+from tilewright.ir.traversal import fields_of
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Assign, AtomicUpdate, Declare, For, Let, Name, Statement
 from tilewright.passes.items.scalar_values import KernelBuilder
@@ -30,15 +31,16 @@ def renamed(emit: KernelBuilder, index: Name, body: Sequence[Statement]) -> tupl
             return tuple(map(visit, node))
         if isinstance(node, Name):
             return Name(names.get(node.name, node.name), node.type)
-        if isinstance(node, kernel.Buffer) or not dataclasses.is_dataclass(node) or isinstance(node, type):
+        fields = fields_of(type(node))
+        if not fields or isinstance(node, kernel.Buffer | kernel.Constant | kernel.VectorType | ScalarType):
             return node
-        changes = {f.name: visit(getattr(node, f.name)) for f in dataclasses.fields(node)}
+        changes = {name: visit(getattr(node, name)) for name in fields}
         if isinstance(node, Let | Declare | Assign):
             changes["name"] = names.get(node.name, node.name)
         elif isinstance(node, For):
             changes["index"] = names[node.index]
         elif isinstance(node, AtomicUpdate):
             changes["old"] = names[node.old]
-        return dataclasses.replace(node, **changes)
+        return type(node)(**changes)
 
     return Name(names[index.name], index.type), visit(tuple(body))
