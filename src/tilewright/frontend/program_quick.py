@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 _MOST_LESSONS = 64  # so that a caller whose arrays never have the same form twice is not kept waiting
 _TARGET = b"TILEWRIGHT_TARGET"
-_NOTHING: tuple[Any, ...] = ()
 
 
 class QuickProgram:
@@ -27,13 +26,11 @@ class QuickProgram:
 
     def __call__(self, arguments: tuple[Any, ...], out: Any) -> Any:
         """The result of a call without a target; None where no entry fits."""
-        entries = self._entries.get((get_num_threads(), read_environment(_TARGET)), _NOTHING)
-        if not entries:
-            return None
-        for entry in entries:
-            found = entry(arguments, out)
-            if found is not None:
-                return found
+        if self._entries:
+            for entry in self._entries.get((get_num_threads(), read_environment(_TARGET)), ()):
+                found = entry(*arguments, out)
+                if found is not None:
+                    return found
         return None
 
     def learn(self, executable: Executable, arguments: Sequence[Any], several: bool, out: Any) -> None:

@@ -73,9 +73,8 @@ def tracing(tracer: Tracer) -> Iterator[Tracer]:
         _CURRENT.reset(token)
 
 
-def active_tracer() -> Tracer | None:
-    """The current tracer, if a program is being traced."""
-    return _CURRENT.get()
+active_tracer: Callable[[], Tracer | None] = _CURRENT.get
+"""The current tracer, if a program is being traced."""
 
 
 def current(what: str) -> Tracer:

@@ -119,7 +119,7 @@ class Executable:
         values: list[Any] | None = None
         if bound is not None and key is not None:
             entry = self._entry_for(key, bound[1], arguments) if out is None else None
-            found = None if entry is None else entry(arguments, None)
+            found = None if entry is None else entry(*arguments, None)
             if found is not None:
                 return found
             try:

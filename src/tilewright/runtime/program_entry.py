@@ -7,9 +7,9 @@ A plan with anything in it that native code does not do has none: arrays without
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from tilewright.runtime.cpu_entry_text import (
     F64_SCALAR,
     I32_SCALAR,
     I64_SCALAR,
-    MOST_RESULTS,
 )
 from tilewright.runtime.entry_memory import shared_places
 from tilewright.runtime.flat_plan import ArrayForm, EntryLaunch, span_of
@@ -36,32 +35,11 @@ from tilewright.runtime.scope import row_major_strides
 _KINDS: dict[ScalarType, int] = {F64: F64_SCALAR, F32: F32_SCALAR, I64: I64_SCALAR, I32: I32_SCALAR}
 _INTEGERS: tuple[Any, ...] = (int, np.int64, np.int32)
 _NUMBERS = (*_INTEGERS, float, np.float64, np.float32)
-_NONES = (None,) * MOST_RESULTS
 _RESULT_MASK, _TEMPORARY_MASK = 15, 63  # NumPy's memory is aligned to 16 bytes, an entry's workspace to 64
 
 
-class ProgramEntry(NamedTuple):
-    """A native entry and what it leaves to Python.
-
-    Attributes:
-        native: takes the arguments and, for each result, an array or None.
-        large: for each result its shape and dtype if it is large, so that its memory is recycled; () if none is.
-        may_fail: whether it may give up with results half written, so that they must not be a caller's.
-        results: how many there are.
-    """
-
-    native: NativeEntry
-    large: tuple[tuple[tuple[int, ...], np.dtype[Any]] | None, ...]
-    may_fail: bool
-    results: int
-
-    def __call__(self, arguments: tuple[Any, ...], out: Any) -> Any:
-        """The results; None if the arguments, or `out`, are of another form."""
-        if out is not None:
-            return None if self.may_fail else self.native(*arguments, *(out if type(out) is tuple else (out,)))
-        if not self.large:
-            return self.native(*arguments, *_NONES[: self.results])
-        return self.native(*arguments, *(None if one is None else aligned_empty(*one) for one in self.large))
+ProgramEntry: TypeAlias = Callable[..., Any]
+"""`entry(*arguments, out)`: what a call gives; None if the arguments, or `out`, are of another form."""
 
 
 def entry_of(
@@ -127,8 +105,30 @@ def entry_of(
     )
     if entry is None:
         return None
-    large = tuple(None if _nbytes(one) < LARGE else (one.shape, one.element.numpy) for one in plan.results)
-    return ProgramEntry(entry, large if any(large) else (), bool(checked), len(slots))
+    large = [None if _nbytes(one) < LARGE else (one.shape, one.element.numpy) for one in plan.results]
+    if len(large) == 1 and not (large[0] or checked or gives_tuple):
+        return entry  # which takes and gives what callers do
+    return _with_results(entry, large, bool(checked))
+
+
+def _with_results(
+    native: NativeEntry, large: Sequence[tuple[tuple[int, ...], np.dtype[Any]] | None], may_fail: bool
+) -> ProgramEntry:
+    """The entry that gives native code an array or None for each result.
+
+    Args:
+        native: takes the arguments and the results.
+        large: for each result its shape and dtype if it is large, so that its memory is recycled.
+        may_fail: whether it may give up with results half written, so that they must not be a caller's.
+    """
+
+    def entry(*given: Any) -> Any:
+        arguments, out = given[:-1], given[-1]
+        if out is None:
+            return native(*arguments, *(None if one is None else aligned_empty(*one) for one in large))
+        return None if may_fail else native(*arguments, *(out if type(out) is tuple else (out,)))
+
+    return entry
 
 
 def with_new_results(plan: BoundPlan, out: Sequence[np.ndarray[Any, Any] | None]) -> BoundPlan | None:

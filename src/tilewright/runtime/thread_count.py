@@ -89,7 +89,12 @@ def get_num_threads() -> int:
     Raises:
         ValueError: if TILEWRIGHT_NUM_THREADS is not a number from 1 to 512.
     """
-    return _scoped.get() or _of_this_process()
+    scoped, chosen = _scoped.get(), _state.chosen  # without further calls, for the sake of small programs
+    if scoped is not None:
+        return scoped
+    if chosen is not None:
+        return chosen
+    return _state.known if time.monotonic() < _state.known_until else _of_this_process()
 
 
 def _of_this_process() -> int:
