@@ -71,6 +71,34 @@ def test_concatenations_refuse_parts_below_zero() -> None:
     assert joined(VECTOR, 1).tolist() == [1, 2, 3, 4, 0, 1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("use", [lambda all: tw.map(lambda x: 2 * x, all), lambda all: tw.reduce("add", 0, all)])
+@pytest.mark.parametrize("target", ["cpu", pytest.param("opencl", marks=pytest.mark.opencl)])
+def test_concatenations_that_maps_take_apart_refuse_them_too(use: Any, target: str) -> None:
+    """No concatenation was left to refuse it, and the result was too short."""
+
+    @tw.program
+    def joined(xs: tw.f64["n"], a: tw.i64, b: tw.i64) -> Any:
+        return use(tw.concat(xs[a:b], xs))
+
+    for _ in range(2):
+        expected = use_numpy(np.concatenate([VECTOR[1:3], VECTOR]), use)
+        np.testing.assert_array_equal(joined(VECTOR, 1, 3, target=target), expected)
+        with pytest.raises(ValueError, match=r"joined: part 0 of a concatenation \(\w+\) has size -2 in dimension 0"):
+            joined(VECTOR, 3, 1, target=target)
+    with pytest.raises(ValueError, match=r"part 0 of a concatenation .* has size -2"):
+        interpret(joined.trace(), [VECTOR, 3, 1])
+
+
+def use_numpy(array: Any, use: Any) -> Any:
+    """What a use of the whole array gives, by a program in which nothing is joined."""
+
+    @tw.program
+    def used(xs: tw.f64["n"]) -> Any:
+        return use(xs)
+
+    return used(array)
+
+
 def test_parts_of_rows_stay_within_them() -> None:
     """What a map joins in its rows is written by a kernel, which cannot refuse it: no more than the rows is written."""
 

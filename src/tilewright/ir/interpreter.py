@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.ir.arguments import Argument, Array, Value, as_scalar, convert_arguments, infer_sizes
+from tilewright.ir.joined import Part, check_part
 from tilewright.ir.nodes import (
     Alias,
     Apply,
@@ -283,6 +284,9 @@ def _replicate(x: Replicate, e: Environment) -> Values:
 
 
 def _concat(x: Concat, e: Environment) -> Values:
+    for number, one in enumerate(x.arrays):
+        extent = one.type.shape[x.axis]
+        check_part("program", Part(one.name, number, x.axis, extent), e.size(extent))
     return (np.concatenate([e.array(one) for one in x.arrays], axis=x.axis),)
 
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from tilewright.ir import nodes
+from tilewright.ir.joined import doubtful_parts
 from tilewright.ir.nodes import Program
 from tilewright.ir.scalars import ScalarType
 from tilewright.ir.traversal import all_statements
@@ -97,7 +99,7 @@ def prepare_program(
     ready = run_pipeline(program, derivation=derivation) if optimise else program
 
     def lowered(one: Program, derivation: Recording | None = None) -> HostProgram:
-        return _lowered(one, device, tiles, unchecked, derivation)
+        return replace(_lowered(one, device, tiles, unchecked, derivation), parts=doubtful_parts(program))
 
     if flattening == "incremental":
         written, versions = _with_versions(ready, device, contractions, lowered)

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from tilewright.ir.dataclass import dataclass
+from tilewright.ir.joined import Part
 from tilewright.ir.nodes import Atom, Expression, Program, Variable
 from tilewright.ir.scalars import ScalarType
 from tilewright.ir.sizes import Size
@@ -351,7 +352,8 @@ class HostProgram:
     """A program ready to be executed on one kind of device.
 
     `lowered` tells how. `size_arguments` are the positions of the scalar arguments on whose values sizes depend,
-    `checked` says that something in it checks indices, and so may fail.
+    `checked` says that something in it checks indices, and so may fail. `parts` are those of concatenations that calls
+    check.
     """
 
     program: Program
@@ -359,6 +361,7 @@ class HostProgram:
     lowered: Notes
     size_arguments: frozenset[int] = frozenset()
     checked: bool = True
+    parts: tuple[Part, ...] = ()
 
     def told(self, where: str) -> list[str]:
         """How each statement is lowered for a device or machine, and why not otherwise, line by line."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.ir.arguments import as_scalar
+from tilewright.ir.joined import Part, check_part
 from tilewright.ir.lmad import row_major
 from tilewright.ir.nodes import (
     Alias,
@@ -198,11 +199,8 @@ def run_concat(e: Executor, step: host.ConcatStep) -> None:
     """Copy the parts."""
     parts = [array_in_memory(e, variable) for variable in step.arrays]
     for number, variable in enumerate(step.arrays):
-        if (extent := e.size(variable.type.shape[step.axis])) < 0:
-            raise ValueError(
-                f"{e.program_name}: part {number} of a concatenation ({variable.name}) has size {extent} in dimension "
-                f"{step.axis}; it must be at least 0"
-            )
+        extent = variable.type.shape[step.axis]
+        check_part(e.program_name, Part(variable.name, number, step.axis, extent), e.size(extent))
     whole = e.destination(step.target)
     start = 0
     for part in parts:
