@@ -493,3 +493,23 @@ def test_keyword_only_parameters() -> None:
     assert outer(X).tolist() == [5, 5, 5]
     with pytest.raises(TypeError, match="too many positional arguments"):
         scaled(X, 2)
+
+
+def test_sizes_that_no_argument_tells() -> None:
+    def halves(xs: tw.f32["2*n"]) -> Any:
+        return xs
+
+    message = error_of(halves)
+    assert "size n cannot be solved for" in message and "give it as a parameter of type tw.i64" in message
+    assert "return it from that function" not in message
+
+
+def test_one_array_for_two_results_is_refused() -> None:
+    @tw.program
+    def both(xs: tw.f32["n"]) -> Any:
+        return xs + 1, xs + 2
+
+    with pytest.raises(TypeError, match="both gives 2 results: out must be a tuple of as many arrays"):
+        both(X, out=np.zeros(3, np.float32))
+    with pytest.raises(ValueError, match="both gives 2 results, but out is a tuple of 1"):
+        both(X, out=(np.zeros(3, np.float32),))

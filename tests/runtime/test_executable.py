@@ -155,7 +155,7 @@ def test_out_is_checked_before_anything_is_written() -> None:
     ):
         with pytest.raises(error, match=message):
             axpy(1.0, x, x, out=out)
-    with pytest.raises(ValueError, match="gives 1 results, but out holds 2 arrays"):
+    with pytest.raises(ValueError, match="gives 1 result, but out is a tuple of 2"):
         axpy(1.0, x, x, out=(x, x))
 
 

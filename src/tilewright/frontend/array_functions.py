@@ -10,34 +10,35 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.frontend.array_arguments import (
+    arrays_of,
+    common_width,
+    fitted,
+    index_array,
+    operation,
+    row_lambda,
+    wrap_one,
+)
 from tilewright.frontend.array_proxy import ArrayProxy, index_atom
 from tilewright.frontend.einsum_arrays import as_array
 from tilewright.frontend.program_tracing import (
-    Tracer,
     active_tracer,
     as_element,
     atom_of,
     current,
-    describe_value,
-    fresh_parameters,
     is_array,
-    name_of,
-    parameter_names,
     size_of,
-    traced_lambda,
     user_location,
     values_of,
     wrap,
     wrap_results,
 )
 from tilewright.frontend.scalar_constants import constant
-from tilewright.frontend.scalar_tracing import ScalarProxy, apply
-from tilewright.ir.lexer import INFIX
+from tilewright.frontend.scalar_tracing import ScalarProxy
 from tilewright.ir.nodes import (
     Atom,
     Concat,
     Iota,
-    Lambda,
     Map,
     Rearrange,
     Replicate,
@@ -46,7 +47,6 @@ from tilewright.ir.nodes import (
     Type,
     Update,
 )
-from tilewright.ir.operators import OPERATORS
 from tilewright.ir.scalars import I64, scalar_type_of
 from tilewright.ir.sizes import Size, exact_quotient, product
 
@@ -109,7 +109,20 @@ def elementwise(function: Callable[..., Any], operands: Sequence[Any]) -> Any:
 
 
 def iota(count: Any, dtype: Any = "i64") -> Any:
-    """[0, 1, ..., count - 1]; its elements can be indices and sizes."""
+    """[0, 1, ..., count - 1]; its elements can be indices and sizes. A count below 0 gives no elements.
+
+    Raises:
+        TypeError: for a count that is no integer.
+
+    Example:
+        >>> import numpy as np
+        >>> import tilewright as tw
+        >>> @tw.program
+        ... def squares(count: tw.i64):
+        ...     return tw.map(lambda i: i * i, tw.iota(count))
+        >>> print(squares(4))
+        [0 1 4 9]
+    """
     tracer = current("iota")
     scalar = scalar_type_of(dtype)
     result = wrap_one(tracer, Iota(size_of(count, "the count of iota"), scalar), "iota")
@@ -121,6 +134,18 @@ def replicate(count: Any, value: Any, dtype: Any = None) -> Any:
     """`count` copies of a scalar or an array along a new outermost dimension; a tuple of counts gives several.
 
     A plain number has the type `dtype` (default: bool, i64, f64 or c128, as it is written).
+
+    Raises:
+        TypeError: for counts that are no integers, and a number that the dtype does not hold.
+
+    Example:
+        >>> import numpy as np
+        >>> import tilewright as tw
+        >>> @tw.program
+        ... def table(row: tw.f64["n"], k: tw.i64):
+        ...     return tw.replicate(k, row), tw.replicate((k, 2), 0.5)
+        >>> [part.tolist() for part in table(np.ones(3), 2)]
+        [[[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]], [[0.5, 0.5], [0.5, 0.5]]]
     """
     tracer = current("replicate")
     counts = list(count) if isinstance(count, tuple | list) else [count]
@@ -161,6 +186,15 @@ def reshape(array: Any, shape: Any) -> Any:
 
     Raises:
         TypeError: if numbers of elements are known to differ, or the size that is left cannot be expressed.
+
+    Example:
+        >>> import numpy as np
+        >>> import tilewright as tw
+        >>> @tw.program
+        ... def flat(xss: tw.f64["n", "m"]):
+        ...     return tw.reshape(xss, -1)
+        >>> flat(np.eye(2)).tolist()
+        [1.0, 0.0, 0.0, 1.0]
     """
     tracer, (given,) = arrays_of("reshape", [array])
     entries = list(shape) if isinstance(shape, tuple | list) else [shape]
@@ -185,7 +219,21 @@ def reshape(array: Any, shape: Any) -> Any:
 
 
 def concat(*arrays: Any, axis: int = 0) -> Any:
-    """Arrays joined along a dimension (given one by one or as one tuple)."""
+    """Arrays joined along a dimension (given one by one or as one tuple).
+
+    Raises:
+        TypeError: for arrays of unequal dtypes or of unequal sizes along the other dimensions.
+        ValueError: from the call, where the size of a part (x[a:b] with b < a) is below 0.
+
+    Example:
+        >>> import numpy as np
+        >>> import tilewright as tw
+        >>> @tw.program
+        ... def rolled(xs: tw.f64["n"], k: tw.i64):
+        ...     return tw.concat(xs[k:], xs[:k])
+        >>> rolled(np.arange(4.0), 1).tolist()
+        [1.0, 2.0, 3.0, 0.0]
+    """
     listed = arrays[0] if len(arrays) == 1 and isinstance(arrays[0], tuple | list) else arrays
     tracer, given = arrays_of("concat", listed)
     first = given[0]
@@ -204,7 +252,21 @@ def concat(*arrays: Any, axis: int = 0) -> Any:
 
 
 def update(array: Any, indices: Any, value: Any) -> Any:
-    """A copy of the array with array[indices] = value; the indices are integers, the value what lies there."""
+    """A copy of the array with array[indices] = value; the indices are integers, the value what lies there.
+
+    Raises:
+        TypeError: for slices, and a value that is not what lies there.
+        IndexError: for indices out of range; from the call where they are computed.
+
+    Example:
+        >>> import numpy as np
+        >>> import tilewright as tw
+        >>> @tw.program
+        ... def marked(xs: tw.f64["n"], at: tw.i64):
+        ...     return tw.update(xs, at, -1)
+        >>> marked(np.ones(3), 1).tolist()
+        [1.0, -1.0, 1.0]
+    """
     tracer, (given,) = arrays_of("update", [array])
     keys = list(indices) if isinstance(indices, tuple) else [indices]
     if any(isinstance(one, slice) for one in keys):
@@ -221,6 +283,18 @@ def scatter(destination: Any, indices: Any, values: Any) -> Any:
     """A copy of `destination` with destination[indices[i]] = values[i]; indices out of range are ignored.
 
     Equal indices must come with equal values. `values` may be one scalar for all.
+
+    Raises:
+        TypeError: for indices that are no integers, and values of other types or sizes than the destination's rows.
+
+    Example:
+        >>> import numpy as np
+        >>> import tilewright as tw
+        >>> @tw.program
+        ... def placed(xs: tw.f64["n"], at: tw.i64["k"]):
+        ...     return tw.scatter(xs, at, 9)
+        >>> placed(np.zeros(4), np.array([2, 0, 7])).tolist()
+        [9.0, 0.0, 9.0, 0.0]
     """
     tracer, (target, places) = arrays_of("scatter", [destination, indices])
     places = index_array(places, "scatter")
@@ -235,120 +309,3 @@ def scatter(destination: Any, indices: Any, values: Any) -> Any:
             f"{tracer.describe(target.variable)} has {expected}"
         )
     return wrap_one(tracer, Scatter(target.variable, places.variable, values.variable), "scatter")
-
-
-# --- what they share --------------------------------------------------------------------------------------------------
-
-
-def wrap_one(tracer: Tracer, expression: Any, what: str) -> Any:
-    """Bind an expression that gives one value."""
-    return wrap_results(tracer, tracer.emit(expression), False, what)
-
-
-def arrays_of(what: str, values: Sequence[Any]) -> tuple[Tracer, list[ArrayProxy]]:
-    """The current tracer, and the values, which must be arrays.
-
-    Raises:
-        TypeError: for what is no array of the program.
-    """
-    tracer = current(what)
-    if not values:
-        raise TypeError(f"{what} needs at least one array")
-    for number, one in enumerate(values):
-        if not isinstance(one, ArrayProxy):
-            hint = "; of counts make arrays with tw.iota(count)" if isinstance(one, int | ScalarProxy) else ""
-            raise TypeError(f"{what}: argument {number} must be an array, not {describe_value(one)}{hint}")
-    return tracer, list(values)
-
-
-def common_width(tracer: Tracer, what: str, arrays: Sequence[ArrayProxy]) -> Size:
-    """The one outer size of arrays.
-
-    Raises:
-        TypeError: if two differ, naming both arrays with their sizes.
-    """
-    first = arrays[0]
-    width = first.variable.type.shape[0]
-    for one in arrays[1:]:
-        extent = one.variable.type.shape[0]
-        if extent == width:
-            continue
-        advice = "they must be equal"
-        if extent.constant is None or width.constant is None:
-            sizes = f"({width}, ...)" if one.ndim > 1 else f"({width},)"
-            advice = (
-                "they are not known to be equal; write the same size for both in the annotations of the parameters "
-                f"that they come from, or say so with tw.reshape(..., {sizes}), which is checked when the program runs"
-            )
-        raise TypeError(
-            f"{what} over {tracer.describe(first.variable)} with {width} rows and {tracer.describe(one.variable)} with "
-            f"{extent} rows: {advice}"
-        )
-    return width
-
-
-def row_lambda(
-    tracer: Tracer, what: str, function: Callable[..., Any], arrays: Sequence[ArrayProxy]
-) -> tuple[Lambda, bool]:
-    """A function of rows as a lambda, and whether it gives a tuple."""
-    types = [one.variable.type.row for one in arrays]
-    variables = fresh_parameters(tracer, types, parameter_names(function))
-    scalars = [one.element for one in types if not one.rank] or [one.element for one in types]
-    several = False
-
-    def write() -> list[Atom]:
-        nonlocal several
-        rows = [
-            tracer.index_proxy(variable) if one.index_like and not variable.type.rank else wrap(tracer, variable)
-            for variable, one in zip(variables, arrays, strict=True)
-        ]
-        values, several = values_of(function(*rows), f"{what}: {name_of(function)}")
-        return [atom_of(one, scalars[0]) for one in values]
-
-    return traced_lambda(tracer, variables, write, f"{what}: {name_of(function)}"), several
-
-
-def operation(function: Callable[..., Any] | str) -> Callable[..., Any]:
-    """A function; a scalar operator by its name ("add") or symbol ("+"), and Python's min and max, as functions.
-
-    Raises:
-        TypeError: for anything else.
-    """
-    known = {min: "min", max: "max"}.get(function, function) if callable(function) else function
-    if isinstance(known, str):
-        name = INFIX.get(known, known)
-        if name not in OPERATORS:
-            raise TypeError(f"{known!r} is no operator; there are {', '.join(OPERATORS)}, or write a function")
-
-        def operator(*operands: Any) -> Any:
-            return apply(name, *operands)
-
-        operator.__name__ = name
-        return operator
-    if not callable(known):
-        raise TypeError(f"{describe_value(known)} is no function; give a function or the name of an operator")
-    return known
-
-
-def index_array(array: ArrayProxy, what: str) -> ArrayProxy:
-    """Indices as an array of i64."""
-    if array.ndim != 1 or not array.scalar.is_integer:
-        raise TypeError(f"{what}: the indices {array.variable} have type {array.variable.type}; [n]i64 is needed")
-    result: ArrayProxy = array if array.scalar == I64 else array.astype(I64)
-    return result
-
-
-def fitted(tracer: Tracer, value: Any, expected: Type, what: str) -> Atom:
-    """A value as an atom of a certain type; a number or scalar also fills an array.
-
-    Raises:
-        TypeError: if it does not fit.
-    """
-    if isinstance(value, ArrayProxy):
-        if value.variable.type != expected:
-            raise TypeError(f"{what} must be of type {expected}, not {value.variable.type}")
-        return value.variable
-    atom = as_element(tracer, value, expected.element, what)
-    for extent in reversed(expected.shape):
-        atom = tracer.bind(Replicate(extent, atom))
-    return atom

@@ -45,6 +45,15 @@ def cond(condition: Any, then: Any, otherwise: Any) -> Any:
 
     Raises:
         TypeError: if the branches give different things.
+
+    Example:
+        >>> import numpy as np
+        >>> import tilewright as tw
+        >>> @tw.program
+        ... def halved(xs: tw.f64["n"], wanted: tw.bool_):
+        ...     return tw.cond(wanted, lambda: xs / 2, lambda: xs)
+        >>> halved(np.ones(2), True).tolist()
+        [0.5, 0.5]
     """
     tracer = current("cond")
     if isinstance(condition, bool | np.bool_):
@@ -161,6 +170,15 @@ def while_loop(condition: Callable[..., Any], initial: Any, body: Callable[..., 
 
     Raises:
         TypeError: if the body's results are not of the carried types, or the condition is no bool.
+
+    Example:
+        >>> import numpy as np
+        >>> import tilewright as tw
+        >>> @tw.program
+        ... def root(x: tw.f64):
+        ...     return tw.while_loop(lambda y: abs(y * y - x) > 1e-9, x, lambda y: (y + x / y) / 2)
+        >>> round(float(root(2.0)), 6)
+        1.414214
     """
     tracer = current("while_loop")
     name = f"while_loop: {name_of(body)}"

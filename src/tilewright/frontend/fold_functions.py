@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tilewright.frontend.array_functions import (
+from tilewright.frontend.array_arguments import (
     arrays_of,
     common_width,
     fitted,
@@ -129,6 +129,19 @@ def redomap(
     """`reduce(op, neutral, map(function, arrays))` as one construct.
 
     As many results of `function` as there are neutral elements are reduced; further ones come back as arrays.
+
+    Raises:
+        TypeError: as `map` and `reduce` do.
+
+    Example:
+        >>> import numpy as np
+        >>> import tilewright as tw
+        >>> @tw.program
+        ... def norm_and_squares(xs: tw.f64["n"]):
+        ...     return tw.redomap("add", 0, lambda x: (x * x, x * x), xs)
+        >>> total, squares = norm_and_squares(np.arange(3.0))
+        >>> float(total), squares.tolist()
+        (5.0, [0.0, 1.0, 4.0])
     """
     tracer, given = arrays_of("redomap", arrays)
     width = common_width(tracer, "redomap", given)
@@ -142,7 +155,20 @@ def redomap(
 
 
 def scanomap(op: Callable[..., Any] | str, neutral: Any, function: Callable[..., Any] | str, *arrays: Any) -> Any:
-    """`scan(op, neutral, map(function, arrays))` as one construct; further results of `function` are arrays."""
+    """`scan(op, neutral, map(function, arrays))` as one construct; further results of `function` are arrays.
+
+    Raises:
+        TypeError: as `map` and `scan` do.
+
+    Example:
+        >>> import numpy as np
+        >>> import tilewright as tw
+        >>> @tw.program
+        ... def counts(xs: tw.f64["n"]):
+        ...     return tw.scanomap("add", 0, lambda x: tw.where(x > 0, 1, 0), xs)
+        >>> counts(np.array([1.0, -1.0, 2.0])).tolist()
+        [1, 1, 2]
+    """
     tracer, given = arrays_of("scanomap", arrays)
     width = common_width(tracer, "scanomap", given)
     rows, several = row_lambda(tracer, "scanomap", operation(function), given)

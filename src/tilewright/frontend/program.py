@@ -408,7 +408,8 @@ def program(
     The function is run once on proxies that record what it does. It may use `tw.map`, `tw.reduce`, `tw.scan`,
     `tw.redomap`, `tw.scanomap`, `tw.scatter`, `tw.hist`, `tw.iota`, `tw.replicate`, `tw.transpose`, `tw.rearrange`,
     `tw.reshape`, `tw.concat`, `tw.update`, `tw.cond`, `tw.loop`, `tw.while_loop`, indexing and slicing, arithmetic and
-    the mathematical functions of `tw`, other programs, and any Python that does not depend on values of the arrays.
+    the mathematical functions of `tw`, other programs, and any Python that does not depend on values of the arrays. It
+    is run once for each combination of element types: what it reads from around it stays what it was then.
 
     Floats are computed as written, but for two things: a product that is added to something may be rounded only with
     the sum (a fused multiply-add), and folds and scans combine their rows in trees.

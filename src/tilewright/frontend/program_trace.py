@@ -64,6 +64,10 @@ def trace_function(
     try:
         verify(traced)
     except IRError as error:
+        if "cannot be solved for" in str(error):
+            raise TypeError(
+                f"{error}; write it alone as a dimension of some array, or give it as a parameter of type tw.i64"
+            ) from error
         raise TypeError(
             f"program {name}: a value computed inside of a function that is given to map, reduce, loop, cond, ... is "
             f"used outside of it; return it from that function instead ({error})"

@@ -46,7 +46,7 @@ def infer_sizes(program: Program, arguments: Sequence[Argument]) -> dict[str, in
                 f"{len(shape)} ({shape})"
             )
         if parameter.type == Type(I64):
-            known[parameter.name] = int(_scalar_argument(parameter, argument))
+            known[parameter.name] = int(_scalar_argument(program.name, parameter, argument))
         dimensions += [(parameter, d, parameter.type.shape[d], shape[d]) for d in range(len(shape))]
     _solve(known, dimensions)
     for parameter, d, extent, actual in dimensions:
@@ -103,7 +103,7 @@ def convert_arguments(program: Program, arguments: Sequence[Argument]) -> tuple[
     converted: list[Value] = []
     for parameter, argument in zip(program.parameters, arguments, strict=True):
         if parameter.type.rank == 0:
-            converted.append(_scalar_argument(parameter, argument))
+            converted.append(_scalar_argument(program.name, parameter, argument))
             continue
         if not isinstance(argument, np.ndarray):
             raise TypeError(
@@ -120,21 +120,22 @@ def convert_arguments(program: Program, arguments: Sequence[Argument]) -> tuple[
     return tuple(converted)
 
 
-def _scalar_argument(parameter: Variable, argument: Argument) -> np.generic[Any]:
+def _scalar_argument(program: str, parameter: Variable, argument: Argument) -> np.generic[Any]:
     scalar = parameter.type.element
+    what = f"program {program}: parameter {parameter} of type {parameter.type}"
     try:
         kind = "i" if type(argument) is int else scalar_type_of(np.asarray(argument).dtype).kind
     except TypeError:  # text, None, and the like
         kind = "-"
     if np.ndim(argument) or kind not in _ACCEPTED[scalar.kind]:
-        raise TypeError(f"parameter {parameter} of type {parameter.type} does not take {argument!r}")
+        raise TypeError(f"{what} does not take {argument!r}")
     value = np.asarray(argument).item()
     if not holds(scalar, value):
-        raise OverflowError(f"parameter {parameter} of type {parameter.type} does not hold {value}")
+        raise OverflowError(f"{what} does not hold {value}")
     try:
         return as_scalar(value, scalar)
     except OverflowError:  # an integer beyond all floats
-        message = f"parameter {parameter} of type {parameter.type} does not hold an integer beyond 1e308"
+        message = f"{what} does not hold an integer beyond 1e308"
         raise OverflowError(message) from None
 
 

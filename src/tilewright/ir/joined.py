@@ -5,6 +5,7 @@ shorter than those that have elements. Such calls are refused, also where no con
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Concat, Program, Type
@@ -36,14 +37,18 @@ def doubtful_parts(program: Program) -> tuple[Part, ...]:
     )
 
 
-def check_parts(program: str, parts: Sequence[Part], known: Mapping[str, int]) -> None:
+def check_parts(program: Program, parts: Sequence[Part], sizes: Mapping[str, int], arguments: Sequence[Any]) -> None:
     """Refuse parts below zero.
 
     Raises:
         ValueError: naming the program, the part and its size.
     """
+    if not parts:
+        return
+    pairs = zip(program.parameters, arguments, strict=True)
+    known = {**sizes, **{one.name: int(value) for one, value in pairs if one.type == Type(I64)}}
     for one in parts:
-        check_part(program, one, one.size.evaluate(known))
+        check_part(program.name, one, one.size.evaluate(known))
 
 
 def check_part(program: str, part: Part, extent: int) -> None:

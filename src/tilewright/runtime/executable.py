@@ -10,8 +10,8 @@ import numpy as np
 
 from tilewright.ir.arguments import convert_arguments, infer_sizes
 from tilewright.ir.joined import check_parts
-from tilewright.ir.nodes import Literal, Program, Type
-from tilewright.ir.scalars import I64, ScalarType
+from tilewright.ir.nodes import Literal, Program
+from tilewright.ir.scalars import ScalarType
 from tilewright.runtime.backends import Memory, backend_for, usable_strides
 from tilewright.runtime.bound_plan import BoundPlan, Result, Runner, cpu_runner, deliver, device_runner, flat_plan_of
 from tilewright.runtime.cpu_pool import get_num_threads
@@ -258,7 +258,7 @@ class Executable:
     ) -> list[Any]:
         sizes = infer_sizes(self._known.program, arguments)
         values = convert_arguments(self._known.program, arguments)
-        self._check_parts(sizes, values)
+        check_parts(self._known.program, self._known.parts, sizes, values)
         host = self._host_for(sizes, values) if compared is None else self._made
         if key is not None:
             key = self._key(arguments, out)  # that of a version depends on its arguments in sizes too
@@ -281,13 +281,6 @@ class Executable:
         read = [self._read(result, memory, values) for result, memory in results]
         self._remember(executor, key, arguments, inputs, outputs, [result for result, _ in results])
         return deliver([result for result, _ in results], read, out)
-
-    def _check_parts(self, sizes: Mapping[str, int], values: Sequence[Any]) -> None:
-        parts = self._known.parts
-        if parts:
-            parameters = self._known.program.parameters
-            whole = {parameters[p].name: int(values[p]) for p in self._scalars if parameters[p].type == Type(I64)}
-            check_parts(self.name, parts, {**whole, **sizes})
 
     def _host_for(self, sizes: Mapping[str, int], values: Sequence[Any]) -> HostProgram:
         """The program as written where that fills the machine, else the one with all versions."""

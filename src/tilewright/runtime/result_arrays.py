@@ -19,9 +19,13 @@ def given_arrays(name: str, results: Sequence[Atom], out: Any) -> tuple[Array | 
         TypeError: for what is no array, and for one of another dtype than the result.
         ValueError: for another number of arrays, one that cannot be written, and ones that share memory.
     """
-    given = (out,) if len(results) == 1 and not isinstance(out, tuple | list) else tuple(out)
+    listed = isinstance(out, tuple | list)
+    if not listed and len(results) > 1:
+        raise TypeError(f"{name} gives {len(results)} results: out must be a tuple of as many arrays")
+    given = tuple(out) if listed else (out,)
     if len(given) != len(results):
-        raise ValueError(f"{name} gives {len(results)} results, but out holds {len(given)} arrays")
+        counted = f"{len(results)} result" + "s" * (len(results) > 1)
+        raise ValueError(f"{name} gives {counted}, but out is a {type(out).__name__} of {len(given)}")
     for position, (atom, one) in enumerate(zip(results, given, strict=True)):
         if one is None:
             continue
