@@ -16,7 +16,7 @@ from tilewright.machine.detect import host_machine
 from tilewright.machine.model import Machine
 from tilewright.machine.named import CPU_AVX2, CPU_AVX512, CPU_NEON
 from tilewright.passes.direct import cost as direct_cost
-from tilewright.passes.direct import short_sums
+from tilewright.passes.direct import in_order, short_sums
 from tilewright.passes.direct.choice import choose_direct_form
 from tilewright.passes.direct.form import DirectForm
 from tilewright.passes.direct.kernel import write_direct_kernel
@@ -54,10 +54,26 @@ def test_which_sums_are_written_in_order(terms: int, rows: int, changed: bool) -
         assert form is chosen[0]
 
 
-def test_outputs_past_the_caches_keep_their_tiles() -> None:
-    contraction = normalise(einsum_contraction("aq,qb->ab", {"a": 8192, "b": 8192, "q": 1}, F32))
+@pytest.mark.parametrize(
+    ("a", "b", "terms", "past", "peeled"),
+    [
+        (100_000, 100, 4, False, False),  # rows share lines, and are short: through the caches
+        (100_000, 256, 4, True, False),  # they do where the output begins within a line
+        (10_000, 2000, 4, True, True),
+        (8192, 8192, 1, True, True),
+    ],
+)
+def test_outputs_past_the_caches_are_written_row_by_row(a: int, b: int, terms: int, past: bool, peeled: bool) -> None:
+    contraction = normalise(einsum_contraction("aq,qb->ab", {"a": a, "b": b, "q": terms}, F32))
+    form = choose_form(contraction, CPU_AVX512).form
+    assert isinstance(form, DirectForm)
+    assert (form.rows, form.nontemporal, form.peeled) == (1, past, peeled)
+
+
+def test_rows_whose_operand_stays_in_no_cache_keep_their_tiles() -> None:
+    contraction = normalise(einsum_contraction("aq,qb->ab", {"a": 4, "b": 4_000_000, "q": 4}, F32))
     chosen = choose_direct_form(contraction, CPU_AVX512)
-    assert not isinstance(chosen, str) and chosen[0].nontemporal
+    assert not isinstance(chosen, str)
     assert written_in_order(chosen[0], CPU_AVX512) is chosen[0]
 
 
@@ -71,7 +87,8 @@ def test_results_past_the_caches_lie_anywhere(text: str, data: st.DataObject, ma
     buffers = random_buffers(contraction, data.draw(st.integers(0, 99)))
     with (
         mock.patch.object(direct_cost, "is_past_caches", return_value=True),
-        mock.patch.multiple(short_sums, is_past_caches=lambda *_: True, LONG_ROW=1),
+        mock.patch.multiple(short_sums, is_past_caches=lambda *_: True),
+        mock.patch.multiple(in_order, is_past_caches=lambda *_: True, LONG_ROW=data.draw(st.sampled_from([1, 64]))),
     ):
         chosen = choose_direct_form(normalise(contraction), machine)
         assert not isinstance(chosen, str), chosen

@@ -10,7 +10,7 @@ from tilewright.contraction.normalise import constant
 from tilewright.ir.dataclass import dataclass
 from tilewright.machine.model import Machine
 from tilewright.passes.direct.choice import choose_direct_form
-from tilewright.passes.direct.cost import consecutive, read_once, written_once
+from tilewright.passes.direct.cost import array_bytes, consecutive, is_past_caches, read_once, written_once
 from tilewright.passes.direct.form import DirectForm
 from tilewright.passes.direct.in_order import form_in_order
 from tilewright.passes.direct.short_sums import is_short_sum, written_in_order
@@ -49,7 +49,7 @@ def choose_form(contraction: Contraction, machine: Machine) -> FormChoice:
         return _without_sum(contraction, machine)
     if math.prod(constant(one.size) for one in contraction.of_kind(Kind.K)) == 1:
         ordered = form_in_order(contraction, machine)
-        if isinstance(ordered, DirectForm) and ordered.nontemporal:
+        if isinstance(ordered, DirectForm) and is_past_caches(array_bytes(ordered, "out"), machine):
             return FormChoice(ordered, "fed directly: there is more to write than to compute, in the output's order")
     streamed = choose_matrix_vector_form(contraction, machine)
     if not isinstance(streamed, str) and not fits_registers(streamed):
@@ -68,7 +68,7 @@ def choose_form(contraction: Contraction, machine: Machine) -> FormChoice:
         return FormChoice(packed, f"not fed directly: {direct}")
     form, cost = direct
     kilocycles = f"{cost.cycles / 1000:.3g} thousand cycles fed directly, {other / 1000:.3g} from packed panels"
-    if is_short_sum(form):
+    if is_short_sum(form, machine):
         return FormChoice(written_in_order(form, machine), "fed directly: there is more to write than to compute")
     if cost.cycles <= other:
         return FormChoice(form, f"fed directly: the model says {kilocycles}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilewright.contraction.form import Contraction, Dimension, Kind
+from tilewright.contraction.form import Contraction, Kind
 from tilewright.contraction.normalise import constant
 from tilewright.machine.model import Machine
 from tilewright.passes.direct.choice import exact_vectors, panels_fit, place, refusal, shared_out
@@ -43,15 +43,15 @@ def form_in_order(contraction: Contraction, machine: Machine) -> DirectForm | st
         return f"dimension {unit.name}, which all arrays have, is not consecutive in each of them"
     packed = strides[0 if left else 1] != 1
     form = replace(place(contraction, left, unit, row, None, Results.VECTORS), vector_packed=packed, scalar_outer=True)
-    form = _with_tile(form, unit, machine)
+    form = with_row_tile(form, machine)
     if not panels_fit(form):
         return f"the panels that the stride of {unit.name} needs are too large"
     return shared_out(form, direct_cost(form, machine), machine)
 
 
-def _with_tile(form: DirectForm, unit: Dimension, machine: Machine) -> DirectForm:
-    """The form with its tile, and whether it writes past the caches."""
-    length = constant(unit.size)
+def with_row_tile(form: DirectForm, machine: Machine) -> DirectForm:
+    """The form with tiles that write the output in its order, and whether it writes past the caches."""
+    length = form.vector_size
     widest = machine.lanes(component_types(form.accumulator)[0].bytes)
     vectors = -(-length // widest)
     if vectors <= TILE:
