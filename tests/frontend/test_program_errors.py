@@ -509,7 +509,7 @@ def test_one_array_for_two_results_is_refused() -> None:
     def both(xs: tw.f32["n"]) -> Any:
         return xs + 1, xs + 2
 
-    with pytest.raises(TypeError, match="both gives 2 results: out must be a tuple of as many arrays"):
+    with pytest.raises(ValueError, match="both gives 2 results: out must be a tuple of as many arrays"):
         both(X, out=np.zeros(3, np.float32))
     with pytest.raises(ValueError, match="both gives 2 results, but out is a tuple of 1"):
         both(X, out=(np.zeros(3, np.float32),))

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 
 from tilewright.frontend.annotations import Parameter, parameters_of
-from tilewright.frontend.program_arguments import accepted, as_array, check_inner
+from tilewright.frontend.program_arguments import as_array, check_inner, element_types, given_types
 from tilewright.frontend.program_options import DataSets, ProgramOptions, common_types, explanation, named_data
 from tilewright.frontend.program_pickle import pickled
 from tilewright.frontend.program_quick import QuickProgram
@@ -360,29 +360,11 @@ class TracedProgram:
         return tuple(bound.arguments[one.name] for one in self.parameters)
 
     def _elements(self, arguments: Sequence[Any]) -> tuple[ScalarType, ...]:
-        """The element types of a call; plain numbers follow the first generic array where they can."""
-        types = list(self._types)
-        arrays = [n for n in self._generic if self.parameters[n].annotation.shape]
-        for n in arrays:
-            types[n] = accepted(self.function.__name__, self.parameters[n], arguments[n])
-        preferred = types[arrays[0]] if arrays else None
-        for n in self._generic:
-            if n not in arrays:
-                types[n] = accepted(self.function.__name__, self.parameters[n], arguments[n], preferred)
-        return tuple(types)
+        """The element types of a call."""
+        return element_types(self.function.__name__, self.parameters, arguments)
 
     def _given_types(self, dtypes: Sequence[Any]) -> tuple[ScalarType, ...]:
-        types = list(self._types)
-        places = self._generic if len(dtypes) == len(self._generic) else tuple(range(len(self.parameters)))
-        if len(dtypes) != len(places):
-            names = ", ".join(self.parameters[n].name for n in self._generic) or "none"
-            raise TypeError(
-                f"program {self.function.__name__}: {len(dtypes)} dtypes; one is needed for each generic parameter "
-                f"({names}) or for each of the {len(self.parameters)} parameters"
-            )
-        for n, one in zip(places, dtypes, strict=True):
-            types[n] = accepted(self.function.__name__, self.parameters[n], one, dtype=True)
-        return tuple(types)
+        return given_types(self.function.__name__, self.parameters, dtypes)
 
 
 @overload

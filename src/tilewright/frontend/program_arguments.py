@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,44 @@ def accepted(
     if scalar not in annotation.accepts:
         raise TypeError(f"program {program}: parameter {parameter.name}: {annotation} does not take dtype {scalar}")
     return scalar
+
+
+def element_types(program: str, parameters: Sequence[Parameter], arguments: Sequence[Any]) -> tuple[ScalarType, ...]:
+    """The element types of a call; plain numbers follow the first generic array where they can."""
+    types = [one.annotation.accepts[0] for one in parameters]
+    generic = _generic(parameters)
+    arrays = [n for n in generic if parameters[n].annotation.shape]
+    for n in arrays:
+        types[n] = accepted(program, parameters[n], arguments[n])
+    preferred = types[arrays[0]] if arrays else None
+    for n in generic:
+        if n not in arrays:
+            types[n] = accepted(program, parameters[n], arguments[n], preferred)
+    return tuple(types)
+
+
+def given_types(program: str, parameters: Sequence[Parameter], dtypes: Sequence[Any]) -> tuple[ScalarType, ...]:
+    """The element types that dtypes for each generic parameter give, or for each of all.
+
+    Raises:
+        TypeError: for another number of dtypes, and one that a parameter does not take.
+    """
+    types = [one.annotation.accepts[0] for one in parameters]
+    generic = _generic(parameters)
+    places = generic if len(dtypes) == len(generic) else list(range(len(parameters)))
+    if len(dtypes) != len(places):
+        names = ", ".join(parameters[n].name for n in generic) or "none"
+        raise TypeError(
+            f"program {program}: {len(dtypes)} dtypes; one is needed for each generic parameter ({names}) or for each "
+            f"of the {len(parameters)} parameters"
+        )
+    for n, one in zip(places, dtypes, strict=True):
+        types[n] = accepted(program, parameters[n], one, dtype=True)
+    return tuple(types)
+
+
+def _generic(parameters: Sequence[Parameter]) -> list[int]:
+    return [n for n, one in enumerate(parameters) if one.annotation.is_generic]
 
 
 def scalar_of_number(number: Any) -> ScalarType:

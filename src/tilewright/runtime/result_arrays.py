@@ -21,7 +21,7 @@ def given_arrays(name: str, results: Sequence[Atom], out: Any) -> tuple[Array | 
     """
     listed = isinstance(out, tuple | list)
     if not listed and len(results) > 1:
-        raise TypeError(f"{name} gives {len(results)} results: out must be a tuple of as many arrays")
+        raise ValueError(f"{name} gives {len(results)} results: out must be a tuple of as many arrays")
     given = tuple(out) if listed else (out,)
     if len(given) != len(results):
         counted = f"{len(results)} result" + "s" * (len(results) > 1)
