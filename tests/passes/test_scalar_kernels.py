@@ -112,6 +112,33 @@ def test_scalars_of_sizes(target: str, values: list[int], rate: float) -> None:
     np.testing.assert_allclose(learnt(xs.astype("f8"), rate, target=target), want, rtol=0, atol=error)
 
 
+@tw.program
+def descended(xs: tw.f64["n", "d"], ys: tw.f64["n", "k"], weights: tw.f64["d", "k"], rate: tw.f64) -> Any:
+    """Products whose epilogue and whose sum have scalars that kernels compute."""
+    size = tw.sqrt(tw.reduce("add", 0, tw.map(lambda row: dot(row, row), weights)))
+    step = rate / xs.shape[0]
+    columns = tw.transpose(ys)
+    products = tw.map(lambda x: tw.map(lambda y: dot(x, y), columns), tw.transpose(xs))
+    moved = tw.map(lambda ws, ps: tw.map(lambda w, p: w / size - step * p, ws, ps), weights, products)
+    return moved, tw.map(lambda x: size * dot(x, x), xs)
+
+
+@settings(max_examples=examples(20), deadline=None)
+@given(sizes=st.tuples(*[st.integers(1, 20)] * 3), rate=st.floats(0, 4), seed=st.integers(0, 50))
+@pytest.mark.parametrize("target", DEVICES)
+def test_contractions_with_scalars_of_kernels(target: str, sizes: tuple[int, int, int], rate: float, seed: int) -> None:
+    n, d, k = sizes
+    generator = np.random.default_rng(seed)
+    xs, ys, weights = (generator.uniform(0.1, 1, shape) for shape in ((n, d), (n, k), (d, k)))
+    moved, lengths = descended(xs, ys, weights, rate, target=target)
+    size = np.linalg.norm(weights)
+    first, second = weights / size, rate / n * (xs.T @ ys)
+    # Sums of positive terms, each with a product, a root, two quotients; and a difference of both.
+    error = (n + d * k + 8) * np.finfo("f8").eps
+    np.testing.assert_allclose(moved, first - second, rtol=0, atol=error * (first.max() + second.max()))
+    np.testing.assert_allclose(lengths, size * (xs**2).sum(axis=1), rtol=error + d * np.finfo("f8").eps)
+
+
 @settings(max_examples=examples(30), deadline=None)
 @given(length=st.integers(0, 400), seed=st.integers(0, 50))
 @pytest.mark.parametrize("target", DEVICES)
@@ -149,6 +176,7 @@ def test_what_the_host_asks(target: str) -> None:
 @pytest.mark.parametrize(("program", "arguments"), [
     (normalised, (np.ones(5), 1e-3)), (solved, (np.eye(40), np.ones(40), 3)), (centred, (np.ones((3, 4)),)),
     (spread, (np.arange(5),)), (learnt, (np.ones(5), 0.5)),
+    (descended, (np.ones((9, 4)), np.ones((9, 3)), np.ones((4, 3)), 0.5)),
 ])  # fmt: skip
 def test_the_host_computes_nothing_of_what_kernels_give(program: Any, arguments: tuple[Any, ...]) -> None:
     """So native code repeats the call."""

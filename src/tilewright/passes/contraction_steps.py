@@ -7,12 +7,17 @@ are imported when there is such a statement, or a contraction whose sizes the ti
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
-from tilewright.contraction.form import Refusal
+from tilewright.contraction.form import Contraction, Refusal
 from tilewright.contraction.recognise import recognise
 from tilewright.ir import nodes
-from tilewright.ir.nodes import Program, Statement
+from tilewright.ir.nodes import Body, Literal, Program, Statement, Type, Variable
+from tilewright.ir.scalars import I64
+from tilewright.ir.sizes import ONE
+from tilewright.ir.traversal import replace_bodies, substitute
 from tilewright.ir.views import parameter_view
 from tilewright.passes.bound_contraction import bound_launches
 from tilewright.passes.core.used_names import free_variables
@@ -43,9 +48,7 @@ def contraction_step(
         otherwise: makes the general lowering, for sizes that the tiling declines.
     """
     reads = free_variables(statement.expression)
-    views = {variable.name: parameter_view(variable) for variable in reads if variable.type.rank}
-    out = {target.name: parameter_view(target) for target in statement.targets}
-    found = recognise(statement, views, out, iotas, products=not device.machine.is_gpu_like)
+    found = recognised(statement, device, iotas)
     if isinstance(found, Refusal):
         return found
     (target,) = statement.targets
@@ -55,10 +58,51 @@ def contraction_step(
     return step, note_of(statement, f"a contraction over {kinds}")
 
 
+def recognised(statement: Statement, device: Device, iotas: Collection[str]) -> Contraction | Refusal:
+    """The contraction that a statement is on a device, or why it is none."""
+    reads = free_variables(statement.expression)
+    views = {variable.name: parameter_view(variable) for variable in reads if variable.type.rank}
+    out = {target.name: parameter_view(target) for target in statement.targets}
+    return recognise(statement, views, out, iotas, products=not device.machine.is_gpu_like)
+
+
 def note_of(statement: Statement, lowered: str, reasons: Sequence[str] = ()) -> Note:
     """How a statement was lowered, and why not otherwise."""
     label = ", ".join(map(str, statement.targets)) + f" = {type(statement.expression).__name__.lower()}"
     return Note(label, lowered, tuple(reasons))
+
+
+def reading_cells(statement: Statement, scalars: Sequence[Variable]) -> tuple[Statement, ...] | None:
+    """A statement that reads scalars from arrays of one element, after those that make these; None if one is a size.
+
+        z = map (\\x -> s * x) y   =>   c = replicate 1 s;  z = map (\\x -> t = c[0]; t * x) y
+
+    So the launches of a contraction are the same whatever the scalars are, which the host need not know.
+    """
+    cells = {
+        one.name: Variable(f"{one.name}.{statement.targets[0]}", Type(one.type.element, (ONE,))) for one in scalars
+    }
+    count = itertools.count()
+
+    def change(body: Body) -> Body:
+        inner = tuple(replace(one, expression=replace_bodies(one.expression, change)) for one in body.statements)
+        operands = {
+            str(one) for line in inner if isinstance(line.expression, nodes.Apply) for one in line.expression.operands
+        }
+        read = {
+            one.name: Variable(f"{one.name}.{statement.targets[0]}.{next(count)}", one.type)
+            for one in scalars
+            if one.name in operands
+        }
+        lines = tuple(
+            Statement((one,), nodes.Index(cells[name], (Literal(0, I64),), checked=False)) for name, one in read.items()
+        )
+        return substitute(Body((*lines, *inner), body.results), read) if read else Body(inner, body.results)
+
+    changed = replace(statement, expression=replace_bodies(statement.expression, change))
+    if {one.name for one in free_variables(changed.expression)} & cells.keys():
+        return None
+    return (*(Statement((cells[one.name],), nodes.Replicate(ONE, one)) for one in scalars), changed)
 
 
 def contraction_block(program: Program, device: Device, tiles: Tiles | None) -> tuple[Block, tuple[Note, ...]] | None:

@@ -16,14 +16,14 @@ from tilewright.ir import nodes
 from tilewright.ir.nodes import Body, Program, Statement, Variable
 from tilewright.ir.scalars import I64
 from tilewright.ir.traversal import all_statements, sub_bodies
-from tilewright.passes.contraction_steps import VIEWS, contraction_step, note_of
+from tilewright.passes.contraction_steps import VIEWS, contraction_step, note_of, reading_cells, recognised
 from tilewright.passes.core.fills import without_fills
 from tilewright.passes.core.nest_folds import with_folds
 from tilewright.passes.core.overwriting import with_overwriting
 from tilewright.passes.core.used_names import free_variables
 from tilewright.passes.items import lower_reduction  # noqa: F401  # folds inside work items
 from tilewright.passes.items.lower_general import Points, points_of
-from tilewright.passes.items.map_folds import with_streams
+from tilewright.passes.items.map_folds import fold_of_one_array, with_streams
 from tilewright.passes.items.scalar_values import LoweringError
 from tilewright.passes.items.unread_iotas import without_notes, without_unread
 from tilewright.passes.items.whole_loops import control_points, with_whole
@@ -128,6 +128,8 @@ class Statements:
             return self._sweep(statement, expression)
         if isinstance(expression, nodes.OffsetFolds):
             return self._offsets(statement.targets, expression)
+        if (cells := self._with_cells(statement)) is not None:
+            return [step for one in cells for step in self.steps(one)]
         if not isinstance(expression, nodes.Redomap | nodes.Scanomap | nodes.SegMap):
             return [self.statement(statement)]
         if isinstance(expression, nodes.SegMap):
@@ -312,6 +314,21 @@ class Statements:
         self.notes.append(note)
         self._mark_cells(statement.targets)
         return step
+
+    def _with_cells(self, statement: Statement) -> Sequence[Statement] | None:
+        """The statements of a contraction with scalars that kernels compute; None if it is none, or has none."""
+        inside = (one.expression for body in sub_bodies(statement.expression) for one in all_statements(body))
+        if self.known.on_host or not any(isinstance(one, nodes.Reduce | nodes.Redomap) for one in inside):
+            return None
+        made = self.known.cells | self.known.computed.keys()
+        scalars = [one for one in free_variables(statement.expression) if not one.type.rank and one.name in made]
+        cells = reading_cells(statement, scalars) if scalars else None
+        if cells is None:
+            return None
+        nested = Statement(statement.targets, with_folds(cells[-1].expression))
+        is_contraction = not isinstance(recognised(nested, self.device, self.known.iotas), Refusal)
+        alone = not self.device.machine.is_gpu_like and fold_of_one_array(cells[-1]) is not None
+        return cells if is_contraction or alone else None
 
     def step_without_tiling(self, body: Body, number: int) -> Step:
         """The general lowering of a statement of a body, as things stand after those before it."""
