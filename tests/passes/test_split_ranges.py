@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import tilewright as tw
 from tilewright.ir.scalars import I64
-from tilewright.kernel.ir import For, Kernel, Let, Name, Operation, walk
+from tilewright.kernel.ir import For, If, Kernel, Let, Name, Operation, walk
 from tilewright.passes.items import loop_cuts, renaming
 from tilewright.passes.items.loop_cuts import cuts_of
 from tilewright.runtime import cpu_device
@@ -236,6 +236,57 @@ def test_a_condition_that_says_that_an_index_is_in_range(kernels: list[Kernel]) 
     assert shifted(np.arange(1.0), target="cpu").tolist() == [0]
     for kernel in kernels:
         assert not any(buffer.name.startswith("errors") for buffer in kernel.buffers)
+
+
+# --- loops in order ---------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(operators, sides, st.booleans()), min_size=1, max_size=3), st.integers(0, 9), st.data())
+def test_conditions_in_loops_in_order(conditions: list[Any], n: int, data: st.DataObject) -> None:
+    """Iterations that use what the last ones gave, at the beginning of the array otherwise than later."""
+    k = data.draw(st.integers(-2, 12))
+
+    @tw.program
+    def chained(xs: tw.f64["n"], shift: tw.i64) -> Any:
+        (n,) = xs.shape
+
+        def step(i: Any, last: Any, out: Any) -> Any:
+            total = xs[i] - last
+            for operator, side, lazy in conditions:
+                holds = compared(i, operator, side, {"n": n, "k": shift})
+                if lazy:
+                    total = total + tw.cond(holds, lambda: out[n - 1 - i], 3.0)
+                else:
+                    total = total + tw.where(holds, out[tw.maximum(i - 1, 0)], 5.0)
+            return total, tw.update(out, i, total)
+
+        return tw.loop(n, (0.0, xs), step)
+
+    xs = np.arange(float(n)) % 5
+    last, out = 0.0, xs.copy()
+    for i in range(n):
+        total = xs[i] - last
+        for operator, side, lazy in conditions:
+            holds = compared(i, operator, side, {"n": n, "k": k})
+            total += (out[n - 1 - i] if holds else 3.0) if lazy else (out[max(i - 1, 0)] if holds else 5.0)
+        last = out[i] = total
+    got, array = chained(xs, k, target="cpu")
+    assert got == last
+    np.testing.assert_array_equal(array, out)
+
+
+def test_the_first_iteration_of_a_recurrence_is_apart(kernels: list[Kernel]) -> None:
+    @tw.program
+    def sums(xs: tw.f64["n"]) -> Any:
+        def step(i: Any, out: Any) -> Any:
+            return tw.update(out, i, xs[i] + tw.cond(i > 0, lambda: out[i - 1], 0.0))
+
+        return tw.loop(xs.shape[0], xs, step)
+
+    assert sums(np.arange(5.0), target="cpu").tolist() == [0, 1, 3, 6, 10]
+    assert sums(np.zeros(0), target="cpu").shape == (0,)
+    loops = [one for kernel in kernels for one in walk(kernel.body) if isinstance(one, For)]
+    assert [sum(isinstance(inner, If) for inner in one.body) for one in loops if not one.independent][-2:] == [1, 0]
 
 
 # --- joined arrays ----------------------------------------------------------------------------------------------------

@@ -10,11 +10,12 @@ from tilewright.ir.scalars import I64
 from tilewright.ir.traversal import all_statements
 from tilewright.ir.views import ArrayView
 from tilewright.kernel import ir as kernel
-from tilewright.kernel.ir import Constant, For, Name, integer
+from tilewright.kernel.ir import For, Name, integer
 from tilewright.passes.core.overwriting import overwriting
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_items import AnyValue, bind, call, lower_body, lower_expression, value_of
 from tilewright.passes.items.lower_scalar import assign_values, declare_value, lower_size
+from tilewright.passes.items.split_ranges import emit_first_apart
 
 
 @lower_expression.register
@@ -101,7 +102,7 @@ def _write_loop(
         index = Name(item.emit.name(form.index.name), I64)
         bind(item, form.index, (index,))
         item.ranges[form.index.name] = form.bound
-        item.emit.emit(For(index.name, Constant(0, I64), bound, body()))
+        emit_first_apart(item.emit, bound, index, body())
         return
     statements = body()
     with item.emit.scope() as prelude:

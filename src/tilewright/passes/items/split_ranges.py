@@ -25,6 +25,10 @@ from tilewright.passes.items.scalar_values import KernelBuilder
 
 Bounds: TypeAlias = tuple[Expression, Expression]
 _DEEPEST = 4
+_SHORT = 64
+"""Statements that are written twice."""
+_FIRST = 4
+"""Iterations that are done apart."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,30 @@ def emit_split(
         _emit_loop(emit, bounds, loop)
     else:
         _emit_parts(emit, bounds, loop, 0)
+
+
+def emit_first_apart(emit: KernelBuilder, bound: Expression, index: Name, body: Sequence[Statement]) -> None:
+    """Emit a loop from 0 whose iterations follow one another; those before which something else is done, apart.
+
+        for i below n: if i > 0: a = x[i - 1] else: a = 0 ...   =>   a = 0 ...;   for i from 1 below n: a = x[i - 1] ...
+
+    What an iteration reads of the last one's results then waits in registers: LLVM sees that it is always written.
+    """
+    short = len(body) <= _SHORT and not any(isinstance(one, For | While) for one in kernel.walk(tuple(body)))
+    cuts = [one for one in cuts_of(body, index) if _begins(one)] if short else []
+    if not cuts:
+        emit.emit(For(index.name, Constant(0, I64), bound, tuple(body)))
+        return
+    edge = max(one.edge.value for one in cuts if isinstance(one.edge, Constant))
+    first = emit.let(kernel.operation("min", Constant(edge, I64), bound), "first")
+    before, early = renamed(emit, index, body)
+    emit.emit(For(before.name, Constant(0, I64), first, early))
+    emit.emit(For(index.name, first, bound, simplified(body, {one.name: one.value for one in cuts})))
+
+
+def _begins(cut: Cut) -> bool:
+    """Whether the first iterations are on the other side of a cut."""
+    return cut.above and not cut.wraps and isinstance(cut.edge, Constant) and 0 < cut.edge.value <= _FIRST
 
 
 def _emit_loop(emit: KernelBuilder, bounds: Bounds, loop: _Loop) -> None:
