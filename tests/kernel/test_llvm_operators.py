@@ -287,6 +287,18 @@ def test_vectors_kept_around_a_call_fill_whole_lines_of_the_stack(type_):
     assert not [line for line in kept if re.search(r"vmov\w*u\w*", line)], kept
 
 
+@pytest.mark.parametrize("type_", [F32, F64], ids=str)
+@pytest.mark.parametrize("operator", ["min", "max"])
+def test_the_lesser_of_two_waits_for_one_instruction(type_, operator):
+    """A nan is put in its place beside it; as one choice by two comparisons, a chain of them was twice as long."""
+    if host_cpu().is_arm:
+        pytest.skip("about the instructions of x86-64")
+    x, y = Buffer("x", type_, read_only=True), Buffer("y", type_)
+    value = operation(operator, load(x, integer(0)), load(x, integer(1)))
+    text = assembly(Kernel("lesser", (x, y), (), (), (Store(y, integer(0), value),)), "full")
+    assert re.search(rf"v?{operator}s[sd]", text) and not re.search(r"cmp\w*lt\w*s[sd]|kor\w", text)
+
+
 def test_vector_functions_are_called_where_the_host_has_them():
     if "sinf" not in host_cpu().vector_functions:
         pytest.skip("this host has no library of vector functions")

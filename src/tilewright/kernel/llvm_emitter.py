@@ -195,12 +195,15 @@ class Emitter:
         self.lines[-1] = f"  {speaking} = {self.lines[-1][len(prefix) :]}"
         return speaking
 
-    def call(self, name: str, result: str, *arguments: tuple[str, str], attributes: str = "", at_call: str = "") -> str:
+    def call(
+        self, name: str, result: str, *arguments: tuple[str, str], attributes: str = "", at_call: str = "",
+        flags: str = "",
+    ) -> str:  # fmt: skip
         """Call a function of (type, value) arguments, declared (with `attributes`) at first use."""
         types = ", ".join(type_ for type_, _ in arguments)
         self.declarations.setdefault(name, f"declare {result} @{name}({types}){attributes}")
         listed = ", ".join(f"{type_} {value}" for type_, value in arguments)
-        return self.emit(f"call {result} @{name}({listed}){at_call}")
+        return self.emit(f"call {flags}{result} @{name}({listed}){at_call}")
 
     def node(self, text: str) -> str:
         """Append a metadata node; `@` in the text stands for the node itself."""

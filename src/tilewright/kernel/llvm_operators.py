@@ -172,12 +172,15 @@ def _modulo_signed(c: Context, left: str, right: str) -> str:
 # --- floats -----------------------------------------------------------------------------------------------------------
 
 
-def _extremum(predicate: str) -> Callable[..., str]:
-    """min/max that give nan if either operand is: `predicate` is false on nan, which picks a nan `right`."""
+def _extremum(name: str) -> Callable[..., str]:
+    """min/max that give nan if either operand is, as LLVM's `name`; which of two zeros they give does not matter.
+
+    Written as comparisons and choices, LLVM makes one choice of the two, by two masks: twice as long a chain.
+    """
 
     def emit(c: Context, left: str, right: str) -> str:
-        chosen = c.select(c.compare(predicate, left, right), left, right)
-        return c.select(c.compare("fcmp uno", left, left), left, chosen)
+        function = f"llvm.{name}.{suffix(c.text)}"
+        return c.emitter.call(function, c.text, (c.text, left), (c.text, right), flags="nsz ")
 
     return emit
 
@@ -278,8 +281,8 @@ _BY_KIND: dict[tuple[str, str], Callable[..., str]] = {
     ("mod", "f"): _float_modulo,
     ("mod", "i"): _modulo_signed,
     ("mod", "u"): _modulo_unsigned,
-    ("min", "f"): _extremum("fcmp olt"),
-    ("max", "f"): _extremum("fcmp ogt"),
+    ("min", "f"): _extremum("minimum"),
+    ("max", "f"): _extremum("maximum"),
     ("min", "i"): _intrinsic("smin"),
     ("max", "i"): _intrinsic("smax"),
     ("min", "u"): _intrinsic("umin"),
