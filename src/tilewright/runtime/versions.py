@@ -68,7 +68,7 @@ class FillsMachine:
             return True
         written = nest.written.evaluate(sizes)
         if nest.hides_in_rounds and nest.whole is not None and nest.whole.evaluate(sizes) < SHORT_ROUND * written:
-            return written >= self.resident
+            return True
         return (written >= self.resident or written == 0) and not self._beaten
 
     def _rounds(self, nest: NestPoints, sizes: Mapping[str, int]) -> int:
@@ -91,8 +91,8 @@ class FillsMachine:
     def _questions(self, nest: NestPoints) -> Iterator[str]:
         if not self._beaten:
             yield f"{nest.written} >= {self.resident:.17g}"
-        elif nest.hides_in_rounds and nest.whole is not None:
-            yield f"{nest.written} >= {self.resident:.17g} and {nest.whole} < {SHORT_ROUND * nest.written}"
+        if nest.hides_in_rounds and nest.whole is not None:
+            yield f"{nest.whole} < {SHORT_ROUND * nest.written}"
         if nest.whole is not None and self.least:
             if nest.rounds == ONE:
                 yield f"{nest.whole} < {self.least}"
