@@ -63,9 +63,9 @@ class Explanation:
     machine: Machine
     contraction: Contraction
     roofline: Roofline
-    tiled: TiledDetails | None
-    packed: PackedDetails | None
-    declined: tuple[str, ...]
+    declined: tuple[str, ...] = ()
+    tiled: TiledDetails | None = None
+    packed: PackedDetails | None = None
     direct: DirectDetails | None = None
     reason: str = ""
     streamed: MatrixVectorDetails | None = None
@@ -118,16 +118,17 @@ def explain_contraction(contraction: Contraction, machine: Machine, tiles: Tiles
         launch = write_kernel(tiled)
         rivals = best_by_place(tiled.contraction, machine, tiled.tiling if tiles else None)
         reasons = (*declined_places(tiled, machine, rivals), *declined_tiled(tiled, machine, launch.blocks))
-        return Explanation(machine, tiled.contraction, bound, tiled_details(tiled, machine, launch), None, reasons)
+        details = tiled_details(tiled, machine, launch)
+        return Explanation(machine, tiled.contraction, bound, reasons, tiled=details)
     general = "" if tiles else why_a_fold(contraction, machine)
     if general:
-        return Explanation(machine, contraction, bound, None, None, (), reason=general)
+        return Explanation(machine, contraction, bound, reason=general)
     split = split_of(contraction, machine)
     if tiles or isinstance(split, str):
         try:
             chosen = cpu_form(contraction, machine, tiles)
         except LoweringError as error:
-            return Explanation(machine, contraction, bound, None, None, (), reason=str(error))
+            return Explanation(machine, contraction, bound, reason=str(error))
         return _explained(chosen, machine, bound, "" if tiles else str(split))
     return replace(_explained(cpu_form(split.parts[0], machine), machine, bound), split=split)
 
@@ -138,15 +139,15 @@ def _explained(chosen: FormChoice, machine: Machine, bound: Roofline, not_split:
     why = (f"the sum is not split: {not_split}",) if not_split and 0 < launch.blocks < machine.cores else ()
     if isinstance(form, DirectForm):
         reasons = declined_direct(form, machine, launch.blocks) + why
-        details = direct_details(form, launch)
-        return Explanation(machine, form.contraction, bound, None, None, reasons, details, chosen.reason)
+        direct = direct_details(form, launch)
+        return Explanation(machine, form.contraction, bound, reasons, direct=direct, reason=chosen.reason)
     if isinstance(form, MatrixVectorForm):
         reasons = (*declined_on_cpu(form, machine, launch.blocks), *why)
         streamed = matrix_vector_details(form, launch)
-        return Explanation(machine, form.contraction, bound, None, None, reasons, None, chosen.reason, streamed)
+        return Explanation(machine, form.contraction, bound, reasons, streamed=streamed, reason=chosen.reason)
     reasons = declined_packed(form, machine, launch.blocks) + why
     packed = packed_details(form, launch)
-    return Explanation(machine, form.contraction, bound, None, packed, reasons, None, chosen.reason)
+    return Explanation(machine, form.contraction, bound, reasons, packed=packed, reason=chosen.reason)
 
 
 _GENERAL = {
