@@ -38,6 +38,7 @@ from tilewright.kernel.ir import (
     operation,
 )
 from tilewright.kernel.llvm import CpuTarget, llvm_text
+from tilewright.kernel.opencl import opencl_text
 from tilewright.runtime.cpu_jit import JitError, assembly, compile_kernel, host_cpu, load_object, object_for, text_key
 
 BOTH = pytest.mark.parametrize("optimisation", ["none", "full"])
@@ -71,6 +72,26 @@ def test_matrix_product_with_nested_loops_and_a_variable(optimisation):
     kernel = kernel_of((a, b, c), body, (ScalarParameter("depth", I64),))
     run(kernel, [left, right, out], (depth,), rows, optimisation)
     np.testing.assert_allclose(out, left @ right, rtol=1e-13)
+
+
+@BOTH
+def test_a_body_that_asks_for_the_last_block_runs_once_for_all(optimisation):
+    """y[first] = the block after the last one, z[0] = how many calls there were."""
+    y, z = Buffer("y", I64), Buffer("z", I64)
+    body = [
+        Let("after", BlockIndex(after=True)),
+        If(operation("lt", BlockIndex(), Name("after", I64)), (Store(y, BlockIndex(), Name("after", I64)),)),
+        Store(z, integer(0), add(load(z, integer(0)), integer(1))),
+    ]
+    kernel = kernel_of((y, z), body)
+    out, calls = np.zeros(10, np.int64), np.zeros(1, np.int64)
+    run(kernel, [out, calls], (), range(3, 6), optimisation)
+    run(kernel, [out, calls], (), range(8, 9), optimisation)
+    run(kernel, [out, calls], (), range(4, 4), optimisation)
+    np.testing.assert_array_equal(out, [0, 0, 0, 6, 0, 0, 0, 0, 9, 0])
+    assert calls == [3]
+    with pytest.raises(TypeError, match="CPU kernels only"):
+        opencl_text(kernel)
 
 
 @BOTH

@@ -1,101 +1,105 @@
-"""The model of how much is packed at once and how the work is shared out."""
+"""How the packed form is shared out: neighbouring blocks that one call computes, and how many of them there are."""
 
 from __future__ import annotations
 
+import ctypes
+import struct
 from dataclasses import replace
+from itertools import pairwise
 
+import numpy as np
 import pytest
-from hypothesis import given
+from contraction_cases import run_cpu
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from naive import assert_close, einsum_contraction, examples, random_buffers
 
-from tilewright.machine.model import KIBI, MEBI, Machine
+from tilewright.contraction.normalise import normalise
+from tilewright.ir.scalars import F32, F64, I64
+from tilewright.kernel.ir import BlockIndex, Buffer, Kernel, Let, Name, Store, add, load, operation
+from tilewright.kernel.launch import Launch
 from tilewright.machine.named import CPU_AVX512
-from tilewright.passes.packed.blocks import LEAST_PIECE, choose_chunks, even, longest_piece, panel_bytes, shared_time
+from tilewright.passes.packed.blocks import choose_chunks, number_of_shares
+from tilewright.passes.packed.choice import make_packed_form
+from tilewright.passes.packed.form import PackedForm
+from tilewright.passes.packed.kernel import write_packed_kernel
+from tilewright.runtime import cpu_pool
+from tilewright.runtime.cpu_jit import compile_kernel
 
-CACHES = replace(CPU_AVX512, l1_bytes=32 * KIBI, l2_bytes=MEBI, l3_bytes=32 * MEBI)
-
-
-@given(st.integers(0, 5000), st.integers(1, 1000), st.integers(1, 100))
-def test_even_pieces(total: int, most: int, unit: int) -> None:
-    piece = even(total, most, unit)
-    assert piece % unit == 0
-    assert unit <= piece <= max(unit, most)
-    pieces = -(-total // piece)
-    allowed = max(unit, most // unit * unit)
-    assert pieces <= max(1, -(-total // allowed))  # no more than if each were as long as allowed
-    assert (pieces - 1) * piece < max(total, 1)  # none is empty
+ZEN4 = replace(CPU_AVX512, cores=2, l1_bytes=1 << 15, l2_bytes=1 << 20, l3_bytes=1 << 25)
+TEXTS = ["ij,jk->ik", "bij,bjk->bik", "cfea,debf->dcba"]
 
 
-def test_the_last_piece_is_no_shorter_than_need_be() -> None:
-    """1024 in tiles of 6, at most 1020: two equal pieces, not one of 1020 and one of 4."""
-    assert even(1024, 1020, 6) == 516
+def run_parts(launch: Launch, buffers: dict[str, np.ndarray], cuts: list[int]) -> np.ndarray:
+    """The output after one call for the blocks between every two neighbouring cuts."""
+    native = compile_kernel(launch.kernel, "none")
+    data = b"".join(struct.pack("<q", buffers[name].ctypes.data) for name in launch.buffers)
+    data += b"".join(struct.pack("<q", value) for value in launch.scalars)
+    block = (ctypes.c_char * len(data)).from_buffer_copy(data)
+    workspace = (ctypes.c_char * (native.workspace_bytes + 64))()
+    aligned = -(-ctypes.addressof(workspace) // 64) * 64
+    pointer, number = ctypes.c_void_p, ctypes.c_int64
+    function = ctypes.CFUNCTYPE(None, pointer, number, number, pointer)(native.address)
+    for first, after in pairwise(cuts):
+        function(ctypes.addressof(block), first, after, aligned)
+    return buffers[launch.buffers[2]]
 
 
-@pytest.mark.parametrize("rows", [1, 4, 6, 8, 12])
-@pytest.mark.parametrize("element_bytes", [4, 8, 16])
-def test_pieces_fit_the_caches(rows: int, element_bytes: int) -> None:
-    tile = 256 // element_bytes
-    depth = longest_piece(CACHES, tile, rows, element_bytes)
-    assert depth * rows * element_bytes <= CACHES.l1_bytes
-    assert 2 * depth * tile * element_bytes <= panel_bytes(CACHES)[0]  # two panels at least
-    half = replace(CACHES, l1_bytes=CACHES.l1_bytes // 2, l2_bytes=CACHES.l2_bytes // 2)
-    assert longest_piece(half, tile, rows, element_bytes) <= depth // 2 or depth // 2 < LEAST_PIECE
+def in_chunks(form: PackedForm, vector: int, scalar: int) -> PackedForm:
+    return replace(form, vector_chunk=vector * form.vector_tile, scalar_chunk=scalar * form.rows)
 
 
-def test_unknown_caches_are_usual_ones() -> None:
-    unknown = replace(CACHES, l1_bytes=0, l2_bytes=0, l3_bytes=0)
-    assert longest_piece(unknown, 64, 6, 4) >= LEAST_PIECE
-    assert min(panel_bytes(unknown)) >= 1 << 18
+@settings(max_examples=examples(20), deadline=None)
+@given(data=st.data(), text=st.sampled_from(TEXTS), scalar=st.sampled_from([F32, F64]))
+def test_any_blocks_together_give_the_same_bits(data: st.DataObject, text: str, scalar: object) -> None:
+    """Calls for any ranges of blocks, also such as end within a row of blocks, begin in one, and cover several."""
+    sizes = {one: data.draw(st.integers(1, 90 if text == TEXTS[0] else 9)) for one in "abcdefijk"}
+    contraction = normalise(einsum_contraction(text, sizes, scalar))
+    form = make_packed_form(contraction, ZEN4)
+    form = in_chunks(form, data.draw(st.integers(1, 2)), data.draw(st.integers(1, 3)))
+    launch, buffers = write_packed_kernel(form), random_buffers(contraction, 3)
+    expected = run_cpu(launch, buffers, {})
+    assert_close(contraction, expected, buffers, {})
+    inner = data.draw(st.sets(st.integers(0, launch.blocks), max_size=6))
+    got = run_parts(launch, {name: one.copy() for name, one in buffers.items()}, sorted({0, launch.blocks, *inner}))
+    np.testing.assert_array_equal(got, expected)
 
 
-@given(
-    st.integers(1, 64),
-    st.integers(1, 20),
-    st.tuples(st.integers(1, 10**5), st.integers(1, 10**5)),
-    st.sampled_from([(64, 6), (48, 8), (32, 6), (16, 1)]),
-    st.integers(1, 10**5),
-)
-def test_chunks_are_whole_tiles(
-    threads: int, batch: int, totals: tuple[int, int], tile: tuple[int, int], contracted: int
+@pytest.mark.parametrize(("terms", "joins"), [(20, True), (700_000, False)])
+def test_trees_of_partial_sums_are_computed_block_by_block(terms: int, joins: bool) -> None:
+    contraction = normalise(einsum_contraction("ik,kj->ij", dict(i=300, j=300, k=terms), F32))
+    form = make_packed_form(contraction, ZEN4)
+    kernel = write_packed_kernel(in_chunks(form, 1, 4)).kernel
+    asked = any(isinstance(one, Let) and one.value == BlockIndex(after=True) for one in kernel.body)
+    assert (form.joins_blocks, asked) == (joins, joins)
+
+
+@pytest.mark.parametrize("blocks", [2, 5, 16, 33, 257])
+def test_shares_are_counted_as_threads_take_them(blocks: int) -> None:
+    """A kernel that marks the first block of each call."""
+    marks = Buffer("marks", I64)
+    after = Name("after", I64)
+    body = (
+        Let("after", BlockIndex(after=True)),
+        Store(marks, BlockIndex(), add(load(marks, BlockIndex()), operation("sub", after, BlockIndex()))),
+    )
+    native = compile_kernel(Kernel("marking", (marks,), (), (), body), "none")
+    out = np.zeros(blocks, np.int64)
+    cpu_pool.launch(native, (ctypes.c_int64 * 1)(out.ctypes.data), blocks, 2)
+    assert out.sum() == blocks
+    assert np.count_nonzero(out) == number_of_shares(blocks, 2)
+
+
+@pytest.mark.parametrize(("threads", "totals", "joined", "least"), [
+    (2, (1024, 1024), True, 32), (2, (1024, 1024), False, 8), (1, (1024, 1024), True, 1), (2, (40, 40), True, 1),
+])  # fmt: skip
+def test_there_are_more_blocks_where_they_are_joined(
+    threads: int, totals: tuple[int, int], joined: bool, least: int
 ) -> None:
-    chunks = choose_chunks(threads, batch, totals, tile, 16, contracted)
-    for chunk, total, width in zip(chunks, totals, tile, strict=True):
-        assert chunk >= 1
-        assert chunk == total or chunk % width == 0
-
-
-def tasks(machine: Machine, size: int, threads: int) -> tuple[int, float]:
-    """How many there are for a square product, and how much is packed for each time that it must be."""
-    vector, scalar = choose_chunks(threads, 1, (size, size), (64, 6), 16, size)
-    vector_parts, scalar_parts = -(-size // vector), -(-size // scalar)
-    return vector_parts * scalar_parts, (vector_parts + scalar_parts) / 2
-
-
-def test_small_work_and_one_thread_are_not_shared_out() -> None:
-    assert tasks(CACHES, 64, 8) == (1, 1)
-    assert tasks(CACHES, 2048, 1) == (1, 1)
-
-
-@pytest.mark.parametrize("threads", [2, 4, 16])
-@pytest.mark.parametrize("size", [1024, 2048, 4096])
-def test_both_sides_are_shared_out(size: int, threads: int) -> None:
-    """Enough tasks that nobody waits long, and each side packed about as often as the square root of their number."""
-    count, packed = tasks(CACHES, size, threads)
-    assert count >= 2 * threads
-    assert packed <= 1.5 * count**0.5 + 1
-
-
-@given(st.integers(1, 100), st.integers(1, 1000), st.integers(1, 16))
-def test_the_time_of_shared_tasks(tasks: int, task: int, threads: int) -> None:
-    """No less than an even share, no less than one task, and no more than all tasks one after another."""
-    time = shared_time(tasks, task, tasks * task, threads)
-    assert time >= max(task, tasks * task / threads) * (1 - 1e-12)
-    assert time <= tasks * task * (1 + 1e-12)
-    assert shared_time(tasks, task, tasks * task, 1) == tasks * task
-
-
-@pytest.mark.parametrize(("totals", "tile"), [((312, 296), (24, 8)), ((312, 296), (48, 8)), ((296, 312), (24, 8))])
-def test_two_threads_get_even_tasks(totals: tuple[int, int], tile: tuple[int, int]) -> None:
-    """Halves whose tiles are not a multiple of two: 37 rows of tiles are 19 and 18, and not three parts."""
-    vector, scalar = choose_chunks(2, 1, totals, tile, 8, 10**5)
-    assert (-(-totals[0] // vector) * -(-totals[1] // scalar)) % 2 == 0
+    """The last blocks, which are taken one by one, are then small and cost little."""
+    vector, scalar = choose_chunks(threads, 1, totals, (64, 6), 16, 20 if totals[0] < 99 else 1024, joined)
+    blocks = -(-totals[0] // vector) * -(-totals[1] // scalar)
+    assert least <= blocks
+    assert blocks == 1 or least > 1
+    assert vector % 64 == 0 or vector == totals[0]
+    assert scalar % 6 == 0 or scalar == totals[1]

@@ -138,6 +138,8 @@ class ExpressionPrinter:
                 parameter = type_ == BOOL and any(name == scalar.name for scalar in self.kernel.scalars)
                 spelled = self.names.values[name]
                 return Piece(f"{spelled} != 0", EQUALITY) if parameter else Piece(spelled)
+            case BlockIndex(after=True):
+                raise TypeError("several blocks are one call in CPU kernels only")
             case BlockIndex(type=scalar) | ThreadIndex(type=scalar):
                 return Piece(self.index_name(type(expression), scalar))
             case Address(buffer=buffer):

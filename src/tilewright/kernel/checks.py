@@ -237,8 +237,8 @@ def describe(expression: Expression) -> str:
             return name
         case ThreadIndex():
             return "thread"
-        case BlockIndex():
-            return "block"
+        case BlockIndex(after=after):
+            return "block after the last" if after else "block"
         case Load(buffer=buffer, index=index, mask=mask, order=order):
             kind = "" if order is Order.PLAIN else f"{order.value} "
             return f"{kind}{buffer.name}[{describe(index)}]" + ("" if mask is None else f" where {describe(mask)}")

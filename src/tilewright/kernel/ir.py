@@ -100,9 +100,12 @@ class Name:
 
 @dataclass(frozen=True)
 class BlockIndex:
-    """The flat index of this block in the launch."""
+    """The flat index of this block in the launch; with `after`, in CPU kernels only, of the block after the last one
+    of this call: a body that binds that to a name of its own runs once for all blocks of the call.
+    """
 
     type: ScalarType = I64
+    after: bool = False
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ from tilewright.kernel.ir import (
 from tilewright.kernel.llvm_emitter import CpuTarget, Emitter, literal, scalar_spelling, spelling
 from tilewright.kernel.llvm_expressions import (
     BLOCK,
+    LAST,
     buffer_register,
     element_spelling,
     emit_expression,
@@ -81,8 +82,12 @@ def llvm_text(kernel: Kernel, target: CpuTarget) -> str:
     emitter = Emitter(target)
     _arrays(emitter, kernel)
     emitter.names = {scalar.name: f"%{scalar.name}" for scalar in kernel.scalars}
-    blocks = ("%.first", "%.last", "1")
-    _counted_loop(emitter, "block", "i64", blocks, body=lambda: _body(emitter, kernel.body), index=BLOCK)
+    if any(isinstance(one, Let) and one.value == BlockIndex(after=True) for one in kernel.body):
+        emitter.effect(f"{BLOCK} = add i64 %.first, 0")
+        _body(emitter, kernel.body)
+    else:
+        blocks = ("%.first", "%.last", "1")
+        _counted_loop(emitter, "block", "i64", blocks, body=lambda: _body(emitter, kernel.body), index=BLOCK)
     if emitter.writes_around_cache and target.is_x86:
         # Stores past the cache are ordered with nothing else until this.
         emitter.declarations["llvm.x86.sse.sfence"] = "declare void @llvm.x86.sse.sfence()"
@@ -201,7 +206,7 @@ def _statement(emitter: Emitter, statement: Statement) -> None:
                 while isinstance(source, Cast):
                     source = source.operand
                 named = isinstance(value, Name | BlockIndex) or (
-                    value is not source and register in (emitter.names.get(getattr(source, "name", "")), "%.block")
+                    value is not source and register in (emitter.names.get(getattr(source, "name", "")), BLOCK, LAST)
                 )
                 emitter.names[name] = register if named else emitter.rename_last(register, name)
         case Declare(name=name, value=value):

@@ -44,7 +44,7 @@ from tilewright.kernel.llvm_emitter import (
 from tilewright.kernel.llvm_lanes import emit_lanes
 from tilewright.kernel.llvm_operators import Context, emit_operator
 
-BLOCK = "%.block"  # the register of the current block's index, an i64
+BLOCK, LAST = "%.block", "%.last"  # the registers of the index of the current block, and after the call's last: i64
 
 
 def emit_expression(emitter: Emitter, node: Expression) -> str:
@@ -64,8 +64,8 @@ def _emit(emitter: Emitter, node: Expression) -> str:
             return literal(value, type_)
         case Name(name=name, type=type_):
             return _name(emitter, name, type_)
-        case BlockIndex(type=type_):
-            return convert(emitter, BLOCK, I64, type_)
+        case BlockIndex(type=type_, after=after):
+            return convert(emitter, LAST if after else BLOCK, I64, type_)
         case ThreadIndex():
             return "0"
         case Address(buffer=buffer):

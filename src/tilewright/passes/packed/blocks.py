@@ -8,9 +8,11 @@ to the output less often, larger blocks that the other side is packed less often
 
 from __future__ import annotations
 
+import functools
 import math
 
 from tilewright.machine.model import Machine
+from tilewright.runtime.cpu_driver import SHARES_PER_THREAD
 
 LINE = 64  # bytes of a cache line
 CACHE_WAYS = 8  # of the first and second cache: lines that share a set
@@ -73,11 +75,13 @@ def lines_stay(lines: int, apart: int, machine: Machine) -> bool:
 
 
 def choose_chunks(
-    threads: int, batch: int, totals: tuple[int, int], tile: tuple[int, int], lanes: int, contracted: int
+    threads: int, batch: int, totals: tuple[int, int], tile: tuple[int, int], lanes: int, contracted: int, joined: bool
 ) -> tuple[int, int]:
     """How much of either side one block of the launch takes.
 
-    Each task packs its part of both sides, so many cost; few leave threads idle at the end (`shared_time`).
+    Blocks that a thread takes together pack their part of the scalar side once, so it matters how often threads take
+    some (`numbers_of_shares`): many parts of the scalar side cost, and few parts leave threads idle at the end
+    (`shared_time`).
 
     Args:
         threads: that may work at the same time.
@@ -86,6 +90,7 @@ def choose_chunks(
         tile: the same of the register tile.
         lanes: elements of a vector.
         contracted: length of the sum.
+        joined: whether neighbouring blocks are computed as one.
     """
     whole = (max(1, totals[0]), max(1, totals[1]))
     cycles = batch * whole[0] * whole[1] * max(1, contracted) / lanes
@@ -98,9 +103,14 @@ def choose_chunks(
         vector = _part(totals[0], vector_parts, tile[0])
         for scalar_parts in counts:
             scalar = _part(totals[1], scalar_parts, tile[1])
-            tasks = batch * -(-totals[0] // vector) * -(-totals[1] // scalar)
-            task = vector * scalar + overhead * (vector + scalar)
-            time = shared_time(tasks, task, tasks * task, threads)
+            rows = batch * -(-totals[1] // scalar)
+            tasks = rows * -(-totals[0] // vector)
+            alone = vector * scalar + overhead * (vector + scalar)
+            if joined:
+                packed = overhead * (rows * whole[0] + max(rows, number_of_shares(tasks, threads)) * scalar)
+                time = joined_time(tasks, alone, batch * whole[0] * whole[1] + packed, threads)
+            else:
+                time = shared_time(tasks, alone, tasks * alone, threads)
             if best is None or time < best[0]:
                 best = time, (vector, scalar)
     assert best is not None
@@ -130,6 +140,39 @@ def shared_time(tasks: int, task: float, total: float, threads: int) -> float:
     """
     alone = -(-tasks // threads) * task
     return (alone + max(task, total / threads + (1 - 1 / threads) * task / 2)) / 2
+
+
+def joined_time(tasks: int, alone: float, total: float, threads: int) -> float:
+    """The same for tasks that are taken some at a time and cost less together: the last ones are taken alone.
+
+    Args:
+        tasks: how many, of much the same size, but for a smaller one at the end.
+        alone: cycles of one that is taken alone.
+        total: of all, taken as threads take them.
+        threads: that may work at the same time.
+
+    Example:
+        >>> joined_time(8, 12.0, 80.0, 2), joined_time(9, 12.0, 80.0, 2)
+        (41.5, 44.5)
+    """
+    even, uneven = total / threads, (1 - 1 / threads) * alone
+    late = uneven if tasks % threads else 0.0
+    return (even + late + max(alone, even + uneven / 2)) / 2
+
+
+@functools.cache
+def number_of_shares(blocks: int, threads: int) -> int:
+    """How often threads take some blocks of a launch, which may be several at a time (`runtime/cpu_driver.py`).
+
+    Example:
+        >>> number_of_shares(32, 2), number_of_shares(3, 2)
+        (13, 3)
+    """
+    shares = 0
+    while blocks:
+        blocks -= max(1, blocks // (SHARES_PER_THREAD * threads))
+        shares += 1
+    return shares
 
 
 def numbers_of_parts(most: int) -> list[int]:

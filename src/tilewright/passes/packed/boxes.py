@@ -54,14 +54,14 @@ def _cut(form: PackedForm, boxes: Boxes, machine: Machine) -> PackedForm:
     totals = form.total(form.vector_dimensions), form.total(form.scalar_dimensions)
     batch = math.prod(constant(one.size) for one in form.contraction.of_kind(Kind.C))
     units = boxes.vector, boxes.scalar
-    chunks = choose_chunks(machine.cores, batch, totals, units, form.lanes, form.contracted_total)
+    chunks = choose_chunks(machine.cores, batch, totals, units, form.lanes, form.contracted_total, True)
     step_bytes = form.pitch * form.contraction.out.element.bytes
     padded, rows = (min(BLOCK, nbytes // step_bytes) for nbytes in form.panel_bytes)
     return replace(
         form,
         vector_chunk=chunks[0],
         scalar_chunk=chunks[1],
-        vector_block=even(chunks[0], padded // form.padded_box * boxes.vector, boxes.vector),
+        vector_block=even(totals[0], padded // form.padded_box * boxes.vector, boxes.vector),
         scalar_block=even(chunks[1], rows, boxes.scalar),
     )
 

@@ -60,14 +60,15 @@ def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
         longest = min(longest, PIECE)
     depth = _depth(contraction, contracted, lanes, longest)
     batch = math.prod(constant(one.size) for one in contraction.of_kind(Kind.C))
-    chunks = choose_chunks(machine.cores, batch, (vector_total, scalar_total), (tile, rows), lanes, contracted)
     levels = _levels(contraction, -(-contracted // depth))
+    totals = vector_total, scalar_total
+    chunks = choose_chunks(machine.cores, batch, totals, (tile, rows), lanes, contracted, joined=levels < 2)
     memory = panel_bytes(machine)
     step_bytes = max(1, min(depth, contracted)) * element_bytes
     scalar_block = even(chunks[1], min(BLOCK, memory[1] // step_bytes), rows)
     if levels > 1:
         chunks = even(chunks[0], WAITING_ELEMENTS // scalar_block, tile), chunks[1]
-    vector_block = even(chunks[0], min(BLOCK, memory[0] // step_bytes), tile)
+    vector_block = even(chunks[0] if levels > 1 else vector_total, min(BLOCK, memory[0] // step_bytes), tile)
     if levels == 1:
         scalar_block = even(chunks[1], min(scalar_block, 2 * BUFFERED_ELEMENTS // (vector_block + lanes)), rows)
     buffered = (

@@ -112,6 +112,11 @@ class PackedForm(TwoSidedForm):
         )
 
     @property
+    def joins_blocks(self) -> bool:
+        """Whether neighbouring blocks are computed as one. Trees of partial sums have room for one at a time."""
+        return self.levels < 2
+
+    @property
     def asks_vectors(self) -> bool:
         """Whether the vector side's operand is asked for ahead, for the next block of the side or of the sum."""
         is_only = self.vector_block >= self.total(self.vector_dimensions) and self.depth >= self.contracted_total

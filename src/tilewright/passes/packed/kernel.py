@@ -1,6 +1,7 @@
 """The packed CPU form of a contraction, written from a `PackedForm`: BLIS's five loops with packing from any strides.
 
-    for each batch element and chunk of both sides (the blocks of the launch):
+    for each batch element and chunk of both sides (the blocks of the launch; neighbours that are taken together
+    are one wider chunk of the vector side):
         for scalar block: for piece of the sum: pack the scalar side
             for vector block: pack the vector side
                 for each pair of panels: the register tile (micro.py)
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import TypeAlias
 
 from tilewright.contraction.form import Dimension, Kind, Operand
 from tilewright.contraction.normalise import constant
@@ -42,6 +44,8 @@ from tilewright.passes.packed.tables import fill_depth_tables, fill_tables, mark
 from tilewright.passes.packed.writer import PackedWriter, Side
 from tilewright.passes.two_sides import Bases
 
+Range: TypeAlias = tuple[Expression, Expression]
+
 
 def write_packed_kernel(form: PackedForm, name: str = "contraction") -> Launch:
     """The kernel of a form and everything that its launch needs."""
@@ -63,59 +67,63 @@ def write_packed_kernel(form: PackedForm, name: str = "contraction") -> Launch:
     depth_sizes = [w.parameter(f"k{i}_size", constant(d.size)) for i, d in enumerate(contraction.of_kind(Kind.K))]
     vector_total, scalar_total = form.total(form.vector_dimensions), form.total(form.scalar_dimensions)
     blocks = _blocks(form)
-    bases, (vector_start, vector_stop), (scalar_start, scalar_stop) = _block_coordinates(
-        w, vector_total, scalar_total, blocks
-    )
     contracted = w.parameter("contracted", form.contracted_total)
     loop_end = w.parameter("contracted_loop_end", max(1, form.contracted_total))
 
-    def scalar_block(start: Expression) -> None:
-        count = w.minimum(operation("sub", scalar_stop, start), scalar_step)
-        fill_tables(w, scalar, start, count, bases.scalar)
+    def part(bases: Bases, vector_range: Range, scalar_range: Range) -> None:
+        (vector_start, vector_stop), (scalar_start, scalar_stop) = vector_range, scalar_range
 
-        def piece(depth_start: Expression, write: Callable[[Expression, Expression | None], None]) -> None:
-            depth = w.minimum(operation("sub", contracted, depth_start), depth_step)
-            fill_depth_tables(w, vector, scalar, depth_sizes, depth_start, depth)
-            pack(w, scalar, count, depth)
-            write(depth, gives_no_nan(w, scalar, count, depth))
+        def scalar_block(start: Expression) -> None:
+            count = w.minimum(operation("sub", scalar_stop, start), scalar_step)
+            fill_tables(w, scalar, start, count, bases.scalar)
 
-        def vector_tables(vector_at: Expression) -> tuple[Expression, Expression]:
-            vector_count = w.minimum(operation("sub", vector_stop, vector_at), vector_step)
-            vector_count = fill_tables(w, vector, vector_at, vector_count, bases.vector)
-            mark_runs(w, vector, vector_count)
-            return vector_at, vector_count
+            def piece(depth_start: Expression, write: Callable[[Expression, Expression | None], None]) -> None:
+                depth = w.minimum(operation("sub", contracted, depth_start), depth_step)
+                fill_depth_tables(w, vector, scalar, depth_sizes, depth_start, depth)
+                pack(w, scalar, count, depth)
+                write(depth, gives_no_nan(w, scalar, count, depth))
 
-        def block(
-            of: tuple[Expression, Expression], depth_start: Expression, depth: Expression, no_nan: Expression | None
-        ) -> None:
-            vector_at, vector_count = of
-            pack(w, vector, vector_count, depth)
-            if no_nan is not None and (vector_too := gives_no_nan(w, vector, vector_count, depth)) is not None:
-                no_nan = w.emit.let(operation("and", no_nan, vector_too), "no_nan")
-            edges = _edges(w, Cut(depth_start, depth_step, loop_end))
-            counts = vector_count, count, depth
-            present = Cut(vector_at, vector_step, vector_stop), Cut(depth_start, depth_step, contracted)
-            vectors = vector_start, present[0]
-            ahead = ask_ahead(w, (vector, scalar), depth_sizes, vectors, present[1], bases.vector, counts)
-            column = integer(0) if form.levels < 2 else w.emit.let(operation("sub", vector_at, vector_start), "column")
-            arrays = vector, scalar, out, further
-            write_micro_kernels(w, *arrays, bases, counts, (vector_at, column), edges, no_nan, ahead)
+            def vector_tables(vector_at: Expression) -> tuple[Expression, Expression]:
+                vector_count = w.minimum(operation("sub", vector_stop, vector_at), vector_step)
+                vector_count = fill_tables(w, vector, vector_at, vector_count, bases.vector)
+                mark_runs(w, vector, vector_count)
+                return vector_at, vector_count
 
-        def pieces(write: Callable[[Expression, Expression, Expression | None], None]) -> None:
-            def at(start: Expression) -> None:
-                piece(start, lambda depth, no_nan: write(start, depth, no_nan))
+            def block(
+                of: tuple[Expression, Expression], depth_start: Expression, depth: Expression, no_nan: Expression | None
+            ) -> None:
+                vector_at, vector_count = of
+                pack(w, vector, vector_count, depth)
+                if no_nan is not None and (vector_too := gives_no_nan(w, vector, vector_count, depth)) is not None:
+                    no_nan = w.emit.let(operation("and", no_nan, vector_too), "no_nan")
+                edges = _edges(w, Cut(depth_start, depth_step, loop_end))
+                counts = vector_count, count, depth
+                present = Cut(vector_at, vector_step, vector_stop), Cut(depth_start, depth_step, contracted)
+                vectors = vector_start, present[0]
+                ahead = ask_ahead(w, (vector, scalar), depth_sizes, vectors, present[1], bases.vector, counts)
+                column = (
+                    integer(0) if form.levels < 2 else w.emit.let(operation("sub", vector_at, vector_start), "column")
+                )
+                arrays = vector, scalar, out, further
+                write_micro_kernels(w, *arrays, bases, counts, (vector_at, column), edges, no_nan, ahead)
 
-            w.loop("depth_at", integer(0), loop_end, at, depth_step)
+            def pieces(write: Callable[[Expression, Expression, Expression | None], None]) -> None:
+                def at(start: Expression) -> None:
+                    piece(start, lambda depth, no_nan: write(start, depth, no_nan))
 
-        def vector_blocks(write: Callable[[tuple[Expression, Expression]], None]) -> None:
-            w.loop("vector_at", vector_start, vector_stop, lambda at: write(vector_tables(at)), vector_step)
+                w.loop("depth_at", integer(0), loop_end, at, depth_step)
 
-        if form.levels == 1:  # the sums of one pair of blocks wait until all pieces are in
-            vector_blocks(lambda n: pieces(lambda start, depth, no_nan: block(n, start, depth, no_nan)))
-        else:
-            pieces(lambda start, depth, no_nan: vector_blocks(lambda n: block(n, start, depth, no_nan)))
+            def vector_blocks(write: Callable[[tuple[Expression, Expression]], None]) -> None:
+                w.loop("vector_at", vector_start, vector_stop, lambda at: write(vector_tables(at)), vector_step)
 
-    w.loop("scalar_at", scalar_start, scalar_stop, scalar_block, scalar_step)
+            if form.levels == 1:  # the sums of one pair of blocks wait until all pieces are in
+                vector_blocks(lambda n: pieces(lambda start, depth, no_nan: block(n, start, depth, no_nan)))
+            else:
+                pieces(lambda start, depth, no_nan: vector_blocks(lambda n: block(n, start, depth, no_nan)))
+
+        w.loop("scalar_at", scalar_start, scalar_stop, scalar_block, scalar_step)
+
+    _each_part(w, vector_total, scalar_total, blocks, part)
     total_blocks = math.prod(blocks) if vector_total and scalar_total else 0
     return w.launch(name, total_blocks)
 
@@ -162,27 +170,47 @@ def _blocks(form: PackedForm) -> tuple[int, int, int]:
     return batch, scalar, vector
 
 
-def _block_coordinates(
-    w: PackedWriter, vector_total: int, scalar_total: int, blocks: tuple[int, int, int]
-) -> tuple[Bases, tuple[Expression, Expression], tuple[Expression, Expression]]:
-    """The batch element and the ranges of both sides that this block computes."""
+def _each_part(
+    w: PackedWriter,
+    vector_total: int,
+    scalar_total: int,
+    blocks: tuple[int, int, int],
+    write: Callable[[Bases, Range, Range], None],
+) -> None:
+    """The batch element and the ranges of both sides of each part of what this call computes: a block, or neighbouring
+    blocks with the same part of the scalar side, which is packed once for all of them.
+    """
     form, emit = w.form, w.emit
-    rest: Expression = BlockIndex()
-    ranges: list[tuple[Expression, Expression]] = []
-    for hint, chunk, total, count in (
-        ("vector", form.vector_chunk, vector_total, blocks[2]),
-        ("scalar", form.scalar_chunk, scalar_total, blocks[1]),
-    ):
-        total_parameter = w.parameter(f"{hint}_total", total)
-        if count == 1:
-            ranges.append((integer(0), total_parameter))
-            continue
-        count_parameter, chunk_parameter = w.parameter(f"{hint}_chunks", count), w.parameter(f"{hint}_chunk", chunk)
-        start = emit.let(multiply(operation("mod", rest, count_parameter), chunk_parameter), f"{hint}_start")
-        rest = emit.let(operation("floordiv", rest, count_parameter), "rest")
-        stop = emit.let(operation("min", add(start, chunk_parameter), total_parameter), f"{hint}_stop")
-        ranges.append((start, stop))
-    return _bases(w, rest), ranges[0], ranges[1]
+    totals = w.parameter("vector_total", vector_total), w.parameter("scalar_total", scalar_total)
+    counts = w.parameter("vector_chunks", blocks[2]), w.parameter("scalar_chunks", blocks[1])
+    chunks = w.parameter("vector_chunk", form.vector_chunk), w.parameter("scalar_chunk", form.scalar_chunk)
+
+    def chunk(side: int, first: Expression, after: Expression) -> Range:
+        stop = operation("min", multiply(after, chunks[side]), totals[side])
+        return emit.let(multiply(first, chunks[side]), "start"), emit.let(stop, "stop")
+
+    def row(number: Expression, vectors: Range) -> None:
+        if blocks[1] == 1:
+            return write(_bases(w, number), vectors, (integer(0), totals[1]))
+        at = emit.let(operation("mod", number, counts[1]), "scalar_number")
+        scalars = chunk(1, at, add(at, integer(1)))
+        return write(_bases(w, emit.let(operation("floordiv", number, counts[1]), "rest")), vectors, scalars)
+
+    if blocks[2] == 1:
+        return row(BlockIndex(), (integer(0), totals[0]))
+    if not form.joins_blocks:
+        at = emit.let(operation("mod", BlockIndex(), counts[0]), "vector_number")
+        vectors = chunk(0, at, add(at, integer(1)))
+        return row(emit.let(operation("floordiv", BlockIndex(), counts[0]), "row"), vectors)
+    after = emit.let(BlockIndex(after=True), "after")
+
+    def joined(number: Expression) -> None:
+        begun = emit.let(multiply(number, counts[0]), "begun")
+        first = emit.let(operation("max", operation("sub", BlockIndex(), begun), integer(0)), "first")
+        row(number, chunk(0, first, operation("min", operation("sub", after, begun), counts[0])))
+
+    stop = operation("floordiv", operation("sub", add(after, counts[0]), integer(1)), counts[0])
+    return w.loop("row", operation("floordiv", BlockIndex(), counts[0]), stop, joined)
 
 
 def _bases(w: PackedWriter, rest: Expression) -> Bases:
