@@ -87,7 +87,6 @@ class KernelPlan:
         scratch: memory per worker.
         checks: what the entries of the error record are about.
         heavy: a point is more than a few scalar operations: it loops.
-        uneven: points loop for as long as they need, some much longer than others.
         group: threads of a block that share a point.
         together: points of the innermost dimension that run in lanes of vectors: chunks are whole groups of them.
         apart: unless there are fewer groups than cores, for points then go one by one.
@@ -102,7 +101,6 @@ class KernelPlan:
     scratch: tuple[Scratch, ...] = ()
     checks: tuple[CheckedIndex, ...] = ()
     heavy: bool = False
-    uneven: bool = False
     group: int = 1
     together: int = 1
     apart: bool = False

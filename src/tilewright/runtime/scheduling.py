@@ -31,6 +31,9 @@ POINTS_PER_BLOCK = 1 << 12
 FEWEST_BLOCKS = 8
 """So many blocks of elementwise points are computed by one thread before another one is awake."""
 
+BLOCKS_PER_CORE = 32
+"""At most: the last ones are taken one by one, and then a core that others use too has little left to do."""
+
 WHOLE_LINES = 64
 """Elements that blocks of many points are a multiple of, so that those of aligned arrays begin with a cache line."""
 
@@ -53,7 +56,7 @@ def schedule(
     if plan.schedule is Schedule.BLOCKS:
         wanted = points if plan.heavy else points // POINTS_PER_BLOCK
         wanted = wanted if plan.heavy or wanted >= FEWEST_BLOCKS else 1
-        wanted = min(wanted, (32 if plan.uneven else 8) * backend.machine.cores, most)
+        wanted = min(wanted, BLOCKS_PER_CORE * backend.machine.cores, most)
         innermost = extents[-1]
         runs = points // innermost
         chunk = innermost if runs >= wanted else -(-innermost // -(-wanted // runs))

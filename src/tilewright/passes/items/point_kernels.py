@@ -128,7 +128,6 @@ def _plan(
         tuple(item.scratch),
         tuple(item.checks),
         heavy=bool(item.scratch) or any(_loops(statement) for statement in body),
-        uneven=any(isinstance(one, kernel.While) for one in kernel.walk(tuple(body))),
         group=points.group,
         together=max(points.together, item.together) if threads == 1 else 1,
         apart=points.together > 1,
