@@ -26,6 +26,7 @@ from tilewright.machine.named import CPU_AVX2, CPU_AVX512, CPU_NEON
 from tilewright.passes.bound_contraction import why_a_fold
 from tilewright.passes.form_choice import choose_form
 from tilewright.passes.matrix_vector.form import (
+    SHORT_ROW,
     MatrixVectorForm,
     Way,
     choose_matrix_vector_form,
@@ -190,6 +191,15 @@ def test_little_work_is_one_block_and_much_is_shared_out() -> None:
     wide = form_of("k,ka->a", a=100_000, k=100)
     assert wide.chunk * 4 <= CPU_AVX512.l2_bytes // 4
     assert write_matrix_vector_kernel(wide).blocks >= CPU_AVX512.cores
+
+
+@given(columns=st.integers(100, 60_000))
+def test_rows_that_sums_read_are_cut_into_pages_or_one_piece_for_each_core(columns: int) -> None:
+    form = form_of("k,ka->a", a=columns, k=1000)
+    blocks, cores = write_matrix_vector_kernel(form).blocks, CPU_AVX512.cores
+    assert blocks <= 4 * cores or form.chunk * 4 <= CPU_AVX512.l2_bytes // 4
+    assert blocks <= cores or form.chunk * 4 >= SHORT_ROW * 3 // 4  # of equal pieces
+    assert blocks > 1
 
 
 def test_explanations_tell_the_form() -> None:
