@@ -40,7 +40,7 @@ LONGER = {  # whole languages, to be read in one go
     "ir/nodes.py": 570,
     "ir/interpreter.py": 470,
     "ir/parser.py": 460,
-    "kernel/ir.py": 520,
+    "kernel/ir.py": 525,
 }
 TEXTS = ("*.py", "*.md", "*.toml", "*.json", "*.txt", "*.cl", "*.cu", "Makefile")
 FORBIDDEN = (
