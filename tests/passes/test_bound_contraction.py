@@ -1,4 +1,4 @@
-"""Contractions in loops that the host runs are written once, not in every round."""
+"""Contractions in loops that the host runs are written once, not in every round; so are those that are alike."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tilewright.contraction.form import Contraction, Dimension, Kind, Operand
+from tilewright.ir.nodes import Apply, Body, Lambda, Literal, Statement, Type, Variable
+from tilewright.ir.scalars import F64
+from tilewright.ir.sizes import size as constant
+from tilewright.ir.traversal import FreshNames
+from tilewright.machine.detect import host_machine
 from tilewright.passes import bound_contraction
 
 
@@ -29,7 +35,7 @@ def test_rounds_of_a_loop_share_the_kernels_of_a_contraction(monkeypatch: pytest
         return launches(*given)
 
     monkeypatch.setattr(bound_contraction, "contraction_launches", counted)
-    bound_contraction._written.cache_clear()
+    bound_contraction._WRITTEN.clear()
     x, total = np.ones((300, 300)), 1e9
     found = shrunk(x, np.ones(300))
     rounds = len(written)
@@ -38,3 +44,40 @@ def test_rounds_of_a_loop_share_the_kernels_of_a_contraction(monkeypatch: pytest
         total = float(np.sum(x))
     np.testing.assert_allclose(found, total, rtol=1e-12)
     assert 1 <= rounds <= 2
+
+
+def of(left: str, right: str, out: str, size: int = 40, start: float = 0.0, operator: str = "mul") -> Contraction:
+    """A matrix product of arrays with these names, whose sums begin with `start`."""
+    names = FreshNames()
+    for name in (left, right, out):
+        names.reserve(name)
+    x, y, a, b = (Variable(names(hint), Type(F64)) for hint in "xyab")
+    p, s = Variable(names("p"), Type(F64)), Variable(names("s"), Type(F64))
+    n, one, none = (constant(value) for value in (size, 1, 0))
+    return Contraction(
+        (
+            Dimension(names("m"), Kind.M, n, n, none, n),
+            Dimension(names("n"), Kind.N, n, none, one, one),
+            Dimension(names("k"), Kind.K, n, one, n, none),
+        ),
+        *(Operand(name, F64, none) for name in (left, right, out)),
+        Lambda((x, y), Body((Statement((p,), Apply(operator, (x, y))),), (p,))),
+        Lambda((a, b), Body((Statement((s,), Apply("add", (a, b))),), (s,))),
+        Literal(start, F64),
+    )
+
+
+def test_contractions_that_differ_in_names_share_their_kernel() -> None:
+    machine = host_machine()
+    (first,), (other,) = (bound_contraction.bound_launches(of(*names), machine, None, {}) for names in ("abc", "xyz"))
+    assert other.kernel is first.kernel
+    assert sorted(first.buffers) == ["a", "b", "c"]
+    assert other.buffers == tuple({"a": "x", "b": "y", "c": "z"}[name] for name in first.buffers)
+
+
+@pytest.mark.parametrize("change", [{"size": 41}, {"start": -0.0}, {"operator": "min"}, {"right": "a"}, {"out": "b"}])
+def test_other_contractions_do_not(change: dict[str, Any]) -> None:
+    machine, names = host_machine(), {"left": "a", "right": "b", "out": "c"}
+    (first,) = bound_contraction.bound_launches(of(**names), machine, None, {})
+    (other,) = bound_contraction.bound_launches(of(**{**names, **change}), machine, None, {})
+    assert other.kernel is not first.kernel

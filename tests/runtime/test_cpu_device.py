@@ -9,7 +9,24 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tilewright.ir.scalars import F64, I64
+from tilewright.kernel.ir import (
+    Assign,
+    Buffer,
+    Constant,
+    Declare,
+    For,
+    Kernel,
+    Name,
+    ScalarParameter,
+    Store,
+    add,
+    integer,
+    load,
+    operation,
+)
 from tilewright.runtime import cpu_device
+from tilewright.runtime.cpu_jit import Optimisation, assembly
 
 
 @tw.program
@@ -51,3 +68,26 @@ def test_tests_stay_inside_deep_nests(monkeypatch: pytest.MonkeyPatch, expressio
     np.testing.assert_allclose(tw.einsum(expression, *arrays), np.einsum(expression, *arrays), rtol=1e-12)
     assert all((depth >= cpu_device.DEEP) == (optimisation == "deep") for optimisation, depth in found.items())
     assert ("deep" in found) == (expression == "ijab,ijba->")
+
+
+def sums(count: int) -> Kernel:
+    """So many sums of an array, one after the other."""
+    x, total = Buffer("x", F64), Name("total", F64)
+    loops = tuple(
+        For(
+            f"i{n}",
+            integer(0),
+            Name("n", I64),
+            (Assign("total", operation("add", total, load(x, Name(f"i{n}", I64)))),),
+        )
+        for n in range(count)
+    )
+    body = (Declare("total", Constant(0.0, F64)), *loops, Store(x, add(integer(0), integer(0)), total))
+    return Kernel("sums", (x,), (ScalarParameter("n", I64),), (), body)
+
+
+def test_nothing_is_unrolled_in_kernels_of_very_many_loops() -> None:
+    kinds: list[Optimisation] = [cpu_device.optimisation_of(sums(cpu_device.LARGE + more)) for more in (-1, 0)]
+    assert kinds == ["full", "large"]
+    unrolled, plain = (assembly(sums(1), kind).count("addsd") for kind in kinds)
+    assert unrolled > plain > 0

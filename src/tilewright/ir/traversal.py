@@ -117,7 +117,7 @@ def sub_bodies(node: object) -> Iterator[Body]:
             yield from sub_bodies(getattr(node, name))
 
 
-def bodies_of(expression: Expression) -> tuple[Body, ...]:
+def bodies_of(expression: Expression | Lambda | Literal) -> tuple[Body, ...]:
     """The bodies directly inside an expression, remembered on it: rules ask for them at every site over and over."""
     known: tuple[Body, ...] | None = expression.__dict__.get("_bodies")
     if known is None:

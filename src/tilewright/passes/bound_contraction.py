@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 
-from tilewright.contraction.form import Contraction, Kind
+from tilewright.contraction.form import Contraction, Kind, Operand
 from tilewright.contraction.normalise import normalise
 from tilewright.ir.scalars import compute_type
 from tilewright.ir.sizes import product
@@ -16,6 +15,8 @@ from tilewright.passes.items.scalar_values import LoweringError
 from tilewright.passes.matrix_vector.form import choose_matrix_vector_form
 from tilewright.passes.tiled.tile import Tiles, contraction_launches
 from tilewright.passes.tiled.tiling import IllegalTiling
+from tilewright.rewrite.names import expression_key
+from tilewright.runtime.cache import MemoryCache
 from tilewright.runtime.cpu_pool import get_num_threads
 
 LEAST_ROWS = 128
@@ -50,10 +51,41 @@ def bound_launches(
         raise LaunchDeclined(str(error)) from error
 
 
-@functools.lru_cache(maxsize=128)
+_WRITTEN: MemoryCache[Hashable, tuple[tuple[str, ...], tuple[Launch, ...]]] = MemoryCache(capacity=128)
+
+
 def _written(bound: Contraction, machine: Machine) -> tuple[Launch, ...]:
-    """The launches, written once for the rounds of a loop that the host runs."""
-    return contraction_launches(bound, machine)
+    """The launches, written once for all contractions that differ in names only: those of the rounds of a loop that the
+    host runs, and the many alike of a long einsum.
+    """
+    names = tuple(one.buffer for one in _operands(bound))
+    if bound.scalars:  # which the launches name too
+        return contraction_launches(bound, machine)
+    key = (_without_names(bound), tuple(map(names.index, names)), machine)
+    first, launches = _WRITTEN.get_or_build(key, lambda: (names, contraction_launches(bound, machine)))
+    if first == names:
+        return launches
+    given = dict(zip(first, names, strict=True))
+    return tuple(
+        dataclasses.replace(one, buffers=tuple(given.get(name, name) for name in one.buffers)) for one in launches
+    )
+
+
+def _operands(contraction: Contraction) -> tuple[Operand, ...]:
+    further = (one.operand for one in contraction.epilogue_operands)
+    return (contraction.left, contraction.right, contraction.out, *further)
+
+
+def _without_names(contraction: Contraction) -> Hashable:
+    """A value that is equal for contractions with known sizes that differ in names only."""
+    functions = (contraction.map, contraction.combine, contraction.epilogue)
+    return (
+        tuple((d.kind, d.size, d.stride_left, d.stride_right, d.stride_out) for d in contraction.dimensions),
+        tuple((one.element, one.offset) for one in _operands(contraction)),
+        tuple(one.strides for one in contraction.epilogue_operands),
+        tuple(one and (tuple(p.type for p in one.parameters), expression_key(one)) for one in functions),
+        expression_key(contraction.neutral),
+    )
 
 
 def check_indices(contraction: Contraction, values: Mapping[str, int]) -> None:

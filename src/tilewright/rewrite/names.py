@@ -129,10 +129,10 @@ def alike(body: Body, statement: Statement) -> Sequence[int]:
     return known.get((type(statement.expression), used(statement)), ())
 
 
-def expression_key(expression: Expression) -> Hashable:
+def expression_key(expression: Expression | Lambda | Literal) -> Hashable:
     """A value that is equal for two expressions exactly if they differ in the names bound inside them only.
 
-    It tells 0.0 from -0.0, which == on literals does not.
+    It tells 0.0 from -0.0, which == on literals does not. Functions are to have parameters of the same types.
     """
     known: Hashable | None = expression.__dict__.get("_key")
     if known is not None:

@@ -11,6 +11,8 @@ from tilewright.runtime.native_image import NativeKernel
 _KERNELS: MemoryCache[str, NativeKernel] = MemoryCache(capacity=1024)
 DEEP = 10
 """Loops in each other from which on LLVM may not take tests out of them."""
+LARGE = 64
+"""Loops altogether from which on LLVM may not unroll any either."""
 # Found without printing the kernel. The kernel is kept, so that its place in memory is not another's meanwhile.
 _SAME: MemoryCache[int, tuple[Kernel, NativeKernel]] = MemoryCache(capacity=256)
 
@@ -45,6 +47,8 @@ def optimisation_of(kernel: Kernel) -> Optimisation:
     """How much LLVM makes of a kernel."""
     if has_vectors(kernel) and not kernel.scalar_loops:
         return "none"
+    if sum(isinstance(one, For | While) for one in walk(kernel.body)) >= LARGE:
+        return "large"
     return "deep" if loop_depth(kernel.body) >= DEEP else "full"
 
 

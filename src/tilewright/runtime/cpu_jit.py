@@ -28,12 +28,14 @@ from tilewright.runtime.elf_image import Unsuitable, image_of
 from tilewright.runtime.known_processor import known_processor
 from tilewright.runtime.native_image import ImageError, LoadedImage, NativeKernel, library_function
 
-Optimisation = Literal["none", "deep", "full"]
+Optimisation = Literal["none", "large", "deep", "full"]
 """none: for kernels whose vectors are explicit (registers for variables, loop unrolling where asked, code generation).
 full: LLVM's whole pipeline with the loop and superword vectorisers.
-deep: the same without taking tests out of loops, which copies whole nests: for a deep one that takes a second."""
+deep: the same without taking tests out of loops, which copies whole nests: for a deep one that takes a second.
+large: nor unrolling loops, which is nearly half of LLVM's work on a kernel of very many loops, and gains nothing there:
+few of them run often enough, and their code is then too much for the instruction cache."""
 
-_LEVELS = {"none": 1, "deep": 2, "full": 3}
+_LEVELS = {"none": 1, "large": 2, "deep": 2, "full": 3}
 _LOCK = threading.RLock()
 _MAGIC = b"TWOBJ001"  # object code travels as this, its SHA-256, and itself: LLVM crashes on a damaged object file
 
@@ -255,7 +257,8 @@ def _optimised(text: str, optimisation: Optimisation, cpu: CpuTarget) -> tuple[A
             raise JitError(f"LLVM rejects the text: {error}") from error
         module.data_layout = str(machine.target_data)
         tuning = binding.create_pipeline_tuning_options(_LEVELS[optimisation])
-        tuning.loop_vectorization = tuning.slp_vectorization = tuning.loop_unrolling = optimisation != "none"
+        tuning.loop_vectorization = tuning.slp_vectorization = optimisation != "none"
+        tuning.loop_unrolling = optimisation in ("deep", "full")
         builder = binding.create_pass_builder(machine, tuning)
         if optimisation != "none":
             builder.getModulePassManager().run(module, builder)
