@@ -25,6 +25,7 @@ from naive import examples
 from recorded_device import Launched, recorded_device, sectors_touched
 
 import tilewright as tw
+from tilewright.ir.parser import parse_program
 from tilewright.ir.scalars import C64, C128, F32, F64, I8, I32, I64, U16, ScalarType
 from tilewright.kernel.checks import check_index_types, check_kernel
 from tilewright.kernel.cuda import cuda_text
@@ -256,6 +257,19 @@ def test_on_the_emulated_device(program: Any) -> None:
         run = compare(program.trace(), compile_program(program.trace(), device), arguments)
     assert "innermost" in run.explain()
     assert any("copy" in one for one in runtime.launched)
+
+
+@needs_compiler
+def test_kernels_that_are_not_launched_want_nothing() -> None:
+    """Nothing is computed of an array that has no elements, beside one that has."""
+    text = """\
+def picked (rows: [n][m]f32, at: [k]i64) =
+  let (ys: [k]f32) = map k (\\(i: i64) -> let (y: f32) = rows[i, i] in (y)) at
+  in (ys)
+"""
+    with emulated_device() as (device, _):
+        executable = compile_program(parse_program(text), device)
+        assert executable(np.ones((5, 6), np.float32), np.zeros(0, np.int64)).shape == (0,)
 
 
 @pytest.mark.opencl

@@ -72,7 +72,11 @@ def _wishes(e: Executor, plan: host.KernelPlan, arrays: dict[str, Lying]) -> dic
     key = (id(plan), e.backend.machine.name, extents, tuple(arrays.items()))
 
     def count() -> tuple[host.KernelPlan, dict[str, Wish]]:
+        rooms = {f"%room.{one.name}": max(1, e.size(one.size)) for one in plan.scratch}
         blocks, own = schedule(plan, extents, e.backend, [e.size(one.size) for one in plan.scratch])
+        if blocks == 0:
+            return plan, {}
+        own |= rooms
         scalars = dict(own)
         for parameter, (name, part) in zip(plan.kernel.scalars, plan.scalars, strict=True):
             value = own.get(name)
@@ -83,7 +87,7 @@ def _wishes(e: Executor, plan: host.KernelPlan, arrays: dict[str, Lying]) -> dic
                 scalars[parameter.name] = value
         buffers = dict(zip(plan.buffers, (one.name for one in plan.kernel.buffers), strict=True))
         lying = {buffers[name]: one for name, one in arrays.items()}
-        found = wishes(plan.kernel, scalars, blocks, lying, e.backend.machine) if blocks else {}
+        found = wishes(plan.kernel, scalars, blocks, lying, e.backend.machine)
         return plan, {name: found[buffer] for name, buffer in buffers.items() if buffer in found}
 
     return _WISHES.get_or_build(key, count)[1]
