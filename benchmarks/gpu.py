@@ -26,6 +26,7 @@ from support import HERE, describe_machine, geometric_mean, interleaved, summary
 
 from tilewright.cli.stages import follow
 from tilewright.contraction.form import Contraction
+from tilewright.kernel.launch import Launch
 from tilewright.passes.tiled.tile import contraction_launches
 from tilewright.report.explain import explain_contraction
 from tilewright.runtime.devices import device_for, open_device
@@ -73,27 +74,42 @@ def sampled_error(expression: str, sizes: dict[str, int], arrays: list[np.ndarra
 
 
 class Ours:
-    """Our kernel for one contraction with its buffers on the device."""
+    """Our kernels for one contraction with their buffers on the device."""
 
     def __init__(self, contraction: Contraction, arrays: list[np.ndarray], shape: tuple[int, ...], target: str) -> None:
         self.device = device_for(target)
         self.runtime = open_device(self.device)
-        (self.planned,) = contraction_launches(contraction, self.device.machine)
+        planned = contraction_launches(contraction, self.device.machine)
         start = time.perf_counter()
-        self.compiled = self.runtime.compile(self.planned.kernel)
+        compiled = [self.runtime.compile(one.kernel) for one in planned]
         self.compile_seconds = time.perf_counter() - start
         self.result = np.empty(shape, np.float32)
         out = self.runtime.allocate(self.result.nbytes)
         by_name = {contraction.left.buffer: 0, contraction.right.buffer: 1}
         given = [self.runtime.upload(one) for one in arrays]
         named = {contraction.out.buffer: out, **{name: given[which] for name, which in by_name.items()}}
-        self.out, self.given = out, given
-        self.buffers = [named[name] for name in self.planned.buffers]
-        types = [one.type for one in self.planned.kernel.scalars]
-        self.scalars = list(zip(self.planned.scalars, types, strict=True))
+        made = {
+            one.name: self.runtime.allocate(one.elements * one.element.bytes)
+            for launch in planned
+            for one in launch.temporaries
+        }
+        self.out, self.given = out, [*given, *made.values()]
+        named |= made
+        self.registers, self.spill_bytes = (
+            max(found) for found in zip(*((one.registers, one.spill_bytes) for one in compiled), strict=True)
+        )
+        self.launches = [
+            (one, launch.blocks, [named[name] for name in launch.buffers], self._scalars(launch))
+            for one, launch in zip(compiled, planned, strict=True)
+        ]
+
+    @staticmethod
+    def _scalars(launch: Launch) -> list[Any]:
+        return list(zip(launch.scalars, [one.type for one in launch.kernel.scalars], strict=True))
 
     def launch(self) -> None:
-        self.runtime.launch(self.compiled, self.planned.blocks, self.buffers, self.scalars)
+        for one in self.launches:
+            self.runtime.launch(*one)
 
     def download(self) -> np.ndarray:
         self.runtime.download(self.out, self.result)
@@ -198,8 +214,8 @@ def measure(name: str, expression: str, sizes: dict[str, int], target: str) -> d
             "name": name, "expr": expression, "sizes": sizes, "gflop": flops * 1e-9,
             "error_over_bound": max(one for one in errors if one is not None),
             "whole_result_checked": errors[1] is not None,
-            "compile_seconds": ours.compile_seconds, "registers": ours.compiled.registers,
-            "spill_bytes": ours.compiled.spill_bytes, "tiles": details.tiled.tiles if details.tiled else None,
+            "compile_seconds": ours.compile_seconds, "registers": ours.registers,
+            "spill_bytes": ours.spill_bytes, "tiles": details.tiled.tiles if details.tiled else None,
             "bound_seconds": details.roofline.seconds,
             "contenders": {key: summary([t / runs[key][1] for t in found]) for key, found in times.items()},
         }  # fmt: skip

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 from contraction_cases import Case, cases, run_cpu
+from cuda_emulation import has_compiler
+from emulated_device import emulated_device
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from naive import assert_close, einsum_contraction, examples, random_buffers
@@ -18,14 +20,15 @@ import tilewright as tw
 from tilewright.contraction.form import Contraction, Kind
 from tilewright.contraction.normalise import constant, normalise
 from tilewright.contraction.split_sum import SplitSum, split_sum
-from tilewright.ir.scalars import F16, F32, F64
+from tilewright.ir.scalars import F16, F32, F64, ScalarType
 from tilewright.machine.detect import host_machine
-from tilewright.machine.named import CPU_AVX2, CPU_AVX512, CPU_NEON
-from tilewright.passes.split_sums import LEAST_LENGTH, MOST_PIECES, split_of
+from tilewright.machine.named import CPU_AVX2, CPU_AVX512, CPU_NEON, H100
+from tilewright.passes.split_sums import LEAST_LENGTH, MOST_PIECES, split_of, split_over_blocks
 from tilewright.passes.tiled.tile import contraction_launches, cpu_form, write_cpu_kernel
 from tilewright.report.explain import explain_contraction
 
 HOST = host_machine()
+needs_compiler = pytest.mark.skipif(not has_compiler(), reason="there is no g++")
 
 
 def run_split(split: SplitSum, buffers: Mapping[str, np.ndarray], scalars: Mapping[str, Any], threads: int) -> Any:
@@ -268,3 +271,52 @@ def test_folds_of_one_array_are_split_too(text: str, shape: tuple[int, ...], dty
     magnitude = np.einsum(text, np.abs(array).astype(np.float64))
     bound = array.size // max(1, magnitude.size) * np.finfo(np.float32).eps / 2 * magnitude
     assert np.all(np.abs(results[0] - np.einsum(text, array.astype(np.float64))) <= bound)
+
+
+# --- on devices with blocks of threads --------------------------------------------------------------------------------
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "i4"])
+@pytest.mark.parametrize(
+    ("expression", "sizes"),
+    [
+        ("ki,kj->ij", dict(k=10_003, i=3, j=4)),
+        ("ij,j->i", dict(i=9, j=6400)),
+        ("ji,j->i", dict(i=17, j=7000)),
+        ("bij,bij->b", dict(b=3, i=11, j=4000)),
+        ("kli,klj->ji", dict(k=2, l=9000, i=2, j=3)),
+    ],
+)
+def test_sums_are_split_over_blocks(expression: str, sizes: dict[str, int], dtype: str) -> None:
+    random = np.random.default_rng(3)
+    left, right = expression.partition("->")[0].split(",")
+    given = [random.integers(-9, 10, [sizes[one] for one in term]).astype(dtype) for term in (left, right)]
+    with emulated_device(machine=H100) as (device, runtime):
+        result = tw.einsum(expression, *given, target=device, alpha=2)
+    assert len(runtime.launched) >= 2
+    np.testing.assert_array_equal(result, 2 * np.einsum(expression, *given))  # whole numbers are exact
+
+
+@needs_compiler
+@pytest.mark.parametrize("semiring", ["plus_times", "min_plus"])
+def test_one_sum_is_a_fold_of_all_blocks(semiring: Any) -> None:
+    x = np.random.default_rng(3).integers(-9, 10, 30_000).astype(np.float32)
+    with emulated_device(machine=H100) as (device, runtime):
+        result = tw.einsum("k,k->", x, x, target=device, semiring=semiring)
+    assert result == (x @ x if semiring == "plus_times" else (x + x).min())
+    assert any(name.endswith("chunks") for name in runtime.launched), runtime.launched
+
+
+def test_what_is_split_over_blocks() -> None:
+    def pieces(expression: str, sizes: dict[str, int], scalar: ScalarType = F32) -> int | str:
+        split = split_over_blocks(einsum_contraction(expression, sizes, scalar), H100)
+        return split if isinstance(split, str) else split.pieces
+
+    assert pieces("ki,kj->ij", dict(k=10**6, i=16, j=16)) == 250
+    assert pieces("ij,j->i", dict(i=4096, j=4096)) == 16
+    assert pieces("ij,jk->ik", dict(i=512, j=512, k=512)) == "262144 results are work for all threads"
+    assert pieces("ij,j->i", dict(i=40, j=100)) == "a sum of 100 terms is too short for pieces of 64"
+    assert pieces("ij,j->i", dict(i=40, j=1000), F16) == "partial results of type f16 would be rounded"
+    explained = str(explain_contraction(einsum_contraction("ij,j->i", dict(i=4096, j=4096), F32), H100))
+    assert "the sum over j in 16 pieces of 256, side by side" in explained

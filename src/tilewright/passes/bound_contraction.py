@@ -21,6 +21,7 @@ from tilewright.runtime.cpu_pool import get_num_threads
 
 LEAST_ROWS = 128
 """Fewer rows are not worth a fold in lanes (`lower_reduction`)."""
+ONE_RESULT = "there is one result, whose sum a fold shares out among the threads of all blocks"
 
 
 def bound_launches(
@@ -102,13 +103,18 @@ def why_a_fold(contraction: Contraction, machine: Machine) -> str:
     """Why a contraction with known sizes is left to the lowering of folds; empty if it is not.
 
     Folds in lanes read operands of which no element is used twice once, where they lie: in the type in which they are
-    stored, real, and with long sums.
+    stored, real, and with long sums. On devices with blocks of threads, a fold shares one long sum out among all.
     """
     accumulator = contraction.accumulator
     reused = any(one.kind in (Kind.M, Kind.N) and one.size.constant != 1 for one in contraction.dimensions)
     length = product(one.size for one in contraction.of_kind(Kind.K)).constant or 0
     plain = not accumulator.is_complex and compute_type(accumulator) == accumulator
-    if machine.is_gpu_like or reused or not plain or length < LEAST_ROWS:
+    if not plain or length < LEAST_ROWS:
+        return ""
+    if machine.is_gpu_like:
+        one = all(d.size.constant == 1 for d in contraction.dimensions if d.kind is not Kind.K)
+        return ONE_RESULT if one else ""
+    if reused:
         return ""
     streamed = choose_matrix_vector_form(normalise(contraction), machine)
     if not isinstance(streamed, str):

@@ -28,6 +28,11 @@ PIECE_CYCLES = 16_000
 """Some 5 microseconds, after which a piece is worth a place in the launch."""
 BYTES_PER_CYCLE = 8
 """What one core reads from main memory."""
+MOST_BLOCK_PIECES = 256
+LEAST_BLOCK_LENGTH = 64
+LAUNCH_SECONDS = 3e-6
+SPLIT_MARGIN = 1.5
+"""Pieces, terms of a piece, and how much faster the model must find them, on devices with blocks of threads."""
 ROWS = 8
 """Rows along which sums run that are read together: so many results are a piece of work."""
 
@@ -68,6 +73,49 @@ def split_of(contraction: Contraction, machine: Machine) -> SplitSum | str:
     # A number of pieces that leaves no rest spares a launch.
     even = [count for count in range(pieces, pieces // 2, -1) if extent % count == 0]
     return split_sum(contraction, cut.name, even[0] if even else pieces)
+
+
+def split_over_blocks(contraction: Contraction, machine: Machine) -> SplitSum | str:
+    """The split sum of a contraction with known sizes for a device with blocks of threads, or why it is not split.
+
+    Tiles leave each sum to one thread, and a few results fill a few of them. Pieces are as many as give work to every
+    fourth thread that the cores hold, at most `MOST_BLOCK_PIECES`, whose results one thread adds up in the end.
+
+    Example:
+        >>> from tilewright.machine.named import H100
+        >>> from tilewright.report.examples import matmul
+        >>> split = split_over_blocks(matmul(16, 16, 1_000_000), H100)
+        >>> split.pieces, split.length
+        (250, 4000)
+        >>> split_over_blocks(matmul(4096, 4096, 4096), H100)
+        '16777216 results are work for all threads'
+    """
+    from tilewright.passes.tiled.choice import choose_tiling, tile_cost
+
+    contraction = normalise(contraction)
+    results = math.prod(constant(one.size) for one in contraction.dimensions if one.kind is not Kind.K)
+    accumulator = contraction.combine.parameters[0].type.element
+    if compute_type(real_of(accumulator)) != real_of(accumulator):
+        return f"partial results of type {accumulator} would be rounded"
+    threads = machine.cores * machine.max_threads_per_core // 4
+    if 2 * results > threads:
+        return f"{results} results are work for all threads"
+    cut = max(contraction.of_kind(Kind.K), key=lambda one: constant(one.size), default=None)
+    extent = 0 if cut is None else constant(cut.size)
+    pieces = min(MOST_BLOCK_PIECES, threads // max(1, results), extent // LEAST_BLOCK_LENGTH)
+    if cut is None or not results or pieces < 2:
+        return f"a sum of {extent} terms is too short for pieces of {LEAST_BLOCK_LENGTH}"
+    even = [count for count in range(pieces, pieces // 2, -1) if extent % count == 0]
+    split = split_sum(contraction, cut.name, even[0] if even else pieces)
+
+    def seconds(one: Contraction) -> float:
+        ready = normalise(one)
+        return tile_cost(ready, choose_tiling(ready, machine), machine).seconds
+
+    whole, cut_up = seconds(contraction), sum(seconds(one) + LAUNCH_SECONDS for one in (*split.parts, split.combined))
+    if whole < SPLIT_MARGIN * cut_up:
+        return f"the model says {whole * 1e6:.3g} us, and {cut_up * 1e6:.3g} us in {split.pieces} pieces"
+    return split
 
 
 def _reads_rows(contraction: Contraction) -> bool:

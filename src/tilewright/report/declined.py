@@ -16,10 +16,10 @@ from tilewright.passes.matrix_vector.form import MatrixVectorForm
 from tilewright.passes.packed.form import PackedForm
 from tilewright.passes.tiled.form import StagedOperand, TileForm, axis_place
 
-NO_GPU_KERNELS = "matrix instructions, asynchronous copies, double buffering, sums split between blocks"
+NO_GPU_KERNELS = "matrix instructions, asynchronous copies, double buffering"
 
 
-def declined_tiled(form: TileForm, machine: Machine, blocks: int) -> tuple[str, ...]:
+def declined_tiled(form: TileForm, machine: Machine, blocks: int, not_split: str = "") -> tuple[str, ...]:
     """The reasons for what a tiled kernel does without."""
     reasons = list(not_fused(form.contraction))
     doubles = [one.element for one in (form.contraction.left, form.contraction.right, form.contraction.out)]
@@ -31,10 +31,8 @@ def declined_tiled(form: TileForm, machine: Machine, blocks: int) -> tuple[str, 
     if form.partial.contracted and form.padding is None and form.staged:
         reasons.append(f"no padding with neutral elements: {_no_padding(form.contraction)}; the last piece is guarded")
     if 0 < blocks < machine.cores:
-        reasons.append(
-            f"{machine.cores - blocks} of {machine.cores} cores idle: there are {blocks} blocks, and the sum is not "
-            "split between blocks"
-        )
+        why = f", and the sum is not split: {not_split}" if not_split else ""
+        reasons.append(f"{machine.cores - blocks} of {machine.cores} cores idle: there are {blocks} blocks{why}")
     if form.index_type == I64:
         reasons.append("indices take 64 bits: an array (or the launch) spans 2^31 elements or more")
     reasons.append(f"there are no kernels yet with: {NO_GPU_KERNELS}")

@@ -21,7 +21,7 @@ from tilewright.passes.direct.form import DirectForm
 from tilewright.passes.form_choice import FormChoice
 from tilewright.passes.items.scalar_values import LoweringError
 from tilewright.passes.matrix_vector.form import MatrixVectorForm
-from tilewright.passes.split_sums import split_of
+from tilewright.passes.split_sums import split_of, split_over_blocks
 from tilewright.passes.tiled.choice import best_by_place
 from tilewright.passes.tiled.kernel import write_kernel
 from tilewright.passes.tiled.tile import Tiles, cpu_form, tiled_form, write_cpu_kernel
@@ -113,16 +113,14 @@ def explain_contraction(contraction: Contraction, machine: Machine, tiles: Tiles
         ValueError: if a size is not known.
     """
     bound = roofline(contraction, with_measured_speeds(machine))
-    if machine.is_gpu_like:
-        tiled = tiled_form(contraction, machine, tiles)
-        launch = write_kernel(tiled)
-        rivals = best_by_place(tiled.contraction, machine, tiled.tiling if tiles else None)
-        reasons = (*declined_places(tiled, machine, rivals), *declined_tiled(tiled, machine, launch.blocks))
-        details = tiled_details(tiled, machine, launch)
-        return Explanation(machine, tiled.contraction, bound, reasons, tiled=details)
     general = "" if tiles else why_a_fold(contraction, machine)
     if general:
         return Explanation(machine, contraction, bound, reason=general)
+    if machine.is_gpu_like:
+        over_blocks = "" if tiles else split_over_blocks(contraction, machine)
+        if isinstance(over_blocks, str):
+            return _tiled(contraction, machine, bound, tiles, over_blocks)
+        return replace(_tiled(over_blocks.parts[0], machine, bound), split=over_blocks)
     split = split_of(contraction, machine)
     if tiles or isinstance(split, str):
         try:
@@ -131,6 +129,17 @@ def explain_contraction(contraction: Contraction, machine: Machine, tiles: Tiles
             return Explanation(machine, contraction, bound, reason=str(error))
         return _explained(chosen, machine, bound, "" if tiles else str(split))
     return replace(_explained(cpu_form(split.parts[0], machine), machine, bound), split=split)
+
+
+def _tiled(
+    contraction: Contraction, machine: Machine, bound: Roofline, tiles: Tiles | None = None, not_split: str = ""
+) -> Explanation:
+    """The explanation of block and register tiles."""
+    tiled = tiled_form(contraction, machine, tiles)
+    launch = write_kernel(tiled)
+    rivals = best_by_place(tiled.contraction, machine, tiled.tiling if tiles else None)
+    reasons = (*declined_places(tiled, machine, rivals), *declined_tiled(tiled, machine, launch.blocks, not_split))
+    return Explanation(machine, tiled.contraction, bound, reasons, tiled=tiled_details(tiled, machine, launch))
 
 
 def _explained(chosen: FormChoice, machine: Machine, bound: Roofline, not_split: str = "") -> Explanation:

@@ -19,7 +19,7 @@ from tilewright.passes.direct.form import DirectForm
 from tilewright.passes.form_choice import FormChoice, choose_form
 from tilewright.passes.matrix_vector.form import MatrixVectorForm
 from tilewright.passes.packed.form import PackedForm
-from tilewright.passes.split_sums import split_of
+from tilewright.passes.split_sums import split_of, split_over_blocks
 from tilewright.passes.tiled.tiling import IllegalTiling
 
 if TYPE_CHECKING:  # what writes a kernel is imported when it is written
@@ -98,7 +98,10 @@ def contraction_launches(contraction: Contraction, machine: Machine, tiles: Tile
     if machine.is_gpu_like:
         from tilewright.passes.tiled.kernel import write_kernel
 
-        return (write_kernel(tiled_form(contraction, machine, tiles)),)
+        over_blocks = "" if tiles else split_over_blocks(contraction, machine)
+        if isinstance(over_blocks, str):
+            return (write_kernel(tiled_form(contraction, machine, tiles)),)
+        return split_launches(over_blocks, lambda one: write_kernel(tiled_form(one, machine)))
     split = split_of(contraction, machine)
     if tiles or isinstance(split, str):
         return (write_cpu_kernel(cpu_form(contraction, machine, tiles).form),)
