@@ -9,10 +9,12 @@ the sum's length, or exactly for integers). `tests/gpu/test_gpu.py` gives the sa
 from __future__ import annotations
 
 import argparse
+import importlib
 import itertools
 import json
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -23,13 +25,22 @@ import tilewright as tw
 from tilewright.runtime.errors import DeviceError
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
+import harness
 from isolated import isolated
 
 Check = Callable[[str], None]
 CHECKS: dict[str, Check] = {}
 THESIS: dict[str, Any] = json.loads(files("tilewright").joinpath("data/thesis.json").read_text())
 DEVICE = "the device"
-SECONDS_EACH = 300.0
+SECONDS_EACH = 120.0
+EXAMPLES = {
+    "filter": ("tiny", "small"), "histogram": ("tiny", "medium"), "spmv": ("tiny", "small"),
+    "kmeans": ("tiny", "small"), "matmul": ("tiny", "small"), "locvolcalib": ("tiny",), "lavamd": ("tiny",),
+    "nbody": ("tiny", "small"), "needleman": ("tiny", "small"), "heat": ("tiny", "small"), "mandelbrot": ("tiny",),
+    "blackscholes": ("tiny", "small"),
+}  # fmt: skip
+"""The files of examples/ whose programs are run, on which of their data sets."""
 LARGEST_PRODUCT = 1 << 36
 """Points of the iteration space above which NumPy would take too long to check against."""
 
@@ -93,6 +104,28 @@ def matmul_of_every_dtype_and_layout(target: str) -> None:
     for dtype, left, right in itertools.product(dtypes, ("aq", "qa"), ("qb", "bq")):
         shapes = [tuple(sizes[i] for i in term) for term in (left, right)]
         run_einsum(target, f"{left},{right}->ab", shapes, np.dtype(dtype))
+
+
+def example_programs(file: str, sizes: Sequence[str]) -> Callable[[str], None]:
+    """A check that runs a file's programs twice, since the second call goes by the plan of the first."""
+
+    def run(target: str) -> None:
+        module = importlib.import_module(file)
+        for size in sizes:
+            arguments = module.datasets()[size]()
+            for name, program in harness.programs_of(vars(module)).items():
+                expected = module.references[name](*arguments)
+                for call in ("first", "second"):
+                    start = time.perf_counter()
+                    worst = max(harness.errors(program(*arguments, target=target), expected))
+                    seconds = time.perf_counter() - start
+                    assert worst <= 1.0, f"{name}, {size}, the {call} call: {worst:.3g} times what is allowed"
+                print(f"  {name} {size}: {seconds * 1e3:.2f} ms with transfers", flush=True)
+
+    return run
+
+
+CHECKS |= {f"example_{file}": example_programs(file, sizes) for file, sizes in EXAMPLES.items()}
 
 
 @check
@@ -187,6 +220,9 @@ def several_operands_and_reductions(target: str) -> None:
     np.testing.assert_array_equal(result, arrays[0] @ arrays[1] @ arrays[2])
     long = rng.integers(-3, 3, 100_000).astype(np.float64)
     assert tw.einsum("i->", long, target=target) == long.sum()
+    tall = rng.integers(-3, 3, (50_000, 9)).astype(np.float64)
+    np.testing.assert_array_equal(tw.einsum("ki,kj->ij", tall, tall, target=target), tall.T @ tall)
+    np.testing.assert_array_equal(tw.einsum("ki,i->k", tall, tall[0], target=target), tall @ tall[0])
     assert tw.einsum("i,i->", long, long, target=target) == long @ long
 
 

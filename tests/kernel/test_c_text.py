@@ -529,3 +529,8 @@ def test_both_parts_of_a_complex_element_are_read_at_once_in_opencl() -> None:
 
     assert "vload2(0, source + at)" in sums(source, 1)
     assert "vload2" not in sums(source, 2) + sums(other, 1)
+
+
+def test_an_architecture_that_the_compiler_does_not_know() -> None:
+    with pytest.raises(CudaCompileError, match=r"makes no code for sm_20, but for sm_\d+, .*sm_90"):
+        compile_cuda('extern "C" __global__ void k() {}', "sm_20")

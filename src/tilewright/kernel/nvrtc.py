@@ -46,12 +46,24 @@ def compile_cuda(
         (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), [flag.encode() for flag in flags])
         log = _read_log(nvrtc, program)
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            raise CudaCompileError(f"NVRTC, {architecture}: {status.name}\n{log}\n{numbered(text)}")
+            raise CudaCompileError(
+                f"NVRTC, {architecture}: {status.name}{_unknown(nvrtc, architecture)}\n{log}\n{numbered(text)}"
+            )
         cubin = b" " * _checked(nvrtc, nvrtc.nvrtcGetCUBINSize(program))
         _checked(nvrtc, nvrtc.nvrtcGetCUBIN(program, cubin))
     finally:
         nvrtc.nvrtcDestroyProgram(program)
     return CompiledCuda(cubin, log, *_resources(log))
+
+
+def _unknown(nvrtc: Any, architecture: str) -> str:
+    """What to say of an architecture that this NVRTC makes no code for; nothing of others."""
+    status, known = nvrtc.nvrtcGetSupportedArchs()
+    if status != nvrtc.nvrtcResult.NVRTC_SUCCESS or architecture.rstrip("af") in {f"sm_{one}" for one in known}:
+        return ""
+    _, major, minor = nvrtc.nvrtcVersion()
+    names = ", ".join(f"sm_{one}" for one in known)
+    return f": NVRTC {major}.{minor} makes no code for {architecture}, but for {names}; another version of it may"
 
 
 def numbered(text: str) -> str:
