@@ -112,8 +112,17 @@ def test_large_results_are_recycled_and_stay_right() -> None:
 
 def test_a_bad_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILEWRIGHT_RECYCLE_LIMIT", "much")
-    with pytest.raises(ValueError, match="TILEWRIGHT_RECYCLE_LIMIT must be a number of bytes"):
-        recycling._limit_from_environment()
+    monkeypatch.setattr(recycling, "_POOL", None)
+    with pytest.raises(ValueError, match="TILEWRIGHT_RECYCLE_LIMIT='much' is not a number of bytes"):
+        tw.einsum("i,j->ij", np.ones(1000), np.ones(1000))
+
+
+@pytest.mark.parametrize(("given", "limit"), [("512K", 1 << 19), ("2m", 1 << 21), ("", 1 << 30), (" 7 ", 7)])
+def test_limits_are_written_as_those_of_the_cache(monkeypatch: pytest.MonkeyPatch, given: str, limit: int) -> None:
+    monkeypatch.setenv("TILEWRIGHT_RECYCLE_LIMIT", given)
+    monkeypatch.setattr(recycling, "_POOL", None)
+    recycling.recycled_empty((1000, 1000), np.dtype(np.float64))
+    assert recycling._POOL is not None and recycling._POOL.limit == limit
 
 
 def test_waiting_memory_is_given_back_before_an_allocation_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from functools import lru_cache
 from typing import Generic, TypeVar
 
 from tilewright.runtime.digest import sha256
+from tilewright.runtime.environment import byte_count
 from tilewright.runtime.errors import CacheWarning
 from tilewright.runtime.forking import ForkSafeLock
 
@@ -244,7 +245,7 @@ def default_disk_cache() -> DiskCache:
     """
     if os.environ.get("TILEWRIGHT_CACHE", "1") == "0":
         return _disk_cache(None, 0)
-    return _disk_cache(cache_folder(), _limit_from_environment())
+    return _disk_cache(cache_folder(), byte_count("TILEWRIGHT_CACHE_LIMIT", DEFAULT_LIMIT))
 
 
 def cache_folder() -> str:
@@ -265,17 +266,6 @@ def package_version() -> str:
 @lru_cache(maxsize=8)
 def _disk_cache(folder: str | None, limit_bytes: int) -> DiskCache:
     return DiskCache(folder, limit_bytes)
-
-
-def _limit_from_environment() -> int:
-    text = os.environ.get("TILEWRIGHT_CACHE_LIMIT", "").strip()
-    if not text:
-        return DEFAULT_LIMIT
-    shift = {"K": 10, "M": 20, "G": 30}.get(text[-1].upper(), 0)
-    digits = text[:-1] if shift else text
-    if not (digits.isascii() and digits.isdigit()):
-        raise ValueError(f"TILEWRIGHT_CACHE_LIMIT={text!r} is not a number of bytes (such as 536870912 or 512M)")
-    return int(digits) << shift
 
 
 def _digest_of_key(key_parts: tuple[str, ...]) -> str:

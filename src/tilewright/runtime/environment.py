@@ -1,4 +1,4 @@
-"""Variables of the environment, read at every call."""
+"""Variables of the environment: values that are read at every call, and numbers of bytes."""
 
 from __future__ import annotations
 
@@ -17,6 +17,22 @@ def _environment_reader() -> Callable[[bytes], Any]:
     if type(data) is dict and all(type(name) is bytes for name in data):
         return data.get
     return lambda name: os.environ.get(name.decode())
+
+
+def byte_count(variable: str, default: int) -> int:
+    """A number of bytes from the environment, such as 536870912 or 512M; the default where there is none.
+
+    Raises:
+        ValueError: for anything else, naming the variable.
+    """
+    text = os.environ.get(variable, "").strip()
+    if not text:
+        return default
+    shift = {"K": 10, "M": 20, "G": 30}.get(text[-1].upper(), 0)
+    digits = text[:-1] if shift else text
+    if not (digits.isascii() and digits.isdigit()):
+        raise ValueError(f"{variable}={text!r} is not a number of bytes (such as 536870912 or 512M)")
+    return int(digits) << shift
 
 
 read_environment = _environment_reader()

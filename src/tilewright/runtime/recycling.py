@@ -13,11 +13,12 @@ import ctypes
 import functools
 import math
 import mmap
-import os
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from tilewright.runtime.environment import byte_count
 
 HUGE_PAGE = 2 << 20
 LARGE = 1 << 20
@@ -132,15 +133,6 @@ def _map(size: int) -> mmap.mmap:
     return mapping
 
 
-def _limit_from_environment() -> int:
-    given = os.environ.get(_LIMIT_VARIABLE)
-    if given is None:
-        return _DEFAULT_LIMIT
-    if not given.isdigit():
-        raise ValueError(f"{_LIMIT_VARIABLE} must be a number of bytes, not {given!r}")
-    return int(given)
-
-
 _POOL: MappingPool | None = None
 
 
@@ -151,7 +143,7 @@ def recycled_empty(
     `MappingPool.take`."""
     global _POOL  # noqa: PLW0603
     if _POOL is None:
-        _POOL = MappingPool(_limit_from_environment())
+        _POOL = MappingPool(byte_count(_LIMIT_VARIABLE, _DEFAULT_LIMIT))
     return _POOL.take(shape, dtype, before_mapping)
 
 
