@@ -1,11 +1,13 @@
 """Contractions in loops that the host runs are written once, not in every round; so are those that are alike."""
 
+# ruff: noqa: F821, UP037  # sizes in annotations are text: tw.f64["n"]
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
 import pytest
+from nests import contraction_of
 
 import tilewright as tw
 from tilewright.contraction.form import Contraction, Dimension, Kind, Operand
@@ -13,8 +15,16 @@ from tilewright.ir.nodes import Apply, Body, Lambda, Literal, Statement, Type, V
 from tilewright.ir.scalars import F64
 from tilewright.ir.sizes import size as constant
 from tilewright.ir.traversal import FreshNames
+from tilewright.kernel.launch import LaunchDeclined
 from tilewright.machine.detect import host_machine
 from tilewright.passes import bound_contraction
+from tilewright.passes.pipelines import run_pipeline
+from tilewright.runtime.devices import device_for
+
+
+@tw.program
+def sums_of_products(xss: tw.f64["n", "m"], ys: tw.f64["m"]) -> Any:
+    return tw.map(lambda xs: tw.reduce("add", 0, tw.map("mul", xs, ys)), xss)
 
 
 def test_rounds_of_a_loop_share_the_kernels_of_a_contraction(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,23 +37,22 @@ def test_rounds_of_a_loop_share_the_kernels_of_a_contraction(monkeypatch: pytest
 
         return tw.while_loop(lambda total, y: total > 100, (1e9, x), step)[0]
 
-    written: list[int] = []
-    launches = bound_contraction.contraction_launches
+    bound: list[int] = []
+    launches = bound_contraction.bound_launches
 
     def counted(*given: Any) -> Any:
-        written.append(1)
+        bound.append(1)
         return launches(*given)
 
-    monkeypatch.setattr(bound_contraction, "contraction_launches", counted)
-    bound_contraction._WRITTEN.clear()
+    monkeypatch.setattr(bound_contraction, "bound_launches", counted)
     x, total = np.ones((300, 300)), 1e9
     found = shrunk(x, np.ones(300))
-    rounds = len(written)
+    times = len(bound)
     while total > 100:
         x = x / 2
         total = float(np.sum(x))
     np.testing.assert_allclose(found, total, rtol=1e-12)
-    assert 1 <= rounds <= 2
+    assert 1 <= times <= 2, "each contraction is looked at once, not in every round"
 
 
 def of(left: str, right: str, out: str, size: int = 40, start: float = 0.0, operator: str = "mul") -> Contraction:
@@ -81,3 +90,20 @@ def test_other_contractions_do_not(change: dict[str, Any]) -> None:
     (first,) = bound_contraction.bound_launches(of(**names), machine, None, {})
     (other,) = bound_contraction.bound_launches(of(**{**names, **change}), machine, None, {})
     assert other.kernel is not first.kernel
+
+
+def test_what_is_declined_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, int]] = []
+
+    def declined(_: Any, __: Any, ___: Any, values: dict[str, int]) -> Any:
+        asked.append(values)
+        raise LaunchDeclined("for a reason")
+
+    monkeypatch.setattr(bound_contraction, "bound_launches", declined)
+    found = contraction_of(run_pipeline(sums_of_products.trace()))
+    launches = bound_contraction.launches_of(found, device_for("cpu").machine, None)
+    sizes = dict.fromkeys(found.size_names, 3)
+    for values in (sizes, {**sizes, "other": 7}, dict.fromkeys(found.size_names, 4), sizes):
+        with pytest.raises(LaunchDeclined, match="for a reason"):
+            launches(values)
+    assert len(asked) == 2

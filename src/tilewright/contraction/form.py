@@ -9,6 +9,7 @@ which each array moves along it (0 where the array does not have it) [S1 5.5].
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping
 from enum import Enum
 
@@ -120,6 +121,19 @@ class Contraction:
     def of_kind(self, kind: Kind) -> tuple[Dimension, ...]:
         """The dimensions of one kind, in order."""
         return tuple(one for one in self.dimensions if one.kind is kind)
+
+    @property
+    def size_names(self) -> frozenset[str]:
+        """The names in sizes, strides, offsets and indices: what the launches depend on."""
+        operands = [self.left, self.right, self.out, *(one.operand for one in self.epilogue_operands)]
+        sizes = [one.offset for one in operands]
+        for d in self.dimensions:
+            sizes += [d.size, d.stride_left, d.stride_right, d.stride_out]
+        for further in self.epilogue_operands:
+            sizes += further.strides
+        for index in self.indices:
+            sizes += [index.start, index.extent, *itertools.chain.from_iterable(index.strides)]
+        return frozenset().union(*(one.names for one in sizes))
 
     def bind(self, values: Mapping[str, int]) -> Contraction:
         """The contraction with every size, stride and offset a constant; sizes below 0 are 0."""

@@ -101,19 +101,15 @@ class TracedProgram:
 
         Inside of another program the call is traced along with it.
         """
+        if keywords or len(arguments) != len(self.parameters) or self._keyword_only:
+            arguments = self._bound(arguments, keywords)
         tracer = active_tracer()
-        if target is None and tracer is None and not keywords and not self._keyword_only:
+        if tracer is not None:
+            return self._inlined(tracer, arguments)
+        if target is None:
             found = self._quick(arguments, out)
             if found is not None:
                 return found
-        if keywords or len(arguments) != len(self.parameters) or self._keyword_only:
-            arguments = self._bound(arguments, keywords)
-            if target is None and tracer is None:
-                found = self._quick(arguments, out)
-                if found is not None:
-                    return found
-        if tracer is not None:
-            return self._inlined(tracer, arguments)
         arrays = tuple(
             one
             if type(one) is np.ndarray or not parameter.annotation.shape

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable, Mapping
+import functools
+from collections.abc import Callable, Hashable, Mapping
 
 from tilewright.contraction.form import Contraction, Kind, Operand
 from tilewright.contraction.normalise import normalise
@@ -22,6 +23,32 @@ from tilewright.runtime.cpu_pool import get_num_threads
 LEAST_ROWS = 128
 """Fewer rows are not worth a fold in lanes (`lower_reduction`)."""
 ONE_RESULT = "there is one result, whose sum a fold shares out among the threads of all blocks"
+
+
+MOST_KNOWN = 64
+"""Of the sizes and strides that a contraction of a program was launched with, those met last are known."""
+
+
+def launches_of(
+    contraction: Contraction, machine: Machine, tiles: Tiles | None
+) -> Callable[[Mapping[str, int]], tuple[Launch, ...]]:
+    """`bound_launches` of sizes and strides, remembered for the rounds of a loop that the host runs."""
+    names = sorted(contraction.size_names)
+
+    @functools.lru_cache(MOST_KNOWN)
+    def known(_: int, values: tuple[int, ...]) -> tuple[Launch, ...] | LaunchDeclined:
+        try:
+            return bound_launches(contraction, machine, tiles, dict(zip(names, values, strict=True)))
+        except LaunchDeclined as error:
+            return error
+
+    def launches(values: Mapping[str, int]) -> tuple[Launch, ...]:
+        found = known(get_num_threads(), tuple(values[name] for name in names))
+        if isinstance(found, LaunchDeclined):
+            raise LaunchDeclined(str(found))
+        return found
+
+    return launches
 
 
 def bound_launches(
@@ -56,9 +83,7 @@ _WRITTEN: MemoryCache[Hashable, tuple[tuple[str, ...], tuple[Launch, ...]]] = Me
 
 
 def _written(bound: Contraction, machine: Machine) -> tuple[Launch, ...]:
-    """The launches, written once for all contractions that differ in names only: those of the rounds of a loop that the
-    host runs, and the many alike of a long einsum.
-    """
+    """The launches, written once for all contractions that differ in names only: the many alike of a long einsum."""
     names = tuple(one.buffer for one in _operands(bound))
     if bound.scalars:  # which the launches name too
         return contraction_launches(bound, machine)

@@ -19,7 +19,7 @@ from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import ONE
 from tilewright.ir.traversal import replace_bodies, substitute
 from tilewright.ir.views import parameter_view
-from tilewright.passes.bound_contraction import bound_launches
+from tilewright.passes.bound_contraction import launches_of
 from tilewright.passes.core.used_names import free_variables
 from tilewright.passes.tiled.tile import Tiles
 from tilewright.runtime.devices import Device
@@ -53,8 +53,7 @@ def contraction_step(
         return found
     (target,) = statement.targets
     kinds = ", ".join(f"{d.name}:{d.kind.value}[{d.size}]" for d in found.dimensions)
-    launches = functools.partial(bound_launches, found, device.machine, tiles)
-    step = ContractionStep(f"{name}_{target}", target, reads, launches, otherwise)
+    step = ContractionStep(f"{name}_{target}", target, reads, launches_of(found, device.machine, tiles), otherwise)
     return step, note_of(statement, f"a contraction over {kinds}")
 
 
