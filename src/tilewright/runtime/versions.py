@@ -48,8 +48,9 @@ class FillsMachine:
     Attributes:
         nests: their points.
         resident: points that fill the machine.
-        least: fewer points than this, all parallelism used, are not worth a version: those of all rounds together, as
-            long as the rounds are so few that native code repeats them all; those of a round, where each is launched.
+        least: fewer points than this, all parallelism used, are not worth a version. What all points share in a round
+            is saved in each, so that the points of all rounds count, if native code repeats so many; those of a round
+            where a version is only more parallel.
         is_beaten: whether a version is better than the nests as written however many points these have. It is asked
             only for as many points as are worth a version, since all of them must be made to tell.
     """
@@ -64,16 +65,16 @@ class FillsMachine:
         return all(self._fills(one, sizes) for one in self.nests)
 
     def _fills(self, nest: NestPoints, sizes: Mapping[str, int]) -> bool:
-        if nest.whole is not None and nest.whole.evaluate(sizes) * self._rounds(nest, sizes) < self.least:
-            return True
         written = nest.written.evaluate(sizes)
-        if nest.hides_in_rounds and nest.whole is not None and nest.whole.evaluate(sizes) < SHORT_ROUND * written:
-            return True
-        return (written >= self.resident or written == 0) and not self._beaten
-
-    def _rounds(self, nest: NestPoints, sizes: Mapping[str, int]) -> int:
-        rounds = nest.rounds.evaluate(sizes)
-        return rounds if rounds <= MOST_ROUNDS else 1
+        enough = written >= self.resident or written == 0
+        if nest.whole is not None:
+            points, rounds = nest.whole.evaluate(sizes), nest.rounds.evaluate(sizes)
+            counts = enough and rounds <= MOST_ROUNDS
+            if points * (rounds if counts else 1) < self.least:
+                return True
+            if nest.hides_in_rounds and points < SHORT_ROUND * written:
+                return True
+        return enough and not self._beaten
 
     @property
     def _beaten(self) -> bool:
@@ -94,11 +95,12 @@ class FillsMachine:
         if nest.hides_in_rounds and nest.whole is not None:
             yield f"{nest.whole} < {SHORT_ROUND * nest.written}"
         if nest.whole is not None and self.least:
-            if nest.rounds == ONE:
+            if nest.rounds == ONE or not self._beaten:
                 yield f"{nest.whole} < {self.least}"
             else:
                 yield f"({nest.rounds}) * ({nest.whole}) < {self.least}"
-                yield f"{nest.rounds} > {MOST_ROUNDS} and {nest.whole} < {self.least}"
+                few = f"{nest.rounds} > {MOST_ROUNDS} or {nest.written} < {self.resident:.17g}"
+                yield f"({few}) and {nest.whole} < {self.least}"
 
 
 class Versions:
