@@ -117,6 +117,29 @@ def test_runs_of_a_few_words_are_moved_as_one():
     assert (form.atom, form.word.name, form.lanes) == (2, "u64", 4)
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    data=st.data(), dtype=st.sampled_from(["u2", "f4", "f8", "c8"]), machine=st.sampled_from(MACHINES),
+    sizes=st.tuples(st.integers(1, 40), st.integers(1, 40)), shift=st.integers(0, 20),
+)  # fmt: skip
+def test_runs_of_more_than_half_a_vector(data, dtype, machine, sizes, shift):
+    itemsize = np.dtype(dtype).itemsize
+    shape = (*sizes, data.draw(st.integers(16 // itemsize + 1, 32 // itemsize)))
+    source = source_view(np.random.default_rng(3), np.dtype(dtype), shape, (1, 0, 2), (1, 1, 1), ())
+    memory, target = target_view(np.dtype(dtype), shape, (0, 1, 2), (1, 1, 1), shift)
+    check_copy(source, memory, target, machine, 2)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape", "atom"),
+    [(F32, (50, 40, 5), 5), (F64, (50, 40, 4), 4), (F64, (5000, 400, 3), 3), (F64, (5000, 400, 4), 1)],
+)
+def test_long_runs_are_moved_as_one_where_lines_need_not_begin_with_them(dtype, shape, atom):
+    a, b, c = shape
+    machine = replace(AVX512, l2_bytes=1 << 20, l3_bytes=1 << 25)
+    assert permute_form(dtype, shape, (c, a * c, 1), (b * c, c, 1), machine).atom == atom
+
+
 def test_squares_fit_the_registers():
     assert (permute_form(F64, (50, 60), (60, 1), (1, 50), AVX512).lanes) == 8
     form = permute_form(U8, (200, 300), (300, 1), (1, 200), AVX512)

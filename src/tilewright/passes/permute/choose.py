@@ -42,6 +42,7 @@ ROWS_BY_LINES = 128  # of the source, which are read together where each cache l
 LONG_LINES = 16  # cache lines of a row that is written past the caches wherever it begins
 LONG_ROW = 64  # cache lines of a row whose strips are written past the caches one by one
 LARGEST_ATOM = 16  # bytes
+LONGEST_ATOM = 32  # where no line has to begin with one: past the caches arrays promise no more than 16 bytes
 GRAIN_BYTES = 1 << 15  # what a block should copy at the least, for the cost of finding its place
 SERIAL_BYTES = 1 << 19  # copied within some 10 microseconds: less is not worth waking another thread
 BLOCKS_PER_CORE = 16
@@ -120,7 +121,7 @@ def permute_form(
     for position, one in enumerate(dimensions):
         if one.target < 0:
             dimensions[position] = _turned(one, starts)
-    atom, dimensions = _atom(fused(dimensions), word)
+    atom, dimensions = _atom(fused(dimensions), word, machine)
     row = dimensions.pop() if dimensions else PermuteDimension(1, atom, atom)
     column = None
     if row.source not in (atom, 0) and (atom > 1 or row.source != -1 or row.target != 1):
@@ -158,12 +159,14 @@ def fused(dimensions: Sequence[PermuteDimension]) -> list[PermuteDimension]:
     return found[::-1]
 
 
-def _atom(dimensions: list[PermuteDimension], word: ScalarType) -> tuple[int, list[PermuteDimension]]:
+def _atom(dimensions: list[PermuteDimension], word: ScalarType, machine: Machine) -> tuple[int, list[PermuteDimension]]:
     """How many words move as one, and the dimensions left (their strides stay in words)."""
     if len(dimensions) < 2:
         return 1, dimensions
     last = dimensions[-1]
-    if last.source == last.target == 1 and last.size * word.bytes <= LARGEST_ATOM:
+    nbytes = math.prod(one.size for one in dimensions) * word.bytes
+    one_by_one = last.size.bit_count() > 1 or not _past_caches(2 * nbytes, machine)
+    if last.source == last.target == 1 and last.size * word.bytes <= (LONGEST_ATOM if one_by_one else LARGEST_ATOM):
         return last.size, dimensions[:-1]
     return 1, dimensions
 
