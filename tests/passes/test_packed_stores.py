@@ -8,11 +8,14 @@ from dataclasses import replace
 
 import pytest
 from contraction_cases import run_cpu
-from naive import assert_close, einsum_contraction, random_buffers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive import assert_close, einsum_contraction, examples, random_buffers
 
 from tilewright.contraction.form import Contraction
 from tilewright.contraction.normalise import normalise
 from tilewright.ir.scalars import C64, F32, F64, ScalarType
+from tilewright.ir.sizes import size
 from tilewright.kernel.ir import Prefetch, Store, VectorType, walk
 from tilewright.machine.named import CPU_AVX512
 from tilewright.passes.packed.choice import make_packed_form
@@ -58,6 +61,25 @@ def test_rows_of_whole_vectors_go_past_the_caches_as_they_are() -> None:
     assert lanes_past_the_caches(form_of("bgfd,caeg->fedcba", {**SIZES, "a": 32})) == {16}
     assert not form_of("bgfd,caeg->fedcba", {**SIZES, "a": 20}).in_halves
     assert not form_of("bgfd,caeg->fedcba", {**SIZES, "b": 15}).in_halves
+
+
+@settings(max_examples=examples(15))
+@given(data=st.data())
+def test_outputs_in_whole_lines_wherever_they_begin(data: st.DataObject) -> None:
+    """Where each vector of the output is a line, that is asked of the output's first element only."""
+    scalar = data.draw(st.sampled_from([F32, F64]))
+    line = 64 // scalar.bytes
+    text = data.draw(st.sampled_from(["bqa,dcq->dcba", "bqa,dcq->bdca", "ebqa,ecq->ebca"]))
+    sizes = {one: data.draw(st.integers(1, 7)) for one in "bcdeq"}
+    sizes["a"] = line * data.draw(st.sampled_from([1, 2, 3])) + data.draw(st.sampled_from([0, 0, 0, line // 2]))
+    contraction = normalise(einsum_contraction(text, sizes, scalar))
+    start = data.draw(st.sampled_from([0, 0, line, 4]))
+    contraction = replace(contraction, out=replace(contraction.out, offset=size(start)))
+    form = replace(make_packed_form(contraction, ZEN4), nontemporal=True, buffered=False)
+    whole = form.vector_dimensions[-1].size % line == 0
+    assert form.in_whole_lines == (whole and sizes["a"] % line == 0)
+    run(contraction, form, threads=data.draw(st.integers(1, 2)))
+    run(contraction, replace(form, vector_chunk=form.vector_tile, scalar_chunk=form.rows))
 
 
 @pytest.mark.parametrize("n", [5, 96, 70, 128])

@@ -21,6 +21,7 @@ from tilewright.ir.sizes import size
 from tilewright.machine.detect import host_machine
 from tilewright.machine.model import Machine
 from tilewright.machine.named import CPU_AVX2, CPU_AVX512, CPU_NEON
+from tilewright.passes.direct.form import DirectForm
 from tilewright.passes.form_choice import choose_form
 from tilewright.passes.matrix_vector.form import MatrixVectorForm
 from tilewright.passes.matrix_vector.kernel import write_matrix_vector_kernel
@@ -109,6 +110,12 @@ def test_register_tiles_fit_the_registers(machine: Machine, scalar: ScalarType) 
 def test_which_contractions_are_products_of_rows(text: str, sizes: dict[str, int], chosen: bool) -> None:
     form = choose_form(normalise(einsum_contraction(text, sizes, F32)), CPU_AVX512).form
     assert (isinstance(form, MatrixVectorForm) and form.columns is not None) == chosen
+
+
+def test_panels_of_padding_are_not_cheap() -> None:
+    """Two columns fill an eighth of a vector: a long sum of four results is fed directly."""
+    contraction = normalise(einsum_contraction("ak,kb->ab", {"a": 2, "b": 2, "k": 20_000}, F32))
+    assert isinstance(choose_form(contraction, CPU_AVX512).form, DirectForm)
 
 
 def test_why_others_are_not() -> None:

@@ -10,7 +10,7 @@ from tilewright.contraction.normalise import constant
 from tilewright.ir.dataclass import dataclass
 from tilewright.machine.model import Machine
 from tilewright.passes.direct.choice import choose_direct_form
-from tilewright.passes.direct.cost import array_bytes, consecutive, is_past_caches, read_once, written_once
+from tilewright.passes.direct.cost import CHAINS, array_bytes, consecutive, is_past_caches, read_once, written_once
 from tilewright.passes.direct.form import DirectForm
 from tilewright.passes.direct.in_order import form_in_order
 from tilewright.passes.direct.short_sums import is_short_sum, written_in_order
@@ -101,14 +101,16 @@ def packed_cycles(form: PackedForm, machine: Machine) -> float:
     parts = component_types(form.accumulator)
     each = PACKED_STEP * (1 if form.fused_multiply_add else 2) * len(parts) ** 2
     pieces_of_sum = -(-steps // form.depth)
-    tile = form.vectors * form.rows * (each * steps + pieces_of_sum) + PACKED_TILE * pieces_of_sum
+    step = max(each * form.vectors * form.rows, CHAINS)
+    tile = step * steps + (form.vectors * form.rows + PACKED_TILE) * pieces_of_sum
     compute = batch * form.vector_tiles * form.scalar_tiles * tile
     width = len(parts) * parts[0].bytes / 4
     # The scalar side stays packed while all vector blocks pass; these are packed again for each scalar block.
     passes = -(-scalar // form.scalar_block)
     of_vector = PACKED_ELEMENT + (PACKED_TURN if form.vectors_turned else 0.0)
     of_scalar = 0.0 if form.scalar_in_place else PACKED_ELEMENT
-    elements = of_vector * passes * vector + of_scalar * scalar
+    # Panels hold whole vectors, whose last lanes may be padding.
+    elements = of_vector * passes * -(-vector // form.lanes) * form.lanes + of_scalar * scalar
     packing = batch * (PACKED_START + width * steps * elements)
     pieces = (_piece(form, True), _piece(form, False))
     operands = (form.vector_operand, form.scalar_operand)

@@ -117,6 +117,23 @@ class PackedForm(TwoSidedForm):
         return self.levels < 2
 
     @property
+    def in_whole_lines(self) -> bool:
+        """Whether every vector of the output is one piece of it, and begins with a cache line if the output does."""
+        line = LINE // self.contraction.out.element.bytes
+        if self.boxes is not None or not self.vector_dimensions or self.lanes % line:
+            return False
+        inner = self.vector_dimensions[-1]
+        others = (one for one in self.contraction.dimensions if one != inner.dimension)
+        return (
+            inner.stride_out == 1
+            and not self.contraction.out.element.is_complex
+            and inner.size % self.lanes == 0
+            and self.vector_chunk % self.lanes == 0
+            and self.vector_block % self.lanes == 0
+            and all(constant(one.stride_out) % line == 0 for one in others if one.kind is not Kind.K)
+        )
+
+    @property
     def asks_vectors(self) -> bool:
         """Whether the vector side's operand is asked for ahead, for the next block of the side or of the sum."""
         is_only = self.vector_block >= self.total(self.vector_dimensions) and self.depth >= self.contracted_total

@@ -94,7 +94,7 @@ class Place:
             operation("eq", rows, integer(self.scalar.width)),
             operation("eq", operation("and", columns, integer(unit - 1)), integer(0)),
         )
-        for i in range(self.w.form.vectors):
+        for i in range(0 if self.w.form.in_whole_lines else self.w.form.vectors):
             mark = run_of(self.vector.out_runs, self.vector_first, i, lanes)
             condition = operation("and", condition, run_is(mark, self._least_run()))
         return condition
@@ -182,6 +182,9 @@ class Place:
         """All vectors of the tile are whole, and each begins at a multiple of its size."""
         form = self.w.form
         lanes, places = form.lanes, list(bases)
+        if form.in_whole_lines:  # all do if the first element of the output does
+            start = add(multiply(self.bases.out, integer(self.out.element.bytes)), Address(self.out))
+            return operation("eq", operation("and", start, integer(LINE - 1)), integer(0))
         condition: Expression = Constant(True, BOOL)
         for i in range(form.vectors):
             places.append(load(self.vector.out_table, add(self.vector_first, integer(i * lanes))))
