@@ -73,6 +73,8 @@ def work(given: argparse.Namespace) -> None:
     from fuzz_trials import Counts
 
     kind: Any = fuzz_contractions if given.contractions else fuzz_trials
+    with device_of(given.target, given.first):
+        pass  # where there is no such device no trial begins
     for number in range(given.first, given.first + given.count):
         tell(trial=number)
         counts, reached = Counts(), set[str]()
