@@ -89,7 +89,7 @@ def test_the_gpu_benchmark_notices_a_wrong_element() -> None:
         wrong[4, 5] += value
         assert gpu.sampled_error("aq,qb->ab", sizes, arrays, wrong) > 1.0
     names = [name for name, _, _ in gpu.cases(4)]
-    assert len(names) == len(set(names)) == 8 + 4 + 34
+    assert len(names) == len(set(names)) == len(gpu.FIRST) + 8 + 4 + 34
 
 
 def test_threads_are_measured_on_one_and_on_two() -> None:
