@@ -145,7 +145,7 @@ def holds(scalar: ScalarType, value: Any) -> bool:
 
 
 def as_scalar(value: Any, scalar: ScalarType) -> np.generic[Any]:
-    """A NumPy scalar of the type that `scalar` is computed in, converted as C converts: what is too large is infinite."""
+    """A NumPy scalar of the type that `scalar` is computed in, converted as C does: what is too large is infinite."""
     dtype = compute_type(scalar).numpy
     with np.errstate(over="ignore"):
         converted: np.generic[Any] = dtype.type(np.asarray(value).astype(dtype).item())
