@@ -25,6 +25,15 @@ def random (xs: [n]f32) =
     in (c)) (ones) rows
   in (all)
 """,
+    "rows that could be folded in registers check an index": """\
+def random (xs: [n]i64, rows: [n][n]f64, flags: [n]bool) =
+  let (least: [n][n]f64, t: [n][n]i64, seen: [n][n]bool) = segscan@thread (i: i64 < n, j: i64 < n) (\\(p: f64, q: f64) ->
+    let (r: f64) = min(p, q)
+    in (r)) (f64.inf) do
+    let (flag: bool) = flags[1i64]
+    in (1.0f64, j, flag)
+  in (least, t, seen)
+""",
     "the index of a point is what a stream folds": """\
 def random (a: [n]i32, rows: [n][n]f64) =
   let (ys: [2][n]i64) = segmap@thread (i: i64 < 2, j: i64 < n) do

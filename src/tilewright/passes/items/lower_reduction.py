@@ -18,6 +18,7 @@ from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import If, integer, operation
 from tilewright.passes.bound_contraction import LEAST_ROWS
 from tilewright.passes.items import lower_folds
+from tilewright.passes.items.attempts import ItemState
 from tilewright.passes.items.first_best import merging_operator
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_columns import has_simple_rows
@@ -25,6 +26,7 @@ from tilewright.passes.items.lower_items import AnyValue, call, lower_expression
 from tilewright.passes.items.lower_order import SHORT, fold_in_order
 from tilewright.passes.items.lower_scalar import assign_values, declare_value, lower_atom, lower_size
 from tilewright.passes.items.register_folds import fold_in_registers, goes_in_registers
+from tilewright.passes.lanes.lane_variance import NotInLanes
 
 LANES, STEP = 32, 8
 """Rows that are folded side by side, and so many at a time of those that are left."""
@@ -78,11 +80,12 @@ def fold_rows(
         return lower_folds.fold(*arguments, start=start)
     results = [declare_value(lower_atom(atom, item.emit), "folded", item.emit) for atom in neutral]
     together: Callable[[], list[AnyValue]]
-    if lanes and goes_in_registers(item, combine, neutral, mapped):
-        by = merge or combine
-        least, together = FEW, functools.partial(fold_in_registers, item, extent, combine, neutral, rows, start, by)
-    elif lanes:
+    if lanes:
         least, together = LEAST_ROWS, functools.partial(_fold_in_lanes, *arguments, start=start, merge=merge)
+        if goes_in_registers(item, combine, neutral, mapped):
+            by, otherwise = merge or combine, together
+            held = functools.partial(fold_in_registers, item, extent, combine, neutral, rows, start, by)
+            least, together = FEW, lambda: _unless_refused(item, held, otherwise)
     else:
         least, together = SHORT, functools.partial(fold_in_order, *arguments, start=start)
     branches = []
@@ -93,6 +96,22 @@ def fold_rows(
         branches.append(tuple(statements))
     item.emit.emit(If(operation("ge", lower_size(extent, item.emit), integer(least)), *branches))
     return results
+
+
+def _unless_refused(
+    item: Item, fold: Callable[[], list[AnyValue]], otherwise: Callable[[], list[AnyValue]]
+) -> list[AnyValue]:
+    """What a fold gives in vectors, or another one where its rows do something that vectors do not do."""
+    kept = ItemState(item)
+    try:
+        with item.emit.scope() as statements:
+            values = fold()
+    except NotInLanes:
+        kept.restore(item)
+        return otherwise()
+    for one in statements:
+        item.emit.emit(one)
+    return values
 
 
 def _fold_in_lanes(

@@ -40,7 +40,11 @@ def goes_in_registers(item: Item, combine: Lambda, neutral: Sequence[Atom], mapp
 def fold_in_registers(
     item: Item, extent: Size, combine: Lambda, neutral: Sequence[Atom], rows: Rows, start: Size, merge: Lambda
 ) -> list[AnyValue]:
-    """`lower_folds.fold` of `extent` rows from `start` on; `merge` combines what lanes give."""
+    """`lower_folds.fold` of `extent` rows from `start` on; `merge` combines what lanes give.
+
+    Raises:
+        NotInLanes: where the rows do something that vectors do not do.
+    """
     emit, count = item.emit, len(neutral)
     types = [atom.type for atom in neutral]
     lane, lane_size = item.index("lane", size(LANES))

@@ -24,6 +24,7 @@ from tilewright.ir.traversal import bound_variables, sub_bodies
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import Buffer, Constant, Expression, For, If, Name, Space, operation
 from tilewright.passes.core.overwriting import overwriting
+from tilewright.passes.items.attempts import ItemState
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_scalar import lower_size
 from tilewright.passes.items.scalar_values import LoweringError
@@ -128,7 +129,7 @@ def in_lanes(
         only: on which condition.
     """
     low, high = bounds
-    kept = _State(item)
+    kept = ItemState(item)
     emit = item.emit
     name, _ = item.index("first", extent)
     try:
@@ -171,21 +172,3 @@ def _write_group(item: Item, high: Expression, begin: Name, extent: Size, write:
         return buffer
 
     write_group(statements, lane, LANES, emit, memory)
-
-
-class _State:
-    """What a work item holds, so that an attempt can be undone."""
-
-    def __init__(self, item: Item) -> None:
-        self.lists = {one: list(getattr(item, one)) for one in ("scratch", "private", "checks")}
-        tables = ("buffers", "buffer_names", "scalars", "destinations", "arrays")
-        self.tables = {one: dict(getattr(item, one)) for one in tables}
-        self.taken, self.scalar_loops = item.taken, item.scalar_loops
-        self.values = dict(item.emit.values)
-
-    def restore(self, item: Item) -> None:
-        """Undo what came after."""
-        for name, value in (*self.lists.items(), *self.tables.items()):
-            setattr(item, name, value)
-        item.taken, item.scalar_loops = self.taken, self.scalar_loops
-        item.emit.values = self.values
