@@ -27,12 +27,12 @@ def random (xs: [n]f32) =
 """,
     "rows that could be folded in registers check an index": """\
 def random (xs: [n]i64, rows: [n][n]f64, flags: [n]bool) =
-  let (least: [n][n]f64, t: [n][n]i64, seen: [n][n]bool) = segscan@thread (i: i64 < n, j: i64 < n) (\\(p: f64, q: f64) ->
+  let (least: [n][n]f64, t: [n][n]i64, b: [n][n]bool) = segscan@thread (i: i64 < n, j: i64 < n) (\\(p: f64, q: f64) ->
     let (r: f64) = min(p, q)
     in (r)) (f64.inf) do
     let (flag: bool) = flags[1i64]
     in (1.0f64, j, flag)
-  in (least, t, seen)
+  in (least, t, b)
 """,
     "the index of a point is what a stream folds": """\
 def random (a: [n]i32, rows: [n][n]f64) =
