@@ -232,14 +232,17 @@ def test_nothing_shared_needs_no_barrier() -> None:
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("sizes", [dict(a=4096, b=64, q=64), dict(a=4001, b=30, q=61)], ids=["full", "ragged"])
 def test_parboil_in_machine_code(sizes: dict[str, int], machine: str, scalar: ScalarType) -> None:
-    """No spills; one operand in shared memory, read without conflicts; the other straight from memory, coalesced."""
+    """No spills, but for a pair of registers once, outside of the loops; one operand in shared memory, read without
+    conflicts; the other straight from memory, coalesced.
+    """
     target: Machine = MACHINES[machine]
     contraction = einsum_contraction("qa,qb->ab", sizes, scalar)
     form = make_form(contraction, PARBOIL)
     launch = write_kernel(form)
     compiled: Any = compile_cuda(cuda_text(launch.kernel), target.architecture)
     (registers,), (spilled,) = compiled.registers.values(), compiled.spill_bytes.values()
-    assert spilled <= 16  # a pair of registers, once, outside of the loops
+    ragged = sizes["a"] % 16 != 0
+    assert spilled <= (16 if ragged and scalar == F64 and "a100" in machine.lower() else 0)
     assert registers <= 128
     assert isinstance(form.left, HeldOperand)
     assert launch.kernel.shared_bytes == 16 * 16 * scalar.bytes

@@ -23,8 +23,6 @@ from tilewright.runtime.cpu_pool import get_num_threads
 LEAST_ROWS = 128
 """Fewer rows are not worth a fold in lanes (`lower_reduction`)."""
 ONE_RESULT = "there is one result, whose sum a fold shares out among the threads of all blocks"
-
-
 MOST_KNOWN = 64
 """Of the sizes and strides that a contraction of a program was launched with, those met last are known."""
 
@@ -36,16 +34,16 @@ def launches_of(
     names = sorted(contraction.size_names)
 
     @functools.lru_cache(MOST_KNOWN)
-    def known(_: int, values: tuple[int, ...]) -> tuple[Launch, ...] | LaunchDeclined:
+    def known(_: int, values: tuple[int, ...]) -> tuple[Launch, ...] | str:
         try:
             return bound_launches(contraction, machine, tiles, dict(zip(names, values, strict=True)))
         except LaunchDeclined as error:
-            return error
+            return str(error)  # not the error, which holds on to what was tried
 
     def launches(values: Mapping[str, int]) -> tuple[Launch, ...]:
         found = known(get_num_threads(), tuple(values[name] for name in names))
-        if isinstance(found, LaunchDeclined):
-            raise LaunchDeclined(str(found))
+        if isinstance(found, str):
+            raise LaunchDeclined(found)
         return found
 
     return launches

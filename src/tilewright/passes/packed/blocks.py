@@ -80,7 +80,7 @@ def choose_chunks(
     """How much of either side one block of the launch takes.
 
     Blocks that a thread takes together pack their part of the scalar side once, so it matters how often threads take
-    some (`numbers_of_shares`): many parts of the scalar side cost, and few parts leave threads idle at the end
+    some (`number_of_shares`): many parts of the scalar side cost, and few parts leave threads idle at the end
     (`shared_time`).
 
     Args:
