@@ -6,7 +6,6 @@ On the CPU a repeated run is little more than filling addresses into prepared ar
 from __future__ import annotations
 
 import ctypes
-import math
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import field
@@ -167,8 +166,7 @@ def _cpu_step(plan: BoundPlan, record: object, scalars: Scalars) -> CpuStep:
 
 
 def _cpu_allocation(record: Allocation, alignment: int, name: str) -> CpuStep:
-    slot, shape, dtype = record.slot, record.shape, record.dtype
-    nbytes = int(np.prod(shape, dtype=object)) * dtype.itemsize
+    slot, shape, dtype, nbytes = record.slot, record.shape, record.dtype, record.nbytes
     make: Callable[..., Array] = np.zeros if record.zeros else np.empty
 
     def small(addresses: list[int], kept: list[Any], words: Sequence[int]) -> None:
@@ -316,7 +314,7 @@ def flat_plan_of(plan: BoundPlan, arguments: int, out: Array | None) -> FlatPlan
     elements = [*((one, element) for _, one, element in plan.inputs), (slot, result.element)]
     return FlatPlan(
         tuple(address_mask(plan, one, element) for one, element in elements),
-        tuple(math.prod(one.shape) * one.dtype.itemsize for one in temporary),
+        tuple(one.nbytes for one in temporary),
         tuple(_flat_launch(one, numbers) for one in launches),
     )
 

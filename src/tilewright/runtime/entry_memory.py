@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import math
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
@@ -53,9 +52,9 @@ def shared_places(records: Sequence[Record], results: Collection[int]) -> Places
                 errors = len(sizes)
                 sizes.append(0)
             of[one.slot] = errors
-            sizes[errors] = max(sizes[errors], _bytes(one))
+            sizes[errors] = max(sizes[errors], one.nbytes)
         elif isinstance(one, Allocation) and one.slot not in results:
-            needed = _bytes(one)
+            needed = one.nbytes
             fitting = bisect.bisect_left(free, (needed, 0))
             if free:
                 _, place = free.pop(min(fitting, len(free) - 1))
@@ -69,7 +68,3 @@ def shared_places(records: Sequence[Record], results: Collection[int]) -> Places
                 if last[slot] == position and slot in of and of[slot] != errors:
                     bisect.insort(free, (sizes[of[slot]], of[slot]))
     return Places(of, tuple(sizes), errors)
-
-
-def _bytes(allocation: Allocation) -> int:
-    return math.prod(allocation.shape) * allocation.dtype.itemsize

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from tilewright.ir.nodes import Literal, Variable
@@ -58,7 +57,7 @@ def with_releases(records: Sequence[Record], results: Iterable[int]) -> list[Rec
     large = {
         one.slot
         for one in records
-        if isinstance(one, Allocation) and one.slot not in kept and _bytes(one) >= SMALLEST_RELEASED
+        if isinstance(one, Allocation) and one.slot not in kept and one.nbytes >= SMALLEST_RELEASED
     }
     last: dict[int, int] = {}
     for position, one in enumerate(records):
@@ -78,7 +77,7 @@ def _with_reuse(records: Sequence[Record], reusable: Collection[int]) -> list[Re
     """The records where an array takes over the memory of one that was released and is as large, such as the one of
     the last but one round of a loop, instead of fresh memory.
     """
-    sizes = {one.slot: _bytes(one) for one in records if isinstance(one, Allocation)}
+    sizes = {one.slot: one.nbytes for one in records if isinstance(one, Allocation)}
     free: dict[int, list[tuple[int, int]]] = {}  # size to (slot, place of its release)
     taken: dict[int, int] = {}
     result: list[Record | None] = []
@@ -98,7 +97,3 @@ def _with_reuse(records: Sequence[Record], reusable: Collection[int]) -> list[Re
             case CheckErrors(slot=slot):
                 result.append(dataclasses.replace(one, slot=taken.get(slot, slot)))
     return [one for one in result if one is not None]
-
-
-def _bytes(allocation: Allocation) -> int:
-    return math.prod(allocation.shape) * allocation.dtype.itemsize

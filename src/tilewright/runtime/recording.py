@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import field
 from typing import Any, TypeAlias
@@ -26,6 +27,11 @@ class Allocation:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     zeros: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        """How much."""
+        return math.prod(self.shape) * self.dtype.itemsize
 
 
 @dataclass(frozen=True)
