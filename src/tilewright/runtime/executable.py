@@ -35,6 +35,10 @@ PLANS = 256
 """Bound plans that an executable keeps; the ones not used for longest are dropped."""
 RECORDS = 1 << 16
 """Launches and allocations that all of them hold together; each takes about a kilobyte."""
+LONG = 256
+"""Launches and allocations of a recording that an executable has repeated by native code, as rounds of a loop are. The
+memory between its launches stays with native code; that of shorter recordings is given back after each call.
+"""
 
 
 class Executable:
@@ -119,7 +123,8 @@ class Executable:
         bound = self._plans.get(key)
         values: list[Any] | None = None
         if bound is not None and key is not None:
-            entry = self._entry_for(key, bound[1], arguments) if out is None else None
+            many = out is None and len(bound[1].recording.records) >= LONG
+            entry = self._entry_for(key, bound[1], arguments) if many else None
             found = None if entry is None else entry(*arguments, None)
             if found is not None:
                 return found
