@@ -24,9 +24,10 @@ from tilewright.machine.named import CPU_AVX2, CPU_AVX512, CPU_NEON
 from tilewright.passes.packed.blocks import LEAST_PIECE as DEPTH
 from tilewright.passes.packed.choice import make_packed_form
 from tilewright.passes.packed.form import PackedForm
-from tilewright.passes.packed.kernel import describe, write_packed_kernel
+from tilewright.passes.packed.kernel import write_packed_kernel
 from tilewright.passes.tiled.tile import contraction_launches
 from tilewright.passes.tiled.tiling import IllegalTiling
+from tilewright.report.packed_text import packed_details, packed_lines
 
 HOST = host_machine()
 SMALL_CACHES = replace(HOST, l1_bytes=1 << 10, l2_bytes=1 << 15, l3_bytes=1 << 18)  # sums are cut early
@@ -366,6 +367,6 @@ def test_tiles_are_refused_on_a_cpu() -> None:
 def test_the_form_tells_what_it_is() -> None:
     form = form_of(einsum_contraction("aq,qb->ab", dict(a=800, b=900, q=4000), F32), CPU_AVX2)
     assert form.depth < 4000
-    text = describe(form)
-    assert text.startswith("packed: vector side b in tiles of ")
-    assert text.endswith(f"sum over q in pieces of {form.depth}")
+    lines = packed_lines(packed_details(form, write_packed_kernel(form)), CPU_AVX2)
+    assert "sides      vectors along b; broadcasts along a" in lines
+    assert any(one.startswith(f"packing    pieces of {form.depth} of the sum;") for one in lines)

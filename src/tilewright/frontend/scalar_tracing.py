@@ -20,7 +20,7 @@ meet.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -45,9 +45,6 @@ from tilewright.ir.scalars import (
     ScalarType,
     scalar_type_of,
 )
-
-Number: TypeAlias = "bool | int | float | complex | np.generic"
-Scalar: TypeAlias = "ScalarProxy | bool | int | float | complex"
 
 _LOGIC_OF_BOOL = {"add": "or", "mul": "and"}  # what NumPy's + and * mean on bool
 _LARGEST_UNROLLED_POWER = 64

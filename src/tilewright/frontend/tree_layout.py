@@ -100,7 +100,7 @@ def candidates(tree: ResolvedTree, value: int, current: Sequence[Labels]) -> lis
     Within a group they stand as in an operand of the producer, in the consumer's other operand, or in its result.
     """
     labels = current[value]
-    producer = _kinds_of_result(tree, tree.step(value), current)
+    producer = _kinds_of_result(tree.step(value), current)
     consumer = _kinds_of_operand(tree, value, current)
     parent = tree.step(tree.parents[value])
     references = [labels]
@@ -128,7 +128,7 @@ def _place(places: Mapping[int, int], label: int) -> int:
     return places.get(label, len(places))
 
 
-def _kinds_of_result(tree: ResolvedTree, step: TreeStep, current: Sequence[Labels]) -> Mapping[int, str]:
+def _kinds_of_result(step: TreeStep, current: Sequence[Labels]) -> Mapping[int, str]:
     held = [set(current[one]) for one in step.operands]
     return {
         label: "C" if all(label in one for one in held) and len(held) > 1 else "M" if label in held[0] else "N"

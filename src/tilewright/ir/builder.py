@@ -136,11 +136,9 @@ class Builder:
         """if."""
         return self.emit(If(condition, self.body(then), self.body(otherwise)))
 
-    def for_loop(
-        self, bound: SizeLike, initial: Sequence[Atom], write: Callable[..., Results], index: str = "i"
-    ) -> tuple[Variable, ...]:
-        """for index < bound: carried = write(index, *carried)."""
-        counter = self.variable(index, Type(I64))
+    def for_loop(self, bound: SizeLike, initial: Sequence[Atom], write: Callable[..., Results]) -> tuple[Variable, ...]:
+        """for i < bound: carried = write(i, *carried)."""
+        counter = self.variable("i", Type(I64))
         parameters = tuple(self.variable("carried", one.type) for one in initial)
         body = self.body(lambda: write(counter, *parameters))
         return self.emit(Loop(parameters, tuple(initial), ForLoop(counter, size(bound)), body))

@@ -26,9 +26,7 @@ class CompiledCuda:
     shared_bytes: dict[str, int]
 
 
-def compile_cuda(
-    text: str, architecture: str = "sm_80", name: str = "kernel.cu", options: tuple[str, ...] = ()
-) -> CompiledCuda:
+def compile_cuda(text: str, architecture: str = "sm_80") -> CompiledCuda:
     """Compile CUDA C++ for an architecture ("sm_80", "sm_90a"), with IEEE division and square roots.
 
     Raises:
@@ -40,8 +38,8 @@ def compile_cuda(
         0
     """
     nvrtc = _nvrtc()
-    flags = [f"--gpu-architecture={architecture}", "--std=c++17", "--ptxas-options=-v", *options]
-    program = _checked(nvrtc, nvrtc.nvrtcCreateProgram(text.encode(), name.encode(), 0, [], []))
+    flags = [f"--gpu-architecture={architecture}", "--std=c++17", "--ptxas-options=-v"]
+    program = _checked(nvrtc, nvrtc.nvrtcCreateProgram(text.encode(), b"kernel.cu", 0, [], []))
     try:
         (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), [flag.encode() for flag in flags])
         log = _read_log(nvrtc, program)

@@ -42,7 +42,7 @@ from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.two_sides import Bases
 
 
-def write_direct_kernel(form: DirectForm, name: str = "contraction") -> Launch:
+def write_direct_kernel(form: DirectForm) -> Launch:
     """The kernel of a form and everything that its launch needs."""
     w = DirectWriter(form)
     w.emit.emit(Comment(f"fed directly, register tile of {' + '.join(map(str, form.lanes))} by {form.rows}"))
@@ -62,9 +62,9 @@ def write_direct_kernel(form: DirectForm, name: str = "contraction") -> Launch:
     blocks = math.prod(form.blocks)
     if form.serial and blocks > 1:
         w.loop("block", integer(0), w.parameter("blocks", blocks), write)
-        return w.launch(name, 1)
+        return w.launch("contraction", 1)
     write(BlockIndex())
-    return w.launch(name, blocks)
+    return w.launch("contraction", blocks)
 
 
 @dataclass(frozen=True)
@@ -244,16 +244,6 @@ class _Block:
     ) -> None:
         form = self.w.form
         _tiles(self.w, "v", self.ranges[1], form.width, form.vector_tiles, self.w.last_column, write, back)
-
-
-def describe(form: DirectForm) -> str:
-    """One line on the form, for readers of the kernel and for `explain`."""
-    scalar = "1" if form.scalar is None else form.scalar.name
-    contracted = "*".join(one.name for one in form.contracted)
-    lanes = " + ".join(map(str, form.lanes))
-    return f"direct: vectors along {form.vector.name} in tiles of {lanes}, rows along {scalar} in tiles of" + (
-        f" {form.rows}, sum over {contracted} in the registers"
-    )
 
 
 def _tiles(

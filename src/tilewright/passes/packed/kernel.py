@@ -47,7 +47,7 @@ from tilewright.passes.two_sides import Bases
 Range: TypeAlias = tuple[Expression, Expression]
 
 
-def write_packed_kernel(form: PackedForm, name: str = "contraction") -> Launch:
+def write_packed_kernel(form: PackedForm) -> Launch:
     """The kernel of a form and everything that its launch needs."""
     w = PackedWriter(form)
     contraction = form.contraction
@@ -125,19 +125,7 @@ def write_packed_kernel(form: PackedForm, name: str = "contraction") -> Launch:
 
     _each_part(w, vector_total, scalar_total, blocks, part)
     total_blocks = math.prod(blocks) if vector_total and scalar_total else 0
-    return w.launch(name, total_blocks)
-
-
-def describe(form: PackedForm) -> str:
-    """One line on the form, for readers of the kernel and for `explain`."""
-    vector = "*".join(one.dimension.name for one in form.vector_dimensions) or "1"
-    scalar = "*".join(one.dimension.name for one in form.scalar_dimensions) or "1"
-    contracted = "*".join(one.name for one in form.contraction.of_kind(Kind.K))
-    boxes = f", results in boxes of {form.boxes.vector} by {form.boxes.scalar}" if form.boxes else ""
-    return (
-        f"packed: vector side {vector} in tiles of {form.vectors} x {form.lanes}, scalar side {scalar} in tiles of"
-        f" {form.rows}, sum over {contracted} in pieces of {form.depth}{boxes}"
-    )
+    return w.launch("contraction", total_blocks)
 
 
 def _edges(w: PackedWriter, piece: Cut) -> Edges:
