@@ -12,7 +12,8 @@ NumPy's (or, for LocVolCalib, with that of the first version).
 All contenders are timed in turns and compared in pairs: `ratios` are the medians of the tuned program's time over a
 version's in the same round, with their 99% intervals (`tilewright.tune.races`). Contenders that launch the same kernels
 for a data set are one program there and are timed once. The best version is that of the smallest median; the tuned
-program is "beaten" by another version where the whole interval lies above 1.
+program is "beaten" by another version where the whole interval lies above 1. Those that are near the best (`NEAR`) run
+in turns once more, `ROUNDS` times at the least, since few rounds cannot tell them apart.
 """
 
 # ruff: noqa: F821, UP037  # sizes in annotations are text: tw.f32["n"]
@@ -36,13 +37,13 @@ from tilewright.passes.compile import compile_program
 from tilewright.passes.flattening.flatten_tree import explain_versions, version_settings
 from tilewright.runtime.devices import Device, device_for
 from tilewright.runtime.executable import Executable
-from tilewright.runtime.recording import RecordedLaunch
 from tilewright.tune.races import Spread, spread_of_ratio
 from tilewright.tune.store import TuningStore
 from tilewright.tune.tuner import Timing, tune
 
 GOAL = 1.05
 CONFIDENCE = 0.99
+NEAR, ROUNDS = 1.1, 25
 
 
 @tw.program
@@ -88,10 +89,9 @@ def forced(executable: Executable) -> dict[str, Executable]:
 def launched(executable: Executable, arguments: tuple[Any, ...]) -> object:
     """What tells versions apart: the kernels that a run launches and their blocks, or else its comparisons' answers."""
     executable(*arguments)
-    if executable._plans:
-        _, plan = next(reversed(executable._plans.values()))
-        records = [one for one in plan.recording.records if isinstance(one, RecordedLaunch)]
-        return [(one.compiled, one.blocks) for one in records]
+    found = executable.launched(*arguments)
+    if found is not None:
+        return found
     return frozenset((name, value >= executable.thresholds[name]) for name, value in executable.comparisons(*arguments))
 
 
@@ -125,14 +125,22 @@ def measure(
             usable[contender] = partial(one, *arguments)
         ways = {one: launched(contenders[one], arguments) for one in usable}
         first = {one: next(other for other in usable if ways[other] == ways[one]) for one in usable}
-        found = interleaved({one: usable[one] for one in dict.fromkeys(first.values())}, timing.seconds, timing.clock)
-        times = {one: summary(found[first[one]]) for one in usable}
+        found = [interleaved({one: usable[one] for one in dict.fromkeys(first.values())}, timing.seconds, timing.clock)]
+        medians = {one: summary(mine)["median"] for one, mine in found[0].items()}
+        near = [one for one in medians if medians[one] <= NEAR * min(medians.values()) or one == first["tuned"]]
+        found.append(interleaved({one: usable[one] for one in near}, timing.seconds, timing.clock, least=ROUNDS))
+
+        def ratio(one: str, other: str, found: list[dict[str, list[float]]] = found) -> Spread:
+            together = found[all(name in found[1] for name in (one, other))]
+            return spread_of_ratio(together[one], together[other], CONFIDENCE)
+
+        times = {one: summary(found[first[one] in near][first[one]]) for one in usable}
         versions = [one for one in times if one.startswith("version")]
-        best = min(versions, key=lambda one: times[one]["median"])
+        best = min((one for one in versions if first[one] in near), key=lambda one: times[one]["median"])
         picked = {one: first[one] for one in ("model", "tuned")}
-        ratios = {one: spread_of_ratio(found[first["tuned"]], found[first[one]], CONFIDENCE) for one in versions}
+        ratios = {one: ratio(first["tuned"], first[one]) for one in versions}
         beaten = [one for one in versions if ratios[one].low > 1]
-        to_best = {one: spread_of_ratio(found[first[one]], found[first[best]], CONFIDENCE).median for one in picked}
+        to_best = {one: ratio(first[one], first[best]).median for one in picked}
         rows.append({
             "data": name, "times": times, "same": first, "best": first[best], "picked": picked, **to_best,
             "ratios": {one: [ratio.low, ratio.median, ratio.high] for one, ratio in ratios.items()}, "beaten": beaten,

@@ -131,8 +131,11 @@ def interleaved(
     seconds: float,
     clock: Callable[[], float] = time.perf_counter,
     settle: float = 0.0,
+    least: int = 3,
 ) -> dict[str, list[float]]:
     """Times of every contender, called in turns (each round begins with another one) for about `seconds` each.
+
+    There are `least` rounds at the least.
 
     With `settle` (see `settling`) a turn begins with a pause of so many seconds and a call that is not timed, and has
     several calls that are.
@@ -140,7 +143,7 @@ def interleaved(
     names = list(contenders)
     times: dict[str, list[float]] = {name: [] for name in names}
     spent, rounds = 0.0, 0
-    while rounds < 3 or spent < seconds * len(names):
+    while rounds < least or spent < seconds * len(names):
         for place in range(len(names)):
             name = names[(place + rounds) % len(names)]
             if settle:

@@ -17,6 +17,7 @@ import pytest
 import tilewright as tw
 from tilewright.frontend.program import TracedProgram
 from tilewright.runtime import cpu_entry
+from tilewright.runtime.thread_count import get_num_threads
 
 pytestmark = pytest.mark.skipif(not cpu_entry.entries_are_possible(), reason="this interpreter has no native entries")
 
@@ -76,9 +77,16 @@ def taught(program: TracedProgram, *arguments: Any) -> TracedProgram:
     return own
 
 
+def shortly(program: TracedProgram, arguments: tuple[Any, ...], out: Any = None) -> Any:
+    """What the short cut gives for a call; None where it leaves it to the long way."""
+    given = arguments if out is None else (*arguments, out)
+    known = program._quick.known.get((get_num_threads(), None), ())
+    return next((found for entry in known if (found := entry(*given)) is not None), None)
+
+
 def refused(program: TracedProgram, *arguments: Any, out: Any = None) -> bool:
     """Whether the short cut leaves a call to the long way."""
-    return program._quick(arguments, out) is None
+    return shortly(program, arguments, out) is None
 
 
 def singles(count: int, seed: int = 0) -> Any:
@@ -201,6 +209,38 @@ def test_out() -> None:
         program(3.0, xs, ys, out=out)
 
 
+def test_arguments_by_name_and_too_many_of_them() -> None:
+    xs, ys = singles(9), singles(9, 1)
+    program, out = taught(scaled, 2.0, xs, ys), np.full(9, 7, np.float32)
+    expected = np.float32(2) * xs + ys
+    for found in (
+        program(2.0, xs, ys=ys), program(2.0, ys=ys, xs=xs), program(ys=ys, factor=2.0, xs=xs),
+        program(2.0, ys=ys, xs=xs, out=np.empty(9, np.float32)),
+    ):  # fmt: skip
+        np.testing.assert_array_equal(found, expected)
+    for positions, names in (
+        ((2.0, xs, ys, out), {}), ((2.0, xs, out), {"xs": xs}), ((2.0, xs), {"zs": ys}), ((2.0,), {"ys": ys}),
+        ((2.0, xs, ys), {"ys": ys}),
+    ):  # fmt: skip
+        with pytest.raises(TypeError, match=r"program scaled\(factor: f32, xs: f32\[n\], ys: f32\[n\]\)"):
+            program(*positions, **names)
+    assert (out == 7).all(), "an argument too many is no place for the result"
+
+
+def test_parameters_of_one_way_of_giving_them_only() -> None:
+    @tw.program
+    def mixed(xs: tw.f32["n"], /, ys: tw.f32["n"], *, factor: tw.f32) -> Any:
+        return tw.map(lambda x, y: factor * x + y, xs, ys)
+
+    xs, ys = singles(9), singles(9, 1)
+    for _ in range(4):
+        np.testing.assert_array_equal(mixed(xs, ys=ys, factor=2.0), 2 * xs + ys)
+        with pytest.raises(TypeError, match=r"positional.only"):
+            mixed(xs=xs, ys=ys, factor=2.0)
+        with pytest.raises(TypeError, match="too many positional arguments"):
+            mixed(xs, ys, 2.0)
+
+
 @pytest.mark.parametrize(
     ("program", "arguments"),
     [
@@ -225,12 +265,12 @@ def test_calls_that_always_give_arrays_are_learned(program: TracedProgram, argum
         own(*arguments, out=fresh())
     assert own._quick.entries
     out = fresh()
-    found = own._quick(arguments, out)
+    found = shortly(own, arguments, out)
     assert found is not None
     for one, array, value in zip(*((x if several else (x,)) for x in (found, out, wanted)), strict=True):
         assert one is array
         np.testing.assert_array_equal(array, value)
-    without = own._quick(arguments, None)  # the same entry makes new results
+    without = shortly(own, arguments)  # the same entry makes new results
     for one, value in zip(*((x if several else (x,)) for x in (without, wanted)), strict=True):
         np.testing.assert_array_equal(one, value)
 
@@ -276,8 +316,8 @@ def test_nothing_is_kept() -> None:
     before = [sys.getrefcount(one) for one in (xs, ys, None, xs.dtype)]
     for _ in range(1000):
         program(xs, ys)
-        program._quick((xs, 3), None)
-        program._quick((xs, ys), (xs, None))
+        shortly(program, (xs, 3))
+        shortly(program, (xs, ys), (xs, None))
     after = [sys.getrefcount(one) for one in (xs, ys, None, xs.dtype)]
     assert before[:2] == after[:2]
     assert all(abs(new - old) < 100 for old, new in zip(before[2:], after[2:], strict=True))

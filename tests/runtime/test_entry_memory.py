@@ -101,7 +101,7 @@ def test_rounds_are_repeated_by_native_code() -> None:
             expected = (expected + shift) / expected[places].max()
         # A round adds and divides, and its total has the error of the round before: less than four roundings each,
         # since a relative error of the elements and of the total shrinks by y / (y + shift) before they meet.
-        found = own._quick((xs, places, shift), None)
+        found = own._quick.entries[0](xs, places, shift)
         np.testing.assert_allclose(found, expected, rtol=4 * ROUNDS * np.finfo("f4").eps)
 
 
@@ -110,6 +110,6 @@ def test_an_index_out_of_range_in_a_round() -> None:
     xs = np.linspace(1, 2, 40_000, dtype="f4")
     own = taught(xs, np.array([3, 1, 30_000]), 1.0)
     wrong = np.array([3, 1, 40_000])
-    assert own._quick((xs, wrong, 1.0), None) is None
+    assert own._quick.entries[0](xs, wrong, 1.0) is None
     with pytest.raises(IndexError, match=r"relaxed: .*index 40000 .*40000"):
         own(xs, wrong, 1.0)

@@ -81,6 +81,7 @@ def times(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
         return {**machine_thresholds(program, machine), "outer_0": 32.0, "block_0": 2.0}
 
     monkeypatch.setattr(Executable, "comparisons", noting)
+    monkeypatch.setattr(Executable, "launched", lambda *_: None)  # versions whose times differ, whatever they launch
     monkeypatch.setattr(Timing, "of", of)
     monkeypatch.setattr(tuner, "machine_thresholds", model)
     made.update({"outer 2": 9.0, "block 2": 5.0, "flat 2": 1.0, "outer 64": 1.0, "block 64": 4.0, "flat 64": 5.0})
@@ -393,6 +394,48 @@ def test_what_takes_much_longer_than_another_version_is_not_repeated() -> None:
     calls.clear()
     short = Timing(5, 60.0, lambda: float(next(ticks)))  # a call is short beside all repetitions
     assert short.of(lambda: calls.append(1), limit=0.9) == 1 and len(calls) > 6
+
+
+def test_versions_that_launch_the_same_are_timed_once(times: dict[str, float], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the first of them to run takes 1, all take 1; other data sets are timed by themselves."""
+    timed: list[str] = []
+    made_up = Timing.of
+
+    def of(self: Timing, call: Any, limit: float = math.inf) -> float:
+        timed.append("timed")
+        return made_up(self, call, limit)
+
+    monkeypatch.setattr(Timing, "of", of)
+    monkeypatch.setattr(Executable, "launched", lambda *_: ("the same kernels",))
+    times.update({"block 2": 3.0, "flat 2": 3.0, "outer 2": 3.0})
+    report = tune(sums(), DATA)
+    assert report.runs == 6 and len(timed) == 2
+    assert {(one.data, one.seconds) for one in report.found.runs} == {("wide", 3.0), ("long", 1.0)}
+
+
+def test_the_kernels_of_a_call_tell_versions_apart() -> None:
+    executable, arguments = sums(), (np.ones((64, 5)),)
+    outer = executable.with_thresholds({"outer_0": 0})
+    same, flat = executable.with_thresholds({"outer_0": 64}), executable.with_thresholds({"outer_0": math.inf})
+    assert outer.launched(*arguments) is None, "nothing has been called"
+    for one in (outer, same, flat):
+        one(*arguments)
+    assert outer.launched(*arguments) == same.launched(*arguments) != flat.launched(*arguments)
+
+
+def test_races_end_with_the_budget_too(times: dict[str, float], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The third candidate, as fast as the first one, ends after the budget: it is tried, and does not race."""
+    times.update({"block 2": 1.0, "flat 2": 2.0, "outer 2": 1.05})
+    made_up, now = Timing.of, [0.0]
+
+    def of(self: Timing, call: Any, limit: float = math.inf) -> float:
+        now[0] += 100
+        return made_up(self, call, limit)
+
+    monkeypatch.setattr(Timing, "of", of)
+    monkeypatch.setattr(tuner, "race", lambda *_: pytest.fail("there is no time for a race"))
+    report = tune(sums(), {"wide": DATA["wide"]}, timing=Timing(clock=lambda: now[0], budget=250.0))
+    assert report.runs == 3 and "not tried, the time was over: a last race, wide" in str(report)
 
 
 def test_a_tuning_ends_with_its_budget(times: dict[str, float]) -> None:

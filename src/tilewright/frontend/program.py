@@ -25,7 +25,7 @@ from tilewright.frontend.annotations import Parameter, parameters_of
 from tilewright.frontend.program_arguments import as_array, check_inner, element_types, given_types
 from tilewright.frontend.program_options import DataSets, ProgramOptions, common_types, explanation, named_data
 from tilewright.frontend.program_pickle import pickled
-from tilewright.frontend.program_quick import QuickProgram
+from tilewright.frontend.program_quick import TARGET, QuickProgram
 from tilewright.frontend.program_trace import Traced, result_of, trace_function
 from tilewright.frontend.program_tracing import (
     IndexProxy,
@@ -40,7 +40,9 @@ from tilewright.ir.scalars import I64, ScalarType
 from tilewright.ir.sizes import Size
 from tilewright.machine.model import Machine
 from tilewright.runtime.devices import TARGET_VARIABLE, Device, device_for
+from tilewright.runtime.environment import read_environment
 from tilewright.runtime.forking import ForkSafeLock
+from tilewright.runtime.thread_count import get_num_threads
 
 if TYPE_CHECKING:
     from tilewright.frontend.program_tiles import TunedTiles
@@ -70,7 +72,10 @@ class TracedProgram:
         self._generic = tuple(n for n, one in enumerate(self.parameters) if one.annotation.is_generic)
         # Where the types of scalars decide what is computed, native code would have to know them all.
         self._generic_scalars = any(not self.parameters[n].annotation.shape for n in self._generic)
-        self._keyword_only = any(one.keyword_only for one in self.parameters)
+        kinds = [one.kind for one in self._signature.parameters.values()]
+        self._all_by_name = all(one is inspect.Parameter.POSITIONAL_OR_KEYWORD for one in kinds)
+        # So many arguments need not be bound to their parameters; none where some are given by keyword only.
+        self._positional = -1 if any(one.keyword_only for one in self.parameters) else len(self.parameters)
         self._types = tuple(one.annotation.accepts[0] for one in self.parameters)
         self._traced: dict[tuple[ScalarType, ...], Traced] = {}
         self._compiled: dict[tuple[tuple[ScalarType, ...], Device], Executable] = {}
@@ -101,15 +106,16 @@ class TracedProgram:
 
         Inside of another program the call is traced along with it.
         """
-        if keywords or len(arguments) != len(self.parameters) or self._keyword_only:
+        if keywords or len(arguments) != self._positional:
             arguments = self._bound(arguments, keywords)
         tracer = active_tracer()
         if tracer is not None:
             return self._inlined(tracer, arguments)
         if target is None:
-            found = self._quick(arguments, out)
-            if found is not None:
-                return found
+            for entry in self._quick.known.get((get_num_threads(), read_environment(TARGET)), ()):
+                found = entry(*arguments) if out is None else entry(*arguments, out)
+                if found is not None:
+                    return found
         arrays = tuple(
             one
             if type(one) is np.ndarray or not parameter.annotation.shape
@@ -347,6 +353,9 @@ class TracedProgram:
         )
 
     def _bound(self, arguments: Sequence[Any], keywords: dict[str, Any]) -> tuple[Any, ...]:
+        rest = self.parameters[len(arguments) :]
+        if rest and self._all_by_name and len(rest) == len(keywords) and all(one.name in keywords for one in rest):
+            return (*arguments, *(keywords[one.name] for one in rest))  # what a signature takes microseconds to see
         try:
             bound = self._signature.bind(*arguments, **keywords)
         except TypeError as error:

@@ -14,24 +14,20 @@ if TYPE_CHECKING:
     from tilewright.runtime.program_entry import ProgramEntry
 
 _MOST_LESSONS = 64  # so that a caller whose arrays never have the same form twice is not kept waiting
-_TARGET = b"TILEWRIGHT_TARGET"
+TARGET = b"TILEWRIGHT_TARGET"
 
 
 class QuickProgram:
-    """The entries of one program, by the number of threads and by what the variable of the target says."""
+    """The entries of one program, by the number of threads and by what the variable of the target says.
+
+    `known[get_num_threads(), read_environment(TARGET)]` are those for calls of now without a target, tried in turn:
+    each gives None for arguments of another form. Calls look there themselves, since calling this takes as long as what
+    it does.
+    """
 
     def __init__(self) -> None:
-        self._entries: dict[Any, tuple[ProgramEntry, ...]] = {}
+        self.known: dict[Any, tuple[ProgramEntry, ...]] = {}
         self._lessons = 0
-
-    def __call__(self, arguments: tuple[Any, ...], out: Any) -> Any:
-        """The result of a call without a target; None where no entry fits."""
-        if self._entries:
-            for entry in self._entries.get((get_num_threads(), read_environment(_TARGET)), ()):
-                found = entry(*arguments, out)
-                if found is not None:
-                    return found
-        return None
 
     def learn(self, executable: Executable, arguments: Sequence[Any], several: bool, out: Any) -> None:
         """Called after a call has taken the long way; the first call learns nothing."""
@@ -40,11 +36,11 @@ class QuickProgram:
             return
         entry = executable.entry(arguments, several, out)
         if entry is not None:
-            key = get_num_threads(), read_environment(_TARGET)
+            key = get_num_threads(), read_environment(TARGET)
             # Where two threads learn at once, one entry may be lost, to be learned again.
-            self._entries[key] = (entry, *self._entries.get(key, ()))[:MOST_ENTRIES]
+            self.known[key] = (entry, *self.known.get(key, ()))[:MOST_ENTRIES]
 
     @property
     def entries(self) -> tuple[ProgramEntry, ...]:
         """All entries."""
-        return tuple(one for some in self._entries.values() for one in some)
+        return tuple(one for some in self.known.values() for one in some)

@@ -5,7 +5,7 @@ An entry is a built-in function of Python's fast calling convention whose code, 
 description of the arrays that it was made for:
 
     entry(*operands, *results) -> the results, or None if the arguments are not of this form: the caller takes the long
-                                  way; a result given as None is made
+                                  way; a result given as None is made, and all are where none are given
 
 It takes the arrays' types, shapes, strides and addresses from where NumPy's C interface keeps them. All of it is
 decided with the interpreter's lock held; the kernel runs without. The argument block lies on the stack and workspaces

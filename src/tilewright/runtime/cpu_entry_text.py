@@ -158,7 +158,9 @@ entry:
   %decrease = load ptr, ptr %decrease.slot, align 8
   %wanted = add i64 %operands, %results
   %as.many = icmp eq i64 %count, %wanted
-  br i1 %as.many, label %threads, label %unfit
+  %results.left.out = icmp eq i64 %count, %operands
+  %may.fit = or i1 %as.many, %results.left.out
+  br i1 %may.fit, label %threads, label %unfit
 
 ; So many workers must be there, with workspaces that are large enough: the long way sees to that.
 threads:
@@ -211,7 +213,8 @@ next.result:
   br i1 %more.results, label %place.result, label %workspace.look
 place.result:
   %result.number = add i64 %operands, %result
-  %result.given.slot = getelementptr inbounds ptr, ptr %given, i64 %result.number
+  %result.listed.slot = getelementptr ptr, ptr %given, i64 %result.number
+  %result.given.slot = select i1 %as.many, ptr %result.listed.slot, ptr %none.slot
   %result.object = load ptr, ptr %result.given.slot, align 8
   %result.place = getelementptr inbounds i64, ptr %values, i64 %result.number
   %result.slot = getelementptr inbounds ptr, ptr %made, i64 %result
@@ -369,7 +372,8 @@ next.item:
   br i1 %more.items, label %fetch, label %whole
 fetch:
   %item.given.number = add i64 %operands, %item
-  %item.given.slot = getelementptr inbounds ptr, ptr %given, i64 %item.given.number
+  %item.listed.slot = getelementptr ptr, ptr %given, i64 %item.given.number
+  %item.given.slot = select i1 %as.many, ptr %item.listed.slot, ptr %none.slot
   %item.given = load ptr, ptr %item.given.slot, align 8
   %item.made = icmp eq ptr %item.given, %none
   %item.slot = getelementptr inbounds ptr, ptr %made, i64 %item

@@ -21,7 +21,7 @@ from tilewright.runtime.flat_plan import FlatPlan, Unfit, span_of
 from tilewright.runtime.forking import ForkSafeLock
 from tilewright.runtime.host import Copier, HostProgram, written_by
 from tilewright.runtime.liveness import dead_after, with_releases
-from tilewright.runtime.recording import alignments_of
+from tilewright.runtime.recording import RecordedLaunch, alignments_of
 from tilewright.runtime.result_arrays import given_arrays, overlap
 from tilewright.runtime.scope import Entry, Placed, Scalar, row_major_strides
 from tilewright.runtime.steps import run_block
@@ -125,7 +125,7 @@ class Executable:
         if bound is not None and key is not None:
             many = out is None and len(bound[1].recording.records) >= LONG
             entry = self._entry_for(key, bound[1], arguments) if many else None
-            found = None if entry is None else entry(*arguments, None)
+            found = None if entry is None else entry(*arguments)
             if found is not None:
                 return found
             try:
@@ -204,6 +204,14 @@ class Executable:
         compared: list[tuple[str, int]] = []
         self._run(arguments, self._no_out, None, compared)
         return tuple(compared)
+
+    def launched(self, *arguments: Any) -> tuple[Any, ...] | None:
+        """What a call like an earlier one launches, in order: kernels, blocks, scalars; None where it is not kept."""
+        bound = self._plans.get(self._key(arguments, self._no_out))
+        if bound is None:
+            return None
+        records = bound[1].recording.records
+        return tuple((one.compiled, one.blocks, one.scalars) for one in records if isinstance(one, RecordedLaunch))
 
     def explain(self) -> str:
         """How each statement was lowered, and why not otherwise."""

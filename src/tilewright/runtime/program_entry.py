@@ -39,7 +39,7 @@ _RESULT_MASK, _TEMPORARY_MASK = 15, 63  # NumPy's memory is aligned to 16 bytes,
 
 
 ProgramEntry: TypeAlias = Callable[..., Any]
-"""`entry(*arguments, out)`: what a call gives; None if the arguments, or `out`, are of another form."""
+"""`entry(*arguments)` or `entry(*arguments, out)`: what a call gives; None if these are of another form."""
 
 
 def entry_of(
@@ -108,24 +108,25 @@ def entry_of(
     large = [None if _nbytes(one) < LARGE else (one.shape, one.element.numpy) for one in plan.results]
     if len(large) == 1 and not (large[0] or checked or gives_tuple):
         return entry  # which takes and gives what callers do
-    return _with_results(entry, large, bool(checked))
+    return _with_results(entry, len(operands), large, bool(checked))
 
 
 def _with_results(
-    native: NativeEntry, large: Sequence[tuple[tuple[int, ...], np.dtype[Any]] | None], may_fail: bool
+    native: NativeEntry, operands: int, large: Sequence[tuple[tuple[int, ...], np.dtype[Any]] | None], may_fail: bool
 ) -> ProgramEntry:
     """The entry that gives native code an array or None for each result.
 
     Args:
         native: takes the arguments and the results.
+        operands: how many arguments the program has.
         large: for each result its shape and dtype if it is large, so that its memory is recycled.
         may_fail: whether it may give up with results half written, so that they must not be a caller's.
     """
 
     def entry(*given: Any) -> Any:
-        arguments, out = given[:-1], given[-1]
-        if out is None:
-            return native(*arguments, *(None if one is None else aligned_empty(*one) for one in large))
+        if len(given) == operands:
+            return native(*given, *(None if one is None else aligned_empty(*one) for one in large))
+        *arguments, out = given
         return None if may_fail else native(*arguments, *(out if type(out) is tuple else (out,)))
 
     return entry

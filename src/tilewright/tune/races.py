@@ -1,7 +1,8 @@
 """Races: which of several calls is the fastest, although the times of one call differ by more than those of two.
 
-Calls are timed in turns, so that whatever slows the machine down for a while meets all of them, and compared in pairs:
-the ratio of two calls' times in the same round. The interval of a median is free of assumptions on how times are
+Calls are timed in turns, so that whatever slows the machine down for a while meets all of them, in another order each
+time, since what a call leaves in the caches is found by the next one. They are compared in pairs: the ratio of two
+calls' times in the same round. The interval of a median is free of assumptions on how times are
 distributed: of n values in order, the k-th from either end, where a fair coin thrown n times shows fewer than k heads
 with half the probability that is allowed for an error [Conover, Practical Nonparametric Statistics, 3.2].
 
@@ -14,6 +15,7 @@ Spread(low=2.0, median=2.0, high=2.0)
 from __future__ import annotations
 
 import math
+import random
 import statistics
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -21,8 +23,12 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 CONFIDENCE = 0.95
-LEAST_ROUNDS = 6
-"""With fewer values not even the least and the greatest enclose the median with `CONFIDENCE`."""
+SURE = 0.999
+"""The confidence with which a call leaves a race, which is decided at many looks, each of which may err."""
+LEAST_ROUNDS = 11
+"""With fewer values not even the least and the greatest enclose the median with the confidence `SURE`."""
+LOOKS = 8
+"""The next look comes after an eighth more rounds: the fewer there are, the fewer err."""
 
 Name = TypeVar("Name", bound=Hashable)
 
@@ -75,24 +81,34 @@ def race(
     Args:
         calls: what is compared; each should have been called before.
         seconds: the race ends after about so many for each call, and at the earliest after `LEAST_ROUNDS`.
-        tolerance: a call leaves the race when it surely takes this fraction longer than the fastest; the race ends
-            when all that are left surely do not.
+        tolerance: the race ends when all that are left surely take no longer than the fastest by more than this
+            fraction of its time; who surely takes longer than the fastest at all has left it before.
         clock: gives seconds.
     """
     times: dict[Name, list[float]] = {name: [] for name in calls}
-    running, begin, rounds = list(calls), clock(), 0
+    running, begin, order = list(calls), clock(), random.Random(0)
+    rounds, look = 0, LEAST_ROUNDS
     while True:
-        for place in range(len(running)):
-            name = running[(place + rounds) % len(running)]
+        for name in order.sample(running, len(running)):
             start = clock()
             calls[name]()
             times[name].append(clock() - start)
         rounds += 1
-        if rounds < LEAST_ROUNDS:
+        is_over = rounds >= LEAST_ROUNDS and clock() - begin >= seconds * len(calls)
+        if rounds < look and not is_over:
             continue
-        leader = min(running, key=lambda one: statistics.median(times[one]))
-        spreads = {one: spread_of_ratio(times[one], times[leader]) for one in running}
-        running = [one for one in running if spreads[one].low <= 1 + tolerance]
+        look += -(-look // LOOKS)
+        leader = _leader({one: times[one] for one in running})
+        spreads = {one: spread_of_ratio(times[one], times[leader], SURE) for one in running}
+        running = [one for one in running if spreads[one].low <= 1]
         undecided = any(spreads[one].high > 1 + tolerance for one in running)
-        if not undecided or clock() - begin >= seconds * len(calls):
+        if not undecided or is_over:
             return {one: spread_of_ratio(found, times[leader]).median for one, found in times.items()}
+
+
+def _leader(times: Mapping[Name, Sequence[float]]) -> Name:
+    """Who took least, in the median of the rounds, of what all together took in each."""
+    together = [math.fsum(one) for one in zip(*times.values(), strict=True)]
+    shares = {name: [own / max(all_, 1e-12) for own, all_ in zip(mine, together, strict=True)]
+              for name, mine in times.items()}  # fmt: skip
+    return min(shares, key=lambda one: statistics.median(shares[one]))

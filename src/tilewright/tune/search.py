@@ -153,7 +153,7 @@ def search(
         race: compares runs whose times are `CLOSE`; None to believe the times as they are.
         is_over: whether the time for it is; comparisons that were not reached by then keep their values.
     """
-    seeker = _Seeker(run, list(known), race)
+    seeker = _Seeker(run, list(known), race, is_over)
     values = dict(initial)
     answers: list[Answer] = []
     untried: list[str] = []
@@ -179,7 +179,11 @@ def search(
         intervals = tuple((name, best_interval(one, tolerance)) for name, one in samples.items())
         answers.append(Answer(question.name, chosen, tuple(samples.items()), intervals))
     if answers:
-        for name in () if untried else data:
+        for name in () if untried or race is None else data:
+            if is_over():
+                untried.append(f"a last race, {name}")
+                continue
+            progress(f"a last race, {name}", len(asked) * len(data), len(asked) * len(data))
             seeker.decide_last(name)
         values = _together(seeker, data, values, {one.name for one in asked}, cost)
         answers = [_as_chosen(one, values[one.name]) for one in answers]
@@ -223,6 +227,7 @@ class _Seeker:
     run: Run
     known: list[Measured]
     race: Race | None = None
+    is_over: Callable[[], bool] = lambda: False
     made: list[Measured] = field(default_factory=list)
 
     def measured(self, data: str, settings: Mapping[str, float]) -> Measured:
@@ -254,7 +259,7 @@ class _Seeker:
         """Have those that are close race; those that did before, all of them, need not again."""
         shortest = min(one.seconds for one in runs)
         close = [one for one in dict.fromkeys(runs) if one.seconds <= CLOSE * shortest and not one.failure]
-        if self.race is None or len(close) < 2 or all(map(self._has_raced, close)):
+        if self.race is None or len(close) < 2 or all(map(self._has_raced, close)) or self.is_over():
             return
         for one in self.race(close, False):
             self._noted(one)

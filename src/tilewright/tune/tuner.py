@@ -22,7 +22,7 @@ TOLERANCE = 0.03
 """Times that differ by less are taken to be equal."""
 RACE = 5.0
 """Versions that are close are run against each other for up to so many times as long as each was by itself."""
-LAST_TOLERANCE, LAST_RACE = 0.01, 10.0
+LAST_TOLERANCE, LAST_RACE = 0.003, 20.0
 """The same for the last race of each data set, between all that are near its best."""
 HOPELESS = 3.0
 """A version that takes so many times as long as another one did, and long, is not run again."""
@@ -178,11 +178,17 @@ class _Bench:
         self.measured_on = measurements_key(executable.device)
         self.runs = 0
         self.shortest: dict[str, float] = {}
+        self.timed: list[tuple[str, Any, float]] = []  # data set, what was launched, and how long that took
         self.began = timing.clock()
+
+    @property
+    def left(self) -> float:
+        """How much of the budget is left, in seconds."""
+        return self.began + self.timing.budget - self.timing.clock()
 
     def is_over(self) -> bool:
         """Whether the time for trying candidates is."""
-        return self.timing.clock() - self.began > self.timing.budget
+        return self.left < 0
 
     def known(self) -> list[Measured]:
         """What was measured before with these data sets, under their names of now."""
@@ -205,8 +211,7 @@ class _Bench:
             arguments = self.data[data]
             seen = dict.fromkeys(version.comparisons(*arguments))
             compared = tuple((name, value, value >= settings[name]) for name, value in seen)
-            limit = HOPELESS * self.shortest.get(data, math.inf)
-            taken = self.timing.of(lambda: version(*arguments), limit)
+            taken = self._timed(data, version, arguments)
             self.shortest[data] = min(taken, self.shortest.get(data, math.inf))
             measured = Measured(data, compared, taken, "", given)
         except Exception as error:  # a candidate may fail in any way: a limit of the device, memory, a driver's bug
@@ -217,8 +222,23 @@ class _Bench:
         self.store.finish(number, measured)
         return measured
 
+    def _timed(self, data: str, version: Executable, arguments: Sequence[Any]) -> float:
+        """The time of a version; that of another one which launched the same."""
+        version(*arguments)
+        launched = version.launched(*arguments)
+        same = (taken for one, other, taken in self.timed if one == data and other == launched)
+        taken = next(same, None) if launched is not None else None
+        if taken is None:
+            limit = HOPELESS * self.shortest.get(data, math.inf)
+            taken = self.timing.of(lambda: version(*arguments), limit)
+            self.timed.append((data, launched, taken))
+        return taken
+
     def race(self, runs: Sequence[Measured], is_last: bool) -> list[Measured]:
-        """Runs of a data set again, in turns: their times are the shortest one by how many times as long each takes."""
+        """Runs of a data set again, in turns: their times are the shortest one by how many times as long each takes.
+
+        Those that launch the same kernels run as one.
+        """
         tolerance, times = (LAST_TOLERANCE, LAST_RACE) if is_last else (TOLERANCE, RACE)
         arguments = self.data[runs[0].data]
         versions = [self.executable.with_thresholds(dict(one.settings)) for one in runs]
@@ -230,11 +250,18 @@ class _Bench:
             except Exception as error:  # as in `run`
                 failures[number] = f"{type(error).__name__}: {error}"
                 del calls[number]
-        ratios = race(calls, times * self.timing.seconds, tolerance, self.timing.clock) if calls else {}
+        launched = {number: versions[number].launched(*arguments) for number in calls}
+        first = {
+            number: next(other for other in calls if other == number or launched[other] == ways is not None)
+            for number, ways in launched.items()
+        }
+        racing = {number: calls[number] for number in first.values()}
+        seconds = min(times * self.timing.seconds, max(self.left, 0.0) / max(len(racing), 1))
+        ratios = race(racing, seconds, tolerance, self.timing.clock) if racing else {}
         raced = [
             replace(one, seconds=math.inf, failure=failures[number])
             if number in failures
-            else replace(one, seconds=shortest * ratios[number])
+            else replace(one, seconds=shortest * ratios[first[number]])
             for number, one in enumerate(runs)
         ]
         for one in raced:
