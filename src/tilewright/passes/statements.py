@@ -341,6 +341,24 @@ class Statements:
 
     # control
 
+    def _one_kernel(self, body: Body) -> Block:
+        """A body whose last scalar statements, those after all others, are one kernel: the host asks for nothing."""
+        tail: dict[str, Statement] = {}
+        for one in reversed(body.statements):
+            if not isinstance(one.expression, nodes.Apply | nodes.Cast):
+                break
+            tail[one.targets[0].name] = one
+        asked = tail.pop(str(body.results[0]), None)
+        if asked is None:
+            return self.block(body)
+        before = body.statements[: -1 - len(tail)]
+        first = self.block(Body(before, ()))
+        computed = dict(self.known.computed)
+        self.known.computed |= reversed(tail.items())
+        step = self._general(asked)
+        self.known.computed = computed
+        return Block((*first.steps, step), body.results)
+
     def _later(self, body: Body) -> Later:
         """A block that is lowered when it is first run, as things stand here."""
         now = self._as_now()
@@ -376,12 +394,12 @@ class Statements:
             return host.IfStep(expression.condition, statement.targets, branches[0], branches[1])
         assert isinstance(expression, nodes.Loop)
         self._mark_cells(expression.parameters)
-        place, outer, on_host = len(self.notes), self.known.in_loop, self.known.on_host
+        place, outer, on_host, arguments = len(self.notes), self.known.in_loop, self.known.on_host, self.known.arguments
         self.known.in_loop = True
-        # Rounds that nobody counts are run one by one: on a CPU a launch costs more than a scalar of the host.
-        self.known.on_host |= isinstance(expression.form, nodes.WhileLoop) and self.threads == 1
+        if isinstance(expression.form, nodes.ForLoop) and self.threads == 1:
+            self.known.arguments |= {expression.form.index.name}  # rounds are the same but for the index
         body = self.block(expression.body)
-        self.known.in_loop, self.known.on_host = outer, on_host
+        self.known.in_loop, self.known.on_host, self.known.arguments = outer, on_host, arguments
         common = (statement.targets, expression.parameters, expression.initial, body)
         if isinstance(expression.form, nodes.ForLoop):
             loop = host.LoopStep(*common, index=expression.form.index, bound=expression.form.bound)
@@ -389,7 +407,7 @@ class Statements:
             asked = expression.form.condition
             self._mark_cells(asked.parameters)
             self.known.on_host = True
-            condition = self.block(asked.body)
+            condition = self._one_kernel(asked.body) if self.threads == 1 else self.block(asked.body)
             self.known.on_host = on_host
             loop = host.LoopStep(*common, condition_parameters=asked.parameters, condition=condition)
         further = ""

@@ -22,7 +22,7 @@ from tilewright.runtime import cpu_pool
 from tilewright.runtime.backends import NOTHING, Backend, Memory, argument_block, array_at, slot_bytes
 from tilewright.runtime.flat_plan import EntryLaunch, FlatPlan, Unfit, address_of
 from tilewright.runtime.memory import SMALL_ALLOCATION, aligned_empty
-from tilewright.runtime.recording import Allocation, CheckErrors, RecordedLaunch, Recording, Release
+from tilewright.runtime.recording import Allocation, CheckErrors, Counter, RecordedLaunch, Recording, Release, Rounds
 from tilewright.runtime.scheduling import component_of, index_error, raise_errors
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -63,6 +63,11 @@ class BoundPlan:
     spans: dict[int, tuple[int, int]] = field(default_factory=dict)
     alignments: dict[int, int] = field(default_factory=dict)
 
+    @property
+    def has_rounds(self) -> bool:
+        """Whether only native code repeats it."""
+        return any(isinstance(one, Rounds) for one in self.recording.records)
+
 
 Runner: TypeAlias = Callable[[Sequence[Any], Sequence[Array | None]], list[Any]]
 
@@ -84,7 +89,9 @@ def deliver(results: Sequence[Result], values: Sequence[Any], out: Sequence[Arra
 
 
 def cpu_runner(plan: BoundPlan) -> Runner:
-    """The plan as a function of arguments and result arrays."""
+    """The plan as a function of arguments and result arrays; Unfit, each time, for rounds."""
+    if plan.has_rounds:
+        return _unfit
     scalars = changing_scalars(plan)
     steps = [_cpu_step(plan, record, scalars) for record in plan.recording.records]
     count = plan.recording.slots
@@ -127,6 +134,10 @@ def cpu_runner(plan: BoundPlan) -> Runner:
         return deliver(results, values, out)
 
     return run
+
+
+def _unfit(arguments: Sequence[Any], out: Sequence[Array | None]) -> list[Any]:
+    raise Unfit
 
 
 def address_mask(plan: BoundPlan, slot: int, element: ScalarType) -> int:
@@ -256,7 +267,7 @@ _FAST: dict[ScalarType, Callable[[float], bytes]] = {
 def _cpu_launch(record: RecordedLaunch, plan: BoundPlan, scalars: Scalars) -> CpuStep:
     kernel, native = record.compiled
     slots = tuple(enumerate(record.slots))
-    fixed = [0 if isinstance(one, ScalarReference) else one for one in record.scalars]
+    fixed = [0 if isinstance(one, ScalarReference | Counter) else one for one in record.scalars]
     numbers = {key: number for number, key in enumerate(scalars)}
     changing = [(len(record.slots) + position, numbers[key]) for position, key in _references(record).items()]
     free: list[tuple[Any, Callable[[], None]]] = []
@@ -321,7 +332,9 @@ def flat_plan_of(plan: BoundPlan, arguments: int, out: Array | None) -> FlatPlan
 
 def _flat_launch(record: RecordedLaunch, numbers: Sequence[int]) -> EntryLaunch:
     kernel, native = record.compiled
-    scalars = [one for one in record.scalars if not isinstance(one, ScalarReference)]  # all, without scalar arguments
+    scalars = [
+        one for one in record.scalars if not isinstance(one, ScalarReference | Counter)
+    ]  # all, without scalar arguments
     slots = list(argument_block(kernel, scalars))[len(kernel.buffers) :]
     return EntryLaunch(native, record.blocks, tuple(numbers.index(slot) for slot in record.slots), tuple(slots))
 
@@ -360,6 +373,7 @@ def _device_step(
                 if isinstance(one, ScalarReference)
                 else one
                 for one in scalars
+                if not isinstance(one, Counter)  # which only rounds on the CPU have
             ]
             backend.launch(compiled, blocks, [memories[slot] for slot in slots], values)
 

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from tilewright.runtime import cpu_pool
+from tilewright.runtime.cpu_entry_steps import CHECK, DONE, NEXT, PAUSED, START, TURN, UNLESS
 from tilewright.runtime.cpu_entry_text import (
     ARRAY,
     BYTES_HEADER,
@@ -41,7 +42,15 @@ from tilewright.runtime.cpu_entry_text import (
     WRITEABLE_BITS,
     entry_text,
 )
-from tilewright.runtime.flat_plan import ArrayForm, EntryLaunch, FlatPlan
+from tilewright.runtime.flat_plan import (
+    ArrayForm,
+    EntryCheck,
+    EntryLaunch,
+    EntryRounds,
+    EntryStep,
+    FlatPlan,
+    launches_in,
+)
 from tilewright.runtime.native_code import native_functions
 
 __all__ = ["ArrayForm", "EntryLaunch", "NativeEntry", "ScalarForm", "entries_are_possible", "entry_for", "make_entry"]
@@ -69,7 +78,7 @@ class ScalarForm(NamedTuple):
 
 
 def make_entry(
-    launches: Sequence[EntryLaunch],
+    steps: Sequence[EntryStep],
     operands: Sequence[ArrayForm | ScalarForm],
     results: Sequence[ArrayForm],
     temporaries: Sequence[int] = (),
@@ -77,28 +86,31 @@ def make_entry(
     makes_results: bool,
     gives_tuple: bool = False,
     records: Sequence[int] = (),
+    counters: int = 0,
     threads: int = 1,
 ) -> NativeEntry | None:
     """An entry that runs kernels one after the other, or None where there are none.
 
     Args:
-        launches: the kernels.
+        steps: the launches, which are looked after, and rounds of them.
         operands: the forms of the operands.
         results: those of the results, which must not share bytes with the operands, or each other.
         temporaries: sizes in bytes of arrays that live between launches.
         makes_results: whether None may be given for a result, so that an array of its form is made (without
             dimensions: a NumPy scalar).
         gives_tuple: whether the results are given back as a tuple; there is one otherwise.
-        records: which of the temporary arrays are error records: zero before the first launch, and after the last one
-            if nothing was wrong; where something was, the entry gives None, with results half written.
+        records: which of the temporary arrays are error records: zero before the first launch, and later if nothing was
+            wrong; where a step finds that something was, the entry gives None, with results half written.
+        counters: how many values that count rounds there are, behind the temporary arrays.
         threads: launches of several blocks are shared among so many threads.
     """
     offsets = [WORKSPACE_BYTES]
     for size in temporaries:
         offsets.append(offsets[-1] + -(-size // 64) * 64)
+    launches = [*launches_in(steps)]
     workspace = max(one.native.workspace_bytes for one in launches)
     if (
-        len(operands) + len(results) + len(temporaries) > MOST_VALUES
+        len(operands) + len(results) + len(temporaries) + counters > MOST_VALUES
         or len(results) > MOST_RESULTS
         or any(len(one.buffers) + len(one.scalars) > MOST_SLOTS for one in launches)
         or workspace > WORKSPACE_BYTES
@@ -109,18 +121,18 @@ def make_entry(
     if code is None:
         return None
     checked = {number: -(-temporaries[number] // 8) * 8 for number in records}
-    helpers = max(min(threads, one.blocks) for one in launches) - 1
-    together = max((one.native.workspace_bytes for one in launches if one.blocks > 1), default=0)
+    helpers, together = _help_for(launches, threads)
+    told = _words(steps)
     head = {
         "STATE": code.state_address, "OPERANDS": len(operands), "RESULTS": len(results), "MAKES": int(makes_results),
         "WORKS": int(workspace > 0 or bool(temporaries)), "TEMPORARIES": len(temporaries),
-        "LAUNCHES": len(launches), "TUPLE": int(gives_tuple), "TICKETS": helpers, "SHARED": together,
+        "STEPS": len(told), "TUPLE": int(gives_tuple), "TICKETS": helpers, "SHARED": together,
     }  # fmt: skip
     words = [
         *(head[name] for name in DESCRIPTION),
         *(word for one in (*operands, *results) for word in _form_words(one)),
         *(word for number, offset in enumerate(offsets) for word in (offset, checked.get(number, 0))),
-        *(word for one in launches for word in _launch_words(one)),
+        *told,
     ]
     description = b"".join((word & (2**64 - 1)).to_bytes(8, sys.byteorder) for word in words)
     arrays = [one for one in (*operands, *results) if isinstance(one, ArrayForm)]
@@ -135,11 +147,66 @@ def _form_words(form: ArrayForm | ScalarForm) -> list[int]:
     return [len(words) + 1, *words]
 
 
+def _help_for(launches: Sequence[EntryLaunch], threads: int) -> tuple[int, int]:
+    """How many threads of the pool may help, and the workspace that each of them needs."""
+    together = max((one.native.workspace_bytes for one in launches if one.blocks > 1), default=0)
+    return max((min(threads, one.blocks) for one in launches), default=1) - 1, together
+
+
+def _words(steps: Sequence[EntryStep]) -> list[int]:
+    """The words that tell of steps."""
+    words: list[int] = []
+    for one in steps:
+        match one:
+            case EntryLaunch():
+                words += _launch_words(one)
+            case EntryCheck(record, nbytes):
+                words += [CHECK, 4, record, nbytes]
+            case EntryRounds():
+                words += _round_words(one)
+    return words
+
+
+def _round_words(rounds: EntryRounds) -> list[int]:
+    body = [*_words(rounds.steps), *(word for turn in rounds.turns for word in (TURN, 2 + len(turn), *turn))]
+    if rounds.cell is not None:
+        body = [*_words(rounds.asked), UNLESS, 5, *rounds.cell, 5 + len(body) + 5, *body]
+    return [START, 4, rounds.counter, rounds.start, *body, NEXT, 5, rounds.counter, rounds.stop, len(body)]
+
+
 def _launch_words(launch: EntryLaunch) -> list[int]:
     given = dict(launch.given)
     slots = [(1, number) for number in launch.buffers]
     slots += [(1, given[place]) if place in given else (0, word) for place, word in enumerate(launch.scalars)]
     return [launch.native.address, launch.blocks, len(slots), *(word for one in slots for word in one)]
+
+
+def run_steps(steps: Sequence[EntryStep], values: Sequence[int], threads: int) -> tuple[bool, list[int]]:
+    """Do steps now: whether no error record was found that is not zero, and the values afterwards.
+
+    Signals are looked at meanwhile, so that rounds can be interrupted.
+
+    Args:
+        steps: see `make_entry`.
+        values: addresses of arrays, and what counters are to begin with.
+        threads: that launches of several blocks are shared among.
+    """
+    code = _code()
+    assert code is not None, "asked for before"
+    launches = [*launches_in(steps)]
+    helpers, together = _help_for(launches, threads)
+    workspace = cpu_pool.workspace(max((one.native.workspace_bytes for one in launches), default=0))
+    if helpers:
+        cpu_pool.provide(helpers, together)
+    told = _words(steps)
+    words = (ctypes.c_uint64 * len(told))(*(word & (2**64 - 1) for word in told))
+    places = (ctypes.c_int64 * len(values))(*values)
+    position = ctypes.c_void_p(ctypes.addressof(words))
+    end = ctypes.addressof(words) + ctypes.sizeof(words)
+    status = PAUSED
+    while status == PAUSED:
+        status = code.run(ctypes.byref(position), end, places, workspace.address, cpu_pool.POOL_WORDS, helpers)
+    return status == DONE, list(places)
 
 
 def entry_for(plan: FlatPlan, arrays: Sequence[Array], *, makes_result: bool, threads: int) -> NativeEntry | None:
@@ -166,14 +233,14 @@ class _Code:
     """The native code of all entries and the addresses that it needs."""
 
     def __init__(self) -> None:
-        address = native_functions("entry", ("entry",), lambda cpu: entry_text())["entry"]
+        addresses = native_functions("entry", ("entry", "run"), lambda cpu: entry_text())
         api = ctypes.pythonapi
         table = _array_functions()
         functions = {
             "SAVE_THREAD": api.PyEval_SaveThread, "RESTORE_THREAD": api.PyEval_RestoreThread,
             "INCREASE": api.Py_IncRef, "DECREASE": api.Py_DecRef, "ALLOCATE": api.PyMem_RawMalloc,
             "NEW_TUPLE": api.PyTuple_New, "SET_ITEM": api.PyTuple_SetItem,
-            "AS_INTEGER": api.PyLong_AsLongLongAndOverflow,
+            "AS_INTEGER": api.PyLong_AsLongLongAndOverflow, "CHECK_SIGNALS": api.PyErr_CheckSignals,
         }  # fmt: skip
         words = {name: ctypes.cast(one, ctypes.c_void_p).value or 0 for name, one in functions.items()}
         words |= {
@@ -184,7 +251,9 @@ class _Code:
         }  # fmt: skip
         self.state = (ctypes.c_int64 * len(STATE))(*(words[name] for name in STATE))
         self.state_address = ctypes.addressof(self.state)
-        self.definition = _MethodDefinition(b"tilewright_entry", address, _METH_FASTCALL, None)
+        self.definition = _MethodDefinition(b"tilewright_entry", addresses["entry"], _METH_FASTCALL, None)
+        pointer, number = ctypes.c_void_p, ctypes.c_int64
+        self.run = ctypes.CFUNCTYPE(number, pointer, pointer, pointer, pointer, pointer, number)(addresses["run"])
         self._new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.py_object)(
             ("PyCFunction_NewEx", api)
         )

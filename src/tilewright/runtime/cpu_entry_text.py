@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilewright.runtime.cpu_entry_guards import GUARDS
+from tilewright.runtime.cpu_entry_steps import FIELDS, STEPS
 
 WORKSPACE_BYTES = 8 << 20
 """Kernels that need more than this get no entry. Only the pages that a kernel touches take memory."""
@@ -25,120 +26,43 @@ ARRAY, F64_SCALAR, F32_SCALAR, I64_SCALAR, I32_SCALAR, EXACT_INTEGER = range(6)
 # next one; its first 64 bytes are not the kernel's. POOL: where `cpu_pool.POOL_WORDS` are.
 STATE = (
     "FREE", "POOL", "SAVE_THREAD", "RESTORE_THREAD", "INCREASE", "DECREASE", "ALLOCATE", "NEW_ARRAY", "AS_SCALAR",
-    "NEW_TUPLE", "SET_ITEM", "AS_INTEGER", "ARRAY_TYPE", "FLOAT_TYPE", "INTEGER_TYPE",
+    "NEW_TUPLE", "SET_ITEM", "AS_INTEGER", "CHECK_SIGNALS", "ARRAY_TYPE", "FLOAT_TYPE", "INTEGER_TYPE",
     "F64_TYPE", "F32_TYPE", "I64_TYPE", "I32_TYPE", "NONE",
 )  # fmt: skip
 
 # The words of a description before the forms of operands and results, the temporary arrays (place in the workspace,
-# bytes of an error record or 0), and the launches (kernel, blocks, slots; for each slot 0 and a word, or 1 and
-# the number of a value: operands, results, temporary arrays).
+# bytes of an error record or 0), and the steps, whose words are counted by STEPS. A step is a launch (kernel, blocks,
+# slots; for each slot 0 and a word, or 1 and the number of a value: operands, results, temporary arrays, counters), or
+# a number of `cpu_entry_steps`, the words of the step, and what it is about.
 DESCRIPTION = (
-    "STATE", "OPERANDS", "RESULTS", "MAKES", "WORKS", "TEMPORARIES", "LAUNCHES", "TUPLE", "TICKETS",
+    "STATE", "OPERANDS", "RESULTS", "MAKES", "WORKS", "TEMPORARIES", "STEPS", "TUPLE", "TICKETS",
     "SHARED",
 )  # fmt: skip
 
 
 def entry_text() -> str:
-    """LLVM text of `entry(ptr self, ptr arguments, i64 count)`, whose self is a description (of `make_entry`)."""
+    """LLVM text of `entry(ptr self, ptr arguments, i64 count)`, whose self is a description (of `make_entry`), and of
+    `run(ptr position, ptr end, ptr values, ptr workspace, ptr pool_words, i64 tickets)`, which does such steps alone.
+    """
     fields = {
         "HEADER": BYTES_HEADER, "VALUES": MOST_VALUES, "MADE": MOST_RESULTS, "SLOTS": MOST_SLOTS,
         "WORKSPACE": WORKSPACE_BYTES + TEMPORARY_BYTES + 128, "WRITEABLE_BITS": WRITEABLE_BITS, "WRITEABLE": WRITEABLE,
-        "MOST_EXACT": MOST_EXACT, "FORMS": 8 * len(DESCRIPTION),
+        "MOST_EXACT": MOST_EXACT, "FORMS": 8 * len(DESCRIPTION), **FIELDS,
     }  # fmt: skip
     fields |= {f"S_{name}": 8 * number for number, name in enumerate(STATE)}
     fields |= {f"D_{name}": 8 * number for number, name in enumerate(DESCRIPTION)}
-    text = GUARDS + _LAUNCHES + _ENTRY
+    text = GUARDS + STEPS + _ENTRY
     for name in sorted(fields, key=len, reverse=True):
         text = text.replace(f"@@{name}", str(fields[name]))
     return text
 
-
-_LAUNCHES = """
-declare i64 @llvm.smin.i64(i64, i64)
-; All launches, those of several blocks with the pool's help if there are tickets.
-define internal void @run_launches(ptr %launches, i64 %count, ptr %values, ptr %workspace, ptr %pool.words,
-    i64 %tickets) {
-entry:
-  %block = alloca [@@SLOTS x i64], align 16
-  %call = alloca [7 x i64], align 16
-  br label %next
-next:
-  %launch = phi ptr [ %launches, %entry ], [ %launch.next, %alone ], [ %launch.next, %together ]
-  %done = phi i64 [ 0, %entry ], [ %done.next, %alone ], [ %done.next, %together ]
-  %more = icmp slt i64 %done, %count
-  br i1 %more, label %prepare, label %finished
-prepare:
-  %kernel = load ptr, ptr %launch, align 8
-  %blocks.slot = getelementptr inbounds i64, ptr %launch, i64 1
-  %blocks = load i64, ptr %blocks.slot, align 8
-  %slots.slot = getelementptr inbounds i64, ptr %launch, i64 2
-  %slots = load i64, ptr %slots.slot, align 8
-  %template = getelementptr inbounds i64, ptr %launch, i64 3
-  %words = mul i64 %slots, 2
-  %launch.next = getelementptr inbounds i64, ptr %template, i64 %words
-  %done.next = add i64 %done, 1
-  br label %fill.next
-fill.next:
-  %slot = phi i64 [ 0, %prepare ], [ %slot.next, %fill.store ]
-  %more.slots = icmp slt i64 %slot, %slots
-  br i1 %more.slots, label %fill, label %start
-fill:
-  %twice = mul i64 %slot, 2
-  %refers.slot = getelementptr inbounds i64, ptr %template, i64 %twice
-  %refers = load i64, ptr %refers.slot, align 8
-  %word.slot = getelementptr inbounds i64, ptr %refers.slot, i64 1
-  %word = load i64, ptr %word.slot, align 8
-  %is.value = icmp ne i64 %refers, 0
-  br i1 %is.value, label %fill.value, label %fill.store
-fill.value:
-  %value.slot = getelementptr inbounds i64, ptr %values, i64 %word
-  %value = load i64, ptr %value.slot, align 8
-  br label %fill.store
-fill.store:
-  %stored = phi i64 [ %word, %fill ], [ %value, %fill.value ]
-  %block.slot = getelementptr inbounds i64, ptr %block, i64 %slot
-  store i64 %stored, ptr %block.slot, align 8
-  %slot.next = add i64 %slot, 1
-  br label %fill.next
-start:
-  %several = icmp sgt i64 %blocks, 1
-  %helped = icmp sgt i64 %tickets, 0
-  %shared = and i1 %several, %helped
-  br i1 %shared, label %together, label %alone
-alone:
-  call void %kernel(ptr %block, i64 0, i64 %blocks, ptr %workspace)
-  br label %next
-together:
-  %others = sub i64 %blocks, 1
-  %offered = call i64 @llvm.smin.i64(i64 %tickets, i64 %others)
-  %driver = load ptr, ptr %pool.words, align 8
-  %pool.slot = getelementptr inbounds i64, ptr %pool.words, i64 1
-  %pool = load i64, ptr %pool.slot, align 8
-  %c1 = getelementptr inbounds i64, ptr %call, i64 1
-  %c2 = getelementptr inbounds i64, ptr %call, i64 2
-  %c3 = getelementptr inbounds i64, ptr %call, i64 3
-  %c4 = getelementptr inbounds i64, ptr %call, i64 4
-  %c5 = getelementptr inbounds i64, ptr %call, i64 5
-  %c6 = getelementptr inbounds i64, ptr %call, i64 6
-  store ptr %kernel, ptr %call, align 8
-  store ptr %block, ptr %c1, align 8
-  store i64 %blocks, ptr %c2, align 8
-  store i64 1, ptr %c3, align 8
-  store ptr %workspace, ptr %c4, align 8
-  store i64 %pool, ptr %c5, align 8
-  store i64 %offered, ptr %c6, align 8
-  call void %driver(ptr %call)
-  br label %next
-finished:
-  ret void
-}
-"""
 
 _ENTRY = """
 define ptr @entry(ptr %self, ptr %given, i64 %count) {
 entry:
   %values = alloca [@@VALUES x i64], align 16
   %made = alloca [@@MADE x ptr], align 16
+  %position = alloca ptr, align 8
   %description = getelementptr inbounds i8, ptr %self, i64 @@HEADER
   %state = load ptr, ptr %description, align 8
   %operands.slot = getelementptr inbounds i8, ptr %description, i64 @@D_OPERANDS
@@ -318,17 +242,31 @@ place.temporary:
   br label %next.temporary
 
 start:
-  %launch.count.slot = getelementptr inbounds i8, ptr %description, i64 @@D_LAUNCHES
-  %launch.count = load i64, ptr %launch.count.slot, align 8
-  %cleared = call i1 @records(ptr %result.form, i64 %temporaries, ptr %workspace, i1 false)
+  %step.words.slot = getelementptr inbounds i8, ptr %description, i64 @@D_STEPS
+  %step.words = load i64, ptr %step.words.slot, align 8
+  %end = getelementptr inbounds i64, ptr %launches, i64 %step.words
+  store ptr %launches, ptr %position, align 8
+  call void @clear_records(ptr %result.form, i64 %temporaries, ptr %workspace)
   %save.thread.slot = getelementptr inbounds i8, ptr %state, i64 @@S_SAVE_THREAD
   %save.thread = load ptr, ptr %save.thread.slot, align 8
   %restore.thread.slot = getelementptr inbounds i8, ptr %state, i64 @@S_RESTORE_THREAD
   %restore.thread = load ptr, ptr %restore.thread.slot, align 8
+  br label %go
+go:
   %thread = call ptr %save.thread()
-  call void @run_launches(ptr %launches, i64 %launch.count, ptr %values, ptr %workspace, ptr %pool.words, i64 %tickets)
+  %status = call i64 @run(ptr %position, ptr %end, ptr %values, ptr %workspace, ptr %pool.words, i64 %tickets)
   call void %restore.thread(ptr %thread)
-  %right = call i1 @records(ptr %result.form, i64 %temporaries, ptr %workspace, i1 true)
+  %is.paused = icmp eq i64 %status, @@PAUSED
+  br i1 %is.paused, label %signals, label %ran
+signals:
+  %check.signals.slot = getelementptr inbounds i8, ptr %state, i64 @@S_CHECK_SIGNALS
+  %check.signals = load ptr, ptr %check.signals.slot, align 8
+  %raised = call i32 %check.signals()
+  %goes.on = icmp eq i32 %raised, 0
+  br i1 %goes.on, label %go, label %ran
+ran:
+  %reply = phi ptr [ %none, %go ], [ null, %signals ]
+  %right = icmp eq i64 %status, @@DONE
   br i1 %works.not, label %finished, label %push
 push:
   %next.free = load ptr, ptr %state, align 8
@@ -398,7 +336,7 @@ drop:
     [ %results, %finished ], [ %results, %several ]
   %answer = phi ptr [ %none, %result.look ], [ %none, %result.write ],
     [ %none, %may.make ], [ null, %make ], [ %none, %new.look ], [ %none, %grow ],
-    [ %none, %finished ], [ null, %several ]
+    [ %reply, %finished ], [ null, %several ]
   br label %next.drop
 next.drop:
   %dropped = phi i64 [ 0, %drop ], [ %dropped.next, %let.go ]

@@ -263,6 +263,16 @@ def prepare(
     return direct
 
 
+def workspace(nbytes: int) -> _Memory:
+    """The workspace of the calling thread, of at least so many bytes; it is to be held on to while it is used."""
+    return _local.memory(nbytes)
+
+
+def provide(workers: int, workspace_bytes: int) -> None:
+    """See to it that there are so many threads that help, with workspaces of so many bytes."""
+    _the_pool().provide(workers, workspace_bytes)
+
+
 def launch(native: NativeKernel, arguments: Arguments, blocks: int, threads: int | None = None, grain: int = 1) -> None:
     """Run blocks 0 .. blocks-1 of a kernel and return when all are done.
 

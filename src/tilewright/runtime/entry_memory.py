@@ -6,7 +6,15 @@ import bisect
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from tilewright.runtime.recording import Allocation, CheckErrors, Record, RecordedLaunch
+from tilewright.runtime.recording import (
+    Allocation,
+    CheckErrors,
+    Record,
+    RecordedLaunch,
+    Rounds,
+    flattened,
+    slots_of,
+)
 
 
 class Places(NamedTuple):
@@ -37,10 +45,9 @@ def shared_places(records: Sequence[Record], results: Collection[int]) -> Places
     >>> shared_places(both, {3}).of, shared_places(both, ()).sizes
     ({1: 0, 2: 1}, (240, 160))
     """
-    last: dict[int, int] = {}
-    for position, one in enumerate(records):
-        if isinstance(one, RecordedLaunch):
-            last.update(dict.fromkeys(one.slots, position))
+    records = [*flattened(records)]
+    uses = [_used_until(one) for one in records]
+    last = {slot: position for position, slots in enumerate(uses) for slot in slots}
     checked = {one.slot for one in records if isinstance(one, CheckErrors)}
     of: dict[int, int] = {}
     sizes: list[int] = []
@@ -63,8 +70,35 @@ def shared_places(records: Sequence[Record], results: Collection[int]) -> Places
                 sizes.append(0)
             of[one.slot] = place
             sizes[place] = max(sizes[place], needed)
-        elif isinstance(one, RecordedLaunch):
-            for slot in dict.fromkeys(one.slots):
+        else:
+            for slot in uses[position]:
                 if last[slot] == position and slot in of and of[slot] != errors:
                     bisect.insort(free, (sizes[of[slot]], of[slot]))
+    _make_turns_even(sizes, [[of[slot] for slot in turn] for turn in _turns(records)])
     return Places(of, tuple(sizes), errors)
+
+
+def _used_until(record: Record) -> Sequence[int]:
+    """The slots whose memory is used, for the last time yet, by a record; by rounds also what each of them reads, and
+    what takes turns.
+    """
+    match record:
+        case RecordedLaunch(slots=slots):
+            return tuple(dict.fromkeys(slots))
+        case Rounds(turns=turns):
+            own = {one.slot for one in flattened([record]) if isinstance(one, Allocation)}
+            return sorted((slots_of([record]) - own).union(*turns))
+    return ()
+
+
+def _turns(records: Sequence[Record]) -> list[tuple[int, ...]]:
+    return [turn for one in records if isinstance(one, Rounds) for turn in one.turns]
+
+
+def _make_turns_even(sizes: list[int], turns: Sequence[Sequence[int]]) -> None:
+    """Places that take turns are as large as the largest of them."""
+    for _ in turns:  # as often as it may take until the last one, if each shares a place with the next
+        for turn in turns:
+            most = max(sizes[place] for place in turn)
+            for place in turn:
+                sizes[place] = most

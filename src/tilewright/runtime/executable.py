@@ -21,7 +21,7 @@ from tilewright.runtime.flat_plan import FlatPlan, Unfit, span_of
 from tilewright.runtime.forking import ForkSafeLock
 from tilewright.runtime.host import Copier, HostProgram, written_by
 from tilewright.runtime.liveness import dead_after, with_releases
-from tilewright.runtime.recording import RecordedLaunch, alignments_of
+from tilewright.runtime.recording import RecordedLaunch, Rounds, alignments_of, flattened
 from tilewright.runtime.result_arrays import given_arrays, overlap
 from tilewright.runtime.scope import Entry, Placed, Scalar, row_major_strides
 from tilewright.runtime.steps import run_block
@@ -123,7 +123,7 @@ class Executable:
         bound = self._plans.get(key)
         values: list[Any] | None = None
         if bound is not None and key is not None:
-            many = out is None and len(bound[1].recording.records) >= LONG
+            many = out is None and (bound[1].has_rounds or len(bound[1].recording.records) >= LONG)
             entry = self._entry_for(key, bound[1], arguments) if many else None
             found = None if entry is None else entry(*arguments)
             if found is not None:
@@ -210,7 +210,7 @@ class Executable:
         bound = self._plans.get(self._key(arguments, self._no_out))
         if bound is None:
             return None
-        records = bound[1].recording.records
+        records = flattened(bound[1].recording.records)
         return tuple((one.compiled, one.blocks, one.scalars) for one in records if isinstance(one, RecordedLaunch))
 
     def explain(self) -> str:
@@ -404,12 +404,12 @@ class Executable:
         outputs: dict[int, Placed],
         results: Sequence[Result],
     ) -> None:
-        if key is None or executor.recording.reason is not None or executor.scope.used_changing:
+        if key is None or executor.recording.reason is not None or executor.scope.used_changing or key in self._plans:
             return
         elements = self._known.program.body.results
-        executor.recording.records = with_releases(
-            executor.recording.records, (result.slot for result in results if result.slot >= 0)
-        )
+        records = executor.recording.records
+        if not any(isinstance(one, Rounds) for one in records):  # whose memory native code alone looks after
+            executor.recording.records = with_releases(records, (one.slot for one in results if one.slot >= 0))
         plan = BoundPlan(
             self.name,
             executor.recording,
@@ -429,7 +429,7 @@ class Executable:
                 self._entries.pop(dropped, None)
 
     def _recorded(self) -> int:
-        return sum(len(plan.recording.records) for _, plan in self._plans.values())
+        return sum(1 for _, plan in self._plans.values() for _ in flattened(plan.recording.records))
 
 
 def _own_strides(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -16,7 +16,14 @@ from tilewright.ir.sizes import Size
 from tilewright.kernel.launch import Launch, ScalarReference
 from tilewright.runtime import host
 from tilewright.runtime.backends import Backend, Memory
-from tilewright.runtime.recording import LONGEST_RECORDING, Allocation, CheckErrors, RecordedLaunch, Recording
+from tilewright.runtime.recording import (
+    LONGEST_RECORDING,
+    Allocation,
+    CheckErrors,
+    Counter,
+    RecordedLaunch,
+    Recording,
+)
 from tilewright.runtime.scheduling import component_of, loops_by_memory, raise_errors, schedule
 from tilewright.runtime.scope import Entry, Placed, Scalar, Scope, row_major_strides
 
@@ -48,6 +55,8 @@ class Executor:
         self.thresholds: Mapping[str, float] = thresholds or {}
         self.compared: list[tuple[str, int]] = []
         self.unread: list[tuple[Memory, tuple[host.CheckedIndex, ...]]] = []
+        self.memories: dict[int, Memory] | None = None
+        self.choices = 0
 
     def drop(self, name: str) -> None:
         """Forget an array that is not used any more."""
@@ -71,6 +80,7 @@ class Executor:
             return entry
         value = Scalar(self.read_scalar(entry), changing=True)
         self.recording.refuse(f"the host reads {atom}")
+        self.choices += 1
         assert isinstance(atom, Variable)
         self.scope.entries[atom.name] = value
         return value
@@ -152,6 +162,7 @@ class Executor:
         else:
             self.scope.entries.update({f"n{d}": Scalar(extent) for d, extent in enumerate(shape)})
             self.launch_step(self.copier.step(element, len(shape)))
+        saved.used_rounds |= self.scope.used_rounds
         self.scope = saved
 
     # --- kernels
@@ -226,6 +237,9 @@ class Executor:
             return self.scope[name]
         if entry.changing:
             self.recording.refuse(f"the scalar {name} was computed from arguments")
+        if entry.is_counter:
+            return _Changing(component_of(entry.value, component), Counter(*entry.rounds))
+        self.scope.used_rounds |= entry.rounds
         if entry.argument is not None:
             return _Changing(component_of(entry.value, component), ScalarReference(str(entry.argument), component))
         return component_of(entry.value, component)
@@ -236,12 +250,14 @@ class Executor:
             self.raise_errors()  # what it reads may not have been written, and it might go round for ever
         values = [one.value if isinstance(one, _Changing) else one for one in scalars]
         self.backend.launch(compiled, blocks, memories, values)
+        if self.memories is not None:
+            self.memories.update((memory.slot, memory) for memory in memories)
         recorded = tuple(one.reference if isinstance(one, _Changing) else one for one in scalars)
         slots = tuple(memory.slot for memory in memories)
         self.recording.records.append(RecordedLaunch(compiled, blocks, slots, recorded))
         if len(self.recording.records) > LONGEST_RECORDING:
             self.recording.refuse("it launches too many kernels")
-            self.recording.records.clear()
+            self.recording.records = []
 
     def launch_given(self, launch: Launch) -> None:
         """A launch made by another lowering."""
@@ -259,4 +275,4 @@ class Executor:
 @dataclass(frozen=True)
 class _Changing:
     value: Any
-    reference: ScalarReference
+    reference: ScalarReference | Counter

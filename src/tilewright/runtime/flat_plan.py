@@ -10,7 +10,7 @@ Arrays are numbered: the operands, the result, then the temporary ones.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -83,6 +83,46 @@ class EntryLaunch(NamedTuple):
     buffers: tuple[int, ...]
     scalars: tuple[int, ...]
     given: tuple[tuple[int, int], ...] = ()
+
+
+class EntryCheck(NamedTuple):
+    """An error record to look at: the number of its array, and its bytes."""
+
+    record: int
+    nbytes: int
+
+
+class EntryRounds(NamedTuple):
+    """Steps that are repeated.
+
+    Attributes:
+        counter: the number of the value that is the number of the round, from `start` on.
+        stop: the last round is before it.
+        asked: what is done before each round to learn if there is to be one.
+        cell: the number of the array, and the byte in it, that says so then; None if that is not asked.
+        steps: of a round.
+        turns: numbers of arrays, each of which is what the next one was after a round, and the last what the first was.
+    """
+
+    counter: int
+    start: int
+    stop: int
+    asked: tuple[EntryStep, ...]
+    cell: tuple[int, int] | None
+    steps: tuple[EntryStep, ...]
+    turns: tuple[tuple[int, ...], ...]
+
+
+EntryStep: TypeAlias = EntryLaunch | EntryCheck | EntryRounds
+
+
+def launches_in(steps: Sequence[EntryStep]) -> Iterator[EntryLaunch]:
+    """The launches among steps, also those of rounds."""
+    for one in steps:
+        if isinstance(one, EntryLaunch):
+            yield one
+        elif isinstance(one, EntryRounds):
+            yield from launches_in((*one.asked, *one.steps))
 
 
 class FlatPlan(NamedTuple):

@@ -15,7 +15,6 @@ import numpy as np
 
 from tilewright.ir.scalars import F32, F64, I32, I64, ScalarType
 from tilewright.kernel.launch import ScalarReference
-from tilewright.runtime.backends import argument_block
 from tilewright.runtime.bound_plan import BoundPlan, Result, address_mask
 from tilewright.runtime.cpu_entry import NativeEntry, ScalarForm, make_entry
 from tilewright.runtime.cpu_entry_text import (
@@ -26,9 +25,10 @@ from tilewright.runtime.cpu_entry_text import (
     I64_SCALAR,
 )
 from tilewright.runtime.entry_memory import shared_places
-from tilewright.runtime.flat_plan import ArrayForm, EntryLaunch, span_of
+from tilewright.runtime.entry_steps import steps_of
+from tilewright.runtime.flat_plan import ArrayForm, Unfit, span_of
 from tilewright.runtime.memory import aligned_empty
-from tilewright.runtime.recording import Allocation, CheckErrors, RecordedLaunch, Release
+from tilewright.runtime.recording import Allocation, CheckErrors, RecordedLaunch, Rounds, flattened
 from tilewright.runtime.recycling import LARGE
 from tilewright.runtime.scope import row_major_strides
 
@@ -54,7 +54,7 @@ def entry_of(
         threads: that launches of several blocks are shared among.
         gives_tuple: whether the program's results are a tuple.
     """
-    records = plan.recording.records
+    records = [*flattened(plan.recording.records)]
     allocations = {one.slot: one for one in records if isinstance(one, Allocation)}
     launches = [one for one in records if isinstance(one, RecordedLaunch)]
     given = plan.scalar_types
@@ -67,7 +67,6 @@ def entry_of(
         or len(set(slots)) < len(slots)
         or any(slot < 0 for slot in slots)
         or checked != zeroed
-        or not all(isinstance(one, Allocation | RecordedLaunch | CheckErrors | Release) for one in records)
         or not all(type_ in _KINDS for type_ in given.values())
         or not all(type(arguments[position]) in _INTEGERS for position in fixed)
         or not all(type(arguments[position]) in _NUMBERS for position in given)
@@ -82,7 +81,7 @@ def entry_of(
         for position, one in enumerate(arguments)
     ]
     results = [_result_form(plan, one) for one in plan.results]
-    places = shared_places(records, slots)
+    places = shared_places(plan.recording.records, slots)
     if any(form is None for form in results) or any(
         address_mask(plan, slot, F64) > _TEMPORARY_MASK for slot in places.of
     ):
@@ -90,17 +89,29 @@ def entry_of(
     order = [inputs[position][0] if position in inputs else -1 for position in range(len(arguments))]
     numbers = {slot: number for number, slot in enumerate([*order, *slots]) if slot >= 0}
     numbers |= {slot: len(order) + len(slots) + place for slot, place in places.of.items()}
-    made = [_launch(one, numbers, given) for one in launches]
-    if any(one is None for one in made):
+    counters = [one.counter for one in records if isinstance(one, Rounds)]
+    behind = len(order) + len(slots) + len(places.sizes)
+    numbers |= {counter: behind + number for number, counter in enumerate(counters)}
+
+    def scalar(reference: ScalarReference, type_: ScalarType) -> int:
+        position = int(reference.name)
+        if reference.component or type_ != given[position]:
+            raise Unfit
+        return position
+
+    try:
+        steps = steps_of(plan.recording.records, numbers, scalar)
+    except Unfit:
         return None
     entry = make_entry(
-        [one for one in made if one is not None],
+        steps,
         operands,
         [one for one in results if one is not None],
         places.sizes,
         makes_results=True,
         gives_tuple=gives_tuple,
         records=[] if places.errors is None else [places.errors],
+        counters=len(counters),
         threads=threads,
     )
     if entry is None:
@@ -167,14 +178,3 @@ def _result_form(plan: BoundPlan, result: Result) -> ArrayForm | None:
         return None
     strides = tuple(stride * dtype.itemsize for stride in row_major_strides(result.shape))
     return ArrayForm(dtype, result.shape, strides, mask, (0, nbytes))
-
-
-def _launch(record: RecordedLaunch, numbers: dict[int, int], given: dict[int, ScalarType]) -> EntryLaunch | None:
-    kernel, native = record.compiled
-    references = [(place, one) for place, one in enumerate(record.scalars) if isinstance(one, ScalarReference)]
-    if any(one.component or kernel.scalars[place].type != given[int(one.name)] for place, one in references):
-        return None
-    fixed = [0 if isinstance(one, ScalarReference) else one for one in record.scalars]
-    words = list(argument_block(kernel, fixed))[len(kernel.buffers) :]
-    buffers = tuple(numbers[slot] for slot in record.slots)
-    return EntryLaunch(native, record.blocks, buffers, tuple(words), tuple((p, int(one.name)) for p, one in references))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import field
 from typing import Any, TypeAlias
 
@@ -35,13 +35,20 @@ class Allocation:
 
 
 @dataclass(frozen=True)
+class Counter:
+    """The number of the round of a loop, as a scalar of a launch in it; `slot` is its own."""
+
+    slot: int
+
+
+@dataclass(frozen=True)
 class RecordedLaunch:
     """A launch: slots of its buffers, its scalars (an argument's position and component where it may change)."""
 
     compiled: Any
     blocks: int
     slots: tuple[int, ...]
-    scalars: tuple[int | float | bool | ScalarReference, ...]
+    scalars: tuple[int | float | bool | ScalarReference | Counter, ...]
 
 
 @dataclass(frozen=True)
@@ -59,13 +66,58 @@ class Release:
     slot: int
 
 
-Record: TypeAlias = Allocation | RecordedLaunch | CheckErrors | Release
+@dataclass(frozen=True)
+class Rounds:
+    """Records that are repeated.
+
+    Attributes:
+        counter: the slot of the number of the round, from 0 on.
+        stop: how many rounds there are at most.
+        asked: what is done before each round to learn if there is to be one.
+        cell: the slot of the scalar, and the byte in it, that says so then; None if that is not asked.
+        records: of a round.
+        turns: slots, each of which is after a round what the next one was, and the last what the first was. All arrays
+            of a turn have as many bytes.
+    """
+
+    counter: int
+    stop: int
+    asked: tuple[Record, ...]
+    cell: tuple[int, int] | None
+    records: tuple[Record, ...]
+    turns: tuple[tuple[int, ...], ...]
+
+
+Record: TypeAlias = Allocation | RecordedLaunch | CheckErrors | Release | Rounds
+
+
+def flattened(records: Sequence[Record]) -> Iterator[Record]:
+    """The records with those of rounds, once, before the rounds themselves."""
+    for one in records:
+        if isinstance(one, Rounds):
+            yield from flattened((*one.asked, *one.records))
+        yield one
+
+
+def slots_of(records: Sequence[Record]) -> set[int]:
+    """The slots of memory that launches and rounds use."""
+    found: set[int] = set()
+    for one in flattened(records):
+        match one:
+            case RecordedLaunch(slots=slots):
+                found.update(slots)
+            case CheckErrors(slot=slot):
+                found.add(slot)
+            case Rounds(turns=turns, cell=cell):
+                found.update(slot for turn in turns for slot in turn)
+                found.update(() if cell is None else cell[:1])
+    return found
 
 
 def alignments_of(records: Sequence[Record]) -> dict[int, int]:
     """What launches on the CPU were promised of the addresses of slots, in bytes."""
     found: dict[int, int] = {}
-    for record in records:
+    for record in flattened(records):
         if isinstance(record, RecordedLaunch):
             kernel: Kernel = record.compiled[0]
             for buffer, slot in zip(kernel.buffers, record.slots, strict=True):
@@ -83,8 +135,12 @@ class Recording:
 
     def slot(self, memory: Memory) -> None:
         """Give memory a number."""
-        memory.slot = self.slots
+        memory.slot = self.new_slot()
+
+    def new_slot(self) -> int:
+        """A number that nothing has yet."""
         self.slots += 1
+        return self.slots - 1
 
     def refuse(self, reason: str) -> None:
         """The run depends on values: it must be done step by step each time."""

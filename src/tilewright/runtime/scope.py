@@ -16,12 +16,15 @@ from tilewright.runtime.host import Layout
 @dataclass(frozen=True, eq=False)
 class Scalar:
     """A scalar that the host knows. `argument` is its position if it is an argument that may change between calls of
-    one bound plan; `changing` says that it was computed from such.
+    one bound plan; `changing` says that it was computed from such. `rounds` are the counters of the loops whose rounds
+    have other values; `is_counter` if it is the only one itself.
     """
 
     value: Any
     argument: int | None = None
     changing: bool = False
+    rounds: frozenset[int] = frozenset()
+    is_counter: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +91,7 @@ class Scope(Mapping[str, int]):
     def __init__(self, entries: Mapping[str, Entry] | None = None) -> None:
         self.entries: dict[str, Entry] = dict(entries or {})
         self.used_changing = False
+        self.used_rounds: set[int] = set()
 
     def __getitem__(self, name: str) -> int:
         """The value of a name in a size: a scalar, or an offset or stride of an array (`x.offset`, `x.stride0`)."""
@@ -95,6 +99,7 @@ class Scope(Mapping[str, int]):
         if isinstance(entry, Scalar):
             if entry.changing or entry.argument is not None:
                 self.used_changing = True
+            self.used_rounds |= entry.rounds
             return int(entry.value)
         base, _, part = name.rpartition(".")
         array = self.entries.get(base)

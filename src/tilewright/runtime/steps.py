@@ -30,7 +30,7 @@ from tilewright.ir.nodes import (
 from tilewright.ir.operators import OPERATORS, result_type
 from tilewright.ir.sizes import size
 from tilewright.kernel.launch import Launch, LaunchDeclined
-from tilewright.runtime import host
+from tilewright.runtime import host, rounds
 from tilewright.runtime.executor import Executor
 from tilewright.runtime.flat_plan import Unfit
 from tilewright.runtime.scheduling import index_error
@@ -144,6 +144,7 @@ def array_in_memory(e: Executor, atom: Atom) -> Placed:
 def checked_index(e: Executor, atom: Atom, extent: int, array: Variable, dimension: int, line: str) -> int:
     """An index that the host knows, checked."""
     scalar = e.scalar(atom)
+    e.scope.used_rounds |= scalar.rounds
     if scalar.changing or scalar.argument is not None:
         e.recording.refuse(f"an index of {array} is a scalar argument")
     index = int(scalar.value)
@@ -192,7 +193,8 @@ def run_scalar(e: Executor, step: host.ScalarStep) -> None:
             case _:
                 raise TypeError(f"{type(step.expression).__name__} is not scalar code")
     changing = any(one.changing or one.argument is not None for one in scalars)
-    e.scope.entries[step.targets[0].name] = Scalar(value, changing=changing)
+    counters = frozenset[int]().union(*(one.rounds for one in scalars))
+    e.scope.entries[step.targets[0].name] = Scalar(value, changing=changing, rounds=counters)
 
 
 def run_concat(e: Executor, step: host.ConcatStep) -> None:
@@ -242,6 +244,7 @@ def run_threshold(e: Executor, step: host.ThresholdStep) -> None:
 def run_if(e: Executor, step: host.IfStep) -> None:
     """Decide on the host."""
     condition = e.scalar(step.condition)
+    e.scope.used_rounds |= condition.rounds
     if condition.changing or condition.argument is not None:
         e.recording.refuse("a condition depends on the arguments' values")
     results = run_block(e, host.block_of(step.then if condition.value else step.otherwise))
@@ -255,6 +258,7 @@ def run_guarded(e: Executor, step: host.GuardedStep) -> None:
         e.run_kernel(step.guard)
     except Unfit:
         e.recording.refuse("a guard does not hold for these arguments")
+        e.choices += 1
         run_block(e, step.otherwise)
     else:
         run_block(e, step.then)
@@ -265,43 +269,11 @@ LARGEST_SEQUENTIAL_ROUND = 3 << 17
 
 
 def run_loop(e: Executor, step: host.LoopStep) -> None:
-    """Loop on the host, or by a kernel."""
+    """Loop by a kernel, or on the host."""
     if step.whole is not None and step.work is not None and e.size(step.work) <= LARGEST_SEQUENTIAL_ROUND:
         e.run_kernel(step.whole)
-        return
-    carried = [e.entry(atom) for atom in step.initial]
-    for place in step.own:
-        given = array_in_memory(e, step.initial[place])
-        carried[place] = own = e.allocate_shape(given.element, given.shape, step.parameters[place].name)
-        e.copy(given, own)
-    if step.condition is None:
-        assert step.bound is not None and step.index is not None
-        for index in range(e.size(step.bound)):
-            e.scope.entries[step.index.name] = Scalar(np.int64(index))
-            bind(e, step.parameters, carried)
-            carried = run_block(e, step.body)
     else:
-        while holds(e, step, carried):
-            bind(e, step.parameters, carried)
-            carried = run_block(e, step.body)
-    bind(e, step.targets, carried)
-
-
-def holds(e: Executor, step: host.LoopStep, carried: Sequence[Entry]) -> bool:
-    """Whether a while loop goes on."""
-    assert step.condition is not None
-    bind(e, step.condition_parameters, carried)
-    run_block(e, step.condition)
-    condition = e.scalar(step.condition.results[0])
-    if condition.changing or condition.argument is not None:
-        e.recording.refuse("a condition depends on the arguments' values")
-    return bool(condition.value)
-
-
-def bind(e: Executor, variables: Sequence[Variable], entries: Sequence[Entry]) -> None:
-    """Give variables their values."""
-    for variable, entry in zip(variables, entries, strict=True):
-        e.scope.entries[variable.name] = entry
+        rounds.run_loop(e, step, run_block)
 
 
 def run_rows(e: Executor, step: host.RowsStep) -> None:

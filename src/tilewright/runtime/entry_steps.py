@@ -1,0 +1,65 @@
+"""The steps of native code that records become: launches, looks at error records, and rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from tilewright.ir.scalars import I64, ScalarType
+from tilewright.kernel.launch import ScalarReference
+from tilewright.runtime.backends import argument_block
+from tilewright.runtime.flat_plan import EntryCheck, EntryLaunch, EntryRounds, EntryStep, Unfit
+from tilewright.runtime.recording import Allocation, CheckErrors, Counter, Record, RecordedLaunch, Release, Rounds
+
+ScalarNumber = Callable[[ScalarReference, ScalarType], int]
+"""The number of the value that is a scalar argument, as a kernel's scalar of a type; raises Unfit if there is none."""
+
+
+def steps_of(
+    records: Sequence[Record], numbers: Mapping[int, int], scalar: ScalarNumber, start: int = 0
+) -> tuple[EntryStep, ...]:
+    """The steps that do what the records say.
+
+    Args:
+        records: of launches on the CPU.
+        numbers: of the values that the slots of arrays and counters are.
+        scalar: numbers scalar arguments.
+        start: the first round of rounds that are not inside of others.
+
+    Raises:
+        Unfit: if native code cannot do that.
+    """
+    steps: list[EntryStep] = []
+    for one in records:
+        match one:
+            case RecordedLaunch():
+                steps.append(_launch(one, numbers, scalar))
+            case CheckErrors(slot, checks):
+                steps.append(EntryCheck(numbers[slot], 24 * len(checks)))
+            case Rounds():
+                steps.append(_rounds(one, numbers, scalar, start))
+            case Allocation() | Release():
+                pass
+    return tuple(steps)
+
+
+def _rounds(one: Rounds, numbers: Mapping[int, int], scalar: ScalarNumber, start: int) -> EntryRounds:
+    cell = None if one.cell is None else (numbers[one.cell[0]], one.cell[1])
+    asked, steps = (steps_of(part, numbers, scalar) for part in (one.asked, one.records))
+    turns = tuple(tuple(numbers[slot] for slot in turn) for turn in one.turns)
+    return EntryRounds(numbers[one.counter], start, one.stop, asked, cell, steps, turns)
+
+
+def _launch(record: RecordedLaunch, numbers: Mapping[int, int], scalar: ScalarNumber) -> EntryLaunch:
+    kernel, native = record.compiled
+    fixed: list[int | float | bool] = []
+    given: list[tuple[int, int]] = []
+    for place, (one, parameter) in enumerate(zip(record.scalars, kernel.scalars, strict=True)):
+        if isinstance(one, Counter):
+            if parameter.type != I64:
+                raise Unfit
+            given.append((place, numbers[one.slot]))
+        elif isinstance(one, ScalarReference):
+            given.append((place, scalar(one, parameter.type)))
+        fixed.append(0 if isinstance(one, ScalarReference | Counter) else one)
+    words = tuple(argument_block(kernel, fixed))[len(kernel.buffers) :]
+    return EntryLaunch(native, record.blocks, tuple(numbers[slot] for slot in record.slots), words, tuple(given))

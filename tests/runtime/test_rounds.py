@@ -1,0 +1,270 @@
+"""Loops of the host whose rounds native code repeats: their values, what ends them, and what interrupts them."""
+
+# ruff: noqa: F821, UP037  # sizes in annotations are text: tw.f64["n"]
+from __future__ import annotations
+
+import doctest
+import gc
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive import examples
+
+import tilewright as tw
+from tilewright.frontend.program import TracedProgram
+from tilewright.ir.interpreter import interpret
+from tilewright.runtime import cpu_entry, rounds, steps
+from tilewright.runtime.recording import flattened
+
+pytestmark = pytest.mark.skipif(not cpu_entry.entries_are_possible(), reason="this interpreter has no native entries")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_rounds_on_the_host() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(steps, "LARGEST_SEQUENTIAL_ROUND", -1)
+        patch.setattr(rounds, "FEWEST_ROUNDS", 2)
+        yield
+
+
+def dot(x: Any, y: Any) -> Any:
+    return tw.reduce("add", 0.0, tw.map(lambda a, b: a * b, x, y))
+
+
+def both(x: Any, y: Any) -> Any:
+    return tw.map(lambda u, v: u + v / 2, x, y)
+
+
+@tw.program
+def in_turns(x: tw.f64["n"], y: tw.f64["n"], count: tw.i64) -> Any:
+    return tw.loop(count, (x, y, x), lambda i, a, b, c: (b, c, both(a, b)))
+
+
+@tw.program
+def exchanged(x: tw.f64["n"], y: tw.f64["n"], count: tw.i64) -> Any:
+    return tw.loop(count, (x, y), lambda i, a, b: (b, a))
+
+
+@tw.program
+def twice_the_same(x: tw.f64["n"], y: tw.f64["n"], count: tw.i64) -> Any:
+    def one_round(_: Any, a: Any, b: Any) -> Any:
+        c = both(a, b)
+        return c, c, y
+
+    return tw.loop(count, (x, y, x), lambda i, a, b, c: one_round(i, a, b))
+
+
+@tw.program
+def counted(x: tw.f64["n"], y: tw.f64["n"], count: tw.i64) -> Any:
+    """The number of the round is a scalar of kernels, by itself and computed; what is carried are scalars too."""
+
+    def one_round(i: Any, a: Any, s: Any, k: Any) -> Any:
+        factor = 1.0 / (i.astype(tw.f64) + 1.0)
+        return tw.map(lambda u, v: u * factor + v * s + i.astype(tw.f64), a, y), s / 2, k + i
+
+    return tw.loop(count, (x, 1.0, 3), one_round)
+
+
+@tw.program
+def within(x: tw.f64["n"], y: tw.f64["n"], count: tw.i64) -> Any:
+    def one_round(i: Any, a: Any) -> Any:
+        inner = tw.loop(
+            count, a, lambda j, b: tw.map(lambda u, v: u / 2 + i.astype(tw.f64) - j.astype(tw.f64) * v, b, y)
+        )
+        return tw.map(lambda u, v: u - v, inner, a)
+
+    return tw.loop(3, x, one_round)
+
+
+@tw.program
+def halved(x: tw.f64["n"], y: tw.f64["n"], count: tw.i64) -> Any:
+    return tw.while_loop(
+        lambda a, size, k: (size > 0.5) & (k < count),
+        (x, 1e9, 0),
+        lambda a, size, k: (tw.map(lambda u: u / 2, a), dot(a, a), k + 1),
+    )
+
+
+@tw.program
+def halved_in_rounds(x: tw.f64["n"], y: tw.f64["n"], count: tw.i64) -> Any:
+    def one_round(_: Any, a: Any) -> Any:
+        small, _ = tw.while_loop(
+            lambda b, size: size > 1.0, (a, 1e9), lambda b, size: (tw.map(lambda u: u / 2, b), dot(b, b))
+        )
+        return tw.map(lambda u, v: u * 8.0 + v, small, y)
+
+    return tw.loop(count, x, one_round)
+
+
+@tw.program
+def rounds_until_small(x: tw.f64["n"], y: tw.f64["n"], count: tw.i64) -> Any:
+    def one_round(a: Any, size: Any) -> Any:
+        b = tw.loop(count, a, lambda i, c: tw.map(lambda u: u / 2, c))
+        return tw.map(lambda u: u / 2, b), dot(b, b)
+
+    return tw.while_loop(lambda a, size: size > 1e-3, (x, 1e9), one_round)
+
+
+@tw.program
+def one_element_each(x: tw.f64["n"], y: tw.f64["n"], count: tw.i64) -> Any:
+    """Rounds write into what they carry; where they do is checked."""
+    places = tw.map(lambda v: (v * v).astype(tw.i64) % 2, y)
+
+    def one_round(i: Any, a: Any) -> Any:
+        return tw.scatter(a, places, tw.map(lambda u, v: u + v + i.astype(tw.f64), a, y))
+
+    return tw.loop(count, x, one_round)
+
+
+PROGRAMS = [
+    in_turns, exchanged, twice_the_same, counted, within, halved, halved_in_rounds, rounds_until_small,
+    one_element_each,
+]  # fmt: skip
+
+
+def as_tuple(result: Any) -> tuple[Any, ...]:
+    return result if isinstance(result, tuple) else (result,)
+
+
+def test_examples_in_the_docstrings() -> None:
+    assert doctest.testmod(rounds).failed == 0
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.function.__name__)
+@settings(max_examples=examples(20))
+@given(size=st.integers(2, 40), count=st.integers(0, 21), seed=st.integers(0, 999), threads=st.sampled_from([1, 2]))
+def test_rounds_give_what_the_interpreter_does(
+    program: TracedProgram, size: int, count: int, seed: int, threads: int
+) -> None:
+    random = np.random.default_rng(seed)
+    x, y = random.integers(-8, 8, (2, size)) / 8
+    if program is one_element_each:
+        y = np.arange(size) % 2.0  # places that occur once
+        x, y = x[:2], y[:2]
+    expected = interpret(program.trace(), (x, y, np.int64(count)))
+    before = tw.get_num_threads()
+    tw.set_num_threads(threads)
+    try:
+        found = [as_tuple(program(x, y, count)) for _ in range(4)]  # the long way, by a plan, by native code
+        given_arrays = tuple(np.zeros_like(one) for one in found[0])
+        if all(one.ndim for one in given_arrays):
+            program(x, y, count, out=given_arrays if len(given_arrays) > 1 else given_arrays[0])
+            found.append(given_arrays)
+    finally:
+        tw.set_num_threads(before)
+    for one in found:
+        for got, wanted in zip(one, as_tuple(expected), strict=True):
+            # Sums of so few squares of eighths are exact, so that both go through as many rounds.
+            np.testing.assert_allclose(got, wanted, rtol=1e-13 * (1 + count), atol=1e-300)
+
+
+def plans_of(program: TracedProgram) -> list[Any]:
+    return [plan for executable, _ in program._executables.values() for _, plan in executable._plans.values()]
+
+
+@pytest.mark.parametrize("program", [in_turns, twice_the_same, counted, halved, rounds_until_small])
+def test_rounds_are_recorded_once(program: TracedProgram) -> None:
+    own = tw.program(program.function)
+    x = np.linspace(1, 2, 50)
+    own(x, x, 1_000)
+    plan = plans_of(own)[-1]
+    assert plan.has_rounds
+    assert len(list(flattened(plan.recording.records))) < 60
+
+
+@tw.program
+def looked_up(x: tw.f64["n"], places: tw.i64["m"], limit: tw.f64) -> Any:
+    def one_round(a: Any, size: Any, k: Any) -> Any:
+        found = tw.map(lambda place: a[place + k], places)
+        return tw.map(lambda u: u + 1.0, a), tw.reduce("add", 0.0, found), k + 1
+
+    return tw.while_loop(lambda a, size, k: size < limit, (x, 0.0, 0), one_round)
+
+
+def test_an_index_out_of_range_in_a_later_round() -> None:
+    own = tw.program(looked_up.function)
+    x, places = np.zeros(40), np.array([3, 5])
+    line = looked_up.function.__code__.co_firstlineno + 3
+    for _ in range(4):
+        assert own(x, places, 20.0)[2] > 5
+        # The first place is out of range when k is 37; sums are 2 k.
+        with pytest.raises(IndexError, match=rf"test_rounds.py:{line}: in program looked_up: index 40 of .* 40"):
+            own(x, places, 1e9)
+
+
+def test_the_memory_of_rounds_that_fail_is_given_back() -> None:
+    own = tw.program(looked_up.function)
+    x, places = np.zeros(1 << 20), np.array([0, (1 << 20) - 40])
+    used = []
+    for _ in range(6):
+        with pytest.raises(IndexError):
+            own(x, places, 1e9)
+        gc.collect()
+        used.append(int(Path("/proc/self/statm").read_text().split()[1]))
+    assert (used[-1] - used[1]) * os.sysconf("SC_PAGE_SIZE") < 3 * x.nbytes
+
+
+def test_several_threads_call_at_once() -> None:
+    x = np.linspace(1, 2, 300)
+    expected = counted(x, x, 200)
+    wrong: list[int] = []
+
+    def calls() -> None:
+        for _ in range(30):
+            found = counted(x, x, 200)
+            if any(not np.array_equal(one, other) for one, other in zip(found, expected, strict=True)):
+                wrong.append(1)
+
+    threads = [threading.Thread(target=calls) for _ in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert not wrong
+
+
+_ENDLESS = """
+    import os, signal, sys, threading
+    import numpy as np
+    import tilewright as tw
+    from tilewright.runtime import steps
+
+    steps.LARGEST_SEQUENTIAL_ROUND = -1
+
+    @tw.program
+    def endless(x: tw.f64["n"], limit: tw.f64):
+        def one_round(a, k):
+            return tw.map(lambda u: u * 0.5 + 1.0, a), k + 1.0
+
+        return tw.while_loop(lambda a, k: k < limit, (x, 0.0), one_round)
+
+    x = np.ones(100)
+    for _ in range({calls}):
+        endless(x, 20.0)
+    interrupts = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))  # runs only if others may meanwhile
+    try:
+        interrupts.start()
+        endless(x, 1e300)
+    except KeyboardInterrupt:
+        interrupts.join()
+        assert endless(x, 20.0)[1] == 20.0
+        print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("calls", [0, 5])
+def test_an_interrupt_ends_endless_rounds(calls: int) -> None:
+    """In the first call, and in native code that repeats it."""
+    text = textwrap.dedent(_ENDLESS.format(calls=calls))
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=300, check=False)
+    assert done.stdout == "interrupted\n", done.stderr
