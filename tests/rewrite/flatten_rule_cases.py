@@ -172,28 +172,6 @@ in (ysss)""",
         "  let (y: [k*m]f32) = reshape (k*m) x\n  in (y)) xs\nin (ys)",
     ),
     (
-        "flatten_slice",
-        "xs: [n][m]f32",
-        "let (ys: [n][m]f32) = map n (\\(x: [m]f32) ->\n  let (y: [m]f32) = x[0 :+ m]\n  in (y)) xs\nin (ys)",
-    ),
-    (
-        "flatten_concat",
-        "xs: [n][m][k]f32",
-        "let (ys: [n][m][2*k]f32) = map n (\\(x: [m][k]f32) ->\n"
-        "  let (z: [m][2*k]f32) = map m (\\(e: [k]f32) ->\n"
-        "    let (y: [2*k]f32) = concat 0 e e\n    in (y)) x\n  in (z)) xs\nin (ys)",
-    ),
-    (
-        "flatten_copy",
-        "xs: [n][m]f32",
-        "let (ys: [n][m]f32) = map n (\\(x: [m]f32) ->\n  let (y: [m]f32) = copy x\n  in (y)) xs\nin (ys)",
-    ),
-    (
-        "flatten_replicate",
-        "xs: [n]f32, zs: [m]f32",
-        "let (ys: [n][m]f32) = map n (\\(x: f32) ->\n  let (y: [m]f32) = replicate m x\n  in (y)) xs\nin (ys)",
-    ),
-    (
         "flatten_redomap",
         "xss: [n][m]f32, ys: [m]f32",
         f"""\
@@ -395,18 +373,6 @@ DECLINES = [
         "xs: [n]i64, ws: [m]f32",
         "let (ys: [n]i64) = segmap@thread (i: i64 < n) do\n  let (x: i64) = xs[i]\n  in (x)\nin (ys)",
         "it reads no iota",
-    ),
-    (
-        "flatten_slice",
-        "xs: [n][m]f32",
-        "let (ys: [n][2]f32) = map n (\\(x: [m]f32) ->\n  let (y: [2]f32) = x[1 :+ 2]\n  in (y)) xs\nin (ys)",
-        "it could fail, and it is not certain that the nest has any point",
-    ),
-    (
-        "flatten_replicate",
-        "xs: [n]f32, c: i64",
-        "let (ys: [n][c]f32) = map n (\\(x: f32) ->\n  let (y: [c]f32) = replicate c x\n  in (y)) xs\nin (ys)",
-        "the count c is not known to be at least 0",
     ),
     (
         "flatten_rearrange",

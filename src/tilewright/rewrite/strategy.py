@@ -22,7 +22,7 @@ from typing import TypeAlias
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Body, Program
 from tilewright.ir.traversal import bodies_of
-from tilewright.rewrite.derivation import Step
+from tilewright.rewrite.derivation import Recording, Step
 from tilewright.rewrite.rule import (
     Declined,
     Refusal,
@@ -271,3 +271,11 @@ def run_strategy(program: Program, strategy: Strategy) -> State:
     """The state after a strategy on a whole program; declining leaves the program as it is."""
     outcome = strategy(State(program))
     return State(program, refusals=outcome.refusals) if isinstance(outcome, Declined) else outcome
+
+
+def rewritten(program: Program, strategy: Strategy, derivation: Recording | None = None) -> Program:
+    """The program after a strategy; the steps, and the reasons for what was declined, are added to `derivation`."""
+    state = run_strategy(program, strategy)
+    if derivation is not None:
+        derivation.add(state.steps, state.refusals)
+    return state.program

@@ -7,7 +7,7 @@ from functools import cache
 from tilewright.ir.nodes import Program
 from tilewright.rewrite.derivation import Recording
 from tilewright.rewrite.rule import rules_of
-from tilewright.rewrite.strategy import Strategy, each, everywhere, first_of, repeat, run_strategy, sequence
+from tilewright.rewrite.strategy import Strategy, each, everywhere, first_of, repeat, rewritten, sequence
 
 
 @cache
@@ -26,10 +26,7 @@ def fuse(program: Program, derivation: Recording | None = None) -> Program:
 
     sum (map (2*) xs)  =>  redomap (+) 0 (2*) xs
     """
-    state = run_strategy(program, fusion())
-    if derivation is not None:
-        derivation.add(state.steps, state.refusals)
-    return state.program
+    return rewritten(program, fusion(), derivation)
 
 
 @cache
@@ -44,7 +41,4 @@ def fuse_further(program: Program, derivation: Recording | None = None) -> Progr
 
     ys = map (2*) xs; z = sum ys; (z, ys)  =>  z, ys = redomap (+) 0 (\\x -> (2*x, 2*x)) xs; (z, ys)
     """
-    state = run_strategy(program, further_fusion())
-    if derivation is not None:
-        derivation.add(state.steps, state.refusals)
-    return state.program
+    return rewritten(program, further_fusion(), derivation)

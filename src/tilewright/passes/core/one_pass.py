@@ -9,7 +9,7 @@ from tilewright.ir.nodes import Body, Expression, Hist, Map, Program, Scan, Scan
 from tilewright.ir.traversal import bodies_of
 from tilewright.rewrite.derivation import Recording
 from tilewright.rewrite.rule import rules_of
-from tilewright.rewrite.strategy import Strategy, each, everywhere, first_of, run_strategy
+from tilewright.rewrite.strategy import Strategy, each, everywhere, first_of, rewritten
 
 
 def fill_histograms(program: Program, derivation: Recording | None = None) -> Program:
@@ -19,7 +19,7 @@ def fill_histograms(program: Program, derivation: Recording | None = None) -> Pr
     """
     if not _has(program.body, lambda one: isinstance(one, Hist)):
         return program
-    return _run(program, _once("histogram rows"), derivation)
+    return rewritten(program, _once("histogram rows"), derivation)
 
 
 def scan_columns(program: Program, derivation: Recording | None = None) -> Program:
@@ -31,7 +31,7 @@ def scan_columns(program: Program, derivation: Recording | None = None) -> Progr
         return program
     from tilewright.passes.segments.row_folds import column_scans
 
-    return _run(program, column_scans(), derivation)
+    return rewritten(program, column_scans(), derivation)
 
 
 def sweep(program: Program, derivation: Recording | None = None) -> Program:
@@ -41,7 +41,7 @@ def sweep(program: Program, derivation: Recording | None = None) -> Program:
     """
     if not _has(program.body, lambda one: isinstance(one, Scatter) or _is_scan(one)):
         return program
-    return _run(program, _once("one pass"), derivation)
+    return rewritten(program, _once("one pass"), derivation)
 
 
 def _is_scan(expression: Expression) -> bool:
@@ -60,10 +60,3 @@ def _has(body: Body, wanted: Callable[[Expression], bool]) -> bool:
 def _once(family: str) -> Strategy:
     """Each rule of a family once through the program."""
     return each(*(everywhere(first_of((rule,))) for rule in rules_of(family)))
-
-
-def _run(program: Program, strategy: Strategy, derivation: Recording | None) -> Program:
-    state = run_strategy(program, strategy)
-    if derivation is not None:
-        derivation.add(state.steps, state.refusals)
-    return state.program

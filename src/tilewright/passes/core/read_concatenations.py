@@ -7,7 +7,7 @@ from functools import cache
 from tilewright.ir.nodes import Program
 from tilewright.rewrite.derivation import Recording
 from tilewright.rewrite.rule import rules_of
-from tilewright.rewrite.strategy import Strategy, everywhere, first_of, repeat, run_strategy
+from tilewright.rewrite.strategy import Strategy, everywhere, first_of, repeat, rewritten
 
 
 @cache
@@ -21,7 +21,4 @@ def read_concatenations(program: Program, derivation: Recording | None = None) -
 
     map f (concat xs ys)  =>  map (\\i -> f (if i < n then xs[i] else ys[i - n])) (iota (n + m))
     """
-    state = run_strategy(program, reading())
-    if derivation is not None:
-        derivation.add(state.steps, state.refusals)
-    return state.program
+    return rewritten(program, reading(), derivation)

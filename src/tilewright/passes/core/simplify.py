@@ -7,7 +7,7 @@ from functools import cache
 from tilewright.ir.nodes import Program
 from tilewright.rewrite.derivation import Recording
 from tilewright.rewrite.rule import rules_of
-from tilewright.rewrite.strategy import Strategy, each, everywhere, first_of, repeat, run_strategy
+from tilewright.rewrite.strategy import Strategy, each, everywhere, first_of, repeat, rewritten
 
 
 @cache
@@ -23,7 +23,4 @@ def simplify(program: Program, derivation: Recording | None = None) -> Program:
 
     x = 2*3; y = x + a; z = x + a; rearrange (1, 0) (rearrange (1, 0) b)  =>  y = 6 + a; b
     """
-    state = run_strategy(program, simplification())
-    if derivation is not None:
-        derivation.add(state.steps, state.refusals)
-    return state.program
+    return rewritten(program, simplification(), derivation)

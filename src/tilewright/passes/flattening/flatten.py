@@ -17,12 +17,10 @@ from typing import TypeAlias
 from tilewright.ir.nodes import Program
 from tilewright.rewrite.derivation import Recording
 from tilewright.rewrite.rule import Declined, Place, Rule, no_match, resolve, rule_named, rules_of
-from tilewright.rewrite.strategy import State, Strategy, bottom_up, each, everywhere, first_of, repeat, run_strategy
+from tilewright.rewrite.strategy import State, Strategy, bottom_up, each, everywhere, first_of, repeat, rewritten
 
 SEGMENTS = ("flatten_redomap", "flatten_scan", "flatten_hist")
-VIEWS = (
-    "flatten_rearrange", "flatten_reshape", "flatten_slice", "flatten_concat", "flatten_copy", "flatten_replicate",
-)  # fmt: skip
+VIEWS = ("flatten_rearrange", "flatten_reshape")
 INWARDS = ("interchange_loop", "interchange_if", "interchange_reduce", "split_fold", "split_invariant", "distribute")
 
 Spared: TypeAlias = Callable[[Place], bool]
@@ -85,19 +83,12 @@ def outer_flattening(spared: Spared = nowhere) -> Strategy:
     return everywhere(run)
 
 
-def _run(program: Program, strategy: Strategy, derivation: Recording | None) -> Program:
-    state = run_strategy(program, strategy)
-    if derivation is not None:
-        derivation.add(state.steps, state.refusals)
-    return state.program
-
-
 def flatten_fully(program: Program, derivation: Recording | None = None) -> Program:
     """The program with all its regular parallelism used; the steps, and what stays sequential, go to `derivation`.
 
     map (\\xs -> reduce (+) 0 xs) xss  =>  segred (i < n, j < m) (+) 0 do xss[i, j]
     """
-    return _run(program, full_flattening(), derivation)
+    return rewritten(program, full_flattening(), derivation)
 
 
 def flatten_outer(program: Program, derivation: Recording | None = None) -> Program:
@@ -105,7 +96,7 @@ def flatten_outer(program: Program, derivation: Recording | None = None) -> Prog
 
     map (\\xs -> reduce (+) 0 xs) xss  =>  segmap (i < n) do reduce (+) 0 xss[i]
     """
-    return _run(program, outer_flattening(), derivation)
+    return rewritten(program, outer_flattening(), derivation)
 
 
 def flatten_incrementally(program: Program, derivation: Recording | None = None) -> Program:
@@ -115,7 +106,7 @@ def flatten_incrementally(program: Program, derivation: Recording | None = None)
     else if n >= block_0 and m fits a block then segmap@block (i < n) do segred (j < m) (+) 0 do xss[i, j]
     else segred (i < n, j < m) (+) 0 do xss[i, j]
     """
-    return _run(program, incremental_flattening(), derivation)
+    return rewritten(program, incremental_flattening(), derivation)
 
 
 @cache
@@ -129,7 +120,7 @@ def fuse_segments(program: Program, derivation: Recording | None = None) -> Prog
 
     ys = segmap (i < n) do x[i] * x[i]; z = segred (i < n) (+) 0 do ys[i]  =>  z = segred (i < n) (+) 0 do x[i] * x[i]
     """
-    return _run(program, segment_fusion(), derivation)
+    return rewritten(program, segment_fusion(), derivation)
 
 
 def number_inside(program: Program, derivation: Recording | None = None) -> Program:
@@ -137,4 +128,4 @@ def number_inside(program: Program, derivation: Recording | None = None) -> Prog
 
     is = iota n; ys = segmap S (e is)  =>  is = iota n; ys = segmap S (js = iota n; e js)
     """
-    return _run(program, everywhere(first_of(rules_of("numbering"))), derivation)
+    return rewritten(program, everywhere(first_of(rules_of("numbering"))), derivation)

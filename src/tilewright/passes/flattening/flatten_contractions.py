@@ -46,7 +46,7 @@ from tilewright.rewrite.rule import Declined, Place, no_match, rule
 from tilewright.rewrite.rules.flatten_nest import nest_of
 from tilewright.rewrite.rules.flatten_regular import SOAC
 from tilewright.rewrite.rules.flatten_versions import comparisons, threshold_names
-from tilewright.rewrite.strategy import Strategy, run_strategy
+from tilewright.rewrite.strategy import Strategy, rewritten
 
 Flattening: TypeAlias = Literal["incremental", "full", "outer"]
 FLATTENINGS: tuple[Flattening, ...] = ("incremental", "full", "outer")
@@ -151,11 +151,7 @@ def flatten_for_host(
     """
     if flattening == "incremental" and is_flat(program):
         return program
-    strategy = _strategy(program, flattening, contractions)
-    state = run_strategy(program, strategy)
-    if derivation is not None:
-        derivation.add(state.steps, state.refusals)
-    return state.program
+    return rewritten(program, _strategy(program, flattening, contractions), derivation)
 
 
 def flattening_pipeline(flattening: Flattening, contractions: bool = True) -> tuple[Pass, ...]:
