@@ -126,3 +126,87 @@ def test_work_that_is_not_known_before() -> None:
 
     assert "small rounds" not in growing.explain(target="cpu")
     assert growing(np.ones(4), np.array([1, 4, 0, 2]), target="cpu") == 7
+
+
+@tw.program
+def cholesky(a: tw.f64["n", "n"]) -> Any:
+    (n, _) = a.shape
+
+    def row(i: Any, factor: Any) -> Any:
+        def element(j: Any, factor: Any) -> Any:
+            total = tw.reduce("add", 0.0, tw.map(lambda k: factor[i, k] * factor[j, k], tw.iota(j)))
+            rest = a[i, j] - total
+            factor = tw.update(factor, (i, j), tw.where(i == j, tw.sqrt(rest), rest / factor[j, j]))
+            return factor
+
+        return tw.loop(i + 1, factor, element)
+
+    return tw.loop(n, tw.replicate((n, n), 0.0), row)
+
+
+@tw.program
+def solved_below(a: tw.f64["n", "n"], b: tw.f64["n"]) -> Any:
+    def step(i: Any, x: Any) -> Any:
+        x = tw.update(x, i, (b[i] - tw.reduce("add", 0.0, a[i, :i] * x[:i])) / a[i, i])
+        return x
+
+    return tw.loop(b.shape[0], tw.replicate(b.shape[0], 0.0), step)
+
+
+@tw.program
+def reversed_sums(x: tw.f64["n"]) -> Any:
+    """Rows that are read at places that are not side by side, and some of them only where a condition holds."""
+
+    def step(i: Any, sums: Any) -> Any:
+        products = tw.map(lambda j: tw.cond(j < i, lambda: x[j] * x[i - j], 0.0), tw.iota(x.shape[0]))
+        sums = tw.update(sums, i, tw.reduce("add", 0.0, products))
+        return sums
+
+    return tw.loop(x.shape[0], tw.replicate(x.shape[0], 0.0), step)
+
+
+@pytest.mark.parametrize("limit", [-1, 1 << 20])
+@pytest.mark.parametrize("size", [0, 1, 2, 23, 24, 25, 33, 70])
+def test_sums_as_long_as_the_rounds_before(size: int, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "LARGEST_SEQUENTIAL_ROUND", limit)
+    if limit < 0 and size > 25:
+        return  # thousands of launches say no more
+    random = np.random.default_rng(size)
+    rows = random.standard_normal((size, size))
+    positive, lower = rows @ rows.T + size * np.eye(size), np.tril(rows) + 9 * np.eye(size)
+    right = random.standard_normal(size)
+    # Errors of a few hundred additions and products, for matrices of small condition (a diagonal of about the size).
+    factor = tw.program(cholesky.function)(positive, target="cpu")
+    np.testing.assert_allclose(factor @ factor.T, positive, rtol=0, atol=1e-12 * (1 + size) ** 2)
+    solution = tw.program(solved_below.function)(lower, right, target="cpu")
+    np.testing.assert_allclose(lower @ solution, right, rtol=0, atol=1e-12 * (1 + size))
+    expected = [sum(right[j] * right[i - j] for j in range(i)) for i in range(size)]
+    sums = tw.program(reversed_sums.function)(right, target="cpu")
+    np.testing.assert_allclose(sums, expected, rtol=0, atol=1e-14 * (1 + size) ** 2)
+
+
+def test_loops_in_loops_are_one_kernel_where_rounds_of_either_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[str] = []
+
+    def compiling(kernel: Kernel, _compile: Any = cpu_device._compile) -> Any:
+        compiled.append(kernel.name)
+        return _compile(kernel)
+
+    monkeypatch.setattr(cpu_device, "_compile", compiling)
+    tw.program(cholesky.function)(np.eye(9), target="cpu")
+    assert sum("whole" in name for name in compiled) == 1
+    assert len(compiled) <= 3  # the loop, the zeros that it begins with, and a copy of them
+
+
+def test_slices_outside_of_an_array_are_found_in_one_kernel() -> None:
+    @tw.program
+    def sums(x: tw.f64["n"], shift: tw.i64) -> Any:
+        def step(i: Any, total: Any) -> Any:
+            return total + tw.reduce("add", 0.0, x[: i + shift])
+
+        return tw.loop(x.shape[0], 0.0, step)
+
+    xs = np.arange(5.0)
+    assert sums(xs, 1, target="cpu") == np.cumsum(xs).sum()
+    with pytest.raises(IndexError):
+        sums(xs, 2, target="cpu")

@@ -329,11 +329,10 @@ class Item:
             return one, ONE
         last = one.start + (one.count - 1) * one.step
         low, high = (one.start, last) if one.step > 0 else (last, one.start)
-        room = (extent - 1 - high).constant
-        if one.count == ONE or (low.constant is not None and low.constant >= 0 and room is not None and room >= 0):
-            if one.count != ONE:
-                return one, ONE
+        if one.count == ONE:
             return dataclasses.replace(one, start=self.checked(one.start, extent, access, dimension)), ONE
+        if all(self._in_range(end, end + 1) for end in (low, extent - 1 - high)):  # neither is negative
+            return one, ONE
         count = self.emit.let(lower_size(one.count, self.emit), "count")
         some = kernel.operation("gt", count, Constant(0, I64))
         # With no element there is nothing to check; index 0 stands for it, or the extent's own last one.

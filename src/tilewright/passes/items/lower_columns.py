@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from tilewright.ir import nodes
 from tilewright.ir.nodes import Lambda, Variable
@@ -31,13 +32,29 @@ COLUMNS = 512
 Reduction = nodes.Reduce | nodes.Redomap
 
 
+_SIMPLE = nodes.Apply | nodes.Cast | nodes.Alias | nodes.SizeValue
+
+
 def has_simple_rows(reduction: Reduction) -> bool:
     """Whether a fold is one of real scalars by straight-line code."""
-    functions = [reduction.combine] + ([reduction.function] if isinstance(reduction, nodes.Redomap) else [])
+    return _is_of(reduction, _SIMPLE)
+
+
+def has_read_rows(reduction: Reduction) -> bool:
+    """Whether a fold is one of real scalars by straight-line code that reads elements of arrays."""
+    read = (one for one in all_statements(_functions(reduction)[-1].body) if isinstance(one.expression, nodes.Index))
+    whole = all(target.type.rank == 0 for one in read for target in one.targets)
+    return whole and _is_of(reduction, _SIMPLE | nodes.Index)
+
+
+def _functions(reduction: Reduction) -> list[Lambda]:
+    return [reduction.combine] + ([reduction.function] if isinstance(reduction, nodes.Redomap) else [])
+
+
+def _is_of(reduction: Reduction, kinds: Any) -> bool:
+    """Whether a fold is one of real scalars by statements of these kinds."""
     simple = all(
-        isinstance(one.expression, nodes.Apply | nodes.Cast | nodes.Alias | nodes.SizeValue)
-        for function in functions
-        for one in all_statements(function.body)
+        isinstance(one.expression, kinds) for function in _functions(reduction) for one in all_statements(function.body)
     )
     reals = not any(atom.type.element.is_complex for atom in reduction.neutral)
     return simple and reals and all(one.type.rank == 1 for one in reduction.arrays)

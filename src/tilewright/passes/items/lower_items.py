@@ -29,6 +29,7 @@ from tilewright.passes.items.lower_scalar import (
 )
 from tilewright.passes.items.scalar_values import LoweringError, Value, constant
 from tilewright.passes.items.speculation import Speculation
+from tilewright.passes.items.upper_bounds import defined_size
 
 AnyValue: TypeAlias = Value | ArrayValue
 
@@ -65,6 +66,9 @@ def lower_statement(item: Item, statement: Statement) -> None:
 
 def _define_size(item: Item, statement: Statement) -> None:
     """Remember what an i64 scalar is as a size, for bounds of extents, and what a comparison of two says."""
+    defined = defined_size(statement.expression)
+    if defined is not None:
+        item.definitions[statement.targets[0].name] = defined
     match statement.expression:
         case nodes.Apply("lt" | "le" | "gt" | "ge" as operator, (left, right)) if left.type == nodes.Type(I64):
             less, more = (left, right) if operator in ("lt", "le") else (right, left)
@@ -72,14 +76,6 @@ def _define_size(item: Item, statement: Statement) -> None:
             item.conditions[statement.targets[0].name] = negative if operator in ("lt", "gt") else negative - 1
         case nodes.Apply("and" | "or" | "not" as operator, operands) if operands[0].type == nodes.Type(BOOL):
             item.junctions[statement.targets[0].name] = operator, tuple(map(str, operands))
-        case nodes.SizeValue(value):
-            item.definitions[statement.targets[0].name] = value
-        case nodes.Alias(atom) if atom.type == nodes.Type(I64):
-            item.definitions[statement.targets[0].name] = atom_size(atom)
-        case nodes.Apply("add" | "sub" | "mul" as operator, (left, right)) if left.type == nodes.Type(I64):
-            a, b = atom_size(left), atom_size(right)
-            result = a + b if operator == "add" else a - b if operator == "sub" else a * b
-            item.definitions[statement.targets[0].name] = result
         case nodes.Apply("mod", (left, right)) if left.type == nodes.Type(I64):
             number, extent = item.resolved(atom_size(left)), item.resolved(atom_size(right))
             # An extent is positive where an index below it is in use.

@@ -21,7 +21,7 @@ from tilewright.passes.items import lower_folds
 from tilewright.passes.items.attempts import ItemState
 from tilewright.passes.items.first_best import merging_operator
 from tilewright.passes.items.item_memory import Item
-from tilewright.passes.items.lower_columns import has_simple_rows
+from tilewright.passes.items.lower_columns import has_read_rows, has_simple_rows
 from tilewright.passes.items.lower_items import AnyValue, call, lower_expression, row_of, write
 from tilewright.passes.items.lower_order import SHORT, fold_in_order
 from tilewright.passes.items.lower_scalar import assign_values, declare_value, lower_atom, lower_size
@@ -50,9 +50,12 @@ def _(expression: Reduction, item: Item, targets: tuple[Variable, ...]) -> Seque
     function = expression.function if isinstance(expression, nodes.Redomap) else None
     rows = lower_folds.function_rows(item, function, lower_folds.arrays_of(item, expression.arrays))
     common = item, expression.width, expression.combine, expression.neutral, rows
-    if not (item.vector_lanes and item.lanes is None and has_simple_rows(expression)):
+    commutes, simple = expression.commutative, has_simple_rows(expression)
+    reads = not simple and commutes and item.speculation is None and has_read_rows(expression)
+    if not (item.vector_lanes and item.lanes is None and (simple or reads)):
         return [*lower_folds.fold(*common, places, mapped), *mapped]
-    commutes = expression.commutative
+    if reads:
+        return [*_fold_what_is_read(*common, mapped), *mapped]
     merge = None if commutes else merging_operator(item, expression)
     return [*fold_rows(*common, mapped, ZERO, commutes, in_order=not commutes, merge=merge), *mapped]
 
@@ -95,6 +98,31 @@ def fold_rows(
             assign_values(results, values, item.emit)
         branches.append(tuple(statements))
     item.emit.emit(If(operation("ge", lower_size(extent, item.emit), integer(least)), *branches))
+    return results
+
+
+def _fold_what_is_read(
+    item: Item, extent: Size, combine: nodes.Lambda, neutral: Sequence[Atom], rows: lower_folds.Rows,
+    mapped: Sequence[ArrayView],
+) -> Sequence[AnyValue]:  # fmt: skip
+    """`lower_folds.fold` of rows that read elements of arrays: in registers where neighbours read neighbours."""
+    plain = functools.partial(lower_folds.fold, item, extent, combine, neutral, rows, [None] * len(neutral), mapped)
+    if not goes_in_registers(item, combine, neutral, mapped):
+        return plain()
+    results = [declare_value(lower_atom(atom, item.emit), "folded", item.emit) for atom in neutral]
+    kept = ItemState(item)
+    held = functools.partial(fold_in_registers, item, extent, combine, neutral, rows, ZERO, combine, beside=True)
+    folds: Sequence[Callable[[], Sequence[AnyValue]]] = (held, plain)
+    branches = []
+    try:
+        for fold in folds:
+            with item.emit.scope() as statements:
+                assign_values(results, [one for one in fold() if isinstance(one, tuple)], item.emit)
+            branches.append(tuple(statements))
+    except NotInLanes:
+        kept.restore(item)
+        return plain()
+    item.emit.emit(If(operation("ge", lower_size(extent, item.emit), integer(FEW)), *branches))
     return results
 
 

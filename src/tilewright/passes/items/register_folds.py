@@ -15,7 +15,17 @@ from tilewright.ir.nodes import Atom, Lambda
 from tilewright.ir.scalars import BOOL, ScalarType
 from tilewright.ir.sizes import Size, minimum, size
 from tilewright.ir.views import ArrayView
-from tilewright.kernel.ir import Buffer, Lane, Load, Shuffle, Space, VectorType, element_of, integer, operation
+from tilewright.kernel.ir import (
+    Buffer,
+    Lane,
+    Load,
+    Shuffle,
+    Space,
+    VectorType,
+    element_of,
+    integer,
+    operation,
+)
 from tilewright.passes.items.accumulators import Accumulators
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_folds import Rows
@@ -24,6 +34,7 @@ from tilewright.passes.items.lower_scalar import lower_size
 from tilewright.passes.items.scalar_values import Value
 from tilewright.passes.items.sum_trees import grows_errors
 from tilewright.passes.lanes.lane_code import write_group
+from tilewright.passes.lanes.lane_variance import NotInLanes, lane_variance
 from tilewright.passes.lanes.vectorise import is_vectorisable, lower_lambda_vector
 
 LANES, PIECE = 32, 16
@@ -38,12 +49,14 @@ def goes_in_registers(item: Item, combine: Lambda, neutral: Sequence[Atom], mapp
 
 
 def fold_in_registers(
-    item: Item, extent: Size, combine: Lambda, neutral: Sequence[Atom], rows: Rows, start: Size, merge: Lambda
-) -> list[AnyValue]:
+    item: Item, extent: Size, combine: Lambda, neutral: Sequence[Atom], rows: Rows, start: Size, merge: Lambda,
+    beside: bool = False,
+) -> list[AnyValue]:  # fmt: skip
     """`lower_folds.fold` of `extent` rows from `start` on; `merge` combines what lanes give.
 
     Raises:
-        NotInLanes: where the rows do something that vectors do not do.
+        NotInLanes: where the rows do something that vectors do not do; with `beside`, where neighbours read what is not
+            side by side, too.
     """
     emit, count = item.emit, len(neutral)
     types = [atom.type for atom in neutral]
@@ -57,7 +70,8 @@ def fold_in_registers(
         return found
 
     def take(first: Size, into: Accumulators) -> None:
-        values = rows(start + first + lane_size, [None] * count)
+        at = item.known_index(start + first + lane_size, start + extent)
+        values = rows(at, [None] * count)
         into.update(combine, [*into.values, *values[:count]])
 
     with emit.scope() as statements:
@@ -79,6 +93,8 @@ def fold_in_registers(
     def memory(element: ScalarType, count: int) -> Buffer:
         return item.buffers[item.own("wide", element, count, Space.PRIVATE).buffer]
 
+    if beside and not lane_variance(lane, statements, apart=True).reads_side_by_side(statements):
+        raise NotInLanes("memory is read at places that are not side by side")
     write_group(statements, lane, LANES, emit, memory)
     item.scalar_loops = True
     return _folded(item, merge, places)

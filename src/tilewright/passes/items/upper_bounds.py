@@ -5,8 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 
+from tilewright.ir import nodes
+from tilewright.ir.nodes import atom_size
+from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import ZERO, Size, SizeFunction, maximum, size
 from tilewright.passes.items.scalar_values import LoweringError
+
+
+def defined_size(expression: nodes.Expression) -> Size | None:
+    """What an i64 scalar is as a polynomial of others, if its expression says so."""
+    match expression:
+        case nodes.SizeValue(value):
+            return value
+        case nodes.Alias(atom) if atom.type == nodes.Type(I64):
+            return atom_size(atom)
+        case nodes.Apply("add" | "sub" | "mul" as operator, (left, right)) if left.type == nodes.Type(I64):
+            a, b = atom_size(left), atom_size(right)
+            return a + b if operator == "add" else a - b if operator == "sub" else a * b
+    return None
 
 
 def upper_bound(
@@ -44,7 +60,7 @@ def _without(name: str, extent: Size, what: str, ranges: Mapping[str, Size]) -> 
     """A bound without an index, in which the size is monotonous."""
     linear = extent.coefficient_of(name)
     if linear is None:
-        return _without_minimum(name, extent, what)
+        return _without_in_choices(name, extent, what, ranges)
     if name in ranges:
         signs = {coefficient > 0 for _, coefficient in linear[0].terms}
         if len(signs) == 1:
@@ -53,13 +69,20 @@ def _without(name: str, extent: Size, what: str, ranges: Mapping[str, Size]) -> 
     raise LoweringError(f"{what}: its extent {extent} depends on {name}, which only the work item knows")
 
 
-def _without_minimum(name: str, extent: Size, what: str) -> Size:
-    """min(a, b) is at most whichever of the two does not mention the name."""
+def _without_in_choices(name: str, extent: Size, what: str, ranges: Mapping[str, Size]) -> Size:
+    """min(a, b) is at most whichever of the two does not mention the name, max(a, b) grows with both."""
     total = ZERO
     for monomial, coefficient in extent.terms:
         term = size(coefficient)
         for atom in monomial:
             if isinstance(atom, SizeFunction) and name in atom.left.names | atom.right.names:
+                if atom.function == "max" and coefficient > 0:
+                    bounds = (
+                        _without(name, side, what, ranges) if name in side.names else side
+                        for side in (atom.left, atom.right)
+                    )
+                    term = term * maximum(*bounds)
+                    continue
                 sides = [side for side in (atom.left, atom.right) if name not in side.names]
                 if atom.function != "min" or not sides or coefficient < 0:
                     raise LoweringError(f"{what}: its extent {extent} depends on {name} of the work item")

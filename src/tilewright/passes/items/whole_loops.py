@@ -10,7 +10,7 @@ from collections.abc import Set as AbstractSet
 
 from tilewright.ir import nodes
 from tilewright.ir.nodes import Body, Statement
-from tilewright.ir.sizes import ZERO, Size, product, size
+from tilewright.ir.sizes import ZERO, Size, maximum, product, size
 from tilewright.ir.traversal import bound_variables, is_plain, sub_bodies
 from tilewright.machine.model import Machine
 from tilewright.passes.core.overwriting import overwriting, taken_over
@@ -18,6 +18,7 @@ from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_columns import has_simple_rows
 from tilewright.passes.items.lower_general import Places, Points, points_of, write_whole
 from tilewright.passes.items.scalar_values import LoweringError
+from tilewright.passes.items.upper_bounds import defined_size, upper_bound
 from tilewright.passes.lanes.masked_lanes import WRITTEN_OUT
 from tilewright.runtime.host import KernelStep, LoopStep
 
@@ -72,10 +73,13 @@ def control_points(statement: Statement, counted: Collection[str], machine: Mach
 
 
 def work_of_round(statement: Statement) -> Size | None:
-    """How long one round of a loop takes one core, in sixteenths of a nanosecond; None if that is not known before.
+    """How long one core takes for what the host would launch in a round of a loop, in sixteenths of a nanosecond; None
+    if that is not known before.
 
     A function of a point in a vector is one of them, and so is an element that is written; a scalar one is `SCALAR`.
-    Arrays that are written over others (`core/overwriting.py`) are not written as a whole.
+    Arrays that are written over others (`core/overwriting.py`) are not written as a whole. Rounds of a loop within a
+    round follow one another, so that of these one counts. Sizes that change from round to round are taken at their
+    largest.
 
     Example:
         >>> from tilewright.ir.parser import parse_program
@@ -89,45 +93,72 @@ def work_of_round(statement: Statement) -> Size | None:
         >>> print(work_of_round(parse_program(text).body.statements[0]))
         3*n
     """
-    total, loop = ZERO, statement.expression
-    in_place = overwriting(statement).keys()
-    for body in sub_bodies(loop):
-        one = _work(body, in_place, SCALAR)
-        if one is None:
-            return None
-        total = total + one
-    inside = {variable.name for variable in bound_variables(loop)}
-    return None if total.names & inside else total
+    try:
+        return _Sizes().of_round(statement)
+    except LoweringError:
+        return None
+
+
+class _Sizes:
+    """What is known of the sizes inside of a loop; LoweringError where that does not bound one."""
+
+    def __init__(self) -> None:
+        self.ranges: dict[str, Size] = {}
+        self.definitions: dict[str, Size] = {}
+        self.inside: set[str] = set()
+
+    def _largest(self, extent: Size) -> Size:
+        return upper_bound(extent, "work of a round", self.inside, self.definitions, self.ranges)
+
+    def of_round(self, statement: Statement) -> Size:
+        """The work of what is launched between two rounds of a loop, or of a loop in it."""
+        loop = statement.expression
+        assert isinstance(loop, nodes.Loop)
+        self.inside |= {variable.name for variable in bound_variables(loop)}
+        if isinstance(loop.form, nodes.ForLoop):
+            self.ranges[loop.form.index.name] = loop.form.bound
+        in_place, rounds, total = overwriting(statement).keys(), ZERO, ZERO
+        for body in sub_bodies(loop):
+            for one in body.statements:
+                if isinstance(one.expression, nodes.Loop):
+                    rounds = maximum(rounds, self.of_round(one)) if rounds != ZERO else self.of_round(one)
+                    begun = [
+                        target.type.shape for target in one.targets if target.type.rank and target.name not in in_place
+                    ]
+                    total = sum((product(map(self._largest, shape)) for shape in begun), total)
+                else:
+                    total = total + self.of_body(Body((one,), ()), in_place, SCALAR)
+        return maximum(rounds, total) if rounds != ZERO else total
+
+    def of_body(self, body: Body, in_place: AbstractSet[str], each: int) -> Size:
+        """The work of a body, of whose scalar functions each one takes so long."""
+        total = ZERO
+        for statement in body.statements:
+            expression = statement.expression
+            defined = defined_size(expression)
+            if defined is not None:
+                self.definitions[statement.targets[0].name] = defined
+            if isinstance(expression, nodes.Loop) and isinstance(expression.form, nodes.ForLoop):
+                self.ranges[expression.form.index.name] = expression.form.bound
+            inside = 1 if _runs_in_vectors(expression) else SCALAR
+            inner = size(inside)
+            for one in sub_bodies(expression):
+                inner = inner + self.of_body(one, in_place | _inside(statement), inside)
+            times = self._largest(_times(expression))
+            total = total + times * inner + each * _functions(expression)
+            if isinstance(expression, nodes.Sweep):  # its second function, and the prefixes that this is given
+                total = total + times * SCALAR * (1 + len(expression.neutral))
+            written = [one for one in statement.targets if one.type.rank and one.name not in in_place]
+            shapes = [one.type.shape for one in written]
+            if len(written) < len(statement.targets) and isinstance(expression, nodes.Update):
+                shapes.append(expression.value.type.shape)
+            total = sum((product(map(self._largest, shape)) for shape in shapes), total)
+        return total
 
 
 def _inside(statement: Statement) -> AbstractSet[str]:
     """What is written over something in the rounds of a loop within a round."""
     return overwriting(statement).keys() if isinstance(statement.expression, nodes.Loop) else frozenset()
-
-
-def _work(body: Body, in_place: AbstractSet[str], each: int) -> Size | None:
-    """The work of a body, of whose scalar functions each one takes so long."""
-    total = ZERO
-    for statement in body.statements:
-        expression = statement.expression
-        times = _times(expression)
-        if times is None:
-            return None
-        inside = 1 if _runs_in_vectors(expression) else SCALAR
-        inner = size(inside)
-        for one in sub_bodies(expression):
-            work = _work(one, in_place | _inside(statement), inside)
-            if work is None:
-                return None
-            inner = inner + work
-        total = total + times * inner + each * _functions(expression)
-        if isinstance(expression, nodes.Sweep):  # its second function, and the prefixes that this is given
-            total = total + times * SCALAR * (1 + len(expression.neutral))
-        written = [one for one in statement.targets if one.type.rank and one.name not in in_place]
-        if len(written) < len(statement.targets) and isinstance(expression, nodes.Update):
-            total = total + product(expression.value.type.shape)
-        total = sum((product(one.type.shape) for one in written), total)
-    return total
 
 
 def _runs_in_vectors(expression: nodes.Expression) -> bool:
@@ -152,7 +183,7 @@ def _functions(expression: nodes.Expression) -> int:
     return 0
 
 
-def _times(expression: nodes.Expression) -> Size | None:
+def _times(expression: nodes.Expression) -> Size:
     """How often an expression runs its bodies."""
     match expression:
         case (
@@ -171,5 +202,5 @@ def _times(expression: nodes.Expression) -> Size | None:
         case nodes.Loop(form=nodes.ForLoop(bound=bound)):
             return bound
         case nodes.Loop() | nodes.StreamSeq() | nodes.SegHist() | nodes.OffsetFolds():
-            return None
+            raise LoweringError("nobody knows how often it runs its bodies")
     return ZERO

@@ -83,6 +83,16 @@ class LaneVariance:
                 return _combined(operator, kinds) if expression.type == I64 else WIDE
         raise NotInLanes(f"{type(expression).__name__} is not done in lanes")
 
+    def reads_side_by_side(self, body: Sequence[Statement]) -> bool:
+        """Whether no lane reads memory but next to its neighbour, or all of them at one place."""
+        every = (value for one in kernel.walk(tuple(body)) for value in kernel.expressions(one))
+        return all(self.kind(one.index) in (UNIFORM, LINEAR) for value in every for one in _loads(value))
+
+
+def _loads(value: Expression) -> list[Load]:
+    inside = [one for child in kernel.children(value) for one in _loads(child)]
+    return [value, *inside] if isinstance(value, Load) else inside
+
 
 def _combined(operator: str, kinds: Sequence[int]) -> int:
     """How what an operator makes of integers differs, which do not all stay the same."""

@@ -21,15 +21,12 @@ from tilewright.kernel.ir import (
     Expression,
     For,
     Let,
-    Load,
     Name,
     Operation,
     Space,
     Statement,
     Store,
     add,
-    children,
-    expressions,
     integer,
     multiply,
     operation,
@@ -38,7 +35,7 @@ from tilewright.machine.model import Machine
 from tilewright.passes.items.renaming import renamed
 from tilewright.passes.items.scalar_values import KernelBuilder
 from tilewright.passes.lanes.lane_code import LaneCode
-from tilewright.passes.lanes.lane_variance import LINEAR, UNIFORM, LaneVariance, NotInLanes, lane_variance
+from tilewright.passes.lanes.lane_variance import LaneVariance, NotInLanes, lane_variance
 
 LINES = 2
 """Lines that are computed together."""
@@ -118,8 +115,7 @@ def _only_store(index: Name, body: Sequence[Statement]) -> tuple[Store, LaneVari
         variance = lane_variance(index, body)
     except NotInLanes:
         return None
-    every = [value for one in body for value in expressions(one)]
-    if not all(variance.kind(one.index) in (UNIFORM, LINEAR) for value in every for one in _loads(value)):
+    if not variance.reads_side_by_side(body):
         return None
     bound = {one.name: one.value for one in body if isinstance(one, Let)}
     place = _inlined(stores[0].index, bound)
@@ -129,11 +125,6 @@ def _only_store(index: Name, body: Sequence[Statement]) -> tuple[Store, LaneVari
 def _has_lines(buffer: Buffer) -> bool:
     element = buffer.element
     return buffer.space is Space.GLOBAL and element.bytes in (4, 8) and compute_type(element) == element
-
-
-def _loads(value: Expression) -> list[Load]:
-    inside = [one for child in children(value) for one in _loads(child)]
-    return [value, *inside] if isinstance(value, Load) else inside
 
 
 def _inlined(value: Expression, bound: Mapping[str, Expression]) -> Expression | None:
