@@ -238,6 +238,30 @@ def test_a_derivation_of_what_is_compiled() -> None:
     assert "=> out = sweep f op ne g dest xs" in text
 
 
+def test_a_derivation_of_versions_that_are_made_later() -> None:
+    """It begins with the program as well, and grows when the versions are made; those as written are not in it."""
+
+    @tw.program
+    def row_sums(xss: tw.f64["n", "m"]) -> Any:
+        return tw.map(lambda xs: tw.reduce("add", 0, tw.map(lambda x: x * x, xs)), xss)
+
+    source, device = row_sums.trace(), device_for("cpu")
+    recording, later = Recording(source), Recording(source)
+    host, versions = prepare_program(
+        source, device, flattening="incremental", derivation=recording, versions_derivation=later
+    )
+    assert host is not None and versions is not None and recording.derivation.program is host.program
+    before = len(later.derivation.steps)
+    made, _ = versions.made
+    derivation = later.derivation
+    assert len(derivation.steps) > before and derivation.program is made.program
+    rules = [step.rule for step in derivation.steps]
+    assert {"version_outer", "version_block", "flatten_redomap"} <= set(rules)
+    assert versions.made[0] is made and later.derivation is derivation, "they are made once"
+    assert derivation.replay(source) == made.program
+    derivation.check([(np.arange(12.0).reshape(3, 4),)])
+
+
 LOOP = """
 def f (x: [n]i64, t: i64) =
   let (y: [n]i64) = loop (a: [n]i64) = (x) for i: i64 < t do

@@ -149,8 +149,9 @@ def test_a_version_that_fails_is_left_out_and_told(times: dict[str, float], monk
     values = report.thresholds
     assert values["outer_0"] > 64 and values["block_0"] <= 2
     times.update(dict.fromkeys(times, 1.0))
-    with pytest.raises(RuntimeError, match=r"row_sums: no data set could be run:\nwide: MemoryError"):
+    with pytest.raises(RuntimeError, match=r"row_sums: no data set could be run:\nwide: MemoryError") as refused:
         tune(sums(), DATA, fresh=True)
+    assert str(refused.value).count("wide: MemoryError") == 1, "each reason once"
 
 
 def test_a_version_that_fails_in_a_race_is_left_out_too(
@@ -371,6 +372,71 @@ def test_the_command_takes_files_of_arguments(tmp_path: Path, times: dict[str, f
     np.savez(tmp_path / "b.npz", xss=np.ones((64, 8)))
     output = run(str(path), "--data", f"small={tmp_path / 'a.npz'}", "--data", str(tmp_path / "b.npz"))
     assert "small: (" in output and "b: (" in output
+
+
+def test_the_command_leaves_out_data_sets_of_other_programs(tmp_path: Path, times: dict[str, float]) -> None:
+    """A file with programs of one and of two arguments: each is tuned on the data sets that it can take."""
+    path = tmp_path / "prog.py"
+    scaled = SOURCE.replace(
+        "def datasets",
+        """
+@tw.program
+def scaled(xss: tw.f64["n", "m"], alpha: tw.f64):
+    return tw.map(lambda xs: tw.reduce("add", 0, tw.map(lambda x: alpha * x, xs)), xss)
+
+def datasets""",
+    ).replace('"wide"', '"both": (np.ones((2, 64)), 2.0), "wide"')
+    path.write_text(scaled)
+    output = " ".join(run(str(path)).split())
+    assert "left out: data set both has 2 arguments; sums(xss: f64[n, m]) takes 1" in output
+    assert "left out: data set wide has 1 arguments; scaled(xss: f64[n, m], alpha: f64) takes 2" in output
+    assert {one.program for one in read_tunings(tmp_path / "prog.tuning")} == {"sums", "scaled"}
+    np.savez(tmp_path / "a.npz", other=np.ones(3))
+    assert "data set a has no xss" in run(str(path), "--data", str(tmp_path / "a.npz"), code=2)
+
+
+def test_a_command_that_is_stopped_keeps_what_is_done(
+    tmp_path: Path, times: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two programs the second is stopped: the first one's thresholds are written, and nothing is measured twice."""
+    path = tmp_path / "prog.py"
+    second = """@tw.program
+def second(xss: tw.f64["n", "m"]):
+    return tw.map(lambda xs: tw.reduce("max", 0, xs), xss)
+
+def datasets"""
+    path.write_text(SOURCE.replace("def datasets", second))
+    made_up, count = Timing.of, 0
+
+    def stopping(self: Timing, call: Any, limit: float) -> float:
+        nonlocal count
+        count += 1
+        if count == 8:
+            raise KeyboardInterrupt
+        return made_up(self, call)
+
+    monkeypatch.setattr(Timing, "of", stopping)
+    output = run(str(path), code=130)
+    assert ": 6 runs" in output and "the same command goes on from there" in output
+    assert [one.program for one in read_tunings(tmp_path / "prog.tuning")] == ["sums"]
+    output = run(str(path))
+    assert "sums on cpu" in output and ": 0 runs" in output and ": 5 runs" in output
+    assert [one.program for one in read_tunings(tmp_path / "prog.tuning")] == ["sums", "second"]
+
+
+def test_the_command_ends_with_its_budget(tmp_path: Path) -> None:
+    path = tmp_path / "prog.py"
+    path.write_text(SOURCE)
+    assert "not tried, the time was over: " in run(str(path), "--budget", "0")
+    assert "--budget" in run(str(path), "--budget", "-1", code=2)
+
+
+def test_a_store_that_cannot_be_used_is_told_once(tmp_path: Path, times: dict[str, float]) -> None:
+    (tmp_path / "file").touch()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("default")
+        report = tune(sums(), DATA, store=TuningStore(tmp_path / "file" / "tunings.sqlite3"))
+    assert ["cannot be used" in str(one.message) for one in told] == [True] and report.runs == 6
 
 
 def test_the_command_refuses(tmp_path: Path) -> None:

@@ -304,7 +304,8 @@ def tune(
     cost: Annotated[
         Cost, typer.Option(help="The sum of times, or the mean of times relative to each best.")
     ] = Cost.SUM,
-    seconds: Annotated[float, typer.Option(help="How long each candidate is run.")] = 0.2,
+    seconds: Annotated[float, typer.Option(min=0, help="How long each candidate is run.")] = 0.2,
+    budget: Annotated[float, typer.Option(min=0, help="Seconds after which no further candidate is tried.")] = 300.0,
     fresh: Annotated[bool, typer.Option("--fresh", help="Measure everything again.")] = False,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The file for the values (default: PROG.tuning).")
@@ -320,11 +321,15 @@ def tune(
             raise ValueError(f"cannot write {where}: there is no folder {where.parent}")
         if where.exists():
             read_tunings(where)
-        reports = tune_file(read_programs(file, data or [], entry or []), target, cost.value, seconds, fresh)
-        write_tunings(where, [one.tuning for one in reports])
-        for one in reports:
-            typer.echo(str(one))
-        typer.echo(f"written: {where}")
+        read = read_programs(file, data or [], entry or [])
+        try:
+            for one in tune_file(read, target, cost.value, seconds, budget, fresh, typer.echo):
+                typer.echo(str(one))
+                write_tunings(where, [one.tuning])
+                typer.echo(f"written: {where}")
+        except KeyboardInterrupt:
+            typer.echo("stopped: what was measured is stored, and the same command goes on from there", err=True)
+            raise typer.Exit(130) from None
 
 
 def _print_table(table: Any) -> None:

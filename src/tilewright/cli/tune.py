@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from tilewright.cli.bench_file import BenchFile, arguments_for, read_file
 
 if TYPE_CHECKING:
+    from tilewright.frontend.program import TracedProgram
+    from tilewright.tune.search import CostKind
     from tilewright.tune.tuner import TuningReport
 
 
@@ -58,9 +60,25 @@ def read_programs(path: Path, data: Sequence[str], entries: Sequence[str]) -> Be
 
 
 def tune_file(
-    read: BenchFile, target: str | None, cost: Literal["sum", "mean"], seconds: float, fresh: bool
-) -> list[TuningReport]:
-    """Tune every program of a file on all of its data sets that fit it, with a bar of what has been done."""
+    read: BenchFile,
+    target: str | None,
+    cost: CostKind,
+    seconds: float,
+    budget: float,
+    fresh: bool,
+    told: Callable[[str], None],
+) -> Iterator[TuningReport]:
+    """Tune every program of a file on all of its data sets that fit it, with a bar of what has been done.
+
+    Args:
+        read: the file.
+        target: the device.
+        cost: what is smallest in the end.
+        seconds: how long each candidate is run.
+        budget: seconds after which no further candidate of a program is tried.
+        fresh: measure everything again.
+        told: is given what a person should know meanwhile.
+    """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from tilewright.runtime.devices import device_for
@@ -68,16 +86,36 @@ def tune_file(
 
     device = device_for(target)
     given = {name: make() for name, make in read.datasets.items()}
-    reports = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, transient=True) as bar:
-        for name, program in read.programs.items():
-            data = {dataset: arguments_for(program, dataset, one) for dataset, one in given.items()}
+    for name, program in read.programs.items():
+        data, others = _fitting(program, given)
+        for reason in others:
+            told(f"left out: {reason}")
+        with Progress(*columns, transient=True) as bar:
             task = bar.add_task(name, total=None)
 
-            def show(what: str, done: int, total: int, task: Any = task, name: str = name) -> None:
+            def show(what: str, done: int, total: int, task: Any = task, name: str = name, bar: Any = bar) -> None:
                 bar.update(task, description=f"{name}: {what}", completed=done, total=total)
 
-            timing = Timing(seconds=seconds)
-            reports.append(program.tune(data, target=device, cost=cost, timing=timing, fresh=fresh, progress=show))
-    return reports
+            timing = Timing(seconds=seconds, budget=budget)
+            report = program.tune(data, target=device, cost=cost, timing=timing, fresh=fresh, progress=show)
+        yield report
+
+
+def _fitting(
+    program: TracedProgram, given: Mapping[str, tuple[Any, ...]]
+) -> tuple[dict[str, tuple[Any, ...]], list[str]]:
+    """The data sets that have as many arguments as a program takes, and why others do not.
+
+    Raises:
+        ValueError: if there is none, with the reasons.
+    """
+    data, others = {}, []
+    for name, one in given.items():
+        try:
+            data[name] = arguments_for(program, name, one)
+        except ValueError as error:
+            others.append(str(error))
+    if not data:
+        raise ValueError("; ".join(others))
+    return data, others

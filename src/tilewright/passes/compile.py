@@ -29,6 +29,7 @@ from tilewright.runtime.versions import FillsMachine, Versions
 
 Extents: TypeAlias = tuple[int, ...]
 Offsets: TypeAlias = tuple[int, int]
+Lowered: TypeAlias = Callable[[Program, Recording | None], HostProgram]
 
 if TYPE_CHECKING:
     from tilewright.passes.flattening.flatten_contractions import Flattening
@@ -87,34 +88,41 @@ def prepare_program(
     contractions: bool = True,
     unchecked: bool = False,
     derivation: Recording | None = None,
+    versions_derivation: Recording | None = None,
 ) -> tuple[HostProgram | None, Versions | None]:
     """The steps of a program as `compile_program` makes them; the device need not exist.
 
-    With a `derivation` all rewrites from the program to the first result's are added to it, not those of versions.
+    With a `derivation` all rewrites from the program to the first result's are added to it; to `versions_derivation`
+    those that lead to the versions, when these are made.
 
     Returns:
         The program as it is written (or flattened without versions); None where one of the versions is always better.
         And the versions, which are made when they are needed; None of a program that has no other.
     """
-    ready = run_pipeline(program, derivation=derivation) if optimise else program
+    wanted = [one for one in (derivation, versions_derivation) if one is not None]
+    standard = Recording(program) if wanted else None
+    ready = run_pipeline(program, derivation=standard) if optimise else program
+    for one in wanted:
+        assert standard is not None, "what is wanted has been recorded"
+        one.add(standard.derivation.steps, standard.derivation.refusals)
 
-    def lowered(one: Program, derivation: Recording | None = None) -> HostProgram:
+    def lowered(one: Program, derivation: Recording | None) -> HostProgram:
         return replace(_lowered(one, device, tiles, unchecked, derivation), parts=doubtful_parts(program))
 
     if flattening == "incremental":
-        written, versions = _with_versions(ready, device, contractions, lowered)
+        written, versions = _with_versions(ready, device, contractions, lowered, versions_derivation)
         return (lowered(ready, derivation) if written else None), versions
     if flattening is not None:
         from tilewright.passes.flattening.flatten_contractions import flattening_pipeline
 
         ready = run_pipeline(ready, flattening_pipeline(flattening, contractions), derivation)
     if any(isinstance(one.expression, nodes.Threshold) for one in all_statements(ready.body)):
-        return None, _versions(lambda: ready, device, lowered)  # the program itself asks
+        return None, _versions(lambda: ready, device, lowered, versions_derivation)  # the program itself asks
     return lowered(ready, derivation), None
 
 
 def _with_versions(
-    ready: Program, device: Device, contractions: bool, lowered: Callable[[Program], HostProgram]
+    ready: Program, device: Device, contractions: bool, lowered: Lowered, derivation: Recording | None
 ) -> tuple[bool, Versions | None]:
     """Whether a program is ever run as it is written, and its versions, if it has any."""
     from tilewright.passes.flattening.found_contractions import only_contractions
@@ -123,13 +131,13 @@ def _with_versions(
     def flattened() -> Program:
         from tilewright.passes.flattening.flatten_contractions import flattening_pipeline
 
-        return run_pipeline(ready, flattening_pipeline("incremental", contractions))
+        return run_pipeline(ready, flattening_pipeline("incremental", contractions), derivation)
 
     asks = any(isinstance(one.expression, nodes.Threshold) for one in all_statements(ready.body))
     if asks or not contractions:  # without contractions nests that are tiled as they are written are flattened too
-        return False, _versions(flattened, device, lowered)
+        return False, _versions(flattened, device, lowered, derivation)
     if only_contractions(ready):  # without the rules of flattening, which take longer to import than this to compile
-        return True, _versions(flattened, device, lowered, FillsMachine((), 0, 0))
+        return True, _versions(flattened, device, lowered, derivation, FillsMachine((), 0, 0))
     from tilewright.passes.flattening.flat_programs import is_flat
 
     if is_flat(ready):
@@ -137,13 +145,14 @@ def _with_versions(
     from tilewright.passes.flattening.as_written import fills_machine
 
     fills = fills_machine(ready, device.machine, flattened)
-    return fills is not None, _versions(flattened, device, lowered, fills)
+    return fills is not None, _versions(flattened, device, lowered, derivation, fills)
 
 
 def _versions(
     flattened: Callable[[], Program],
     device: Device,
-    lowered: Callable[[Program], HostProgram],
+    lowered: Lowered,
+    derivation: Recording | None,
     fills: FillsMachine | None = None,
 ) -> Versions:
     """The versions of a program, to be made when they are needed."""
@@ -151,7 +160,7 @@ def _versions(
     def make() -> tuple[HostProgram, dict[str, float]]:
         from tilewright.passes.flattening.flatten_tree import machine_thresholds
 
-        return lowered(flattened()), machine_thresholds(flattened(), device.machine)
+        return lowered(flattened(), derivation), machine_thresholds(flattened(), device.machine)
 
     return Versions(make, fills)
 

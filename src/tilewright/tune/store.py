@@ -192,7 +192,9 @@ class TuningStore:
             raise PermissionError(f"it can be written by other users (mode {stat.S_IMODE(status.st_mode):04o})")
 
     def _warn(self, what: str) -> None:
-        warnings.warn(f"the tuning store {self.path} {what}", TuningWarning, stacklevel=4)
+        warnings.warn(
+            f"the tuning store {self.path} {what}", TuningWarning, stacklevel=1
+        )  # the place that all share: told once
 
 
 def _read_measurement(

@@ -144,7 +144,7 @@ def tune(
         is_over=bench.is_over,
     )  # fmt: skip
     if not found.answers and found.failures:
-        failures = "\n".join(f"{one.data}: {one.failure}" for one in found.failures)
+        failures = "\n".join(dict.fromkeys(f"{one.data}: {one.failure}" for one in found.failures))
         raise RuntimeError(f"{executable.program.name}: no data set could be run:\n{failures}")
     names = {one.name for one in asked}
     values = {name: value for name, value in found.thresholds.items() if name in names}
