@@ -59,6 +59,14 @@ def test_complex_elements_may_be_infinite_and_undefined() -> None:
     assert failure is None, str(failure)
 
 
+def test_infinite_elements_are_folded_first_where_no_other_operand_has_the_index() -> None:
+    """Where min_plus has both infinities its distributive law is none: this is what `Semiring` says of it."""
+    trial = fuzz_contractions.make_trial(86000554)
+    assert "min_plus" in trial.options.values() and any(np.isneginf(one).any() for one in trial.operands)
+    failure = fuzz_contractions.run_trial(trial, device_for("cpu"))
+    assert failure is None, str(failure)
+
+
 @pytest.mark.opencl
 def test_trials_on_opencl(opencl_runtime: object) -> None:
     """In a process of its own, as all of many trials: a device's compiler may crash."""

@@ -32,7 +32,10 @@ class Semiring:
         name: for messages.
         distributive: map distributes over combine and is itself associative and commutative, so that expressions of
             several operands may be computed pairwise and sums drawn out of products. Without it, an expression of more
-            than two operands is one loop nest over all of its indices.
+            than two operands is one loop nest over all of its indices. Of the named ones this is a law for finite
+            elements and the neutral one. Where it is none, an index that only one operand has is folded in it before
+            the product: of min_plus, min([inf, 0]) + -inf is -inf, though inf + -inf is undefined; of plus_times,
+            (2 - 1) * inf is inf, as for `numpy.einsum` with `optimize`.
         commutative: combine is commutative.
 
     Example:

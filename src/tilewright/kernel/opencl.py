@@ -224,7 +224,8 @@ OPENCL = Dialect(
     store=_store,
     thread="get_local_id(0)",
     block="get_group_id(0)",
-    barrier="barrier(CLK_LOCAL_MEM_FENCE)",
+    # Intel's compiler for CPUs lets reads pass the stores before a barrier of few threads unless a fence stands by it.
+    barrier="barrier(CLK_LOCAL_MEM_FENCE); mem_fence(CLK_LOCAL_MEM_FENCE)",
     atomic=lambda operator: f"atomic_{operator}",
     coherent=lambda buffer: f"volatile __global {_held(buffer)}*",
     ordered=_ORDERED,

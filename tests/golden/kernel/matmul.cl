@@ -42,12 +42,12 @@ void matmul(
         } else {
             tile_b[thread] = 0.0f;
         }
-        barrier(CLK_LOCAL_MEM_FENCE);
+        barrier(CLK_LOCAL_MEM_FENCE); mem_fence(CLK_LOCAL_MEM_FENCE);
         #pragma unroll
         for (long k = 0L; k < 8L; ++k) {
             sum = fma(tile_a[i * 8L + k], tile_b[k * 8L + j], sum);
         }
-        barrier(CLK_LOCAL_MEM_FENCE);
+        barrier(CLK_LOCAL_MEM_FENCE); mem_fence(CLK_LOCAL_MEM_FENCE);
     }
     if (row < n && column < n) {
         c[(long)((ulong)row * (ulong)n + (ulong)column)] = sum;
