@@ -163,11 +163,21 @@ T4, T6 = dict.fromkeys("abcde", 72), {"a": 24, "b": 16, "c": 16, "d": 24, "e": 1
     ("cefg,gdba->cefdba", dict.fromkeys("abcdefg", 16), F32, True),  # a short sum, results past the caches
     ("cefg,gdba->fdecba", dict.fromkeys("abcdefg", 16), F32, False),  # rows far apart by a power of two
     ("aq,qb->ab", dict(a=2000, b=2000, q=128), F32, False),
+    ("ebjd,ja->abed", dict(e=10, b=300, j=8, d=10, a=10), F32, True),  # many short rows of the output, no whole vectors
+    ("bg,keib->ekgi", dict(b=8, g=8, k=40, e=30, i=40), F32, True),  # many small blocks
 ], ids=str)  # fmt: skip
 def test_the_faster_form_is_chosen(text: str, sizes: dict[str, int], scalar: ScalarType, direct: bool) -> None:
     """Where one form was measured to be faster by far on the processor that the model was fitted to."""
     chosen = choose_form(normalise(einsum_contraction(text, sizes, scalar)), ZEN4)
     assert isinstance(chosen.form, DirectForm if direct else PackedForm), chosen.reason
+
+
+def test_rows_whose_lines_leave_the_first_cache_before_their_next_elements_are_read() -> None:
+    """Rows along the operand's lines are preferred: with those along f, each line of 16 elements was read 16 times."""
+    contraction = normalise(einsum_contraction("lfk,ldc->dkfc", dict(l=46, f=54, k=22, d=57, c=29), F32))
+    form = choose_form(contraction, ZEN4).form
+    assert isinstance(form, DirectForm) and form.scalar is not None
+    assert form.stride(form.scalar, "scalar") == 1
 
 
 @pytest.mark.parametrize("size", [100, 130, 200, 300])

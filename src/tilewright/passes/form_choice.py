@@ -24,10 +24,12 @@ from tilewright.passes.packed.panels import READ_BYTES
 REGISTER_ROW = 4  # vectors
 SHORT_FUNCTION = 8  # statements of an outer product's, which is written out for each vector of a tile
 PACKED_START = 4000.0  # cycles for the tables of a block
+PACKED_POINT = 2000.0  # and for each point of the dimensions that all arrays have, whose blocks share the tables
 PACKED_ELEMENT = 0.5  # cycles to move four bytes into a panel
 PACKED_TILE = 50.0  # cycles for the tables and tests of a register tile
 PACKED_TURN = 0.5  # more, where the sum runs along the operand's unit stride and squares are transposed
 PACKED_STEP = 1.05  # of the multiply-adds, for the loops around them
+WRITTEN_ELEMENT = 1.8  # to write a result by itself, out of scratch memory
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,7 @@ def packed_cycles(form: PackedForm, machine: Machine) -> float:
     step = max(each * form.vectors * form.rows, CHAINS)
     tile = step * steps + (form.vectors * form.rows + PACKED_TILE) * pieces_of_sum
     compute = batch * form.vector_tiles * form.scalar_tiles * tile
+    compute += WRITTEN_ELEMENT * batch * vector * scalar * pieces_of_sum * _share_by_elements(form)
     width = len(parts) * parts[0].bytes / 4
     # The scalar side stays packed while all vector blocks pass; these are packed again for each scalar block.
     passes = -(-scalar // form.scalar_block)
@@ -111,13 +114,23 @@ def packed_cycles(form: PackedForm, machine: Machine) -> float:
     of_scalar = 0.0 if form.scalar_in_place else PACKED_ELEMENT
     # Panels hold whole vectors, whose last lanes may be padding.
     elements = of_vector * passes * -(-vector // form.lanes) * form.lanes + of_scalar * scalar
-    packing = batch * (PACKED_START + width * steps * elements)
+    packing = PACKED_START + batch * (PACKED_POINT + width * steps * elements)
     pieces = (_piece(form, True), _piece(form, False))
     operands = (form.vector_operand, form.scalar_operand)
     sides = tuple(_bytes(contraction, operand is contraction.left, operand.element.bytes) for operand in operands)
     out = batch * vector * scalar * contraction.out.element.bytes
     reading = read_once((sides[0], sides[1]), pieces, out, machine)
     return packing + reading + max(compute, written_once(out, sum(sides), True, machine))
+
+
+def _share_by_elements(form: PackedForm) -> float:
+    """The share of results that are written one by one: those of vectors that reach beyond a run of the output, where
+    runs are no whole vectors, nor whole quarters of wide ones (see packed/store.py).
+    """
+    if form.lanes == 1 or form.boxes is not None or form.written_by_blocks or form.levels:
+        return 0.0
+    run = consecutive([(one.stride_out, one.size) for one in form.vector_dimensions])
+    return min(1.0, form.lanes / run) if run % form.least_part else 0.0
 
 
 def _piece(form: PackedForm, vector: bool) -> int:

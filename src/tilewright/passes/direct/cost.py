@@ -21,7 +21,7 @@ from tilewright.passes.packed.combine import nan_guard
 CHAINS = 4  # cycles until the result of a multiply-add can be added to
 ELEMENT_LOAD = 0.5  # of a broadcast, as a part of a vector's
 TILE_CYCLES = 8  # loops and addresses of one tile
-BLOCK_CYCLES = 150  # to find where the arrays of a point of the outer dimensions begin
+BLOCK_CYCLES = 10  # to find where the arrays of a point of the outer dimensions begin, and its loops
 COPIED_VECTOR, TURNED_VECTOR, GATHERED_ELEMENT, COPIED_SCALAR = 6.0, 25.0, 2.0, 1.7  # cycles to put into a panel
 STORED_VECTOR = {Results.VECTORS: 1.0, Results.TURNED: 5.0, Results.COLLECTED: 7.0}
 SUMMED_VECTOR = 4.0  # cycles to add a vector of sums to those of the next level of a tree
@@ -228,10 +228,17 @@ def _outer_times(form: DirectForm, side: str) -> int:
 
 
 def _rows_stay(form: DirectForm, machine: Machine) -> bool:
-    """The first cache holds a line of each row, although they are far apart by a power of two."""
+    """The first cache holds a line of each row until its next element is read: in the next steps where the sum runs
+    along it, although rows may be far apart by a power of two; else at the next point of the outer dimensions.
+    """
     assert form.scalar is not None
-    step = form.stride(form.scalar, "scalar") * form.scalar_operand.element.bytes
-    return lines_stay(form.rows, step, machine)
+    element = form.scalar_operand.element.bytes
+    apart = form.stride(form.scalar, "scalar") * element
+    if not any(abs(form.stride(one, "scalar")) == 1 for one in form.outer):
+        return lines_stay(form.rows, apart, machine)
+    period = max(machine.l1_bytes // CACHE_WAYS, 1)
+    apart = math.gcd(period, apart, *(form.stride(one, "scalar") * element for one in form.contracted))
+    return form.contracted_total * form.scalar_size <= period // max(apart, LINE) * CACHE_WAYS
 
 
 def _byte_again(form: DirectForm, side: str, level: int) -> float:

@@ -112,6 +112,11 @@ class PackedForm(TwoSidedForm):
         )
 
     @property
+    def least_part(self) -> int:
+        """Elements of the smallest piece of a vector that is written as one: a quarter, from eight lanes on."""
+        return self.lanes // 4 if self.lanes >= 8 else self.lanes
+
+    @property
     def joins_blocks(self) -> bool:
         """Whether neighbouring blocks are computed as one. Trees of partial sums have room for one at a time."""
         return self.levels < 2

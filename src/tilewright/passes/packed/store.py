@@ -88,7 +88,7 @@ class Place:
     def is_writable(self, rows: Expression, columns: Expression) -> Expression:
         """All rows are rows of the output, and its columns end with a whole vector (or quarter), each in one piece."""
         lanes = self.w.form.lanes
-        unit = self._least_part()
+        unit = self.w.form.least_part
         condition = operation(
             "and",
             operation("eq", rows, integer(self.scalar.width)),
@@ -100,12 +100,8 @@ class Place:
         return condition
 
     def _least_run(self) -> int:
-        """Vectors can be written in quarters from eight lanes on."""
-        return QUARTERS if self.w.form.lanes >= 8 else WHOLE
-
-    def _least_part(self) -> int:
-        """Elements of the smallest piece that is written as a vector."""
-        return self.w.form.lanes // 4 if self._least_run() == QUARTERS else self.w.form.lanes
+        """The runs of the output that vectors need: of their smallest pieces."""
+        return QUARTERS if self.w.form.least_part < self.w.form.lanes else WHOLE
 
     def row_base(self, j: Expression) -> Expression:
         """Where row j of the tile begins in the output."""
