@@ -6,7 +6,8 @@ First calls are measured in fresh processes that have imported NumPy and `tilewr
 disk: with an empty cache of programs (the call compiles), with a filled one (it takes what another process compiled),
 and each of these once more with the modules that it needs imported beforehand. Given are the time on the clock, the
 processor time of all threads, and how many modules the call imported. Warm calls are measured in one process, in turns
-with NumPy.
+with NumPy. Products of matrices written as a program are called in turns with the einsum, on one thread: `ratio` is the
+median of the pairs.
 """
 
 from __future__ import annotations
@@ -107,6 +108,34 @@ def warm_calls() -> list[dict[str, Any]]:
     return rows
 
 
+def program_calls(seconds: float = 2.0) -> list[dict[str, Any]]:
+    """A product of matrices by a program beside the same by `tw.einsum`; a measurement is of a millisecond at least."""
+    import numpy as np
+    from flattening import matmul
+
+    import tilewright as tw
+
+    rows = []
+    for n in (64, 128, 256, 512):
+        a, b = (np.random.default_rng(n).uniform(-1, 1, (n, n)).astype("f4") for _ in range(2))
+        calls = max(1, 256 * 64**3 // n**3)
+
+        def several(function: Any, calls: int = calls) -> None:
+            for _ in range(calls):
+                function()
+
+        functions = {"program": partial(matmul, a, b), "tw.einsum": partial(tw.einsum, "ik,kj->ij", a, b)}
+        with tw.num_threads(1):
+            for function in functions.values():  # native entries are learned from the first calls
+                several(function, 4)
+            times = interleaved({name: partial(several, one) for name, one in functions.items()}, seconds)
+        ratio = statistics.median(one / other for one, other in zip(*times.values(), strict=True))
+        for name, found in times.items():
+            one = summary([taken / calls for taken in found])
+            rows.append({"what": f"{name}, {n} x {n} float32", **one} | ({"ratio": ratio} if name == "program" else {}))
+    return rows
+
+
 def _hundred(function: Any) -> None:
     for _ in range(100):
         function()
@@ -126,11 +155,13 @@ def main() -> int:
         ("icaq,qbjk->abcijk", [(8, 8, 8, 8), (8, 8, 8, 8)]),
     ):
         rows += first_calls(expression, shapes)
-    rows += warm_calls()
+    rows += warm_calls() + program_calls()
     for row in rows:
         details = ""
         if "modules" in row:
             details = f"  (processor {_shown(row['median_processor'])}, {row['modules']} modules imported)"
+        if "ratio" in row:
+            details = f"  ({row['ratio']:.3f} times as long as the einsum)"
         print(f"{row['what']:<90}{_shown(row['median']):>12}{details}")
     content = {"machine": describe_machine(), "settings": changed, "rows": rows}
     print(f"written: {write_results('latency', content)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import sqlite3
@@ -9,7 +10,9 @@ import stat
 import subprocess
 import sys
 import threading
+import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -106,6 +109,29 @@ def test_a_damaged_file_is_set_aside(store: TuningStore, content: bytes) -> None
         assert store.get("p", "cpu") == {}
     assert Path(f"{store.path}.damaged").read_bytes() == content
     store.put("p", "cpu", VALUES)
+    assert store.get("p", "cpu") == VALUES
+
+
+def test_a_file_that_may_only_be_read_is_read(store: TuningStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a folder of another user, or of a file system that nobody can write; whoever runs the tests can."""
+    store.put("p", "cpu", VALUES, title="mine")
+    number = store.begin("p", "cpu", "d", VALUES)
+    store.finish(number, Measured("d", (), 1.0))
+    access, opened = os.access, os.open
+
+    def open_to_read(path: Any, flags: int, *rest: Any, **options: Any) -> int:
+        if flags & (os.O_RDWR | os.O_CREAT):
+            raise OSError(errno.EROFS, "Read-only file system")
+        return opened(path, flags, *rest, **options)
+
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK and access(path, mode))
+    monkeypatch.setattr(os, "open", open_to_read)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert store.get("p", "cpu") == VALUES and store.has_titled("mine", "cpu")
+        assert [one.seconds for one in store.measurements("p", "cpu")] == [1.0]
+    with pytest.warns(TuningWarning, match="Read-only file system"):
+        store.put("p", "cpu", {"outer_0": 1.0})
     assert store.get("p", "cpu") == VALUES
 
 

@@ -2,7 +2,8 @@
 
 Every measurement is stored as soon as it is made, so that a search that was stopped goes on where it was. The file lies
 beside the program cache and is readable by its owner only. It may be used by several threads and processes at once:
-each operation is one transaction on a connection of its own. A damaged file is set aside with a `TuningWarning`.
+each operation is one transaction on a connection of its own. A damaged file is set aside with a `TuningWarning`. A
+file that may only be read is read.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 from tilewright.runtime.cache import cache_folder
@@ -65,8 +67,6 @@ class TuningStore:
     def get(self, program: str, device: str, shapes: str = ANY_SHAPE) -> dict[str, float]:
         """The values chosen for a program on a device; nothing if there are none."""
         query = "select name, value from choices where program = ? and device = ? and shapes = ? order by rowid"
-        if not os.path.exists(self.path):
-            return {}
         rows = self._rows(query, program, device, shapes)
         return {str(name): float(value) for name, value in rows}
 
@@ -87,19 +87,15 @@ class TuningStore:
     def has_titled(self, title: str, device: str) -> bool:
         """Whether anything was chosen on a device for a program with this title, whatever its text was."""
         query = "select 1 from choices where title = ? and device = ? limit 1"
-        return os.path.exists(self.path) and bool(self._rows(query, title, device))
+        return bool(self._rows(query, title, device))
 
     def shapes(self, program: str, device: str) -> tuple[str, ...]:
         """The shape classes that a program has choices for on a device."""
-        if not os.path.exists(self.path):
-            return ()
         query = "select distinct shapes from choices where program = ? and device = ? order by shapes"
         return tuple(row[0] for row in self._rows(query, program, device))
 
     def devices(self, program: str) -> tuple[str, ...]:
         """The devices on which a program has been tuned."""
-        if not os.path.exists(self.path):
-            return ()
         query = "select distinct device from choices where program = ? order by device"
         return tuple(row[0] for row in self._rows(query, program))
 
@@ -142,13 +138,19 @@ class TuningStore:
     # --- the file
 
     def _rows(self, query: str, *values: str) -> list[Any]:
-        return self._attempt(lambda connection: connection.execute(query, values).fetchall(), list[Any]())
+        if not os.path.exists(self.path):
+            return []
+        folder = os.path.dirname(os.path.abspath(self.path))
+        only = not (os.access(self.path, os.W_OK) and os.access(folder, os.W_OK))
+        return self._attempt(lambda one: one.execute(query, values).fetchall(), list[Any](), only)
 
-    def _attempt(self, work: Callable[[sqlite3.Connection], Result], otherwise: Result) -> Result:
+    def _attempt(
+        self, work: Callable[[sqlite3.Connection], Result], otherwise: Result, only_read: bool = False
+    ) -> Result:
         """One transaction; a damaged file is set aside and a new one begun."""
         for again in (True, False):
             try:
-                with self._connection() as connection:
+                with self._connection(only_read) as connection:
                     return work(connection)
             except sqlite3.OperationalError as error:  # locked for long, a full disk, no permission
                 self._warn(f"cannot be used ({error})")
@@ -165,22 +167,24 @@ class TuningStore:
         return otherwise
 
     @contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
-        self._make_private_file()
-        with closing(sqlite3.connect(self.path, timeout=_SECONDS_TO_WAIT)) as connection, connection:
+    def _connection(self, only_read: bool) -> Iterator[sqlite3.Connection]:
+        self._make_private_file(only_read)
+        address = f"{Path(self.path).absolute().as_uri()}?mode={'ro' if only_read else 'rw'}"
+        with closing(sqlite3.connect(address, timeout=_SECONDS_TO_WAIT, uri=True)) as connection, connection:
             version = connection.execute("pragma user_version").fetchone()[0]
-            if version == 0:
+            if version == 0 and not only_read:
                 connection.executescript(_TABLES)
                 connection.execute(f"pragma user_version = {VERSION}")
             elif version != VERSION:
                 raise OSError(f"it has version {version} of the format, this package knows version {VERSION}")
             yield connection
 
-    def _make_private_file(self) -> None:
+    def _make_private_file(self, only_read: bool) -> None:
         """Make the file for this user alone, or check that nobody else can write it."""
-        folder = os.path.dirname(os.path.abspath(self.path))
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+        if not only_read:
+            os.makedirs(os.path.dirname(os.path.abspath(self.path)), mode=0o700, exist_ok=True)
+        flags = os.O_RDONLY if only_read else os.O_RDWR | os.O_CREAT
+        flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
         descriptor = os.open(self.path, flags, 0o600)
         try:
             status = os.fstat(descriptor)
