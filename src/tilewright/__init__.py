@@ -91,7 +91,7 @@ _MODULES = {
     "tilewright.passes.tiled.tiling": ("IllegalTiling",),
     "tilewright.frontend.program": ("TracedProgram", "program"),
     "tilewright.frontend.array_functions": (
-        "concat", "iota", "map", "rearrange", "replicate", "reshape", "scatter", "transpose", "update",
+        "concat", "iota", "map", "rearrange", "replicate", "reshape", "roll", "scatter", "transpose", "update",
     ),
     "tilewright.frontend.fold_functions": ("hist", "reduce", "redomap", "scan", "scanomap"),
     "tilewright.frontend.control_functions": ("cond", "loop", "while_loop"),
@@ -100,8 +100,9 @@ _MODULES = {
         "i8", "integer_", "u16", "u32", "u64", "u8",
     ),
     "tilewright.frontend.scalar_functions": (
-        "abs", "acos", "asin", "atan", "atan2", "cast", "ceil", "clip", "conj", "cos", "cosh", "exp", "expm1", "floor",
-        "fma", "isfinite", "isinf", "isnan", "log", "log1p", "maximum", "minimum", "relu", "rint", "rsqrt", "sigmoid",
+        "abs", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cast", "cbrt", "ceil", "clip", "conj",
+        "copysign", "cos", "cosh", "erf", "erfc", "exp", "exp2", "expm1", "floor", "fma", "fmod", "hypot", "isfinite",
+        "isinf", "isnan", "log", "log10", "log1p", "log2", "maximum", "minimum", "relu", "rint", "rsqrt", "sigmoid",
         "sign", "sin", "sinh", "sqrt", "square", "tan", "tanh", "trunc", "where",
     ),
 }  # fmt: skip

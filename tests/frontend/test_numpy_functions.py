@@ -23,7 +23,24 @@ FUNCTIONS: list[tuple[Callable[..., Any], Callable[..., Any], str]] = [
     (tw.isfinite, np.isfinite, "fi"),
     (lambda x: tw.clip(x, -1, 2), lambda x: np.clip(x, -1, 2), "fi"),
     (lambda x: tw.clip(x, None, 2), lambda x: np.clip(x, None, 2), "fi"),
-    (np.sign, np.sign, "fi"),
+    (np.sign, np.sign, "fiu"),
+    *((function, function, "f") for function in (np.deg2rad, np.degrees, np.fabs)),
+    *((function, lambda x, f=function: f(x.astype("f8")), "iu") for function in (np.radians, np.rad2deg, np.fabs)),
+    (np.signbit, np.signbit, "fiu"),
+    *(
+        (lambda x, f=function: f(x, x[::-1]), lambda x, f=function: f(x, x[::-1]), "f")
+        for function in (np.copysign, np.fmod, np.fmax, np.fmin, np.heaviside, np.hypot)
+    ),
+    *((lambda x, f=function: f(x, 3), lambda x, f=function: f(x, 3), "iu") for function in (np.fmod, np.fmax, np.fmin)),
+    (lambda x: np.fmod(x, -3), lambda x: np.fmod(x, -3), "i"),
+    (lambda x: np.fmod(100, x), lambda x: np.where(x == 0, 0, np.fmod(100, np.where(x == 0, 1, x))), "i"),
+    (lambda x: np.divmod(x, 3)[1], lambda x: np.divmod(x, 3)[1], "i"),
+    (np.reciprocal, np.reciprocal, "f"),
+    (np.fix, np.fix, "f"),
+    (np.diff, np.diff, "iu"),
+    (lambda x: np.diff(x > 0), lambda x: np.diff(x > 0), "fi"),
+    (np.flip, np.flip, "fiu"),
+    (lambda x: np.roll(x, 3), lambda x: np.roll(x, 3), "fiu"),
     (np.square, np.square, "fi"),
     (np.isfinite, np.isfinite, "fi"),
     (np.positive, np.positive, "fi"),
@@ -42,7 +59,7 @@ FUNCTIONS: list[tuple[Callable[..., Any], Callable[..., Any], str]] = [
 
 
 @pytest.mark.parametrize("target", ["cpu", "opencl"])
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "int64"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "int64", "uint8"])
 def test_as_in_numpy(dtype: str, target: str) -> None:
     if target == "opencl":
         opencl_or_skip()
@@ -55,6 +72,81 @@ def test_as_in_numpy(dtype: str, target: str) -> None:
     xs = (FLOATS if dtype.startswith("float") else WHOLE).astype(dtype)
     with np.errstate(all="ignore"):
         check(all_of_them, (xs,), tuple(numpys(xs) for _, numpys in chosen), (target,))
+
+
+@pytest.mark.parametrize("target", ["cpu", "opencl"])
+def test_moved_and_turned_arrays(target: str) -> None:
+    if target == "opencl":
+        opencl_or_skip()
+
+    @tw.program
+    def moved(xss: tw.f32["n", "m"], k: tw.i64) -> Any:
+        both = np.diff(xss, 2), np.diff(xss, axis=0), np.flip(xss), np.flip(xss, 1), np.round(xss, 1)
+        return *both, np.roll(xss, k, axis=1), tw.roll(xss, k, axis=0), tw.roll(xss[0], -k), tw.roll(xss, 2, axis=-1)
+
+    xss = np.random.default_rng(5).standard_normal((7, 5)).astype(np.float32)
+    for k in (0, 1, -1, 4, 5, 12, -13, 10**12):
+        both = np.diff(xss, 2), np.diff(xss, axis=0), np.flip(xss), np.flip(xss, 1), np.round(xss, 1)
+        rolled = (np.roll(xss, k, axis=1), np.roll(xss, k, axis=0), np.roll(xss[0], -k), np.roll(xss, 2, axis=-1))
+        check(moved, (xss, k), (*both, *rolled), (target,))
+
+
+@pytest.mark.parametrize("target", ["cpu", "opencl"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128", "int32", "bool"])
+def test_constant_powers(dtype: str, target: str) -> None:
+    if target == "opencl":
+        opencl_or_skip()
+    exponents = (0.0, 1.0, -1.0, 2.0, 3.0, -3.0, 4.0, 0.5, -0.5, 1.5, -1.5, 2.5, np.float32(0.5))
+    if dtype == "bool":
+        exponents = exponents[:2]
+
+    @tw.program
+    def powers(xs: tw.array["n"]) -> Any:
+        return tuple(xs**exponent for exponent in exponents)
+
+    xs = np.array([1, 2, 3.5, 1e-3, 7.25, 1e4]).astype(dtype)
+    xs = np.where(xs == 0, xs.dtype.type(1), xs)
+    exact_type = np.float32 if dtype == "float32" else np.float64
+    wanted_type = dtype if np.dtype(dtype).kind in "fc" else "float64"
+    for found, exponent in zip(powers(xs, target=target), exponents, strict=True):
+        exact = xs.real.astype(exact_type) ** float(exponent)
+        assert found.dtype == wanted_type
+        np.testing.assert_allclose(found, exact, rtol=4 * np.finfo(exact_type).eps)
+
+
+def test_functions_of_logarithms_and_angles() -> None:
+    @tw.program
+    def several(xs: tw.f64["n"], ys: tw.f64["n"], zs: tw.c128["n"]) -> Any:
+        return np.logaddexp(xs, ys), np.angle(zs)
+
+    rng = np.random.default_rng(6)
+    xs, ys = rng.uniform(-800, 800, 1000), rng.uniform(-800, 800, 1000)
+    ys[:100] = xs[:100]
+    zs = xs + 1j * ys
+    for found, exact in zip(several(xs, ys, zs), (np.logaddexp(xs, ys), np.angle(zs)), strict=True):
+        np.testing.assert_allclose(found, exact, rtol=1e-14)
+
+
+def test_what_there_is_not_says_what_to_write() -> None:
+    def of(function: Callable[..., Any]) -> Any:
+        @tw.program
+        def applied(xs: tw.f64["n"]) -> Any:
+            return function(xs)
+
+        return applied
+
+    for function, told in (
+        (np.sort, "np.sort before the program"),
+        (np.median, "np.median outside of the program"),
+        (np.cumsum, r'tw.scan\("add", 0, xs\)'),
+        (np.argmin, "example of tw.reduce"),
+        (np.gradient, r"\(xs\[2:\] - xs\[:-2\]\) / 2"),
+        (np.spacing, "numpy.spacing cannot be traced; traceable: absolute"),
+        (lambda xs: np.roll(tw.replicate(2, xs), 1), "say along which axis"),
+        (lambda xs: np.reciprocal(xs.astype("i64")), "numpy.reciprocal of integers"),
+    ):
+        with pytest.raises(TypeError, match=told):
+            of(function)(np.ones(4))
 
 
 @pytest.mark.parametrize("ours", [tw.abs, tw.sign, tw.square, tw.isfinite])

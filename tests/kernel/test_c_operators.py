@@ -35,6 +35,8 @@ from tilewright.kernel.opencl import opencl_text
 # Largest errors that OpenCL allows, in ulps (OpenCL C 1.2, section 7.4: single precision; double where it differs).
 ALLOWED = {"div": 2.5, "sqrt": 3, "rsqrt": 2, "exp": 3, "log": 3, "log1p": 2, "expm1": 3, "sin": 4, "cos": 4, "tan": 5,
            "asin": 4, "acos": 4, "atan": 5, "atan2": 6, "sinh": 4, "cosh": 4, "tanh": 5, "pow": 16,
+           "asinh": 4, "acosh": 4, "atanh": 5, "exp2": 3, "log2": 3, "log10": 3, "cbrt": 2, "hypot": 4, "erf": 16,
+           "erfc": 16,
            "floordiv": 2.5}  # fmt: skip
 CORRECTLY_ROUNDED_IN_F64 = {"div", "sqrt", "floordiv"}
 NUMPY_ULPS = 4  # the error of NumPy's own vectorised functions

@@ -38,7 +38,8 @@ from tilewright.kernel.ranges import kernel_ranges
 THREADS = 64
 TYPES = (BOOL, I8, I16, I32, I64, U8, U16, U32, U64, F64)
 _INEXACT = {"pow", "exp", "log", "log1p", "expm1", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh",
-            "tanh", "rsqrt", "fma"}  # fmt: skip
+            "tanh", "asinh", "acosh", "atanh", "exp2", "log2", "log10", "cbrt", "hypot", "erf", "erfc",
+            "rsqrt", "fma"}  # fmt: skip
 # Which zero is the lesser is not defined, and a division shows the difference.
 _AMBIGUOUS = {"min", "max"}
 EXPRESSIONS = 4

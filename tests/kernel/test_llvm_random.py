@@ -32,7 +32,8 @@ SIZE = 64
 INPUTS = {type_: Buffer(f"x_{type_}", type_, read_only=True) for type_ in TYPES}
 # Approximate functions are left out, and min and max of floats, which may pick either of two zeros of unlike signs.
 LEFT_OUT = {"pow", "exp", "log", "log1p", "expm1", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh",
-            "tanh", "rsqrt", "fma"}  # fmt: skip
+            "tanh", "asinh", "acosh", "atanh", "exp2", "log2", "log10", "cbrt", "hypot", "erf", "erfc",
+            "rsqrt", "fma"}  # fmt: skip
 
 
 def usable(type_: ScalarType, result: ScalarType) -> list[str]:

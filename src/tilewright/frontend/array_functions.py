@@ -251,6 +251,38 @@ def concat(*arrays: Any, axis: int = 0) -> Any:
     return wrap_one(tracer, Concat(place, tuple(one.variable for one in given)), "concat")
 
 
+def roll(array: Any, shift: Any, axis: int | None = None) -> Any:
+    """Rows moved on by `shift` places, those at the end to the beginning, as `numpy.roll` does it.
+
+    Args:
+        array: an array; without an `axis` it has one dimension.
+        shift: an integer of any size and sign, which may be computed.
+        axis: the dimension along which to move.
+
+    Raises:
+        TypeError: for a shift that is no integer, and several dimensions without an axis.
+
+    Example:
+        >>> import numpy as np
+        >>> import tilewright as tw
+        >>> @tw.program
+        ... def rolled(xs: tw.f64["n"], k: tw.i64):
+        ...     return tw.roll(xs, k)
+        >>> rolled(np.arange(4.0), -1).tolist()
+        [1.0, 2.0, 3.0, 0.0]
+    """
+    tracer, (given,) = arrays_of("roll", [array])
+    if axis is None and given.ndim != 1:
+        raise TypeError(
+            f"roll of {tracer.describe(given.variable)} of type {given.variable.type}: say along which axis, or "
+            "tw.reshape it to one dimension"
+        )
+    place = (axis or 0) % given.ndim
+    before = (slice(None),) * place
+    at = (0 - shift) % given.shape[place]
+    return concat(given[(*before, slice(at, None))], given[(*before, slice(None, at))], axis=place)
+
+
 def update(array: Any, indices: Any, value: Any) -> Any:
     """A copy of the array with array[indices] = value; the indices are integers, the value what lies there.
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tilewright.frontend import scalar_functions
+from tilewright.frontend import array_functions, scalar_functions
+from tilewright.frontend.scalar_functions import rounded, where
 from tilewright.frontend.scalar_tracing import apply, power
+from tilewright.frontend.semiring import SEMIRINGS
+from tilewright.ir.scalars import BOOL
 
 
 def traced_ufunc(ufunc: Any, method: str, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
@@ -40,32 +44,92 @@ def traced_function(function: Any, arguments: Sequence[Any], options: Mapping[st
     raise TypeError(f"numpy.{name} cannot be traced; use {instead}")
 
 
-def _concatenate(arrays: Any, axis: int = 0) -> Any:
-    from tilewright.frontend.array_functions import concat
+def _difference(array: Any, n: int = 1, axis: int = -1) -> Any:
+    """What is between neighbours: `!=` of truth values, as in NumPy."""
+    for _ in range(n):
+        place = axis % array.ndim
+        before = (slice(None),) * place
+        later, earlier = array[(*before, slice(1, None))], array[(*before, slice(None, -1))]
+        array = later != earlier if array.scalar == BOOL else later - earlier
+    return array
 
-    return concat(*arrays, axis=axis)
+
+def _flipped(array: Any, axis: int | Sequence[int] | None = None) -> Any:
+    chosen = range(array.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
+    turned = {one % array.ndim for one in chosen}
+    return array[tuple(slice(None, None, -1 if d in turned else None) for d in range(array.ndim))]
 
 
-def _transpose(array: Any, axes: Any = None) -> Any:
-    from tilewright.frontend.array_functions import transpose
-
-    return transpose(array, axes)
+def _angle(value: Any) -> Any:
+    return apply("atan2", value.imag, value.real)
 
 
 _OPERATORS = {
     "add": "add", "subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div",
     "floor_divide": "floordiv", "remainder": "mod", "mod": "mod", "power": "pow", "negative": "neg",
-    "absolute": "abs", "fabs": "abs", "minimum": "min", "maximum": "max", "equal": "eq", "not_equal": "ne",
+    "absolute": "abs", "minimum": "min", "maximum": "max", "equal": "eq", "not_equal": "ne",
     "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge", "bitwise_and": "and",
     "bitwise_or": "or", "bitwise_xor": "xor", "invert": "not", "left_shift": "shl", "right_shift": "shr",
-    "sqrt": "sqrt", "exp": "exp", "log": "log", "log1p": "log1p", "expm1": "expm1", "sin": "sin", "cos": "cos",
-    "tan": "tan", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2", "sinh": "sinh",
-    "cosh": "cosh", "tanh": "tanh", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "round",
-    "isnan": "isnan", "isinf": "isinf", "conjugate": "conj",
+    "sqrt": "sqrt", "cbrt": "cbrt", "hypot": "hypot", "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log",
+    "log2": "log2", "log10": "log10", "log1p": "log1p", "sin": "sin", "cos": "cos", "tan": "tan", "arcsin": "asin",
+    "arccos": "acos", "arctan": "atan", "arctan2": "atan2", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh",
+    "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "floor": "floor", "ceil": "ceil", "trunc": "trunc",
+    "rint": "round", "copysign": "copysign", "isnan": "isnan", "isinf": "isinf", "conjugate": "conj",
 }  # fmt: skip
 """Universal functions that are scalar operators."""
 
+
+def _truth(value: Any) -> Any:
+    return apply("ne", value, 0)
+
+
+def _extremum_of_numbers(operator: str) -> Callable[..., Any]:
+    """The least or greatest of two values; of a nan and a number the number."""
+
+    def chosen(left: Any, right: Any) -> Any:
+        return where(_is_nan(left), right, where(_is_nan(right), left, apply(operator, left, right)))
+
+    return chosen
+
+
+def _is_nan(value: Any) -> Any:
+    return value != value  # noqa: PLR0124  # integers have this, too
+
+
+def _as_float(value: Any) -> Any:
+    """Integers as f64, as NumPy's functions of floats take them."""
+    return value.astype("f64") if hasattr(value, "scalar") and value.scalar.kind in "biu" else value
+
+
+def _heaviside(value: Any, at_zero: Any) -> Any:
+    value = _as_float(value)
+    return where(value == 0, at_zero, where(value < 0, 0, where(value > 0, 1, value)))
+
+
+def _reciprocal(value: Any) -> Any:
+    if value.scalar.is_integer:
+        raise TypeError("numpy.reciprocal of integers cannot be traced; write 1 / x for a float, or tw.where")
+    return 1 / value
+
+
+def _log_add_exp(left: Any, right: Any) -> Any:
+    return SEMIRINGS["log_sum_exp"].combine(_as_float(left), _as_float(right))
+
+
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "fabs": lambda value: apply("abs", _as_float(value)),
+    "fmod": scalar_functions.fmod,
+    "divmod": lambda left, right: (left // right, left % right),
+    "fmax": _extremum_of_numbers("max"),
+    "fmin": _extremum_of_numbers("min"),
+    "heaviside": _heaviside,
+    "reciprocal": _reciprocal,
+    "logaddexp": _log_add_exp,
+    "deg2rad": lambda value: _as_float(value) * (math.pi / 180),
+    "radians": lambda value: _as_float(value) * (math.pi / 180),
+    "rad2deg": lambda value: _as_float(value) * (180 / math.pi),
+    "degrees": lambda value: _as_float(value) * (180 / math.pi),
+    "signbit": lambda value: scalar_functions.copysign(1.0, value) < 0,
     "sign": scalar_functions.sign,
     "square": scalar_functions.square,
     "isfinite": scalar_functions.isfinite,
@@ -79,10 +143,6 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 """Universal functions that are made of several."""
 
 
-def _truth(value: Any) -> Any:
-    return apply("ne", value, 0)
-
-
 _OTHERS: dict[str, Callable[..., Any]] = {
     "where": scalar_functions.where,
     "clip": scalar_functions.clip,
@@ -90,8 +150,15 @@ _OTHERS: dict[str, Callable[..., Any]] = {
     "imag": lambda value: value.imag,
     "shape": lambda array: array.shape,
     "ndim": lambda array: array.ndim,
-    "transpose": _transpose,
-    "concatenate": _concatenate,
+    "transpose": lambda array, axes=None: array_functions.transpose(array, axes),
+    "roll": array_functions.roll,
+    "diff": _difference,
+    "flip": _flipped,
+    "angle": _angle,
+    "round": lambda value, decimals=0: rounded(value, decimals),
+    "around": lambda value, decimals=0: rounded(value, decimals),
+    "fix": lambda value: apply("trunc", value),
+    "concatenate": lambda arrays, axis=0: array_functions.concat(*arrays, axis=axis),
 }
 
 _INSTEAD = {
@@ -104,9 +171,40 @@ _INSTEAD = {
     "any": 'tw.reduce("or", False, xs)',
     "all": 'tw.reduce("and", True, xs)',
     "mean": 'tw.reduce("add", 0, xs) / xs.shape[0]',
+    "average": 'tw.reduce("add", 0, xs * ws) / tw.reduce("add", 0, ws)',
+    "var": 'tw.reduce("add", 0, (xs - mean) ** 2) / xs.shape[0]',
+    "std": 'tw.sqrt(tw.reduce("add", 0, (xs - mean) ** 2) / xs.shape[0])',
+    "argmin": "tw.reduce over xs and tw.iota(xs.shape[0]), as in the example of tw.reduce",
+    "argmax": "tw.reduce over xs and tw.iota(xs.shape[0]), as in the example of tw.reduce",
+    "count_nonzero": 'tw.reduce("add", 0, (xs != 0).astype("i64"))',
     "dot": 'tw.reduce("add", 0, xs * ys)',
+    "vdot": 'tw.reduce("add", 0, xs.conj() * ys)',
+    "inner": 'tw.reduce("add", 0, xs * ys)',
+    "outer": "tw.map(lambda x: tw.map(lambda y: x * y, ys), xs)",
+    "matmul": 'tw.map(lambda row: tw.map(lambda column: tw.reduce("add", 0, row * column), tw.transpose(b)), a)',
+    "einsum": "tw.einsum outside of the program, or tw.map and tw.reduce",
     "cumsum": 'tw.scan("add", 0, xs)',
     "cumprod": 'tw.scan("mul", 1, xs)',
+    "gradient": "(xs[2:] - xs[:-2]) / 2, and tw.concat for the two ends",
+    "trapezoid": 'tw.reduce("add", 0, (ys[1:] + ys[:-1]) * (xs[1:] - xs[:-1])) / 2',
+    "interp": "a tw.loop that halves an interval, for each point of tw.map",
+    "searchsorted": "a tw.loop that halves an interval, for each point of tw.map",
+    "bincount": 'tw.hist("add", 0, count, indices, weights)',
+    "histogram": 'tw.hist("add", 0, bins, indices, 1) with indices computed by tw.map',
+    "take": "tw.map(lambda i: xs[i], indices)",
+    "nan_to_num": "tw.where(tw.isnan(xs), 0.0, xs)",
+    "sort": "np.sort before the program: there is no sorting in programs",
+    "argsort": "np.argsort before the program: there is no sorting in programs",
+    "median": "np.median outside of the program: there is no sorting in programs",
+    "percentile": "np.percentile outside of the program: there is no sorting in programs",
+    "quantile": "np.quantile outside of the program: there is no sorting in programs",
+    "unique": "np.unique outside of the program: there is no sorting in programs",
+    "stack": "tw.concat of arrays with a new dimension of tw.replicate(1, xs)",
+    "vstack": "tw.concat of arrays with a new dimension of tw.replicate(1, xs)",
+    "hstack": "tw.concat",
+    "repeat": "tw.reshape(tw.map(lambda x: tw.replicate(count, x), xs), -1)",
+    "tile": "tw.reshape(tw.replicate(count, xs), -1)",
+    "expand_dims": "tw.replicate(1, xs)",
     "reshape": "tw.reshape",
     "zeros_like": "tw.replicate(xs.shape, 0.0)",
     "ones_like": "tw.replicate(xs.shape, 1.0)",

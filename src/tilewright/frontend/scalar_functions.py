@@ -1,9 +1,9 @@
 """Functions of scalars for traced Python code; on plain numbers and arrays they compute with NumPy.
 
-On a CPU all of them run in vectors. Their errors there, in units in the last place: `sqrt` 0.5; `rsqrt` less than 1.5;
-`exp` and `log` of f32 less than 2 (with AVX-512 less than 1); the others less than 4, for arguments of any size, as
-glibc's vector functions have them (where there are none, the C library's own, which are better). On all devices a
-product and a sum that it goes into may be rounded once, as `fma` does it, and not twice.
+On a CPU all of them run in vectors. Their errors there, in units in the last place: `sqrt` 0.5; `copysign` and `fmod`
+0; `rsqrt` less than 1.5; `exp` and `log` of f32 less than 2 (with AVX-512 less than 1); the others less than 4, for
+arguments of any size, as glibc's vector functions have them (where there are none, the C library's own, which are
+better). On all devices a product and a sum that it goes into may be rounded once, as `fma` does it, and not twice.
 
 >>> float(maximum(-2.0, 0)), float(where(True, 1, 2))
 (0.0, 1.0)
@@ -54,6 +54,8 @@ def sign(value: Any) -> Any:
     """
     if not hasattr(value, "__tilewright_apply__"):
         return np.sign(value)
+    if value.scalar.kind == "u":
+        return minimum(value, 1)
     return where(value > 0, 1, where(value < 0, -1, where(value == 0, 0, value)))
 
 
@@ -83,6 +85,20 @@ def isfinite(value: Any) -> Any:
     (True, False)
     """
     return ~(isnan(value) | isinf(value))
+
+
+def fmod(left: Any, right: Any) -> Any:
+    """The remainder with the sign of `left`, as C has it (`%` has that of `right`); of integers by zero it is 0.
+
+    >>> float(fmod(-7.5, 2.0)), -7.5 % 2.0
+    (-1.5, 0.5)
+    """
+    if not any(hasattr(one, "__tilewright_apply__") for one in (left, right)):
+        return np.fmod(left, right)
+    remainder = left % right
+    if remainder.scalar.is_integer:
+        return where((remainder != 0) & ((left < 0) != (right < 0)), remainder - right, remainder)
+    return copysign(abs(left) % abs(right), left)
 
 
 def rounded(value: Any, digits: int | None = None) -> Any:
@@ -154,8 +170,13 @@ rsqrt = _function(
 )
 exp = _function("exp", "e to the power of the value.")
 log = _function("log", "The natural logarithm.")
+exp2 = _function("exp2", "2 to the power of the value.")
+log2 = _function("log2", "The logarithm of base 2.")
+log10 = _function("log10", "The logarithm of base 10.")
 log1p = _function("log1p", "log(1 + value), accurate near 0.")
 expm1 = _function("expm1", "exp(value) - 1, accurate near 0.")
+cbrt = _function("cbrt", "The cube root, of the value's sign.")
+hypot = _function("hypot", "The length of (first, second), which no square on the way overflows.")
 sin = _function("sin", "The sine.")
 cos = _function("cos", "The cosine.")
 tan = _function("tan", "The tangent.")
@@ -166,6 +187,12 @@ atan2 = _function("atan2", "The angle of the point (second, first).")
 sinh = _function("sinh", "The hyperbolic sine.")
 cosh = _function("cosh", "The hyperbolic cosine.")
 tanh = _function("tanh", "The hyperbolic tangent.")
+asinh = _function("asinh", "The inverse hyperbolic sine.")
+acosh = _function("acosh", "The inverse hyperbolic cosine; nan below 1.")
+atanh = _function("atanh", "The inverse hyperbolic tangent.")
+erf = _function("erf", "The error function, 2 / sqrt(pi) times the integral of exp(-t * t) from 0 to the value.")
+erfc = _function("erfc", "1 - erf(value), accurate where that is near 0.")
+copysign = _function("copysign", "The magnitude of the first with the sign of the second, also that of a zero.")
 floor = _function("floor", "Rounded down.")
 ceil = _function("ceil", "Rounded up.")
 trunc = _function("trunc", "Rounded towards zero.")

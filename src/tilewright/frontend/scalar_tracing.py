@@ -48,6 +48,7 @@ from tilewright.ir.scalars import (
 
 _LOGIC_OF_BOOL = {"add": "or", "mul": "and"}  # what NumPy's + and * mean on bool
 _LARGEST_UNROLLED_POWER = 64
+_LARGEST_WHOLE_FLOAT, _LARGEST_HALF = 4, 2.5  # products of so few numbers are as right as the power
 _THROUGH = {I8: I32, I16: I32, U8: I32, U16: I32, U32: I64}
 
 
@@ -363,12 +364,24 @@ def foreign(variable: Variable) -> str:
 
 
 def power(base: Any, exponent: Any) -> Any:
-    """base ** exponent; whole constant exponents become products and so work on integers and complex numbers too."""
-    if not isinstance(base, ScalarProxy) or not isinstance(exponent, int | np.integer):
+    """base ** exponent. Whole constant exponents become products and so work on integers and complex numbers too.
+
+    So do halves up to 2.5, with a square root: as of NumPy's `xs ** 0.5`, that of -inf is nan, that of -0.0 is -0.0.
+    """
+    if not isinstance(base, ScalarProxy) or not isinstance(exponent, int | float | np.integer | np.floating):
         return apply("pow", base, exponent)
-    count = abs(int(exponent))
-    if count > _LARGEST_UNROLLED_POWER or (exponent < 0 and base.scalar.is_integer):
+    is_float = isinstance(exponent, float | np.floating)
+    largest = _LARGEST_WHOLE_FLOAT if is_float else _LARGEST_UNROLLED_POWER
+    magnitude: Any = abs(exponent)
+    if not magnitude <= largest or (base.scalar.kind in "biu" and (is_float or exponent < 0)):
         return apply("pow", base, exponent)
+    count = int(magnitude)
+    if count != magnitude:
+        if count + 0.5 != magnitude or magnitude > _LARGEST_HALF:
+            return apply("pow", base, exponent)
+        root = apply("sqrt", base)
+        half = power(base, count) * root if count else root
+        return 1 / half if exponent < 0 else half
     result: Any = ScalarProxy(constant(1, base.scalar), base.builder)
     square: Any = base
     for bit in range(count.bit_length()):

@@ -6,6 +6,7 @@ line here. Operands of one operator have one type, but for `select(condition, th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -51,6 +52,12 @@ def _shift_right(left: Any, right: Any) -> Any:
     return np.right_shift(left, np.bitwise_and(right, np.asarray(left).dtype.itemsize * 8 - 1))
 
 
+def _from_math(function: Callable[[float], float]) -> Callable[..., Any]:
+    """A function of Python's that NumPy lacks, of each element in double precision."""
+    each = np.vectorize(function, otypes=[np.float64])
+    return lambda value: each(value).astype(np.asarray(value).dtype)
+
+
 _TABLE = (
     # arithmetic (integers wrap around; integer floordiv and mod by zero give 0, signs as in Python)
     Operator("add", 2, _NUMBER, np.add, symbol="+"),
@@ -85,9 +92,14 @@ _TABLE = (
     Operator("sqrt", 1, _FLOATING, np.sqrt),
     Operator("rsqrt", 1, _FLOAT, lambda x: np.divide(np.ones_like(x), np.sqrt(x))),
     Operator("exp", 1, _FLOATING, np.exp),
+    Operator("exp2", 1, _FLOAT, np.exp2),
     Operator("log", 1, _FLOAT, np.log),
+    Operator("log2", 1, _FLOAT, np.log2),
+    Operator("log10", 1, _FLOAT, np.log10),
     Operator("log1p", 1, _FLOAT, np.log1p),
     Operator("expm1", 1, _FLOAT, np.expm1),
+    Operator("cbrt", 1, _FLOAT, np.cbrt),
+    Operator("hypot", 2, _FLOAT, np.hypot),
     Operator("sin", 1, _FLOAT, np.sin),
     Operator("cos", 1, _FLOAT, np.cos),
     Operator("tan", 1, _FLOAT, np.tan),
@@ -98,6 +110,12 @@ _TABLE = (
     Operator("sinh", 1, _FLOAT, np.sinh),
     Operator("cosh", 1, _FLOAT, np.cosh),
     Operator("tanh", 1, _FLOAT, np.tanh),
+    Operator("asinh", 1, _FLOAT, np.arcsinh),
+    Operator("acosh", 1, _FLOAT, np.arccosh),
+    Operator("atanh", 1, _FLOAT, np.arctanh),
+    Operator("erf", 1, _FLOAT, _from_math(math.erf)),
+    Operator("erfc", 1, _FLOAT, _from_math(math.erfc)),
+    Operator("copysign", 2, _FLOAT, np.copysign),
     Operator("floor", 1, _FLOAT, np.floor),
     Operator("ceil", 1, _FLOAT, np.ceil),
     Operator("trunc", 1, _FLOAT, np.trunc),

@@ -37,7 +37,10 @@ _RELATIONS = {
     "eq": ("==", EQUALITY), "ne": ("!=", EQUALITY), "lt": ("<", RELATION),
     "le": ("<=", RELATION), "gt": (">", RELATION), "ge": (">=", RELATION),
 }  # fmt: skip
-_SAME_NAMES = "pow fma sqrt rsqrt exp log log1p expm1 sin cos tan asin acos atan atan2 sinh cosh tanh floor ceil trunc"
+_SAME_NAMES = """
+    pow fma sqrt rsqrt exp exp2 log log2 log10 log1p expm1 cbrt hypot sin cos tan asin acos atan atan2 sinh cosh tanh
+    asinh acosh atanh erf erfc copysign floor ceil trunc
+"""
 FUNCTIONS = {name: name for name in _SAME_NAMES.split()} | {"round": "rint", "abs": "fabs"}
 
 

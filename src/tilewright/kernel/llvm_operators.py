@@ -18,7 +18,7 @@ INTRINSICS = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc"
 # Symbols that code for these operators may call, directly or because an intrinsic becomes a call.
 LIBRARY_SYMBOLS = tuple(
     f"{name}{end}"
-    for name in (*FUNCTIONS, *INTRINSICS.values(), "fmod", "fma", "sincos", "nearbyint")
+    for name in (*FUNCTIONS, *INTRINSICS.values(), "fmod", "fma", "sincos", "nearbyint", "ldexp", "exp10")
     for end in ("", "f")
 )
 
@@ -289,6 +289,7 @@ _BY_KIND: dict[tuple[str, str], Callable[..., str]] = {
     ("max", "u"): _intrinsic("umax"),
     ("min", "b"): _binary("and"),
     ("max", "b"): _binary("or"),
+    ("copysign", "f"): _intrinsic("copysign"),
     ("fma", "f"): _fma,
     ("shr", "i"): _shift("ashr"),
     ("shr", "u"): _shift("lshr"),

@@ -11,20 +11,26 @@ from tilewright.kernel.llvm_emitter import CpuTarget, Emitter, vector_of
 
 FUNCTIONS = {
     "exp": 1, "log": 1, "sin": 1, "cos": 1, "pow": 2, "log1p": 1, "expm1": 1, "tan": 1, "asin": 1, "acos": 1, "atan": 1,
-    "atan2": 2, "sinh": 1, "cosh": 1, "tanh": 1,
+    "atan2": 2, "sinh": 1, "cosh": 1, "tanh": 1, "asinh": 1, "acosh": 1, "atanh": 1, "exp2": 1, "log2": 1, "log10": 1,
+    "cbrt": 1, "hypot": 2, "erf": 1, "erfc": 1,
 }  # fmt: skip
+
+
+def _function_of(symbol: str) -> str:
+    """The function that a symbol computes: "expf" and "exp" are "exp", while "erf" is itself."""
+    return symbol if symbol in FUNCTIONS else symbol.removesuffix("f")
 
 
 def vector_symbol(letter: str, lanes: int, symbol: str) -> str:
     """The name of a vector function: ("e", 16, "expf") gives "_ZGVeN16v_expf"."""
-    return f"_ZGV{letter}N{lanes}{'v' * FUNCTIONS[symbol.removesuffix('f')]}_{symbol}"
+    return f"_ZGV{letter}N{lanes}{'v' * FUNCTIONS[_function_of(symbol)]}_{symbol}"
 
 
 def variants(target: CpuTarget, symbol: str) -> list[tuple[int, str]]:
     """(lanes, name) of the vector forms of a scalar function that this CPU can run, widest first."""
     if symbol not in target.vector_functions or not target.is_x86:
         return []
-    bits = 32 if symbol.endswith("f") else 64
+    bits = 64 if symbol in FUNCTIONS else 32
     widths = [("e", 512)] if target.has("avx512f", "avx512dq", "avx512vl") else []
     widths += [("d", 256)] if target.has("avx2", "fma") else []
     return [(width // bits, vector_symbol(letter, width // bits, symbol)) for letter, width in [*widths, ("b", 128)]]
@@ -71,7 +77,7 @@ def advertise(emitter: Emitter, symbol: str, element: str) -> str:
     forms = variants(emitter.target, symbol)
     for lanes, name in forms:
         text = vector_of(element, lanes)
-        arguments = ", ".join([text] * FUNCTIONS[symbol.removesuffix("f")])
+        arguments = ", ".join([text] * FUNCTIONS[_function_of(symbol)])
         emitter.declarations[name] = f"declare {text} @{name}({arguments}) #1"
         emitter.kept.add(name)
     if not forms:

@@ -31,8 +31,10 @@ from tilewright.rewrite.rule import Declined, Place, no_match, rule
 
 Operation = SegMap | SegRed | SegScan | SegHist
 CHEAP = Alias | Apply | Cast | Index | SizeValue
-DEAR = frozenset(("exp", "log", "log1p", "expm1", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh",
-                  "tanh", "pow", "sqrt", "div"))  # fmt: skip
+DEAR = frozenset((
+    "exp", "exp2", "log", "log2", "log10", "log1p", "expm1", "cbrt", "hypot", "sin", "cos", "tan", "asin", "acos",
+    "atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "pow", "sqrt", "div",
+))  # fmt: skip
 """Operators that cost more than reading a number."""
 
 
