@@ -141,7 +141,7 @@ def _proxy(scalar: ScalarType) -> ScalarProxy:
         (I32, lambda x: x + 0.5, "the constant 0.5 does not fit the type i32"),
         (F32, lambda x: x & 1, "operator and is not defined on f32"),
         (C64, lambda x: x < 1, "operator lt is not defined on c64"),
-        (F32, lambda x: np.logaddexp(x, 1), "numpy.logaddexp cannot be traced"),
+        (F32, lambda x: np.nextafter(x, 1), "numpy.nextafter cannot be traced"),
         (I32, lambda x: x**-1, "operator pow"),
     ],
 )

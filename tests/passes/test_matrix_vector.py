@@ -309,3 +309,18 @@ def test_an_epilogue_of_one_array_is_streamed() -> None:
     bias = tw.plan("ij,j->i", (300, 200), (200,), epilogue=lambda x, y: x + y, epilogue_operands=[((300,), "i")],
                    target="cpu")  # fmt: skip
     assert "read once, in order" not in bias.explain()
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16", "i4", "f2"])
+@pytest.mark.parametrize("text", ["k,k->", "ik,ik->i"])
+@pytest.mark.parametrize("length", [64, 79, 1000])
+def test_operands_that_lie_backwards_are_read_in_vectors(text: str, dtype: str, length: int) -> None:
+    rng = np.random.default_rng(length)
+    shape = (length,) if text == "k,k->" else (5, length)
+    a, b = (rng.integers(-3, 4, shape).astype(dtype) for _ in range(2))
+    if np.dtype(dtype).kind == "c":
+        a, b = a + 1j * a[..., ::-1], b - 2j * b
+    exact = np.einsum(text, a.astype("c16"), b[..., ::-1])
+    for left, right in ((a, b[..., ::-1]), (b[..., ::-1], a)):
+        found = tw.einsum(text, left, right, target="cpu")
+        np.testing.assert_array_equal(np.asarray(found, "c16"), exact)  # small whole numbers: sums are exact

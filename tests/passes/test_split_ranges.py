@@ -340,3 +340,39 @@ def test_joined_on_opencl() -> None:
     except DeviceError as error:
         pytest.skip(str(error))
     np.testing.assert_array_equal(result, np.concatenate([xs, ys]) + 2 * np.concatenate([ys, xs]))
+
+
+@tw.program
+def of_reversed(xs: tw.array["n"], rows: tw.array["n", "m"]) -> Any:
+    """A map, sums and prefix sums of arrays, which may lie backwards in memory."""
+    squares = tw.reduce("add", 0, tw.map(lambda x: x * x, xs))
+    sums = tw.map(lambda row: tw.reduce("add", 0, row), rows)
+    return xs[::-1] * 2, squares, tw.scan("add", 0, xs), sums, tw.map(lambda row: row + 1, rows)
+
+
+@pytest.mark.parametrize("dtype", ["i1", "f4", "f8"])
+@pytest.mark.parametrize("count", [1, 2, 67, 5000])
+def test_arrays_that_lie_backwards(dtype: str, count: int) -> None:
+    xs = np.random.default_rng(count).integers(-2, 3, count).astype(dtype)
+    rows = np.random.default_rng(1).integers(-2, 3, (count, 7)).astype(dtype)
+    for one, two in ((xs[::-1], rows[:, ::-1]), (xs, rows[::-1]), (xs[::-1], rows[::-1, ::-1])):
+        wanted = (
+            one[::-1] * 2,
+            (one * one).sum(dtype=dtype),
+            one.cumsum(dtype=dtype),
+            two.sum(1, dtype=dtype),
+            two + 1,
+        )
+        for found, exact in zip(of_reversed(one, two, target="cpu"), wanted, strict=True):
+            np.testing.assert_array_equal(found, exact)
+
+
+def test_a_stride_backwards_is_known_to_the_kernel(kernels: list[Kernel]) -> None:
+    @tw.program
+    def cubes(cubed: tw.array["n"]) -> Any:
+        return cubed * cubed * cubed
+
+    cubes(np.arange(100.0)[::-1], target="cpu")
+    cubes(np.arange(200.0)[::-2], target="cpu")
+    given_strides = [[one.name for one in kernel.scalars if "stride" in one.name] for kernel in kernels]
+    assert given_strides == [[], ["cubed_stride_1"]]

@@ -41,7 +41,7 @@ class Placed:
     @property
     def layout(self) -> Layout:
         """What a kernel may assume of it."""
-        strides = tuple(stride if stride in (0, 1) else None for stride in self.strides)
+        strides = tuple(stride if stride in (-1, 0, 1) else None for stride in self.strides)
         if 0 in self.shape:
             return Layout((0,) * len(self.shape), at_start=self.offset == 0)
         if self.strides == row_major_strides(self.shape) or self._dense_but_for_units():

@@ -155,6 +155,8 @@ class RowWriter(LaunchWriter):
         form, scalar = self.form, self.form.vector.element
         if form.stride(form.along, "vector") == 1:
             return self.read(self.vector, scalar, add(place, along), mask)
+        if form.stride(form.along, "vector") == -1:
+            return self._read_backwards(self.vector, scalar, operation("sub", place, along), mask)
         count = len(component_types(scalar))
         step = self.stride(form.along, "vector")
         indices = VectorType(I64, form.lanes)
@@ -164,6 +166,17 @@ class RowWriter(LaunchWriter):
         lanes = None if mask is None else mask.elements
         parts = (add(first, Broadcast(integer(part), indices)) for part in range(count))
         return tuple(self._load(self.vector, one, type_, lanes) for one in parts)
+
+    def _read_backwards(self, buffer: Buffer, scalar: ScalarType, at: Expression, mask: Mask | None) -> Value:
+        """Vectors of the elements at `at` and before it."""
+
+        def turned(value: Expression) -> Expression:
+            assert isinstance(value.type, VectorType)
+            return self.emit.let(Shuffle(value, value, tuple(range(value.type.lanes))[::-1], value.type), "turned")
+
+        turned_mask = None if mask is None else Mask(turned(mask.elements), turned(mask.pairs))
+        first = operation("sub", at, integer(self.form.lanes - 1))
+        return tuple(map(turned, self.read(buffer, scalar, first, turned_mask)))
 
     def _spread(self, step: Expression, type_: VectorType) -> Expression:
         return operation("mul", LaneNumbers(type_), Broadcast(step, type_))
