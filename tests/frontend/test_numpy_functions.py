@@ -183,3 +183,22 @@ def test_rounded_numbers_are_indices() -> None:
         return tw.map(lambda where: xs[round(where)], at)
 
     check(nearest, (np.arange(5.0) * 10, np.array([0.4, 0.6, 3.5])), np.array([0.0, 10.0, 40.0]))
+
+
+@pytest.mark.parametrize("axis", [-3, 2])
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [
+        ("roll", lambda xss, axis: np.roll(xss, 1, axis)),
+        ("diff", lambda xss, axis: np.diff(xss, axis=axis)),
+        ("flip", lambda xss, axis: np.flip(xss, axis)),
+        ("concat", lambda xss, axis: np.concatenate((xss, xss), axis)),
+    ],
+)
+def test_a_dimension_that_there_is_not(name: str, function: Any, axis: int) -> None:
+    @tw.program
+    def asked(xss: tw.f64["n", "m"]) -> Any:
+        return function(xss, axis)
+
+    with pytest.raises(TypeError, match=rf"{name}: there is no dimension {axis} in xss of type"):
+        asked(np.ones((2, 3)))

@@ -54,6 +54,13 @@ def arrays_of(what: str, values: Sequence[Any]) -> tuple[Tracer, list[ArrayProxy
     return tracer, list(values)
 
 
+def dimension_of(what: str, array: ArrayProxy, axis: int) -> int:
+    """The number of a dimension, which may be counted from the end. TypeError if there is none."""
+    if not -array.ndim <= axis < array.ndim:
+        raise TypeError(f"{what}: there is no dimension {axis} in {array.variable} of type {array.variable.type}")
+    return axis % array.ndim
+
+
 def common_width(tracer: Tracer, what: str, arrays: Sequence[ArrayProxy]) -> Size:
     """The one outer size of arrays.
 

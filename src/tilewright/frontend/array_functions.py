@@ -13,6 +13,7 @@ import numpy as np
 from tilewright.frontend.array_arguments import (
     arrays_of,
     common_width,
+    dimension_of,
     fitted,
     index_array,
     operation,
@@ -237,9 +238,7 @@ def concat(*arrays: Any, axis: int = 0) -> Any:
     listed = arrays[0] if len(arrays) == 1 and isinstance(arrays[0], tuple | list) else arrays
     tracer, given = arrays_of("concat", listed)
     first = given[0]
-    place = axis + first.ndim if axis < 0 else axis
-    if not 0 <= place < first.ndim:
-        raise TypeError(f"concat: there is no dimension {axis} in {first.variable} of type {first.variable.type}")
+    place = dimension_of("concat", first, axis)
     for one in given[1:]:
         equal = [a == b for a, b in zip(one.variable.type.shape, first.variable.type.shape, strict=False)]
         fits = one.ndim == first.ndim and one.scalar == first.scalar and all(equal[:place] + equal[place + 1 :])
@@ -260,7 +259,7 @@ def roll(array: Any, shift: Any, axis: int | None = None) -> Any:
         axis: the dimension along which to move.
 
     Raises:
-        TypeError: for a shift that is no integer, and several dimensions without an axis.
+        TypeError: for a shift that is no integer, several dimensions without an axis, and an axis that there is not.
 
     Example:
         >>> import numpy as np
@@ -277,7 +276,7 @@ def roll(array: Any, shift: Any, axis: int | None = None) -> Any:
             f"roll of {tracer.describe(given.variable)} of type {given.variable.type}: say along which axis, or "
             "tw.reshape it to one dimension"
         )
-    place = (axis or 0) % given.ndim
+    place = dimension_of("roll", given, axis or 0)
     before = (slice(None),) * place
     at = (0 - shift) % given.shape[place]
     return concat(given[(*before, slice(at, None))], given[(*before, slice(None, at))], axis=place)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tilewright.frontend import array_functions, scalar_functions
+from tilewright.frontend.array_arguments import dimension_of
 from tilewright.frontend.scalar_functions import rounded, where
 from tilewright.frontend.scalar_tracing import apply, power
 from tilewright.frontend.semiring import SEMIRINGS
@@ -47,7 +48,7 @@ def traced_function(function: Any, arguments: Sequence[Any], options: Mapping[st
 def _difference(array: Any, n: int = 1, axis: int = -1) -> Any:
     """What is between neighbours: `!=` of truth values, as in NumPy."""
     for _ in range(n):
-        place = axis % array.ndim
+        place = dimension_of("diff", array, axis)
         before = (slice(None),) * place
         later, earlier = array[(*before, slice(1, None))], array[(*before, slice(None, -1))]
         array = later != earlier if array.scalar == BOOL else later - earlier
@@ -56,7 +57,7 @@ def _difference(array: Any, n: int = 1, axis: int = -1) -> Any:
 
 def _flipped(array: Any, axis: int | Sequence[int] | None = None) -> Any:
     chosen = range(array.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
-    turned = {one % array.ndim for one in chosen}
+    turned = {dimension_of("flip", array, one) for one in chosen}
     return array[tuple(slice(None, None, -1 if d in turned else None) for d in range(array.ndim))]
 
 
