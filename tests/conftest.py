@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -61,6 +61,17 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == path.read_text(encoding="utf-8"), f"differs from {path}; if it should, use --update-golden"
 
     return compare
+
+
+@pytest.fixture(params=[1, 2])
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    """Launches use so many threads during a test (others than one and two: `parametrize(..., indirect=True)`)."""
+    import tilewright as tw
+
+    before = tw.get_num_threads()
+    tw.set_num_threads(request.param)
+    yield request.param
+    tw.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+from llvm_support import aligned
 
 _VECTORS = {
     "char": "signed char", "uchar": "unsigned char", "short": "short", "ushort": "unsigned short", "int": "int",
@@ -71,7 +72,7 @@ class Emulated:
         self, name: str, arrays: list[np.ndarray], blocks: int, threads: int, scalars: Sequence[int] = ()
     ) -> list[np.ndarray]:
         """Launch a kernel on buffers, then scalars (their bits); gives the arrays after it (aligned copies)."""
-        copies = [_aligned_copy(array) for array in arrays]
+        copies = [aligned(array, 128) for array in arrays]
         self.launch(name, [*(copy.ctypes.data for copy in copies), *scalars], blocks, threads)
         return copies
 
@@ -81,14 +82,6 @@ class Emulated:
         counts = [ctypes.c_long(one) for one in (blocks, threads, residents)]
         if self.library[f"launch_{name}"](pointers, *counts):
             raise RuntimeError(f"threads of a block of {name} wait at a barrier that others do not come to")
-
-
-def _aligned_copy(array: np.ndarray, alignment: int = 128) -> np.ndarray:
-    raw = np.empty(array.nbytes + alignment, np.uint8)
-    start = -raw.ctypes.data % alignment
-    copy = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-    copy[...] = array
-    return copy
 
 
 def compile_emulated(texts: dict[str, str], sanitizer: str = "undefined") -> Emulated:

@@ -98,6 +98,12 @@ def semirings(scalar: ScalarType) -> dict[str, tuple[Lambda, Lambda, Literal]]:
     return found
 
 
+def with_semiring(contraction: Contraction, scalar: ScalarType, name: str) -> Contraction:
+    """The contraction with other operators, named as in `semirings`."""
+    function, combine, neutral = semirings(scalar)[name]
+    return replace(contraction, map=function, combine=combine, neutral=neutral)
+
+
 # --- random contractions ----------------------------------------------------------------------------------------------
 
 _SIZES = st.sampled_from([1, 2, 3, 4, 5, 7, 8, 11, 13, 16, 17, 32, 37, 67])

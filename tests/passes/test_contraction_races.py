@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from contraction_cases import scalar_values, semirings
+from contraction_cases import scalar_values, with_semiring
 from naive import assert_close, einsum_contraction, extent, operands_of, random_buffers
 from race_runner import GrindLaunch, grind, is_installed
 
 from tilewright.contraction.form import Contraction, EpilogueOperand, Operand
 from tilewright.ir.builder import Builder
 from tilewright.ir.nodes import Type, Variable
-from tilewright.ir.scalars import BOOL, C64, F16, F32, F64, I8, I64, ScalarType
+from tilewright.ir.scalars import BOOL, C64, F16, F32, F64, I8, I64
 from tilewright.ir.sizes import size
 from tilewright.kernel.c_names import entry_name
 from tilewright.kernel.ir import Barrier, For, If, Kernel, Load, Statement, Store, VectorType, expressions, walk
@@ -45,11 +45,6 @@ class Example:
     contraction: Contraction
     launch: Launch
     scalars: dict[str, Any] = field(default_factory=dict)
-
-
-def with_semiring(contraction: Contraction, scalar: ScalarType, name: str) -> Contraction:
-    function, combine, neutral = semirings(scalar)[name]
-    return replace(contraction, map=function, combine=combine, neutral=neutral)
 
 
 def with_epilogue(contraction: Contraction) -> Contraction:

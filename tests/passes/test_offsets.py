@@ -3,7 +3,6 @@
 # ruff: noqa: F821, UP037
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -86,14 +85,6 @@ def arguments(random: np.random.Generator, starts: np.ndarray, rows: int, behind
     x = random.integers(-9, 9, 50)
     columns = random.integers(0, 50, entries).astype(np.int32)
     return random.integers(-9, 9, entries), columns, starts, x, np.zeros(rows, np.int8)
-
-
-@pytest.fixture(params=[1, 2])
-def threads(request: pytest.FixtureRequest) -> Iterator[int]:
-    before = tw.get_num_threads()
-    tw.set_num_threads(request.param)
-    yield request.param
-    tw.set_num_threads(before)
 
 
 def test_the_form_is_found() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from contraction_cases import run_cpu, semirings
+from contraction_cases import run_cpu, with_semiring
 from naive import assert_close, einsum_contraction, random_buffers
 
 from tilewright.contraction.form import Contraction, EpilogueOperand, Operand
@@ -41,11 +41,6 @@ def run(contraction: Contraction, form: PackedForm | None = None, threads: int =
     buffers = random_buffers(contraction, 7)
     got = run_cpu(write_packed_kernel(form or form_of(contraction)), buffers, scalars, threads)
     assert_close(contraction, got, buffers, scalars)
-
-
-def with_semiring(contraction: Contraction, scalar: ScalarType, name: str) -> Contraction:
-    function, combine, neutral = semirings(scalar)[name]
-    return replace(contraction, map=function, combine=combine, neutral=neutral)
 
 
 # --- long sums --------------------------------------------------------------------------------------------------------

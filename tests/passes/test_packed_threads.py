@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
@@ -11,15 +9,6 @@ import tilewright as tw
 from tilewright.runtime import cpu_pool
 
 SIZE = 300
-
-
-@pytest.fixture
-def threads(request: pytest.FixtureRequest) -> Iterator[int]:
-    """Launches may use so many threads during a test."""
-    before = tw.get_num_threads()
-    tw.set_num_threads(request.param)
-    yield request.param
-    tw.set_num_threads(before)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5], indirect=True)

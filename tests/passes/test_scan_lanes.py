@@ -75,14 +75,6 @@ def restarted_reference(x: np.ndarray, begins: np.ndarray) -> tuple[np.ndarray, 
     return np.array(found, np.int64), np.logical_or.accumulate(begins)
 
 
-@pytest.fixture(params=[1, 2])
-def threads(request: pytest.FixtureRequest) -> Any:
-    before = tw.get_num_threads()
-    tw.set_num_threads(request.param)
-    yield request.param
-    tw.set_num_threads(before)
-
-
 CASES: dict[str, tuple[Any, Callable[[np.random.Generator, int], tuple[np.ndarray, ...]], Callable[..., Any]]] = {
     "integers": (
         added_integers, lambda r, n: (r.integers(-99, 99, n).astype("i4"),), lambda x: np.cumsum(x, dtype="i4"),

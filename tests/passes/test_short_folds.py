@@ -3,7 +3,6 @@
 # ruff: noqa: F821, UP037
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -51,14 +50,6 @@ def check(weights: np.ndarray, columns: np.ndarray, x: np.ndarray) -> None:
     np.testing.assert_array_equal(picked(weights, columns, x), np.sum(weights * x[columns], axis=1))
     flags, values = weights.astype("i4"), x.astype("i4")
     np.testing.assert_array_equal(last_known(flags, columns, values), last_reference(flags, columns, values))
-
-
-@pytest.fixture(params=[1, 2])
-def threads(request: pytest.FixtureRequest) -> Iterator[int]:
-    before = tw.get_num_threads()
-    tw.set_num_threads(request.param)
-    yield request.param
-    tw.set_num_threads(before)
 
 
 @given(

@@ -3,7 +3,6 @@
 # ruff: noqa: F821, UP037
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -111,14 +110,6 @@ def check(name: str, given_arrays: tuple[Any, ...]) -> None:
     wanted = reference(name, given_arrays)
     for one, other in zip(PROGRAMS[name](*given_arrays), wanted, strict=True):
         np.testing.assert_array_equal(one, other)
-
-
-@pytest.fixture(params=[1, 2])
-def threads(request: pytest.FixtureRequest) -> Iterator[int]:
-    before = tw.get_num_threads()
-    tw.set_num_threads(request.param)
-    yield request.param
-    tw.set_num_threads(before)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -19,6 +19,7 @@ from tilewright.kernel.ir import (
     Assign,
     AtomicUpdate,
     Buffer,
+    Cast,
     Constant,
     Declare,
     Expression,
@@ -31,7 +32,6 @@ from tilewright.kernel.ir import (
     Store,
     VectorType,
     add,
-    children,
     expressions,
     integer,
     multiply,
@@ -39,6 +39,7 @@ from tilewright.kernel.ir import (
     walk,
 )
 from tilewright.passes.items.scalar_values import KernelBuilder, memory_element
+from tilewright.passes.lanes.lane_variance import loads
 from tilewright.passes.lanes.vector_transposes import transposed
 
 WIDTH_BYTES = 64
@@ -66,8 +67,7 @@ def accesses_along(loop: For, is_apart: Callable[[Expression], bool]) -> tuple[A
     if loop.step != integer(1):
         return ()
     inside = list(walk(loop.body))
-    loads = [one for statement in inside for value in expressions(statement) for one in _loads(value)]
-    read = [one.buffer.name for one in loads]
+    read = [one.buffer.name for statement in inside for value in expressions(statement) for one in loads(value)]
     written = [one.buffer.name for one in inside if isinstance(one, Store | AtomicUpdate)]
     lets: dict[str, Expression | None] = {one.name: None for one in inside if isinstance(one, Let | Declare | Assign)}
     lets |= {one.index: None for one in inside if isinstance(one, For)}
@@ -99,11 +99,6 @@ def _access(
     whole = _inlined(index, lets)
     slope = None if whole is None else _slope(whole, name)
     return Access(statement, buffer, whole, slope < 0) if whole is not None and slope in (1, -1) else None
-
-
-def _loads(value: Expression) -> list[Load]:
-    inside = [one for child in children(value) for one in _loads(child)]
-    return [value, *inside] if isinstance(value, Load) else inside
 
 
 def _inlined(value: Expression, lets: Mapping[str, Expression | None]) -> Expression | None:
@@ -146,6 +141,8 @@ def at_round(value: Expression, index: str, round_: Expression) -> Expression:
     match value:
         case Name(name) if name == index:
             return round_
+        case Cast(operand):
+            return dataclasses.replace(value, operand=at_round(operand, index, round_))
         case Operation(operands=operands):
             return dataclasses.replace(value, operands=tuple(at_round(one, index, round_) for one in operands))
     return value

@@ -86,11 +86,12 @@ class LaneVariance:
     def reads_side_by_side(self, body: Sequence[Statement]) -> bool:
         """Whether no lane reads memory but next to its neighbour, or all of them at one place."""
         every = (value for one in kernel.walk(tuple(body)) for value in kernel.expressions(one))
-        return all(self.kind(one.index) in (UNIFORM, LINEAR) for value in every for one in _loads(value))
+        return all(self.kind(one.index) in (UNIFORM, LINEAR) for value in every for one in loads(value))
 
 
-def _loads(value: Expression) -> list[Load]:
-    inside = [one for child in kernel.children(value) for one in _loads(child)]
+def loads(value: Expression) -> list[Load]:
+    """What an expression reads."""
+    inside = [one for child in kernel.children(value) for one in loads(child)]
     return [value, *inside] if isinstance(value, Load) else inside
 
 

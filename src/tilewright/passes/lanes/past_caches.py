@@ -35,6 +35,7 @@ from tilewright.machine.model import Machine
 from tilewright.passes.items.renaming import renamed
 from tilewright.passes.items.scalar_values import KernelBuilder
 from tilewright.passes.lanes.lane_code import LaneCode
+from tilewright.passes.lanes.lane_strips import at_round
 from tilewright.passes.lanes.lane_variance import LaneVariance, NotInLanes, lane_variance
 
 LINES = 2
@@ -80,7 +81,7 @@ def emit_past_caches(
     is_long = operation("ge", span, integer(SHORTEST * lanes))
 
     def past() -> None:
-        address = add(Address(store.buffer), multiply(_at(place, index, low), integer(bytes_)))
+        address = add(Address(store.buffer), multiply(at_round(place, index.name, low), integer(bytes_)))
         odd = operation("and", operation("sub", integer(0), address), integer(lanes * bytes_ - 1))
         first = emit.let(add(low, operation("floordiv", odd, integer(bytes_))), "first")
         group = integer(LINES * lanes)
@@ -142,15 +143,3 @@ def _inlined(value: Expression, bound: Mapping[str, Expression]) -> Expression |
             known = tuple(one for one in parts if one is not None)
             return Operation(operator, known, type_) if len(known) == len(parts) else None
     return None
-
-
-def _at(value: Expression, index: Name, at: Expression) -> Expression:
-    """An integer of arithmetic with another value for the index."""
-    match value:
-        case Name(name) if name == index.name:
-            return at
-        case Cast(operand, type_):
-            return Cast(_at(operand, index, at), type_)
-        case Operation(operator, operands, type_):
-            return Operation(operator, tuple(_at(one, index, at) for one in operands), type_)
-    return value

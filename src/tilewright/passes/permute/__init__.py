@@ -1,1 +1,7 @@
-"""Copies of an array between two layouts, on a CPU."""
+"""Copies of an array between two layouts.
+
+decisions            form.py, choose.py, tiles.py
+code                 kernel.py with writer.py; squares.py (transposes in registers)
+past the caches      staged.py, strips.py, lines.py
+blocks of threads    transposed.py
+"""
