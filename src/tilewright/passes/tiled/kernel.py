@@ -46,7 +46,7 @@ from tilewright.passes.tiled.tiling import blocks_along
 from tilewright.passes.tiled.writer import TileWriter, all_of, element_of_thread
 
 
-def write_kernel(form: TileForm) -> Launch:
+def write_kernel(form: TileForm, name: str = "contraction") -> Launch:
     """The kernel of a form and everything that its launch needs."""
     w = TileWriter(form)
     emit = w.emit
@@ -69,7 +69,7 @@ def write_kernel(form: TileForm) -> Launch:
     contracted_loops(w, sizes, copies, lambda piece, limits: accumulate(w, loads, accumulators, piece, limits))
     _write_back(w, out, accumulators, starts, threads, sizes)
     blocks = math.prod(blocks_along(d, block) for d, block in zip(form.parallel, form.tiling.block, strict=True))
-    return w.launch("contraction", blocks, form.tiling.threads)
+    return w.launch(name, blocks, form.tiling.threads)
 
 
 def _describe(form: TileForm) -> str:
