@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -115,6 +117,24 @@ def test_paths() -> None:
     assert contraction_path(CHAIN, sizes, True, distributive=False) == ((0, 1, 2),)
     assert contraction_path(CHAIN, sizes, ("einsum_path", (1, 2), (0, 1))) == ((1, 2), (0, 1))
     assert contraction_path(CHAIN, sizes, ((2,), (0, 2), (-1, -2))) == ((2,), (0, 2), (0, 1))
+
+
+def test_optimisers_are_asked_for_a_path() -> None:
+    from opt_einsum import DynamicProgramming, RandomGreedy
+
+    sizes = (2, 50, 50, 3)
+    assert contraction_path(CHAIN, sizes, DynamicProgramming()) == ((0, 1), (0, 1))
+    assert len(contraction_path(CHAIN, sizes, (RandomGreedy(max_repeats=2), 10**6))) == 2
+    asked: list[Any] = []
+
+    def last_first(inputs: Any, output: Any, extents: Any, memory_limit: Any) -> Any:
+        asked.append((inputs, output, extents, memory_limit))
+        return [[2, 1], [1, 0]]
+
+    assert contraction_path(CHAIN, sizes, last_first) == contraction_path(CHAIN, sizes, last_first) == ((1, 2), (0, 1))
+    assert asked == [([{"a", "b"}, {"b", "c"}, {"c", "d"}], {"a", "d"}, {"a": 2, "b": 50, "c": 50, "d": 3}, None)]
+    with pytest.raises(PathError, match="ends with 2 operands left"):
+        contraction_path(CHAIN, sizes, lambda *_: [(0, 1)])
 
 
 @pytest.mark.parametrize(

@@ -49,5 +49,23 @@ def test_bf16_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
         return xs + xs
 
     np.testing.assert_array_equal(doubled(Tensor(values)), values + values)
-    with pytest.raises(TypeError, match="Can't call numpy"):
+    with pytest.raises(TypeError, match="einsum: an operand of type Tensor: Can't call numpy"):
         tw.einsum("ij->i", Tensor(values, requires_grad=True))
+    with pytest.raises(TypeError, match="program doubled: parameter xs: Can't call numpy"):
+        doubled(Tensor(values, requires_grad=True))
+
+
+@pytest.mark.parametrize("dtype", ["O", "U1", "M8[s]", "V3", "longdouble"])
+def test_arrays_of_other_than_our_numbers_are_refused_with_the_parameter(dtype: str) -> None:
+    @tw.program
+    def doubled(xs: tw.f64["n"]) -> Any:
+        return xs + xs
+
+    @tw.program
+    def tripled(xs: tw.float_["n"]) -> Any:
+        return xs + xs + xs
+
+    with pytest.raises(TypeError, match=r"program doubled: parameter xs has type \[n\]f64, the argument has dtype"):
+        doubled(np.zeros(3, dtype))
+    with pytest.raises(TypeError, match=r"program tripled: parameter xs: dtype .* is not supported"):
+        tripled(np.zeros(3, dtype))

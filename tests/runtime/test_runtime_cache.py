@@ -230,6 +230,8 @@ def test_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert cache_folder() == str(tmp_path / "home" / ".cache" / "tilewright")
+    monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", "~/mine")
+    assert cache_folder() == str(tmp_path / "home" / "mine")
     monkeypatch.setenv("TILEWRIGHT_CACHE_LIMIT", "a lot")
     with pytest.raises(ValueError, match="TILEWRIGHT_CACHE_LIMIT='a lot' is not a number of bytes"):
         default_disk_cache()

@@ -175,13 +175,15 @@ class ArrayProxy:
             f"traced; use {instead}"
         )
 
-    def __matmul__(self, _: Any) -> Any:
-        raise TypeError(
-            f"{self.variable} @ ... cannot be traced; a product of matrices is written "
-            'tw.map(lambda row: tw.map(lambda column: tw.reduce("add", 0, row * column), tw.transpose(b)), a)'
-        )
+    def __matmul__(self, other: Any) -> Any:
+        from tilewright.frontend.array_functions import matmul
 
-    __rmatmul__ = __matmul__
+        return matmul(self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        from tilewright.frontend.array_functions import matmul
+
+        return matmul(other, self)
 
     def __repr__(self) -> str:
         return f"ArrayProxy({self.variable}: {self.variable.type})"

@@ -69,7 +69,8 @@ def einsum(
             (NumPy's default is "K", which follows the operands), and a view stays a view.
         casting: which casts of operands to `dtype` and of the result to `out` are allowed, as in `numpy.can_cast`.
         optimize: the order of contraction of three and more operands: True, False (one loop nest), a method of
-            opt_einsum ("greedy", "optimal", "dp", ...), or a path as `numpy.einsum_path` gives.
+            opt_einsum ("greedy", "optimal", "dp", ...), an optimiser of opt_einsum or cotengra, or a path as
+            `numpy.einsum_path` gives.
         semiring: what multiplies and adds: "plus_times", "min_plus", "max_plus", "max_times", "or_and", "log_sum_exp",
             or a `Semiring`.
         epilogue: a Python function that is traced once: of an element of the (alpha times) result, and one of each

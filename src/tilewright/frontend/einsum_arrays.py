@@ -29,12 +29,15 @@ def as_array(operand: Any) -> Array:
                 ".filled() with a value"
             )
         return np.asarray(operand)
-    if hasattr(operand, "__dlpack__"):
-        if not hasattr(operand, "__array__"):
-            return np.from_dlpack(operand)
-        operand = readable(operand)
     try:
+        if hasattr(operand, "__dlpack__"):
+            if not hasattr(operand, "__array__"):
+                return np.from_dlpack(operand)
+            operand = readable(operand)
         array = np.asarray(operand)
+    except (RuntimeError, TypeError) as error:  # of torch, for tensors that require a gradient, say
+        kind = TypeError if isinstance(error, TypeError) else RuntimeError
+        raise kind(f"einsum: an operand of type {type(operand).__name__}: {error}") from error
     except ValueError as error:
         raise ValueError(f"einsum: {operand!r} is no array: its rows are of different lengths or depths") from error
     if array.dtype == object and not hasattr(operand, "__array__"):

@@ -13,7 +13,7 @@ its result at the end of the list (the form of `numpy.einsum_path` and opt_einsu
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -64,16 +64,18 @@ def contraction_path(
         spec: the expression.
         sizes: the size of each label.
         optimize: True (opt_einsum's "auto"), False (one loop nest over all indices), the name of a method of
-            opt_einsum, (name, largest intermediate in elements), or a path, with or without NumPy's "einsum_path".
+            opt_einsum, an optimiser of opt_einsum or cotengra (any function of the operands' index sets, the output's,
+            the sizes and a memory limit that gives a path; it is asked once for the same expression and sizes),
+            (one of these two, largest intermediate in elements), or a path, with or without NumPy's "einsum_path".
         distributive: whether products distribute over sums, so that there is a choice at all.
 
     Raises:
-        PathError: for a path that does not fit.
+        PathError: for a path that does not fit, an optimiser's too.
         ValueError: for an unknown method.
     """
     count = len(spec.inputs)
     together: Path = (tuple(range(count)),)
-    if isinstance(optimize, tuple) and not (optimize and isinstance(optimize[0], str) and optimize[0] != "einsum_path"):
+    if isinstance(optimize, tuple) and not (optimize and _is_method(optimize[0])):
         path = _given_path(optimize[1:] if optimize and optimize[0] == "einsum_path" else optimize, count)
         if not distributive and len(path) > 1:
             raise PathError(f"the semiring is not declared distributive, so the only path is {together}, not {path}")
@@ -84,7 +86,11 @@ def contraction_path(
     return _searched(spec, sizes, method, limit)
 
 
-def _method(optimize: Hashable) -> tuple[str | None, int | None]:
+def _is_method(one: Any) -> bool:
+    return callable(one) or (isinstance(one, str) and one != "einsum_path")
+
+
+def _method(optimize: Hashable) -> tuple[str | Callable[..., Any] | None, int | None]:
     limit: int | None = None
     if isinstance(optimize, tuple):
         given: tuple[Any, ...] = optimize
@@ -95,6 +101,8 @@ def _method(optimize: Hashable) -> tuple[str | None, int | None]:
         return "auto", limit
     if optimize is False:
         return None, limit
+    if callable(optimize):
+        return optimize, limit
     from opt_einsum.paths import _PATH_OPTIONS as methods
 
     if not isinstance(optimize, str) or optimize not in methods:
@@ -103,16 +111,22 @@ def _method(optimize: Hashable) -> tuple[str | None, int | None]:
         near = get_close_matches(str(optimize), methods, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise ValueError(
-            f"unknown optimize {optimize!r}; {hint}there are True, False, a path, {', '.join(map(repr, methods))}"
+            f"unknown optimize {optimize!r}; {hint}there are True, False, a path, an optimiser, "
+            f"{', '.join(map(repr, methods))}"
         )
     return optimize, limit
 
 
-def _searched(spec: EinsumSpec, sizes: tuple[int, ...], method: str, limit: int | None) -> Path:
+def _searched(spec: EinsumSpec, sizes: tuple[int, ...], method: str | Callable[..., Any], limit: int | None) -> Path:
     from opt_einsum import contract_path, get_symbol
 
     terms = [distinct(labels) for labels in spec.inputs]
     output = distinct(spec.output)
+    if callable(method):
+        sets = [frozenset(map(get_symbol, labels)) for labels in (*terms, output)]
+        of_symbol = {get_symbol(label): sizes[label] for label in distinct([one for term in terms for one in term])}
+        steps = [tuple(map(int, step)) for step in method(sets[:-1], sets[-1], of_symbol, limit)]
+        return _given_path(steps, len(terms))
     expression = (
         ",".join("".join(map(get_symbol, labels)) for labels in terms) + "->" + "".join(map(get_symbol, output))
     )

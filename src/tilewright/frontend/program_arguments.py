@@ -16,7 +16,21 @@ from tilewright.ir.sizes import Size, size
 
 
 def as_array(program: str, parameter: Parameter, argument: Any) -> Any:
-    """An argument for an array parameter as a NumPy array."""
+    """An argument for an array parameter as a NumPy array.
+
+    Raises:
+        TypeError: for what is no array, naming the parameter.
+        RuntimeError: for tensors that do not give NumPy their memory, such as those that require a gradient.
+    """
+    try:
+        return _as_array(program, parameter, argument)
+    except (RuntimeError, TypeError) as error:
+        what = f"program {program}: parameter {parameter.name}"
+        kind = TypeError if isinstance(error, TypeError) else RuntimeError
+        raise kind(str(error) if str(error).startswith(what) else f"{what}: {error}") from error
+
+
+def _as_array(program: str, parameter: Parameter, argument: Any) -> Any:
     if hasattr(argument, "__dlpack__") and not hasattr(argument, "__array__"):
         return np.from_dlpack(argument)
     if hasattr(argument, "mask") and hasattr(argument, "filled"):
@@ -41,10 +55,11 @@ def accepted(
 ) -> ScalarType:
     """The element type that an argument (or a dtype) gives a parameter."""
     annotation = parameter.annotation
-    if dtype and not hasattr(argument, "dtype"):
-        scalar = scalar_type_of(argument)
-    elif hasattr(argument, "dtype"):
-        scalar = scalar_type_of(argument.dtype)
+    if dtype or hasattr(argument, "dtype"):
+        try:
+            scalar = scalar_type_of(getattr(argument, "dtype", argument))
+        except TypeError as error:
+            raise TypeError(f"program {program}: parameter {parameter.name}: {error}") from error
     elif preferred in annotation.accepts and isinstance(argument, bool | int | float | complex):
         order = [bool, int, float, complex].index(type(argument))
         scalar = preferred if order <= "bifc".index(preferred.kind.replace("u", "i")) else scalar_of_number(argument)

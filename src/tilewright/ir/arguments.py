@@ -110,7 +110,7 @@ def convert_arguments(program: Program, arguments: Sequence[Argument]) -> tuple[
                 f"program {program.name}: parameter {parameter} of type {parameter.type} needs a NumPy array, not "
                 f"{argument!r}"
             )
-        if scalar_type_of(argument.dtype) != parameter.type.element:
+        if not _is_of(argument.dtype, parameter.type.element):
             wanted = np.dtype(parameter.type.element.numpy).name
             raise TypeError(
                 f"program {program.name}: parameter {parameter} has type {parameter.type}, the argument has dtype "
@@ -118,6 +118,13 @@ def convert_arguments(program: Program, arguments: Sequence[Argument]) -> tuple[
             )
         converted.append(argument.astype(parameter.type.element.numpy, copy=False))
     return tuple(converted)
+
+
+def _is_of(dtype: np.dtype[Any], element: ScalarType) -> bool:
+    try:
+        return scalar_type_of(dtype) == element
+    except TypeError:  # of no type that the language has
+        return False
 
 
 def _scalar_argument(program: str, parameter: Variable, argument: Argument) -> np.generic[Any]:

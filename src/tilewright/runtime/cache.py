@@ -252,7 +252,7 @@ def cache_folder() -> str:
     """The folder of the user's caches (see `default_disk_cache`); it may not exist yet."""
     named = os.environ.get("TILEWRIGHT_CACHE_DIR")
     if named:
-        return named
+        return os.path.expanduser(named)  # no shell has seen a ~ that stands between quotes or in a container's file
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return os.path.join(base, "tilewright")
 
