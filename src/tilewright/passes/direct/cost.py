@@ -236,9 +236,10 @@ def _rows_stay(form: DirectForm, machine: Machine) -> bool:
     apart = form.stride(form.scalar, "scalar") * element
     if not any(abs(form.stride(one, "scalar")) == 1 for one in form.outer):
         return lines_stay(form.rows, apart, machine)
+    steps = [abs(form.stride(one, "scalar")) * element for one in form.contracted]
+    lines = form.contracted_total * form.scalar_size * min((LINE, *steps)) // LINE
     period = max(machine.l1_bytes // CACHE_WAYS, 1)
-    apart = math.gcd(period, apart, *(form.stride(one, "scalar") * element for one in form.contracted))
-    return form.contracted_total * form.scalar_size <= period // max(apart, LINE) * CACHE_WAYS
+    return lines <= period // max(math.gcd(period, apart, *steps), LINE) * CACHE_WAYS
 
 
 def _byte_again(form: DirectForm, side: str, level: int) -> float:
