@@ -507,7 +507,8 @@ def test_races_end_with_the_budget_too(times: dict[str, float], monkeypatch: pyt
 def test_a_tuning_ends_with_its_budget(times: dict[str, float]) -> None:
     report = tune(sums(), DATA, timing=Timing(budget=-1.0))
     assert report.runs == 0 and not report.found.answers and report.thresholds["outer_0"] == 32.0
-    assert "not tried, the time was over: outer_0, wide" in str(report)
+    assert "not tried, the time was over: block_0, wide and 3 more; tuning again goes on from there" in str(report)
+    assert report.found.untried == ("block_0, wide", "block_0, long", "outer_0, wide", "outer_0, long")
     assert tune(sums(), DATA).runs == 6
 
 

@@ -92,7 +92,10 @@ class TuningReport:
             lines += [f"    {name}: {interval}" for name, interval in one.intervals]
         for name, (before, after) in self.times.items():
             lines.append(f"  {name}: {before:.3g} s, tuned {after:.3g} s ({before / after:.2f} times as fast)")
-        lines += [f"  not tried, the time was over: {one}" for one in self.found.untried]
+        if self.found.untried:
+            first, *others = self.found.untried
+            more = f" and {len(others)} more" if others else ""
+            lines.append(f"  not tried, the time was over: {first}{more}; tuning again goes on from there")
         lines += [f"  failed and left out: {one.data}, {dict(one.settings)}: {one.failure}"
                   for one in self.found.failures]  # fmt: skip
         return "\n".join(lines)
