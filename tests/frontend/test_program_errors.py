@@ -513,3 +513,23 @@ def test_one_array_for_two_results_is_refused() -> None:
         both(X, out=np.zeros(3, np.float32))
     with pytest.raises(ValueError, match="both gives 2 results, but out is a tuple of 1"):
         both(X, out=(np.zeros(3, np.float32),))
+
+
+def test_carried_values_have_the_names_of_the_function() -> None:
+    """Also where numbers among them have no type before a round is traced, and where a condition names them too."""
+
+    def rows_that_differ(xs: tw.f64["n"], ys: tw.f64["m"]) -> Any:
+        return tw.loop(3, (xs, 0), lambda i, state, k: (tw.map(lambda x, y: x + y, state, ys), k + 1))
+
+    def another_size(xs: tw.f64["n"], ys: tw.f64["m"]) -> Any:
+        return tw.while_loop(lambda state, k: k < 3, (xs, 0), lambda state, k: (tw.map(lambda y: y + 1.0, ys), k + 1))
+
+    def inner(xs: tw.f64["n"], ys: tw.f64["m"]) -> Any:
+        def one_round(_: Any, state: Any, total: Any) -> Any:
+            return tw.loop(2, state, lambda j, within: tw.map(lambda x, y: x + y, within, ys)), total
+
+        return tw.loop(3, (xs, 0.0), one_round)
+
+    assert "map over state with n rows and ys with m rows" in error_of(rows_that_differ)
+    assert "gives [m]f64 for state, which the loop carries as [n]f64" in error_of(another_size)
+    assert "map over within with n rows and ys with m rows" in error_of(inner)

@@ -69,7 +69,7 @@ def counted(x: tw.f64["n"], y: tw.f64["n"], count: tw.i64) -> Any:
     """The number of the round is a scalar of kernels, by itself and computed; what is carried are scalars too."""
 
     def one_round(i: Any, a: Any, s: Any, k: Any) -> Any:
-        factor = 1.0 / (i.astype(tw.f64) + 1.0)
+        factor = 1.0 / (i + 1).astype(tw.f64)
         return tw.map(lambda u, v: u * factor + v * s + i.astype(tw.f64), a, y), s / 2, k + i
 
     return tw.loop(count, (x, 1.0, 3), one_round)
@@ -126,9 +126,29 @@ def one_element_each(x: tw.f64["n"], y: tw.f64["n"], count: tw.i64) -> Any:
     return tw.loop(count, x, one_round)
 
 
+@tw.program
+def row_by_row(x: tw.f64["n"], y: tw.f64["n"], count: tw.i64) -> Any:
+    """Rounds read and write parts of arrays whose places grow with the number of the round."""
+    table = tw.map(lambda j: tw.map(lambda u: u + j.astype(tw.f64), x), tw.iota(2 * count + 2))
+
+    def one_round(i: Any, a: Any, last: Any, kept: Any) -> Any:
+        now = tw.map(lambda u, v, w: u / 2 + v - w, a, table[2 * i + 1], table[count - i])
+        inner = tw.loop(2 * count, now, lambda j, b: tw.map(lambda u, v: u / 2 + v, b, table[1 + j]))
+        return inner, table[i + 2, 1] + last / 2, tw.update(kept, i + 1, inner)
+
+    return tw.loop(count, (x, 0.5, table), one_round)
+
+
+@tw.program
+def out_of_rows(x: tw.f64["n"], y: tw.f64["n"], count: tw.i64) -> Any:
+    """Places that are no multiple of the number of the round."""
+    table = tw.map(lambda j: tw.map(lambda u: u + j.astype(tw.f64), x), tw.iota(count * count + 2))
+    return tw.loop(count, x, lambda i, a: tw.map(lambda u, v, w: u / 2 + v - w, a, table[i * i], table[i // 2]))
+
+
 PROGRAMS = [
     in_turns, exchanged, twice_the_same, counted, within, halved, halved_in_rounds, rounds_until_small,
-    one_element_each,
+    one_element_each, row_by_row, out_of_rows,
 ]  # fmt: skip
 
 
@@ -172,7 +192,7 @@ def plans_of(program: TracedProgram) -> list[Any]:
     return [plan for executable, _ in program._executables.values() for _, plan in executable._plans.values()]
 
 
-@pytest.mark.parametrize("program", [in_turns, twice_the_same, counted, halved, rounds_until_small])
+@pytest.mark.parametrize("program", [in_turns, twice_the_same, counted, halved, rounds_until_small, row_by_row])
 def test_rounds_are_recorded_once(program: TracedProgram) -> None:
     own = tw.program(program.function)
     x = np.linspace(1, 2, 50)

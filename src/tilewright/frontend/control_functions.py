@@ -151,7 +151,7 @@ def loop(count: Any, initial: Any, body: Callable[..., Any]) -> Any:
     def write(*values: Any) -> Any:
         return body(tracer.index_proxy(index, weak=True), *values)
 
-    atoms = _initial(tracer, name, carried, write)
+    atoms = _initial(tracer, name, carried, write, hints[1:])
     parameters, inside = _body(tracer, name, atoms, write, hints[1:], several)
     targets = tracer.emit(Loop(parameters, atoms, ForLoop(index, bound), inside))
     return wrap_results(tracer, targets, several, "loop")
@@ -183,9 +183,10 @@ def while_loop(condition: Callable[..., Any], initial: Any, body: Callable[..., 
     tracer = current("while_loop")
     name = f"while_loop: {name_of(body)}"
     carried, several = values_of(initial, "while_loop: what it starts from")
-    atoms = _initial(tracer, name, carried, body)
+    hints = parameter_names(body)
+    atoms = _initial(tracer, name, carried, body, hints)
+    parameters, inside = _body(tracer, name, atoms, body, hints, several)
     form = WhileLoop(_condition(tracer, condition, [one.type for one in atoms]))
-    parameters, inside = _body(tracer, name, atoms, body, parameter_names(body), several)
     targets = tracer.emit(Loop(parameters, atoms, form, inside))
     return wrap_results(tracer, targets, several, "while_loop")
 
@@ -202,20 +203,25 @@ def _condition(tracer: Tracer, condition: Callable[..., Any], types: Sequence[Ty
     return Lambda(tuple(parameters), Body(tuple(statements), (atom,)))
 
 
-def _initial(tracer: Tracer, name: str, carried: Sequence[Any], write: Callable[..., Any]) -> tuple[Atom, ...]:
+def _initial(
+    tracer: Tracer, name: str, carried: Sequence[Any], write: Callable[..., Any], hints: Sequence[str]
+) -> tuple[Atom, ...]:
     """What the loop starts from, as atoms. What began as a plain number takes the type that one round gives it.
 
-    For that the body is traced once with weak proxies, and what it writes is dropped.
+    For that the body is traced once with weak proxies; what it writes, and the names that it takes, are dropped.
     """
     types = [None if is_number(one) else type_of(one) for one in carried]
     if all(types):
         return tuple(atom_of(one) for one in carried)
+    supply, tracer.names = tracer.names, tracer.names.copy()
     with tracer.scope():
+        begun = [type_ or Type(number_type(one)) for one, type_ in zip(carried, types, strict=True)]
         trial = [
-            wrap(tracer, tracer.variable("trial", type_)) if type_ is not None else _weak(tracer, number_type(one))
-            for one, type_ in zip(carried, types, strict=True)
+            _weak(tracer, variable) if type_ is None else wrap(tracer, variable)
+            for variable, type_ in zip(fresh_parameters(tracer, begun, hints), types, strict=True)
         ]
         results, _ = values_of(write(*trial), name)
+    tracer.names = supply
     _check_count(name, carried, results)
     return tuple(
         atom_of(one) if type_ is not None else _started(tracer, one, result)
@@ -223,8 +229,8 @@ def _initial(tracer: Tracer, name: str, carried: Sequence[Any], write: Callable[
     )
 
 
-def _weak(tracer: Tracer, scalar: Any) -> ScalarProxy:
-    return (ScalarProxy if scalar == BOOL else WeakProxy)(tracer.variable("trial", Type(scalar)), tracer)
+def _weak(tracer: Tracer, variable: Variable) -> ScalarProxy:
+    return (ScalarProxy if variable.type.element == BOOL else WeakProxy)(variable, tracer)
 
 
 def _started(tracer: Tracer, number: Any, result: Any) -> Atom:

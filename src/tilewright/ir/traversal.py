@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
@@ -212,7 +211,7 @@ class FreshNames:
 
     def __init__(self, *nodes: object) -> None:
         self._taken: set[str] = set()
-        self._counters: dict[str, itertools.count[int]] = {}
+        self._counts: dict[str, int] = {}
         for node in nodes:
             self._taken |= mentioned_names(node)
 
@@ -227,11 +226,18 @@ class FreshNames:
         if hint not in self._taken:
             self._taken.add(hint)
             return hint
-        counter = self._counters.setdefault(stem, itertools.count(1))
-        while (name := f"{stem}_{next(counter)}") in self._taken:
-            pass
+        number = self._counts.get(stem, 0) + 1
+        while (name := f"{stem}_{number}") in self._taken:
+            number += 1
+        self._counts[stem] = number
         self._taken.add(name)
         return name
+
+    def copy(self) -> FreshNames:
+        """A supply of the same names, from which this one learns nothing."""
+        other = FreshNames()
+        other._taken, other._counts = set(self._taken), dict(self._counts)
+        return other
 
 
 def with_fresh_names(node: Node, names: FreshNames) -> Node:

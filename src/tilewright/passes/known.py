@@ -26,6 +26,7 @@ class Known:
         sizes: scalars of the host that are known as sizes.
         computed: the statements that compute scalars from scalar arguments.
         fills: the scalars that arrays are full of.
+        counting: numbers of rounds of the host's loops, and integers that grow with them.
         asked: scalars that tell which version is run.
         in_loop: this is code of a loop that the host runs.
         on_host: scalars are computed by the host, which asks for them, or launches kernels one by one.
@@ -37,6 +38,7 @@ class Known:
     sizes: dict[str, Size] = field(default_factory=dict)
     computed: dict[str, Statement] = field(default_factory=dict)
     fills: dict[str, Atom] = field(default_factory=dict)
+    counting: frozenset[str] = frozenset()
     asked: set[str] = field(default_factory=set)
     in_loop: bool = False
     on_host: bool = False
@@ -45,8 +47,20 @@ class Known:
         """The same, to grow by itself."""
         return Known(
             self.arguments, set(self.cells), set(self.iotas), dict(self.sizes), dict(self.computed),
-            dict(self.fills), set(self.asked), self.in_loop, self.on_host,
+            dict(self.fills), self.counting, set(self.asked), self.in_loop, self.on_host,
         )  # fmt: skip
+
+    def note_count(self, statement: Statement) -> None:
+        """Note an integer that grows by as much in each round."""
+        match statement.expression:
+            case nodes.SizeValue(value):
+                names = value.names
+            case nodes.Apply("add" | "sub" | "mul", operands):
+                names = frozenset(one.name for one in operands if isinstance(one, Variable))
+            case _:
+                return
+        if names & self.counting and names <= self.counting | self.sizes.keys():
+            self.counting |= {target.name for target in statement.targets}
 
     def note_question(self, statement: Statement) -> None:
         """Note a scalar that is computed from nothing but comparisons with thresholds."""

@@ -157,14 +157,16 @@ class Statements:
         match expression:
             case nodes.SizeValue(value):
                 self.known.sizes[targets[0].name] = value
+                self.known.note_count(statement)
                 return host.ScalarStep(targets, expression)
             case nodes.Apply() | nodes.Cast():
-                given = self.known.arguments | self.known.computed.keys() | self.known.sizes.keys()
+                given = {*self.known.arguments, *self.known.counting, *self.known.computed, *self.known.sizes}
                 if computes_scalar(statement, given):
                     self.known.computed[targets[0].name] = statement
                 elif not self.known.on_host and computes_scalar(statement, given, self.known.cells):
                     return self._general(statement)
                 self.known.note_question(statement)
+                self.known.note_count(statement)
                 return host.ScalarStep(targets, expression)
             case nodes.Threshold(name, parallelism):
                 self.known.asked.add(targets[0].name)
@@ -394,12 +396,12 @@ class Statements:
             return host.IfStep(expression.condition, statement.targets, branches[0], branches[1])
         assert isinstance(expression, nodes.Loop)
         self._mark_cells(expression.parameters)
-        place, outer, on_host, arguments = len(self.notes), self.known.in_loop, self.known.on_host, self.known.arguments
+        place, outer, on_host, counting = len(self.notes), self.known.in_loop, self.known.on_host, self.known.counting
         self.known.in_loop = True
         if isinstance(expression.form, nodes.ForLoop) and self.threads == 1:
-            self.known.arguments |= {expression.form.index.name}  # rounds are the same but for the index
+            self.known.counting |= {expression.form.index.name}
         body = self.block(expression.body)
-        self.known.in_loop, self.known.on_host, self.known.arguments = outer, on_host, arguments
+        self.known.in_loop, self.known.on_host, self.known.counting = outer, on_host, counting
         common = (statement.targets, expression.parameters, expression.initial, body)
         if isinstance(expression.form, nodes.ForLoop):
             loop = host.LoopStep(*common, index=expression.form.index, bound=expression.form.bound)

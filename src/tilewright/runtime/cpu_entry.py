@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from tilewright.runtime import cpu_pool
-from tilewright.runtime.cpu_entry_steps import CHECK, DONE, NEXT, PAUSED, START, TURN, UNLESS
+from tilewright.runtime.cpu_entry_steps import CHECK, DONE, GROW, NEXT, PAUSED, START, TURN, UNLESS
 from tilewright.runtime.cpu_entry_text import (
     ARRAY,
     BYTES_HEADER,
@@ -169,9 +169,11 @@ def _words(steps: Sequence[EntryStep]) -> list[int]:
 
 def _round_words(rounds: EntryRounds) -> list[int]:
     body = [*_words(rounds.steps), *(word for turn in rounds.turns for word in (TURN, 2 + len(turn), *turn))]
+    body += [word for number, _, step in rounds.counters for word in (GROW, 4, number, step)]
     if rounds.cell is not None:
         body = [*_words(rounds.asked), UNLESS, 5, *rounds.cell, 5 + len(body) + 5, *body]
-    return [START, 4, rounds.counter, rounds.start, *body, NEXT, 5, rounds.counter, rounds.stop, len(body)]
+    begun = [word for number, first, _ in rounds.counters for word in (START, 4, number, first)]
+    return [*begun, START, 4, rounds.counter, rounds.start, *body, NEXT, 5, rounds.counter, rounds.stop, len(body)]
 
 
 def _launch_words(launch: EntryLaunch) -> list[int]:

@@ -10,7 +10,8 @@ import time
 # CHECK: the value that is an error record, and its bytes: the end if one is not zero. START: a counter begins with a
 # number. TURN: values, each of which becomes the next one, and the last the first. NEXT: a counter, its end, and how
 # many words back the next round begins. UNLESS: a value, a byte of its memory, and how many words to skip if that is 0.
-CHECK, START, TURN, NEXT, UNLESS = range(5)
+# GROW: a counter, and what is added to it.
+CHECK, START, TURN, NEXT, UNLESS, GROW = range(6)
 KERNELS_FROM = 16  # no kernel has such a small address
 
 DONE, FAILED, PAUSED = range(3)  # what `run` gives
@@ -21,6 +22,7 @@ PATIENCE = 20_000_000
 FIELDS = {
     "KERNELS_FROM": KERNELS_FROM, "PATIENCE": PATIENCE, "CLOCK": time.CLOCK_MONOTONIC,
     "OP_CHECK": CHECK, "OP_START": START, "OP_TURN": TURN, "OP_NEXT": NEXT, "OP_UNLESS": UNLESS,
+    "OP_GROW": GROW,
     "DONE": DONE, "FAILED": FAILED, "PAUSED": PAUSED,
 }  # fmt: skip
 
@@ -51,8 +53,8 @@ entry:
   br label %next
 next:
   %launch = phi ptr [ %first, %entry ], [ %launch.next, %alone ], [ %launch.next, %together ],
-    [ %step.next, %check.next ], [ %step.next, %set ], [ %step.next, %turned ], [ %step.next, %count ],
-    [ %round, %again ], [ %round, %patient ], [ %after, %unless ]
+    [ %step.next, %check.next ], [ %step.next, %set ], [ %step.next, %grow ], [ %step.next, %turned ],
+    [ %step.next, %count ], [ %round, %again ], [ %round, %patient ], [ %after, %unless ]
   %is.end = icmp eq ptr %launch, %end
   br i1 %is.end, label %finished, label %look
 look:
@@ -71,7 +73,7 @@ control:
   %named.slot = getelementptr inbounds i64, ptr %values, i64 %named
   switch i64 %kind, label %failed [
     i64 @@OP_CHECK, label %check i64 @@OP_START, label %set i64 @@OP_TURN, label %turn i64 @@OP_NEXT, label %count
-    i64 @@OP_UNLESS, label %unless
+    i64 @@OP_UNLESS, label %unless i64 @@OP_GROW, label %grow
   ]
 check:
   %record = load ptr, ptr %named.slot, align 8
@@ -88,6 +90,11 @@ check.word:
   br i1 %is.error, label %failed, label %check.next
 set:
   store i64 %given, ptr %named.slot, align 8
+  br label %next
+grow:
+  %old = load i64, ptr %named.slot, align 8
+  %new = add i64 %old, %given
+  store i64 %new, ptr %named.slot, align 8
   br label %next
 turn:
   %turn.first = load i64, ptr %named.slot, align 8

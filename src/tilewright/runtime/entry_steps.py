@@ -15,13 +15,13 @@ ScalarNumber = Callable[[ScalarReference, ScalarType], int]
 
 
 def steps_of(
-    records: Sequence[Record], numbers: Mapping[int, int], scalar: ScalarNumber, start: int = 0
+    records: Sequence[Record], numbers: Mapping[int | Counter, int], scalar: ScalarNumber, start: int = 0
 ) -> tuple[EntryStep, ...]:
     """The steps that do what the records say.
 
     Args:
         records: of launches on the CPU.
-        numbers: of the values that the slots of arrays and counters are.
+        numbers: of the values that the slots of arrays, and counters, are.
         scalar: numbers scalar arguments.
         start: the first round of rounds that are not inside of others.
 
@@ -42,14 +42,19 @@ def steps_of(
     return tuple(steps)
 
 
-def _rounds(one: Rounds, numbers: Mapping[int, int], scalar: ScalarNumber, start: int) -> EntryRounds:
+def _rounds(one: Rounds, numbers: Mapping[int | Counter, int], scalar: ScalarNumber, start: int) -> EntryRounds:
     cell = None if one.cell is None else (numbers[one.cell[0]], one.cell[1])
     asked, steps = (steps_of(part, numbers, scalar) for part in (one.asked, one.records))
     turns = tuple(tuple(numbers[slot] for slot in turn) for turn in one.turns)
-    return EntryRounds(numbers[one.counter], start, one.stop, asked, cell, steps, turns)
+    others = tuple(
+        (number, counter.first + start * counter.step, counter.step)
+        for counter, number in numbers.items()
+        if isinstance(counter, Counter) and counter.slot == one.counter and counter != Counter(one.counter)
+    )
+    return EntryRounds(numbers[Counter(one.counter)], start, one.stop, others, asked, cell, steps, turns)
 
 
-def _launch(record: RecordedLaunch, numbers: Mapping[int, int], scalar: ScalarNumber) -> EntryLaunch:
+def _launch(record: RecordedLaunch, numbers: Mapping[int | Counter, int], scalar: ScalarNumber) -> EntryLaunch:
     kernel, native = record.compiled
     fixed: list[int | float | bool] = []
     given: list[tuple[int, int]] = []
@@ -57,7 +62,7 @@ def _launch(record: RecordedLaunch, numbers: Mapping[int, int], scalar: ScalarNu
         if isinstance(one, Counter):
             if parameter.type != I64:
                 raise Unfit
-            given.append((place, numbers[one.slot]))
+            given.append((place, numbers[one]))
         elif isinstance(one, ScalarReference):
             given.append((place, scalar(one, parameter.type)))
         fixed.append(0 if isinstance(one, ScalarReference | Counter) else one)

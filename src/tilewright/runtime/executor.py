@@ -39,6 +39,8 @@ class Executor:
 
     `told`: what was found out of steps, by their labels, when sizes were known. `unread`: the records of launches in
     which indices may have been out of range; they are read before the host looks at anything that was computed.
+    `memories` are those of the rounds that are being recorded, by their slots, if any are. `choices` counts what the
+    host did because of values that kernels computed; `counts` are how often the loops of counters go round, if known.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Executor:
         self.unread: list[tuple[Memory, tuple[host.CheckedIndex, ...]]] = []
         self.memories: dict[int, Memory] | None = None
         self.choices = 0
+        self.counts: dict[int, int] = {}
 
     def drop(self, name: str) -> None:
         """Forget an array that is not used any more."""
@@ -154,7 +157,7 @@ class Executor:
         saved, self.scope = self.scope, Scope()
         self.scope.entries["source"], self.scope.entries["target"] = source, destination
         launch = None
-        if isinstance(source, Placed):
+        if isinstance(source, Placed) and source.step is None and destination.step is None:
             offsets = (source.offset, destination.offset)
             launch = self.copier.launch(element, shape, source.strides, destination.strides, offsets)
         if launch is not None:
@@ -234,11 +237,14 @@ class Executor:
         """A kernel's scalar: the value, or a reference where it may change between calls."""
         entry = self.scope.entries.get(name)
         if not isinstance(entry, Scalar):
+            array = self.scope.entries.get(name.removesuffix(".offset"))
+            if isinstance(array, Placed) and array.step is not None and name.endswith(".offset"):
+                return _Changing(array.offset, Counter(array.step[0], array.offset, array.step[1]))
             return self.scope[name]
         if entry.changing:
             self.recording.refuse(f"the scalar {name} was computed from arguments")
-        if entry.is_counter:
-            return _Changing(component_of(entry.value, component), Counter(*entry.rounds))
+        if entry.step is not None:
+            return _Changing(int(entry.value), Counter(entry.step[0], int(entry.value), entry.step[1]))
         self.scope.used_rounds |= entry.rounds
         if entry.argument is not None:
             return _Changing(component_of(entry.value, component), ScalarReference(str(entry.argument), component))

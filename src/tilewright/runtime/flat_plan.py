@@ -98,6 +98,7 @@ class EntryRounds(NamedTuple):
     Attributes:
         counter: the number of the value that is the number of the round, from `start` on.
         stop: the last round is before it.
+        counters: other values that count: their numbers, what they begin with, and by how much they grow in a round.
         asked: what is done before each round to learn if there is to be one.
         cell: the number of the array, and the byte in it, that says so then; None if that is not asked.
         steps: of a round.
@@ -107,6 +108,7 @@ class EntryRounds(NamedTuple):
     counter: int
     start: int
     stop: int
+    counters: tuple[tuple[int, int, int], ...]
     asked: tuple[EntryStep, ...]
     cell: tuple[int, int] | None
     steps: tuple[EntryStep, ...]

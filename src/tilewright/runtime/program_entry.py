@@ -28,7 +28,7 @@ from tilewright.runtime.entry_memory import shared_places
 from tilewright.runtime.entry_steps import steps_of
 from tilewright.runtime.flat_plan import ArrayForm, Unfit, span_of
 from tilewright.runtime.memory import aligned_empty
-from tilewright.runtime.recording import Allocation, CheckErrors, RecordedLaunch, Rounds, flattened
+from tilewright.runtime.recording import Allocation, CheckErrors, Counter, RecordedLaunch, counters_of, flattened
 from tilewright.runtime.recycling import LARGE
 from tilewright.runtime.scope import row_major_strides
 
@@ -87,9 +87,9 @@ def entry_of(
     ):
         return None
     order = [inputs[position][0] if position in inputs else -1 for position in range(len(arguments))]
-    numbers = {slot: number for number, slot in enumerate([*order, *slots]) if slot >= 0}
+    numbers: dict[int | Counter, int] = {slot: n for n, slot in enumerate([*order, *slots]) if slot >= 0}
     numbers |= {slot: len(order) + len(slots) + place for slot, place in places.of.items()}
-    counters = [one.counter for one in records if isinstance(one, Rounds)]
+    counters = counters_of(plan.recording.records)
     behind = len(order) + len(slots) + len(places.sizes)
     numbers |= {counter: behind + number for number, counter in enumerate(counters)}
 

@@ -36,9 +36,11 @@ class Allocation:
 
 @dataclass(frozen=True)
 class Counter:
-    """The number of the round of a loop, as a scalar of a launch in it; `slot` is its own."""
+    """A scalar of launches in a loop: `first` and, in each round, `step` more. `slot` is that of the round's number."""
 
     slot: int
+    first: int = 0
+    step: int = 1
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,17 @@ def flattened(records: Sequence[Record]) -> Iterator[Record]:
         if isinstance(one, Rounds):
             yield from flattened((*one.asked, *one.records))
         yield one
+
+
+def counters_of(records: Sequence[Record]) -> set[Counter]:
+    """The counters that records mention, and those of the numbers of their rounds."""
+    found: set[Counter] = set()
+    for one in flattened(records):
+        if isinstance(one, RecordedLaunch):
+            found.update(scalar for scalar in one.scalars if isinstance(scalar, Counter))
+        elif isinstance(one, Rounds):
+            found.add(Counter(one.counter))
+    return found
 
 
 def slots_of(records: Sequence[Record]) -> set[int]:

@@ -22,7 +22,16 @@ from tilewright.runtime.cpu_pool import get_num_threads
 from tilewright.runtime.entry_steps import steps_of
 from tilewright.runtime.executor import Executor
 from tilewright.runtime.flat_plan import Unfit
-from tilewright.runtime.recording import CheckErrors, Counter, Record, RecordedLaunch, Rounds, flattened, slots_of
+from tilewright.runtime.recording import (
+    CheckErrors,
+    Counter,
+    Record,
+    RecordedLaunch,
+    Rounds,
+    counters_of,
+    flattened,
+    slots_of,
+)
 from tilewright.runtime.scheduling import component_of, raise_errors
 from tilewright.runtime.scope import Entry, Placed, Scalar
 
@@ -105,6 +114,8 @@ def _repeated(
     """Do one round, and all others if they are the same; what is carried then, and how many rounds that were."""
     counter, choices, records = e.recording.new_slot(), e.choices, e.recording.records
     first, start = e.recording.slots, len(records)
+    if step.condition is None:
+        e.counts[counter] = count
     assert e.memories is not None
     e.memories |= _memories(carried)
     cell: Placed | None = None
@@ -119,7 +130,7 @@ def _repeated(
             e.choices += 1
             return carried, count
     asked = len(records)
-    after = _round(e, step, carried, Scalar(np.int64(0), rounds=frozenset((counter,)), is_counter=True), run_block)
+    after = _round(e, step, carried, Scalar(np.int64(0), rounds=frozenset((counter,)), step=(counter, 1)), run_block)
     settled = _settled(e, step, carried, after, first)
     is_repeatable = e.choices == choices and counter not in e.scope.used_rounds and e.recording.records is records
     rounds = None
@@ -133,7 +144,7 @@ def _repeated(
             records[start:] = [rounds]
             return [_now(e, one, rounds) for one in carried], count
     if e.recording.records is records:
-        records[start:] = [_in_round(one, counter, 0) for one in records[start:]]
+        records[start:] = [_in_first_round(one, counter) for one in records[start:]]
     if cell is not None:
         e.recording.refuse("a condition depends on the arguments' values")
         e.choices += 1
@@ -174,7 +185,8 @@ def _settled(
         if isinstance(new, Placed) and new.shape != old.shape:
             return None
         fits = (
-            isinstance(new, Placed) and (new.element, new.strides, new.offset) == (old.element, old.strides, 0)
+            isinstance(new, Placed) and new.step is None
+            and (new.element, new.strides, new.offset) == (old.element, old.strides, 0)
             and (new.memory.slot in turning or new.memory.slot >= first) and new.memory.slot not in used
             and _nbytes(new) == _nbytes(old)
         )  # fmt: skip
@@ -218,9 +230,11 @@ def _finished(e: Executor, rounds: Rounds) -> bool:
     assert e.memories is not None
     memories = e.memories
     slots = sorted(slots_of([rounds]))
-    counters = sorted(_counters([rounds]))  # those of loops around are 0: it is their first round that is done
-    numbers = {slot: number for number, slot in enumerate([*slots, *counters])}
+    numbers: dict[int | Counter, int] = {slot: number for number, slot in enumerate(slots)}
     values = [0] * len(numbers)
+    for counter in counters_of([rounds]):
+        numbers[counter] = len(values)
+        values.append(counter.first)  # of loops around it is the first round that is done
     arguments = {one.argument: one.value for one in e.scope.entries.values() if isinstance(one, Scalar)}
 
     def scalar(reference: ScalarReference, type_: ScalarType) -> int:
@@ -246,17 +260,6 @@ def _finished(e: Executor, rounds: Rounds) -> bool:
     return True
 
 
-def _counters(records: Sequence[Record]) -> set[int]:
-    """The counters that records are about."""
-    found: set[int] = set()
-    for one in flattened(records):
-        if isinstance(one, RecordedLaunch):
-            found.update(scalar.slot for scalar in one.scalars if isinstance(scalar, Counter))
-        elif isinstance(one, Rounds):
-            found.add(one.counter)
-    return found
-
-
 def _turn(memories: dict[int, Memory], turn: Sequence[int]) -> None:
     """What native code does to addresses after a round."""
     given = [memories[slot] for slot in (*turn[1:], turn[0])]
@@ -272,13 +275,13 @@ def _now(e: Executor, one: Entry, rounds: Rounds) -> Entry:
     return replace(one, memory=e.memories[one.memory.slot], fresh=False)
 
 
-def _in_round(record: Record, counter: int, number: int) -> Record:
-    """A record of a round, in the round of this number."""
+def _in_first_round(record: Record, counter: int) -> Record:
+    """A record of a round, in the first one."""
     match record:
         case RecordedLaunch(scalars=scalars):
-            values = (number if one == Counter(counter) else one for one in scalars)
+            values = (one.first if isinstance(one, Counter) and one.slot == counter else one for one in scalars)
             return replace(record, scalars=tuple(values))
         case Rounds(asked=asked, records=records):
-            parts = (tuple(_in_round(one, counter, number) for one in part) for part in (asked, records))
+            parts = (tuple(_in_first_round(one, counter) for one in part) for part in (asked, records))
             return replace(record, asked=next(parts), records=next(parts))
     return record

@@ -12,24 +12,27 @@ from tilewright.ir.sizes import Size, size
 from tilewright.runtime.backends import Memory
 from tilewright.runtime.host import Layout
 
+Step: TypeAlias = tuple[int, int]
+"""A counter of rounds, and by how much something grows in each of them."""
+
 
 @dataclass(frozen=True, eq=False)
 class Scalar:
     """A scalar that the host knows. `argument` is its position if it is an argument that may change between calls of
     one bound plan; `changing` says that it was computed from such. `rounds` are the counters of the loops whose rounds
-    have other values; `is_counter` if it is the only one itself.
+    have other values; `step`, if it is known, is that one of them and by how much it grows in each.
     """
 
     value: Any
     argument: int | None = None
     changing: bool = False
     rounds: frozenset[int] = frozenset()
-    is_counter: bool = False
+    step: Step | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Placed:
-    """An array (rank 0: a scalar in memory); offset and strides in elements."""
+    """An array (rank 0: a scalar in memory); offset and strides in elements. `step` is that of the offset."""
 
     memory: Memory
     element: ScalarType
@@ -37,16 +40,18 @@ class Placed:
     strides: tuple[int, ...]
     offset: int = 0
     fresh: bool = False
+    step: Step | None = None
 
     @property
     def layout(self) -> Layout:
         """What a kernel may assume of it."""
         strides = tuple(stride if stride in (-1, 0, 1) else None for stride in self.strides)
+        at_start = self.offset == 0 and self.step is None
         if 0 in self.shape:
-            return Layout((0,) * len(self.shape), at_start=self.offset == 0)
+            return Layout((0,) * len(self.shape), at_start=at_start)
         if self.strides == row_major_strides(self.shape) or self._dense_but_for_units():
-            return Layout((), dense=True, at_start=self.offset == 0)
-        return Layout(strides, at_start=self.offset == 0)
+            return Layout((), dense=True, at_start=at_start)
+        return Layout(strides, at_start=at_start)
 
     def _dense_but_for_units(self) -> bool:
         expected = row_major_strides(self.shape)
@@ -68,7 +73,7 @@ class Placed:
 
         return Placed(
             self.memory, self.element, tuple(map(number, lmad.shape)), tuple(map(number, lmad.strides)),
-            number(lmad.offset),
+            number(lmad.offset), step=self.step,
         )  # fmt: skip
 
 
@@ -104,6 +109,8 @@ class Scope(Mapping[str, int]):
         base, _, part = name.rpartition(".")
         array = self.entries.get(base)
         if isinstance(array, Placed):
+            if array.step is not None and part == "offset":
+                self.used_rounds.add(array.step[0])
             return array.offset if part == "offset" else array.strides[int(part.removeprefix("stride"))]
         raise KeyError(f"{name} has no value on the host")
 

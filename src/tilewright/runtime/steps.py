@@ -28,7 +28,8 @@ from tilewright.ir.nodes import (
     Variable,
 )  # fmt: skip
 from tilewright.ir.operators import OPERATORS, result_type
-from tilewright.ir.sizes import size
+from tilewright.ir.scalars import I64
+from tilewright.ir.sizes import Size, size
 from tilewright.kernel.launch import Launch, LaunchDeclined
 from tilewright.runtime import host, rounds
 from tilewright.runtime.executor import Executor
@@ -109,7 +110,7 @@ def view(e: Executor, expression: Expression, target: Variable) -> Entry:
         case Index(array, indices, line):
             source = array_in_memory(e, array)
             places = [checked_index(e, one, source.shape[d], array, d, line) for d, one in enumerate(indices)]
-            return source.seen_as(source.lmad.fix(places))
+            return element(e, source, indices, places)
         case Slice(array, dimensions, line):
             source = array_in_memory(e, array)
             known = [
@@ -144,13 +145,33 @@ def array_in_memory(e: Executor, atom: Atom) -> Placed:
 def checked_index(e: Executor, atom: Atom, extent: int, array: Variable, dimension: int, line: str) -> int:
     """An index that the host knows, checked."""
     scalar = e.scalar(atom)
-    e.scope.used_rounds |= scalar.rounds
+    last = int(scalar.value)
+    if scalar.step is not None and scalar.step[0] in e.counts:
+        last += scalar.step[1] * (e.counts[scalar.step[0]] - 1)
+    if scalar.rounds and (scalar.step is None or scalar.step[0] not in e.counts or not 0 <= last < extent):
+        e.scope.used_rounds |= scalar.rounds
     if scalar.changing or scalar.argument is not None:
         e.recording.refuse(f"an index of {array} is a scalar argument")
     index = int(scalar.value)
     if not 0 <= index < extent:
         raise index_error(e.program_name, host.CheckedIndex(array.name, dimension, line), index, extent)
     return index
+
+
+def element(e: Executor, array: Placed, indices: Sequence[Atom], places: Sequence[int]) -> Placed:
+    """A part of an array, at places that indices are; these may grow from round to round of a loop."""
+    part = array.seen_as(array.lmad.fix(places))
+    entries = [e.entry(one) for one in indices]
+    steps = [
+        (one.step[0], one.step[1] * stride)
+        for one, stride in zip(entries, array.strides, strict=False)
+        if isinstance(one, Scalar) and one.step is not None
+    ]
+    steps += [] if part.step is None else [part.step]
+    if len({counter for counter, _ in steps}) > 1:
+        e.scope.used_rounds |= {counter for counter, _ in steps}
+        return replace(part, step=None)
+    return replace(part, step=(steps[0][0], sum(step for _, step in steps))) if steps else part
 
 
 def check_slice(e: Executor, check: host.CheckedIndex, cut: SliceDimension, extent: int) -> None:
@@ -178,6 +199,7 @@ def reshape(e: Executor, source: Placed, shape: tuple[int, ...], array: Variable
 
 def run_scalar(e: Executor, step: host.ScalarStep) -> None:
     """Scalar code by NumPy."""
+    grows: tuple[int, int] | None = None
     with np.errstate(all="ignore"):
         match step.expression:
             case Apply(operator, operands):
@@ -188,13 +210,48 @@ def run_scalar(e: Executor, step: host.ScalarStep) -> None:
                 scalars = [e.scalar(operand)]
                 value = as_scalar(scalars[0].value, scalar)
             case SizeValue(extent):
-                scalars = []
-                value = np.int64(e.size(extent))
+                scalars, grows = growing_size(e, extent)
+                value = np.int64(e.size(extent) if grows is None else sum(int(one.value) for one in scalars))
             case _:
                 raise TypeError(f"{type(step.expression).__name__} is not scalar code")
     changing = any(one.changing or one.argument is not None for one in scalars)
     counters = frozenset[int]().union(*(one.rounds for one in scalars))
-    e.scope.entries[step.targets[0].name] = Scalar(value, changing=changing, rounds=counters)
+    grows = grows or (growth(step.expression, scalars) if counters else None)
+    e.scope.entries[step.targets[0].name] = Scalar(value, changing=changing, rounds=counters, step=grows)
+
+
+def growing_size(e: Executor, extent: Size) -> tuple[list[Scalar], tuple[int, int] | None]:
+    """The parts that a size is the sum of, one of which grows from round to round, and how; nothing otherwise."""
+    entries = {name: e.scope.entries.get(name) for name in extent.names}
+    growing = {name: one for name, one in entries.items() if isinstance(one, Scalar) and one.step is not None}
+    if len(growing) != 1:
+        return [], None
+    ((name, one),) = growing.items()
+    parts = extent.coefficient_of(name)
+    if one.step is None or parts is None:
+        return [], None
+    factor, rest = map(e.size, parts)
+    return [replace(one, value=factor * int(one.value)), Scalar(rest)], (one.step[0], factor * one.step[1])
+
+
+def growth(expression: Expression, scalars: Sequence[Scalar]) -> tuple[int, int] | None:
+    """By how much a sum, difference or multiple of integers grows from round to round, if that is always as much."""
+    if not isinstance(expression, Apply) or expression.operands[0].type.element != I64:
+        return None
+    known = all(one.step is not None or not one.rounds for one in scalars)
+    counters = {one.step[0] for one in scalars if one.step is not None}
+    if not known or len(counters) != 1:
+        return None
+    (counter,) = counters
+    steps = [0 if one.step is None else one.step[1] for one in scalars]
+    match expression.operator:
+        case "add":
+            return counter, steps[0] + steps[1]
+        case "sub":
+            return counter, steps[0] - steps[1]
+        case "mul" if 0 in steps:
+            return counter, steps[0] * int(scalars[1].value) + steps[1] * int(scalars[0].value)
+    return None
 
 
 def run_concat(e: Executor, step: host.ConcatStep) -> None:
@@ -221,7 +278,7 @@ def run_update(e: Executor, step: host.UpdateStep) -> None:
     else:
         whole = e.destination(step.target)
         e.copy(source, whole)
-    e.copy(e.entry(step.value), whole.seen_as(whole.lmad.fix(places)))
+    e.copy(e.entry(step.value), element(e, whole, step.indices, places))
     e.scope.entries[step.target.name] = whole
 
 
