@@ -222,6 +222,20 @@ def test_an_index_out_of_range_in_a_later_round() -> None:
             own(x, places, 1e9)
 
 
+@tw.program
+def summed_rows(table: tw.f64["m", "n"], count: tw.i64) -> Any:
+    return tw.loop(count, table[0], lambda i, a: tw.map(lambda u, v: u + v, a, table[2 * i + 1]))
+
+
+def test_a_row_out_of_range_in_a_later_round() -> None:
+    own = tw.program(summed_rows.function)
+    table = np.arange(44.0 * 6).reshape(44, 6)
+    for _ in range(4):
+        np.testing.assert_array_equal(own(table, 20), table[0] + table[1:40:2].sum(0))
+        with pytest.raises(IndexError, match=r"in program summed_rows: index 45 of table .* 0 of extent 44"):
+            own(table, 40)
+
+
 def test_the_memory_of_rounds_that_fail_is_given_back() -> None:
     own = tw.program(looked_up.function)
     x, places = np.zeros(1 << 20), np.array([0, (1 << 20) - 40])

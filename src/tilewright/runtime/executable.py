@@ -429,7 +429,7 @@ class Executable:
                 self._entries.pop(dropped, None)
 
     def _recorded(self) -> int:
-        return sum(1 for _, plan in self._plans.values() for _ in flattened(plan.recording.records))
+        return sum(len(plan.recording.records) for _, plan in self._plans.values())
 
 
 def _own_strides(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -122,7 +122,7 @@ def _repeated(
     if step.condition is not None:
         _bind(e, step.condition_parameters, carried)
         (condition,) = run_block(e, step.condition)
-        if isinstance(condition, Scalar):
+        if isinstance(condition, Scalar) or condition.step is not None:
             return carried, 0
         cell = condition
         if not e.read_scalar(cell):
