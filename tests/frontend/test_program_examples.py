@@ -132,6 +132,26 @@ def test_filter_by_prefix_sums_and_scatter(target: str) -> None:
     run(positive, (xs,), (xs[xs > 0], np.int64((xs > 0).sum())), target)
 
 
+def test_one_value_for_all_rows_of_a_histogram() -> None:
+    @tw.program
+    def several(xs: tw.u8["n"], begun: tw.f32[4], weight: tw.f32) -> Any:
+        counts = tw.hist("add", 0, 4, xs, 1)
+        both = tw.hist(lambda a, b: (a[0] + b[0], a[1] + b[1]), (0, 0.0), 4, xs, 1, 0.5)
+        return counts, tw.hist("add", 0, begun, xs, 0.5), tw.hist("max", 0, 4, xs, weight), *both
+
+    xs, begun = np.array([0, 3, 3, 9], np.uint8), np.ones(4, np.float32)
+    counts = np.array([1, 0, 0, 2])
+    wanted = (counts, begun + counts.astype("f4") / 2, np.where(counts > 0, np.float32(7), np.float32(0)))
+    run(several, (xs, begun, np.float32(7)), (*wanted, counts, counts / 2), "cpu")
+
+    @tw.program
+    def of_text(xs: tw.i64["n"]) -> Any:
+        return tw.hist("add", 0, 4, xs, "one")
+
+    with pytest.raises(TypeError, match="must be an array, not 'one'"):
+        of_text(np.arange(3))
+
+
 @both_targets
 def test_histogram(target: str) -> None:
     @tw.program

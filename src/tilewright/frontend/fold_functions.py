@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from tilewright.frontend.array_arguments import (
     arrays_of,
     common_width,
@@ -194,7 +196,8 @@ def hist(op: Callable[..., Any] | str, neutral: Any, bins: Any, indices: Any, *v
         bins: how many bins there are, each beginning as the neutral element; or the array (a tuple of arrays for
             several values) to begin with.
         indices: for each value its bin; indices out of range are ignored.
-        *values: arrays as long as the indices; one plain number stands for an array full of it in the bins' type.
+        *values: arrays as long as the indices; one scalar stands for an array full of it, a plain number in the type of
+            the bins (where only their number is given: i64 or f64, as it is written).
 
     Returns:
         The bins, a tuple for several arrays of values.
@@ -204,20 +207,35 @@ def hist(op: Callable[..., Any] | str, neutral: Any, bins: Any, indices: Any, *v
         >>> import tilewright as tw
         >>> @tw.program
         ... def counts(xs: tw.i64["n"]):
-        ...     return tw.hist("add", 0, 4, xs, tw.replicate(xs.shape[0], 1))
+        ...     return tw.hist("add", 0, 4, xs, 1)
         >>> print(counts(np.array([0, 3, 3, 9])))
         [1 0 0 2]
     """
-    tracer, (places, *given) = arrays_of("hist", [indices, *values])
-    if not given:
+    if not values:
         raise TypeError("hist was given indices but no values: tw.hist(op, neutral, bins, indices, values)")
+    tracer, (places,) = arrays_of("hist", [indices])
     places = index_array(places, "hist")
+    _, given = arrays_of("hist", _filled(tracer, places, bins, values))
     common_width(tracer, "hist", [places, *given])
     neutrals, several = _neutrals(tracer, "hist", neutral, [one.variable.type.row for one in given])
     combine = combine_lambda(tracer, "hist", op, [one.type for one in neutrals])
     destinations = _bins(tracer, bins, neutrals)
     expression = Hist(destinations, combine, neutrals, places.variable, tuple(one.variable for one in given))
     return wrap_results(tracer, tracer.emit(expression), several, "hist")
+
+
+def _filled(tracer: Tracer, places: ArrayProxy, bins: Any, values: Sequence[Any]) -> list[Any]:
+    """The values, where scalars have become arrays."""
+    found = list(values)
+    begun = bins if isinstance(bins, tuple | list) else [bins] * len(found)
+    for position, one in enumerate(found):
+        if not isinstance(one, ScalarProxy | int | float | complex | np.generic):
+            continue
+        start = begun[position] if position < len(begun) else None
+        is_typed = isinstance(start, ArrayProxy)
+        element = as_element(tracer, one, start.scalar, "a value of hist") if is_typed else atom_of(one)  # type: ignore[union-attr]
+        found[position] = wrap(tracer, tracer.bind(Replicate(places.variable.type.shape[0], element)))
+    return found
 
 
 def _bins(tracer: Tracer, bins: Any, neutrals: Sequence[Atom]) -> tuple[Variable, ...]:

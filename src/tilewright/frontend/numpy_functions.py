@@ -191,7 +191,7 @@ _INSTEAD = {
     "interp": "a tw.loop that halves an interval, for each point of tw.map",
     "searchsorted": "a tw.loop that halves an interval, for each point of tw.map",
     "bincount": 'tw.hist("add", 0, count, indices, weights)',
-    "histogram": 'tw.hist("add", 0, bins, indices, 1) with indices computed by tw.map',
+    "histogram": 'tw.hist("add", 0, bins, indices, 1), indices computed by tw.map',
     "take": "tw.map(lambda i: xs[i], indices)",
     "nan_to_num": "tw.where(tw.isnan(xs), 0.0, xs)",
     "sort": "np.sort before the program: there is no sorting in programs",
