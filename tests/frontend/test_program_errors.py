@@ -83,7 +83,7 @@ def unknown_attribute(xs: tw.f32["n"]) -> Any:
 
 
 def unknown_function(xs: tw.f32["n"]) -> Any:
-    return tw.log2(xs)
+    return tw.log3(xs)
 
 
 def formatted(xs: tw.f32["n"]) -> Any:
@@ -265,7 +265,7 @@ MESSAGES = [
     (numpy_keyword, "numpy.add with where cannot be traced", ""),
     (numpy_constant, "a NumPy array of shape (3,) meets traced values", "are its parameters"),
     (unknown_attribute, "the scalar x of type f32 has no attribute 'item'", ""),
-    (unknown_function, "module 'tilewright' has no attribute 'log2'", ""),
+    (unknown_function, "module 'tilewright' has no attribute 'log3'", ""),
     (formatted, "the value of x is not known while the function is traced", ""),
     (largest, "maximum and minimum instead of max() and min()", ""),
     (rounded_to_what, "round needs a constant number of digits", ""),
