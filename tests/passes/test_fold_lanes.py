@@ -14,9 +14,12 @@ from naive import examples, random_values
 
 import tilewright as tw
 from tilewright.ir.scalars import C64, F16, F32, F64, I8, I32, U16, ScalarType, scalar_type_of
+from tilewright.kernel.ir import For, Kernel, walk
+from tilewright.kernel.llvm import CpuTarget, llvm_text
 from tilewright.passes.flattening.flatten_contractions import Flattening
 from tilewright.passes.items.lower_columns import COLUMNS
 from tilewright.passes.items.lower_reduction import BRANCHES, LANES, LEAST_ROWS
+from tilewright.runtime import cpu_device
 
 ROUNDING = {F32: np.finfo("f4").eps, F64: np.finfo("f8").eps, C64: 2 * np.finfo("f4").eps, F16: np.finfo("f2").eps}
 AROUND = [1, LANES, LEAST_ROWS - 1, LEAST_ROWS, LEAST_ROWS + 1, BRANCHES * LANES + 5, BRANCHES**2 * LANES + 77]
@@ -167,3 +170,30 @@ def test_the_first_of_the_least_elements_of_rows(length: int) -> None:
     places, differences = first_least(data)
     np.testing.assert_array_equal(places, data.argmin(axis=1))
     np.testing.assert_array_equal(differences, data - data.min(axis=1, keepdims=True))
+
+
+def test_only_rows_are_taken_by_loops_over_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LLVM takes far longer to make vectors of loops than to print them: partial results are vectors everywhere else.
+
+    Three loops over lanes: whole rounds, steps, and what is left.
+    """
+    kernels: list[Kernel] = []
+
+    def seen(kernel: Kernel, cpu: CpuTarget) -> str:
+        kernels.append(kernel)
+        return llvm_text(kernel, cpu)
+
+    monkeypatch.setattr(cpu_device, "llvm_text", seen)
+
+    @tw.program
+    def fold(xs: tw.f64["n", "m"]) -> Any:
+        def one(row: Any) -> Any:
+            length = tw.sqrt(tw.reduce("add", 0.0, row * row))
+            return row / length
+
+        return tw.map(one, xs)
+
+    xs = np.random.default_rng(2).standard_normal((5, 1000))
+    np.testing.assert_allclose(fold(xs), xs / np.linalg.norm(xs, axis=1, keepdims=True), rtol=1e-13)
+    loops = [one.index for kernel in kernels for one in walk(kernel.body) if isinstance(one, For)]
+    assert sum(one.startswith("lane") for one in loops) == 3, loops

@@ -15,7 +15,7 @@ from tilewright.ir.nodes import Atom, Variable
 from tilewright.ir.scalars import compute_type
 from tilewright.ir.sizes import ZERO, Size, minimum, size
 from tilewright.ir.views import ArrayView
-from tilewright.kernel.ir import If, integer, operation
+from tilewright.kernel.ir import Broadcast, If, Store, VectorType, integer, operation
 from tilewright.passes.bound_contraction import LEAST_ROWS
 from tilewright.passes.items import lower_folds
 from tilewright.passes.items.attempts import ItemState
@@ -25,8 +25,15 @@ from tilewright.passes.items.lower_columns import has_read_rows, has_simple_rows
 from tilewright.passes.items.lower_items import AnyValue, call, lower_expression, row_of, write
 from tilewright.passes.items.lower_order import SHORT, fold_in_order
 from tilewright.passes.items.lower_scalar import assign_values, declare_value, lower_atom, lower_size
-from tilewright.passes.items.register_folds import fold_in_registers, goes_in_registers
+from tilewright.passes.items.register_folds import (
+    fold_in_registers,
+    folded_halves,
+    goes_in_registers,
+    goes_in_vectors,
+    lanes_of,
+)
 from tilewright.passes.lanes.lane_variance import NotInLanes
+from tilewright.passes.lanes.vectorise import lower_lambda_vector
 
 LANES, STEP = 32, 8
 """Rows that are folded side by side, and so many at a time of those that are left."""
@@ -158,9 +165,12 @@ def _fold_in_lanes(
     there is one.
 
     The rounds of a lane are a tree of `LEVELS` levels, at whose nodes `BRANCHES` values are folded, and the lanes are
-    folded by halves. So the error of a sum hardly grows with its length.
+    folded by halves. So the error of a sum hardly grows with its length. Where vectors can hold the lanes, only their
+    rows are loops: LLVM takes far longer to make vectors of loops than to print them.
     """
-    whole, partial = extent // LANES, _lanes(item, neutral)
+    vectors = goes_in_vectors(neutral, combine, merge or combine)
+    item.scalar_loops |= vectors
+    whole, partial = extent // LANES, _lanes(item, neutral, vectors)
 
     def take_rows(first: Size, count: int | Size, into: Sequence[ArrayView], lane_from: Size = ZERO) -> None:
         """Row `first` + l for each of `count` lanes from `lane_from` on."""
@@ -183,9 +193,12 @@ def _fold_in_lanes(
 
         def piece(number: Size) -> None:
             begin = number * length
-            inner = _lanes(item, neutral)
+            inner = _lanes(item, neutral, vectors)
             rounds(first + begin, minimum(length, count - begin), inner, levels - 1)
-            _each_lane(item, LANES, lambda lane: _take_over(item, combine, into, lane, inner, lane))
+            if vectors:
+                _take_over_all(item, combine, into, inner)
+            else:
+                _each_lane(item, LANES, lambda lane: _take_over(item, combine, into, lane, inner, lane))
 
         item.loop((count + length - 1) // length, "piece", piece)
 
@@ -194,6 +207,8 @@ def _fold_in_lanes(
     steps = (extent - done) // STEP
     item.loop(steps, "step", lambda number: take_rows(done + number * STEP, STEP, partial, number * STEP))
     take_rows(done + steps * STEP, extent - done - steps * STEP, partial, steps * STEP)
+    if vectors:
+        return folded_halves(item, merge or combine, partial)
     half = LANES
     while half := half // 2:
         far = size(half)
@@ -203,6 +218,13 @@ def _fold_in_lanes(
             lambda lane, far=far: _take_over(item, merge or combine, partial, lane, partial, lane + far),  # type: ignore[misc]
         )
     return [item.load(place, (ZERO,)) for place in partial]
+
+
+def _take_over_all(item: Item, combine: nodes.Lambda, into: Sequence[ArrayView], other: Sequence[ArrayView]) -> None:
+    """`_take_over` in all lanes at once."""
+    vectors = [(item.emit.let(one, "x"),) for one in lanes_of(item, [*into, *other])]
+    for place, (value,) in zip(into, lower_lambda_vector(combine, vectors, LANES, item.emit), strict=True):
+        item.emit.emit(Store(item.buffer_of(place), integer(0), value))
 
 
 def _take_over(
@@ -219,10 +241,15 @@ def _each_lane(item: Item, lanes: int, write_lane: Callable[[Size], None]) -> No
     item.loop_in_lanes(integer(lanes), size(lanes), "lane", write_lane)
 
 
-def _lanes(item: Item, neutral: Sequence[Atom]) -> list[ArrayView]:
+def _lanes(item: Item, neutral: Sequence[Atom], vectors: bool) -> list[ArrayView]:
     """For each accumulator one private element per lane, the neutral element at first."""
     places = [item.own("lanes", compute_type(atom.type.element), LANES) for atom in neutral]
     initial = [lower_atom(atom, item.emit) for atom in neutral]
+    if vectors:
+        for place, (value,) in zip(places, initial, strict=True):
+            all_lanes = Broadcast(value, VectorType(place.element, LANES))
+            item.emit.emit(Store(item.buffer_of(place), integer(0), all_lanes))
+        return places
 
     def begin(lane: Size) -> None:
         for place, value in zip(places, initial, strict=True):

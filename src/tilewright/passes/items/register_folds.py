@@ -42,10 +42,15 @@ LANES, PIECE = 32, 16
 
 def goes_in_registers(item: Item, combine: Lambda, neutral: Sequence[Atom], mapped: Sequence[ArrayView]) -> bool:
     """Whether a fold of straight-line code can have its partial results in registers."""
-    elements = [atom.type.element for atom in neutral]
-    numbers = not any(one.is_complex or one == BOOL or one.bytes < 4 for one in elements)
+    wide = all(atom.type.element.bytes >= 4 for atom in neutral)
     short = item.small or not grows_errors(combine)
-    return short and not mapped and numbers and is_vectorisable([combine])
+    return short and not mapped and wide and goes_in_vectors(neutral, combine)
+
+
+def goes_in_vectors(neutral: Sequence[Atom], *functions: Lambda) -> bool:
+    """Whether functions of a fold's partial results can be applied to all lanes at once."""
+    elements = [atom.type.element for atom in neutral]
+    return not any(one.is_complex or one == BOOL for one in elements) and is_vectorisable(functions)
 
 
 def fold_in_registers(
@@ -97,16 +102,13 @@ def fold_in_registers(
         raise NotInLanes("memory is read at places that are not side by side")
     write_group(statements, lane, LANES, emit, memory)
     item.scalar_loops = True
-    return _folded(item, merge, places)
+    return folded_halves(item, merge, places)
 
 
-def _folded(item: Item, merge: Lambda, places: Sequence[ArrayView]) -> list[AnyValue]:
+def folded_halves(item: Item, merge: Lambda, places: Sequence[ArrayView]) -> list[AnyValue]:
     """The values of all lanes as one, by halves."""
     emit = item.emit
-    kinds = [VectorType(one.element, LANES) for one in places]
-    vectors = [
-        emit.let(Load(item.buffer_of(one), integer(0), kind), "x") for one, kind in zip(places, kinds, strict=True)
-    ]
+    vectors = [emit.let(one, "x") for one in lanes_of(item, places)]
     half = LANES
     while (half := half // 2) > 1:
         sides: list[Value] = []
@@ -118,3 +120,8 @@ def _folded(item: Item, merge: Lambda, places: Sequence[ArrayView]) -> list[AnyV
         vectors = [emit.let(part, "x") for (part,) in lower_lambda_vector(merge, sides, half, emit)]
     pair = [(emit.let(Lane(one, lane, element_of(one.type)), "x"),) for lane in (0, 1) for one in vectors]
     return call(item, merge, pair)
+
+
+def lanes_of(item: Item, places: Sequence[ArrayView]) -> list[Load]:
+    """All lanes of partial results in memory as vectors."""
+    return [Load(item.buffer_of(one), integer(0), VectorType(one.element, LANES)) for one in places]
