@@ -17,7 +17,6 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator
-from importlib.resources import files
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -49,7 +48,7 @@ def cases(divide: int) -> Iterator[tuple[str, str, dict[str, int]]]:
     """(name, expression, sizes): products of matrices and what has few results, the thesis's, then the suite's."""
     for name, expression, sizes in FIRST:
         yield name, expression, {index: max(1, extent // divide) for index, extent in sizes.items()}
-    thesis = json.loads(files("tilewright").joinpath("data/thesis.json").read_text())
+    thesis = json.loads((HERE / "thesis.json").read_text())
     for name, expression in thesis["contractions"].items():
         for dataset, sizes in thesis["datasets"].items():
             if (dataset == "mm") == name.startswith("mm"):

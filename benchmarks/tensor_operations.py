@@ -2,7 +2,7 @@
 
     python benchmarks/tensor_operations.py [--threads N] [--name 'seq_*,transpose*'] [--peers etops,numpy,torch]
 
-Cases: tilewright's own data (tensor_operations.json: configurations and splits from the literature), small single
+Cases: those of tensor_operations.json (configurations and splits from the literature), small single
 blocks, and unary operations: zero, copies, transposes, permutations, relu. Ours is optimised and compiled. etops runs
 each configuration twice, as it is written (with the first loop shared among threads, where there are several) and
 through its own optimiser; its column shows the faster. NumPy (opt_einsum for contractions) and torch compute the same
@@ -22,10 +22,18 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from importlib.resources import files
 from typing import Any
 
-from support import describe_machine, geometric_mean, interleaved, settling, summary, with_best_settings, write_results
+from support import (
+    HERE,
+    describe_machine,
+    geometric_mean,
+    interleaved,
+    settling,
+    summary,
+    with_best_settings,
+    write_results,
+)
 
 PEERS = ("etops", "numpy", "torch")
 LISTS = ("dim_types", "exec", "dim_sizes", "strides_in0", "strides_in1", "strides_out")
@@ -64,7 +72,7 @@ def cases(dtype: str) -> Iterator[Case]:
     """All cases; their arrays fit into 1 GiB."""
     import tilewright as tw
 
-    data = json.loads((files("tilewright") / "data" / "tensor_operations.json").read_text())
+    data = json.loads((HERE / "tensor_operations.json").read_text())
     configured = {}
     for one in data["tensor_operations"]:
         lists = (one[key] for key in LISTS)

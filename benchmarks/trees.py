@@ -2,7 +2,7 @@
 
     python benchmarks/trees.py [--dtype f32] [--threads N] [--max-gflop 2] [--name 'course_*'] [--memory-limit 0.5]
 
-Trees: tilewright's own data (einsum_trees.json). The peers evaluate the same tree, node by node, each node by
+Trees: einsum_trees.json. The peers evaluate the same tree, node by node, each node by
 `opt_einsum.contract` (which calls BLAS where it can); the last result is made C-contiguous, as ours is. Contenders are
 called in turns in one process. Larger trees are scaled down to --max-gflop; --memory-limit additionally runs ours in
 slices within that share of the peak. Every result is checked against NumPy in double precision.
@@ -19,10 +19,18 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from importlib.resources import files
 from typing import Any
 
-from support import describe_machine, geometric_mean, interleaved, settling, summary, with_best_settings, write_results
+from support import (
+    HERE,
+    describe_machine,
+    geometric_mean,
+    interleaved,
+    settling,
+    summary,
+    with_best_settings,
+    write_results,
+)
 
 
 def arguments() -> argparse.Namespace:
@@ -155,7 +163,7 @@ def main() -> int:
         + "".join(f"{name:>19}" for name in names)
         + "  (GFLOP/s; GB/s of permutations)"
     )
-    cases = json.loads((files("tilewright") / "data" / "einsum_trees.json").read_text())["trees"]
+    cases = json.loads((HERE / "einsum_trees.json").read_text())["trees"]
     rows = []
     for case in cases:
         if not any(fnmatch.fnmatch(case["name"], pattern) for pattern in options.name.split(",")):

@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from rich.table import Table
 
 import tilewright as tw
 
-THESIS = json.loads(files("tilewright").joinpath("data/thesis.json").read_text())
+THESIS = json.loads((Path(__file__).resolve().parents[1] / "benchmarks" / "thesis.json").read_text())
 UNIT_ROUNDOFF = 2.0**-24
 
 

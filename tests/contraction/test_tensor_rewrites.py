@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from importlib import resources
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from tilewright.contraction.form import Kind
 from tilewright.contraction.tensor_operation import TensorDimension, TensorOperation
 from tilewright.contraction.tensor_rewrites import MULTIPLES, derive, fuse, identify, optimise, split_size
 
-DATA = json.loads((resources.files("tilewright") / "data" / "tensor_operations.json").read_text())
+DATA = json.loads((Path(__file__).parents[2] / "benchmarks" / "tensor_operations.json").read_text())
 SIZES = list(itertools.product(DATA["unary_reference"]["sizes_each_from"], repeat=4))
 EXAMPLES = {one["name"]: one for one in DATA["tensor_operations"]}
 LISTS = ("dim_types", "exec", "dim_sizes", "strides_in0", "strides_in1", "strides_out")

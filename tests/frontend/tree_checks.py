@@ -6,7 +6,7 @@ import dataclasses
 import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,8 @@ from tilewright.frontend.tree_parse import Label, Leaf, Node, Tree, leaves, pars
 from tilewright.frontend.tree_plan import CompiledPart, TreePlan
 from tilewright.ir.interpreter import interpret
 
-CASES: list[dict[str, Any]] = json.loads((files("tilewright") / "data" / "einsum_trees.json").read_text())["trees"]
+TREES = Path(__file__).parents[2] / "benchmarks" / "einsum_trees.json"
+CASES: list[dict[str, Any]] = json.loads(TREES.read_text())["trees"]
 NAMES = [case["name"] for case in CASES]
 
 

@@ -15,7 +15,6 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ from isolated import isolated
 
 Check = Callable[[str], None]
 CHECKS: dict[str, Check] = {}
-THESIS: dict[str, Any] = json.loads(files("tilewright").joinpath("data/thesis.json").read_text())
+THESIS: dict[str, Any] = json.loads((Path(__file__).parents[2] / "benchmarks" / "thesis.json").read_text())
 DEVICE = "the device"
 SECONDS_EACH = 120.0
 EXAMPLES = {
