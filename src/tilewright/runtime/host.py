@@ -237,8 +237,9 @@ class GuardedStep:
 class LoopStep:
     """The host loops: `index` runs to `bound`, or `condition` (a block with one result) is asked each round.
 
-    `whole`, where there is one, is all of it as a sequential kernel, for rounds of little `work`. The arrays at the
-    places `own` are copied before the first round, for rounds write into them.
+    `whole`, where there is one, is all of it as a sequential kernel, for rounds of little `work`, and for those that
+    do so much less than launches (the second of `shared` to the first) that several cores are no faster. The arrays at
+    the places `own` are copied before the first round, for rounds write into them.
     """
 
     targets: tuple[Variable, ...]
@@ -251,6 +252,7 @@ class LoopStep:
     condition: Block | None = None
     whole: KernelStep | None = None
     work: Size | None = None
+    shared: tuple[Size, Size] | None = None
     own: tuple[int, ...] = ()
 
 

@@ -327,10 +327,17 @@ LARGEST_SEQUENTIAL_ROUND = 3 << 17
 
 def run_loop(e: Executor, step: host.LoopStep) -> None:
     """Loop by a kernel, or on the host."""
-    if step.whole is not None and step.work is not None and e.size(step.work) <= LARGEST_SEQUENTIAL_ROUND:
+    if step.whole is not None and step.work is not None and pays_alone(e, step, step.work):
         e.run_kernel(step.whole)
     else:
         rounds.run_loop(e, step, run_block)
+
+
+def pays_alone(e: Executor, step: host.LoopStep, work: Size) -> bool:
+    """Whether one core does a loop as fast as launches of all of them."""
+    if e.size(work) <= LARGEST_SEQUENTIAL_ROUND:
+        return True
+    return step.shared is not None and e.size(step.shared[0]) * e.backend.machine.cores <= e.size(step.shared[1])
 
 
 def run_rows(e: Executor, step: host.RowsStep) -> None:

@@ -1,10 +1,12 @@
 """Which arrays of a loop are written where they lie: no round copies what it only replaces elements of.
 
     loop (a) = (a0) for i < n do  b = a with [i] = x  in (b)
+    loop (a) = (a0) for i < n do  b = map (\\e -> e + x) a  in (b)
 
 An array that a loop carries has memory of its own, into which what it starts from is copied once. Where each round
-gives it back with elements replaced, and mentions nothing of what it was before once the next replacement is made, all
-of them go into that memory: a round writes one element, where values that never change would be copied twice.
+gives it back with elements replaced (some of them, or each by what is made of it alone), and mentions nothing of what
+it was before once the next replacement is made, all of them go into that memory: a round writes one element, where
+values that never change would be copied twice.
 
 This is asked of statements, for the code of work items, and of the host's steps, whose order may be another one.
 """
@@ -58,7 +60,17 @@ class _Rounds:
     others: tuple[object, ...]
 
 
-_Kind: TypeAlias = _Other | _Replaced | _Either | _Rounds
+@dataclass(frozen=True)
+class _Points:
+    """Each row of the arrays becomes one of the targets, by itself."""
+
+    targets: tuple[Variable, ...]
+    parameters: tuple[Variable, ...]
+    arrays: tuple[Variable, ...]
+    body: Body
+
+
+_Kind: TypeAlias = _Other | _Replaced | _Either | _Rounds | _Points
 
 
 def overwriting(loop: Line) -> dict[str, Variable]:
@@ -99,7 +111,7 @@ def taken_over(statement: Statement, counted: Collection[str]) -> tuple[dict[str
     inside: dict[str, Variable] = {}
     for one in free_variables(statement.expression):
         is_memory = one.type.rank and one.name not in counted
-        after = _replacement(_kind(statement), one, {one.name}) if is_memory else None
+        after = _replacement(_kind(statement), one, {one.name}, ()) if is_memory else None
         if after is not None:
             over[after[0].name] = one
             inside |= after[1]
@@ -109,17 +121,20 @@ def taken_over(statement: Statement, counted: Collection[str]) -> tuple[dict[str
 def _through(rounds: _Rounds, position: int) -> dict[str, Variable] | None:
     """What is written over a carried array; None if a round gives back something else."""
     parameter = rounds.parameters[position]
-    followed = _followed(rounds.body, parameter, {parameter.name})
+    followed = _followed(rounds.body, parameter, {parameter.name}, position)
     return {**followed[1], parameter.name: parameter} if followed is not None and followed[0] == position else None
 
 
-def _followed(code: Code, start: Variable, names: AbstractSet[str]) -> tuple[int, dict[str, Variable]] | None:
+def _followed(
+    code: Code, start: Variable, names: AbstractSet[str], place: int | None = None
+) -> tuple[int, dict[str, Variable]] | None:
     """At which place the code gives an array, perhaps with parts replaced, and what is written over what on the way.
 
     Args:
         code: a body or block.
         start: the array.
         names: its name and those of views of it.
+        place: where it shall be given.
 
     Returns:
         None if a former state of the array is mentioned after it was replaced, or it is not just one of the results.
@@ -133,12 +148,12 @@ def _followed(code: Code, start: Variable, names: AbstractSet[str]) -> tuple[int
         if mentioned.isdisjoint(names):
             continue
         kind = _kind(line)
-        after = _replacement(kind, current, names)
+        after = _replacement(kind, current, names, code.results if place is None else code.results[place : place + 1])
         if after is not None:
             former |= names
             current, names = after[0], {after[0].name}
             taken |= after[1]
-        elif not isinstance(kind, _Other) or not kind.fresh:
+        elif not isinstance(kind, _Points) and not (isinstance(kind, _Other) and kind.fresh):
             names |= {one.name for one in kind.targets if one.type.rank}
     at = _places(current, code.results)
     others = tuple(one for n, one in enumerate(code.results) if n not in at)
@@ -146,10 +161,26 @@ def _followed(code: Code, start: Variable, names: AbstractSet[str]) -> tuple[int
 
 
 def _replacement(
-    kind: _Kind, current: Variable, names: AbstractSet[str]
+    kind: _Kind, current: Variable, names: AbstractSet[str], wanted: Collection[Atom]
 ) -> tuple[Variable, dict[str, Variable]] | None:
-    """The array that takes over the memory of `current`, and all that is written over it; None if none does."""
+    """The array that takes over the memory of `current`, and all that is written over it; None if none does. Of several
+    that could, one of those `wanted`.
+    """
     match kind:
+        case _Points(targets, parameters, arrays, body):
+            at = _places(current, arrays)
+            beside = tuple(one for one in arrays if one.name != current.name)
+            if len(at) != 1 or not names.isdisjoint(_mentions((beside, body))):
+                return None
+            row = parameters[at[0]]
+            followed = _followed(body, row, {row.name}) if row.type.rank else None
+            if row.type.rank and followed is None:
+                return None
+            able = targets if followed is None else (targets[followed[0]],)
+            able = tuple(one for one in able if one.type == current.type)
+            able = tuple(one for one in able if one in wanted) or able
+            inside = {} if followed is None else followed[1]
+            return (able[0], {**inside, able[0].name: current}) if able else None
         case _Replaced(targets, arrays, others):
             places = [place for place, one in arrays.items() if one.name == current.name]
             beside = tuple(one for one in arrays.values() if one.name != current.name)
@@ -192,7 +223,9 @@ def _kind_of_statement(statement: Statement) -> _Kind:
             return _Either(targets, (then, otherwise))
         case nodes.Loop(parameters, initial, form, body):
             return _Rounds(targets, parameters, initial, body, (form,))
-        case nodes.Map() | nodes.Scan() | nodes.Concat() | nodes.Iota() | nodes.Hist():
+        case nodes.Map(_, function, arrays):
+            return _Points(targets, function.parameters, arrays, function.body)
+        case nodes.Scan() | nodes.Concat() | nodes.Iota() | nodes.Hist():
             return _Other(targets, fresh=True)
     return _Other(targets, fresh=False)
 

@@ -20,7 +20,9 @@ from tilewright.ir.sizes import Size
 from tilewright.ir.traversal import is_plain
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import Constant, Expression, integer, operation
-from tilewright.passes.items.item_memory import Item
+from tilewright.passes.items.attempts import ItemState
+from tilewright.passes.items.changed_ranges import ChangedRange, changed_range
+from tilewright.passes.items.item_memory import IotaArray, Item
 from tilewright.passes.items.lower_columns import has_simple_rows, is_nearer
 from tilewright.passes.items.lower_folds import arrays_of, function_rows
 from tilewright.passes.items.lower_items import AnyValue, bind, lower_expression, row_of
@@ -35,9 +37,28 @@ _ALWAYS, _NEVER = Constant(True, BOOL), Constant(False, BOOL)
 
 @lower_expression.register
 def _(expression: nodes.Map, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
+    changed = _changed(item, expression, targets)
+    if not changed:
+        return _points(expression, item, targets, changed)
+    kept, checks = ItemState(item), len(item.checks)
+    with item.emit.scope() as statements:
+        places = _points(expression, item, targets, changed)
+    if len(item.checks) > checks:  # an index that is out of range is told, whether its point changes anything or not
+        kept.restore(item)
+        return _points(expression, item, targets, ChangedRange())
+    for one in statements:
+        item.emit.emit(one)
+    return places
+
+
+def _points(
+    expression: nodes.Map, item: Item, targets: tuple[Variable, ...], changed: ChangedRange
+) -> Sequence[AnyValue]:
     width, body = expression.width, expression.function.body
     together = item.vector_lanes and item.lanes is None and item.speculation is None
-    columns = _lie_nearer(item, expression) if together and _is_of_folds(body) else _NEVER
+    # Lanes compute some points twice, which those that are written over what they read must not be.
+    again = not any(target.name in item.overwrites for target in targets)
+    columns = _lie_nearer(item, expression) if together and again and _is_of_folds(body) else _NEVER
     if together and columns == _NEVER and _functions_of_folds(item, body):
         return _in_two(item, expression, targets)
     places = [item.target(target) for target in targets]
@@ -47,22 +68,43 @@ def _(expression: nodes.Map, item: Item, targets: tuple[Variable, ...]) -> Seque
         rows(i, [row_of(place, i) for place in places])
 
     def one_by_one() -> None:
-        item.loop(width, "i", write_row)
+        item.loop_from(bounds[0], bounds[1], width, "i", write_row)
 
     def lanes() -> None:
         in_lanes(item, bounds, width, write_row, one_by_one)
 
-    bounds = integer(0), item.emit.let(lower_size(width, item.emit), "stop")
+    bounds = _bounds(item, width, changed)
     if together and is_plain(body):
         group = emit_points(item, bounds, width, write_row, alone=False, machine=item.machine, short=True)
         item.scalar_loops |= group > 1  # which LLVM would leave to us in a kernel with vectors
-    elif item.vector_lanes and item.lanes is None and (wants_lanes(body) or columns == _ALWAYS):
+    elif again and item.vector_lanes and item.lanes is None and (wants_lanes(body) or columns == _ALWAYS):
         lanes()
     elif columns != _NEVER:
         item.emit.when(columns, lanes, one_by_one)
     else:
         one_by_one()
     return places
+
+
+def _changed(item: Item, expression: nodes.Map, targets: tuple[Variable, ...]) -> ChangedRange:
+    """Which points of a map change the array over which its only result is written."""
+    array = item.overwrites.get(targets[0].name) if len(targets) == 1 else None
+    if array is None or array not in expression.arrays:
+        return ChangedRange()
+    counted = [one.name for one in expression.arrays if isinstance(item.arrays.get(one.name), IotaArray)]
+    return changed_range(expression, array, 0, counted)
+
+
+def _bounds(item: Item, width: Size, changed: ChangedRange) -> tuple[Expression, Expression]:
+    """The first point that may change and the one after the last."""
+    emit = item.emit
+    stop = emit.let(lower_size(width, emit), "stop")
+    start: Expression = integer(0)
+    for one in changed.lowest:
+        start = emit.let(operation("max", start, lower_size(one, emit)), "start")
+    for one in changed.past:
+        stop = emit.let(operation("min", stop, lower_size(one, emit)), "stop")
+    return start, emit.let(operation("max", start, stop), "stop") if changed else stop
 
 
 def _is_of_folds(body: Body) -> bool:

@@ -5,15 +5,18 @@ launch costs more than its work.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from enum import Enum
 
 from tilewright.ir import nodes
-from tilewright.ir.nodes import Body, Statement
+from tilewright.ir.nodes import Body, Statement, Variable
 from tilewright.ir.sizes import ZERO, Size, maximum, product, size
 from tilewright.ir.traversal import bound_variables, is_plain, sub_bodies
 from tilewright.machine.model import Machine
 from tilewright.passes.core.overwriting import overwriting, taken_over
+from tilewright.passes.core.own_elements import with_own_elements
+from tilewright.passes.items.changed_ranges import changed_range
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_columns import has_simple_rows
 from tilewright.passes.items.lower_general import Places, Points, points_of, write_whole
@@ -24,6 +27,8 @@ from tilewright.runtime.host import KernelStep, LoopStep
 
 SCALAR = 5
 """Functions in vectors that take as long as one that is not."""
+FRESH = 3
+"""Elements that are written where no cache holds the place yet take as long as so many that one does."""
 _LONG = frozenset({"pow", "floordiv", "mod", "atan2"})
 
 
@@ -43,15 +48,18 @@ def with_whole(
         machine: has vectors, in whose lanes the points of maps inside may go on.
         lower: makes a kernel of points; the last argument is a suffix for its name.
     """
-    work = work_of_round(statement)
+    changed = with_own_elements(statement, counted)
+    work = work_of_round(changed)
     if work is None:
         return step, ""
-    points = dataclasses.replace(control_points(statement, counted, machine), small=True)
+    points = dataclasses.replace(control_points(changed, counted, machine), small=True)
     try:
-        whole = lower(statement, points, "_whole")
+        whole = lower(changed, points, "_whole")
     except LoweringError:
         return step, ""
-    return dataclasses.replace(step, whole=whole, work=work), f"; small rounds ({work}) as one sequential kernel"
+    shared = _Works(_Measure.AVERAGE, counted).of_round(changed), _Works(_Measure.LAUNCHED).of_round(statement)
+    told = f"; small rounds ({work}) as one sequential kernel"
+    return dataclasses.replace(step, whole=whole, work=work, shared=shared), told
 
 
 def control_points(statement: Statement, counted: Collection[str], machine: Machine) -> Points:
@@ -94,15 +102,24 @@ def work_of_round(statement: Statement) -> Size | None:
         3*n
     """
     try:
-        return _Sizes().of_round(statement)
+        return _Works(_Measure.LARGEST).of_round(statement)
     except LoweringError:
         return None
 
 
-class _Sizes:
-    """What is known of the sizes inside of a loop; LoweringError where that does not bound one."""
+class _Measure(Enum):
+    """The largest round of a kernel; six times its average round; six times what launches do, on all cores together."""
 
-    def __init__(self) -> None:
+    LARGEST = "largest"
+    AVERAGE = "average"
+    LAUNCHED = "launched"
+
+
+class _Works:
+    """How much work there is inside of a loop; LoweringError where what is known of its sizes does not bound one."""
+
+    def __init__(self, measure: _Measure, counted: Collection[str] = ()) -> None:
+        self.measure, self.counted = measure, set(counted)
         self.ranges: dict[str, Size] = {}
         self.definitions: dict[str, Size] = {}
         self.inside: set[str] = set()
@@ -117,18 +134,33 @@ class _Sizes:
         self.inside |= {variable.name for variable in bound_variables(loop)}
         if isinstance(loop.form, nodes.ForLoop):
             self.ranges[loop.form.index.name] = loop.form.bound
-        in_place, rounds, total = overwriting(statement).keys(), ZERO, ZERO
+        over = {} if self.measure is _Measure.LAUNCHED else overwriting(statement)
+        rounds, total = ZERO, ZERO
         for body in sub_bodies(loop):
             for one in body.statements:
                 if isinstance(one.expression, nodes.Loop):
-                    rounds = maximum(rounds, self.of_round(one)) if rounds != ZERO else self.of_round(one)
-                    begun = [
-                        target.type.shape for target in one.targets if target.type.rank and target.name not in in_place
-                    ]
-                    total = sum((product(map(self._largest, shape)) for shape in begun), total)
+                    inner = self.of_round(one)
+                    rounds = maximum(rounds, inner) if rounds != ZERO else inner
+                    total = total + self._written(one.targets, over.keys())
                 else:
-                    total = total + self.of_body(Body((one,), ()), in_place, SCALAR)
+                    total = total + self._share(one, over) * self.of_body(Body((one,), ()), over.keys(), SCALAR)
         return maximum(rounds, total) if rounds != ZERO else total
+
+    def _share(self, statement: Statement, over: Mapping[str, Variable]) -> int:
+        """How much of a statement's work counts. Points that an index of the loop bounds are half of all on average,
+        and a third where those in each of them are bounded, too.
+        """
+        if isinstance(statement.expression, nodes.Iota):
+            self.counted.add(statement.targets[0].name)
+        if self.measure is _Measure.LARGEST:
+            return 1
+        return 6 // (1 + min(_bounded_levels(statement, over, self.counted), 2))
+
+    def _written(self, targets: Sequence[Variable], kept: AbstractSet[str]) -> Size:
+        """The work of writing arrays."""
+        shapes = (one.type.shape for one in targets if one.type.rank and one.name not in kept)
+        each = FRESH if self.measure is _Measure.LAUNCHED else 1
+        return sum((each * product(map(self._largest, shape)) for shape in shapes), ZERO)
 
     def of_body(self, body: Body, in_place: AbstractSet[str], each: int) -> Size:
         """The work of a body, of whose scalar functions each one takes so long."""
@@ -148,12 +180,21 @@ class _Sizes:
             total = total + times * inner + each * _functions(expression)
             if isinstance(expression, nodes.Sweep):  # its second function, and the prefixes that this is given
                 total = total + times * SCALAR * (1 + len(expression.neutral))
-            written = [one for one in statement.targets if one.type.rank and one.name not in in_place]
-            shapes = [one.type.shape for one in written]
-            if len(written) < len(statement.targets) and isinstance(expression, nodes.Update):
-                shapes.append(expression.value.type.shape)
-            total = sum((product(map(self._largest, shape)) for shape in shapes), total)
+            kept = in_place if not isinstance(expression, nodes.Map) else frozenset()
+            total = total + self._written(statement.targets, kept)
+            if isinstance(expression, nodes.Update) and statement.targets[0].name in kept:
+                total = total + product(map(self._largest, expression.value.type.shape))
         return total
+
+
+def _bounded_levels(points: Statement, over: Mapping[str, Variable], counted: Collection[str]) -> int:
+    """Of a map, written over an array, and the map of its rows: how many have points that change nothing."""
+    array, expression = over.get(points.targets[0].name), points.expression
+    if not isinstance(expression, nodes.Map) or len(points.targets) > 1 or array not in expression.arrays:
+        return 0
+    inside = [one for one in expression.function.body.statements if one.targets == expression.function.body.results]
+    here = bool(changed_range(expression, array, 0, counted))
+    return here + sum(_bounded_levels(one, over, counted) for one in inside)
 
 
 def _inside(statement: Statement) -> AbstractSet[str]:
