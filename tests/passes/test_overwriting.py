@@ -50,13 +50,13 @@ def test_reads_before_the_update_are_no_obstacle() -> None:
         (
             "    let (b: [n]f64) = a with [i] = 1.0f64\n    let (e: f64) = a[i]\n"
             "    let (d: [n]f64) = b with [i] = e\n    let (g: [n]f64) = map n (\\(s: f64) ->\n"
-            "      let (t: f64) = s + e\n      in (t)) c",
+            "      let (t: f64) = s + e\n      in (t)) z",
             "d, g",
         ),
         (
             "    let (r: [n]f64) = a[n - 1:+n by -1]\n    let (b: [n]f64) = a with [i] = 1.0f64\n"
             "    let (e: f64) = r[i]\n    let (d: [n]f64) = b with [i] = e\n"
-            "    let (g: [n]f64) = map n (\\(s: f64) ->\n      let (t: f64) = s + e\n      in (t)) c",
+            "    let (g: [n]f64) = map n (\\(s: f64) ->\n      let (t: f64) = s + e\n      in (t)) z",
             "d, g",
         ),
         ("    let (b: [n]f64) = a with [i] = 1.0f64\n    let (d: [n]f64) = b[n - 1:+n by -1]", "b, d"),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import doctest
+import platform
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 import tilewright as tw
 from tilewright.kernel.ir import Kernel
 from tilewright.passes.items import whole_loops
-from tilewright.runtime import cpu_device, steps
+from tilewright.runtime import cpu_device, cpu_jit, steps
 
 
 @tw.program
@@ -210,3 +211,32 @@ def test_slices_outside_of_an_array_are_found_in_one_kernel() -> None:
     assert sums(xs, 1, target="cpu") == np.cumsum(xs).sum()
     with pytest.raises(IndexError):
         sums(xs, 2, target="cpu")
+
+
+@pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="names instructions of x86")
+def test_recurrences_of_least_values_do_not_branch(monkeypatch: pytest.MonkeyPatch) -> None:
+    @tw.program
+    def distance(a: tw.u8["n"], b: tw.u8["m"]) -> Any:
+        (m,) = b.shape
+
+        def row(i: Any, before: Any) -> Any:
+            def cell(j: Any, now: Any) -> Any:
+                change = before[j] + tw.where(a[i] == b[j], 0, 1)
+                now = tw.update(now, j + 1, tw.minimum(tw.minimum(before[j + 1] + 1, now[j] + 1), change))
+                return now
+
+            return tw.loop(m, tw.map(lambda j: tw.where(j == 0, i + 1, 0), tw.iota(m + 1)), cell)
+
+        return tw.loop(a.shape[0], tw.iota(m + 1), row)[m]
+
+    text: list[str] = []
+
+    def compiling(kernel: Kernel, _compile: Any = cpu_device._compile) -> Any:
+        text.append(cpu_jit.assembly(kernel, cpu_device.optimisation_of(kernel)))
+        return _compile(kernel)
+
+    monkeypatch.setattr(cpu_device, "_compile", compiling)
+    kitten, sitting = (np.frombuffer(one, np.uint8) for one in (b"kitten", b"sitting"))
+    assert distance(kitten, sitting, target="cpu") == 3
+    (loop,) = (one for one in text if "_whole" in one)
+    assert loop.count("cmov") >= 8  # two for a cell, whose loop is unrolled four times
