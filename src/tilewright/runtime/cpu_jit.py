@@ -234,7 +234,7 @@ def text_key(text: str, optimisation: Optimisation) -> str:
     import llvmlite
 
     cpu = host_cpu()
-    parts = (text, optimisation, cpu.triple, cpu.name, cpu.features, *cpu.vector_functions, llvmlite.__version__, "1")
+    parts = (text, optimisation, cpu.triple, cpu.name, cpu.features, *cpu.vector_functions, llvmlite.__version__, "2")
     return sha256("\0".join(parts).encode()).hexdigest()
 
 
