@@ -337,7 +337,10 @@ def pays_alone(e: Executor, step: host.LoopStep, work: Size) -> bool:
     """Whether one core does a loop as fast as launches of all of them."""
     if e.size(work) <= LARGEST_SEQUENTIAL_ROUND:
         return True
-    return step.shared is not None and e.size(step.shared[0]) * e.backend.machine.cores <= e.size(step.shared[1])
+    if step.shared is None:
+        return False
+    alone, launched = map(e.size, step.shared)
+    return 3 * alone * e.backend.machine.cores <= 2 * launched  # launches read what they fold in larger pieces
 
 
 def run_rows(e: Executor, step: host.RowsStep) -> None:
