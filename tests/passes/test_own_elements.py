@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import doctest
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -175,6 +176,20 @@ def test_only_what_changes_is_left_out(masks: list[Any], n: int, m: int, both: b
 
 
 # --- what must not be lost --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mask", [operator.lt, operator.le, operator.gt, operator.ge, operator.eq])
+@pytest.mark.parametrize("bound", [-(2**63), -1, 0, 5, 99, 100, 2**63 - 1])
+def test_masks_whose_bound_is_the_least_or_greatest_integer(mask: Callable[[Any, Any], Any], bound: int) -> None:
+    @tw.program
+    def counted(a: tw.f64["n"], bound: tw.i64, rounds: tw.i64) -> Any:
+        def step(k: Any, a: Any) -> Any:
+            return tw.map(lambda i, x: tw.where(mask(i, bound), x + 1.0, x), tw.iota(a.shape[0]), a)
+
+        return tw.loop(rounds, a, step)
+
+    expected = np.where(mask(np.arange(100), bound), 7.0, 0.0)
+    np.testing.assert_array_equal(counted(np.zeros(100), bound, 7), expected)
 
 
 def test_an_index_out_of_range_is_told_where_nothing_changes() -> None:

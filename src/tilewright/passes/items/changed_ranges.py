@@ -32,13 +32,17 @@ _NOTHING: frozenset[Size] = frozenset()
 
 @dataclass(frozen=True)
 class ChangedRange:
-    """Indices at least all of `lowest` and below all of `past` may change; others do not."""
+    """Indices from all of `lowest` to all of `highest` may change; others do not.
+
+    Both are indices that may change themselves: i <= m gives m, since m + 1 may be beyond i64. Where computing a bound
+    goes beyond it nothing is left out.
+    """
 
     lowest: tuple[Size, ...] = ()
-    past: tuple[Size, ...] = ()
+    highest: tuple[Size, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.lowest or self.past)
+        return bool(self.lowest or self.highest)
 
 
 def changed_range(points: Map, array: Variable, result: int, counted: Collection[str]) -> ChangedRange:
@@ -61,7 +65,7 @@ def changed_range(points: Map, array: Variable, result: int, counted: Collection
         ...   in (b)'''
         >>> points = parse_program(text).body.statements[0].expression
         >>> found = changed_range(points, points.arrays[1], 0, ["is"])
-        >>> print(*found.lowest, found.past)
+        >>> print(*found.lowest, found.highest)
         k + 1 ()
     """
     pairs = list(zip(points.function.parameters, points.arrays, strict=True))
@@ -71,15 +75,15 @@ def changed_range(points: Map, array: Variable, result: int, counted: Collection
     if index is None or facts is None:
         return ChangedRange()
     inside = {one.name for one in bound_variables(points.function)}
-    lowest, past = [], []
+    lowest, highest = [], []
     for fact in sorted(facts, key=str):
         linear = fact.coefficient_of(index)
         if linear is not None and inside.isdisjoint(linear[1].names):
             if linear[0].constant == -1:
                 lowest.append(linear[1] + 1)
             elif linear[0].constant == 1:
-                past.append(-linear[1])
-    return ChangedRange(tuple(lowest), tuple(past))
+                highest.append(-linear[1] - 1)
+    return ChangedRange(tuple(lowest), tuple(highest))
 
 
 class _Changes:

@@ -102,8 +102,9 @@ def _bounds(item: Item, width: Size, changed: ChangedRange) -> tuple[Expression,
     start: Expression = integer(0)
     for one in changed.lowest:
         start = emit.let(operation("max", start, lower_size(one, emit)), "start")
-    for one in changed.past:
-        stop = emit.let(operation("min", stop, lower_size(one, emit)), "stop")
+    for one in changed.highest:
+        highest = operation("min", operation("sub", stop, integer(1)), lower_size(one, emit))
+        stop = emit.let(operation("add", highest, integer(1)), "stop")
     return start, emit.let(operation("max", start, stop), "stop") if changed else stop
 
 
