@@ -240,3 +240,40 @@ def test_recurrences_of_least_values_do_not_branch(monkeypatch: pytest.MonkeyPat
     assert distance(kitten, sitting, target="cpu") == 3
     (loop,) = (one for one in text if "_whole" in one)
     assert loop.count("cmov") >= 8  # two for a cell, whose loop is unrolled four times
+
+
+@pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="names instructions of x86")
+def test_others_who_use_llvm_are_left_its_branches() -> None:
+    """The option that keeps conditional moves is one of the process: it is given back."""
+    steps_of_four = "".join(
+        f"""
+      %place{i} = getelementptr i32, ptr %start, i64 {i}
+      %value{i} = load i32, ptr %place{i}
+      %sum{i} = add i32 %least{i}, %value{i}
+      %smaller{i} = icmp slt i32 %sum{i}, %value{i}
+      %least{i + 1} = select i1 %smaller{i}, i32 %sum{i}, i32 %value{i}"""
+        for i in range(4)
+    )
+    text = f"""
+    define i32 @least(ptr %values, i64 %count) {{
+    entry:
+      br label %next
+    next:
+      %at = phi i64 [ 0, %entry ], [ %at.next, %next ]
+      %least0 = phi i32 [ 0, %entry ], [ %least4, %next ]
+      %start = getelementptr i32, ptr %values, i64 %at{steps_of_four}
+      %at.next = add i64 %at, 1
+      %more = icmp slt i64 %at.next, %count
+      br i1 %more, label %next, label %done
+    done:
+      ret i32 %least4
+    }}"""
+    binding = cpu_jit._binding()
+
+    def moves() -> int:
+        machine = binding.Target.from_default_triple().create_target_machine("znver4", "", opt=3)
+        return int(machine.emit_assembly(binding.parse_assembly(text)).count("cmov"))
+
+    with cpu_jit._emitting():
+        assert moves() == 4
+    assert moves() == 0

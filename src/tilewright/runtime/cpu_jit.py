@@ -14,8 +14,8 @@ import os
 import platform
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
@@ -79,11 +79,25 @@ def _binding() -> Any:
 
         binding.initialize_native_target()
         binding.initialize_native_asmprinter()
-        if platform.machine().lower() in ("x86_64", "amd64"):
-            # Recurrences of least values (edit distances, say) take either side at random: a branch that is guessed
-            # wrong half of the time takes ten times as long as a conditional move.
-            binding.set_option("tilewright", "-x86-cmov-converter=0")
         return binding
+
+
+@contextmanager
+def _emitting() -> Iterator[None]:
+    """Machine code is made, by one thread at a time, in which conditional moves stay what they are.
+
+    Recurrences of least values (edit distances, say) take either side at random: LLVM's branches, guessed wrong half of
+    the time, take ten times as long. The option is one of the whole process, where others may use LLVM, too.
+    """
+    has_option = platform.machine().lower() in ("x86_64", "amd64")
+    with _LOCK:
+        try:
+            if has_option:
+                _binding().set_option("tilewright", "-x86-cmov-converter=0")
+            yield
+        finally:
+            if has_option:
+                _binding().set_option("tilewright", "-x86-cmov-converter=1")
 
 
 @functools.cache
@@ -215,7 +229,7 @@ def object_file(text: str, optimisation: Optimisation, cpu: CpuTarget) -> bytes:
         JitError: if LLVM rejects the text.
     """
     machine, module = _optimised(text, optimisation, cpu)
-    with _LOCK:
+    with _emitting():
         content: bytes = machine.emit_object(module)
     return content
 
@@ -224,7 +238,7 @@ def assembly(kernel: Kernel, optimisation: Optimisation = "full", cpu: CpuTarget
     """The kernel's machine code as text, for readers; for this CPU if no other is given."""
     cpu = cpu or host_cpu()
     machine, module = _optimised(llvm_text(kernel, cpu), optimisation, cpu)
-    with _LOCK:
+    with _emitting():
         text: str = machine.emit_assembly(module)
     return text
 
