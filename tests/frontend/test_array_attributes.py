@@ -72,3 +72,42 @@ def test_products_of_matrices_are_contractions() -> None:
         return a @ b
 
     assert "a contraction over n:M[n], m:N[m], k:K[k]" in product.explain()
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [("nm", "m"), ("m", "nm"), ("bnm", "m"), ("nm", "bnm"), ("bnm", "nm", "m"), ("m", "", "bnm"), ("", "nm", "m")],
+)
+def test_arrays_of_fewer_dimensions_go_with_each_row(shapes: tuple[str, ...]) -> None:
+    def combined(*arrays: Any) -> Any:
+        x, y, z = (*arrays, 2.0)[:3]
+        return x * y - z, np.maximum(x, y), tw.where(y < x, x, z), np.hypot(x, z)
+
+    def program(x: Any, y: Any, z: Any = 2.0) -> Any:
+        return combined(x, y, z)
+
+    def program_of_two(x: Any, y: Any) -> Any:
+        return combined(x, y)
+
+    used = program if len(shapes) == 3 else program_of_two
+    used.__annotations__ = {
+        name: tw.f64[tuple(shape)] if shape else tw.f64 for name, shape in zip("xyz", shapes, strict=False)
+    }
+    sizes, rng = {"b": 2, "n": 3, "m": 4}, np.random.default_rng(0)
+    given = [rng.standard_normal([sizes[one] for one in shape])[()] for shape in shapes]
+    x, y, z = (*given, 2.0)[:3]
+    for found, expected in zip(
+        tw.program(used)(*given), (x * y - z, np.maximum(x, y), np.where(y < x, x, z), np.hypot(x, z)), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-14, atol=1e-15)
+
+
+@pytest.mark.parametrize(("left", "right"), [("nm", "n"), ("bnm", "bn"), ("bnm", "bm"), ("nm", "mn")])
+def test_other_shapes_are_refused(left: str, right: str) -> None:
+    def total(x: Any, y: Any) -> Any:
+        return x + y
+
+    total.__annotations__ = {"x": tw.f64[tuple(left)], "y": tw.f64[tuple(right)]}
+    sizes = {"b": 2, "n": 3, "m": 4}
+    with pytest.raises(TypeError, match=r"in program total: elementwise operation on x .* and y .*the other's rows"):
+        tw.program(total)(*(np.ones([sizes[one] for one in name]) for name in (left, right)))

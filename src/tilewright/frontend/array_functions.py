@@ -83,30 +83,31 @@ def map(function: Callable[..., Any] | str, *arrays: Any) -> Any:
 
 
 def elementwise(function: Callable[..., Any], operands: Sequence[Any]) -> Any:
-    """A scalar function of arrays of one shape and scalars, as nested maps.
+    """A scalar function of arrays and scalars, as nested maps. Arrays of fewer dimensions meet the last ones of others.
 
     Raises:
-        TypeError: for arrays of unequal shapes.
+        TypeError: for arrays whose sizes do not agree.
     """
     arrays = {one.variable.name: one for one in operands if isinstance(one, ArrayProxy)}
     if not arrays:
         return function(*operands)
-    first, *others = arrays.values()
-    for one in others:
-        if one.variable.type.shape != first.variable.type.shape:
-            describe = first.builder.describe
+    largest = max(arrays.values(), key=lambda one: one.ndim)
+    for one in arrays.values():
+        if one.variable.type.shape != largest.variable.type.shape[largest.ndim - one.ndim :]:
+            describe = one.builder.describe
             raise TypeError(
-                f"elementwise operation on {describe(first.variable)} of type {first.variable.type} and "
-                f"{describe(one.variable)} of type {one.variable.type}: the shapes must be equal; "
-                "use tw.map for anything else"
+                f"elementwise operation on {describe(largest.variable)} of type {largest.variable.type} and "
+                f"{describe(one.variable)} of type {one.variable.type}: the shapes must be equal, or one of them that "
+                "of the other's rows; use tw.map for anything else"
             )
+    mapped = {name: one for name, one in arrays.items() if one.ndim == largest.ndim}
 
     def rows(*given: Any) -> Any:
-        row_of = dict(zip(arrays, given, strict=True))
-        inner = [row_of[one.variable.name] if isinstance(one, ArrayProxy) else one for one in operands]
+        row_of = dict(zip(mapped, given, strict=True))
+        inner = [row_of.get(one.variable.name, one) if isinstance(one, ArrayProxy) else one for one in operands]
         return elementwise(function, inner)
 
-    return map(rows, *arrays.values())
+    return map(rows, *mapped.values())
 
 
 def matmul(left: Any, right: Any) -> Any:

@@ -31,8 +31,9 @@ _FOLDS = {"sum": '"add", 0', "prod": '"mul", 1', "max": '"max", -np.inf', "min":
 class ArrayProxy:
     """An array of the traced program.
 
-    Operators and the functions of scalars work elementwise on arrays of one shape and scalars. Indexing takes integers,
-    traced integers and slices; constants below 0 count from the end.
+    Operators and the functions of scalars work elementwise on arrays of one shape and scalars; an array of fewer
+    dimensions goes with each row of one whose rows are like it. Indexing takes integers, traced integers and slices;
+    constants below 0 count from the end.
 
     Attributes:
         builder: where operations on it are written.
