@@ -41,7 +41,7 @@ def kernels_of(program: Any, *arguments: Any) -> list[kernel.Kernel]:
 def on_the_host(program: Any, *arguments: Any) -> Any:
     """The results of the program with its rounds launched one by one."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(steps, "LARGEST_SEQUENTIAL_ROUND", -1)
+        patch.setattr(steps, "pays_alone", lambda *_: False)
         return tw.program(program.function)(*arguments, target="cpu")
 
 

@@ -122,7 +122,7 @@ def test_nested_loops_and_choices_on_the_host() -> None:
     assert [one.own for one in found if isinstance(one, host.LoopStep)] == [(0,), ()]
     assert [one.in_place for one in found if isinstance(one, host.KernelStep) and one.copied] == [(0,)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(steps, "LARGEST_SEQUENTIAL_ROUND", 0)
+        patch.setattr(steps, "pays_alone", lambda *_: False)
         (wanted,) = interpret(table.trace(), (x, 3))
         np.testing.assert_array_equal(table(x, 3), wanted)
 
@@ -147,7 +147,7 @@ def test_a_choice_by_a_kernel_in_a_loop_of_the_host() -> None:
     assert loop.own == (0, 1)
     assert [one.in_place for one in loop.body.steps if getattr(one, "copied", ())] == [(0, 1)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(steps, "LARGEST_SEQUENTIAL_ROUND", 0)
+        patch.setattr(steps, "pays_alone", lambda *_: False)
         seen, count = marked(x, 4)
     np.testing.assert_array_equal(seen, [1, 1, 4, 6])
     np.testing.assert_array_equal(count, [15, 0])
@@ -199,7 +199,7 @@ def test_random_rounds(instructions: list[tuple[str, int, int]], order: list[int
     x, z = np.arange(12.0).reshape(4, 3) / 8, np.arange(12.0, 0, -1).reshape(4, 3) / 4
     given_x, given_z = x.copy(), z.copy()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(steps, "LARGEST_SEQUENTIAL_ROUND", 0 if on_host else 1 << 20)
+        patch.setattr(steps, "pays_alone", lambda *_: not on_host)
         found = rounds(x, z)
         again = rounds(x, z)
     for one, two, wanted in zip(found, again, interpret(rounds.trace(), (x, z)), strict=True):

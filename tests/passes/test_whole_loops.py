@@ -52,11 +52,11 @@ def test_examples_in_the_docstrings() -> None:
     assert doctest.testmod(whole_loops).failed == 0
 
 
-@given(st.lists(st.integers(-9, 9), min_size=1, max_size=30), st.integers(0, 6), st.sampled_from([0, 1 << 15]))
-def test_both_ways_of_a_loop_agree(values: list[int], rounds: int, limit: int) -> None:
+@given(st.lists(st.integers(-9, 9), min_size=1, max_size=30), st.integers(0, 6), st.booleans())
+def test_both_ways_of_a_loop_agree(values: list[int], rounds: int, alone: bool) -> None:
     xs = np.array(values, float)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(steps, "LARGEST_SEQUENTIAL_ROUND", limit)
+        patch.setattr(steps, "pays_alone", lambda *_: alone)
         program = tw.program(smoothed.function)  # a fresh one: recorded calls keep their choice
         for given_xs in (xs, xs, xs[::-1], xs):
             now, largest = program(given_xs, rounds, target="cpu")
@@ -65,11 +65,11 @@ def test_both_ways_of_a_loop_agree(values: list[int], rounds: int, limit: int) -
             assert largest == most
 
 
-@given(st.lists(st.integers(0, 99), min_size=1, max_size=30), st.sampled_from([0, 1 << 15]))
-def test_while_loops(values: list[int], limit: int) -> None:
+@given(st.lists(st.integers(0, 99), min_size=1, max_size=30), st.booleans())
+def test_while_loops(values: list[int], alone: bool) -> None:
     xs = np.array(values, float)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(steps, "LARGEST_SEQUENTIAL_ROUND", limit)
+        patch.setattr(steps, "pays_alone", lambda *_: alone)
         now, count = tw.program(halved.function)(xs, 3.0, target="cpu")
     expected, rounds = xs, 0
     while expected.sum() > 3:
@@ -166,11 +166,11 @@ def reversed_sums(x: tw.f64["n"]) -> Any:
     return tw.loop(x.shape[0], tw.replicate(x.shape[0], 0.0), step)
 
 
-@pytest.mark.parametrize("limit", [-1, 1 << 20])
+@pytest.mark.parametrize("alone", [False, True])
 @pytest.mark.parametrize("size", [0, 1, 2, 23, 24, 25, 33, 70])
-def test_sums_as_long_as_the_rounds_before(size: int, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steps, "LARGEST_SEQUENTIAL_ROUND", limit)
-    if limit < 0 and size > 25:
+def test_sums_as_long_as_the_rounds_before(size: int, alone: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "pays_alone", lambda *_: alone)
+    if not alone and size > 25:
         return  # thousands of launches say no more
     random = np.random.default_rng(size)
     rows = random.standard_normal((size, size))

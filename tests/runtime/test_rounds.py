@@ -32,7 +32,7 @@ pytestmark = pytest.mark.skipif(not cpu_entry.entries_are_possible(), reason="th
 @pytest.fixture(autouse=True, scope="module")
 def small_rounds_on_the_host() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(steps, "LARGEST_SEQUENTIAL_ROUND", -1)
+        patch.setattr(steps, "pays_alone", lambda *_: False)
         patch.setattr(rounds, "FEWEST_ROUNDS", 2)
         yield
 
@@ -273,7 +273,7 @@ _ENDLESS = """
     import tilewright as tw
     from tilewright.runtime import steps
 
-    steps.LARGEST_SEQUENTIAL_ROUND = -1
+    steps.pays_alone = lambda *_: False
 
     @tw.program
     def endless(x: tw.f64["n"], limit: tw.f64):
