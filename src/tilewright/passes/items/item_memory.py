@@ -85,7 +85,6 @@ class Item:
         self.vector_lanes = False  # the processor runs loops over independent lanes in vectors
         self.lanes: tuple[int, Size] | None = None  # points written together, and the number of this one
         self.taken = 0  # bytes of private arrays that `allocate` has given out
-        self.small = False  # folds have not so many rows that one level of a tree would not do
         self.machine: Machine | None = None  # has vectors, in whose lanes points of maps inside may go on
         self.scalar_loops = False  # there are vectors and loops that LLVM shall put into vectors
         self.side_by_side = False  # threads run points: their own arrays interleave, for neighbours to coalesce

@@ -63,7 +63,6 @@ class Points:
     write_blocks: Callable[[Item, Places, int], None] | None = None
     by_block: bool = False
     updates: tuple[Variable, ...] = ()
-    small: bool = False  # no fold inside has more than some ten thousand rows
     machine: Machine | None = None  # has vectors, in whose lanes points may run that loop or compute functions
 
 

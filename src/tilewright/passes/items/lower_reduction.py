@@ -92,7 +92,7 @@ def fold_rows(
     together: Callable[[], list[AnyValue]]
     if lanes:
         least, together = LEAST_ROWS, functools.partial(_fold_in_lanes, *arguments, start=start, merge=merge)
-        if goes_in_registers(item, combine, neutral, mapped):
+        if goes_in_registers(combine, neutral, mapped):
             by, otherwise = merge or combine, together
             held = functools.partial(fold_in_registers, item, extent, combine, neutral, rows, start, by)
             least, together = FEW, lambda: _unless_refused(item, held, otherwise)
@@ -114,7 +114,7 @@ def _fold_what_is_read(
 ) -> Sequence[AnyValue]:  # fmt: skip
     """`lower_folds.fold` of rows that read elements of arrays: in registers where neighbours read neighbours."""
     plain = functools.partial(lower_folds.fold, item, extent, combine, neutral, rows, [None] * len(neutral), mapped)
-    if not goes_in_registers(item, combine, neutral, mapped):
+    if not goes_in_registers(combine, neutral, mapped):
         return plain()
     results = [declare_value(lower_atom(atom, item.emit), "folded", item.emit) for atom in neutral]
     kept = ItemState(item)

@@ -69,7 +69,6 @@ def lower_points(
     types: dict[str, Type] = {variable.name: variable.type for variable in (*reads, *targets)}
     item = Item(types, placed, [one.name for one in (*targets, *points.updates)])
     item.vector_lanes = threads_per_block == 1
-    item.small = points.small
     item.machine = None if points.space else points.machine
     item.definitions.update(sizes or {})
     item.arrays |= {one.name: IotaArray(one.type.shape[0], I64) for one in reads if one.name in iotas}

@@ -2,9 +2,9 @@
 
     lane l: acc[l] = x[l] op x[l + LANES] op ...;   then the lanes by halves
 
-What is left of the rows is folded in the lanes that have one. The rounds of a lane are cut into pieces of `PIECE`, so
-that a value of a sum of n rows goes through PIECE + n / (LANES PIECE) + log2(LANES) + 1 additions. So sums are folded
-in kernels of small rounds only (whole_loops.py), what does not round (min, max, the first of the best) everywhere.
+What is left of the rows is folded in the lanes that have one. The rounds of a lane are a tree of `LEVELS` levels, at
+whose nodes `PIECE` values are folded, so that a value of a sum of n rows goes through LEVELS PIECE +
+n / (LANES PIECE^LEVELS) + log2(LANES) + 1 additions. What does not round (min, max, the first of the best) is no tree.
 """
 
 from __future__ import annotations
@@ -13,19 +13,9 @@ from collections.abc import Sequence
 
 from tilewright.ir.nodes import Atom, Lambda
 from tilewright.ir.scalars import BOOL, ScalarType
-from tilewright.ir.sizes import Size, minimum, size
+from tilewright.ir.sizes import ZERO, Size, minimum, size
 from tilewright.ir.views import ArrayView
-from tilewright.kernel.ir import (
-    Buffer,
-    Lane,
-    Load,
-    Shuffle,
-    Space,
-    VectorType,
-    element_of,
-    integer,
-    operation,
-)
+from tilewright.kernel.ir import Buffer, Lane, Load, Shuffle, Space, VectorType, element_of, integer, operation
 from tilewright.passes.items.accumulators import Accumulators
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_folds import Rows
@@ -37,14 +27,13 @@ from tilewright.passes.lanes.lane_code import write_group
 from tilewright.passes.lanes.lane_variance import NotInLanes, lane_variance
 from tilewright.passes.lanes.vectorise import is_vectorisable, lower_lambda_vector
 
-LANES, PIECE = 32, 16
+LANES, PIECE, LEVELS = 32, 16, 3
 
 
-def goes_in_registers(item: Item, combine: Lambda, neutral: Sequence[Atom], mapped: Sequence[ArrayView]) -> bool:
+def goes_in_registers(combine: Lambda, neutral: Sequence[Atom], mapped: Sequence[ArrayView]) -> bool:
     """Whether a fold of straight-line code can have its partial results in registers."""
     wide = all(atom.type.element.bytes >= 4 for atom in neutral)
-    short = item.small or not grows_errors(combine)
-    return short and not mapped and wide and goes_in_vectors(neutral, combine)
+    return not mapped and wide and goes_in_vectors(neutral, combine)
 
 
 def goes_in_vectors(neutral: Sequence[Atom], *functions: Lambda) -> bool:
@@ -79,16 +68,22 @@ def fold_in_registers(
         values = rows(at, [None] * count)
         into.update(combine, [*into.values, *values[:count]])
 
+    def rounds(first: Size, number: Size, into: Accumulators, levels: int) -> None:
+        if not levels:
+            item.loop(number, "round", lambda k: take((first + k) * LANES, into))
+            return
+        length = size(PIECE**levels)
+
+        def piece(k: Size) -> None:
+            inner, begin = accumulators(), k * length
+            rounds(first + begin, minimum(length, number - begin), inner, levels - 1)
+            into.update(combine, [*into.values, *inner.values])
+
+        item.loop((number + length - 1) // length, "piece", piece)
+
     with emit.scope() as statements:
         total = accumulators()
-
-        def piece(number: Size) -> None:
-            inner, begin = accumulators(), number * PIECE
-            length = minimum(size(PIECE), whole - begin)
-            item.loop(length, "round", lambda k: take((begin + k) * LANES, inner))
-            total.update(combine, [*total.values, *inner.values])
-
-        item.loop((whole + PIECE - 1) // PIECE, "piece", piece)
+        rounds(ZERO, whole, total, LEVELS if grows_errors(combine) else 0)
         rest = emit.let(lower_size(extent - whole * LANES, emit), "rest")
         emit.when(operation("lt", lane, rest), lambda: take(whole * LANES, total))
         for place, value in zip(places, total.values, strict=True):

@@ -52,7 +52,7 @@ def with_whole(
     work = work_of_round(changed)
     if work is None:
         return step, ""
-    points = dataclasses.replace(control_points(changed, counted, machine), small=True)
+    points = control_points(changed, counted, machine)
     try:
         whole = lower(changed, points, "_whole")
     except LoweringError:
