@@ -172,10 +172,13 @@ def test_the_first_of_the_least_elements_of_rows(length: int) -> None:
     np.testing.assert_array_equal(differences, data - data.min(axis=1, keepdims=True))
 
 
-def test_only_rows_are_taken_by_loops_over_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("element", "lane_loops"), [("f64", 0), ("f16", 3)])
+def test_only_rows_are_taken_by_loops_over_lanes(
+    element: str, lane_loops: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """LLVM takes far longer to make vectors of loops than to print them: partial results are vectors everywhere else.
 
-    Three loops over lanes: whole rounds, steps, and what is left.
+    Numbers of two bytes are folded in three loops over lanes: whole rounds, steps, and what is left.
     """
     kernels: list[Kernel] = []
 
@@ -185,15 +188,18 @@ def test_only_rows_are_taken_by_loops_over_lanes(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(cpu_device, "llvm_text", seen)
 
-    @tw.program
-    def fold(xs: tw.f64["n", "m"]) -> Any:
+    def fold(xs: Any) -> Any:
         def one(row: Any) -> Any:
             length = tw.sqrt(tw.reduce("add", 0.0, row * row))
             return row / length
 
         return tw.map(one, xs)
 
-    xs = np.random.default_rng(2).standard_normal((5, 1000))
-    np.testing.assert_allclose(fold(xs), xs / np.linalg.norm(xs, axis=1, keepdims=True), rtol=1e-13)
+    fold.__annotations__["xs"] = getattr(tw, element)["n", "m"]
+    xs = np.random.default_rng(2).standard_normal((5, 1000)).astype(element.replace("f", "float"))
+    wide = xs.astype(np.float64)
+    expected = wide / np.linalg.norm(wide, axis=1, keepdims=True)
+    rounding = np.finfo(xs.dtype).eps  # of the square, of the sum's 60 levels, of the root, of the quotient
+    np.testing.assert_allclose(tw.program(fold)(xs), expected, rtol=64 * rounding)
     loops = [one.index for kernel in kernels for one in walk(kernel.body) if isinstance(one, For)]
-    assert sum(one.startswith("lane") for one in loops) == 3, loops
+    assert sum(one.startswith("lane") for one in loops) == lane_loops, loops
