@@ -90,16 +90,7 @@ def driver_text(target: CpuTarget) -> str:
     return text
 
 
-_TEMPLATE = """
-@@PAUSE_DECLARATION
-declare i32 @pthread_mutex_init(ptr, ptr)
-declare i32 @pthread_mutex_lock(ptr)
-declare i32 @pthread_mutex_unlock(ptr)
-declare i32 @pthread_cond_init(ptr, ptr)
-declare i32 @pthread_cond_wait(ptr, ptr)
-declare i32 @pthread_cond_signal(ptr)
-declare i32 @pthread_cond_broadcast(ptr)
-declare i32 @sched_yield()
+NOW = """
 declare i32 @clock_gettime(i32, ptr)
 
 define internal i64 @now() {
@@ -112,6 +103,21 @@ define internal i64 @now() {
   %nanoseconds = add i64 %scaled, %rest
   ret i64 %nanoseconds
 }
+"""
+"""Nanoseconds since some time, as an LLVM function; `CLOCK` is filled in."""
+
+_TEMPLATE = (
+    NOW
+    + """
+@@PAUSE_DECLARATION
+declare i32 @pthread_mutex_init(ptr, ptr)
+declare i32 @pthread_mutex_lock(ptr)
+declare i32 @pthread_mutex_unlock(ptr)
+declare i32 @pthread_cond_init(ptr, ptr)
+declare i32 @pthread_cond_wait(ptr, ptr)
+declare i32 @pthread_cond_signal(ptr)
+declare i32 @pthread_cond_broadcast(ptr)
+declare i32 @sched_yield()
 
 ; Take a share of the units that are left, of `grain` blocks each, until none is left: from the start of the blocks or
 ; from their end. The counter's halves are how many have been taken from the one and from the other.
@@ -403,3 +409,4 @@ exit:
   ret void
 }
 """
+)

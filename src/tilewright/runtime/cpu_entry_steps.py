@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import time
 
+from tilewright.runtime.cpu_driver import NOW
+
 # CHECK: the value that is an error record, and its bytes: the end if one is not zero. START: a counter begins with a
 # number. TURN: values, each of which becomes the next one, and the last the first. NEXT: a counter, its end, and how
 # many words back the next round begins. UNLESS: a value, a byte of its memory, and how many words to skip if that is 0.
@@ -22,24 +24,13 @@ PATIENCE = 20_000_000
 FIELDS = {
     "KERNELS_FROM": KERNELS_FROM, "PATIENCE": PATIENCE, "CLOCK": time.CLOCK_MONOTONIC,
     "OP_CHECK": CHECK, "OP_START": START, "OP_TURN": TURN, "OP_NEXT": NEXT, "OP_UNLESS": UNLESS,
-    "OP_GROW": GROW,
-    "DONE": DONE, "FAILED": FAILED, "PAUSED": PAUSED,
+    "OP_GROW": GROW, "DONE": DONE, "FAILED": FAILED, "PAUSED": PAUSED,
 }  # fmt: skip
 
-STEPS = """
+STEPS = (
+    NOW
+    + """
 declare i64 @llvm.smin.i64(i64, i64)
-declare i32 @clock_gettime(i32, ptr)
-
-define internal i64 @now() {
-  %time = alloca [2 x i64], align 8
-  %got = call i32 @clock_gettime(i32 @@CLOCK, ptr %time)
-  %seconds = load i64, ptr %time, align 8
-  %rest.slot = getelementptr inbounds i64, ptr %time, i64 1
-  %rest = load i64, ptr %rest.slot, align 8
-  %scaled = mul i64 %seconds, 1000000000
-  %nanoseconds = add i64 %scaled, %rest
-  ret i64 %nanoseconds
-}
 
 ; Steps from a position on to the end: launches, those of several blocks with the pool's help if there are tickets, and
 ; what makes rounds of them. Rounds that take long pause: then the position is where to go on.
@@ -213,3 +204,4 @@ finished:
   ret i64 @@DONE
 }
 """
+)
