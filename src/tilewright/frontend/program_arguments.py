@@ -23,27 +23,23 @@ def as_array(program: str, parameter: Parameter, argument: Any) -> Any:
         RuntimeError: for tensors that do not give NumPy their memory, such as those that require a gradient.
     """
     try:
-        return _as_array(program, parameter, argument)
+        return _as_array(parameter.annotation, argument)
     except (RuntimeError, TypeError) as error:
-        what = f"program {program}: parameter {parameter.name}"
         kind = TypeError if isinstance(error, TypeError) else RuntimeError
-        raise kind(str(error) if str(error).startswith(what) else f"{what}: {error}") from error
+        raise kind(f"program {program}: parameter {parameter.name}: {error}") from error
 
 
-def _as_array(program: str, parameter: Parameter, argument: Any) -> Any:
+def _as_array(annotation: Annotation, argument: Any) -> Any:
     if hasattr(argument, "__dlpack__") and not hasattr(argument, "__array__"):
         return np.from_dlpack(argument)
     if hasattr(argument, "mask") and hasattr(argument, "filled"):
         raise TypeError(
-            f"program {program}: parameter {parameter.name}: {parameter.annotation} does not take a masked array, "
-            f"whose mask would be lost; give its .data, or .filled() with a value"
+            f"{annotation} does not take a masked array, whose mask would be lost; give its .data, or .filled() with a "
+            "value"
         )
     if hasattr(argument, "__array__"):
         return np.asarray(readable(argument))
-    raise TypeError(
-        f"program {program}: parameter {parameter.name}: {parameter.annotation} needs an array, not "
-        f"{argument!r} of type {type(argument).__name__}"
-    )
+    raise TypeError(f"{annotation} needs an array, not {argument!r} of type {type(argument).__name__}")
 
 
 def accepted(

@@ -88,8 +88,7 @@ def fold_rows(
     exact = not any(atom.type.element.is_float for atom in neutral) and is_commutative(combine)
     if not (lanes or in_order) or exact:
         return lower_folds.fold(*arguments, start=start)
-    results = [declare_value(lower_atom(atom, item.emit), "folded", item.emit) for atom in neutral]
-    together: Callable[[], list[AnyValue]]
+    together: Callable[[], Sequence[AnyValue]]
     if lanes:
         least, together = LEAST_ROWS, functools.partial(_fold_in_lanes, *arguments, start=start, merge=merge)
         if goes_in_registers(combine, neutral, mapped):
@@ -98,14 +97,8 @@ def fold_rows(
             least, together = FEW, lambda: _unless_refused(item, held, otherwise)
     else:
         least, together = SHORT, functools.partial(fold_in_order, *arguments, start=start)
-    branches = []
-    for fold in (together, functools.partial(lower_folds.fold, *arguments, start=start, short=True)):
-        with item.emit.scope() as statements:
-            values = [one for one in fold() if isinstance(one, tuple)]
-            assign_values(results, values, item.emit)
-        branches.append(tuple(statements))
-    item.emit.emit(If(operation("ge", lower_size(extent, item.emit), integer(least)), *branches))
-    return results
+    short = functools.partial(lower_folds.fold, *arguments, start=start, short=True)
+    return _by_length(item, extent, neutral, least, together, short)
 
 
 def _fold_what_is_read(
@@ -116,26 +109,28 @@ def _fold_what_is_read(
     plain = functools.partial(lower_folds.fold, item, extent, combine, neutral, rows, [None] * len(neutral), mapped)
     if not goes_in_registers(combine, neutral, mapped):
         return plain()
-    results = [declare_value(lower_atom(atom, item.emit), "folded", item.emit) for atom in neutral]
-    kept = ItemState(item)
     held = functools.partial(fold_in_registers, item, extent, combine, neutral, rows, ZERO, combine, beside=True)
-    folds: Sequence[Callable[[], Sequence[AnyValue]]] = (held, plain)
+    return _unless_refused(item, lambda: _by_length(item, extent, neutral, FEW, held, plain), plain)
+
+
+def _by_length(
+    item: Item, extent: Size, neutral: Sequence[Atom], least: int, long: Callable[[], Sequence[AnyValue]],
+    short: Callable[[], Sequence[AnyValue]],
+) -> list[AnyValue]:  # fmt: skip
+    """What one fold gives from so many rows on, and another one for fewer: results of scalars."""
+    results = [declare_value(lower_atom(atom, item.emit), "folded", item.emit) for atom in neutral]
     branches = []
-    try:
-        for fold in folds:
-            with item.emit.scope() as statements:
-                assign_values(results, [one for one in fold() if isinstance(one, tuple)], item.emit)
-            branches.append(tuple(statements))
-    except NotInLanes:
-        kept.restore(item)
-        return plain()
-    item.emit.emit(If(operation("ge", lower_size(extent, item.emit), integer(FEW)), *branches))
-    return results
+    for fold in (long, short):
+        with item.emit.scope() as statements:
+            assign_values(results, [one for one in fold() if isinstance(one, tuple)], item.emit)
+        branches.append(tuple(statements))
+    item.emit.emit(If(operation("ge", lower_size(extent, item.emit), integer(least)), *branches))
+    return [*results]
 
 
 def _unless_refused(
-    item: Item, fold: Callable[[], list[AnyValue]], otherwise: Callable[[], list[AnyValue]]
-) -> list[AnyValue]:
+    item: Item, fold: Callable[[], Sequence[AnyValue]], otherwise: Callable[[], Sequence[AnyValue]]
+) -> Sequence[AnyValue]:
     """What a fold gives in vectors, or another one where its rows do something that vectors do not do."""
     kept = ItemState(item)
     try:
