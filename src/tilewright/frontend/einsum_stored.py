@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilewright.frontend.einsum_arrays import Array, empty_result, fresh_strides, is_large
-from tilewright.frontend.einsum_quick import QuickCalls
+from tilewright.frontend.einsum_quick import QuickCalls, with_first
 from tilewright.runtime.cache import default_disk_cache
 from tilewright.runtime.fingerprint import fingerprint
 from tilewright.runtime.flat_plan import FlatPlan, FlatRunner, Unfit, flat_runner
@@ -68,7 +68,11 @@ class StoredEinsum:
     def _run_compiled(self, arrays: Sequence[Array], out: Array | None) -> Any:
         if self._bound is None:
             self._bound = self._compiled()
-        return self._bound.run(arrays, out)
+        result = self._bound.run(arrays, out)
+        learned = self._bound.quick
+        if learned is not None and learned.entries:
+            self.quick.entries = with_first(learned.entries[0], self.quick.entries)
+        return result
 
 
 def record_key(key: tuple[Any, ...], arrays: Sequence[Array], out: Array | None) -> tuple[str, ...] | None:

@@ -39,15 +39,15 @@ MAXIMUM_WORKERS = 511
 POOL_BYTES = WORKSPACES + 8 * MAXIMUM_WORKERS
 CALL_SLOTS = 7
 
-# How long a worker looks for new work before it goes to sleep, in nanoseconds: as long as it takes to be woken, some
-# 20 to 50 microseconds, and longer after longer launches, which others often follow, but no more than a few times as
-# long as it has worked. So what it wastes is bounded, and a program that is mostly launches finds it awake.
+# How long a worker looks for new work before it goes to sleep, in nanoseconds: some times as long as it takes to be
+# woken, which is 20 to 50 microseconds, and longer after longer launches, which others often follow, but no more than a
+# few times as long as it has worked. What it wastes is bounded, and a program that is mostly launches finds it awake.
 #
 # Where other programs keep the cores busy, the system may have put worker and launcher on the same core: then one that
 # looks keeps the other from doing what it looks for. So a worker lets others go first every few looks, which costs
 # little if nobody waits for this core, and a launcher does so at every look once it has waited for some microseconds.
-LEAST_WAIT, MOST_WAIT, TAIL_WAIT = 50_000, 2_000_000, 100_000
-WAIT_PER_WORK = 4
+LEAST_WAIT, MOST_WAIT, TAIL_WAIT = 200_000, 2_000_000, 100_000
+WAIT_PER_WORK = 8
 LOOKS_PER_YIELD = 32  # each of 10 to 50 ns
 LAUNCHER_LOOKS = 200
 # After so many looks more, some 100 microseconds, it goes to sleep: another program may have been given the worker's
