@@ -3,7 +3,7 @@
 einsum    einsum.py, einsum_plan.py; einsum_calls.py, einsum_parse.py, einsum_options.py and einsum_arrays.py take the
           arguments, einsum_program.py writes the core program (einsum_path.py, einsum_layout.py, semiring.py),
           einsum_bind.py compiles it; einsum_quick.py and einsum_stored.py are short cuts for calls that were met
-          before, einsum_memory.py is for calls with a limit of memory
+          before, einsum_memory.py is for calls with a limit of memory, einsum_traced.py for calls in programs
 trees     tree.py, tree_plan.py; tree_parse.py, tree_steps.py, tree_layout.py, tree_memory.py, tree_program.py,
           tree_text.py
 programs  program.py with program_options.py, program_arguments.py, program_quick.py (short cuts) and program_tiles.py

@@ -54,7 +54,9 @@ def einsum(
     """Contract arrays as an index expression says.
 
     Everything that `numpy.einsum` accepts, and more: any letters and any hashable labels, output indices that repeat
-    ("i->ii" writes a diagonal), other semirings, an epilogue that is computed before results are stored.
+    ("i->ii" writes a diagonal), other semirings, an epilogue that is computed before results are stored. In a function
+    decorated with `tw.program` it takes the program's arrays, with `dtype`, `optimize` and `semiring`; what is done to
+    its result there is fused.
 
     Args:
         *operands: an expression and its operands, `einsum("ij,jk->ik", a, b)`, or operands and label lists in turns,
@@ -169,6 +171,15 @@ def _by_form(
     `options`: those of `_OPTIONS`. `place`: the target, which the environment may name. `recent`: the key under which
     a short cut that the call gives is kept.
     """
+    if any(hasattr(one, "__tilewright_apply__") for one in operands):
+        from tilewright.frontend.einsum_traced import traced_einsum
+
+        dtype, order, casting, optimize, semiring, epilogue = options
+        return traced_einsum(
+            operands, dtype, optimize, semiring, out=out, order=order, epilogue=epilogue, target=target, tiles=tiles,
+            casting=None if casting == "safe" else casting, epilogue_operands=epilogue_operands or None,
+            alpha=None if alpha == 1 else alpha, beta=beta or None,
+        )  # fmt: skip
     expression, arrays = _expression_and_arrays(operands)
     labels: tuple[Any, ...] = ()
     operand_count = len(arrays)

@@ -14,7 +14,7 @@ import operator
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -25,6 +25,11 @@ BROADCAST = -1
 
 Label: TypeAlias = Hashable
 Labels: TypeAlias = tuple[int, ...]
+Extent = TypeVar("Extent", bound=Hashable)
+
+
+class ExtentError(ValueError):
+    """Sizes of one index that differ."""
 
 
 @dataclass(frozen=True)
@@ -191,16 +196,32 @@ def resolve(parsed: ParsedEinsum, shapes: Sequence[tuple[int, ...]]) -> Resolved
     Raises:
         ValueError: naming the operand, the index and the sizes that do not fit.
     """
-    if len(shapes) != len(parsed.inputs):
-        raise ValueError(
-            f"einsum {parsed.text!r} is of {len(parsed.inputs)} operands ({_numbered(parsed)}), "
-            f"but {len(shapes)} were given"
-        )
     for number, shape in enumerate(shapes):
         if any(extent < 0 for extent in shape):
             raise ValueError(
                 f"einsum {parsed.text!r}: operand {number} has the shape {shape}, and a size cannot be negative"
             )
+    spec, sizes = resolve_extents(parsed, shapes)
+    return ResolvedEinsum(spec, tuple(map(str, sizes)), tuple(sizes.values()), tuple(sizes))
+
+
+def resolve_extents(
+    parsed: ParsedEinsum, shapes: Sequence[tuple[Extent, ...]]
+) -> tuple[EinsumSpec, dict[Label, Extent]]:
+    """The spec of an expression for operands of these shapes, and the size of each label, in order of their numbers.
+
+    Args:
+        parsed: the expression.
+        shapes: of each operand numbers, or anything else that stands for a size and is equal only to the same one.
+
+    Raises:
+        ValueError: naming the operand, the index and the sizes that do not fit.
+    """
+    if len(shapes) != len(parsed.inputs):
+        raise ValueError(
+            f"einsum {parsed.text!r} is of {len(parsed.inputs)} operands ({_numbered(parsed)}), "
+            f"but {len(shapes)} were given"
+        )
     inputs = [_expand(parsed, number, len(shape)) for number, shape in enumerate(shapes)]
     output = _output(parsed, inputs)
     sizes = _sizes(parsed, inputs, shapes)
@@ -212,12 +233,7 @@ def resolve(parsed: ParsedEinsum, shapes: Sequence[tuple[int, ...]]) -> Resolved
         )
         for labels, shape in zip(inputs, shapes, strict=True)
     )
-    return ResolvedEinsum(
-        EinsumSpec(spec_inputs, tuple(numbers[label] for label in output)),
-        tuple(map(str, sizes)),
-        tuple(sizes.values()),
-        tuple(sizes),
-    )
+    return EinsumSpec(spec_inputs, tuple(numbers[label] for label in output)), sizes
 
 
 def _numbered(parsed: ParsedEinsum) -> str:
@@ -278,15 +294,15 @@ def _sorted(labels: list[Label]) -> list[Label]:
 
 
 def _sizes(
-    parsed: ParsedEinsum, inputs: Sequence[Sequence[Label]], shapes: Sequence[tuple[int, ...]]
-) -> dict[Label, int]:
+    parsed: ParsedEinsum, inputs: Sequence[Sequence[Label]], shapes: Sequence[tuple[Extent, ...]]
+) -> dict[Label, Extent]:
     """The size of each label, in order of first appearance; size 1 gives way to any other size."""
-    found: dict[Label, tuple[int, int]] = {}
+    found: dict[Label, tuple[Extent, int]] = {}
     for number, (labels, shape) in enumerate(zip(inputs, shapes, strict=True)):
-        here: dict[Label, int] = {}
+        here: dict[Label, Extent] = {}
         for label, extent in zip(labels, shape, strict=True):
             if here.setdefault(label, extent) != extent:
-                raise ValueError(
+                raise ExtentError(
                     f"einsum {parsed.text!r}: index {str(label)!r} is repeated in operand {number}, whose sizes there "
                     f"are {here[label]} and {extent}, but must be equal"
                 )
@@ -294,7 +310,7 @@ def _sizes(
             if size == 1:
                 found[label] = (extent, number)
             elif extent not in (1, size):
-                raise ValueError(
+                raise ExtentError(
                     f"einsum {parsed.text!r}: index {str(label)!r} has size {size} in operand {first}, "
                     f"but size {extent} in operand {number}"
                 )

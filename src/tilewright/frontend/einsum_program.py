@@ -28,7 +28,7 @@ from tilewright.ir.builder import Builder
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Atom, Iota, Program, Redomap, Type, Variable, index_literal
 from tilewright.ir.scalars import ScalarType, compute_type
-from tilewright.ir.sizes import size
+from tilewright.ir.sizes import Size, size
 from tilewright.ir.traversal import FreshNames
 
 
@@ -73,10 +73,14 @@ class _Writer:
     dtype: ScalarType
     out: ScalarType | None
     epilogue: Epilogue
+    extents: tuple[Size, ...] = ()  # of the labels, where they are no names of their own
 
     @property
     def scalar(self) -> ScalarType:
         return compute_type(self.dtype)
+
+    def extent(self, label: int) -> Size:
+        return self.extents[label] if self.extents else size(size_name(label))
 
 
 def size_name(label: int) -> str:
@@ -127,6 +131,35 @@ def einsum_program(
     return writer.builder.program("einsum", parameters, [result])
 
 
+def write_einsum(
+    builder: Builder,
+    spec: EinsumSpec,
+    operands: Sequence[Atom],
+    extents: tuple[Size, ...],
+    dtype: ScalarType,
+    *,
+    semiring: Semiring = PLUS_TIMES,
+    path: Path | None = None,
+) -> Atom:
+    """An einsum of values of a program that has other statements, too.
+
+    Args:
+        builder: what the statements are written to.
+        spec: the expression.
+        operands: arrays, or scalars where they have no labels.
+        extents: the size of each label.
+        dtype: the type that is computed in, and of the result.
+        semiring: what multiplies and adds.
+        path: the order of contraction (default: all operands in one nest).
+
+    Raises:
+        TypeError: if the semiring is not defined on the type.
+    """
+    writer = _Writer(builder, semiring, dtype, None, NO_EPILOGUE, extents)
+    terms = [_Term(value, labels) for value, labels in zip(operands, spec.inputs, strict=True)]
+    return _contract(writer, spec, terms, [], path)
+
+
 def write_contraction(
     builder: Builder,
     operands: Sequence[tuple[Atom, Labels]],
@@ -161,9 +194,9 @@ def _parameter(writer: _Writer, hint: str, element: ScalarType, labels: Labels) 
     return parameter, _Term(parameter, labels)
 
 
-def _plain(builder: Builder, term: _Term) -> _Term:
+def _plain(writer: _Writer, term: _Term) -> _Term:
     """The term with distinct labels: broadcast dimensions are taken at 0, of repeated ones the diagonal."""
-    value, labels = term.value, term.labels
+    builder, value, labels = writer.builder, term.value, term.labels
     broadcast = [n for n, one in enumerate(labels) if one == BROADCAST]
     if broadcast and isinstance(value, Variable):
         others = [n for n, one in enumerate(labels) if one != BROADCAST]
@@ -175,7 +208,7 @@ def _plain(builder: Builder, term: _Term) -> _Term:
         if len(same) > 1 and isinstance(value, Variable):
             others = [n for n in range(len(labels)) if n not in same]
             leading = builder.rearrange(value, (*same, *others))
-            places = builder.bind(Iota(size(size_name(label))), "places")
+            places = builder.bind(Iota(writer.extent(label)), "places")
             value = builder.map([places], _diagonal(builder, leading, len(same)), "diagonal")
             labels = (label, *(labels[n] for n in others))
     return _Term(value, labels)
@@ -188,14 +221,14 @@ def _diagonal(builder: Builder, array: Variable, times: int) -> Callable[[Variab
 def _contract(
     writer: _Writer, spec: EinsumSpec, inputs: Sequence[_Term], extras: Sequence[_Term], path: Path | None
 ) -> Atom:
-    terms = [_plain(writer.builder, one) for one in inputs]
+    terms = [_plain(writer, one) for one in inputs]
     distributive = writer.semiring.distributive
     steps = steps_of(spec, path or (tuple(range(len(terms))),), distributive)
     repeated = len(distinct(spec.output)) != len(spec.output)
     for number, step in enumerate(steps):
         last = number == len(steps) - 1
         taken = [_summed(writer, terms[p], early) for p, early in zip(step.positions, step.summed, strict=True)]
-        further = [_plain(writer.builder, one) for one in extras] if last and not repeated else []
+        further = [_plain(writer, one) for one in extras] if last and not repeated else []
         result = _nest(writer, taken, further, step, finish=last and not repeated)
         terms = [one for position, one in enumerate(terms) if position not in step.positions]
         terms.append(_Term(result, step.output))
@@ -294,10 +327,10 @@ def _on_diagonals(writer: _Writer, term: _Term, extras: Sequence[_Term], output:
     """An output with repeated labels: the elements on the diagonals, the neutral element elsewhere."""
     builder = writer.builder
     neutral = neutral_literal(writer.semiring, writer.scalar)
-    ranges = [builder.bind(Iota(size(size_name(one))), "places") for one in output]
+    ranges = [builder.bind(Iota(writer.extent(one)), "places") for one in output]
     # Every position of the output is a dimension of its own; what is added elementwise keeps the output's positions.
     positions = tuple(range(len(output)))
-    further = [_positioned(builder, one, output) for one in extras]
+    further = [_positioned(writer, one, output) for one in extras]
 
     def point(inner: Sequence[_Term]) -> Atom:
         places = [one.value for one in inner[: len(output)]]
@@ -314,10 +347,10 @@ def _on_diagonals(writer: _Writer, term: _Term, extras: Sequence[_Term], output:
     return _maps(builder, [*places, *further], positions, point)
 
 
-def _positioned(builder: Builder, term: _Term, output: Labels) -> _Term:
+def _positioned(writer: _Writer, term: _Term, output: Labels) -> _Term:
     """A further operand with its labels replaced by positions of the output; a repeated label means the first one."""
     if len(term.labels) == len(output) and term.labels == output:
         return _Term(term.value, tuple(range(len(output))))
-    plain = _plain(builder, term)
-    arranged = _arranged(builder, plain, distinct(output))
+    plain = _plain(writer, term)
+    arranged = _arranged(writer.builder, plain, distinct(output))
     return _Term(arranged.value, tuple(output.index(one) for one in arranged.labels))

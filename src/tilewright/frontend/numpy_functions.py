@@ -8,9 +8,11 @@ from typing import Any
 
 from tilewright.frontend import array_functions, scalar_functions
 from tilewright.frontend.array_arguments import dimension_of
+from tilewright.frontend.einsum import einsum
 from tilewright.frontend.scalar_functions import rounded, where
 from tilewright.frontend.scalar_tracing import apply, power
 from tilewright.frontend.semiring import SEMIRINGS
+from tilewright.frontend.tensordot import tensordot
 from tilewright.ir.scalars import BOOL
 
 
@@ -161,6 +163,8 @@ _OTHERS: dict[str, Callable[..., Any]] = {
     "around": lambda value, decimals=0: rounded(value, decimals),
     "fix": lambda value: apply("trunc", value),
     "concatenate": lambda arrays, axis=0: array_functions.concat(*arrays, axis=axis),
+    "einsum": einsum,
+    "tensordot": tensordot,
 }
 
 _INSTEAD = {
@@ -182,8 +186,7 @@ _INSTEAD = {
     "dot": "xs @ ys",
     "vdot": 'tw.reduce("add", 0, xs.conj() * ys)',
     "inner": 'tw.reduce("add", 0, xs * ys)',
-    "outer": "tw.map(lambda x: tw.map(lambda y: x * y, ys), xs)",
-    "einsum": "tw.einsum outside of the program, or tw.map and tw.reduce",
+    "outer": 'tw.einsum("i,j->ij", xs, ys)',
     "cumsum": 'tw.scan("add", 0, xs)',
     "cumprod": 'tw.scan("mul", 1, xs)',
     "gradient": "(xs[2:] - xs[:-2]) / 2, and tw.concat for the two ends",

@@ -9,13 +9,14 @@ import numpy as np
 
 from tilewright.frontend.einsum import einsum
 from tilewright.frontend.einsum_arrays import as_array
+from tilewright.frontend.program_tracing import is_array
 
 
 def tensordot(left: Any, right: Any, axes: Any = 2, **options: Any) -> Any:
     """Products of two arrays summed over pairs of their axes.
 
     Args:
-        left, right: arrays.
+        left, right: arrays; in programs, the program's.
         axes: how many of the last axes of the left array go with as many of the first of the right one; or two lists
             (or numbers): the axes of the left array, and in the same order those of the right one.
         **options: as for `einsum` (out, dtype, semiring, target, ...).
@@ -31,12 +32,13 @@ def tensordot(left: Any, right: Any, axes: Any = 2, **options: Any) -> Any:
         >>> tensordot(np.ones((2, 3, 4)), np.ones((4, 3, 5)), axes=([1, 2], [1, 0])).shape
         (2, 5)
     """
-    first, second = as_array(left), as_array(right)
+    first, second = (one if is_array(one) else as_array(one) for one in (left, right))
     ours, theirs = _pairs(axes, first.ndim, second.ndim)
+    traced = is_array(first) or is_array(second)
     names = list(range(first.ndim))
     others = list(range(first.ndim, first.ndim + second.ndim))
     for mine, its in zip(ours, theirs, strict=True):
-        if first.shape[mine] != second.shape[its]:
+        if not traced and first.shape[mine] != second.shape[its]:  # einsum compares sizes of traced arrays
             raise ValueError(
                 f"tensordot: axis {mine} of the left array has size {first.shape[mine]}, axis {its} of the right one, "
                 f"which goes with it, {second.shape[its]}"
