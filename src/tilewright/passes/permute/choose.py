@@ -11,7 +11,9 @@ dimension's: squares are transposed in registers,
     columns   a cache line along the source's unit-stride dimension
 
 so that what is read and what is written are whole cache lines. A run of few words that both arrays have in common is
-moved as one unit, an atom. A target larger than the caches is written past them, which spares reading it first.
+moved as one unit, an atom. A target larger than the caches is written past them, which spares reading it first. Where
+what is read and written at once would lie in few sets of the first cache (steps of a power of two), or rows are too
+short to be written past the caches, tiles are gathered beside the arrays and written from there.
 """
 
 from __future__ import annotations
@@ -135,8 +137,9 @@ def permute_form(
     square = _square(copied, column)
     past = _past_caches(_bytes_far_apart(copied, column), machine)
     nontemporal = past and _long_rows(copied, square)
-    if past and not nontemporal and row.target == atom == column.source:
-        return _tiles(copied, column, square)
+    gathered = not nontemporal if past else _shares_sets(copied, column, square)
+    if gathered and row.target == atom == column.source:
+        return _tiles(copied, column, square, past)
     return _squares(copied, column, square, nontemporal)
 
 
@@ -242,6 +245,19 @@ def _long_rows(copied: _Copied, square: _Square) -> bool:
     return square.lanes > 1 and copied.row.size * copied.size >= LONG_ROW * LINE and not lost
 
 
+def _shares_sets(copied: _Copied, column: PermuteDimension, square: _Square) -> bool:
+    """Whether the rows that are read and the columns that are written at once lie in so few sets of the first cache
+    that they drive each other out of it."""
+    machine = copied.machine
+
+    def in_a_set(step: int, count: int) -> int:
+        return max(1, count * math.gcd(step * copied.word.bytes, PAGE) // PAGE)
+
+    lines = in_a_set(copied.row.source, square.lanes) + in_a_set(column.target, square.width)
+    ways = machine.l1_bytes // PAGE
+    return square.lanes > 1 and lines > ways and copied.nbytes(column.size) > machine.l1_bytes
+
+
 def _squares(copied: _Copied, column: PermuteDimension, square: _Square, nontemporal: bool) -> PermuteForm:
     """Transpose squares: a page of each row of the source, then in the order of the target."""
     word, row, line, width = copied.word, copied.row, copied.line, square.width
@@ -289,12 +305,12 @@ def _chunk(copied: _Copied, column: PermuteDimension, width: int, wanted: int) -
     return chunk if wanted <= 1 else min(chunk, max(4 * width, -(-column.size // wanted) // width * width))
 
 
-def _tiles(copied: _Copied, column: PermuteDimension, square: _Square) -> PermuteForm:
-    """Gather tiles and write them past the caches, in the order of the target."""
+def _tiles(copied: _Copied, column: PermuteDimension, square: _Square, past: bool) -> PermuteForm:
+    """Gather tiles and write them, past the caches or within them, in the order of the target."""
     word, row, atom, machine = copied.word, copied.row, copied.atom, copied.machine
     least = (square.lanes, square.width)
-    extents = tile_extents(copied.others, row, column, atom, word.bytes, least, machine.l2_bytes)
-    tile = tile_of(extents, row, column, atom, word.bytes, machine)
+    extents = tile_extents(copied.others, row, column, atom, word.bytes, least, machine, past)
+    tile = tile_of(extents, row, column, atom, word.bytes, machine, past)
     loops = []
     for one in (*copied.others, row, column):
         extent = extents.get(one, 1)
@@ -317,7 +333,7 @@ def _tiles(copied: _Copied, column: PermuteDimension, square: _Square) -> Permut
         vector=max(1, machine.vector_bytes // word.bytes),
         columns=square.columns,
         width=square.width,
-        nontemporal=True,
+        nontemporal=past,
         tile=tile,
         source_start=copied.starts[0],
         target_start=copied.starts[1],

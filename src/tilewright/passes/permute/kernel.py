@@ -5,7 +5,8 @@
         squares   for each cache line of columns: read squares, transpose them in registers, write their columns
         strip     past the caches, of long rows: the same, kept until whole cache lines of the target are there
         lines     past the caches, of long rows that begin anywhere in a line: each line is read and written once
-        tile      past the caches, of short rows: squares are gathered in a stage until runs of the target are long
+        tile      past the caches, of short rows, or within them where rows share few sets of the first one: squares are
+                  gathered in a stage until runs of the target are long
 
 Sizes and strides are launch parameters: a kernel serves all arrays of a kind. What no full vector is left for is
 reached by a vector that begins earlier and moves a few elements for the second time; nothing outside the arrays is

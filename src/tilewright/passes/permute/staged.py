@@ -1,8 +1,8 @@
-"""The piece of a copy past the caches: a tile is gathered in a stage, and written from there (`permute/tiles.py`).
+"""The piece of a copy that is gathered: a tile, in a stage, and written from there (`permute/tiles.py`).
 
 gather    some rows of the source at once, from one end of their runs to the other
 write     run by run, whole cache lines past the caches; between them the next tile of the source is asked for, line
-          for line, so that memory is read and written at the same time
+          for line, so that memory is read and written at the same time (within the caches nothing is)
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def write_tile(
     stage = Buffer(w.emit.name("stage"), w.form.word, Space.WORKSPACE, tile.stage_words)
     w.arrays.append(stage)
     run = w.parameter("run", tile.run)
-    if edge is None:
+    if edge is None and w.past:
         _ask_for_ends(w, tile, target, run)
     gather = _Gather(w, tile, stage, edge)
     if tile.spare_rows and edge is not None:
@@ -257,7 +257,7 @@ def _write(
     """
     target, following = place
     whole = run
-    ask = _Ask(w, tile, following)
+    ask = _Ask(w, tile, following) if w.past else None
     if edge is not None and tile.spare_rows:
         more = multiply(operation("sub", edge.parts, integer(1)), integer(tile.spare_rows * w.form.atom))
         whole = w.let(add(run, more), "whole")
@@ -266,8 +266,9 @@ def _write(
 
     def one_run(number: Expression, to: Expression, place: Expression) -> None:
         low, high = (integer(0), run) if edge is None else _lines(w, edge, to, run, whole)
-        if ask.pieces == 1:
-            ask.some(number)
+        if ask is None or ask.pieces == 1:
+            if ask is not None:
+                ask.some(number)
             w.run(to, low, high, lambda k, lanes, _: load(stage, add(place, k), lanes))
             return
         odd, pieces = w.up_to(to, LINE), w.parameter("pieces", ask.pieces)

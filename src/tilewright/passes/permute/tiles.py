@@ -1,4 +1,4 @@
-"""Tiles of a copy past the caches: how much of each dimension is gathered before it is written.
+"""Tiles of a copy: how much of each dimension is gathered before it is written.
 
     for each tile:    source --(squares transposed in registers)--> stage, in the target's order --> target
 
@@ -9,6 +9,9 @@ is covered by tiles of one extent; the last one reaches back where it has to.
 
 The edge is the dimension with which a run of the target ends in the middle. There a tile leaves its first cache line to
 the tile before it, and reads a few steps more to complete its last one, so that no line is written in two parts.
+
+Within the caches tiles serve arrays whose rows and columns lie in few sets of the first cache. Its stage stays there,
+runs are half as long at the most, and nothing is completed: a line may be written in two parts.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ LEAST_STAGE = 1 << 15  # bytes
 LINES_WRITTEN = 4  # cache lines of a run of the target that begins with one
 LINES_WRITTEN_ODD = 16  # where the first and the last cache line of a run belong to other runs as well
 LINES_READ = 16  # cache lines of a run of the source
+LINES_CACHED = 8  # cache lines of either run within the caches
 LONG_RUN = 128  # cache lines of a run of the target that does not mind sharing two of them
 PAGE = 4096  # bytes, and those of a way of most first caches
 SPARE_SHARE = 8  # more of a tile is not read again to complete cache lines: rather a few rows of the next step
@@ -103,7 +107,8 @@ def tile_extents(
     atom: int,
     word_bytes: int,
     least: tuple[int, int],
-    l2_bytes: int,
+    machine: Machine,
+    past: bool = True,
 ) -> dict[PermuteDimension, int]:
     """Steps of each dimension in a tile; what is not listed has one.
 
@@ -113,28 +118,31 @@ def tile_extents(
         atom: words that lie together in both arrays.
         word_bytes: bytes of a word.
         least: steps of the row and the column that a tile has at the least.
-        l2_bytes: the size of a core's second cache.
+        machine: a CPU.
+        past: the target is written past the caches.
 
     Example:
+        >>> from tilewright.machine.named import named_machine
         >>> row, column = PermuteDimension(4096, 4096, 1), PermuteDimension(4096, 1, 4096)
-        >>> list(tile_extents((), row, column, 1, 4, (16, 16), 1 << 20).values())
+        >>> list(tile_extents((), row, column, 1, 4, (16, 16), named_machine("cpu-avx512")).values())
         [256, 256]
     """
-    budget = max(LEAST_STAGE, l2_bytes // STAGE_SHARE) // word_bytes
+    stage = max(LEAST_STAGE, machine.l2_bytes // STAGE_SHARE) if past else machine.l1_bytes * 2 // 3
+    budget = stage // word_bytes
     line = max(1, LINE // word_bytes)
     by_target = sorted((*dimensions, column), key=_target_step)
     by_source = sorted((one for one in (*dimensions, row) if one != column and one.source > 0), key=_source_step)
     is_even = all(one.target % line == 0 for one in by_target)
     extents = {row: min(least[0], row.size), column: min(least[1], column.size)}
     written = LINES_WRITTEN if is_even else LINES_WRITTEN_ODD
-    wanted = [
-        (written, (row, *by_target), _target_step),
-        (LINES_READ // 4, (column, *by_source), _source_step),
-        (LINES_WRITTEN_ODD, (row, *by_target), _target_step),
-        (LINES_READ, (column, *by_source), _source_step),
-    ]
-    for lines, order, step in wanted:
-        _extend(extents, order, step, atom, lines * line, budget)
+    lines_written, lines_read = [written, LINES_WRITTEN_ODD], [LINES_READ // 4, LINES_READ]
+    if not past:
+        lines_written, lines_read = [LINES_CACHED], [LINES_CACHED]
+    for lines, lines_of_source in zip(lines_written, lines_read, strict=True):
+        _extend(extents, (row, *by_target), _target_step, atom, lines * line, budget)
+        _extend(extents, (column, *by_source), _source_step, atom, lines_of_source * line, budget)
+    if not past:
+        return extents
     run = _written(extents, row, atom)[-1]
     if extents[run] == run.size and run.size * run.target < LONG_RUN * line:
         extents |= {one: 1 for one in by_target if one.target == run.size * run.target}
@@ -199,8 +207,9 @@ def tile_of(
     atom: int,
     word_bytes: int,
     machine: Machine,
+    past: bool = True,
 ) -> Tile:
-    """The tile with those extents, and where its elements lie in the stage.
+    """The tile with those extents, and where its elements lie in the stage; no lines are completed within the caches.
 
     Runs of the target begin an odd number of cache lines after each other, so that they do not share a set of the
     first cache. The size of the stage is a power of two, so that more copies are one kernel.
@@ -209,7 +218,7 @@ def tile_of(
     written = _written(extents, row, atom)
     forwards = sorted((one for one in extents if one != row and one.source > 0), key=_source_step)
     read = _together(extents, (column, *forwards), _source_step, atom)
-    edge, spare = _edge(extents, row, atom, line)
+    edge, spare = _edge(extents, row, atom, line) if past else (None, 0)
     spare_rows = 0
     if edge not in (None, row, column) and column not in written and SPARE_SHARE * spare > extents[written[-1]]:
         spare_rows = -(-line // atom) if row.size >= -(-line // atom) else 0
