@@ -41,6 +41,7 @@ from tilewright.passes.permute.tiles import LINE, PAGE, PermuteDimension, tile_e
 
 WORDS = {1: U8, 2: U16, 4: U32, 8: U64}
 ROWS_BY_LINES = 128  # of the source, which are read together where each cache line is read once
+FEW_VECTORS = 8  # of a row that is copied without a loop
 LONG_LINES = 16  # cache lines of a row that is written past the caches wherever it begins
 LONG_ROW = 64  # cache lines of a row whose strips are written past the caches one by one
 LARGEST_ATOM = 16  # bytes
@@ -200,6 +201,10 @@ def _rows(copied: _Copied) -> PermuteForm:
     word, row = copied.word, copied.row
     vector = row.target == copied.atom == 1 and row.source in (1, 0, -1)
     lanes = max(1, copied.machine.vector_bytes // word.bytes) if vector else 1
+    pieces = 0
+    if vector and 1 < row.size <= FEW_VECTORS * lanes:
+        lanes = _power_of_two(min(lanes, row.size))
+        pieces = -(-row.size // lanes)
     wanted = _wanted_blocks(copied.nbytes(), copied.machine)
     others = math.prod(one.size for one in copied.others)
     granule = max(1, LINE // word.bytes)
@@ -219,6 +224,7 @@ def _rows(copied: _Copied) -> PermuteForm:
         strip=strip if strips > 1 else row.size,
         lanes=lanes,
         vector=lanes,
+        pieces=pieces,
         nontemporal=is_long and _past_caches(copied.nbytes(), copied.machine),
         source_start=copied.starts[0],
         target_start=copied.starts[1],

@@ -45,6 +45,7 @@ class PermuteForm:
         lanes: atoms of the row in a vector that is read; 1 where nothing is read in vectors.
         vector: words of a vector of the target.
         columns: atoms of the column in a vector.
+        pieces: vectors of a row that is copied, the last of which reaches back; 0 where it has more than a few.
         width: atoms of the column that are written out together.
         nontemporal: the target is written past the caches.
         by_lines: each cache line of either array is read or written once (`permute/lines.py`).
@@ -65,6 +66,7 @@ class PermuteForm:
     lanes: int
     vector: int
     columns: int = 1
+    pieces: int = 0
     width: int = 1
     nontemporal: bool
     by_lines: bool = False

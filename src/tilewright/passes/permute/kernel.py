@@ -51,7 +51,7 @@ from tilewright.passes.permute.squares import square_columns
 from tilewright.passes.permute.staged import write_tile
 from tilewright.passes.permute.strips import Strip, write_strip
 from tilewright.passes.permute.tiles import LINE, PermuteDimension
-from tilewright.passes.permute.writer import SOURCE, TARGET, PermuteWriter
+from tilewright.passes.permute.writer import SOURCE, TARGET, PermuteWriter, RunValue
 
 FOLLOWING = "following"  # where the tile after this one lies in the source
 
@@ -210,13 +210,23 @@ class _Writer(PermuteWriter):
                 add(source, multiply(k, from_step)), add(target, multiply(k, to_step))
             ))  # fmt: skip
             return
+        write = self._few if form.pieces else self.run
         if form.row.source == 0:
             value = self.let(load(self.source, source), "value")
-            self.run(target, integer(0), count, lambda k, lanes, _: self._filled(value, lanes))
+            write(target, integer(0), count, lambda k, lanes, _: self._filled(value, lanes))
         elif form.row.source == -1:
-            self.run(target, integer(0), count, lambda k, lanes, mask: self._turned(source, k, lanes, mask))
+            write(target, integer(0), count, lambda k, lanes, mask: self._turned(source, k, lanes, mask))
         else:
-            self.run(target, integer(0), count, lambda k, lanes, mask: self._read(add(source, k), lanes, mask))
+            write(target, integer(0), count, lambda k, lanes, mask: self._read(add(source, k), lanes, mask))
+
+    def _few(self, target: Expression, low: Expression, high: Expression, value: RunValue) -> None:
+        """The same as `run` of few vectors, without a loop: all are read before they are written."""
+        form = self.form
+        starts = [add(low, integer(number * form.lanes)) for number in range(form.pieces - 1)]
+        starts.append(self.let(operation("sub", high, integer(form.lanes)), "last"))
+        found = [self.let(value(k, form.lanes, None), "piece") for k in starts]
+        for k, one in zip(starts, found, strict=True):
+            self.emit.emit(Store(self.target, add(target, k), one))
 
     def _filled(self, value: Expression, lanes: int) -> Expression:
         return value if lanes == 1 else Broadcast(value, VectorType(self.form.word, lanes))
