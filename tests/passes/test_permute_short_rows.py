@@ -39,3 +39,23 @@ def test_rows_of_every_length(data, dtype, machine, size, kind, shift):
     gap = data.draw(st.sampled_from([1, 2]))
     memory, target = target_view(np.dtype(dtype), shape, (0, 1, 2), (1, gap, 1), shift)
     check_copy(source, memory, target, machine, data.draw(st.sampled_from([1, 2])))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    data=st.data(),
+    dtype=st.sampled_from(["u1", "i2", "f4", "f8", "c16"]),
+    machine=st.sampled_from(MACHINES),
+    atom=st.integers(1, 9),
+    shift=st.integers(0, 20),
+)
+def test_atoms_of_every_length(data, dtype, machine, atom, shift):
+    sizes = st.sampled_from([1, 2, 3, 5, 16, 17, 70])
+    shape = (data.draw(sizes), data.draw(sizes), data.draw(st.integers(1, 4)), atom)
+    order = (*data.draw(st.permutations(range(3))), 3)
+    steps = [*(data.draw(st.sampled_from([1, 1, -1])) for _ in range(3)), 1]
+    rng = np.random.default_rng(data.draw(st.integers(0, 10**6)))
+    source = source_view(rng, np.dtype(dtype), shape, order, steps, ())
+    gap = data.draw(st.sampled_from([1, 1, 2]))
+    memory, target = target_view(np.dtype(dtype), shape, (0, 1, 2, 3), (1, gap, 1, 1), shift)
+    check_copy(source, memory, target, machine, data.draw(st.sampled_from([1, 2])))

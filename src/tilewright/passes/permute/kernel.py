@@ -35,7 +35,7 @@ from tilewright.kernel.ir import (
     operation,
 )
 from tilewright.kernel.launch import Launch
-from tilewright.machine.model import Machine
+from tilewright.machine.model import Machine, power_of_two_at_least
 from tilewright.passes.permute.choose import permute_form
 from tilewright.passes.permute.form import (
     BLOCKS,
@@ -254,6 +254,10 @@ class _Writer(PermuteWriter):
         row_from, row_to = self.parameter("row_from", form.row.source), self.parameter("row_to", form.row.target)
         from_step, to_step = self.parameter("from_step", column.source), self.parameter("to_step", column.target)
 
+        # A vector is a power of two long: words after an atom go where the next one of the row will be written.
+        longer = power_of_two_at_least(form.atom)
+        spilled = longer if form.row.source >= longer > form.row.target == form.atom else 0
+
         def block(start: Expression) -> None:
             stop = self.let(operation("min", add(start, integer(form.width)), columns), "stop")
 
@@ -261,13 +265,19 @@ class _Writer(PermuteWriter):
                 read = self.let(add(source, multiply(c, from_step)), "read")
                 written = self.let(add(target, multiply(c, to_step)), "written")
 
-                def atom(r: Expression) -> None:
+                def atom(r: Expression, spilled: int = 0) -> None:
                     self.atom(
                         self.let(add(read, multiply(r, row_from)), "from"),
                         self.let(add(written, multiply(r, row_to)), "to"),
+                        spilled,
                     )
 
-                self.loop("r", integer(0), rows, atom)
+                if not spilled:
+                    self.loop("r", integer(0), rows, atom)
+                    return
+                last = self.let(operation("sub", rows, integer(1)), "last")
+                self.loop("r", integer(0), last, lambda r: atom(r, spilled))
+                atom(last)
 
             self.loop("c", start, stop, one)
 

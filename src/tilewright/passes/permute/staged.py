@@ -26,7 +26,7 @@ from tilewright.kernel.ir import (
 )
 from tilewright.passes.permute.squares import square_columns
 from tilewright.passes.permute.tiles import LINE, Tile, TileDimension
-from tilewright.passes.permute.writer import PermuteWriter
+from tilewright.passes.permute.writer import PermuteWriter, atom_pieces
 
 TOGETHER = 4  # rows that are read at once: in few sets of a cache even if all of them begin in the same one
 ASKED_LINES = 4  # cache lines of a row of the source that are asked for one after the other
@@ -222,12 +222,12 @@ class _Gather:
             w.emit.emit(Store(self.stage, index, vector))
 
     def atoms(self, buffer: Buffer, read: Expression, to: Expression) -> None:
-        """`width` atoms of a row: as vectors that are longer than they, or word by word."""
+        """`width` atoms of a row: as vectors that are longer than they, or piece by piece."""
         w, form = self.w, self.w.form
-        step = form.atom + self.tile.spill if self.tile.spill else 1
+        spill = self.tile.spill
         for number in range(form.width):
-            for word in range(0, form.atom, step):
-                value = load(buffer, add(read, integer(number * form.atom + word)), step)
+            for word, lanes in [(0, form.atom + spill)] if spill else atom_pieces(form.atom):
+                value = load(buffer, add(read, integer(number * form.atom + word)), lanes)
                 index = add(add(to, multiply(integer(number), self.column_stage)), integer(word))
                 w.emit.emit(Store(self.stage, index, value))
 

@@ -29,6 +29,17 @@ UNROLLED = 4  # vectors of a row in one step, so that their loads are under way 
 RunValue: TypeAlias = Callable[[Expression, int, Expression | None], Expression]
 
 
+def atom_pieces(atom: int) -> list[tuple[int, int]]:
+    """(where it begins, words) of the one or two vectors in which an atom is moved; the second one reaches back.
+
+    Example:
+        >>> atom_pieces(8), atom_pieces(7), atom_pieces(3)
+        ([(0, 8)], [(0, 4), (3, 4)], [(0, 2), (1, 2)])
+    """
+    lanes = 1 << (atom.bit_length() - 1)
+    return [(0, lanes)] if lanes == atom else [(0, lanes), (atom - lanes, lanes)]
+
+
 class PermuteWriter:
     """Collects one kernel. All places are in words."""
 
@@ -80,10 +91,10 @@ class PermuteWriter:
 
     # --- words
 
-    def atom(self, source: Expression, target: Expression) -> None:
-        """Copy one atom, word by word."""
-        for word in range(self.form.atom):
-            value = load(self.source, add(source, integer(word)))
+    def atom(self, source: Expression, target: Expression, spilled: int = 0) -> None:
+        """Copy one atom; or so many words, with some that follow it."""
+        for word, lanes in [(0, spilled)] if spilled else atom_pieces(self.form.atom):
+            value = load(self.source, add(source, integer(word)), lanes)
             self.emit.emit(Store(self.target, add(target, integer(word)), value))
 
     def run(self, target: Expression, low: Expression, high: Expression, value: RunValue) -> None:
