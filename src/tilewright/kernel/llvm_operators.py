@@ -9,8 +9,10 @@ from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, F32, ScalarType
 from tilewright.kernel.ir import ValueType, element_of
 from tilewright.kernel.llvm_division import divides_by_floats, float_remainder, whole_quotient
-from tilewright.kernel.llvm_elementary import exponential_f32, logarithm_f32
+from tilewright.kernel.llvm_elementary import exponential_f32, exponential_f64, logarithm_f32, logarithm_f64
 from tilewright.kernel.llvm_emitter import Emitter, lanes_of, literal, scalar_spelling, splat, suffix, vector_of
+from tilewright.kernel.llvm_estimates import has_wide_floats
+from tilewright.kernel.llvm_power import has_wide_power, wide_power
 from tilewright.kernel.llvm_roots import reciprocal_root
 from tilewright.kernel.llvm_vector_math import FUNCTIONS, advertise, call_in_pieces
 
@@ -317,12 +319,25 @@ for _name in FUNCTIONS:
     _BY_KIND[_name, "f"] = _library(_name)
 
 
-def _written_out(name: str, f32: Callable[[Context, str], str]) -> Callable[..., str]:
-    """A function that is written out for f32."""
+def _written_out(
+    name: str, f32: Callable[[Context, str], str], wide_f64: Callable[[Context, str], str]
+) -> Callable[..., str]:
+    """A function that is written out for f32, and for f64 with AVX-512."""
     library = _library(name)
-    return lambda c, x: f32(c, x) if c.element == F32 else library(c, x)
+
+    def emit(c: Context, x: str) -> str:
+        if c.element == F32:
+            return f32(c, x)
+        return (wide_f64 if has_wide_floats(c) else library)(c, x)
+
+    return emit
+
+
+def _power(c: Context, x: str, y: str) -> str:
+    return wide_power(c, x, y) if has_wide_power(c) else _library("pow")(c, x, y)
 
 
 _BY_KIND["rsqrt", "f"] = reciprocal_root
-_BY_KIND["exp", "f"] = _written_out("exp", exponential_f32)
-_BY_KIND["log", "f"] = _written_out("log", logarithm_f32)
+_BY_KIND["exp", "f"] = _written_out("exp", exponential_f32, exponential_f64)
+_BY_KIND["log", "f"] = _written_out("log", logarithm_f32, logarithm_f64)
+_BY_KIND["pow", "f"] = _power
