@@ -13,7 +13,8 @@ dimension's: squares are transposed in registers,
 so that what is read and what is written are whole cache lines. A run of few words that both arrays have in common is
 moved as one unit, an atom. A target larger than the caches is written past them, which spares reading it first. Where
 what is read and written at once would lie in few sets of the first cache (steps of a power of two), or rows are too
-short to be written past the caches, tiles are gathered beside the arrays and written from there.
+short to be written past the caches, tiles are gathered beside the arrays and written from there. Few rows whose
+elements lie between each other on one side are split or merged in registers (`interleaving.py`).
 """
 
 from __future__ import annotations
@@ -25,58 +26,37 @@ from itertools import takewhile
 
 from tilewright.ir.scalars import U8, U16, U32, U64, ScalarType, real_of
 from tilewright.machine.model import Machine
+from tilewright.passes.permute.copied import (
+    LONG_LINES,
+    Copied,
+    outer_loop,
+    parallel_loops,
+    past_caches,
+    power_of_two_at_most,
+    wanted_blocks,
+)
 from tilewright.passes.permute.form import (
     BLOCKS,
     CHUNKS,
     EDGE,
     INSIDE,
-    OUTER,
+    SPLIT_LINES,
     STRIP_LINES,
     STRIPS,
     TILES,
     PermuteForm,
     PermuteLoop,
 )
+from tilewright.passes.permute.interleaving import merged_form, merged_lanes, split_lanes
 from tilewright.passes.permute.tiles import LINE, PAGE, PermuteDimension, tile_extents, tile_of
 
 WORDS = {1: U8, 2: U16, 4: U32, 8: U64}
 ROWS_BY_LINES = 128  # of the source, which are read together where each cache line is read once
 FEW_VECTORS = 8  # of a row that is copied without a loop
-LONG_LINES = 16  # cache lines of a row that is written past the caches wherever it begins
 LONG_ROW = 64  # cache lines of a row whose strips are written past the caches one by one
 LARGEST_ATOM = 16  # bytes
 LONGEST_ATOM = 32  # where no line has to begin with one: past the caches arrays promise no more than 16 bytes
-GRAIN_BYTES = 1 << 15  # what a block should copy at the least, for the cost of finding its place
-SERIAL_BYTES = 1 << 19  # copied within some 10 microseconds: less is not worth waking another thread
-BLOCKS_PER_CORE = 16
 PAGES_AT_ONCE = 1024  # of the target, while a page of each row of the source is read
-
-
-@dataclass(frozen=True)
-class _Copied:
-    """What is copied, in words: atoms of `row` lie one after another in the target; `others` are the other dimensions
-    but the column, those with the largest steps in the target first; `starts` is where both arrays begin."""
-
-    word: ScalarType
-    atom: int
-    row: PermuteDimension
-    others: tuple[PermuteDimension, ...]
-    starts: tuple[int, int]
-    machine: Machine
-
-    @property
-    def size(self) -> int:
-        """Bytes of an atom."""
-        return self.atom * self.word.bytes
-
-    @property
-    def line(self) -> int:
-        """Atoms of a cache line."""
-        return max(1, LINE // self.size)
-
-    def nbytes(self, columns: int = 1) -> int:
-        """Bytes of the whole, with so many columns."""
-        return math.prod(one.size for one in (*self.others, self.row)) * columns * self.size
 
 
 @dataclass(frozen=True)
@@ -130,13 +110,19 @@ def permute_form(
     if row.source not in (atom, 0) and (atom > 1 or row.source != -1 or row.target != 1):
         column = min((one for one in dimensions if one.source), key=lambda one: abs(one.source), default=None)
     if column is None:
-        return _rows(_Copied(word, atom, row, tuple(dimensions), (starts[0], starts[1]), machine))
+        return _rows(Copied(word, atom, row, tuple(dimensions), (starts[0], starts[1]), machine))
     dimensions.remove(column)
     if column.source < 0:
         column = _turned(column, starts)
-    copied = _Copied(word, atom, row, tuple(dimensions), (starts[0], starts[1]), machine)
+    copied = Copied(word, atom, row, tuple(dimensions), (starts[0], starts[1]), machine)
+    if (lanes := split_lanes(copied, column)) > 1:
+        is_long = row.size * copied.size >= LONG_ROW * LINE
+        nontemporal = is_long and past_caches(copied.nbytes(column.size), machine)
+        return _squares(copied, column, _Square(lanes, column.size, column.size), nontemporal, splits=True)
+    if (lanes := merged_lanes(copied, column)) > 1:
+        return merged_form(copied, column, lanes)
     square = _square(copied, column)
-    past = _past_caches(_bytes_far_apart(copied, column), machine)
+    past = past_caches(_bytes_far_apart(copied, column), machine)
     nontemporal = past and _long_rows(copied, square)
     gathered = not nontemporal if past else _shares_sets(copied, column, square)
     if gathered and row.target == atom == column.source:
@@ -169,22 +155,13 @@ def _atom(dimensions: list[PermuteDimension], word: ScalarType, machine: Machine
         return 1, dimensions
     last = dimensions[-1]
     nbytes = math.prod(one.size for one in dimensions) * word.bytes
-    one_by_one = last.size.bit_count() > 1 or not _past_caches(2 * nbytes, machine)
+    one_by_one = last.size.bit_count() > 1 or not past_caches(2 * nbytes, machine)
     if last.source == last.target == 1 and last.size * word.bytes <= (LONGEST_ATOM if one_by_one else LARGEST_ATOM):
         return last.size, dimensions[:-1]
     return 1, dimensions
 
 
-def _power_of_two(limit: int) -> int:
-    return 1 << (max(1, limit).bit_length() - 1)
-
-
-def _past_caches(nbytes: int, machine: Machine) -> bool:
-    """Whether an output does not stay in the caches anyway."""
-    return nbytes > max(machine.l2_bytes, machine.l3_bytes // 4)
-
-
-def _bytes_far_apart(copied: _Copied, column: PermuteDimension) -> int:
+def _bytes_far_apart(copied: Copied, column: PermuteDimension) -> int:
     """The bytes of the target, counted twice if they are written to many places at once: in the third cache that is so
     slow that half as much is better written past it already."""
     row = copied.row
@@ -196,62 +173,62 @@ def _bytes_far_apart(copied: _Copied, column: PermuteDimension) -> int:
     return copied.nbytes(column.size) * (1 if is_local else 2)
 
 
-def _rows(copied: _Copied) -> PermuteForm:
+def _rows(copied: Copied) -> PermuteForm:
     """Copy, turn or fill rows; the loops follow the target."""
     word, row = copied.word, copied.row
     vector = row.target == copied.atom == 1 and row.source in (1, 0, -1)
     lanes = max(1, copied.machine.vector_bytes // word.bytes) if vector else 1
     pieces = 0
     if vector and 1 < row.size <= FEW_VECTORS * lanes:
-        lanes = _power_of_two(min(lanes, row.size))
+        lanes = power_of_two_at_most(min(lanes, row.size))
         pieces = -(-row.size // lanes)
-    wanted = _wanted_blocks(copied.nbytes(), copied.machine)
+    wanted = wanted_blocks(copied.nbytes(), copied.machine)
     others = math.prod(one.size for one in copied.others)
     granule = max(1, LINE // word.bytes)
     strip = row.size
     if others < wanted:
         strip = max(granule, -(-row.size // -(-wanted // others)) // granule * granule)
     strips = max(1, row.size // strip)
-    every = (*map(_loop, copied.others), PermuteLoop(STRIPS, strips, strip * row.source, strip * row.target))
+    every = (*map(outer_loop, copied.others), PermuteLoop(STRIPS, strips, strip * row.source, strip * row.target))
     loops = tuple(one for one in every if one.size > 1)
     is_long = vector and row.size * word.bytes >= LONG_LINES * LINE
     return PermuteForm(
         word=word,
         atom=copied.atom,
         loops=loops,
-        parallel=_parallel([one.size for one in loops], wanted),
+        parallel=parallel_loops([one.size for one in loops], wanted),
         row=row,
         strip=strip if strips > 1 else row.size,
         lanes=lanes,
         vector=lanes,
         pieces=pieces,
-        nontemporal=is_long and _past_caches(copied.nbytes(), copied.machine),
+        nontemporal=is_long and past_caches(copied.nbytes(), copied.machine),
         source_start=copied.starts[0],
         target_start=copied.starts[1],
     )
 
 
-def _square(copied: _Copied, column: PermuteDimension) -> _Square:
+def _square(copied: Copied, column: PermuteDimension) -> _Square:
     """As many lanes as a vector has; single atoms where the source's column or the target's row has gaps."""
     row, atom, size = copied.row, copied.atom, copied.size
     lanes = columns = 1
     if row.target == atom == column.source and atom.bit_count() == 1:
-        lanes = _power_of_two(min(copied.machine.vector_bytes // size, row.size))
+        lanes = power_of_two_at_most(min(copied.machine.vector_bytes // size, row.size))
         # Narrow types are read in quarters of a line: squares of whole lines would not fit the registers.
-        columns = _power_of_two(min(lanes if size >= 4 else LARGEST_ATOM // size, lanes, column.size))
+        columns = power_of_two_at_most(min(lanes if size >= 4 else LARGEST_ATOM // size, lanes, column.size))
         if lanes == 1 or columns * atom == 1:
             lanes = columns = 1
     return _Square(lanes, columns, min(max(columns, copied.line), column.size))
 
 
-def _long_rows(copied: _Copied, square: _Square) -> bool:
+def _long_rows(copied: Copied, square: _Square) -> bool:
     """Whether strips of the rows are worth being written past the caches one by one."""
     # Narrow words are read in several pieces of a line, which is not there any more if all rows share its set.
     lost = square.columns < square.width and copied.row.source * copied.word.bytes % PAGE == 0
     return square.lanes > 1 and copied.row.size * copied.size >= LONG_ROW * LINE and not lost
 
 
-def _shares_sets(copied: _Copied, column: PermuteDimension, square: _Square) -> bool:
+def _shares_sets(copied: Copied, column: PermuteDimension, square: _Square) -> bool:
     """Whether the rows that are read and the columns that are written at once lie in so few sets of the first cache
     that they drive each other out of it."""
     machine = copied.machine
@@ -264,20 +241,23 @@ def _shares_sets(copied: _Copied, column: PermuteDimension, square: _Square) -> 
     return square.lanes > 1 and lines > ways and copied.nbytes(column.size) > machine.l1_bytes
 
 
-def _squares(copied: _Copied, column: PermuteDimension, square: _Square, nontemporal: bool) -> PermuteForm:
+def _squares(
+    copied: Copied, column: PermuteDimension, square: _Square, nontemporal: bool, splits: bool = False
+) -> PermuteForm:
     """Transpose squares: a page of each row of the source, then in the order of the target."""
     word, row, line, width = copied.word, copied.row, copied.line, square.width
     # Where all rows of the source begin at the same place in a line, no line is read twice anyway; and columns that
     # begin at the same place in a page are better written several lines at a time.
     steps = row.source * word.bytes % LINE, column.target * word.bytes % PAGE
     by_lines = nontemporal and square.lanes == square.columns == line and row.source > 0 and all(steps)
-    strip = ROWS_BY_LINES if by_lines else max(STRIP_LINES * line, square.lanes)
+    by_lines = by_lines and not splits
+    strip = ROWS_BY_LINES if by_lines else max((SPLIT_LINES if splits else STRIP_LINES) * line, square.lanes)
     strips = max(1, row.size // strip)
-    wanted = _wanted_blocks(copied.nbytes(column.size), copied.machine)
+    wanted = wanted_blocks(copied.nbytes(column.size), copied.machine)
     chunk = _chunk(copied, column, width, -(-wanted // (strips * math.prod(one.size for one in copied.others))))
     chunks = max(1, column.size // chunk)
     walked, inside = _within_page(copied.others, word) if chunks == 1 else (copied.others, [])
-    loops = [one if isinstance(one, PermuteLoop) else _loop(one) for one in walked]
+    loops = [one if isinstance(one, PermuteLoop) else outer_loop(one) for one in walked]
     loops.append(PermuteLoop(STRIPS, strips, strip * row.source, strip * row.target))
     loops.append(PermuteLoop(CHUNKS, chunks, chunk * column.source, chunk * column.target))
     loops.sort(key=lambda one: -abs(one.target))
@@ -286,7 +266,7 @@ def _squares(copied: _Copied, column: PermuteDimension, square: _Square, nontemp
         word=word,
         atom=copied.atom,
         loops=tuple(loops),
-        parallel=_parallel([one.size for one in takewhile(lambda one: one.over != INSIDE, loops)], wanted),
+        parallel=parallel_loops([one.size for one in takewhile(lambda one: one.over != INSIDE, loops)], wanted),
         row=row,
         column=column,
         strip=strip if strips > 1 else row.size,
@@ -296,22 +276,23 @@ def _squares(copied: _Copied, column: PermuteDimension, square: _Square, nontemp
         columns=square.columns,
         width=width,
         nontemporal=nontemporal,
+        splits=splits,
         by_lines=by_lines,
         is_aligned=all(one.target * word.bytes % LINE == 0 for one in (*copied.others, column)),
-        reads_aligned=row.source * word.bytes % LINE == 0 and width == line,
+        reads_aligned=row.source * word.bytes % LINE == 0 and width == line and not splits,
         source_start=copied.starts[0],
         target_start=copied.starts[1],
     )
 
 
-def _chunk(copied: _Copied, column: PermuteDimension, width: int, wanted: int) -> int:
+def _chunk(copied: Copied, column: PermuteDimension, width: int, wanted: int) -> int:
     """Atoms of the column in a piece: a page of the source, or fewer where so many chunks are wanted."""
     page = max(width, min(PAGES_AT_ONCE, PAGE // copied.size) // width * width)
     chunk = page if column.size >= 2 * page else column.size
     return chunk if wanted <= 1 else min(chunk, max(4 * width, -(-column.size // wanted) // width * width))
 
 
-def _tiles(copied: _Copied, column: PermuteDimension, square: _Square, past: bool) -> PermuteForm:
+def _tiles(copied: Copied, column: PermuteDimension, square: _Square, past: bool) -> PermuteForm:
     """Gather tiles and write them, past the caches or within them, in the order of the target."""
     word, row, atom, machine = copied.word, copied.row, copied.atom, copied.machine
     least = (square.lanes, square.width)
@@ -325,12 +306,12 @@ def _tiles(copied: _Copied, column: PermuteDimension, square: _Square, past: boo
             over = EDGE if tile.edge is not None and one.target == tile.edge.target else TILES
             loops.append(PermuteLoop(over, count, one.source, one.target, extent, one.size - extent))
     loops.sort(key=lambda one: -one.target * one.part)
-    wanted = _wanted_blocks(copied.nbytes(column.size), machine)
+    wanted = wanted_blocks(copied.nbytes(column.size), machine)
     return PermuteForm(
         word=word,
         atom=atom,
         loops=tuple(loops),
-        parallel=_parallel([one.size for one in loops], wanted),
+        parallel=parallel_loops([one.size for one in loops], wanted),
         row=row,
         column=column,
         strip=row.size,
@@ -344,10 +325,6 @@ def _tiles(copied: _Copied, column: PermuteDimension, square: _Square, past: boo
         source_start=copied.starts[0],
         target_start=copied.starts[1],
     )
-
-
-def _loop(one: PermuteDimension) -> PermuteLoop:
-    return PermuteLoop(OUTER, one.size, one.source, one.target)
 
 
 def _within_page(
@@ -368,24 +345,9 @@ def _within_page(
             break
         rest.pop()
         if one.size < 2 * fitting:
-            inside.insert(0, _loop(one))
+            inside.insert(0, outer_loop(one))
             continue
         rest.append(PermuteLoop(BLOCKS, one.size // fitting, fitting * one.source, fitting * one.target))
         inside.insert(0, PermuteLoop(INSIDE, one.size, one.source, one.target, fitting))
         break
     return rest, inside
-
-
-def _wanted_blocks(nbytes: int, machine: Machine) -> int:
-    if nbytes < SERIAL_BYTES:
-        return 1
-    return max(1, min(nbytes // GRAIN_BYTES, BLOCKS_PER_CORE * machine.cores))
-
-
-def _parallel(sizes: Sequence[int], wanted: int) -> int:
-    """How many of the outermost loops give as many blocks as are wanted."""
-    blocks, count = 1, 0
-    while blocks < wanted and count < len(sizes):
-        blocks *= sizes[count]
-        count += 1
-    return count

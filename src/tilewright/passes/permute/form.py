@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tilewright.ir.scalars import ScalarType
 from tilewright.passes.permute.tiles import PermuteDimension, Tile
 
+SPLIT_LINES = 16  # of one of few rows that are split
 STRIP_LINES = 4  # cache lines of the target that a strip writes in one piece: with one of them it takes twice the time
 OUTER, STRIPS, CHUNKS, BLOCKS, INSIDE = "outer", "strips", "chunks", "blocks", "inside"
 TILES, EDGE = "tiles", "edge"
@@ -48,6 +49,8 @@ class PermuteForm:
         pieces: vectors of a row that is copied, the last of which reaches back; 0 where it has more than a few.
         width: atoms of the column that are written out together.
         nontemporal: the target is written past the caches.
+        splits: the columns are rows of the target whose elements lie between each other in the source.
+        merges: the rows of the source are elements between each other in the target.
         by_lines: each cache line of either array is read or written once (`permute/lines.py`).
         is_aligned: all rows of the target begin at the same place in a cache line.
         reads_aligned: all rows of the source in a piece begin at the same place in a cache line.
@@ -69,12 +72,19 @@ class PermuteForm:
     pieces: int = 0
     width: int = 1
     nontemporal: bool
+    splits: bool = False
+    merges: bool = False
     by_lines: bool = False
     is_aligned: bool = False
     reads_aligned: bool = False
     tile: Tile | None = None
     source_start: int
     target_start: int
+
+    @property
+    def strip_lines(self) -> int:
+        """Cache lines of the target in a strip."""
+        return SPLIT_LINES if self.splits else STRIP_LINES
 
     @property
     def blocks(self) -> int:

@@ -3,6 +3,8 @@
     block index, loops -> where a piece lies in both arrays
         rows      whole vectors; with non-temporal stores from the target's first full cache line to its last
         squares   for each cache line of columns: read squares, transpose them in registers, write their columns
+        split     a vector of each of few rows whose elements lie between each other in the source, instead of squares
+        merged    a vector of each of few rows, whose elements come to lie between each other in the target
         strip     past the caches, of long rows: the same, kept until whole cache lines of the target are there
         lines     past the caches, of long rows that begin anywhere in a line: each line is read and written once
         tile      past the caches, of short rows, or within them where rows share few sets of the first one: squares are
@@ -16,7 +18,7 @@ touched.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from tilewright.ir.scalars import BOOL, ScalarType
@@ -46,6 +48,7 @@ from tilewright.passes.permute.form import (
     TILES,
     PermuteForm,
 )
+from tilewright.passes.permute.interleaved import split, write_merged
 from tilewright.passes.permute.lines import write_lines
 from tilewright.passes.permute.squares import square_columns
 from tilewright.passes.permute.staged import write_tile
@@ -186,7 +189,9 @@ class _Writer(PermuteWriter):
             self._row(source, target, count)
             return
         width, _ = self._extent(CHUNKS, form.column.size, form.chunk, known)
-        if form.lanes == 1:
+        if form.merges:
+            write_merged(self, source, target, width)
+        elif form.lanes == 1:
             self._elements(source, target, count, width, form.column)
         elif form.nontemporal:
             strip = Strip(count, left, known.get(STRIPS), width)
@@ -296,9 +301,13 @@ class _Writer(PermuteWriter):
 
             def group(r: Expression) -> None:
                 first = self.let(add(read, multiply(r, step)), "first")
-                starts = [self.let(add(first, multiply(integer(i), step)), "row") for i in range(form.lanes)]
                 to = self.let(add(written, multiply(r, integer(form.atom))), "to")
-                for c, vector in square_columns(self, self.source, starts):
+                if form.splits:
+                    columns: Iterable[tuple[int, Expression]] = enumerate(split(self, first, form.width))
+                else:
+                    starts = [self.let(add(first, multiply(integer(i), step)), "row") for i in range(form.lanes)]
+                    columns = square_columns(self, self.source, starts)
+                for c, vector in columns:
                     place = add(to, multiply(integer(c), to_step))
                     emit.emit(Store(self.target, self.let(place, "to"), vector))
 

@@ -7,7 +7,7 @@ strip after it, and reads so many rows more to complete its own last one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tilewright.kernel.ir import (
@@ -22,7 +22,7 @@ from tilewright.kernel.ir import (
     multiply,
     operation,
 )
-from tilewright.passes.permute.form import STRIP_LINES
+from tilewright.passes.permute.interleaved import split
 from tilewright.passes.permute.squares import square_columns
 from tilewright.passes.permute.tiles import LINE, PermuteDimension
 from tilewright.passes.permute.writer import PermuteWriter
@@ -61,7 +61,7 @@ def write_strip(
     step, to_step = w.parameter("row_from", form.row.source), w.parameter("to_step", column.target)
     reach = _reach(w, strip)
     # A cache line more than its content, so that the columns do not share a set of the first cache.
-    pitch = ((2 * STRIP_LINES + 2) * LINE) // w.bytes
+    pitch = ((2 * form.strip_lines + 2) * LINE) // w.bytes
     stage = Buffer(w.emit.name("stage"), form.word, Space.WORKSPACE, form.width * pitch)
     w.arrays.append(stage)
 
@@ -72,11 +72,15 @@ def write_strip(
 
         def group(r: Expression) -> None:
             first = w.let(add(read, multiply(r, step)), "first")
-            starts = [w.let(add(first, multiply(integer(i), step)), "row") for i in range(form.lanes)]
-            for one in starts:
-                w.emit.emit(Prefetch(w.source, add(one, ahead), level=2))
             at = w.let(multiply(r, integer(form.atom)), "at")
-            for c, vector in square_columns(w, w.source, starts):
+            if form.splits:  # a stream, which the processor reads ahead by itself
+                columns: Iterable[tuple[int, Expression]] = enumerate(split(w, first, form.width))
+            else:
+                starts = [w.let(add(first, multiply(integer(i), step)), "row") for i in range(form.lanes)]
+                for one in starts:
+                    w.emit.emit(Prefetch(w.source, add(one, ahead), level=2))
+                columns = square_columns(w, w.source, starts)
+            for c, vector in columns:
                 w.emit.emit(Store(stage, add(at, integer(c * pitch)), vector))
 
         w.overlapping("r", reach, form.lanes, group)
