@@ -43,6 +43,7 @@ from tilewright.runtime.devices import TARGET_VARIABLE, Device, device_for
 from tilewright.runtime.environment import read_environment
 from tilewright.runtime.forking import ForkSafeLock
 from tilewright.runtime.thread_count import get_num_threads
+from tilewright.runtime.thresholds import merged
 
 if TYPE_CHECKING:
     from tilewright.frontend.program_tiles import TunedTiles
@@ -183,7 +184,7 @@ class TracedProgram:
             ValueError: for a threshold that the program does not have, and values below 0.
         """
         return self.with_options(
-            dataclasses.replace(self.options, thresholds={**self.options.thresholds, **values}), True
+            dataclasses.replace(self.options, thresholds=merged(self.options.thresholds, values)), True
         )
 
     def with_options(self, options: ProgramOptions, same_code: bool = False) -> TracedProgram:

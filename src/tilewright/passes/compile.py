@@ -15,6 +15,7 @@ from tilewright.ir import nodes
 from tilewright.ir.joined import doubtful_parts
 from tilewright.ir.nodes import Program
 from tilewright.ir.scalars import ScalarType
+from tilewright.ir.sizes import Size
 from tilewright.ir.traversal import all_statements
 from tilewright.kernel.launch import Launch
 from tilewright.passes.contraction_steps import contraction_block
@@ -162,7 +163,12 @@ def _versions(
 
         return lowered(flattened(), derivation), machine_thresholds(flattened(), device.machine)
 
-    return Versions(make, fills)
+    def inside() -> dict[str, Size]:
+        from tilewright.passes.flattening.flatten_tree import points_inside
+
+        return points_inside(flattened())
+
+    return Versions(make, fills, inside)
 
 
 def _lowered(

@@ -25,6 +25,7 @@ from tilewright.runtime.recording import RecordedLaunch, Rounds, alignments_of, 
 from tilewright.runtime.result_arrays import given_arrays, overlap
 from tilewright.runtime.scope import Entry, Placed, Scalar, row_major_strides
 from tilewright.runtime.steps import run_block
+from tilewright.runtime.thresholds import banded, check_values, merged, resolved
 from tilewright.runtime.versions import Versions, told
 
 if TYPE_CHECKING:  # imported when a call is repeated
@@ -106,7 +107,7 @@ class Executable:
     @property
     def thresholds(self) -> dict[str, float]:
         """The values that pick versions: those given, else the machine's model's."""
-        return {} if self._versions is None else {**self._versions.made[1], **self.given}
+        return {} if self._versions is None else merged(self._versions.made[1], self.given)
 
     @property
     def _made(self) -> HostProgram:
@@ -188,16 +189,19 @@ class Executable:
         Raises:
             ValueError: for a threshold that the program does not have, and a value that is no number of at least 0.
         """
-        for name, value in values.items():
-            if name not in self.thresholds:
-                known = ", ".join(self.thresholds) or "none"
-                raise ValueError(f"{self.name} has no threshold {name!r}; it has {known}")
-            if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-                raise ValueError(f"{self.name}: threshold {name} = {value!r} is no number of at least 0")
+        check_values(self.name, resolved(self.thresholds, {}), values)
         if not values:
             return self
         written, versions = self._all
-        return Executable(written, self.device, self._copier, versions, {**self.given, **values})
+        return Executable(written, self.device, self._copier, versions, merged(self.given, values))
+
+    def inside(self, *arguments: Any) -> dict[str, int]:
+        """How many points are inside each of those that a threshold asks about, where sizes of arguments say it."""
+        return self._inside(infer_sizes(self._known.program, arguments))
+
+    def _inside(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        found = {} if self._versions is None else self._versions.inside
+        return {name: points.evaluate(sizes) for name, points in found.items()}
 
     def comparisons(self, *arguments: Any) -> tuple[tuple[str, int], ...]:
         """What one run compares with thresholds: (name, parallelism), in order; those not reached do not occur."""
@@ -276,6 +280,8 @@ class Executable:
         if key is not None:
             key = self._key(arguments, out)  # that of a version depends on its arguments in sizes too
         thresholds = {} if host is self._written else self.thresholds
+        if banded(thresholds):
+            thresholds = resolved(thresholds, self._inside(sizes))
         executor = Executor(self._backend, self.name, self._copier, thresholds)
         executor.scope.entries.update({name: Scalar(np.int64(value)) for name, value in sizes.items()})
         inputs = self._place_arguments(executor, arguments, values)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
+from functools import cached_property
 from typing import TypeAlias
 
 from tilewright.ir.dataclass import dataclass
@@ -109,11 +110,14 @@ class Versions:
     Args:
         make: gives the program that holds all versions, and the thresholds by the machine's model.
         fills: says when the program as written is run instead; None for never.
+        inside: gives how many points are inside each of those that a threshold asks about.
     """
 
-    def __init__(self, make: Callable[[], Made], fills: FillsMachine | None) -> None:
+    def __init__(
+        self, make: Callable[[], Made], fills: FillsMachine | None, inside: Callable[[], Mapping[str, Size]] = dict
+    ) -> None:
         self.fills = fills
-        self._make = make
+        self._make, self._count = make, inside
         self._made: Made | None = None
         self._lock = ForkSafeLock()
 
@@ -125,6 +129,12 @@ class Versions:
                 if self._made is None:
                     self._made = self._make()
         return self._made
+
+
+    @cached_property
+    def inside(self) -> Mapping[str, Size]:
+        """How many points are inside each of those that a threshold asks about, where sizes of arguments say it."""
+        return self._count()
 
 
 def told(written: HostProgram | None, versions: Versions | None) -> list[str]:

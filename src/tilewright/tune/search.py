@@ -9,6 +9,9 @@ the number of comparisons, not with that of their combinations. Nothing is compi
 Ways whose times are close are run again against each other (`races`), since times measured one after the other say
 little about them. What is still equal then leaves the threshold open, for other data sets or the model to decide.
 
+Where data sets disagree about a threshold, and have not as much inside the points that are asked about, it gets other
+values where less is inside (`bands`): that takes no further runs.
+
 Last, the ways of each data set that are near its best all race against each other, whichever comparison they belong to,
 and the thresholds are chosen anew from these times (`together`): what single decisions may lose does not add up.
 """
@@ -22,8 +25,10 @@ from typing import Literal, TypeAlias
 
 from tilewright.ir.nodes import Program
 from tilewright.passes.flattening.flatten_tree import Node, Work, decisions
+from tilewright.runtime.thresholds import band, bands_of, merged, resolved, threshold_of
+from tilewright.tune.bands import of_bands, values_of
 from tilewright.tune.intervals import Choice, Interval, Samples, best_interval, choose, within
-from tilewright.tune.together import Way, best_together
+from tilewright.tune.together import Compared, Way, best_together
 
 MOST_VALUES = 8
 """Of the values that one data set compares with one threshold, so many are tried."""
@@ -76,6 +81,7 @@ Run: TypeAlias = Callable[[str, Mapping[str, float]], Measured]
 Race: TypeAlias = Callable[[Sequence[Measured], bool], Sequence[Measured]]
 """Repeats runs of a data set in turns, and gives them with times that can be compared with each other; the last time,
 it takes longer and tells them apart more finely."""
+Insides: TypeAlias = Mapping[str, Mapping[str, int]]
 Progress: TypeAlias = Callable[[str, int, int], None]
 """Told what is about to be done, how many such parts are done, and how many there are."""
 
@@ -86,12 +92,16 @@ def silent(text: str, done: int, total: int) -> None:
 
 @dataclass(frozen=True)
 class Answer:
-    """What was found for one threshold: its value, from which data sets' intervals and costs."""
+    """What was found for one threshold: its value, from which data sets' intervals and costs.
+
+    `bands`: its values where less is inside, each with how much that is at most.
+    """
 
     name: str
     choice: Choice
     samples: tuple[tuple[str, Samples], ...]
     intervals: tuple[tuple[str, Interval], ...]
+    bands: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -137,6 +147,7 @@ def search(
     progress: Progress = silent,
     race: Race | None = None,
     is_over: Callable[[], bool] = lambda: False,
+    inside: Insides | None = None,
 ) -> Found:
     """The best thresholds for these data sets.
 
@@ -152,8 +163,10 @@ def search(
         progress: called once for each comparison and data set.
         race: compares runs whose times are `CLOSE`; None to believe the times as they are.
         is_over: whether the time for it is; comparisons that were not reached by then keep their values.
+        inside: for each data set how many points are inside those that a threshold asks about, where that is known.
     """
-    seeker = _Seeker(run, list(known), race, is_over)
+    inside = inside or {}
+    seeker = _Seeker(run, list(known), race, is_over, inside)
     values = dict(initial)
     answers: list[Answer] = []
     untried: list[str] = []
@@ -161,7 +174,7 @@ def search(
         if not is_over():
             seeker.measured(name, values)
     for place, question in enumerate(asked):
-        around = {**values, **dict(question.reached)}
+        around = merged(values, dict(question.reached))
         samples: dict[str, Samples] = {}
         for number, name in enumerate(data):
             if is_over():
@@ -175,8 +188,11 @@ def search(
         if not samples:
             continue
         chosen = choose(list(samples.values()), values[question.name], tolerance)
-        values[question.name] = chosen.value
         intervals = tuple((name, best_interval(one, tolerance)) for name, one in samples.items())
+        wanted = {question.name: chosen.value}
+        if not chosen.agreed:
+            wanted = _in_bands(question.name, intervals, inside, values[question.name]) or wanted
+        values = merged(values, wanted)
         answers.append(Answer(question.name, chosen, tuple(samples.items()), intervals))
     if answers:
         for name in () if untried or race is None else data:
@@ -186,8 +202,18 @@ def search(
             progress(f"a last race, {name}", len(asked) * len(data), len(asked) * len(data))
             seeker.decide_last(name)
         values = _together(seeker, data, values, {one.name for one in asked}, cost)
-        answers = [_as_chosen(one, values[one.name]) for one in answers]
+    answers = [_as_chosen(one, values, inside) for one in answers]
     return Found(values, tuple(answers), tuple(seeker.made), tuple(untried))
+
+
+def _in_bands(
+    threshold: str, intervals: Sequence[tuple[str, Interval]], inside: Insides, preferred: float
+) -> dict[str, float] | None:
+    """The values of a threshold with which all data sets have what they want; None if what is inside says no more."""
+    if not all(threshold in inside.get(name, {}) for name, _ in intervals):
+        return None
+    bands = of_bands((inside[name][threshold], interval) for name, interval in intervals)
+    return None if bands is None else values_of(threshold, bands, preferred)
 
 
 def _together(
@@ -195,29 +221,57 @@ def _together(
 ) -> dict[str, float]:
     """The values, or others that are better for all data sets together by the times of the last races."""
     ways: dict[str, list[Way]] = {}
-    now, fixed = 0.0, tuple((name, value) for name, value in values.items() if name not in names)
+    marked: dict[str, list[Way]] = {}
+    now, fixed = 0.0, tuple((name, value) for name, value in values.items() if threshold_of(name) not in names)
     for name in data:
         runs = [one for one in seeker.ways(name) if all(one.fits(*pair) for pair in fixed)]
         if not runs:  # it cannot be run at all
             continue
         weight = 1.0 if cost == "sum" else 1.0 / max(min(one.seconds for one in runs), 1e-12)
         ways[name] = [Way(tuple(a for a in one.compared if a[0] in names), weight * one.seconds) for one in runs]
-        now += next((weight * one.seconds for one in runs if one.is_for(values)), math.inf)
-    best = best_together(ways)
-    if best is None or best.cost >= now * (1 - WORTH):
-        return dict(values)
-    return {**values, **{name: within(one, values[name]) for name, one in best.intervals.items()}}
+        own = seeker.inside.get(name, {})
+        marked[name] = [replace(one, compared=_marked(one.compared, own)) for one in ways[name]]
+        plain = resolved(values, own)
+        now += next((weight * one.seconds for one in runs if one.is_for(plain)), math.inf)
+    chosen = dict(values)
+    best, free = best_together(ways), best_together(marked)
+    if best is not None and best.cost < now * (1 - WORTH):
+        now = best.cost
+        chosen = merged(values, {name: within(one, values[name]) for name, one in best.intervals.items()})
+    if free is not None and free.cost < now * (1 - WORTH):
+        chosen = merged(values, _of_marked(free.intervals, values))
+    return chosen
 
 
-def _as_chosen(answer: Answer, value: float) -> Answer:
-    """An answer with the value that the threshold has in the end."""
-    if value in answer.choice.interval:
+def _marked(compared: Compared, inside: Mapping[str, int]) -> Compared:
+    """Comparisons under names of their own for each number of points inside: thresholds may differ between these."""
+    return tuple((band(one, inside[one]) if one in inside else one, value, answer) for one, value, answer in compared)
+
+
+def _of_marked(intervals: Mapping[str, Interval], values: Mapping[str, float]) -> dict[str, float]:
+    """Values of thresholds that lie in the intervals that were found for each number of points inside."""
+    found: dict[str, float] = {}
+    for name in {threshold_of(one) for one in intervals}:
+        if name in intervals:
+            found[name] = within(intervals[name], values[name])
+            continue
+        own = [(most, intervals[band(name, most)]) for most, _ in bands_of(dict.fromkeys(intervals, 0.0), name)]
+        found |= values_of(name, of_bands(own) or (), values[name])
+    return found
+
+
+def _as_chosen(answer: Answer, values: Mapping[str, float], inside: Insides) -> Answer:
+    """An answer with the values that the threshold has in the end."""
+    value, bands = values[answer.name], bands_of(values, answer.name)
+    if not bands and value in answer.choice.interval:
         return replace(answer, choice=replace(answer.choice, value=value))
-    agreed = all(value in interval for _, interval in answer.intervals)
+    own = {name: resolved(values, inside.get(name, {}))[answer.name] for name, _ in answer.samples}
+    agreed = all(own[name] in interval for name, interval in answer.intervals)
     common = Interval()
-    for _, samples in answer.samples:
-        common &= next(piece for piece in samples.pieces if max(value, 0.0) in piece)
-    return replace(answer, choice=Choice(value, common, agreed))
+    for name, samples in answer.samples:
+        if own[name] == value:
+            common &= next(piece for piece in samples.pieces if max(value, 0.0) in piece)
+    return replace(answer, choice=Choice(value, common, agreed), bands=bands)
 
 
 @dataclass
@@ -228,9 +282,11 @@ class _Seeker:
     known: list[Measured]
     race: Race | None = None
     is_over: Callable[[], bool] = lambda: False
+    inside: Insides = field(default_factory=dict)
     made: list[Measured] = field(default_factory=list)
 
     def measured(self, data: str, settings: Mapping[str, float]) -> Measured:
+        settings = resolved(settings, self.inside.get(data, {}))
         for one in reversed(self.known):
             if one.data == data and one.is_for(settings):
                 if one.failure and one not in self.made:
@@ -245,13 +301,13 @@ class _Seeker:
 
     def sample(self, data: str, name: str, around: Mapping[str, float]) -> Samples | None:
         """The costs of a data set on both sides of each value that it compares; None if it does not get there."""
-        below = self.measured(data, {**around, name: math.inf})
-        seen = below if not below.failure else self.measured(data, {**around, name: 0.0})
+        below = self.measured(data, merged(around, {name: math.inf}))
+        seen = below if not below.failure else self.measured(data, merged(around, {name: 0.0}))
         values = sorted({value for one, value, _ in seen.compared if one == name})
         if not values:
             return None
         values = _spread(values)
-        tried = [{**around, name: float(value)} for value in values] + [{**around, name: math.inf}]
+        tried = [merged(around, {name: value}) for value in (*map(float, values), math.inf)]
         self._decide([self.measured(data, one) for one in tried])
         return Samples(tuple(map(float, values)), tuple(self.measured(data, one).seconds for one in tried))
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from tilewright.passes.flattening.flatten_tree import machine_thresholds
 from tilewright.runtime.executable import Executable
+from tilewright.runtime.thresholds import resolved, threshold_of
 from tilewright.tune.keys import data_key, device_key, measurements_key, program_digest
 from tilewright.tune.races import race
 from tilewright.tune.search import CostKind, Found, Measured, Progress, questions, search, silent
@@ -88,7 +89,8 @@ class TuningReport:
         lines = [f"{self.program} on {self.device}: {self.runs} runs"]
         for one in self.found.answers:
             agreed = "" if one.choice.agreed else ", data sets disagree"
-            lines.append(f"  {one.name} = {one.choice.value:g} of {one.choice.interval}{agreed}")
+            bands = "".join(f", {value:g} where at most {most} points are inside" for most, value in one.bands)
+            lines.append(f"  {one.name} = {one.choice.value:g} of {one.choice.interval}{bands}{agreed}")
             lines += [f"    {name}: {interval}" for name, interval in one.intervals]
         for name, (before, after) in self.times.items():
             lines.append(f"  {name}: {before:.3g} s, tuned {after:.3g} s ({before / after:.2f} times as fast)")
@@ -144,15 +146,16 @@ def tune(
     found = search(
         asked, before, list(data), bench.run,
         cost=cost, tolerance=TOLERANCE, known=known, progress=progress, race=bench.race,
-        is_over=bench.is_over,
+        is_over=bench.is_over, inside=bench.inside,
     )  # fmt: skip
     if not found.answers and found.failures:
         failures = "\n".join(dict.fromkeys(f"{one.data}: {one.failure}" for one in found.failures))
         raise RuntimeError(f"{executable.program.name}: no data set could be run:\n{failures}")
     names = {one.name for one in asked}
-    values = {name: value for name, value in found.thresholds.items() if name in names}
+    values = {name: value for name, value in found.thresholds.items() if threshold_of(name) in names}
     every = [*known, *found.runs]
-    times = {name: pair for name in data if (pair := _times(every, name, before, found.thresholds)) is not None}
+    after = {name: resolved(found.thresholds, own) for name, own in bench.inside.items()}
+    times = {name: pair for name in data if (pair := _times(every, name, before, after[name])) is not None}
     bench.store.put(bench.digest, bench.device, values, title=executable.program.name)
     tuning = Tuning(executable.program.name, bench.digest, bench.device, tuple(values.items()))
     return TuningReport(executable.program.name, bench.device, before, found, times, bench.runs, tuning)
@@ -171,12 +174,21 @@ def _times(
     return pair[0], pair[1]
 
 
+def _inside(executable: Executable, arguments: Sequence[Any]) -> dict[str, int]:
+    """How many points are inside those that each threshold asks about; nothing for arguments that cannot be run."""
+    try:
+        return executable.inside(*arguments)
+    except Exception:  # whatever is wrong with them, a run tells
+        return {}
+
+
 class _Bench:
     """Runs candidates and stores what they give."""
 
     def __init__(self, executable: Executable, data: Data, timing: Timing, store: TuningStore) -> None:
         self.executable, self.data, self.timing, self.store = executable, data, timing, store
         self.digest, self.device = program_digest(executable.program), device_key(executable.device)
+        self.inside = {name: _inside(executable, arguments) for name, arguments in data.items()}
         self.keys = {name: data_key(name, arguments) for name, arguments in data.items()}
         self.measured_on = measurements_key(executable.device)
         self.runs = 0

@@ -20,6 +20,7 @@ sums: n >= outer_0?
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
@@ -37,6 +38,7 @@ from tilewright.ir.nodes import (
     Statement,
     Threshold,
 )
+from tilewright.ir.sizes import ZERO, Size, maximum
 from tilewright.ir.traversal import all_statements, bodies_of
 from tilewright.ir.verifier import kind_of
 from tilewright.machine.model import Machine
@@ -48,8 +50,10 @@ from tilewright.rewrite.rules.flatten_versions import (
     BLOCK_THREADS,
     MOST_QUESTIONS,
     comparisons,
+    inner_parallelism,
     thresholds_of,
 )
+from tilewright.runtime.thresholds import bands_of
 
 CONTRACTION = "contraction_"
 """How the thresholds begin that pick the tiling of a contraction (`flatten_contractions`)."""
@@ -78,12 +82,16 @@ class Decision:
         return self.question_with({})
 
     def question_with(self, values: Mapping[str, float]) -> str:
-        """The question as text, with the values of thresholds: n >= outer_0 = 32."""
+        """The question as text, with the values of thresholds: n >= outer_0 = 32 (2 where m <= 90)."""
         return " and ".join(
             f"{one.parallelism} {'>=' if true else '<'} {one.name}"
-            + (f" = {values[one.name]:.17g}" if one.name in values else "")
+            + (f" = {values[one.name]:.17g}{self._bands(values, one.name)}" if one.name in values else "")
             for one, true in self.asked
         )
+
+    def _bands(self, values: Mapping[str, float], name: str) -> str:
+        shown = [f"{value:.17g} where {inside_of(self)} <= {most}" for most, value in bands_of(values, name)]
+        return f" ({', '.join(shown)})" if shown else ""
 
 
 Node: TypeAlias = Work | Decision
@@ -102,6 +110,33 @@ def decisions(body: Body) -> tuple[Node, ...]:
         if isinstance(expression, Segmented) or inside:
             nodes.append(Work(statement, inside))
     return tuple(nodes)
+
+
+def inside_of(one: Decision) -> Size | None:
+    """How many points of one construct, at most, each point of the version holds that is asked about.
+
+    Of a contraction that is tiled: how many it has with those that are summed; None where the number varies.
+    """
+    blocks = [threshold.parallelism for threshold, _ in one.asked if threshold.name == BLOCK_THREADS]
+    if blocks:
+        return blocks[0]
+    expression = one.statement.expression
+    version = expression.then if isinstance(expression, If) else Body((), ())
+    points = [statement.expression.body if isinstance(statement.expression, Segmented) else Body((statement,), ())
+              for statement in version.statements]  # fmt: skip
+    found = [inner_parallelism(point, frozenset()) for point in points]
+    known = [size for size in found if size is not None and size != ZERO]
+    return functools.reduce(maximum, known) if known and len(known) == len(found) else None
+
+
+def points_inside(program: Program) -> dict[str, Size]:
+    """`inside_of` by threshold (the largest, where there are several), where it is said by the sizes of arguments."""
+    known, found = frozenset(program.size_names), dict[str, Size]()
+    for one in decisions_in(decisions(program.body)):
+        name, size = one.asked[0][0].name, inside_of(one)
+        if size is not None and size.names <= known:
+            found[name] = maximum(found[name], size) if name in found else size
+    return found
 
 
 def version_settings(program: Program) -> tuple[dict[str, float], ...]:
