@@ -37,6 +37,7 @@ from tilewright.passes.compile import compile_program
 from tilewright.passes.flattening.flatten_tree import explain_versions, version_settings
 from tilewright.runtime.devices import Device, device_for
 from tilewright.runtime.executable import Executable
+from tilewright.runtime.thresholds import resolved
 from tilewright.tune.races import Spread, spread_of_ratio
 from tilewright.tune.store import TuningStore
 from tilewright.tune.tuner import Timing, tune
@@ -92,7 +93,8 @@ def launched(executable: Executable, arguments: tuple[Any, ...]) -> object:
     found = executable.launched(*arguments)
     if found is not None:
         return found
-    return frozenset((name, value >= executable.thresholds[name]) for name, value in executable.comparisons(*arguments))
+    values = resolved(executable.thresholds, executable.inside(*arguments))
+    return frozenset((name, value >= values[name]) for name, value in executable.comparisons(*arguments))
 
 
 def runs(executable: Executable, arguments: tuple[Any, ...]) -> Any:

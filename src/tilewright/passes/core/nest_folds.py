@@ -49,8 +49,8 @@ def without_kept_rows(body: Body) -> Body:
     Example:
         >>> from tilewright.ir.parser import parse_program
         >>> program = parse_program('''def f (xs: [n]f32) =
-        ...   let (y: f32, rows: [n]f32) = redomap n (\\(a: f32, b: f32) -> let (c: f32) = a + b in (c)) (0.0f32)
-        ...     (\\(x: f32) -> let (e: f32) = exp(x) in (e, e)) xs
+        ...   let (y: f32, rows: [n]f32) = redomap n (\\\\(a: f32, b: f32) -> let (c: f32) = a + b in (c)) (0.0f32)
+        ...     (\\\\(x: f32) -> let (e: f32) = exp(x) in (e, e)) xs
         ...   in (y, rows)''')
         >>> [type(one.expression).__name__ for one in without_kept_rows(program.body).statements]
         ['Map', 'Reduce']
