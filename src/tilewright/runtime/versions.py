@@ -130,7 +130,6 @@ class Versions:
                     self._made = self._make()
         return self._made
 
-
     @cached_property
     def inside(self) -> Mapping[str, Size]:
         """How many points are inside each of those that a threshold asks about, where sizes of arguments say it."""
