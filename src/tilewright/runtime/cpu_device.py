@@ -6,6 +6,7 @@ from tilewright.kernel.ir import Declare, For, Kernel, Let, Statement, VectorTyp
 from tilewright.kernel.llvm import llvm_text
 from tilewright.runtime.cache import MemoryCache, default_disk_cache, package_version
 from tilewright.runtime.cpu_jit import Optimisation, compile_text, host_cpu, load_object, text_key
+from tilewright.runtime.host import ERRORS_BUFFER
 from tilewright.runtime.native_image import NativeKernel
 
 _KERNELS: MemoryCache[str, NativeKernel] = MemoryCache(capacity=1024)
@@ -49,7 +50,9 @@ def optimisation_of(kernel: Kernel) -> Optimisation:
         return "none"
     if sum(isinstance(one, For | While) for one in walk(kernel.body)) >= LARGE:
         return "large"
-    return "deep" if loop_depth(kernel.body) >= DEEP else "full"
+    if loop_depth(kernel.body) >= DEEP:
+        return "deep"
+    return "checked" if any(one.name == ERRORS_BUFFER for one in kernel.buffers) else "full"
 
 
 def loop_depth(body: tuple[Statement, ...]) -> int:

@@ -29,14 +29,18 @@ from tilewright.runtime.elf_image import Unsuitable, image_of
 from tilewright.runtime.known_processor import known_processor
 from tilewright.runtime.native_image import ImageError, LoadedImage, NativeKernel, library_function
 
-Optimisation = Literal["none", "large", "deep", "full"]
+Optimisation = Literal["none", "large", "deep", "checked", "full"]
 """none: for kernels whose vectors are explicit (registers for variables, loop unrolling where asked, code generation).
-full: LLVM's whole pipeline with the loop and superword vectorisers.
-deep: the same without taking tests out of loops, which copies whole nests: for a deep one that takes a second.
+full: LLVM's whole pipeline with the loop and superword vectorisers. Tests are taken out of loops only where these are
+few (`MANY_LOOPS`): it copies whole nests, and the larger the kernel, the less of its time is spent in the one that
+gains.
+checked: the same for kernels that check indices (see `_emitting`).
+deep: the same without taking tests out of loops, which for a deep nest takes a second.
 large: nor unrolling loops, which is nearly half of LLVM's work on a kernel of very many loops, and gains nothing there:
 few of them run often enough, and their code is then too much for the instruction cache."""
 
-_LEVELS = {"none": 1, "large": 2, "deep": 2, "full": 3}
+MANY_LOOPS = 20
+_LEVELS = {"none": 1, "large": 2, "deep": 2, "checked": 3, "full": 3}
 _LOCK = threading.RLock()
 _MAGIC = b"TWOBJ001"  # object code travels as this, its SHA-256, and itself: LLVM crashes on a damaged object file
 
@@ -83,21 +87,32 @@ def _binding() -> Any:
 
 
 @contextmanager
-def _emitting() -> Iterator[None]:
+def _emitting(optimisation: Optimisation = "none") -> Iterator[None]:
     """Machine code is made, by one thread at a time, in which conditional moves stay what they are.
 
     Recurrences of least values (edit distances, say) take either side at random: LLVM's branches, guessed wrong half of
-    the time, take ten times as long. The option is one of the whole process, where others may use LLVM, too.
+    the time, take ten times as long.
+
+    Loops that LLVM puts into vectors keep the addresses that they are written with: its search for better ones (loop
+    strength reduction) takes up to two thirds of making their code, which it makes slower as often as faster on x86,
+    where a load adds two registers at no cost. It gains in register tiles, and where indices are loaded and checked,
+    whose loops stay scalar.
+
+    The options are of the whole process, where others may use LLVM, too.
     """
-    has_option = platform.machine().lower() in ("x86_64", "amd64")
+    options = []
+    if platform.machine().lower() in ("x86_64", "amd64"):
+        options.append(("-x86-cmov-converter=0", "-x86-cmov-converter=1"))
+        if optimisation not in ("none", "checked"):
+            options.append(("-disable-lsr=1", "-disable-lsr=0"))
     with _LOCK:
         try:
-            if has_option:
-                _binding().set_option("tilewright", "-x86-cmov-converter=0")
+            for ours, _ in options:
+                _binding().set_option("tilewright", ours)
             yield
         finally:
-            if has_option:
-                _binding().set_option("tilewright", "-x86-cmov-converter=1")
+            for _, usual in options:
+                _binding().set_option("tilewright", usual)
 
 
 @functools.cache
@@ -229,7 +244,7 @@ def object_file(text: str, optimisation: Optimisation, cpu: CpuTarget) -> bytes:
         JitError: if LLVM rejects the text.
     """
     machine, module = _optimised(text, optimisation, cpu)
-    with _emitting():
+    with _emitting(optimisation):
         content: bytes = machine.emit_object(module)
     return content
 
@@ -238,7 +253,7 @@ def assembly(kernel: Kernel, optimisation: Optimisation = "full", cpu: CpuTarget
     """The kernel's machine code as text, for readers; for this CPU if no other is given."""
     cpu = cpu or host_cpu()
     machine, module = _optimised(llvm_text(kernel, cpu), optimisation, cpu)
-    with _emitting():
+    with _emitting(optimisation):
         text: str = machine.emit_assembly(module)
     return text
 
@@ -248,7 +263,7 @@ def text_key(text: str, optimisation: Optimisation) -> str:
     import llvmlite
 
     cpu = host_cpu()
-    parts = (text, optimisation, cpu.triple, cpu.name, cpu.features, *cpu.vector_functions, llvmlite.__version__, "2")
+    parts = (text, optimisation, cpu.triple, cpu.name, cpu.features, *cpu.vector_functions, llvmlite.__version__, "3")
     return sha256("\0".join(parts).encode()).hexdigest()
 
 
@@ -275,9 +290,10 @@ def _optimised(text: str, optimisation: Optimisation, cpu: CpuTarget) -> tuple[A
         except RuntimeError as error:
             raise JitError(f"LLVM rejects the text: {error}") from error
         module.data_layout = str(machine.target_data)
-        tuning = binding.create_pipeline_tuning_options(_LEVELS[optimisation])
+        level = min(_LEVELS[optimisation], 2 if text.count(".latch:") >= MANY_LOOPS else 3)
+        tuning = binding.create_pipeline_tuning_options(level)
         tuning.loop_vectorization = tuning.slp_vectorization = optimisation != "none"
-        tuning.loop_unrolling = optimisation in ("deep", "full")
+        tuning.loop_unrolling = optimisation in ("deep", "checked", "full")
         builder = binding.create_pass_builder(machine, tuning)
         if optimisation != "none":
             builder.getModulePassManager().run(module, builder)

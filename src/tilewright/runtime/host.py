@@ -72,6 +72,8 @@ class Schedule(Enum):
 # Names of the launch's own scalars, which no core program can contain.
 ITEMS, PER_BLOCK, CHUNK, CHUNKS, THREADS_TOTAL = "%items", "%per_block", "%chunk", "%chunks", "%threads"
 ERRORS = "%errors"
+ERRORS_BUFFER = "errors_0"
+"""What kernels call the array in which they note indices that are out of range."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from tilewright.passes.items.scalar_values import (
 )
 from tilewright.passes.items.speculation import Speculation
 from tilewright.passes.items.upper_bounds import upper_bound
-from tilewright.runtime.host import ERRORS, THREADS_TOTAL, CheckedIndex, Layout, Scratch
+from tilewright.runtime.host import ERRORS, ERRORS_BUFFER, THREADS_TOTAL, CheckedIndex, Layout, Scratch
 
 PRIVATE_BYTES = 1024
 """A kernel's private arrays may take so many bytes; what is larger lies in scratch memory."""
@@ -368,7 +368,7 @@ class Item:
         wrong = self.emit.let(wrong, "bad")
         position = 3 * len(self.checks)
         self.checks.append(CheckedIndex(access.array.name, dimension, access.line))
-        errors = self.buffers.setdefault(ERRORS, Buffer("errors_0", I64))
+        errors = self.buffers.setdefault(ERRORS, Buffer(ERRORS_BUFFER, I64))
         self.buffer_names[errors.name] = ERRORS
 
         def record() -> None:

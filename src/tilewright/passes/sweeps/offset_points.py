@@ -26,7 +26,7 @@ from tilewright.passes.items.lower_items import call, row_of, view
 from tilewright.passes.items.lower_scalar import lower_size
 from tilewright.passes.items.scalar_values import LoweringError
 from tilewright.passes.items.short_folds import ShortFolds
-from tilewright.runtime.host import ERRORS, CheckedIndex
+from tilewright.runtime.host import ERRORS, ERRORS_BUFFER, CheckedIndex
 
 
 def guard_points(offsets: OffsetFolds) -> Points:
@@ -51,7 +51,7 @@ def guard_points(offsets: OffsetFolds) -> Points:
 
         emit.when(operation("gt", lower_size(length, emit), lower_size(count, emit)), look)
         item.checks.append(CheckedIndex(str(offsets.starts), 0, is_guard=True))
-        errors = item.buffers.setdefault(ERRORS, Buffer("errors_0", I64))
+        errors = item.buffers.setdefault(ERRORS, Buffer(ERRORS_BUFFER, I64))
         item.buffer_names[errors.name] = ERRORS
         emit.when(bad, lambda: emit.emit(Store(errors, integer(0), integer(1))))
 
