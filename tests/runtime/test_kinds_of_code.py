@@ -88,6 +88,7 @@ def test_addresses_are_searched_for_where_that_pays(
 def test_kernels_that_check_indices_are_known() -> None:
     assert cpu_device.optimisation_of(columns(1, errors=True)) == "checked"
     assert cpu_device.optimisation_of(columns(1)) == "full"
+    assert cpu_device.optimisation_of(columns(MANY_LOOPS, errors=True)) == "full"
 
 
 @pytest.mark.skipif(not x86(), reason="the search is left out on x86 only")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.kernel.ir import Declare, For, Kernel, Let, Statement, VectorType, While, bodies, walk
 from tilewright.kernel.llvm import llvm_text
 from tilewright.runtime.cache import MemoryCache, default_disk_cache, package_version
-from tilewright.runtime.cpu_jit import Optimisation, compile_text, host_cpu, load_object, text_key
+from tilewright.runtime.cpu_jit import MANY_LOOPS, Optimisation, compile_text, host_cpu, load_object, text_key
 from tilewright.runtime.host import ERRORS_BUFFER
 from tilewright.runtime.native_image import NativeKernel
 
@@ -48,11 +48,13 @@ def optimisation_of(kernel: Kernel) -> Optimisation:
     """How much LLVM makes of a kernel."""
     if has_vectors(kernel) and not kernel.scalar_loops:
         return "none"
-    if sum(isinstance(one, For | While) for one in walk(kernel.body)) >= LARGE:
+    loops = sum(isinstance(one, For | While) for one in walk(kernel.body))
+    if loops >= LARGE:
         return "large"
     if loop_depth(kernel.body) >= DEEP:
         return "deep"
-    return "checked" if any(one.name == ERRORS_BUFFER for one in kernel.buffers) else "full"
+    checks = any(one.name == ERRORS_BUFFER for one in kernel.buffers)
+    return "checked" if checks and loops < MANY_LOOPS else "full"
 
 
 def loop_depth(body: tuple[Statement, ...]) -> int:

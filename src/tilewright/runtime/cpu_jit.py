@@ -34,7 +34,7 @@ Optimisation = Literal["none", "large", "deep", "checked", "full"]
 full: LLVM's whole pipeline with the loop and superword vectorisers. Tests are taken out of loops only where these are
 few (`MANY_LOOPS`): it copies whole nests, and the larger the kernel, the less of its time is spent in the one that
 gains.
-checked: the same for kernels that check indices (see `_emitting`).
+checked: the same for kernels of few loops that check indices (see `_emitting`).
 deep: the same without taking tests out of loops, which for a deep nest takes a second.
 large: nor unrolling loops, which is nearly half of LLVM's work on a kernel of very many loops, and gains nothing there:
 few of them run often enough, and their code is then too much for the instruction cache."""
@@ -94,9 +94,9 @@ def _emitting(optimisation: Optimisation = "none") -> Iterator[None]:
     the time, take ten times as long.
 
     Loops that LLVM puts into vectors keep the addresses that they are written with: its search for better ones (loop
-    strength reduction) takes up to two thirds of making their code, which it makes slower as often as faster on x86,
-    where a load adds two registers at no cost. It gains in register tiles, and where indices are loaded and checked,
-    whose loops stay scalar.
+    strength reduction) takes up to two thirds of making their code, and on x86, where a load adds two registers at no
+    cost, that is then slower more often than faster. The search gains in register tiles, and where indices are loaded
+    and checked, whose loops stay scalar.
 
     The options are of the whole process, where others may use LLVM, too.
     """
