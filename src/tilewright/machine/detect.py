@@ -14,6 +14,7 @@ from typing import Any
 
 from tilewright.machine.cores import usable_cores
 from tilewright.machine.model import KIBI, MEBI, Machine
+from tilewright.machine.paces import pace_of
 from tilewright.machine.processors import host_processor
 
 FALLBACK_CACHES = {1: 32 * KIBI, 2: 512 * KIBI, 3: 8 * MEBI}
@@ -78,6 +79,7 @@ def host_machine() -> Machine:
         memory_bytes=_physical_memory(),
         shares_host_memory=True,
         transaction_bytes=64,
+        pace=pace_of(architecture),
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from tilewright.machine.paces import ONE_MULTIPLY_ADD, Pace
+
 MachineKind: TypeAlias = Literal["cpu", "opencl", "cuda"]
 
 KIBI = 1 << 10
@@ -47,6 +49,7 @@ class Machine:
         supports_f64: doubles can be computed on.
         forward_progress: blocks that have begun go on, so that others may wait for what they give.
         simulated: the device is a checker and not meant to be fast.
+        pace: how fast a CPU's core is at all else, beside its vector multiply-adds.
     """
 
     kind: MachineKind
@@ -82,6 +85,7 @@ class Machine:
     supports_f64: bool = True
     forward_progress: bool = False
     simulated: bool = False
+    pace: Pace = ONE_MULTIPLY_ADD
 
     def __post_init__(self) -> None:
         """Refuse numbers that no machine has.

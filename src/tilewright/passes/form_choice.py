@@ -10,7 +10,7 @@ from tilewright.contraction.normalise import constant
 from tilewright.ir.dataclass import dataclass
 from tilewright.machine.model import Machine
 from tilewright.passes.direct.choice import choose_direct_form
-from tilewright.passes.direct.cost import CHAINS, array_bytes, consecutive, is_past_caches, read_once, written_once
+from tilewright.passes.direct.cost import array_bytes, consecutive, is_past_caches, read_once, written_once
 from tilewright.passes.direct.form import DirectForm
 from tilewright.passes.direct.in_order import form_in_order
 from tilewright.passes.direct.short_sums import is_short_sum, written_in_order
@@ -103,10 +103,12 @@ def packed_cycles(form: PackedForm, machine: Machine) -> float:
     parts = component_types(form.accumulator)
     each = PACKED_STEP * (1 if form.fused_multiply_add else 2) * len(parts) ** 2
     pieces_of_sum = -(-steps // form.depth)
-    step = max(each * form.vectors * form.rows, CHAINS)
-    tile = step * steps + (form.vectors * form.rows + PACKED_TILE) * pieces_of_sum
+    pace = machine.pace
+    loads = form.vectors * pace.vector_load + form.rows * pace.element_load
+    step = max(each * form.vectors * form.rows, pace.chain, loads)
+    tile = step * steps + pace.other * (form.vectors * form.rows + PACKED_TILE) * pieces_of_sum
     compute = batch * form.vector_tiles * form.scalar_tiles * tile
-    compute += WRITTEN_ELEMENT * batch * vector * scalar * pieces_of_sum * _share_by_elements(form)
+    compute += pace.other * WRITTEN_ELEMENT * batch * vector * scalar * pieces_of_sum * _share_by_elements(form)
     width = len(parts) * parts[0].bytes / 4
     # The scalar side stays packed while all vector blocks pass; these are packed again for each scalar block.
     passes = -(-scalar // form.scalar_block)
@@ -114,7 +116,7 @@ def packed_cycles(form: PackedForm, machine: Machine) -> float:
     of_scalar = 0.0 if form.scalar_in_place else PACKED_ELEMENT
     # Panels hold whole vectors, whose last lanes may be padding.
     elements = of_vector * passes * -(-vector // form.lanes) * form.lanes + of_scalar * scalar
-    packing = PACKED_START + batch * (PACKED_POINT + width * steps * elements)
+    packing = pace.packing * (PACKED_START + batch * (PACKED_POINT + width * steps * elements))
     pieces = (_piece(form, True), _piece(form, False))
     operands = (form.vector_operand, form.scalar_operand)
     sides = tuple(_bytes(contraction, operand is contraction.left, operand.element.bytes) for operand in operands)

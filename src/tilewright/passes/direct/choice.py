@@ -299,7 +299,9 @@ def shared_out(form: DirectForm, cost: DirectCost, machine: Machine) -> DirectFo
     best, least = form, shared_time(outer, cost.cycles / outer, cost.cycles, machine.cores)
     for along_scalar, tiles in ((True, form.scalar_tiles), (False, form.vector_tiles)):
         again = _done_again(form, machine, along_scalar) + BLOCK_CYCLES
-        for chunk in sorted({max(1, tiles // one) for one in numbers_of_parts(most)}, reverse=True):
+        parts = numbers_of_parts(most)
+        chunks = {max(1, tiles // one) for one in parts} | {-(-tiles // one) for one in parts}
+        for chunk in sorted(chunks, reverse=True):
             blocks = outer * -(-tiles // chunk)
             task = cost.cycles / outer * chunk / tiles + again
             time = shared_time(blocks, task, cost.cycles + blocks * again, machine.cores)

@@ -1,8 +1,8 @@
 """What a direct form costs: a model of cycles and of memory traffic.
 
-The model counts cycles of one core that starts one vector multiply-add and one vector load in each, or two loads of
-single elements (a core that starts more of all is faster by a common factor, which decides nothing). Its constants were
-measured on a Zen 4.
+The model counts multiply-adds of whole vectors, in the time that it takes to start one: a cycle of a core that starts
+one, and half a cycle of one that starts two; what else they do meanwhile is their `Pace` (machine/paces.py). Constants
+here, called cycles, were measured on a Zen 4, which starts one.
 """
 
 from __future__ import annotations
@@ -12,28 +12,25 @@ import math
 from tilewright.contraction.normalise import constant
 from tilewright.ir.dataclass import dataclass
 from tilewright.machine.model import Machine
+from tilewright.machine.paces import Pace
 from tilewright.passes.direct.form import LINE, DirectForm, Results, rows_are_one_run
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.items.sum_trees import PIECE, grows_errors, levels_of, tree_loops
-from tilewright.passes.packed.blocks import CACHE_WAYS, lines_stay
+from tilewright.passes.packed.blocks import lines_stay, sets_of
 from tilewright.passes.packed.combine import nan_guard
 
-CHAINS = 4  # cycles until the result of a multiply-add can be added to
-ELEMENT_LOAD = 0.5  # of a broadcast, as a part of a vector's
 TILE_CYCLES = 8  # loops and addresses of one tile
 BLOCK_CYCLES = 10  # to find where the arrays of a point of the outer dimensions begin, and its loops
 COPIED_VECTOR, TURNED_VECTOR, GATHERED_ELEMENT, COPIED_SCALAR = 6.0, 25.0, 2.0, 1.7  # cycles to put into a panel
 STORED_VECTOR = {Results.VECTORS: 1.0, Results.TURNED: 5.0, Results.COLLECTED: 7.0}
 SUMMED_VECTOR = 4.0  # cycles to add a vector of sums to those of the next level of a tree
 SHORT_PIECE = 512  # bytes
+FORESEEN_STEP = 1024  # bytes
 PAGE = 4096  # bytes of memory that are open together
 FAR_PIECE = 120.0  # cycles until a piece of main memory comes that no prefetcher of the processor foresees
-ASKED_PIECE = 24.0  # where the kernel asks for pieces ahead
 NEAR_PIECE = 20.0  # of the third cache, where steps of the sum are far apart
 WRITTEN_PIECE = 20.0  # of an output, while stores wait in a queue
 PAST_PIECE, FAR_PAST_PIECE = 18.0, 54.0  # past the caches: on a page that is open, or on another one
-BYTES_PER_CYCLE = {1: math.inf, 2: 32.0, 3: 12.0, 4: 7.0}  # by level of the memory; 4 is main memory
-AGAIN_PER_CYCLE = {**BYTES_PER_CYCLE, 2: 80.0}  # nearly all that comes from the second cache comes in time
 
 
 @dataclass(frozen=True)
@@ -64,21 +61,25 @@ def direct_cost(form: DirectForm, machine: Machine) -> DirectCost:
         outer *= constant(form.collected.size)
     tiles = outer * form.fitting_tiles * form.column_tiles * form.scalar_tiles
     widest = machine.lanes(component_types(form.accumulator)[0].bytes)
-    wide = sum(max(lanes / widest, 0.5) for lanes in form.lanes)
-    each_row = ELEMENT_LOAD if not form.elementwise else len(form.lanes) if form.columns is None else 1
-    step = max(wide * form.rows, CHAINS, _vector_loads(form, machine) + form.rows * each_row)
+    wide = sum(max(lanes / widest, machine.pace.narrow) for lanes in form.lanes)
+    pace = machine.pace
+    each_row = pace.element_load
+    if form.elementwise:
+        each_row = pace.vector_load * (len(form.lanes) if form.columns is None else 1)
+    step = max(wide * form.rows, pace.chain, _vector_loads(form, machine) + form.rows * each_row)
     if not form.fused_multiply_add:
         # min and max of floats take more than one instruction, unless panels are known to make no nan.
         instructions = 2 if nan_guard(form.contraction) is None else 4
-        step = max(instructions * wide * form.rows, CHAINS)
+        step = max(instructions * wide * form.rows, pace.chain)
     stores = STORED_VECTOR[form.results] * len(form.lanes) * form.rows
     loops = tree_loops([constant(one.size) for one in form.contracted])
     if levels_of(loops) and grows_errors(form.contraction.combine):
         stores += SUMMED_VECTOR * len(form.lanes) * form.rows * -(-form.contracted_total // PIECE)
-    compute = tiles * (form.contracted_total * step + stores + TILE_CYCLES) + points * BLOCK_CYCLES
+    beside = pace.other * (stores + TILE_CYCLES)
+    compute = tiles * (form.contracted_total * step + beside) + points * pace.other * BLOCK_CYCLES
     memory, again = _read_once(form, machine), _memory_again(form, machine)
     out, others = array_bytes(form, "out"), array_bytes(form, "vector") + array_bytes(form, "scalar")
-    packing, past = _packing(form, outer), is_past(form, machine)
+    packing, past = _packing(form, outer, pace), is_past(form, machine)
     writing, pieces = written_once(out, others, past, machine), _pieces_written(form, machine)
     if past:
         # The busier the memory is, the more pieces disturb it.
@@ -87,10 +88,10 @@ def direct_cost(form: DirectForm, machine: Machine) -> DirectCost:
     return DirectCost(compute, packing, memory + writing, 0.0, again + pieces)
 
 
-def _packing(form: DirectForm, outer: int) -> float:
+def _packing(form: DirectForm, outer: int, pace: Pace) -> float:
     steps, cycles = form.contracted_total, 0.0
     if form.scalar_packed:
-        cycles += COPIED_SCALAR * outer * form.scalar_tiles * steps * form.rows
+        cycles += pace.other * COPIED_SCALAR * outer * form.scalar_tiles * steps * form.rows
     if form.vector_packed:
         vectors = form.pitch // form.lanes[0]
         if form.stride(form.vector, "vector") == 1:
@@ -99,7 +100,7 @@ def _packing(form: DirectForm, outer: int) -> float:
             each = TURNED_VECTOR
         else:
             each = GATHERED_ELEMENT * form.lanes[0]
-        cycles += each * outer * form.fitting_tiles * steps * vectors
+        cycles += pace.panels * each * outer * form.fitting_tiles * steps * vectors
     return cycles
 
 
@@ -112,7 +113,14 @@ def _read_once(form: DirectForm, machine: Machine) -> float:
     """Cycles to read either operand once, from the memory where all of them fit."""
     sizes = (array_bytes(form, "vector"), array_bytes(form, "scalar"))
     pieces = (_run(form, "vector"), _run(form, "scalar"))
-    return read_once(sizes, pieces, array_bytes(form, "out"), machine, (vectors_are_asked(form), rows_are_asked(form)))
+    asked, out = (vectors_are_asked(form), rows_are_asked(form)), array_bytes(form, "out")
+    return read_once(sizes, pieces, out, machine, asked, (_is_foreseen(form, "vector"), _is_foreseen(form, "scalar")))
+
+
+def _is_foreseen(form: DirectForm, side: str) -> bool:
+    """The steps of a tile's sum are so near each other that the processor's prefetchers follow them."""
+    operand = form.vector_operand if side == "vector" else form.scalar_operand
+    return abs(form.step(side)) * operand.element.bytes <= FORESEEN_STEP
 
 
 def _pieces_written(form: DirectForm, machine: Machine) -> float:
@@ -120,7 +128,7 @@ def _pieces_written(form: DirectForm, machine: Machine) -> float:
     out = array_bytes(form, "out")
     if level_of(array_bytes(form, "vector") + array_bytes(form, "scalar") + out, machine) < 4:
         return 0.0
-    return out / _written_together(form) * _piece_cycles(form, machine)
+    return out / _written_together(form) * _piece_cycles(form, machine) * machine.pace.waiting
 
 
 def _piece_cycles(form: DirectForm, machine: Machine) -> float:
@@ -150,24 +158,32 @@ def rows_are_asked(form: DirectForm) -> bool:
 
 
 def read_once(
-    sizes: tuple[int, int], pieces: tuple[int, int], out: int, machine: Machine, asked: tuple[bool, bool] = (False,) * 2
+    sizes: tuple[int, int],
+    pieces: tuple[int, int],
+    out: int,
+    machine: Machine,
+    asked: tuple[bool, bool] = (False, False),
+    foreseen: tuple[bool, bool] = (True, True),
 ) -> float:
-    """Cycles to read the vector and the scalar side (whose tiles read so many bytes together, and may be asked for
-    ahead) beside such an output.
+    """Cycles to read the vector and the scalar side (whose tiles read so many bytes together, may be asked for ahead,
+    and come from the third cache before they are needed if that is `foreseen`) beside such an output.
     """
     level = level_of(sum(sizes) + out, machine)
-    cycles = sum(sizes) / BYTES_PER_CYCLE[level]
-    if level == 4:
-        for size, piece, ahead in zip(sizes, pieces, asked, strict=True):
-            if size > machine.l2_bytes:
-                cycles += size / piece * (ASKED_PIECE if ahead else FAR_PIECE)
+    pace = machine.pace
+    cycles = sum(sizes) / pace.bytes_from(level)
+    if level > 2:
+        for size, piece, ahead, near in zip(sizes, pieces, asked, foreseen, strict=True):
+            if size > machine.l2_bytes and level == 4:
+                cycles += size / piece * (pace.asked if ahead else FAR_PIECE * pace.waiting)
+            elif size > machine.l2_bytes and not (ahead or near):
+                cycles += size / max(piece, LINE) * pace.near
     return cycles
 
 
 def written_once(out: int, others: int, may_pass: bool, machine: Machine) -> float:
     """Cycles to write the output: past the caches if it is larger than they are, else its lines are read before."""
     times = 1 if may_pass and is_past_caches(out, machine) else 2
-    return times * out / BYTES_PER_CYCLE[level_of(out + others, machine)]
+    return times * out / machine.pace.bytes_from(level_of(out + others, machine))
 
 
 def is_past_caches(out: int, machine: Machine) -> bool:
@@ -182,14 +198,14 @@ def _memory_again(form: DirectForm, machine: Machine) -> float:
     vector, scalar = array_bytes(form, "vector"), array_bytes(form, "scalar")
     vector_level, scalar_level = _levels_again(form, machine)
     vector_times, scalar_times = _outer_times(form, "vector"), _outer_times(form, "scalar")
-    cycles = vector_times * (form.scalar_tiles - 1) * vector * _byte_again(form, "vector", vector_level)
+    cycles = vector_times * (form.scalar_tiles - 1) * vector * _byte_again(form, "vector", vector_level, machine.pace)
     tiles = form.column_tiles if form.elementwise else form.vector_tiles
-    cycles += scalar_times * (tiles - 1) * scalar * _byte_again(form, "scalar", scalar_level)
-    cycles += (vector_times - 1) * vector / AGAIN_PER_CYCLE[level_of(vector, machine)]
-    cycles += (scalar_times - 1) * scalar / AGAIN_PER_CYCLE[level_of(scalar, machine)]
+    cycles += scalar_times * (tiles - 1) * scalar * _byte_again(form, "scalar", scalar_level, machine.pace)
+    cycles += (vector_times - 1) * vector / machine.pace.bytes_again_from(level_of(vector, machine))
+    cycles += (scalar_times - 1) * scalar / machine.pace.bytes_again_from(level_of(scalar, machine))
     if form.scalar is not None and not (form.scalar_packed or form.elementwise) and not _rows_stay(form, machine):
         points = math.prod(constant(one.size) for one in form.contraction.dimensions)
-        cycles += points / form.width * LINE / BYTES_PER_CYCLE[2]
+        cycles += points / form.width * LINE / machine.pace.second_cache
     return cycles
 
 
@@ -218,8 +234,10 @@ def _vector_loads(form: DirectForm, machine: Machine) -> float:
     that come from the second cache first are written into it.
     """
     if form.vector_packed:
-        return len(form.lanes)
-    return len(form.lanes) * (2 if _levels_again(form, machine)[0] == 1 else 4)
+        each = machine.pace.vector_load
+    else:
+        each = 2 * machine.pace.vector_load if _levels_again(form, machine)[0] == 1 else machine.pace.far_load
+    return len(form.lanes) * each
 
 
 def _outer_times(form: DirectForm, side: str) -> int:
@@ -238,17 +256,17 @@ def _rows_stay(form: DirectForm, machine: Machine) -> bool:
         return lines_stay(form.rows, apart, machine)
     steps = [abs(form.stride(one, "scalar")) * element for one in form.contracted]
     lines = form.contracted_total * form.scalar_size * min((LINE, *steps)) // LINE
-    period = max(machine.l1_bytes // CACHE_WAYS, 1)
-    return lines <= period // max(math.gcd(period, apart, *steps), LINE) * CACHE_WAYS
+    period, ways = sets_of(machine.l1_bytes)
+    return lines <= period // max(math.gcd(period, apart, *steps), LINE) * ways
 
 
-def _byte_again(form: DirectForm, side: str, level: int) -> float:
+def _byte_again(form: DirectForm, side: str, level: int, pace: Pace) -> float:
     """Cycles to read a byte of an operand once more, from there: lines of which a tile takes a part come whole."""
     if form.vector_packed if side == "vector" else form.scalar_packed or form.elementwise:
-        return 1 / AGAIN_PER_CYCLE[level]
+        return 1 / pace.bytes_again_from(level)
     run = _run(form, side)
     piece = {3: NEAR_PIECE, 4: FAR_PIECE / 2}.get(level, 0.0)
-    return max(1.0, LINE / run) / AGAIN_PER_CYCLE[level] + piece / run
+    return max(1.0, LINE / run) / pace.bytes_again_from(level) + piece * pace.waiting / run
 
 
 def _aliaslevel_of(form: DirectForm, side: str, strip: int, machine: Machine) -> int:
@@ -259,8 +277,8 @@ def _aliaslevel_of(form: DirectForm, side: str, strip: int, machine: Machine) ->
     step = form.step(side) * element
     together = form.width if side == "vector" else form.rows
     for level, capacity in ((1, machine.l1_bytes), (2, machine.l2_bytes)):
-        period = max(capacity // CACHE_WAYS, 1)
-        usable = period // math.gcd(step, period) * CACHE_WAYS * max(LINE, together * element)
+        period, ways = sets_of(capacity)
+        usable = period // math.gcd(step, period) * ways * max(LINE, together * element)
         if 4 * strip <= 3 * min(usable, capacity):
             return level
     return 3

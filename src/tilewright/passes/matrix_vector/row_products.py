@@ -16,7 +16,7 @@ from tilewright.contraction.form import Contraction, Dimension, Kind
 from tilewright.contraction.normalise import constant
 from tilewright.ir.dataclass import dataclass
 from tilewright.machine.model import Machine, power_of_two_at_least
-from tilewright.passes.direct.cost import AGAIN_PER_CYCLE, CHAINS, level_of, read_once
+from tilewright.passes.direct.cost import level_of, read_once
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.matrix_vector.form import SERIAL_BYTES, MatrixVectorForm, Way, refusal
 from tilewright.passes.packed.form import is_multiply_add
@@ -84,7 +84,7 @@ def _forms(contraction: Contraction, along: Dimension, machine: Machine) -> Iter
     for rows in range(1, min(MOST_ROWS, lanes, plain.row_count) + 1):
         most = min(MOST_COLUMNS, (registers - 1) // (rows + 1), plain.column_count)
         for column_tile in range(1, most + 1):
-            free = max(1, min(plain.along_size // lanes // 2, 2 * CHAINS // (rows * column_tile)))
+            free = max(1, min(plain.along_size // lanes // 2, int(2 * machine.pace.chain) // (rows * column_tile)))
             vectors = max(count for count in (1, 2, 4) if count <= free)
             yield replace(plain, rows=rows, column_tile=column_tile, vectors=vectors)
 
@@ -94,16 +94,22 @@ def _cycles(form: MatrixVectorForm, machine: Machine) -> float:
     parts = len(component_types(form.accumulator))
     each = (1 if form.fused_multiply_add else 2) * parts**2
     tile = form.rows * form.column_tile
-    step = max(each * tile, LOADED * parts * (form.rows + form.column_tile), CHAINS / form.vectors)
+    step = max(
+        each * tile,
+        LOADED * machine.pace.vector_load * parts * (form.rows + form.column_tile),
+        machine.pace.chain / form.vectors,
+    )
     whole, rest = divmod(form.along_size, form.lanes)
-    steps = math.prod(constant(one.size) for one in form.contracted) * (whole + (MASKED_STEP if rest else 0.0))
+    runs = math.prod(constant(one.size) for one in form.contracted)
+    steps = runs * (whole + (MASKED_STEP if rest else 0.0))
     rows = power_of_two_at_least(form.rows)
     folds = rows - 1 + math.log2(form.lanes / rows)
     stored = 1.0 if form.side_by_side is not None and form.stride(form.side_by_side, "out") == 1 else form.rows
     finish = form.column_tile * (FOLDED * parts * folds + stored * parts) + TILE_CYCLES
     row_tiles, column_tiles = -(-form.row_count // form.rows), -(-form.column_count // form.column_tile)
     outer = math.prod(constant(one.size) for one in form.outer)
-    compute = outer * (row_tiles * column_tiles * (steps * step + finish) + BLOCK_CYCLES)
+    finish, start = machine.pace.other * finish, machine.pace.other * BLOCK_CYCLES
+    compute = outer * (row_tiles * column_tiles * (steps * step + runs * machine.pace.run + finish) + start)
     sizes = _bytes(form, "matrix"), _bytes(form, "vector")
     out = math.prod(constant(one.size) for one in form.contraction.dimensions if one.kind is not Kind.K)
     run = form.along_size * form.matrix.element.bytes
@@ -113,7 +119,7 @@ def _cycles(form: MatrixVectorForm, machine: Machine) -> float:
     columns = form.column_count * form.along_size * element
     level = level_of(columns + 2 * form.rows * form.along_size * element, machine)
     contracted = math.prod(constant(one.size) for one in form.contracted)
-    again = outer * contracted * (row_tiles - 1) * columns / AGAIN_PER_CYCLE[level]
+    again = outer * contracted * (row_tiles - 1) * columns / machine.pace.bytes_again_from(level)
     return max(compute, memory) + 0.2 * min(compute, memory) + 0.5 * again
 
 

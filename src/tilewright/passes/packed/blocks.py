@@ -15,7 +15,7 @@ from tilewright.machine.model import Machine
 from tilewright.runtime.cpu_driver import SHARES_PER_THREAD
 
 LINE = 64  # bytes of a cache line
-CACHE_WAYS = 8  # of the first and second cache: lines that share a set
+LEAST_WAYS = 8  # of the first and second cache: lines that share a set
 # Caches of a processor that does not tell its own.
 USUAL_L1, USUAL_L2, USUAL_L3 = 1 << 15, 1 << 19, 1 << 24
 # One core's share of the L3 cache, which some eight cores have in common.
@@ -70,8 +70,19 @@ def lines_stay(lines: int, apart: int, machine: Machine) -> bool:
         >>> [lines_stay(lines, 1 << 14, CPU_AVX512) for lines in (6, 24)]
         [True, False]
     """
-    period = max((machine.l1_bytes or USUAL_L1) // CACHE_WAYS, 1)
-    return lines <= period // math.gcd(apart, period) * CACHE_WAYS * 3 // 4 or abs(apart) < LINE
+    period, ways = sets_of(machine.l1_bytes or USUAL_L1)
+    return lines <= period // math.gcd(apart, period) * ways * 3 // 4 or abs(apart) < LINE
+
+
+def sets_of(capacity: int) -> tuple[int, int]:
+    """Bytes after which a cache's sets come again, a power of two, and how many lines share a set.
+
+    Example:
+        >>> sets_of(32 << 10), sets_of(48 << 10), sets_of(1 << 20)
+        ((4096, 8), (4096, 12), (131072, 8))
+    """
+    period = 1 << max(capacity // LEAST_WAYS, 1).bit_length() - 1
+    return period, max(1, capacity // period)
 
 
 def choose_chunks(

@@ -204,11 +204,12 @@ def _register_tile(
         if vectors == 0:
             continue
         steps = math.ceil(vector_total / (vectors * lanes)) * math.ceil(scalar_total / rows)
-        # Cycles of one step of the sum: two multiply-add units with a latency of four (so eight chains keep them
-        # busy), one vector per 1.5 cycles from L2, where the vector panels lie, and cheap broadcasts from L1; and the
-        # loop itself, of which small tiles need more.
+        # Half the time of one step of the sum: eight multiply-adds at the least, since they wait for each other,
+        # vectors from L2, where their panels lie, and broadcasts from L1; and the loop itself, of which small tiles
+        # need more.
         multiply_adds = max(vectors * rows, 8) / 2
-        cost = steps * (max(multiply_adds, 1.5 * vectors + 0.25 * rows) + 0.02 * (vectors + rows) + 0.1)
+        loads = 0.375 * vectors * machine.pace.far_load + 0.5 * rows * machine.pace.element_load
+        cost = steps * (max(multiply_adds, loads) + 0.02 * (vectors + rows) + 0.1)
         if scalar_run % rows and scalar_total > rows:
             cost += BROKEN_ELEMENT * scalar_total
         if best is None or cost < best[0]:

@@ -1,0 +1,119 @@
+"""How fast a core is at all else, beside its vector multiply-adds: what the cost models of contractions count with.
+
+The unit of time is what it takes to start one multiply-add of whole vectors: a cycle of a core that starts one, half a
+cycle of one that starts two. A core that does twice as much of everything has the same numbers; what differs from one
+to the other is the balance, and with it which form and which register tile is the fastest.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Times in multiply-adds of whole vectors, and bytes in the time of one; what is given is measured on a Zen 4.
+
+    Attributes:
+        chain: until the result of a multiply-add can be added to.
+        vector_load: of a vector that begins with a line, from the first cache.
+        far_load: of a vector that is read in place and comes from the second cache.
+        element_load: of an element that is broadcast.
+        narrow: the least that a multiply-add of a narrower vector takes.
+        run: to go on with another row of an operand, within a sum that runs along rows of both.
+        other: times as long as on a Zen 4: loops, addresses and stores of register tiles, copies of single elements.
+        panels: the same for copies of vectors into the small panels of the direct form.
+        packing: the same for the packed form's, with its tables.
+        waiting: the same for pieces of memory that no prefetcher foresees.
+        asked: for a piece of main memory that the kernel asks for ahead.
+        near: for a piece of the third cache that nothing foresees.
+        second_cache, third_cache, memory: bytes that come from there.
+        again: bytes that come from the second cache where nearly all of them come in time.
+    """
+
+    chain: float = 4.0
+    vector_load: float = 1.0
+    far_load: float = 4.0
+    element_load: float = 0.5
+    narrow: float = 0.5
+    run: float = 0.0
+    other: float = 1.0
+    panels: float = 1.0
+    packing: float = 1.0
+    waiting: float = 1.0
+    asked: float = 24.0
+    near: float = 0.0
+    second_cache: float = 32.0
+    third_cache: float = 12.0
+    memory: float = 7.0
+    again: float = 80.0
+
+    def __post_init__(self) -> None:
+        """Refuse what no core has.
+
+        Raises:
+            ValueError: if a time is negative, or no byte comes from somewhere.
+        """
+        for name, value in vars(self).items():
+            if value < 0:
+                raise ValueError(f"the pace of a core: {name} is {value}, and must not be negative")
+        if 0 in (self.second_cache, self.third_cache, self.memory, self.again):
+            raise ValueError("the pace of a core: bytes come from all caches and from memory, and so many are none")
+
+    def bytes_from(self, level: int) -> float:
+        """Bytes that come from a level of the memory in the time of one multiply-add: 2 and 3 are caches, 4 is main
+        memory; what the first cache gives costs what its loads do.
+
+        Example:
+            >>> [Pace().bytes_from(level) for level in (2, 3, 4)]
+            [32.0, 12.0, 7.0]
+        """
+        return (math.inf, self.second_cache, self.third_cache, self.memory)[level - 1]
+
+    def bytes_again_from(self, level: int) -> float:
+        """The same for what is read a second time.
+
+        Example:
+            >>> [Pace().bytes_again_from(level) for level in (2, 3, 4)]
+            [80.0, 12.0, 7.0]
+        """
+        return self.again if level == 2 else self.bytes_from(level)
+
+
+ONE_MULTIPLY_ADD = Pace()
+"""One multiply-add and one load of 512 bits in a cycle, or two loads of single elements: a Zen 4."""
+
+TWO_MULTIPLY_ADDS = Pace(
+    chain=8.0,
+    far_load=5.0,
+    element_load=1.2,
+    narrow=1.0,
+    run=20.0,
+    other=1.3,
+    panels=0.7,
+    packing=2.2,
+    waiting=3.0,
+    asked=14.0,
+    near=30.0,
+    second_cache=16.0,
+    third_cache=8.0,
+    memory=4.0,
+    again=50.0,
+)
+"""Two multiply-adds of 512 bits in a cycle, and two loads, be it of vectors or of elements: fitted to a Zen 5."""
+
+_TWO = ("znver5", "skylake-avx512", "cascadelake", "cooperlake", "icelake-server", "sapphirerapids", "emeraldrapids",
+        "graniterapids")  # fmt: skip
+PACES: dict[str, Pace] = dict.fromkeys(_TWO, TWO_MULTIPLY_ADDS)
+"""By LLVM's name of a processor: those that start two multiply-adds of 512 bits in a cycle."""
+
+
+def pace_of(processor: str) -> Pace:
+    """The pace of a processor by LLVM's name of it; those that are not known are taken for a Zen 4.
+
+    Example:
+        >>> pace_of("znver5").chain, pace_of("znver4").chain, pace_of("of next year").chain
+        (8.0, 4.0, 4.0)
+    """
+    return PACES.get(processor, ONE_MULTIPLY_ADD)

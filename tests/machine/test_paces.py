@@ -1,0 +1,37 @@
+"""How fast cores are at all else than multiply-adds: which processor has which balance, and what no core has."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tilewright.machine.detect import host_machine
+from tilewright.machine.named import NAMED_MACHINES
+from tilewright.machine.paces import ONE_MULTIPLY_ADD, PACES, TWO_MULTIPLY_ADDS, Pace, pace_of
+from tilewright.machine.processors import host_processor
+
+
+def test_llvm_s_name_of_the_processor_chooses_the_pace() -> None:
+    assert pace_of("znver5") == pace_of("sapphirerapids") == TWO_MULTIPLY_ADDS
+    assert pace_of("znver4") == pace_of("haswell") == pace_of("a name that LLVM does not have") == ONE_MULTIPLY_ADD
+    assert host_machine().pace == pace_of(host_processor().name)
+    assert ONE_MULTIPLY_ADD not in PACES.values()
+
+
+def test_named_machines_have_the_pace_that_the_models_were_measured_on() -> None:
+    assert {one.pace for one in NAMED_MACHINES.values()} == {Pace()} == {ONE_MULTIPLY_ADD}
+
+
+def test_two_multiply_adds_in_a_cycle_leave_less_time_for_all_else() -> None:
+    one, two = ONE_MULTIPLY_ADD, TWO_MULTIPLY_ADDS
+    assert two.chain == 2 * one.chain, "the latency is as long, and twice as many multiply-adds start meanwhile"
+    assert two.element_load > one.element_load
+    assert all(two.bytes_from(level) < one.bytes_from(level) for level in (2, 3, 4))
+    assert all(two.bytes_again_from(level) < one.bytes_again_from(level) for level in (2, 3, 4))
+
+
+@pytest.mark.parametrize("change", [{"chain": -1.0}, {"near": -0.5}, {"memory": 0.0}, {"again": 0.0}])
+def test_a_pace_that_no_core_has_is_refused(change: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="the pace of a core: "):
+        replace(ONE_MULTIPLY_ADD, **change)

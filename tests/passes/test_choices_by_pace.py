@@ -1,0 +1,71 @@
+"""Which form and tile a contraction gets on a core that starts one multiply-add in a cycle, and on one that starts two:
+as measured on a Zen 4 and on a Zen 5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from naive import einsum_contraction
+
+from tilewright.contraction.normalise import normalise
+from tilewright.ir.scalars import F32, F64, ScalarType
+from tilewright.machine.named import CPU_AVX512
+from tilewright.machine.paces import TWO_MULTIPLY_ADDS
+from tilewright.passes.direct.form import DirectForm
+from tilewright.passes.form_choice import choose_form
+from tilewright.passes.matrix_vector.form import MatrixVectorForm
+from tilewright.passes.packed.form import PackedForm
+
+ZEN4 = replace(CPU_AVX512, cores=1, l1_bytes=32 << 10)
+ZEN5 = replace(CPU_AVX512, cores=1, pace=TWO_MULTIPLY_ADDS)
+
+
+def chosen(text: str, sizes: dict[str, int], scalar: ScalarType) -> tuple[str, str]:
+    """What is chosen on either, as "direct 2x13": vectors and rows of the register tile."""
+    contraction = normalise(einsum_contraction(text, sizes, scalar))
+    forms = (choose_form(contraction, machine).form for machine in (ZEN4, ZEN5))
+    first, second = (described(form) for form in forms)
+    return first, second
+
+
+def described(form: DirectForm | PackedForm | MatrixVectorForm) -> str:
+    if isinstance(form, DirectForm):
+        return f"direct {len(form.lanes)}x{form.rows}"
+    return f"{'packed' if isinstance(form, PackedForm) else 'streamed'} {form.vectors}x{form.rows}"
+
+
+def square(n: int) -> dict[str, int]:
+    return {"i": n, "j": n, "k": n}
+
+
+EVEN = dict.fromkeys("abcdefg", 16)
+LONG = {"a": 312, "b": 312, "c": 24, "d": 312}
+THREE = {"a": 200, "b": 188, "c": 188, "d": 200}
+SIX = {"a": 24, "b": 16, "c": 16, "d": 24, "e": 16, "f": 16, "g": 24}
+
+
+@pytest.mark.parametrize(("text", "sizes", "scalar", "one", "two"), [
+    # Broadcasts take the place of other loads, so that tiles of one vector wait for them.
+    ("ij,jk->ik", square(32), F32, "direct 1x16", "direct 2x8"),
+    ("ij,jk->ik", square(48), F32, "direct 1x24", "direct 3x8"),
+    ("ij,jk->ik", square(64), F32, "direct 1x16", "direct 2x13"),
+    ("ij,jk->ik", square(64), F64, "direct 1x16", "direct 4x5"),
+    ("ij,jk->ik", square(512), F64, "packed 4x6", "packed 4x6"),
+    ("dca,cbd->ba", THREE, F32, "packed 1x24", "packed 2x12"),
+    ("adb,cd->cba", LONG, F64, "direct 1x24", "direct 2x12"),
+    # Main memory is farther, so that pieces of it are better packed than read in place.
+    ("cbeg,agfd->cbeafd", SIX, F64, "direct 3x9", "packed 4x6"),
+    ("bcfg,edag->edabcf", EVEN, F32, "direct 6x4", "packed 4x6"),
+    # Vectors of a panel that come from the second cache.
+    ("cbeg,agfd->fedcba", SIX, F32, "packed 6x4", "packed 4x6"),
+])  # fmt: skip
+def test_what_is_chosen_for_either(text: str, sizes: dict[str, int], scalar: ScalarType, one: str, two: str) -> None:
+    assert chosen(text, sizes, scalar) == (one, two)
+
+
+def test_rows_that_share_a_set_of_the_first_cache_are_not_read_in_place() -> None:
+    contraction = normalise(einsum_contraction("cefg,gdba->dfebca", EVEN, F32))  # 16 rows, 16 KB apart
+    larger = replace(ZEN4, l1_bytes=48 << 10)  # of twelve lines in a set
+    assert isinstance(choose_form(contraction, larger).form, PackedForm)
