@@ -330,6 +330,7 @@ class For:
 
     `unroll`: the printer asks the target compiler for full unrolling (bounds are constants then).
     `independent`: iterations may run in any order or in vector lanes (a promise of the producer).
+    `scalar`: the compiler is asked not to put them into lanes, which would gather what they read.
     """
 
     index: str
@@ -339,6 +340,7 @@ class For:
     step: Expression = field(default_factory=lambda: Constant(1, I64))
     unroll: bool = False
     independent: bool = False
+    scalar: bool = False
 
 
 @dataclass(frozen=True)

@@ -333,6 +333,8 @@ def _loop_metadata(emitter: Emitter, node: For, group: str) -> str:
         properties.append(emitter.node('!{!"llvm.loop.unroll.full"}'))
     if group:
         properties.append(emitter.node(f'!{{!"llvm.loop.parallel_accesses", {group}}}'))
+    if node.scalar:
+        properties.append(emitter.node('!{!"llvm.loop.vectorize.enable", i1 false}'))
     if not properties:
         return ""
     return ", !llvm.loop " + emitter.node(f"distinct !{{@, {', '.join(properties)}}}")

@@ -87,7 +87,11 @@ def _statement(statement: Statement, depth: int) -> list[str]:
             by = f" by {step}" if step else ""
             marks = "".join(
                 f" {mark}"
-                for mark, on in (("unrolled", statement.unroll), ("independent", statement.independent))
+                for mark, on in (
+                    ("unrolled", statement.unroll),
+                    ("independent", statement.independent),
+                    ("scalar", statement.scalar),
+                )
                 if on
             )
             head = f"for {statement.index} from {describe(statement.start)} below {describe(statement.stop)}{by}{marks}"

@@ -92,6 +92,7 @@ class KernelPlan:
         group: threads of a block that share a point.
         together: points of the innermost dimension that run in lanes of vectors: chunks are whole groups of them.
         apart: unless there are fewer groups than cores, for points then go one by one.
+        by_rows: points of the innermost dimension are folded beside each other, a row of them after the other.
         refused: why something does not run in lanes of vectors, a sentence each.
     """
 
@@ -106,6 +107,7 @@ class KernelPlan:
     group: int = 1
     together: int = 1
     apart: bool = False
+    by_rows: bool = False
     refused: tuple[str, ...] = ()
 
 

@@ -37,6 +37,8 @@ BLOCKS_PER_CORE = 32
 WHOLE_LINES = 64
 """Elements that blocks of many points are a multiple of, so that those of aligned arrays begin with a cache line."""
 
+MOST_COLUMNS = 128
+
 SCRATCH_BYTES = 256 << 20
 
 
@@ -63,6 +65,8 @@ def schedule(
         together = plan.together if chunk < 16 * WHOLE_LINES else math.lcm(plan.together, WHOLE_LINES)
         if plan.apart and points < plan.together * backend.machine.cores:
             together = 1
+        if plan.by_rows:
+            together = _columns_together(points, backend.machine.cores)
         chunk = min(innermost, -(-chunk // together) * together)
         chunks = -(-innermost // chunk)
         items = runs * chunks
@@ -76,6 +80,20 @@ def schedule(
     blocks = min(-(-points // threads), 32 * backend.machine.cores)
     workers = min(blocks * threads, most)
     return -(-workers // threads), {host.ITEMS: points, host.THREADS_TOTAL: workers}
+
+
+def _columns_together(points: int, cores: int) -> int:
+    """How many points that are folded row by row a block takes at the least: the more, the longer are the pieces of
+    rows that it reads, but each core has two parts.
+
+    Example:
+        >>> [_columns_together(points, 2) for points in (3, 30, 133, 1000)]
+        [1, 4, 32, 128]
+    """
+    together = 1
+    while together < MOST_COLUMNS and points >= 4 * together * cores:
+        together *= 2
+    return together
 
 
 def loops_by_memory(kernel: Kernel) -> bool:

@@ -276,13 +276,14 @@ class Item:
         write: Callable[[Size], None],
         step: kernel.Expression | int = 1,
         independent: bool = False,
+        scalar: bool = False,
     ) -> None:
         """for index in start .. stop by step: what `write(index)` emits; all indices are below `extent`."""
         name, core = self.index(hint, extent)
         with self.emit.scope() as body:
             write(core)
         by = Constant(step, I64) if isinstance(step, int) else step
-        self.emit.emit(For(name.name, start, stop, tuple(body), by, independent=independent))
+        self.emit.emit(For(name.name, start, stop, tuple(body), by, independent=independent, scalar=scalar))
 
     def loop_in_lanes(
         self,

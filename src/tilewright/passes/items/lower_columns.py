@@ -5,18 +5,23 @@ the rows are read one after another, and the loop over the points of a row runs 
 
     for each point j: for each k: acc = combine(acc, f(x[k, j]))
     =>  for each COLUMNS points: for each k: for each point j of them: acc[j] = combine(acc[j], f(x[k, j]))
+
+Where little is computed of a row, `ROWS` of them are taken at a time, and what was folded before is read and written
+once for all of these. Points that lie apart are then folded one by one: to gather them takes a processor several times
+as long as to read them.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tilewright.ir import nodes
 from tilewright.ir.nodes import Lambda, Variable
 from tilewright.ir.scalars import I64, ScalarType, compute_type
-from tilewright.ir.sizes import ZERO, Size, minimum, size
+from tilewright.ir.sizes import ONE, ZERO, Size, minimum, size
 from tilewright.ir.traversal import all_statements, mentioned_names
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import Constant, Expression, For, operation
@@ -28,6 +33,10 @@ from tilewright.passes.items.lower_scalar import lower_atom, lower_size
 from tilewright.passes.items.sum_trees import grows_errors
 
 COLUMNS = 512
+ROWS = 4
+CHEAP = {"add", "sub", "mul", "min", "max", "abs", "neg"}
+MOST_STATEMENTS = 4
+"""Of a row, where `ROWS` are taken at a time."""
 
 Reduction = nodes.Reduce | nodes.Redomap
 
@@ -121,8 +130,9 @@ def _write_together(
     first, first_size = item.index("first", place.lmad.shape[0])
     function = fold.function if isinstance(fold, nodes.Redomap) else None
 
-    def each_column(stop: Expression, write_column: Callable[[Size], None]) -> None:
-        item.loop_from(Constant(0, I64), stop, size(COLUMNS), "column", write_column, independent=True)
+    def each_column(stop: Expression, write_column: Callable[[Size], None], lanes: bool = True) -> None:
+        start = Constant(0, I64)
+        item.loop_from(start, stop, size(COLUMNS), "column", write_column, independent=lanes, scalar=not lanes)
 
     with emit.scope() as group:
         count = emit.let(operation("min", Constant(COLUMNS, I64), operation("sub", bounds[1], first)), "count")
@@ -137,18 +147,33 @@ def _write_together(
             for total, value in zip(into, call(item, fold.combine, [*before, *values]), strict=True):
                 write(item, value, row_of(total, column))
 
-        def row(k: Size, into: Sequence[ArrayView]) -> None:
-            def step(column: Size) -> None:
-                elements = [item.load(one, (first_size + column, k)) for one in arrays]
-                values = elements if function is None else call(item, function, elements, [None] * len(totals))
-                take(into, column, values)
+        def row(column: Size, k: Size, views: Sequence[ArrayView]) -> Sequence[AnyValue]:
+            elements = [item.load(one, (first_size + column, k)) for one in views]
+            return elements if function is None else call(item, function, elements, [None] * len(totals))
 
-            each_column(count, step)
+        def in_order(
+            start: Size, rows: Size, into: Sequence[ArrayView], views: Sequence[ArrayView], lanes: bool
+        ) -> None:
+            def some(first_row: Size, number: int) -> None:
+                def step(column: Size) -> None:
+                    values = [row(column, first_row + one, views) for one in range(number)]
+                    while len(values) > 1:
+                        pairs = zip(values[::2], values[1::2], strict=True)
+                        values = [call(item, fold.combine, [*one, *two]) for one, two in pairs]
+                    take(into, column, values[0])
+
+                each_column(count, step, lanes)
+
+            together = ROWS if is_cheap(fold) else 1
+            if together > 1:
+                item.loop(rows // together, "rows", lambda number: some(start + number * together, together))
+                start, rows = start + rows // together * together, rows - rows // together * together
+            item.loop(rows, "k", lambda k: some(start + k, 1))
 
         def pieces(start: Size, rows: Size, into: Sequence[ArrayView], levels: int) -> None:
             """A tree of so many levels above the rows, as in `lower_folds.fold`."""
             if not levels:
-                item.loop(rows, "k", lambda k: row(start + k, into))
+                by_distance(item, fold, arrays, functools.partial(in_order, start, rows, into))
                 return
             length = size(PIECE**levels)
             inner = [column_array(item, atom.type.element) for atom in fold.neutral]
@@ -170,6 +195,33 @@ def _write_together(
         )
         each_column(count, lambda column: item.store(place, (first_size + column,), item.load(totals[0], (column,))))
     emit.emit(For(first.name, bounds[0], bounds[1], tuple(group), step=Constant(COLUMNS, I64)))
+
+
+def is_cheap(fold: Reduction) -> bool:
+    """Whether so little is computed of a row that reading it is most of the work."""
+    statements = [one.expression for function in _functions(fold) for one in all_statements(function.body)]
+    computed = [one for one in statements if isinstance(one, nodes.Apply)]
+    return len(statements) <= MOST_STATEMENTS and all(one.operator in CHEAP for one in computed)
+
+
+def by_distance(
+    item: Item, fold: Reduction, arrays: Sequence[ArrayView], write_rows: Callable[[Sequence[ArrayView], bool], None]
+) -> None:
+    """`write_rows(views, lanes)`: in lanes unless points that are cheap to fold lie apart."""
+    steps = [one.lmad.strides[0] for one in arrays]
+    if not is_cheap(fold) or all(one.constant in (0, 1) for one in steps):
+        write_rows(arrays, True)
+        return
+    if any(one.constant not in (None, 0, 1) for one in steps):
+        write_rows(arrays, False)
+        return
+    near = [
+        replace(one, lmad=replace(one.lmad, strides=(ONE, one.lmad.strides[1]))) if step.constant is None else one
+        for one, step in zip(arrays, steps, strict=True)
+    ]
+    tests = [operation("eq", lower_size(one, item.emit), Constant(1, I64)) for one in steps if one.constant is None]
+    side_by_side = item.emit.let(functools.reduce(functools.partial(operation, "and"), tests), "side_by_side")
+    item.emit.when(side_by_side, lambda: write_rows(near, True), lambda: write_rows(arrays, False))
 
 
 def column_array(item: Item, element: ScalarType) -> ArrayView:

@@ -49,8 +49,8 @@ class Points:
 
     `copied` pairs a target's position with the array that it begins as. `columns` writes a range of points of the
     innermost dimension together where that is faster (lower_columns.py), else as its last argument does; `together`:
-    how many of them. `by_block`: a point is the work of a whole block of threads, which stay together. `updates` are
-    arrays among those read that the points change.
+    how many of them; `by_rows`: they are folded row by row. `by_block`: a point is the work of a whole block of
+    threads, which stay together. `updates` are arrays among those read that the points change.
     """
 
     space: tuple[Size, ...]
@@ -60,6 +60,7 @@ class Points:
     columns: Callable[[Item, Sequence[Size], Range, Places, Callable[[], None]], None] | None = None
     group: int = 1
     together: int = 1
+    by_rows: bool = False
     write_blocks: Callable[[Item, Places, int], None] | None = None
     by_block: bool = False
     updates: tuple[Variable, ...] = ()
@@ -141,7 +142,7 @@ def _map_points(expression: nodes.Map) -> Points:
         _bind_levels(item, levels[:-1], at)
         write_together(item, function, arrays, bounds, _part(places[0], at), otherwise)
 
-    return dataclasses.replace(points, columns=columns)
+    return dataclasses.replace(points, columns=columns, by_rows=column_fold(function) is not None)
 
 
 def _with_lanes(points: Points, body: Body) -> Points:
