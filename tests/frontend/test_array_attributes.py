@@ -16,11 +16,11 @@ import tilewright as tw
     ("use", "error", "message"),
     [
         (
-            lambda xs: xs.sum(),
+            lambda xs: xs.sort(),
             AttributeError,
-            r"\[n\]f64 has no attribute 'sum' .*tw.reduce\(\"add\", 0, xs\)",
+            r"\[n\]f64 has no attribute 'sort' .*; it has sum, .* and there are the functions of tilewright",
         ),
-        (lambda xs: xs.argmax(), AttributeError, "has no attribute 'argmax' .* use the functions of tilewright"),
+        (lambda xs: xs.fill(0), AttributeError, "has no attribute 'fill' .* there are the functions of tilewright"),
         (lambda xs: xs @ 2.0, TypeError, "@: argument 1 must be an array, not 2.0"),
         (lambda xs: xs @ tw.iota(3), TypeError, r"xs of type \[n\]f64 and .*\[3\]i64: the shapes must be equal"),
     ],

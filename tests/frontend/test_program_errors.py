@@ -59,7 +59,7 @@ def length(xs: tw.f32["n"]) -> Any:
 
 
 def numpy_function(xs: tw.f32["n"]) -> Any:
-    return np.sum(xs)
+    return np.median(xs)
 
 
 def numpy_accumulate(xs: tw.f32["n"]) -> Any:
@@ -67,7 +67,7 @@ def numpy_accumulate(xs: tw.f32["n"]) -> Any:
 
 
 def numpy_average(xs: tw.f32["n"]) -> Any:
-    return np.mean(xs)
+    return np.average(xs)
 
 
 def numpy_keyword(xs: tw.f32["n"]) -> Any:
@@ -260,8 +260,8 @@ MESSAGES = [
     (range_of_size, "value of n is not known", "tw.loop"),
     (range_of_scalar, "value of k is not known", "tw.loop"),
     (length, "value of n is not known", ""),
-    (numpy_function, "numpy.sum cannot be traced", 'use tw.reduce("add", 0, xs)'),
-    (numpy_average, "numpy.mean cannot be traced", 'use tw.reduce("add", 0, xs) / xs.shape[0]'),
+    (numpy_function, "numpy.median cannot be traced", "use np.median outside of the program"),
+    (numpy_average, "numpy.average cannot be traced", "use (xs * ws).sum() / ws.sum()"),
     (numpy_keyword, "numpy.add with where cannot be traced", ""),
     (numpy_constant, "a NumPy array of shape (3,) meets traced values", "are its parameters"),
     (unknown_attribute, "the scalar x of type f32 has no attribute 'item'", ""),

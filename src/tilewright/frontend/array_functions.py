@@ -49,7 +49,7 @@ from tilewright.ir.nodes import (
     Update,
 )
 from tilewright.ir.scalars import I64, scalar_type_of
-from tilewright.ir.sizes import Size, exact_quotient, product
+from tilewright.ir.sizes import ONE, Size, exact_quotient, product
 
 
 def map(function: Callable[..., Any] | str, *arrays: Any) -> Any:
@@ -83,7 +83,8 @@ def map(function: Callable[..., Any] | str, *arrays: Any) -> Any:
 
 
 def elementwise(function: Callable[..., Any], operands: Sequence[Any]) -> Any:
-    """A scalar function of arrays and scalars, as nested maps. Arrays of fewer dimensions meet the last ones of others.
+    """A scalar function of arrays and scalars, as nested maps, broadcast as in NumPy: arrays of fewer dimensions meet
+    the last ones of others, and dimensions that are known to have size 1 go with any size.
 
     Raises:
         TypeError: for arrays whose sizes do not agree.
@@ -93,21 +94,29 @@ def elementwise(function: Callable[..., Any], operands: Sequence[Any]) -> Any:
         return function(*operands)
     largest = max(arrays.values(), key=lambda one: one.ndim)
     for one in arrays.values():
-        if one.variable.type.shape != largest.variable.type.shape[largest.ndim - one.ndim :]:
-            describe = one.builder.describe
-            raise TypeError(
-                f"elementwise operation on {describe(largest.variable)} of type {largest.variable.type} and "
-                f"{describe(one.variable)} of type {one.variable.type}: the shapes must be equal, or one of them that "
-                "of the other's rows; use tw.map for anything else"
-            )
-    mapped = {name: one for name, one in arrays.items() if one.ndim == largest.ndim}
+        _check_broadcast(largest, one)
+    highest = {name: one for name, one in arrays.items() if one.ndim == largest.ndim}
+    mapped = {name: one for name, one in highest.items() if one.variable.type.shape[0] != ONE} or highest
+    first = {name: one[0] for name, one in highest.items() if name not in mapped}
+    common_width(largest.builder, "elementwise operation", list(mapped.values()))
 
     def rows(*given: Any) -> Any:
-        row_of = dict(zip(mapped, given, strict=True))
+        row_of = first | dict(zip(mapped, given, strict=True))
         inner = [row_of.get(one.variable.name, one) if isinstance(one, ArrayProxy) else one for one in operands]
         return elementwise(function, inner)
 
     return map(rows, *mapped.values())
+
+
+def _check_broadcast(largest: ArrayProxy, other: ArrayProxy) -> None:
+    shape, its = largest.variable.type.shape, other.variable.type.shape
+    if any(a != b and ONE not in (a, b) for a, b in zip(reversed(shape), reversed(its), strict=False)):
+        describe = largest.builder.describe
+        raise TypeError(
+            f"elementwise operation on {describe(largest.variable)} of type {largest.variable.type} and "
+            f"{describe(other.variable)} of type {other.variable.type}: the shapes must be equal, or one of them that "
+            "of the other's rows, where 1 goes with any size; use tw.map for anything else"
+        )
 
 
 def matmul(left: Any, right: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,9 +24,6 @@ from tilewright.ir.scalars import ScalarType
 from tilewright.ir.sizes import ZERO, ceil_division, size
 
 _LARGEST_UNROLLED_ITERATION = 64
-_FOLDS = {"sum": '"add", 0', "prod": '"mul", 1', "max": '"max", -np.inf', "min": '"min", np.inf', "any": '"or", False',
-          "all": '"and", True'}  # fmt: skip
-"""What is written in place of methods of NumPy's arrays."""
 
 
 class ArrayProxy:
@@ -170,10 +168,13 @@ class ArrayProxy:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # asked for by protocols, also of a proxy that is being made
             raise AttributeError(name)
-        instead = f"tw.reduce({_FOLDS[name]}, {self._variable})" if name in _FOLDS else "the functions of tilewright"
+        from tilewright.frontend.numpy_functions import METHODS
+
+        if name in METHODS:
+            return partial(METHODS[name], self)
         raise AttributeError(
             f"the array {self._variable} of type {self._variable.type} has no attribute {name!r} while the function is "
-            f"traced; use {instead}"
+            f"traced; it has {', '.join(METHODS)}, and there are the functions of tilewright"
         )
 
     def __matmul__(self, other: Any) -> Any:
@@ -216,7 +217,7 @@ class ArrayProxy:
 
 
 def subscript(array: ArrayProxy, key: Any) -> Any:
-    """array[key]: integers pick, slices cut, `...` stands for the dimensions in between.
+    """array[key]: integers pick, slices cut, None makes a dimension of size 1, `...` is the dimensions in between.
 
     Raises:
         IndexError: for too many indices, and constants that are out of range.
@@ -224,6 +225,12 @@ def subscript(array: ArrayProxy, key: Any) -> Any:
     """
     tracer, variable = array.builder, array.variable
     keys = _expanded(array, key)
+    if any(one is None for one in keys):
+        from tilewright.frontend.shape_functions import with_new_dimensions
+
+        part = subscript(array, tuple(one for one in keys if one is not None))
+        remaining = [one for one in keys if one is None or isinstance(one, slice)]
+        return with_new_dimensions(part, [place for place, one in enumerate(remaining) if one is None])
     picked = [d for d, one in enumerate(keys) if not isinstance(one, slice)]
     kept = [d for d, one in enumerate(keys) if isinstance(one, slice)]
     indices = [index_atom(array, d, keys[d]) for d in picked]
@@ -243,13 +250,13 @@ def _expanded(array: ArrayProxy, key: Any) -> list[Any]:
     """One index or slice per dimension."""
     keys = list(key) if isinstance(key, tuple) else [key]
     for one in keys:
-        if one is None or isinstance(one, bool | list | np.ndarray) or is_array(one):
+        if isinstance(one, bool | list | np.ndarray) or is_array(one):
             raise TypeError(
                 f"{array.variable}[...]: {describe_value(one)} is no index; indices are integers and slices. Use "
-                f"tw.map(lambda i: {array.variable}[i], indices) to gather, tw.reshape for new dimensions"
+                f"tw.map(lambda i: {array.variable}[i], indices) to gather"
             )
-    given = sum(one is not Ellipsis for one in keys)
-    if given > array.ndim or len(keys) - given > 1:
+    given = sum(one is not Ellipsis and one is not None for one in keys)
+    if given > array.ndim or sum(one is Ellipsis for one in keys) > 1:
         raise IndexError(f"{given} indices for {array.variable} of type {array.variable.type}")
     missing = [slice(None)] * (array.ndim - given)
     at = next((n for n, one in enumerate(keys) if one is Ellipsis), None)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
 from typing import Any
 
-from tilewright.frontend import array_functions, scalar_functions
+from tilewright.frontend import array_functions, axis_functions, scalar_functions, shape_functions
 from tilewright.frontend.array_arguments import dimension_of
 from tilewright.frontend.einsum import einsum
 from tilewright.frontend.scalar_functions import rounded, where
@@ -42,6 +43,10 @@ def traced_function(function: Any, arguments: Sequence[Any], options: Mapping[st
     """
     name = function.__name__
     if name in _OTHERS:
+        try:
+            signature(_OTHERS[name]).bind(*arguments, **options)
+        except TypeError as error:
+            raise TypeError(f"numpy.{name} of traced arrays: {error}") from None
         return _OTHERS[name](*arguments, **options)
     instead = _INSTEAD.get(name, "tilewright's functions")
     raise TypeError(f"numpy.{name} cannot be traced; use {instead}")
@@ -165,32 +170,14 @@ _OTHERS: dict[str, Callable[..., Any]] = {
     "concatenate": lambda arrays, axis=0: array_functions.concat(*arrays, axis=axis),
     "einsum": einsum,
     "tensordot": tensordot,
+    **axis_functions.FUNCTIONS,
+    **shape_functions.FUNCTIONS,
 }
 
 _INSTEAD = {
-    "sum": 'tw.reduce("add", 0, xs)',
-    "prod": 'tw.reduce("mul", 1, xs)',
-    "max": 'tw.reduce("max", -np.inf, xs)',
-    "amax": 'tw.reduce("max", -np.inf, xs)',
-    "min": 'tw.reduce("min", np.inf, xs)',
-    "amin": 'tw.reduce("min", np.inf, xs)',
-    "any": 'tw.reduce("or", False, xs)',
-    "all": 'tw.reduce("and", True, xs)',
-    "mean": 'tw.reduce("add", 0, xs) / xs.shape[0]',
-    "average": 'tw.reduce("add", 0, xs * ws) / tw.reduce("add", 0, ws)',
-    "var": 'tw.reduce("add", 0, (xs - mean) ** 2) / xs.shape[0]',
-    "std": 'tw.sqrt(tw.reduce("add", 0, (xs - mean) ** 2) / xs.shape[0])',
-    "argmin": "tw.reduce over xs and tw.iota(xs.shape[0]), as in the example of tw.reduce",
-    "argmax": "tw.reduce over xs and tw.iota(xs.shape[0]), as in the example of tw.reduce",
-    "count_nonzero": 'tw.reduce("add", 0, (xs != 0).astype("i64"))',
-    "dot": "xs @ ys",
-    "vdot": 'tw.reduce("add", 0, xs.conj() * ys)',
-    "inner": 'tw.reduce("add", 0, xs * ys)',
-    "outer": 'tw.einsum("i,j->ij", xs, ys)',
-    "cumsum": 'tw.scan("add", 0, xs)',
-    "cumprod": 'tw.scan("mul", 1, xs)',
+    "average": "(xs * ws).sum() / ws.sum()",
     "gradient": "(xs[2:] - xs[:-2]) / 2, and tw.concat for the two ends",
-    "trapezoid": 'tw.reduce("add", 0, (ys[1:] + ys[:-1]) * (xs[1:] - xs[:-1])) / 2',
+    "trapezoid": "((ys[1:] + ys[:-1]) * (xs[1:] - xs[:-1])).sum() / 2",
     "interp": "a tw.loop that halves an interval, for each point of tw.map",
     "searchsorted": "a tw.loop that halves an interval, for each point of tw.map",
     "bincount": 'tw.hist("add", 0, count, indices, weights)',
@@ -203,14 +190,14 @@ _INSTEAD = {
     "percentile": "np.percentile outside of the program: there is no sorting in programs",
     "quantile": "np.quantile outside of the program: there is no sorting in programs",
     "unique": "np.unique outside of the program: there is no sorting in programs",
-    "stack": "tw.concat of arrays with a new dimension of tw.replicate(1, xs)",
-    "vstack": "tw.concat of arrays with a new dimension of tw.replicate(1, xs)",
-    "hstack": "tw.concat",
-    "repeat": "tw.reshape(tw.map(lambda x: tw.replicate(count, x), xs), -1)",
-    "tile": "tw.reshape(tw.replicate(count, xs), -1)",
-    "expand_dims": "tw.replicate(1, xs)",
-    "reshape": "tw.reshape",
-    "zeros_like": "tw.replicate(xs.shape, 0.0)",
-    "ones_like": "tw.replicate(xs.shape, 1.0)",
 }
 """What is written in place of functions that go over the rows of arrays."""
+
+METHODS: dict[str, Callable[..., Any]] = {
+    **axis_functions.METHODS,
+    **shape_functions.METHODS,
+    "clip": scalar_functions.clip,
+    "round": rounded,
+    "transpose": lambda array, *axes: array_functions.transpose(array, axes or None),
+}
+"""What traced arrays have as methods, beside those that `ArrayProxy` has itself."""
