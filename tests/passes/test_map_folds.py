@@ -20,6 +20,7 @@ from tilewright.ir.nodes import Map, Statement
 from tilewright.kernel.launch import LaunchDeclined
 from tilewright.machine.named import CPU_AVX512
 from tilewright.passes.items.map_folds import fold_launches, fold_of_one_array
+from tilewright.passes.matrix_vector.form import choose_matrix_vector_form
 
 
 def nest_of(text: str, *shape: int) -> Statement:
@@ -103,3 +104,51 @@ def test_sums_of_functions_of_the_elements_are_read_in_order_too() -> None:
 
     exact = (array.astype(np.float64) ** 2).sum(0)
     assert np.all(np.abs(squares(array) - exact) <= 300 * np.finfo(np.float32).eps * exact)
+
+
+def _forms_chosen(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    chosen: list[Any] = []
+
+    def remembered(*arguments: Any) -> Any:
+        form = choose_matrix_vector_form(*arguments)
+        chosen.append(form)
+        return form
+
+    monkeypatch.setattr("tilewright.passes.items.map_folds.choose_matrix_vector_form", remembered)
+    return chosen
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8"])
+@pytest.mark.parametrize("shape", [(300, 130), (130, 300), (7, 33)])
+def test_what_kernels_compute_once_may_follow_the_sums(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int], dtype: str
+) -> None:
+    """Means divide by a size, which is a scalar in memory; point by point columns took 70 times as long."""
+    monkeypatch.setenv("TILEWRIGHT_CACHE", "0")
+    chosen = _forms_chosen(monkeypatch)
+
+    @tw.program
+    def means(x: tw.any_["n", "m"]) -> Any:  # type: ignore[valid-type]  # noqa: F821, UP037
+        return x.mean(axis=0), tw.map(lambda row: tw.reduce("add", 0, row) / x.shape[1], x)
+
+    random = np.random.default_rng(4)
+    array = (random.uniform(-1, 1, shape) + (1j * random.uniform(-1, 1, shape) if dtype == "c8" else 0)).astype(dtype)
+    found = means(array)
+    assert chosen and not any(isinstance(one, str) and "epilogue" in one for one in chosen)
+    for axis, one in enumerate(found):
+        exact = array.astype(np.complex128).mean(axis)
+        bound = 2 * max(shape) * np.finfo(dtype).eps * np.abs(array).mean(axis)
+        assert np.all(np.abs(one - exact) <= bound)
+
+
+def test_other_arrays_after_the_sums_are_declined(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", "0")
+    chosen = _forms_chosen(monkeypatch)
+
+    @tw.program
+    def shifted(x: tw.f64["n", "m"], shift: tw.f64["m"]) -> Any:  # type: ignore[valid-type]  # noqa: F821, UP037
+        return tw.map(lambda column, one: tw.reduce("add", 0, column) + one, x.T, shift)
+
+    array = np.ones((40, 64))
+    assert (shifted(array, np.arange(64.0)) == 40 + np.arange(64.0)).all()
+    assert "an epilogue of further arrays follows" in chosen or not chosen

@@ -12,6 +12,11 @@ Proof: what is kept is never nan, since it began as no nan and only what compare
 least row with the least k, or the neutral element and then no row of it is less; op' takes the least of these, of equal
 ones that with the least k, and a row never equals the neutral element. An operator that takes (b, j) unless a <= b
 keeps a nan that comes: only of integers it is the same.
+
+    (a, i) op (b, j) = (b, j) if a == a and (b < a or b != b) else (a, i)
+
+is NumPy's `argmin`, for which nan is the least of all: the same proof holds with this order in place of <, in which two
+nans are equal.
 """
 
 from __future__ import annotations
@@ -51,17 +56,19 @@ def merging_operator(item: Item, fold: Fold) -> Lambda | None:
     found = _comparison(fold.combine.body, left, right)
     if found is None:
         return None
-    better, by = found
+    better, by, nan_is_best = found
     neutral = fold.neutral[by]
     if neutral.type.element.is_float and not (isinstance(neutral, Literal) and not math.isnan(neutral.value.real)):
         return None
     numbers = [place for place in range(count) if place != by and _is_row_number(item, fold, place)]
     if not numbers or any(one.type.element.is_complex for one in parameters):
         return None
-    return _operator(better, by, numbers[0], left, right)
+    return _operator(better, by, nan_is_best, numbers[0], left, right)
 
 
-def _operator(better: str, by: int, number: int, left: Sequence[Variable], right: Sequence[Variable]) -> Lambda:
+def _operator(
+    better: str, by: int, nan_is_best: bool, number: int, left: Sequence[Variable], right: Sequence[Variable]
+) -> Lambda:
     made: list[Statement] = []
 
     def bind(name: str, operator: str, *operands: Atom) -> Variable:
@@ -71,21 +78,29 @@ def _operator(better: str, by: int, number: int, left: Sequence[Variable], right
         return target
 
     same = bind("same", "eq", right[by], left[by])
+    best = bind("better", better, right[by], left[by])
+    if nan_is_best:
+        comes, kept = bind("comes", "ne", right[by], right[by]), bind("kept", "ne", left[by], left[by])
+        same = bind("alike", "or", same, bind("both", "and", comes, kept))
+        best = bind("best", "and", bind("number", "eq", left[by], left[by]), bind("first", "or", best, comes))
     tie = bind("tie", "and", same, bind("sooner", "lt", right[number], left[number]))
-    taken = bind("taken", "or", bind("better", better, right[by], left[by]), tie)
+    taken = bind("taken", "or", best, tie)
     results = tuple(bind(f"kept{k}", "select", taken, y, x) for k, (x, y) in enumerate(zip(left, right, strict=True)))
     return Lambda((*left, *right), Body(tuple(made), results))
 
 
-def _comparison(body: Body, left: Sequence[Variable], right: Sequence[Variable]) -> tuple[str, int] | None:
-    """The comparison of a right value with a left one, and of which, that has all of the right taken, not the left."""
+def _comparison(body: Body, left: Sequence[Variable], right: Sequence[Variable]) -> tuple[str, int, bool] | None:
+    """The comparison of a right value with a left one, of which, and whether nan is best, where all of the right is
+    taken and not the left.
+    """
     made: dict[Atom, Expression] = {target: one.expression for one in body.statements for target in one.targets}
     chosen = {_choice(made, result, x, y) for result, x, y in zip(body.results, left, right, strict=True)}
     choice = chosen.pop()
     if chosen or choice is None:
         return None
     condition, takes_right = choice
-    match made.get(condition):
+    beside = _beside_nan(made, condition, left, right) if takes_right else None
+    match made.get(beside[0] if beside else condition):
         case Apply(operator, (one, other)) if operator in _MIRRORED:
             if one in left and other in right:
                 operator, one, other = _MIRRORED[operator], other, one
@@ -93,7 +108,24 @@ def _comparison(body: Body, left: Sequence[Variable], right: Sequence[Variable])
                 return None
             if not takes_right:
                 operator = "" if one.type.element.is_float else _OTHERWISE.get(operator, "")
-            return (operator, right.index(one)) if operator in _STRICT else None
+            place = right.index(one)
+            fits = operator in _STRICT and (beside is None or beside[1] == place)
+            return (operator, place, beside is not None) if fits else None
+    return None
+
+
+def _beside_nan(
+    made: dict[Atom, Expression], condition: Atom, left: Sequence[Variable], right: Sequence[Variable]
+) -> tuple[Atom, int] | None:
+    """The comparison in "a == a and (comparison or b != b)", the parts in any order, and which values a and b are."""
+    match made.get(condition):
+        case Apply("and", parts):
+            for number, rest in (parts, parts[::-1]):
+                match made.get(number), made.get(rest):
+                    case Apply("eq", (a, also_a)), Apply("or", either) if a == also_a and a in left:
+                        for comparison, nan in (either, either[::-1]):
+                            if made.get(nan) == Apply("ne", (b := right[left.index(a)], b)):
+                                return comparison, left.index(a)
     return None
 
 

@@ -177,8 +177,8 @@ def refusal(contraction: Contraction, machine: Machine) -> str:
         return "a dimension is empty"
     if machine.lanes(component_types(accumulator)[0].bytes) < 4:
         return f"{machine.name} has no vector registers for {accumulator}"
-    if contraction.epilogue_operands:
-        return "an epilogue of further operands follows"
+    if any(constant(stride) for one in contraction.epilogue_operands for stride in one.strides):
+        return "an epilogue of further arrays follows"
     if not is_commutative(contraction.combine):
         return "the operator is not plainly commutative"
     functions = [contraction.map, contraction.combine]

@@ -55,6 +55,10 @@ class RowWriter(LaunchWriter):
         vector = self.global_buffer(form.vector, "vector", True)
         self.vector = vector if form.reads_vector else None
         self.out = self.global_buffer(form.contraction.out, "out", False)
+        self._further = [
+            (one.operand, self.global_buffer(one.operand, "further", True), constant(one.operand.offset))
+            for one in form.contraction.epilogue_operands
+        ]
         self._strides: dict[tuple[str, str], Expression] = {}
         self.length = self.parameter("length", form.along_size)
         starts = [form.row_start(j) for j in range(form.rows)]
@@ -187,7 +191,10 @@ class RowWriter(LaunchWriter):
     def read_everywhere(self, buffer: Buffer, scalar: ScalarType, at: Expression) -> Value:
         """The element at `at` in all lanes."""
         element = load_element(buffer, scalar, at, self.emit) if scalar.is_complex else (load(buffer, at),)
-        wide = (Broadcast(one, VectorType(element_of(one.type), self.form.lanes)) for one in element)
+        return self._everywhere(element, self.form.lanes)
+
+    def _everywhere(self, element: Value, lanes: int) -> Value:
+        wide = (Broadcast(one, VectorType(element_of(one.type), lanes)) for one in element)
         return tuple(self.emit.let(one, "fixed") for one in wide)
 
     def store(self, buffer: Buffer, at: Expression, value: Value, mask: Mask | None = None) -> None:
@@ -235,12 +242,16 @@ class RowWriter(LaunchWriter):
         return tuple(self.emit.let(one, "total") for one in result)
 
     def finished(self, total: Value) -> Value:
-        """What is stored for sums, vectors of them or one: the epilogue of them."""
+        """What is stored for sums, vectors of them or one: the epilogue of them and of its operands' one element."""
         epilogue = self.contraction.epilogue
         if epilogue is None:
             return total
         lanes = total[0].type.lanes if isinstance(total[0].type, VectorType) else 1
-        (result,) = lower_lambda_vector(epilogue, [total], lanes, self.emit)
+        operands = [total]
+        for operand, buffer, offset in self._further:
+            element = load_element(buffer, operand.element, self.parameter("further_offset", offset), self.emit)
+            operands.append(element if lanes == 1 else self._everywhere(element, lanes))
+        (result,) = lower_lambda_vector(epilogue, operands, lanes, self.emit)
         return tuple(self.emit.let(one, "finished") for one in result)
 
     def mapped(self, matrix: Value, vector: Value | None) -> Value:
