@@ -9,5 +9,6 @@ trees     tree.py, tree_plan.py; tree_parse.py, tree_steps.py, tree_layout.py, t
 programs  program.py with program_options.py, program_arguments.py, program_quick.py (short cuts) and program_tiles.py
           (tuned tile sizes); program_trace.py runs a function on the proxies of program_tracing.py,
           array_proxy.py and scalar_tracing.py
-names     array_functions.py, fold_functions.py, control_functions.py, scalar_functions.py, annotations.py
+names     array_functions.py, fold_functions.py, control_functions.py, scalar_functions.py, annotations.py; what NumPy's
+          functions are on proxies: numpy_functions.py, axis_functions.py, shape_functions.py
 """
