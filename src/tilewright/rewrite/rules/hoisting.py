@@ -2,7 +2,8 @@
 
 A body may run no round at all, so a statement is moved only if it cannot fail: it is computed always afterwards. An
 index that may be out of range is moved only where at least one round is certain. What costs nothing where it is
-(iota, replicate: they need no memory while they stay next to their use) is not moved.
+(iota, replicate: they need no memory while they stay next to their use) is not moved; nor is a question about a
+threshold, by which the versions that it picks are known.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from tilewright.ir.nodes import (
     Slice,
     Statement,
     StreamSeq,
+    Threshold,
     Update,
     Variable,
     atom_size,
@@ -100,7 +102,7 @@ def _why_not(statement: Statement, varying: set[str], certain: bool, definition:
     own = bound(statement)
     if not mentioned(statement).isdisjoint(varying - own):
         return ""
-    if isinstance(statement.expression, Alias | Iota | Replicate):
+    if isinstance(statement.expression, Alias | Iota | Replicate | Threshold):
         return ""
     if not can_fail(statement.expression, definition) or (certain and not _may_not_end(statement.expression)):
         return None
