@@ -80,10 +80,15 @@ def _with_hints(form: DirectForm, machine: Machine) -> DirectForm:
     return replace(
         form,
         nontemporal=past,
-        prefetched=far_vectors > 2 and vectors_are_asked(form),
+        prefetched=far_vectors > 2 and vectors_are_asked(form) and _has_next_vectors(form),
         out_prefetched=waits and not past,
         rows_prefetched=far_rows > 2 and rows_are_asked(form),
     )
+
+
+def _has_next_vectors(form: DirectForm) -> bool:
+    """There is a next tile of vectors to ask for; behind the only one of a row lies what the sum reads next anyway."""
+    return form.collected is not None or form.vector_tiles > 1
 
 
 def direct_forms(contraction: Contraction, machine: Machine) -> Iterator[DirectForm]:
