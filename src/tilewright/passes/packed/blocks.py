@@ -54,6 +54,17 @@ def panel_bytes(machine: Machine) -> tuple[int, int]:
     return (machine.l2_bytes or USUAL_L2) // 2, scalar
 
 
+def room_for_vectors(most: int, scalar: int) -> int:
+    """Bytes for the panels of the vector side, where as much is asked for ahead: of both halves of L2, what a scalar
+    side of so many bytes leaves if it stays there.
+
+    Example:
+        >>> room_for_vectors(512, 400), room_for_vectors(512, 600)
+        (312, 512)
+    """
+    return most - scalar // 2 if scalar <= most else most
+
+
 def longest_piece(machine: Machine, tile: int, rows: int, element_bytes: int) -> int:
     """Steps of the sum for which a scalar panel fills three quarters of L1, a vector panel at most a quarter of L2."""
     in_l1 = (machine.l1_bytes or USUAL_L1) * 3 // 4 // (rows * element_bytes)

@@ -11,7 +11,15 @@ from tilewright.machine.model import Machine
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.items.sum_trees import FAN, PIECE, grows_errors
 from tilewright.passes.lanes.vectorise import is_vectorisable
-from tilewright.passes.packed.blocks import BLOCK, USUAL_L1, choose_chunks, even, longest_piece, panel_bytes
+from tilewright.passes.packed.blocks import (
+    BLOCK,
+    USUAL_L1,
+    choose_chunks,
+    even,
+    longest_piece,
+    panel_bytes,
+    room_for_vectors,
+)
 from tilewright.passes.packed.boxes import with_boxes
 from tilewright.passes.packed.form import (
     BUFFERED_ELEMENTS,
@@ -68,7 +76,9 @@ def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
     scalar_block = even(chunks[1], min(BLOCK, memory[1] // step_bytes), rows)
     if levels > 1:
         chunks = even(chunks[0], WAITING_ELEMENTS // scalar_block, tile), chunks[1]
-    vector_block = even(chunks[0] if levels > 1 else vector_total, min(BLOCK, memory[0] // step_bytes), tile)
+    far = _is_far(contraction, vector_left, machine)
+    room = room_for_vectors(memory[0], scalar_block * step_bytes) if far else memory[0]
+    vector_block = even(chunks[0] if levels > 1 else vector_total, min(BLOCK, room // step_bytes), tile)
     if levels == 1:
         scalar_block = even(chunks[1], min(scalar_block, 2 * BUFFERED_ELEMENTS // (vector_block + lanes)), rows)
     buffered = (
@@ -99,7 +109,7 @@ def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
         panel_bytes=memory,
         levels=levels,
         fan=FAN,
-        far=_is_far(contraction, vector_left, machine),
+        far=far,
         scalar_far=_is_far(contraction, not vector_left, machine),
         scalar_in_place=scalar_rows and rows_suit(contraction, scalar, vector_left, rows, machine),
     )

@@ -15,6 +15,7 @@ from tilewright.kernel.ir import (
     Broadcast,
     Buffer,
     Expression,
+    Prefetch,
     VectorType,
     add,
     element_of,
@@ -24,13 +25,17 @@ from tilewright.kernel.ir import (
     operation,
 )
 from tilewright.passes.items.scalar_values import component_types
-from tilewright.passes.packed.ahead import Ahead
+from tilewright.passes.packed.ahead import TOGETHER, Ahead
 from tilewright.passes.packed.assemble import start_assembly
+from tilewright.passes.packed.blocks import LINE
 from tilewright.passes.packed.combine import combine, first_values, results
 from tilewright.passes.packed.store import Accumulators, Edges, Place, Scratch, has_fast_path
 from tilewright.passes.packed.turned import is_turned, write_turned
 from tilewright.passes.packed.writer import PackedWriter, Side
 from tilewright.passes.two_sides import Bases
+
+LINES_OF_NEXT = 2  # cache lines of each of the next rows of the scalar side that are asked for
+MOST_NEXT_ROWS = 8  # of more, the beginnings would take too much of the first cache, and of the time
 
 
 def write_micro_kernels(
@@ -76,7 +81,9 @@ def write_micro_kernels(
         soon = None if collected or form.nontemporal or form.lanes == 1 else place.prefetch_row
         if form.levels > 1 and form.lanes > 1:
             soon = partial(place.prefetch_waiting, tiles[0])
-        accumulators = _accumulate(w, vector, scalar, vector_first, scalar_first, depth, no_nan, soon, ahead)
+        asks_rows = form.scalar_rows and form.rows <= MOST_NEXT_ROWS
+        follow = partial(_ask_next_rows, w, scalar, scalar_first, scalar_count) if asks_rows else None
+        accumulators = _accumulate(w, vector, scalar, vector_first, scalar_first, depth, no_nan, soon, ahead, follow)
         rows = w.minimum(operation("sub", scalar_count, scalar_first), integer(scalar.width))
         columns = w.minimum(operation("sub", vector_count, vector_first), integer(vector.width))
         if form.levels:
@@ -185,12 +192,14 @@ def _accumulate(
     no_nan: Expression | None,
     soon: Callable[[Expression], None] | None,
     ahead: Ahead | None,
+    follow: Callable[[], None] | None = None,
 ) -> Accumulators:
     """The sums of a register tile over a piece of the sum.
 
-    `soon(j)` asks for the cache lines of row j of the output. The rows are asked for one after another between equal
-    parts of the piece: all at once they would hold up the panels, which come through the same queue of misses. So are
-    the operands' lines for the next block.
+    `soon(j)` asks for the cache lines of row j of the output. A few rows are asked for between equal parts of the
+    piece: all at once they would hold up the panels, which come through the same queue of misses, and the end of each
+    part is a branch guessed wrong. The operands' lines for the next block are asked for there, too,
+    and once all rows have been, `follow()` asks for what the next register tile begins with.
     """
     form, emit = w.form, w.emit
     lanes = form.lanes
@@ -223,16 +232,27 @@ def _accumulate(
             w.loop("k", integer(0), depth, lambda k: step(k, no_nan))
             return
         length: Expression = depth if ahead is None else operation("min", depth, ahead.period)
+        together = min(form.rows, max(1, TOGETHER // form.vectors))
         if soon is not None:
-            part = operation("max", operation("floordiv", depth, integer(form.rows + 1)), integer(1))
+            turns = -(-form.rows // together)
+            part = operation("max", operation("floordiv", depth, integer(turns + 1)), integer(1))
             length = operation("min", length, part)
         length = emit.let(length, "length")
         row = emit.declare(integer(0), "row")
 
+        def rows_from(first: Expression) -> None:
+            assert soon is not None
+            for number in range(together):
+                soon(operation("min", add(first, integer(number)), integer(form.rows - 1)))
+
+        def next_tile() -> None:
+            if follow is not None:
+                emit.when(operation("lt", row, integer(form.rows + together)), follow)
+
         def part_of(start: Expression) -> None:
             if soon is not None:
-                emit.when(operation("lt", row, integer(form.rows)), lambda: soon(row))
-                emit.assign(row, add(row, integer(1)))
+                w.branch(operation("lt", row, integer(form.rows)), lambda: rows_from(row), next_tile)
+                emit.assign(row, add(row, integer(together)))
             if ahead is not None:
                 ahead.ask()
             stop = emit.let(operation("min", depth, add(start, length)), "stop")
@@ -245,6 +265,19 @@ def _accumulate(
     else:
         w.branch(no_nan, lambda: steps(True), lambda: steps(False))
     return {place: results(w, one) for place, one in accumulators.items()}
+
+
+def _ask_next_rows(w: PackedWriter, scalar: Side, scalar_first: Expression, count: Expression) -> None:
+    """Ask for where the scalar side's next rows begin: a processor finds out by itself how a row goes on, but waits for
+    the beginning of each.
+    """
+    last = operation("sub", count, integer(1))
+    for j in range(w.form.rows):
+        row = w.emit.let(operation("min", add(scalar_first, integer(w.form.rows + j)), last), "next_row")
+        start = w.row_start(scalar, row)
+        for panel in scalar.panels:
+            for line in range(LINES_OF_NEXT):
+                w.emit.emit(Prefetch(panel, add(start, integer(line * LINE // panel.element.bytes))))
 
 
 def _load_panel(panel: Buffer, index: Expression, lanes: int) -> Expression:

@@ -34,6 +34,9 @@ SCALAR_PIECE = 4
 LONG_READ = 512
 # Steps of the sum that packing is ahead with its requests for what lies in main memory.
 STEPS_AHEAD = 12
+# Rows of the scalar side that are copied together, and how many vectors ahead of each are asked for.
+ROWS = 8
+GROUPS_AHEAD = 8
 
 
 def pack(w: PackedWriter, side: Side, count: Expression, depth: Expression) -> None:
@@ -94,41 +97,60 @@ def _copy(w: PackedWriter, side: Side, source: Expression, to: Expression, lanes
 
 
 def _pack_rows(w: PackedWriter, side: Side, count: Expression, depth: Expression) -> None:
-    """rows[j][k]: the sum stays innermost; what is consecutive in the operand is copied in vectors."""
-    lanes = w.form.lanes
-    groups = w.emit.let(operation("floordiv", depth, integer(lanes)), "groups")
-    rest = w.emit.let(multiply(groups, integer(lanes)), "rest")
-
-    def row(j: Expression) -> None:
-        start = w.emit.let(load(side.source_table, j), "from")
-        base = w.emit.let(multiply(j, side.pitch), "row")
-
-        def element(k: Expression) -> None:
-            at = w.emit.let(add(start, load(side.depth_table, k)), "at")
-            _copy(w, side, at, add(base, k), 1)
-
-        def group(number: Expression) -> None:
-            k = w.emit.let(multiply(number, integer(lanes)), "k")
-
-            def copy(parts: int) -> None:
-                for part in range(parts):
-                    here = add(k, integer(part * lanes // parts))
-                    at = w.emit.let(add(start, load(side.depth_table, here)), "at")
-                    _copy(w, side, at, add(base, here), lanes // parts)
-
-            by_mark(
-                w,
-                load(side.depth_runs, number),
-                lambda: copy(1),
-                lambda: copy(4),
-                lambda: w.loop("k", k, add(k, integer(lanes)), element),
-            )
-
-        w.loop("group", integer(0), groups, group)
-        w.loop("k", rest, depth, element)
-
+    """rows[j][k]: the sum stays innermost; what is consecutive in the operand is copied in vectors, of several rows at
+    once, so that rows that lie together in the operand are read together.
+    """
+    groups = w.emit.let(operation("floordiv", depth, integer(w.form.lanes)), "groups")
     rows = w.emit.let(multiply(w.panels(count, side.width), integer(side.width)), "rows")
-    w.loop("j", integer(0), rows, row)
+    together = w.emit.let(operation("floordiv", rows, integer(ROWS)), "together")
+
+    def rows_at(number: Expression) -> None:
+        _copy_rows(w, side, w.emit.let(multiply(number, integer(ROWS)), "j"), ROWS, groups, depth)
+
+    w.loop("rows", integer(0), together, rows_at)
+    rest = w.emit.let(multiply(together, integer(ROWS)), "rest")
+    w.loop("j", rest, rows, lambda j: _copy_rows(w, side, j, 1, groups, depth))
+
+
+def _copy_rows(
+    w: PackedWriter, side: Side, first: Expression, several: int, groups: Expression, depth: Expression
+) -> None:
+    """So many rows from row `first` on: `groups` vectors of each, then what is left of the piece."""
+    emit, lanes = w.emit, w.form.lanes
+    starts = [emit.let(load(side.source_table, add(first, integer(row))), "from") for row in range(several)]
+    bases = [emit.let(multiply(add(first, integer(row)), side.pitch), "row") for row in range(several)]
+    last = emit.let(operation("sub", depth, integer(1)), "last_step")
+
+    def element(k: Expression) -> None:
+        along = emit.let(load(side.depth_table, k), "along")
+        for start, base in zip(starts, bases, strict=True):
+            _copy(w, side, emit.let(add(start, along), "at"), add(base, k), 1)
+
+    def group(number: Expression) -> None:
+        k = emit.let(multiply(number, integer(lanes)), "k")
+        if w.form.scalar_far:
+            later = emit.let(operation("min", add(k, integer(GROUPS_AHEAD * lanes)), last), "later")
+            ahead = emit.let(load(side.depth_table, later), "ahead")
+            for start in starts:
+                emit.emit(Prefetch(side.source, emit.let(add(start, ahead), "at")))
+
+        def copy(parts: int) -> None:
+            for part in range(parts):
+                here = add(k, integer(part * lanes // parts))
+                along = emit.let(load(side.depth_table, here), "along")
+                for start, base in zip(starts, bases, strict=True):
+                    _copy(w, side, emit.let(add(start, along), "at"), add(base, here), lanes // parts)
+
+        by_mark(
+            w,
+            load(side.depth_runs, number),
+            lambda: copy(1),
+            lambda: copy(4),
+            lambda: w.loop("k", k, add(k, integer(lanes)), element),
+        )
+
+    w.loop("group", integer(0), groups, group)
+    w.loop("k", multiply(groups, integer(lanes)), depth, element)
 
 
 def _pack_steps(w: PackedWriter, side: Side, count: Expression, depth: Expression) -> None:
