@@ -23,7 +23,8 @@ class DirectDetails:
         registers: vector registers that it takes.
         panels: which operands are copied into a panel first ("left", "right").
         panel_bytes: bytes of one panel of the vector and the scalar side; 0 where there is none.
-        results: how results are stored: "vectors", "turned" in registers, or "collected" in scratch memory and turned.
+        results: how results are stored: "vectors", "turned" in registers, "collected" in scratch memory and turned, or
+            "boxed", assembled to runs of whole lines after that.
         blocks: independent parts of the launch.
         waste: share of the work that is done twice, or on lanes that are masked.
         multiply: what products are followed by.
@@ -55,7 +56,7 @@ def direct_details(form: DirectForm, launch: Launch) -> DirectDetails:
         len(form.lanes) * (form.rows + 1) + 1,
         tuple(side for side, has in zip(sides, packed, strict=True) if has),
         (form.panel_elements[0] * elements[0], form.panel_elements[1] * elements[1]),
-        form.results.value,
+        "boxed" if form.boxed else form.results.value,
         launch.blocks,
         direct_waste(form),
         _multiply(form),
@@ -92,6 +93,7 @@ _RESULTS = {
     Results.VECTORS.value: "stored as vectors, in place",
     Results.TURNED.value: "turned in registers: the output's unit stride is that of the broadcasts",
     Results.COLLECTED.value: "collected in scratch memory and turned: another dimension has the output's unit stride",
+    "boxed": "collected and turned, then assembled to long runs of the output, which go past the caches",
 }
 
 
@@ -103,7 +105,8 @@ def direct_form_text(form: DirectForm) -> str:
     total = form.contracted_total
     rows = [["role", "dimension", "size", "stride of vectors", "stride of scalars", "stride in out"]]
     roles = [("vectors", form.vector)]
-    roles += [(role, one) for role, one in (("rows", form.scalar), ("collected", form.collected)) if one is not None]
+    others = (("rows", form.scalar), ("collected", form.collected), ("joined", form.joined))
+    roles += [(role, one) for role, one in others if one is not None]
     roles += [("outer", one) for one in form.outer] + [("sum", one) for one in form.contracted]
     for role, one in roles:
         strides = [str(form.stride(one, side)) for side in ("vector", "scalar", "out")]

@@ -2,7 +2,8 @@
 
 The vector side's tiles of one block are one piece of the operand's memory; the dimensions that this piece runs along
 may lie elsewhere in the output. While one point of the collected dimension is computed the next one's piece is asked
-for, line after line of a row, so that the memory's own rows are read in long runs.
+for, line after line of a row, so that the memory's own rows are read in long runs; or evenly, where the arithmetic of a
+step takes less time than the memory needs for what the step would ask for.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ from tilewright.kernel.ir import (
     multiply,
     operation,
 )
-from tilewright.passes.direct.form import FUSED_COLUMNS, LINE, DirectForm
+from tilewright.passes.direct.form import FUSED_COLUMNS, LINE
 from tilewright.passes.direct.store import where_valid
 from tilewright.passes.direct.tile import Place, starts
 from tilewright.passes.direct.writer import DirectWriter, Step
 from tilewright.passes.lanes.vector_transposes import transposed
+from tilewright.passes.two_sides import Bases
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,23 @@ class Columns:
         if self.table is None:
             return multiply(column, w.stride(w.form.vector, "out"))
         return load(self.table, operation("sub", column, self.first))
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where collected results go: element (row s, column) at start + s * row_stride + place(column)."""
+
+    buffer: Buffer
+    start: Expression
+    row_stride: Expression
+    place: Callable[[Expression], Expression]
+
+
+def output_target(w: DirectWriter, bases: Bases, piece: Columns, first: Expression) -> Target:
+    """The output, from `first` on of the collected dimension."""
+    stride = integer(0) if w.form.scalar is None else w.stride(w.form.scalar, "out")
+    base = w.emit.let(add(bases.out, first), "out_at")
+    return Target(w.out, base, stride, lambda column: piece.place(w, column))
 
 
 def block_columns(w: DirectWriter, tiles: tuple[Expression, Expression] | None) -> Columns:
@@ -95,17 +114,10 @@ def _fill(w: DirectWriter, table: Buffer, first: Expression, count: Expression) 
     w.loop("run", emit.let(operation("floordiv", first, sizes[-1]), "run"), emit.let(runs, "runs"), run)
 
 
-def is_requested(form: DirectForm) -> bool:
-    """The next piece is asked for line by line: the sum is one dimension."""
-    return form.prefetched and len(form.contracted) == 1
-
-
 def request_piece(w: DirectWriter, piece: Columns, base: Expression) -> Callable[[Step], None]:
     """What asks for the next lines of the piece that begins at `base` each time that it is written into the kernel."""
     form, emit = w.form, w.emit
     line = LINE // w.vector_source.element.bytes
-    most = -(-(form.vector_chunk * form.width - 1) // line) + 1
-    each = -(-most // (form.vector_chunk * form.scalar_tiles))
     start = emit.let(add(base, piece.first), "next_piece")
     lines_of_row = operation("floordiv", add(piece.count, integer(2 * line - 2)), integer(line))
     row_lines = emit.let(lines_of_row, "row_lines")
@@ -120,7 +132,7 @@ def request_piece(w: DirectWriter, piece: Columns, base: Expression) -> Callable
         emit.assign(rows, operation("sub", rows, integer(1)))
 
     def lines() -> None:
-        for _ in range(each):
+        for _ in range(form.lines_in_runs):
             emit.emit(Prefetch(w.vector_source, cursor, level=2))
             emit.assign(cursor, add(cursor, integer(line)))
             emit.assign(left, operation("sub", left, integer(1)))
@@ -145,25 +157,15 @@ def prefetch_collected(w: DirectWriter, place: Place, piece: Columns, number: Ex
 
 
 def store_collected(
-    w: DirectWriter,
-    place: Place,
-    piece: Columns,
-    tile: Buffer,
-    start: Expression,
-    first: Expression,
-    count: Expression,
+    w: DirectWriter, place: Place, target: Target, tile: Buffer, start: Expression, count: Expression
 ) -> None:
-    """The scratch tile that begins at `start`, turned: vectors of `count` elements along the output's unit stride, from
-    `first` on.
-    """
+    """The scratch tile that begins at `start`, turned: vectors of `count` elements along the output's unit stride."""
     form, emit = w.form, w.emit
     lanes = form.lanes[0]
     mask = emit.let(FirstLanes(count, VectorType(BOOL, lanes)), "collected")
-    base = emit.let(add(place.bases.out, first), "out_at")
-    scalar_stride = integer(0) if form.scalar is None else w.stride(form.scalar, "out")
 
     def row(j: Expression) -> None:
-        out_row = emit.let(add(base, multiply(add(place.s, j), scalar_stride)), "out_row")
+        out_row = emit.let(add(target.start, multiply(add(place.s, j), target.row_stride)), "out_row")
         from_row = emit.let(add(start, multiply(j, integer(lanes * form.pitch))), "from")
         for i, column_start in enumerate(starts(form.lanes)):
             held: list[Expression] = []
@@ -173,8 +175,8 @@ def store_collected(
             for lane, column in enumerate(transposed(w.emit, held)[: form.lanes[i]]):
 
                 def store(lane: int = lane, column: Expression = column, column_start: int = column_start) -> None:
-                    at = add(out_row, piece.place(w, add(place.v, integer(column_start + lane))))
-                    emit.emit(Store(w.out, at, column, mask=mask))
+                    at = add(out_row, target.place(add(place.v, integer(column_start + lane))))
+                    emit.emit(Store(target.buffer, at, column, mask=mask))
 
                 where_valid(w, i, lane, store)
 

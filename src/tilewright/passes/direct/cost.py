@@ -23,6 +23,7 @@ TILE_CYCLES = 8  # loops and addresses of one tile
 BLOCK_CYCLES = 10  # to find where the arrays of a point of the outer dimensions begin, and its loops
 COPIED_VECTOR, TURNED_VECTOR, GATHERED_ELEMENT, COPIED_SCALAR = 6.0, 25.0, 2.0, 1.7  # cycles to put into a panel
 STORED_VECTOR = {Results.VECTORS: 1.0, Results.TURNED: 5.0, Results.COLLECTED: 7.0}
+BOXED_VECTOR, FAR_BOXED_VECTOR = 8.0, 25.0  # more for one that goes through a box: in the second cache, or beyond it
 SUMMED_VECTOR = 4.0  # cycles to add a vector of sums to those of the next level of a tree
 SHORT_PIECE = 512  # bytes
 FORESEEN_STEP = 1024  # bytes
@@ -59,6 +60,8 @@ def direct_cost(form: DirectForm, machine: Machine) -> DirectCost:
     points = outer = math.prod(constant(one.size) for one in form.outer)
     if form.collected is not None:
         outer *= constant(form.collected.size)
+    if form.joined is not None:
+        outer *= constant(form.joined.size)
     tiles = outer * form.fitting_tiles * form.column_tiles * form.scalar_tiles
     widest = machine.lanes(component_types(form.accumulator)[0].bytes)
     wide = sum(max(lanes / widest, machine.pace.narrow) for lanes in form.lanes)
@@ -71,7 +74,7 @@ def direct_cost(form: DirectForm, machine: Machine) -> DirectCost:
         # min and max of floats take more than one instruction, unless panels are known to make no nan.
         instructions = 2 if nan_guard(form.contraction) is None else 4
         step = max(instructions * wide * form.rows, pace.chain)
-    stores = STORED_VECTOR[form.results] * len(form.lanes) * form.rows
+    stores = _stored_vector(form, machine) * len(form.lanes) * form.rows
     loops = tree_loops([constant(one.size) for one in form.contracted])
     if levels_of(loops) and grows_errors(form.contraction.combine):
         stores += SUMMED_VECTOR * len(form.lanes) * form.rows * -(-form.contracted_total // PIECE)
@@ -86,6 +89,13 @@ def direct_cost(form: DirectForm, machine: Machine) -> DirectCost:
         busy = min(1.0, (memory + writing) / (compute + packing))
         return DirectCost(compute, packing, memory, writing, again + busy * pieces)
     return DirectCost(compute, packing, memory + writing, 0.0, again + pieces)
+
+
+def _stored_vector(form: DirectForm, machine: Machine) -> float:
+    if not form.boxed:
+        return STORED_VECTOR[form.results]
+    near = level_of(form.box_elements * form.contraction.out.element.bytes, machine) <= 2
+    return STORED_VECTOR[form.results] + (BOXED_VECTOR if near else FAR_BOXED_VECTOR)
 
 
 def _packing(form: DirectForm, outer: int, pace: Pace) -> float:
@@ -106,6 +116,8 @@ def _packing(form: DirectForm, outer: int, pace: Pace) -> float:
 
 def is_past(form: DirectForm, machine: Machine) -> bool:
     """Results go past the caches: whole lines of an output that is larger than these."""
+    if form.boxed:
+        return is_past_caches(array_bytes(form, "out"), machine)
     return form.results is Results.VECTORS and rows_align(form) and is_past_caches(array_bytes(form, "out"), machine)
 
 
@@ -301,6 +313,8 @@ def _written_together(form: DirectForm) -> int:
     """Bytes of the output that are written one after another by one tile; turned ones are short and many, so that those
     of the inner loop count together.
     """
+    if form.boxed:
+        return form.box_run * form.contraction.out.element.bytes
     if form.collected is not None:
         return form.lanes[0] * form.contraction.out.element.bytes
     turned = form.results is Results.TURNED

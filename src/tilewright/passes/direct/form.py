@@ -26,6 +26,9 @@ LINE = 64  # bytes of a cache line
 COLLECTED_ELEMENTS = 1 << 17
 """Elements of the scratch memory for collected results."""
 
+BOX_ELEMENTS = 1 << 20
+"""Elements of the scratch memory for a box, at the most."""
+
 FUSED_COLUMNS = 1 << 12
 """Elements of the vector side, at the most, that one block computes where they are fused."""
 
@@ -62,8 +65,12 @@ class DirectForm(TwoSidedForm):
         scalar_outer: tiles along the scalar side are the outer loop, those along the vector side the inner one.
         prefetched: the next tile's vectors are brought to the second cache while this one is computed, since main
             memory is far and their steps are wide.
+        in_runs: where results are collected, all tiles of a piece ask for the next piece, row after row of the memory
+            and so many lines at each step; else each tile for its own part of it, evenly.
         rows_prefetched: so are the next tile's rows, along which the sum runs.
         out_prefetched: so are the lines that results will be written to, before their sums are complete.
+        boxed: all collected results of a piece of the operand, and those of `joined_chunk` points of `joined` (the
+            dimension after the collected one in the output's memory), are assembled before they are written.
         serial: so little work that one block of the launch does all of it.
         nontemporal: the output is larger than the caches, so whole vectors go past them.
         peeled: where that is so, tiles after the first of a row begin with a whole vector of the output's memory,
@@ -85,6 +92,7 @@ class DirectForm(TwoSidedForm):
     fused_multiply_add: bool
     scalar_outer: bool = False
     prefetched: bool = False
+    in_runs: bool = False
     rows_prefetched: bool = False
     out_prefetched: bool = False
     serial: bool = False
@@ -94,6 +102,9 @@ class DirectForm(TwoSidedForm):
     peeled: bool = True
     vector_chunk: int = 1
     scalar_chunk: int = 1
+    boxed: bool = False
+    joined: Dimension | None = None
+    joined_chunk: int = 1
 
     @property
     def width(self) -> int:
@@ -121,6 +132,24 @@ class DirectForm(TwoSidedForm):
     def collected_elements(self) -> int:
         """Elements of scratch memory for the results that one block collects."""
         return self.vector_chunk * self.scalar_tiles * self.rows * self.lanes[0] * self.pitch
+
+    @property
+    def box_run(self) -> int:
+        """Elements of the output that lie side by side in a box."""
+        assert self.collected is not None
+        return self.joined_chunk * constant(self.collected.size)
+
+    @property
+    def box_elements(self) -> int:
+        """Elements of scratch memory for a box."""
+        return min(self.vector_chunk * self.width, self.vector_size) * self.scalar_size * self.box_run
+
+    @property
+    def lines_in_runs(self) -> int:
+        """Lines that each step of the sum asks for where pieces are asked for in runs."""
+        line = LINE // self.vector_operand.element.bytes
+        most = -(-(self.vector_chunk * self.width - 1) // line) + 1
+        return -(-most // (self.vector_chunk * self.scalar_tiles))
 
     @property
     def vector_size(self) -> int:
@@ -189,10 +218,12 @@ class DirectForm(TwoSidedForm):
     @property
     def blocks(self) -> tuple[int, ...]:
         """Blocks of the launch along the outer dimensions, the scalar and the vector side; or the vector side and the
-        collected dimension, whose blocks share cache lines of the output.
+        collected dimension, whose blocks share cache lines of the output; or of boxes the joined one.
         """
         vector = -(-self.vector_tiles // self.vector_chunk)
         outer = tuple(constant(one.size) for one in self.outer)
+        if self.boxed:
+            return (*outer, vector, 1 if self.joined is None else constant(self.joined.size) // self.joined_chunk)
         if self.collected is not None:
             return (*outer, vector, -(-constant(self.collected.size) // self.lanes[0]))
         return (*outer, -(-self.scalar_tiles // self.scalar_chunk), vector)

@@ -26,13 +26,17 @@ from tilewright.kernel.ir import (
     operation,
 )
 from tilewright.kernel.launch import Launch
+from tilewright.machine.model import power_of_two_at_least
 from tilewright.passes.direct.collect import (
+    Columns,
+    Target,
     block_columns,
-    is_requested,
+    output_target,
     prefetch_collected,
     request_piece,
     store_collected,
 )
+from tilewright.passes.direct.collected_boxes import box_target, copy_box
 from tilewright.passes.direct.form import COLLECTED_ELEMENTS, DirectForm, Results, results_are_one_run
 from tilewright.passes.direct.panels import Panel, pack_scalars, pack_vectors
 from tilewright.passes.direct.store import beyond_vector, edges_at, prefetch_vectors, spill, store_turned, store_vectors
@@ -52,7 +56,9 @@ def write_direct_kernel(form: DirectForm) -> Launch:
     def write(number: Expression) -> None:
         bases, ranges, collected = _block_coordinates(w, number)
         block = _Block(w, bases, ranges, vector_panel, scalar_panel, collected)
-        if collected is not None:
+        if form.boxed:
+            block.collect_box(scratch_tile(w))
+        elif collected is not None:
             block.collect(collected)
         elif form.scalar_outer:
             block.rows_outside()
@@ -157,6 +163,35 @@ class _Block:
         self._vector_tiles(columns, back)
 
     def collect(self, collected: _Collected) -> None:
+        """The collected results of the block, and all of them stored."""
+        piece = block_columns(self.w, self.ranges[1])
+        self._collect(self.bases, collected, piece, output_target(self.w, self.bases, piece, collected.first))
+
+    def collect_box(self, tile: Buffer) -> None:
+        """All results of the collected dimension at each point of the joined one in a box, which is copied then."""
+        w, form = self.w, self.w.form
+        assert form.collected is not None
+        box = w.workspace("box", w.out.element, power_of_two_at_least(form.box_elements))
+        piece = block_columns(w, self.ranges[1])
+        size = w.parameter("w_size", constant(form.collected.size))
+        lanes = form.lanes[0]
+
+        def at(joined: Expression) -> None:
+            base: Expression = self.bases.vector
+            if form.joined is not None:
+                base = w.emit.let(add(base, multiply(joined, w.stride(form.joined, "vector"))), "base")
+
+            def group(first: Expression) -> None:
+                count = w.emit.let(operation("min", integer(lanes), operation("sub", size, first)), "w_count")
+                target = box_target(w, box, piece, joined, first)
+                self._collect(replace(self.bases, vector=base), _Collected(tile, first, count), piece, target)
+
+            w.loop("w_first", integer(0), size, group, integer(lanes))
+
+        w.loop("joined", integer(0), integer(form.joined_chunk), at)
+        copy_box(w, box, piece, self.bases)
+
+    def _collect(self, at: Bases, collected: _Collected, piece: Columns, target: Target) -> None:
         """For each tile of vectors the collected ones, one after another; then all of them are stored."""
         w, form = self.w, self.w.form
         assert form.collected is not None
@@ -164,12 +199,11 @@ class _Block:
         pitch = form.lanes[0] * form.pitch * form.rows
         tiles = w.parameter("s_tiles_pitch", form.scalar_tiles * pitch)
         zero = integer(0)
-        piece = block_columns(w, self.ranges[1])
 
         def one(which: Expression) -> None:
             moved = multiply(add(collected.first, which), stride)
-            bases = replace(self.bases, vector=w.emit.let(add(self.bases.vector, moved), "base"))
-            requests = (request_piece(w, piece, add(bases.vector, stride)),) if is_requested(form) else ()
+            bases = replace(at, vector=w.emit.let(add(at.vector, moved), "base"))
+            requests = (request_piece(w, piece, add(bases.vector, stride)),) if form.in_runs else ()
 
             def columns(v: Expression, group: Expression, old: Expression) -> None:
                 vectors = None
@@ -195,8 +229,8 @@ class _Block:
         def turn_columns(v: Expression, group: Expression, old: Expression) -> None:
             def turn(s: Expression, number: Expression, old: Expression) -> None:
                 start = w.emit.let(add(multiply(group, tiles), multiply(number, integer(pitch))), "from")
-                place = Place(self.bases, v, s, None, None, zero, zero)
-                store_collected(w, place, piece, collected.tile, start, collected.first, collected.count)
+                place = Place(at, v, s, None, None, zero, zero)
+                store_collected(w, place, target, collected.tile, start, collected.count)
 
             self._scalar_tiles(turn)
 
@@ -288,9 +322,13 @@ def _block_coordinates(
     form, emit = w.form, w.emit
     ranges: list[tuple[Expression, Expression] | None] = []
     collected = None
+    joined: Expression = integer(0)
     sides = [("v", form.vector_tiles, form.vector_chunk), ("s", form.scalar_tiles, form.scalar_chunk)]
     if form.collected is not None:
-        collected, rest = _collection(w, rest)
+        if not form.boxed:
+            collected, rest = _collection(w, rest)
+        elif form.joined is not None:
+            joined, rest = _joined_group(w, rest)
         sides[1] = ("s", form.scalar_tiles, form.scalar_tiles)
     outer_total = math.prod(constant(one.size) for one in form.outer)
     for hint, tiles, chunk in sides:
@@ -315,7 +353,20 @@ def _block_coordinates(
         coordinates.append(emit.let(operation("mod", rest, points), f"o{position}"))
         rest = emit.let(operation("floordiv", rest, points), "rest")
     coordinates.reverse()
-    return w.bases(coordinates), ranges[::-1], collected
+    bases = w.bases(coordinates)
+    if form.joined is not None:
+        vector = add(bases.vector, multiply(joined, w.stride(form.joined, "vector")))
+        out = add(bases.out, multiply(joined, w.stride(form.joined, "out")))
+        bases = replace(bases, vector=emit.let(vector, "base"), out=emit.let(out, "base"))
+    return bases, ranges[::-1], collected
+
+
+def _joined_group(w: DirectWriter, rest: Expression) -> tuple[Expression, Expression]:
+    """The first point of the joined dimension in the box of block number `rest`, and what is left of that number."""
+    form = w.form
+    groups = w.parameter("j_groups", form.blocks[-1])
+    first = w.emit.let(multiply(operation("mod", rest, groups), integer(form.joined_chunk)), "j_first")
+    return first, w.emit.let(operation("floordiv", rest, groups), "rest")
 
 
 def _collection(w: DirectWriter, rest: Expression) -> tuple[_Collected, Expression]:
@@ -327,5 +378,9 @@ def _collection(w: DirectWriter, rest: Expression) -> tuple[_Collected, Expressi
     first = emit.let(multiply(operation("mod", rest, groups), integer(lanes)), "w_first")
     rest = emit.let(operation("floordiv", rest, groups), "rest")
     taken = emit.let(operation("min", integer(lanes), operation("sub", size, first)), "w_count")
-    scratch = w.workspace("tile", component_types(form.accumulator)[0], COLLECTED_ELEMENTS)
-    return _Collected(scratch, first, taken), rest
+    return _Collected(scratch_tile(w), first, taken), rest
+
+
+def scratch_tile(w: DirectWriter) -> Buffer:
+    """Scratch memory for collected results before they are turned."""
+    return w.workspace("tile", component_types(w.form.accumulator)[0], COLLECTED_ELEMENTS)

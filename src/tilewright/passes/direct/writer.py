@@ -51,7 +51,11 @@ class DirectWriter(LaunchWriter):
         roles = [("v", form.vector)] + ([("s", form.scalar)] if form.scalar is not None else [])
         roles += [(f"o{position}", one) for position, one in enumerate(form.outer)]
         roles += [(f"k{position}", one) for position, one in enumerate(form.contracted)]
-        roles += [(role, one) for role, one in (("w", form.collected), ("q", form.columns)) if one is not None]
+        roles += [
+            (role, one)
+            for role, one in (("w", form.collected), ("q", form.columns), ("j", form.joined))
+            if one is not None
+        ]
         roles += [(f"f{position}", one) for position, one in enumerate(form.fused)]
         self._roles = {one.name: role for role, one in roles}
         self.sums = tuple(
