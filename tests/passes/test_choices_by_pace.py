@@ -56,10 +56,12 @@ SIX = {"a": 24, "b": 16, "c": 16, "d": 24, "e": 16, "f": 16, "g": 24}
     ("dca,cbd->ba", THREE, F32, "packed 1x24", "packed 2x12"),
     ("adb,cd->cba", LONG, F64, "direct 1x24", "direct 2x12"),
     # Main memory is farther, so that pieces of it are better packed than read in place.
-    ("cbeg,agfd->cbeafd", SIX, F64, "direct 3x9", "packed 4x6"),
+    ("cbeg,agfd->cbeafd", SIX, F64, "direct 3x9", "packed 6x4"),
     ("bcfg,edag->edabcf", EVEN, F32, "direct 6x4", "packed 4x6"),
-    # Vectors of a panel that come from the second cache.
-    ("cbeg,agfd->fedcba", SIX, F32, "packed 6x4", "packed 4x6"),
+    # Four rows of 24 elements are whole lines of the output, and six would not be.
+    ("cbeg,agfd->fedcba", SIX, F32, "packed 6x4", "packed 6x4"),
+    # Rows of the scalar side that lie 132 bytes apart are foreseen, so that they are read in place.
+    ("bifj,fa->ibja", {"b": 64, "i": 8, "f": 31, "j": 33, "a": 15}, F32, "direct 1x11", "direct 1x17"),
 ])  # fmt: skip
 def test_what_is_chosen_for_either(text: str, sizes: dict[str, int], scalar: ScalarType, one: str, two: str) -> None:
     assert chosen(text, sizes, scalar) == (one, two)

@@ -24,7 +24,8 @@ class Pace:
         run: to go on with another row of an operand, within a sum that runs along rows of both.
         other: times as long as on a Zen 4: loops, addresses and stores of register tiles, copies of single elements.
         panels: the same for copies of vectors into the small panels of the direct form.
-        packing: the same for the packed form's, with its tables.
+        gathered: the same for elements that lie apart.
+        packing: the same for copies into the packed form's panels, with its tables.
         waiting: the same for pieces of memory that no prefetcher foresees.
         asked: for a piece of main memory that the kernel asks for ahead.
         near: for a piece of the third cache that nothing foresees.
@@ -40,6 +41,7 @@ class Pace:
     run: float = 0.0
     other: float = 1.0
     panels: float = 1.0
+    gathered: float = 1.0
     packing: float = 1.0
     waiting: float = 1.0
     asked: float = 24.0
@@ -86,12 +88,13 @@ ONE_MULTIPLY_ADD = Pace()
 
 TWO_MULTIPLY_ADDS = Pace(
     chain=8.0,
-    far_load=5.0,
+    far_load=4.2,
     element_load=1.2,
     narrow=1.0,
     run=20.0,
-    other=1.3,
-    panels=0.7,
+    other=1.5,
+    panels=0.8,
+    gathered=2.0,
     packing=2.2,
     waiting=3.0,
     asked=14.0,

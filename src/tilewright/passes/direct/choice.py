@@ -64,7 +64,8 @@ def choose_direct_form(contraction: Contraction, machine: Machine) -> tuple[Dire
     best: tuple[DirectForm, DirectCost] | None = None
     for form in direct_forms(contraction, machine):
         cost = direct_cost(form, machine)
-        if best is None or cost.cycles < best[1].cycles:
+        # Where memory alone decides, the form that works less meanwhile.
+        if best is None or (cost.cycles, cost.work) < (best[1].cycles, best[1].work):
             best = (form, cost)
     if best is None:
         return _unplaced(contraction)

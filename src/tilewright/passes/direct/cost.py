@@ -51,8 +51,12 @@ class DirectCost:
         """Prefetching hides most of the shorter behind the longer, and half of what is read again; nothing waits for
         what is written past the caches, as long as the memory keeps up.
         """
-        work = self.compute + self.packing
-        return max(work, self.memory + self.past) + 0.2 * min(work, self.memory) + 0.5 * self.again
+        return max(self.work, self.memory + self.past) + 0.2 * min(self.work, self.memory) + 0.5 * self.again
+
+    @property
+    def work(self) -> float:
+        """What the core does itself."""
+        return self.compute + self.packing
 
 
 def direct_cost(form: DirectForm, machine: Machine) -> DirectCost:
@@ -105,12 +109,12 @@ def _packing(form: DirectForm, outer: int, pace: Pace) -> float:
     if form.vector_packed:
         vectors = form.pitch // form.lanes[0]
         if form.stride(form.vector, "vector") == 1:
-            each = COPIED_VECTOR
+            each = pace.panels * COPIED_VECTOR
         elif form.step("vector") == 1:
-            each = TURNED_VECTOR
+            each = pace.panels * TURNED_VECTOR
         else:
-            each = GATHERED_ELEMENT * form.lanes[0]
-        cycles += pace.panels * each * outer * form.fitting_tiles * steps * vectors
+            each = pace.gathered * GATHERED_ELEMENT * form.lanes[0]
+        cycles += each * outer * form.fitting_tiles * steps * vectors
     return cycles
 
 

@@ -218,7 +218,7 @@ def _register_tile(
         # vectors from L2, where their panels lie, and broadcasts from L1; and the loop itself, of which small tiles
         # need more.
         multiply_adds = max(vectors * rows, 8) / 2
-        loads = 0.375 * vectors * machine.pace.far_load + 0.5 * rows * machine.pace.element_load
+        loads = 1.5 * vectors + 0.5 * rows * machine.pace.element_load
         cost = steps * (max(multiply_adds, loads) + 0.02 * (vectors + rows) + 0.1)
         if scalar_run % rows and scalar_total > rows:
             cost += BROKEN_ELEMENT * scalar_total
