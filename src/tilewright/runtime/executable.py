@@ -381,7 +381,7 @@ class Executable:
                 if entry.memory is not outputs[position].memory:
                     copies.append((entry, outputs[position]))
                 entry = outputs[position]
-            elif not (owned and entry.strides == _own_strides(entry.shape)):
+            elif not (owned and entry.strides == _own_strides(entry.shape) and executor.is_shaped(entry)):
                 copy = executor.allocate_shape(element, entry.shape, f"result {position}")
                 executor.copy(entry, copy)
                 entry = copy

@@ -139,6 +139,16 @@ class Executor:
         self.recording.slot(memory)
         self.recording.records.append(Allocation(memory.slot, shape, dtype, zeros))
 
+    def is_shaped(self, fresh: Placed) -> bool:
+        """Whether its memory, made in this run, is or becomes an array of its shape: it may have been reshaped."""
+        memory, shape = fresh.memory, fresh.shape
+        if memory.array is None or memory.array.shape == shape:
+            return True
+        if not self.recording.reshape(memory.slot, shape):
+            return False
+        memory.array = memory.array.reshape(shape)
+        return True
+
     def destination(self, target: Variable) -> Placed:
         """Where a step's result goes: the caller's array, or a fresh one."""
         given = self.destinations.pop(target.name, None)

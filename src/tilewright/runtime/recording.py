@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -154,6 +154,14 @@ class Recording:
         """A number that nothing has yet."""
         self.slots += 1
         return self.slots - 1
+
+    def reshape(self, slot: int, shape: tuple[int, ...]) -> bool:
+        """Have memory made in another shape; False if it is made in no step of its own, but in rounds."""
+        for position, one in enumerate(self.records):
+            if isinstance(one, Allocation) and one.slot == slot:
+                self.records[position] = replace(one, shape=shape)
+                return True
+        return False
 
     def refuse(self, reason: str) -> None:
         """The run depends on values: it must be done step by step each time."""

@@ -184,7 +184,7 @@ def check_slice(e: Executor, check: host.CheckedIndex, cut: SliceDimension, exte
 
 
 def reshape(e: Executor, source: Placed, shape: tuple[int, ...], array: Variable) -> Placed:
-    """A view where the strides allow it, else a copy."""
+    """A view where the strides allow it, else a copy; it is as fresh as what it shows, all of it."""
     if int(np.prod(source.shape, dtype=object)) != int(np.prod(shape, dtype=object)):
         raise ValueError(f"{e.program_name}: {array} of shape {source.shape} cannot be reshaped to {shape}")
     if 0 in shape:
@@ -194,7 +194,7 @@ def reshape(e: Executor, source: Placed, shape: tuple[int, ...], array: Variable
         dense = e.allocate_shape(source.element, source.shape, str(array))
         e.copy(source, dense)
         source, lmad = dense, row_major(tuple(map(size, shape)))
-    return source.seen_as(lmad)
+    return replace(source.seen_as(lmad), fresh=source.fresh)
 
 
 def run_scalar(e: Executor, step: host.ScalarStep) -> None:
