@@ -34,6 +34,21 @@ def is_within(index: Size, extent: Size, ranges: Mapping[str, Size]) -> bool:
     return all(_is_nonnegative(one, ranges, known) for one in (index, extent - 1 - index))
 
 
+def is_within_where_positive(index: Size, extent: str, ranges: Mapping[str, Size]) -> bool:
+    """Whether 0 <= index < extent for all values that the names can have if the extent of this name is positive, as
+    that of an index which is clamped to an array's edges.
+
+    >>> from tilewright.ir.sizes import maximum, minimum
+    >>> i, n = size("i"), size("n")
+    >>> clamped = minimum(maximum(i - 3, 0), n - 1)
+    >>> is_within(clamped, n, {"i": n + 6}), is_within_where_positive(clamped, "n", {"i": n + 6})
+    (False, True)
+    """
+    positive = {extent: size("%less") + 1}
+    known = {**ranges, "%less": size("%any")}
+    return is_within(index.substitute(positive), positive[extent], known)
+
+
 def narrowed(difference: Size, ranges: Mapping[str, Size], new: str) -> tuple[str, Size, Size] | None:
     """What `difference` < 0 tells of a loop index.
 

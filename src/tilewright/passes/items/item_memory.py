@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.ir.index_ranges import is_within, narrowed
+from tilewright.ir.index_ranges import is_within, is_within_where_positive, narrowed
 from tilewright.ir.lmad import LMAD, row_major
 from tilewright.ir.nodes import Index, Slice, SliceDimension, Type, Update, Variable
 from tilewright.ir.scalars import BOOL, I64, U64, ScalarType
@@ -91,6 +91,7 @@ class Item:
         self.together = 1  # points that go on together in lanes
         self.refused: list[str] = []  # why there are no lanes where there might be
         self.speculation: Speculation | None = None  # how indices are checked; None: by branches
+        self.assumed: set[str] | None = None  # extents found to have to be positive, where that may be assumed
         self._outer, self._read_only = dict(outer), frozenset(layouts) - frozenset(written)
         for name, layout in layouts.items():
             self._outer_array(name, outer[name], layout)
@@ -439,5 +440,10 @@ class Item:
         return value
 
     def _in_range(self, index: Size, extent: Size) -> bool:
-        knowledge = [self.definitions, self.definitions | self.narrowed] if self.narrowed else [self.definitions]
-        return any(is_within(self._resolved(index, one), extent, self.ranges) for one in knowledge)
+        found = {self._resolved(index, one) for one in (self.definitions, self.definitions | self.narrowed)}
+        certain = any(is_within(one, extent, self.ranges) for one in found)
+        name = next(iter(extent.names - self.inner), "")
+        if not certain and self.assumed is not None and extent == size(name):
+            certain = any(is_within_where_positive(one, name, self.ranges) for one in found)
+            self.assumed |= {name} if certain else set()
+        return certain

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from tilewright.ir.scalars import BOOL, I64
-from tilewright.ir.sizes import Size, product
+from tilewright.ir.sizes import Size, product, size
 from tilewright.kernel import ir as kernel
-from tilewright.kernel.ir import Constant, Expression, For, If, Let, Name, Operation, Statement
+from tilewright.kernel.ir import Constant, Expression, For, If, Let, Name, Operation, Statement, While
 from tilewright.machine.model import Machine
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.loop_cuts import NEAR
@@ -53,26 +53,75 @@ def emit_points(
     if arrays or alone:
         item.emit.emit(in_order)
     elif checks:
-        return _checked_together(item, bounds, point, in_order, machine)
-    elif not isinstance(group := emit_in_lanes(item.emit, bounds, index, inside, machine), OneByOne):
-        return group
+        clamped = _where_not_empty(item, point) if _is_flat(inside) and _branches(inside) else None
+        if clamped is None:
+            return _checked_together(item, bounds, point, in_order, machine)
+        together: list[int] = []
+        certain, index, inside = clamped
+        item.emit.when(
+            certain,
+            lambda: together.append(_unchecked(item, bounds, extent, (index, inside), machine, short, space)),
+            lambda: item.emit.emit(in_order),
+        )
+        return together[0]
     else:
-        if group.scalar:
-            item.refused.append(f"points one by one, not in the lanes of vectors: {group.reason}")
-        if short and not _branches(inside):
-            item.emit.emit(For(index.name, *bounds, tuple(inside), independent=True))
-            return 1
-
-        def split() -> None:
-            emit_split(item.emit, bounds, index, inside, lambda edge: _is_near_end(item, edge, extent))
-
-        if space:
-            item.scalar_loops |= emit_past_caches(
-                item.emit, bounds, index, inside, machine, lambda: lower_size(product(space), item.emit), split
-            )
-        else:
-            split()
+        return _unchecked(item, bounds, extent, (index, inside), machine, short, space)
     return 1
+
+
+def _unchecked(
+    item: Item, bounds: Range, extent: Size, point: tuple[Name, Sequence[Statement]], machine: Machine | None,
+    short: bool, space: Sequence[Size],
+) -> int:  # fmt: skip
+    """A loop over points without checks; how many of them go on together."""
+    index, inside = point
+    group = emit_in_lanes(item.emit, bounds, index, inside, machine)
+    if not isinstance(group, OneByOne):
+        return group
+    if group.scalar:
+        item.refused.append(f"points one by one, not in the lanes of vectors: {group.reason}")
+    if short and not _branches(inside):
+        item.emit.emit(For(index.name, *bounds, tuple(inside), independent=True))
+        return 1
+
+    def split() -> None:
+        emit_split(item.emit, bounds, index, inside, lambda edge: _is_near_end(item, edge, extent))
+
+    if space:
+        item.scalar_loops |= emit_past_caches(
+            item.emit, bounds, index, inside, machine, lambda: lower_size(product(space), item.emit), split
+        )
+    else:
+        split()
+    return 1
+
+
+def _where_not_empty(
+    item: Item, point: Callable[[], tuple[Name, Sequence[Statement]]]
+) -> tuple[Expression, Name, Sequence[Statement]] | None:
+    """Points whose indices, clamped between an array's first and last ones, need no check where arrays are not empty:
+    when that is so, and the points; None if they need other checks.
+    """
+    checks, around = list(item.checks), item.assumed
+    item.assumed = set()
+    index, inside = point()
+    names, item.assumed = sorted(item.assumed), around
+    if len(item.checks) > len(checks) or not names:
+        item.checks = checks
+        return None
+    conditions = [
+        item.emit.let(kernel.operation("gt", lower_size(size(name), item.emit), Constant(0, I64)), "some")
+        for name in names
+    ]
+    certain: Expression = conditions[0]
+    for one in conditions[1:]:
+        certain = kernel.operation("and", certain, one)
+    return certain, index, inside
+
+
+def _is_flat(body: Sequence[Statement]) -> bool:
+    """Whether there is no loop in a body."""
+    return not any(isinstance(one, For | While) for one in kernel.walk(tuple(body)))
 
 
 def _branches(body: Sequence[Statement]) -> bool:
