@@ -52,6 +52,23 @@ def cpu_caches(folder: Path = _CPU_CACHES) -> dict[int, int]:
     return {1: found.get(1, FALLBACK_CACHES[1]), 2: found.get(2, FALLBACK_CACHES[2]), 3: found.get(3, 0)}
 
 
+def cache_ways(level: int, folder: Path = _CPU_CACHES) -> int:
+    """Lines of one set of a data cache, from /sys; 0 where the system does not tell them.
+
+    Example:
+        >>> cache_ways(2, Path("no such folder"))
+        0
+    """
+    for index in sorted(folder.glob("index*")):
+        try:
+            kind, at = (index / "type").read_text().strip(), int((index / "level").read_text())
+            if kind in ("Data", "Unified") and at == level:
+                return int((index / "ways_of_associativity").read_text())
+        except (OSError, ValueError):  # this level is not told
+            continue
+    return 0
+
+
 @lru_cache(maxsize=1)
 def host_machine() -> Machine:
     """The CPU that this process runs on.
@@ -76,6 +93,7 @@ def host_machine() -> Machine:
         l1_bytes=caches[1],
         l2_bytes=caches[2],
         l3_bytes=caches[3],
+        l2_ways=cache_ways(2),
         memory_bytes=_physical_memory(),
         shares_host_memory=True,
         transaction_bytes=64,

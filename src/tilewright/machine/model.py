@@ -40,6 +40,7 @@ class Machine:
         warp: threads that execute in step; 1 on a CPU.
         vector_bytes, vector_registers: size and number of a CPU's vector registers (0 on a GPU).
         l1_bytes, l2_bytes, l3_bytes: data caches (L1 and L2 of one core on a CPU; L2 of the whole GPU).
+        l2_ways: lines of one set of the second cache.
         memory_bytes: its main memory; max_allocation_bytes: the largest single piece of it.
         shares_host_memory: the device computes in the host's memory, so transfers can be free.
         dram_bandwidth: bytes per second from main memory.
@@ -74,6 +75,7 @@ class Machine:
     l1_bytes: int = 0
     l2_bytes: int = 0
     l3_bytes: int = 0
+    l2_ways: int = 0
     memory_bytes: int = 0
     max_allocation_bytes: int = 0
     shares_host_memory: bool = False

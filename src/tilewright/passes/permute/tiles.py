@@ -24,6 +24,7 @@ from tilewright.machine.model import Machine
 
 LINE = 64  # bytes of a cache line
 STAGE_SHARE = 4  # the stage is at most this part of the second cache: what is read ahead has to stay there too
+MANY_WAYS = 16  # of the second cache, whose sets keep what is read ahead beside a stage of twice the size
 LEAST_STAGE = 1 << 15  # bytes
 LINES_WRITTEN = 4  # cache lines of a run of the target that begins with one
 LINES_WRITTEN_ODD = 16  # where the first and the last cache line of a run belong to other runs as well
@@ -127,7 +128,8 @@ def tile_extents(
         >>> list(tile_extents((), row, column, 1, 4, (16, 16), named_machine("cpu-avx512")).values())
         [256, 256]
     """
-    stage = max(LEAST_STAGE, machine.l2_bytes // STAGE_SHARE) if past else machine.l1_bytes * 2 // 3
+    share = STAGE_SHARE // 2 if machine.l2_ways >= MANY_WAYS else STAGE_SHARE
+    stage = max(LEAST_STAGE, machine.l2_bytes // share) if past else machine.l1_bytes * 2 // 3
     budget = stage // word_bytes
     line = max(1, LINE // word_bytes)
     by_target = sorted((*dimensions, column), key=_target_step)
