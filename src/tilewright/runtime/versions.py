@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
-from functools import cached_property
 from typing import TypeAlias
 
+from tilewright.ir.cached import cached_property
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.sizes import ONE, Size
 from tilewright.runtime.forking import ForkSafeLock
