@@ -141,7 +141,7 @@ def test_what_kernels_compute_once_may_follow_the_sums(
         assert np.all(np.abs(one - exact) <= bound)
 
 
-def test_other_arrays_after_the_sums_are_declined(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_arrays_may_follow_the_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILEWRIGHT_CACHE", "0")
     chosen = _forms_chosen(monkeypatch)
 
@@ -151,4 +151,4 @@ def test_other_arrays_after_the_sums_are_declined(monkeypatch: pytest.MonkeyPatc
 
     array = np.ones((40, 64))
     assert (shifted(array, np.arange(64.0)) == 40 + np.arange(64.0)).all()
-    assert "an epilogue of further arrays follows" in chosen or not chosen
+    assert chosen and not any(isinstance(one, str) for one in chosen)

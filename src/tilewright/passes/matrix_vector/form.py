@@ -106,7 +106,8 @@ class MatrixVectorForm:
     @property
     def has_complex(self) -> bool:
         """Whether complex elements are read or written."""
-        operands = (self.matrix, self.vector, self.contraction.out)
+        further = (one.operand for one in self.contraction.epilogue_operands)
+        operands = (self.matrix, self.vector, self.contraction.out, *further)
         return self.accumulator.is_complex or any(one.element.is_complex for one in operands)
 
     @property
@@ -144,7 +145,10 @@ class MatrixVectorForm:
         return math.prod(constant(one.size) for one in self.outer) * -(-self.pieces // self.chunk)
 
     def stride(self, dimension: Dimension, side: str) -> int:
-        """The stride of a dimension in an array: "matrix", "vector" or "out"."""
+        """The stride of a dimension in an array: "matrix", "vector", "out", or the number of an epilogue's operand."""
+        if side.isdigit():
+            position = self.contraction.dimensions.index(dimension)
+            return constant(self.contraction.epilogue_operands[int(side)].strides[position])
         if side == "out":
             return constant(dimension.stride_out)
         left = (side == "matrix") == self.matrix_left
@@ -162,14 +166,14 @@ def choose_matrix_vector_form(contraction: Contraction, machine: Machine) -> Mat
         return _shared_out(max(forms, key=lambda form: form.along_size), machine)
     if not sides:
         return "elements of either operand are used several times"
-    return "the operand that has all dimensions does not lie so that vectors can run along its unit stride"
+    return "the arrays do not lie so that vectors can run along the unit stride of the operand with all dimensions"
 
 
 def refusal(contraction: Contraction, machine: Machine) -> str:
     """Why such elements or functions are not computed; empty if they are."""
     accumulator = contraction.accumulator
     elements = (contraction.left.element, contraction.right.element, contraction.out.element, accumulator)
-    if BOOL in elements:
+    if BOOL in (*elements, *(one.operand.element for one in contraction.epilogue_operands)):
         return "elements are bools"
     if compute_type(contraction.out.element) != contraction.out.element or contraction.out.element != accumulator:
         return f"sums of type {accumulator} are stored as {contraction.out.element}"
@@ -177,8 +181,6 @@ def refusal(contraction: Contraction, machine: Machine) -> str:
         return "a dimension is empty"
     if machine.lanes(component_types(accumulator)[0].bytes) < 4:
         return f"{machine.name} has no vector registers for {accumulator}"
-    if any(constant(stride) for one in contraction.epilogue_operands for stride in one.strides):
-        return "an epilogue of further arrays follows"
     if not is_commutative(contraction.combine):
         return "the operator is not plainly commutative"
     functions = [contraction.map, contraction.combine]
@@ -215,6 +217,9 @@ def _placed(contraction: Contraction, left: bool, machine: Machine) -> MatrixVec
     if reads and step != 1 and not (step == 0 if way is Way.SUMS else used_once):
         return None
     if way is Way.SUMS and form.stride(along, "out") != 1:
+        return None
+    further = [form.stride(along, str(number)) for number in range(len(contraction.epilogue_operands))]
+    if way is Way.SUMS and not {0, 1}.issuperset(further):
         return None
     return _with_rows(form)
 

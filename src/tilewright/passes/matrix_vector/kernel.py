@@ -168,18 +168,29 @@ def _one(w: RowWriter, parts: Sequence[Sequence[Name]]) -> Value:
 
 
 def _store_dots(w: RowWriter, bases: dict[str, Expression], rows: list[Value]) -> None:
-    form = w.form
-    result = w.finished(_folded(w, rows))
+    form, side = w.form, w.form.side_by_side
+    sums = _folded(w, rows)
     if len(rows) == 1:
-        w.store(w.out, bases["out"], result)
+        w.store(w.out, bases["out"], w.finished(sums, bases, None))
         return
-    assert form.side_by_side is not None
-    if form.apart == 1 and form.stride(form.side_by_side, "out") == 1 and len(rows) & (len(rows) - 1) == 0:
-        w.store(w.out, bases["out"], result)
+    assert side is not None
+    further = [form.stride(side, str(number)) for number in range(len(form.contraction.epilogue_operands))]
+    together = form.apart == 1 and len(rows) & (len(rows) - 1) == 0
+    if {0, 1}.issuperset(further) if together else not any(further):
+        result = w.finished(sums, bases, side)
+        if together and form.stride(side, "out") == 1:
+            w.store(w.out, bases["out"], result)
+            return
+        for j in range(len(rows)):
+            w.store(w.out, _row(w, bases, j)["out"], _lane(result, j))
         return
     for j in range(len(rows)):
-        one = tuple(Lane(part, j, element_of(part.type)) for part in result)
-        w.store(w.out, _row(w, bases, j)["out"], one)
+        place = _row(w, bases, j)
+        w.store(w.out, place["out"], w.finished(_lane(sums, j), place, None))
+
+
+def _lane(value: Value, number: int) -> Value:
+    return tuple(Lane(part, number, element_of(part.type)) for part in value)
 
 
 def _folded(w: RowWriter, rows: list[Value]) -> Value:
@@ -266,7 +277,8 @@ def _sums(w: RowWriter, block: Expression) -> None:
         for v in range(vectors):
             here = emit.let(add(at, integer(v * form.lanes)), "here")
             source = emit.let(add(places[-1][1], here), "from")
-            total = w.finished(w.read(places[-1][0], scalar, source, mask))
+            sums = w.read(places[-1][0], scalar, source, mask)
+            total = w.finished(sums, bases, form.along, here, mask)
             w.store(w.out, emit.let(add(bases["out"], here), "to"), total, mask)
 
     def add_groups(bases: dict[str, Expression], first: Expression, end: Expression) -> None:

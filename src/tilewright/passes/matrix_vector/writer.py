@@ -55,10 +55,7 @@ class RowWriter(LaunchWriter):
         vector = self.global_buffer(form.vector, "vector", True)
         self.vector = vector if form.reads_vector else None
         self.out = self.global_buffer(form.contraction.out, "out", False)
-        self._further = [
-            (one.operand, self.global_buffer(one.operand, "further", True), constant(one.operand.offset))
-            for one in form.contraction.epilogue_operands
-        ]
+        self._further = [self.global_buffer(one.operand, "further", True) for one in form.contraction.epilogue_operands]
         self._strides: dict[tuple[str, str], Expression] = {}
         self.length = self.parameter("length", form.along_size)
         starts = [form.row_start(j) for j in range(form.rows)]
@@ -67,10 +64,10 @@ class RowWriter(LaunchWriter):
     # --- addresses
 
     def stride(self, dimension: Dimension, side: str) -> Expression:
-        """The stride of a dimension in "matrix", "vector" or "out"."""
+        """The stride of a dimension in "matrix", "vector", "out" or an operand of the epilogue ("0", "1", ...)."""
         key = (dimension.name, side)
         if key not in self._strides:
-            self._strides[key] = self.parameter(f"{side}_stride", self.form.stride(dimension, side))
+            self._strides[key] = self.parameter(f"{self._hint(side)}_stride", self.form.stride(dimension, side))
         return self._strides[key]
 
     def bases(self, rest: Expression) -> tuple[dict[str, Expression], Expression]:
@@ -91,20 +88,25 @@ class RowWriter(LaunchWriter):
             at.append(emit.let(operation("mod", rest, size), "outer"))
             rest = emit.let(operation("floordiv", rest, size), "rest")
         operands = {"matrix": form.matrix, "vector": form.vector, "out": form.contraction.out}
+        operands |= {str(number): one.operand for number, one in enumerate(form.contraction.epilogue_operands)}
         found: dict[str, Expression] = {}
         for side, operand in operands.items():
-            total = self.parameter(f"{side}_offset", constant(operand.offset))
+            total = self.parameter(f"{self._hint(side)}_offset", constant(operand.offset))
             for one, coordinate in zip(reversed(form.outer), at, strict=True):
                 total = add(total, multiply(coordinate, self.stride(one, side)))
-            found[side] = emit.let(total, f"{side}_at")
+            found[side] = emit.let(total, f"{self._hint(side)}_at")
         return found, piece
+
+    @staticmethod
+    def _hint(side: str) -> str:
+        return f"further{side}" if side.isdigit() else side
 
     def moved(self, bases: dict[str, Expression], dimension: Dimension | None, by: Expression) -> dict[str, Expression]:
         """The bases at a point of a dimension."""
         if dimension is None:
             return bases
         return {
-            side: self.emit.let(add(base, multiply(by, self.stride(dimension, side))), f"{side}_at")
+            side: self.emit.let(add(base, multiply(by, self.stride(dimension, side))), f"{self._hint(side)}_at")
             for side, base in bases.items()
         }
 
@@ -136,9 +138,11 @@ class RowWriter(LaunchWriter):
 
     # --- elements: vectors of them, one for each component
 
-    def read(self, buffer: Buffer, scalar: ScalarType, at: Expression, mask: Mask | None) -> Value:
-        """Vectors of the elements from `at` on."""
-        lanes = self.form.lanes
+    def read(
+        self, buffer: Buffer, scalar: ScalarType, at: Expression, mask: Mask | None, lanes: int | None = None
+    ) -> Value:
+        """Vectors of the elements from `at` on, of the form's lanes if nothing else is said."""
+        lanes = lanes or self.form.lanes
         if not scalar.is_complex:
             return (
                 self._load(
@@ -241,17 +245,38 @@ class RowWriter(LaunchWriter):
         (result,) = lower_lambda_vector(self.contraction.combine, pair, lanes, self.emit)
         return tuple(self.emit.let(one, "total") for one in result)
 
-    def finished(self, total: Value) -> Value:
-        """What is stored for sums, vectors of them or one: the epilogue of them and of its operands' one element."""
-        epilogue = self.contraction.epilogue
-        if epilogue is None:
+    def finished(
+        self,
+        total: Value,
+        bases: dict[str, Expression],
+        lanes_along: Dimension | None,
+        by: Expression = ZERO,
+        mask: Mask | None = None,
+    ) -> Value:
+        """What is stored for sums, vectors of them or one: the epilogue of them and of its operands.
+
+        Args:
+            total: the sums.
+            bases: where the arrays' elements of the first of them are.
+            lanes_along: the dimension along which the lanes are neighbours.
+            by: how far from `bases` along that dimension.
+            mask: the lanes that are meant.
+        """
+        contraction = self.contraction
+        if contraction.epilogue is None:
             return total
         lanes = total[0].type.lanes if isinstance(total[0].type, VectorType) else 1
         operands = [total]
-        for operand, buffer, offset in self._further:
-            element = load_element(buffer, operand.element, self.parameter("further_offset", offset), self.emit)
+        for number, (one, buffer) in enumerate(zip(contraction.epilogue_operands, self._further, strict=True)):
+            scalar, place = one.operand.element, bases[str(number)]
+            moves = lanes_along is not None and self.form.stride(lanes_along, str(number)) != 0
+            at = add(place, by) if moves else place
+            if lanes > 1 and moves:
+                operands.append(self.read(buffer, scalar, at, mask, lanes))
+                continue
+            element = load_element(buffer, scalar, at, self.emit)
             operands.append(element if lanes == 1 else self._everywhere(element, lanes))
-        (result,) = lower_lambda_vector(epilogue, operands, lanes, self.emit)
+        (result,) = lower_lambda_vector(contraction.epilogue, operands, lanes, self.emit)
         return tuple(self.emit.let(one, "finished") for one in result)
 
     def mapped(self, matrix: Value, vector: Value | None) -> Value:
