@@ -166,7 +166,7 @@ def choose_matrix_vector_form(contraction: Contraction, machine: Machine) -> Mat
         return _shared_out(max(forms, key=lambda form: form.along_size), machine)
     if not sides:
         return "elements of either operand are used several times"
-    return "the arrays do not lie so that vectors can run along the unit stride of the operand with all dimensions"
+    return "what has all dimensions, or the epilogue, does not lie so that vectors can run along its unit stride"
 
 
 def refusal(contraction: Contraction, machine: Machine) -> str:
