@@ -13,6 +13,7 @@ import itertools
 from collections.abc import Mapping
 from enum import Enum
 
+from tilewright.ir.cached import cached_property
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Lambda, Literal, Variable
 from tilewright.ir.scalars import ScalarType
@@ -117,6 +118,19 @@ class Contraction:
     def operand(self, left: bool) -> Operand:
         """The left operand, or the right one."""
         return self.left if left else self.right
+
+    @cached_property
+    def array_bytes(self) -> tuple[int, int, int]:
+        """Bytes of the elements of the left operand, the right one and the output that are read or written, where all
+        sizes are known.
+        """
+        left = right = out = 1
+        for one in self.dimensions:
+            extent = one.size.evaluate({})
+            left *= extent if one.stride_left.evaluate({}) else 1
+            right *= extent if one.stride_right.evaluate({}) else 1
+            out *= extent if one.stride_out.evaluate({}) else 1
+        return left * self.left.element.bytes, right * self.right.element.bytes, out * self.out.element.bytes
 
     def of_kind(self, kind: Kind) -> tuple[Dimension, ...]:
         """The dimensions of one kind, in order."""

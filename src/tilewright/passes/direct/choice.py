@@ -268,7 +268,8 @@ def _tiles(form: DirectForm, machine: Machine) -> Iterator[DirectForm]:
         most = min(form.scalar_size, (registers - broadcasts - len(lanes)) // len(lanes))
         for rows in _rows(form, lanes, most):
             tile = replace(form, lanes=lanes, rows=rows)
-            tile = replace(tile, vector_chunk=_read_together(tile, machine))
+            if form.collected is not None:
+                tile = replace(tile, vector_chunk=_read_together(tile, machine))
             if panels_fit(tile):
                 yield tile
         if is_last:
@@ -303,8 +304,6 @@ def _read_together(form: DirectForm, machine: Machine) -> int:
     """Tiles of the vector side whose results are collected together: so many that two pieces of the operand and the
     results stay in half of the second cache.
     """
-    if form.collected is None:
-        return 1
     width, results = form.width * form.vector_operand.element.bytes, form.collected_elements
     used = 2 * form.contracted_total * width + results * component_types(form.accumulator)[0].bytes
     most = MOST_TOGETHER if is_written_in_pieces(form, machine) else -(-READ_TOGETHER // width)

@@ -351,9 +351,10 @@ def is_written_in_pieces(form: DirectForm, machine: Machine) -> bool:
 
 def array_bytes(form: DirectForm, side: str) -> int:
     """Bytes of the elements of an array that are read or written."""
-    operand = {"vector": form.vector_operand, "scalar": form.scalar_operand, "out": form.contraction.out}[side]
-    extents = [constant(one.size) for one in form.contraction.dimensions if form.stride(one, side)]
-    return math.prod(extents) * operand.element.bytes
+    left, right, out = form.contraction.array_bytes
+    if side == "out":
+        return out
+    return left if (side == "vector") == form.vector_left else right
 
 
 def level_of(size: int, machine: Machine) -> int:
