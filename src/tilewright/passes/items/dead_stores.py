@@ -50,7 +50,10 @@ def used_names(statements: Sequence[Statement]) -> set[str]:
 
 
 def _expressions_in(statements: Sequence[Statement]) -> Iterator[Expression]:
-    pending = [one for statement in walk(tuple(statements)) for one in expressions(statement)]
+    return _with_parts([one for statement in walk(tuple(statements)) for one in expressions(statement)])
+
+
+def _with_parts(pending: list[Expression]) -> Iterator[Expression]:
     while pending:
         one = pending.pop()
         yield one
@@ -58,31 +61,32 @@ def _expressions_in(statements: Sequence[Statement]) -> Iterator[Expression]:
 
 
 def without_stores(statements: Sequence[Statement], unread: Collection[str]) -> tuple[Statement, ...]:
-    """The statements without stores to these buffers, and without values that only these stores used.
+    """The statements without stores to these buffers, and without values that nothing else uses.
 
     a = k * 8; t[a] = x; s = s + x  =>  s = s + x
     """
-    kept = _without(tuple(statements), unread, None)
-    while (fewer := _without(kept, (), used_names(kept))) is not kept:
-        kept = fewer
-    return kept
+    return _needed(tuple(statements), unread, set())
 
 
-def _without(
-    statements: tuple[Statement, ...], unread: Collection[str], used: Collection[str] | None
-) -> tuple[Statement, ...]:
-    """Without stores to `unread`, and values whose names are not among `used`; the same tuple if there are none."""
+def _needed(statements: tuple[Statement, ...], unread: Collection[str], used: set[str]) -> tuple[Statement, ...]:
+    """What is left of these; the same tuple if that is all.
+
+    They are looked at from the last to the first, since values are used after they are made: so what follows has told
+    already what it uses, in `used`.
+    """
     kept: list[Statement] = []
-    for one in statements:
+    for one in reversed(statements):
         match one:
             case Store(buffer=buffer) if buffer.name in unread:
                 continue
-            case Let(name) if used is not None and name not in used:
+            case Let(name) if name not in used:
                 continue
-            case For() | While() | If():
-                inner = tuple(_without(body, unread, used) for body in bodies(one))
-                one = one if all(map(operator.is_, inner, bodies(one))) else _with_bodies(one, inner)
+        used.update(part.name for part in _with_parts(list(expressions(one))) if isinstance(part, Name))
+        if isinstance(one, For | While | If):
+            inner = tuple(_needed(body, unread, used) for body in reversed(bodies(one)))[::-1]
+            one = one if all(map(operator.is_, inner, bodies(one))) else _with_bodies(one, inner)
         kept.append(one)
+    kept.reverse()
     same = len(kept) == len(statements) and all(map(operator.is_, kept, statements))
     return statements if same else tuple(kept)
 
