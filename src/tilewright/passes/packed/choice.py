@@ -39,6 +39,11 @@ whose results stay in the first cache are those of all trees (`PIECE`), since ad
 WAITING_ELEMENTS = 1 << 22  # of a level of partial sums: 2048 by 2048 results are packed for at once
 BROKEN_ELEMENT = 1.5  # cycles more to pack an element of the scalar side where panels end in the middle of runs
 
+LEAST_LANES = 4
+"""Of vectors of complex numbers, which are halved as long as one holds the whole side: what is packed, multiplied and
+masked beyond it is for nothing.
+"""
+
 
 def make_packed_form(contraction: Contraction, machine: Machine) -> PackedForm:
     """The form of a normalised contraction with known sizes."""
@@ -52,8 +57,10 @@ def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
     vector = _side(contraction, Kind.M if vector_left else Kind.N, vector_left)
     scalar = _side(contraction, Kind.N if vector_left else Kind.M, not vector_left)
     accumulator = contraction.accumulator
-    lanes = _lanes(contraction, machine, accumulator)
     vector_total = math.prod(one.size for one in vector)
+    lanes = _lanes(contraction, machine, accumulator)
+    while accumulator.is_complex and lanes >= 2 * max(vector_total, LEAST_LANES):
+        lanes //= 2
     scalar_total = math.prod(one.size for one in scalar)
     scalar_rows = lanes > 1 and _sum_is_contiguous(contraction, scalar, vector_left)
     run = 0 if scalar_rows else _run(scalar)
