@@ -62,6 +62,8 @@ SIX = {"a": 24, "b": 16, "c": 16, "d": 24, "e": 16, "f": 16, "g": 24}
     ("cbeg,agfd->fedcba", SIX, F32, "packed 6x4", "packed 6x4"),
     # Rows of the scalar side that lie 132 bytes apart are foreseen, so that they are read in place.
     ("bifj,fa->ibja", {"b": 64, "i": 8, "f": 31, "j": 33, "a": 15}, F32, "direct 1x11", "direct 1x17"),
+    # More rows than prefetchers follow are read from the third cache again and again, or packed.
+    ("aq,bq->ab", {"a": 90, "b": 90, "q": 1 << 16}, F32, "packed 6x4", "packed 6x4"),
 ])  # fmt: skip
 def test_what_is_chosen_for_either(text: str, sizes: dict[str, int], scalar: ScalarType, one: str, two: str) -> None:
     assert chosen(text, sizes, scalar) == (one, two)

@@ -120,7 +120,8 @@ def _cycles(form: MatrixVectorForm, machine: Machine) -> float:
     level = level_of(columns + 2 * form.rows * form.along_size * element, machine)
     contracted = math.prod(constant(one.size) for one in form.contracted)
     again = outer * contracted * (row_tiles - 1) * columns / machine.pace.bytes_again_from(level)
-    return max(compute, memory) + 0.2 * min(compute, memory) + 0.5 * again
+    # More rows than prefetchers follow.
+    return max(compute, memory) + 0.2 * min(compute, memory) + 0.5 * again * machine.pace.waiting
 
 
 def _bytes(form: MatrixVectorForm, side: str) -> int:
