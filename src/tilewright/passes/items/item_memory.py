@@ -22,6 +22,7 @@ from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Buffer, Constant, For, Name, ScalarParameter, Space, Store
 from tilewright.machine.model import Machine
 from tilewright.passes.items.lower_scalar import lower_size
+from tilewright.passes.items.rounds_left import RoundLeft
 from tilewright.passes.items.scalar_values import (
     KernelBuilder,
     Value,
@@ -92,6 +93,7 @@ class Item:
         self.refused: list[str] = []  # why there are no lanes where there might be
         self.speculation: Speculation | None = None  # how indices are checked; None: by branches
         self.assumed: set[str] | None = None  # extents found to have to be positive, where that may be assumed
+        self.round: RoundLeft | None = None  # what a slice that is out of range may leave out
         self._outer, self._read_only = dict(outer), frozenset(layouts) - frozenset(written)
         for name, layout in layouts.items():
             self._outer_array(name, outer[name], layout)
@@ -343,6 +345,8 @@ class Item:
         ]
         outside = [self._record_outside(end, extent, access, dimension, some) for end in ends]
         wrong = self.emit.let(kernel.operation("or", *outside), "bad")
+        if self.round is not None and self.round.leave_where(wrong):
+            return one, ONE
         start, stride = (
             self.named(kernel.operation("select", wrong, Constant(0, I64), right), "safe")
             for right in (lower_size(one.start, self.emit), Constant(1, I64))
@@ -350,13 +354,9 @@ class Item:
         return dataclasses.replace(one, start=start), stride
 
     def _record_outside(
-        self,
-        at: kernel.Expression,
-        extent: Size,
-        access: Access,
-        dimension: int,
+        self, at: kernel.Expression, extent: Size, access: Access, dimension: int,
         condition: kernel.Expression | None = None,
-    ) -> kernel.Expression:
+    ) -> kernel.Expression:  # fmt: skip
         """Whether an index is out of range; the first such index of a worker is recorded."""
         stop = self.emit.let(lower_size(extent, self.emit), "extent")
         below = kernel.operation("lt", at, Constant(0, I64))

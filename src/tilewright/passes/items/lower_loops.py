@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 
 from tilewright.ir import nodes
 from tilewright.ir.nodes import Variable
@@ -40,8 +41,9 @@ def _(expression: nodes.Loop, item: Item, targets: tuple[Variable, ...]) -> Sequ
         """New arrays are complete before the first old one is overwritten, but for those written where they lie."""
         for parameter, value in zip(expression.parameters, old, strict=True):
             bind(item, parameter, value)
-        values = lower_body(item, expression.body, new)
-        assign_values(scalars, [value for value in values if isinstance(value, tuple)], item.emit)
+        with nullcontext() if item.round is None else item.round.one():
+            values = lower_body(item, expression.body, new)
+            assign_values(scalars, [value for value in values if isinstance(value, tuple)], item.emit)
 
     def copy_back() -> None:
         for old, new in zip(merged, spare, strict=True):

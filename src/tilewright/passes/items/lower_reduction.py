@@ -26,12 +26,14 @@ from tilewright.passes.items.lower_items import AnyValue, call, lower_expression
 from tilewright.passes.items.lower_order import SHORT, fold_in_order
 from tilewright.passes.items.lower_scalar import assign_values, declare_value, lower_atom, lower_size
 from tilewright.passes.items.register_folds import (
+    PIECE,
     fold_in_registers,
     folded_halves,
     goes_in_registers,
     goes_in_vectors,
     lanes_of,
 )
+from tilewright.passes.items.sum_trees import grows_errors
 from tilewright.passes.lanes.lane_variance import NotInLanes
 from tilewright.passes.lanes.vectorise import lower_lambda_vector
 
@@ -95,10 +97,38 @@ def fold_rows(
             by, otherwise = merge or combine, together
             held = functools.partial(fold_in_registers, item, extent, combine, neutral, rows, start, by)
             least, together = FEW, lambda: _unless_refused(item, held, otherwise)
+            if item.round is not None:
+                least, together = _in_rounds(item, extent, combine, neutral, held, together)
     else:
         least, together = SHORT, functools.partial(fold_in_order, *arguments, start=start)
     short = functools.partial(lower_folds.fold, *arguments, start=start, short=True)
     return _by_length(item, extent, neutral, least, together, short)
+
+
+def _in_rounds(
+    item: Item, extent: Size, combine: nodes.Lambda, neutral: Sequence[Atom],
+    held: Callable[..., Sequence[AnyValue]], otherwise: Callable[[], Sequence[AnyValue]],
+) -> tuple[int, Callable[[], Sequence[AnyValue]]]:  # fmt: skip
+    """From how many rows on, and how, a fold goes in registers for which the rest of a round waits: in one at first,
+    and as a tree only if there are enough rows for one.
+    """
+    vector = item.machine.vector_bytes if item.machine is not None else 0
+    one = vector // max(atom.type.element.bytes for atom in neutral)
+    if one < 2:
+        return FEW, otherwise
+
+    def few() -> Sequence[AnyValue]:
+        return _unless_refused(item, lambda: held(lanes=one, levels=0), otherwise)
+
+    def some() -> Sequence[AnyValue]:
+        return _unless_refused(item, lambda: held(levels=0), otherwise)
+
+    def not_many() -> Sequence[AnyValue]:
+        return _by_length(item, extent, neutral, FEW, some, few)
+
+    if not grows_errors(combine):
+        return one, not_many
+    return one, lambda: _by_length(item, extent, neutral, PIECE * LANES, otherwise, not_many)
 
 
 def _fold_what_is_read(

@@ -44,9 +44,11 @@ def goes_in_vectors(neutral: Sequence[Atom], *functions: Lambda) -> bool:
 
 def fold_in_registers(
     item: Item, extent: Size, combine: Lambda, neutral: Sequence[Atom], rows: Rows, start: Size, merge: Lambda,
-    beside: bool = False,
+    beside: bool = False, lanes: int = LANES, levels: int = LEVELS,
 ) -> list[AnyValue]:  # fmt: skip
     """`lower_folds.fold` of `extent` rows from `start` on; `merge` combines what lanes give.
+
+    Without levels the rounds of a lane are a chain, which must be short.
 
     Raises:
         NotInLanes: where the rows do something that vectors do not do; with `beside`, where neighbours read what is not
@@ -54,9 +56,9 @@ def fold_in_registers(
     """
     emit, count = item.emit, len(neutral)
     types = [atom.type for atom in neutral]
-    lane, lane_size = item.index("lane", size(LANES))
-    places = [item.own("lanes", one.element, LANES) for one in types]
-    whole = extent // LANES
+    lane, lane_size = item.index("lane", size(lanes))
+    places = [item.own("lanes", one.element, lanes) for one in types]
+    whole = extent // lanes
 
     def accumulators() -> Accumulators:
         found = Accumulators(item)
@@ -70,7 +72,7 @@ def fold_in_registers(
 
     def rounds(first: Size, number: Size, into: Accumulators, levels: int) -> None:
         if not levels:
-            item.loop(number, "round", lambda k: take((first + k) * LANES, into))
+            item.loop(number, "round", lambda k: take((first + k) * lanes, into))
             return
         length = size(PIECE**levels)
 
@@ -83,9 +85,9 @@ def fold_in_registers(
 
     with emit.scope() as statements:
         total = accumulators()
-        rounds(ZERO, whole, total, LEVELS if grows_errors(combine) else 0)
-        rest = emit.let(lower_size(extent - whole * LANES, emit), "rest")
-        emit.when(operation("lt", lane, rest), lambda: take(whole * LANES, total))
+        rounds(ZERO, whole, total, levels if grows_errors(combine) else 0)
+        rest = emit.let(lower_size(extent - whole * lanes, emit), "rest")
+        emit.when(operation("lt", lane, rest), lambda: take(whole * lanes, total))
         for place, value in zip(places, total.values, strict=True):
             assert isinstance(value, tuple)
             item.store(place, (lane_size,), value)
@@ -95,28 +97,29 @@ def fold_in_registers(
 
     if beside and not lane_variance(lane, statements, apart=True).reads_side_by_side(statements):
         raise NotInLanes("memory is read at places that are not side by side")
-    write_group(statements, lane, LANES, emit, memory)
+    write_group(statements, lane, lanes, emit, memory)
     item.scalar_loops = True
-    return folded_halves(item, merge, places)
+    return folded_halves(item, merge, places, lanes)
 
 
-def folded_halves(item: Item, merge: Lambda, places: Sequence[ArrayView]) -> list[AnyValue]:
+def folded_halves(item: Item, merge: Lambda, places: Sequence[ArrayView], lanes: int = LANES) -> list[AnyValue]:
     """The values of all lanes as one, by halves."""
     emit = item.emit
-    vectors = [emit.let(one, "x") for one in lanes_of(item, places)]
-    half = LANES
+    vectors = [emit.let(one, "x") for one in lanes_of(item, places, lanes)]
+    half = lanes
     while (half := half // 2) > 1:
         sides: list[Value] = []
         for first in (0, half):
-            lanes = tuple(range(first, first + half))
+            chosen = tuple(range(first, first + half))
             sides += [
-                (emit.let(Shuffle(one, one, lanes, VectorType(element_of(one.type), half)), "side"),) for one in vectors
+                (emit.let(Shuffle(one, one, chosen, VectorType(element_of(one.type), half)), "side"),)
+                for one in vectors
             ]
         vectors = [emit.let(part, "x") for (part,) in lower_lambda_vector(merge, sides, half, emit)]
     pair = [(emit.let(Lane(one, lane, element_of(one.type)), "x"),) for lane in (0, 1) for one in vectors]
     return call(item, merge, pair)
 
 
-def lanes_of(item: Item, places: Sequence[ArrayView]) -> list[Load]:
+def lanes_of(item: Item, places: Sequence[ArrayView], lanes: int = LANES) -> list[Load]:
     """All lanes of partial results in memory as vectors."""
-    return [Load(item.buffer_of(one), integer(0), VectorType(one.element, LANES)) for one in places]
+    return [Load(item.buffer_of(one), integer(0), VectorType(one.element, lanes)) for one in places]

@@ -102,6 +102,11 @@ class KernelBuilder:
         finally:
             self._scopes.pop()
 
+    @property
+    def depth(self) -> int:
+        """How many scopes there are around what is emitted next."""
+        return len(self._scopes)
+
     def let(self, value: Expression, hint: str = "t") -> Name | Constant:
         """Bind an expression to a new name; names and constants are returned as they are."""
         if isinstance(value, Name | Constant):

@@ -19,7 +19,8 @@ from tilewright.passes.core.own_elements import with_own_elements
 from tilewright.passes.items.changed_ranges import changed_range
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_columns import has_simple_rows
-from tilewright.passes.items.lower_general import Places, Points, points_of, write_whole
+from tilewright.passes.items.lower_general import Places, Points, write_whole
+from tilewright.passes.items.rounds_left import RoundLeft
 from tilewright.passes.items.scalar_values import LoweringError
 from tilewright.passes.items.upper_bounds import defined_size, upper_bound
 from tilewright.passes.lanes.masked_lanes import WRITTEN_OUT
@@ -73,11 +74,10 @@ def control_points(statement: Statement, counted: Collection[str], machine: Mach
     def write_all(item: Item, at: Sequence[Size], places: Places) -> None:
         item.arrays |= {array.name: places[place] for place, array in begun.items()}
         item.overwrites |= inside
+        item.round = RoundLeft(item.emit)
         write_whole(item, statement.expression, statement.targets, places)
 
-    if begun:
-        return Points((), write_all, tuple(begun.items()), machine=machine)
-    return dataclasses.replace(points_of(statement.expression, statement.targets), machine=machine)
+    return Points((), write_all, tuple(begun.items()), machine=machine)
 
 
 def work_of_round(statement: Statement) -> Size | None:
