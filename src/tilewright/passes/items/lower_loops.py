@@ -17,6 +17,7 @@ from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_items import AnyValue, bind, call, lower_body, lower_expression, value_of
 from tilewright.passes.items.lower_scalar import assign_values, declare_value, lower_size
 from tilewright.passes.items.split_ranges import emit_first_apart
+from tilewright.passes.items.waiting_last import with_waiting_last
 
 
 @lower_expression.register
@@ -104,7 +105,7 @@ def _write_loop(
         index = Name(item.emit.name(form.index.name), I64)
         bind(item, form.index, (index,))
         item.ranges[form.index.name] = form.bound
-        emit_first_apart(item.emit, bound, index, body())
+        emit_first_apart(item.emit, bound, index, with_waiting_last(body()))
         return
     statements = body()
     with item.emit.scope() as prelude:

@@ -1,0 +1,156 @@
+"""Loops whose rounds wait for one another at least and greatest values, which then take what is waited for last.
+
+    for j:  t = min(min(left, up[j]), diagonal);  left = t + cost[j];  diagonal = up[j]
+=>  for j:  t = min(min(up[j], diagonal), left);  ...
+
+So a round waits for one operation of the last one instead of two. Of the two sides of a float's min or max the second
+one is waited for: the processor's instruction gives nan if that is one, and only the first one is compared with itself.
+Any order of min and max gives the same number, or nan.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import replace
+
+from tilewright.kernel.ir import (
+    Assign,
+    Expression,
+    Let,
+    Load,
+    Name,
+    Operation,
+    Statement,
+    Store,
+    children,
+    expressions,
+    walk,
+)
+
+_EXTREMA = ("min", "max")
+
+
+def with_waiting_last(body: Sequence[Statement]) -> tuple[Statement, ...]:
+    """The body of a loop whose rounds follow one another, with the operands of min and max in such an order.
+
+    Example:
+        >>> from tilewright.ir.scalars import I64
+        >>> from tilewright.kernel.ir import operation
+        >>> last, here = Name("last", I64), Name("here", I64)
+        >>> body = (Let("t", operation("min", last, here)), Assign("last", Name("t", I64)))
+        >>> [one.name for one in with_waiting_last(body)[0].value.operands]
+        ['here', 'last']
+    """
+    if not any(isinstance(one, Let) and _is_extremum(one.value) for one in body):
+        return tuple(body)
+    depths = _depths(body)
+    places = {one.name: place for place, one in enumerate(body) if isinstance(one, Let)}
+    uses = Counter(one.name for one in _inside(body) if isinstance(one, Name))
+    inner: set[str] = set()
+
+    def let_within(value: Expression, operator: str, until: int) -> Let | None:
+        """What binds an operand, if it is the same operator, for this use only, and means the same there."""
+        if not isinstance(value, Name) or uses[value.name] > 1 or value.name not in places:
+            return None
+        place = places[value.name]
+        let = body[place]
+        assert isinstance(let, Let)
+        if not isinstance(let.value, Operation) or let.value.operator != operator:
+            return None
+        reads = _reads(let)
+        return let if all(reads.isdisjoint(_writes(one)) for one in body[place + 1 : until]) else None
+
+    def leaves(value: Expression, operator: str, until: int) -> Iterator[Expression]:
+        let = let_within(value, operator, until)
+        if let is not None:
+            inner.add(let.name)
+            value = let.value
+        if isinstance(value, Operation) and value.operator == operator:
+            for one in value.operands:
+                yield from leaves(one, operator, until)
+        else:
+            yield value
+
+    found: list[Statement] = []
+    for place, one in reversed(list(enumerate(body))):
+        if isinstance(one, Let) and one.name in inner:
+            continue
+        if isinstance(one, Let) and _is_extremum(one.value) and depths.get(one.name, 0):
+            assert isinstance(one.value, Operation)
+            operands = leaves(one.value, one.value.operator, place)
+            first, *others = sorted(operands, key=lambda leaf: _depth(leaf, depths))
+            for other in others:
+                first = replace(one.value, operands=(first, other))
+            one = Let(one.name, first)
+        found.append(one)
+    return tuple(reversed(found))
+
+
+def _is_extremum(value: Expression) -> bool:
+    return isinstance(value, Operation) and value.operator in _EXTREMA
+
+
+def _inside(statements: Sequence[Statement]) -> Iterator[Expression]:
+    pending = [one for statement in walk(tuple(statements)) for one in expressions(statement)]
+    while pending:
+        one = pending.pop()
+        yield one
+        pending += children(one)
+
+
+def _reads(statement: Statement) -> set[str]:
+    """The names and buffers that a statement reads, and those in it."""
+    found = {one.name for one in _inside([statement]) if isinstance(one, Name)}
+    return found | {f"{one.buffer.name}[]" for one in _inside([statement]) if isinstance(one, Load)}
+
+
+def _writes(statement: Statement) -> set[str]:
+    """What of it later rounds may read: variables and buffers."""
+    found = {one.name for one in walk((statement,)) if isinstance(one, Assign)}
+    return found | {f"{one.buffer.name}[]" for one in walk((statement,)) if isinstance(one, Store)}
+
+
+def _depths(body: Sequence[Statement]) -> dict[str, int]:
+    """How many operations after something that rounds wait for from one to the next each name is known."""
+    carried: set[str] = set().union(*map(_writes, body))
+    sources: dict[str, Set[str]] = {one: {one} for one in carried}
+    needed: dict[str, set[str]] = {one: set() for one in carried}
+    for one in body:
+        behind: set[str] = set().union(*(sources.get(name, set()) for name in _reads(one)))
+        if isinstance(one, Let):
+            sources[one.name] = behind
+        for written in _writes(one):
+            needed[written] |= behind
+    depths = {one: 1 for one in carried if one in _reached(one, needed)}
+    for one in body:
+        if isinstance(one, Let):
+            depth = _depth(one.value, depths)
+            if depth:
+                depths[one.name] = depth + 1
+    return depths
+
+
+def _reached(start: str, needed: Mapping[str, set[str]]) -> set[str]:
+    """What something needs of the last round, and what that needs of the one before, and so on."""
+    found: set[str] = set()
+    pending = list(needed[start])
+    while pending:
+        one = pending.pop()
+        if one not in found:
+            found.add(one)
+            pending += needed[one]
+    return found
+
+
+def _depth(value: Expression, depths: Mapping[str, int]) -> int:
+    """The largest depth of what an expression reads; 0 where it waits for nothing."""
+    pending, most = [value], 0
+    while pending:
+        one = pending.pop()
+        if isinstance(one, Name):
+            most = max(most, depths.get(one.name, 0))
+        elif isinstance(one, Load):
+            most = max(most, depths.get(f"{one.buffer.name}[]", 0))
+        pending += children(one)
+    return most
