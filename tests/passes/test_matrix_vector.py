@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from naive import assert_close, einsum_contraction, examples, random_buffers
 
 import tilewright as tw
-from tilewright.contraction.form import Contraction, Dimension, Kind, Operand
+from tilewright.contraction.form import Contraction, Dimension, EpilogueOperand, Kind, Operand
 from tilewright.contraction.normalise import normalise
 from tilewright.ir.builder import Builder
 from tilewright.ir.nodes import Type
@@ -303,12 +303,20 @@ def test_functions_of_sums_follow_where_they_are_stored(shape: tuple[int, int]) 
     assert (np.abs(relu - np.maximum(exact, 0)) <= bound * size).all()
 
 
-def test_an_epilogue_of_one_array_is_streamed() -> None:
+def test_epilogues_are_streamed() -> None:
     plan = tw.plan("ij,j->i", (300, 200), (200,), epilogue=lambda x: tw.maximum(x, 0), target="cpu")
     assert "read once, in order" in plan.explain()
     bias = tw.plan("ij,j->i", (300, 200), (200,), epilogue=lambda x, y: x + y, epilogue_operands=[((300,), "i")],
                    target="cpu")  # fmt: skip
-    assert "read once, in order" not in bias.explain()
+    assert "read once, in order" in bias.explain()
+
+
+def test_vectors_of_results_need_what_follows_side_by_side() -> None:
+    contraction = einsum_contraction("ij,i->j", {"i": 300, "j": 200}, F64)
+    for step, streamed in ((1, True), (0, True), (2, False)):
+        further = EpilogueOperand(replace(contraction.out, buffer="bias"), (size(step), size(0)))
+        found = choose_matrix_vector_form(normalise(replace(contraction, epilogue_operands=(further,))), CPU_AVX512)
+        assert isinstance(found, MatrixVectorForm) is streamed
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16", "i4", "f2"])
