@@ -37,7 +37,7 @@ def test_elementwise(main, seed, dtype):
 def test_copies_past_the_caches(main, seed, dtype):
     operation = random_elementwise(seed, dtype, main)
     permute_kernel._known_launch.cache_clear()
-    with mock.patch.object(permute_form, "_past_caches", lambda nbytes, machine: True):
+    with mock.patch.object(permute_form, "past_caches", lambda nbytes, machine: True):
         compiled = operation.compile("cpu")
     permute_kernel._known_launch.cache_clear()
     check(operation, compiled, seed)

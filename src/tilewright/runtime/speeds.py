@@ -126,12 +126,13 @@ def _multiply_adds(dtype: str, lanes: int) -> str:
     sums += [f"  %s{i} = fadd {vector} %s{i - 1}, %b{i + 1}" for i in range(1, _CHAINS - 1)]
     return f"""
 declare {vector} @{name}({vector}, {vector}, {vector})
-@sink = internal global {vector} zeroinitializer
 define void @peak(ptr %unused, ptr %too, i64 %trips) {{
 entry:
-  %x = load volatile {vector}, ptr @sink
-  %y = load volatile {vector}, ptr @sink
-  %start = load volatile {vector}, ptr @sink
+  %sink = alloca {vector}, align 64
+  store volatile {vector} zeroinitializer, ptr %sink
+  %x = load volatile {vector}, ptr %sink
+  %y = load volatile {vector}, ptr %sink
+  %start = load volatile {vector}, ptr %sink
   br label %loop
 loop:
   %n = phi i64 [ 0, %entry ], [ %next, %loop ]
@@ -142,7 +143,7 @@ loop:
   br i1 %more, label %loop, label %exit
 exit:
 {_lines(sums)}
-  store volatile {vector} %s{_CHAINS - 2}, ptr @sink
+  store volatile {vector} %s{_CHAINS - 2}, ptr %sink
   ret void
 }}
 """
@@ -163,12 +164,12 @@ def _moves(kind: str) -> str:
             stored = f"%line{part}" if kind == "copy" else "splat (i32 1)"
             body.append(f"  store {line} {stored}, ptr %to{part}, align 64, !nontemporal !0")
     sums = [f"  %sum{part} = phi {line} [ zeroinitializer, %entry ], [ %sum.next{part}, %loop ]" for part in parts]
-    keep = [f"  store volatile {line} %sum.next{part}, ptr @sink" for part in parts]
+    keep = [f"  store volatile {line} %sum.next{part}, ptr %sink" for part in parts]
     numbers = [f"  %n{part} = add i64 %n, {part}" for part in parts]
     return f"""
-@sink = internal global {line} zeroinitializer
 define void @move(ptr %source, ptr %target, i64 %lines) {{
 entry:
+  %sink = alloca {line}, align 64
   br label %loop
 loop:
   %n = phi i64 [ 0, %entry ], [ %next, %loop ]
