@@ -106,6 +106,7 @@ def contenders(names: list[str], threads: int) -> dict[str, Callable[[str, Any, 
             print("jax is not installed")
         else:
             jax.config.update("jax_enable_x64", True)
+            jax.config.update("jax_cpu_enable_async_dispatch", False)  # else others' times hold what it does meanwhile
             found["jax"] = lambda text, a, b: _jax_call(jax, text, a, b)
     return found
 
