@@ -178,7 +178,7 @@ def _inside(executable: Executable, arguments: Sequence[Any]) -> dict[str, int]:
     """How many points are inside those that each threshold asks about; nothing for arguments that cannot be run."""
     try:
         return executable.inside(*arguments)
-    except Exception:  # whatever is wrong with them, a run tells
+    except (TypeError, ValueError):  # a run says what is wrong with them
         return {}
 
 
