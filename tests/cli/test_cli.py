@@ -42,7 +42,7 @@ def test_examples_in_the_docstrings() -> None:
 
 def test_version_and_help() -> None:
     assert run("--version") == f"tilewright {tilewright.__version__}\n"
-    assert all(command in run("--help") for command in ("einsum", "show", "explain", "devices"))
+    assert all(command in run("--help") for command in ("einsum", "show", "explain", "derive", "devices"))
 
 
 def test_the_command_line_imports_nothing_heavy() -> None:
@@ -256,3 +256,31 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     assert "cannot write /dev/full: No space left" in refused(
         "einsum", "i->", str(tmp_path / "a.npy"), "-o", "/dev/full"
     )
+
+
+PROGRAMS = """
+import tilewright as tw
+
+@tw.program
+def rows(xss: tw.float_["n", "m"]):
+    return tw.map(lambda xs: tw.reduce("add", 0, tw.map(lambda x: x * x, xs)), xss)
+
+@tw.program
+def double(xs: tw.f32["n"]):
+    return tw.map(lambda x: x + x, xs)
+"""
+
+
+def test_derivations_are_printed_and_written_as_pages(tmp_path: Path) -> None:
+    file, page = tmp_path / "programs.py", tmp_path / "rows.html"
+    file.write_text(PROGRAMS)
+    printed = run("derive", str(file), "--dtype", "f64", "--machine", "h100")
+    assert "rows\n1. reduce_map at " in printed
+    assert "[n]f64" in printed
+    assert printed.endswith("double\nno steps\n")
+    assert run("derive", str(file), "--entry", "rows", "--page", str(page)) == f"written: {page}\n"
+    assert "<b>reduce_map</b>" in page.read_text()
+    assert "a page shows one program, and" in refused("derive", str(file), "--page", str(page))
+    assert "has no program named rose; it has rows, double" in refused("derive", str(file), "--entry", "rose")
+    missing = tmp_path / "none" / "rows.html"
+    assert "there is no folder" in refused("derive", str(file), "--entry", "rows", "--page", str(missing))

@@ -67,16 +67,16 @@ def run_file(
             f"--runs {runs}: results can be compared with {CONFIDENCE:.0%} confidence from {LEAST_RUNS} on"
         )
     file, device = read_file(path, data), device_for(target)
-    chosen = {name: file.programs[name] for name in _picked(path, "program", entries, file.programs)}
+    chosen = {name: file.programs[name] for name in picked(path, "program", entries, file.programs)}
     rows = []
-    for dataset in _picked(path, "data set", datasets, file.datasets):
+    for dataset in picked(path, "data set", datasets, file.datasets):
         given = file.datasets[dataset]()
         for name, program in chosen.items():
             rows.append(_measured(file, name, dataset, arguments_for(program, dataset, given), device, runs))
     return device, rows
 
 
-def _picked(path: Path, what: str, wanted: Sequence[str], offered: dict[str, Any]) -> list[str]:
+def picked(path: Path, what: str, wanted: Sequence[str], offered: dict[str, Any]) -> list[str]:
     unknown = [name for name in wanted if name not in offered]
     if unknown:
         raise ValueError(f"{path} has no {what} named {', '.join(unknown)}; it has {', '.join(offered)}")

@@ -241,6 +241,41 @@ def explain(
 
 
 @app.command()
+def derive(
+    file: Annotated[Path, typer.Argument(help="A Python file with programs (@tw.program).", metavar="PROG.py")],
+    entry: Annotated[
+        list[str] | None, typer.Option("--entry", help="The name of a program (default: all); repeatable.")
+    ] = None,
+    dtype: Dtype = "f32",
+    machine: Annotated[str, typer.Option("--machine", "-m", help="a100, h100, cpu-avx512, host, ...")] = "host",
+    page: Annotated[Path | None, typer.Option(help="Write a page for a browser instead.", metavar="FILE.html")] = None,
+) -> None:
+    """Print the rewrites that programs go through for a machine, each with its rule's equation; or write them as a
+    page for a browser, of one program. --dtype is the type of generic parameters.
+    """
+    with _user_errors():
+        from tilewright.cli.bench import picked
+        from tilewright.cli.bench_file import read_programs
+        from tilewright.cli.stages import generic_types, machine_for
+
+        meant, programs = machine_for(machine), read_programs(file)[1]
+        names = picked(file, "program", entry or [], programs)
+        if page is not None and len(names) > 1:
+            raise ValueError(f"a page shows one program, and {file} has {', '.join(names)}; give --entry NAME")
+        if page is not None and not page.parent.is_dir():
+            raise ValueError(f"cannot write {page}: there is no folder {page.parent}")
+        for name in names:
+            found = programs[name].derivation(*generic_types(programs[name], dtype), target=meant)
+            if page is None:
+                typer.echo(f"{name}\n{found.print()}")
+                continue
+            from tilewright.report.derivation_page import derivation_page
+
+            page.write_text(derivation_page(found), encoding="utf-8")
+            typer.echo(f"written: {page}")
+
+
+@app.command()
 def bench(
     file: Annotated[
         Path | None, typer.Argument(help="A Python file with @tw.program functions and datasets().", metavar="PROG.py")

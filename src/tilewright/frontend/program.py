@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from tilewright.frontend.program_tiles import TunedTiles
     from tilewright.passes.flattening.flatten_contractions import Flattening
     from tilewright.passes.tiled.tile import Tiles
+    from tilewright.rewrite.derivation import Derivation
     from tilewright.runtime.executable import Executable
     from tilewright.tune.tiles import TilesReport
     from tilewright.tune.tuner import Timing, TuningReport
@@ -161,6 +162,11 @@ class TracedProgram:
         if isinstance(target, Machine):
             return self.options.explained(self._trace(self._given_types(dtypes)).program, target)
         return explanation(self._executable(self._given_types(dtypes), target)[0])
+
+    def derivation(self, *dtypes: Any, target: str | Device | Machine | None = None) -> Derivation:
+        """The rewrites between the program and what is run on a device or machine; `dtypes` as for `trace`."""
+        machine = target if isinstance(target, Machine) else device_for(target).machine
+        return self.options.derived(self._trace(self._given_types(dtypes)).program, machine)
 
     # --- versions
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tilewright.frontend.program_tiles import TunedTiles
     from tilewright.passes.flattening.flatten_contractions import Flattening
     from tilewright.passes.tiled.tile import Tiles
+    from tilewright.rewrite.derivation import Derivation
     from tilewright.runtime.executable import Executable
 
 Arguments: TypeAlias = Sequence[Any]
@@ -91,6 +92,30 @@ class ProgramOptions:
         if versions is None or (versions.fills is not None and versions.fills.always):
             return text
         return _with_versions(text, versions.made[0].program, versions.made[1])
+
+    def derived(self, program: Program, machine: Machine) -> Derivation:
+        """The rewrites between a program and what is run on a machine: those that lead to its versions, if it has any.
+
+        With its refusals: what nearly was rewritten, and why it was not.
+        """
+        from tilewright.passes.compile import prepare_program
+        from tilewright.rewrite.derivation import Recording
+
+        written, several = Recording(program), Recording(program)
+        versions = prepare_program(
+            program,
+            Device(machine.name, machine, ""),
+            tiles=self.tiles,
+            flattening=self.flattening,
+            contractions=self.contractions,
+            unchecked=self.unchecked,
+            derivation=written,
+            versions_derivation=several,
+        )[1]
+        if versions is None or (versions.fills is not None and versions.fills.always):
+            return written.derivation
+        _ = versions.made  # which records them
+        return several.derivation
 
     def tuned_tiles(self, executable: Executable, program: Program, device: Device) -> TunedTiles | None:
         """The executable with tile sizes from the user's store, where there are some and the user has given none."""
