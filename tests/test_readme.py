@@ -52,7 +52,7 @@ def test_commands_work(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_there_are_ten_lines_of_use() -> None:
     assert len(BLOCKS) == 2
-    assert len(COMMANDS) == 6
+    assert len(COMMANDS) == 7
     assert len([line for line in BLOCKS[0].splitlines() if line.strip()]) == 10
 
 

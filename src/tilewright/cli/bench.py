@@ -77,6 +77,11 @@ def run_file(
 
 
 def picked(path: Path, what: str, wanted: Sequence[str], offered: dict[str, Any]) -> list[str]:
+    """The names that are wanted of those that a file offers; all if none is.
+
+    Raises:
+        ValueError: for names that it does not offer, with those that it does.
+    """
     unknown = [name for name in wanted if name not in offered]
     if unknown:
         raise ValueError(f"{path} has no {what} named {', '.join(unknown)}; it has {', '.join(offered)}")
