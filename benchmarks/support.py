@@ -40,13 +40,12 @@ def with_best_settings(threads: int) -> dict[str, str]:
 
     OpenBLAS and BLIS choose their kernels when they are loaded, and on processors newer than themselves they choose
     slow ones; MKL (in torch) does so on every processor that is not Intel's, unless its question is answered for it;
-    glibc gives large arrays back to the system at every call, which costs all contenders page faults.
+    glibc gives large arrays back to the system at every call, which costs all contenders page faults. XLA (in jax) has
+    a thread for each core that it may use, whatever its flags say, so one thread means one core.
     """
     wanted = {f"{library}_NUM_THREADS": str(threads) for library in ("OPENBLAS", "OMP", "BLIS", "TBLIS", "MKL")}
     tunables = ("mmap_threshold=4294967296", "trim_threshold=8589934592", "hugetlb=1")
     wanted["GLIBC_TUNABLES"] = ":".join(f"glibc.malloc.{one}" for one in tunables)
-    if threads == 1:
-        wanted["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     if "avx512f" in processor()[1]:
         wanted |= {"OPENBLAS_CORETYPE": "SkylakeX", "BLIS_ARCH_TYPE": "0"}
     library = _answer_for_mkl()
@@ -55,6 +54,8 @@ def with_best_settings(threads: int) -> dict[str, str]:
     if READY not in os.environ:
         found = {name: os.environ.get(name, "") for name in wanted}
         environment = {**os.environ, **wanted, READY: json.dumps(found)}
+        if threads == 1 and hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
         sys.exit(subprocess.run([sys.executable, *sys.argv], env=environment, check=False).returncode)
     found = json.loads(os.environ[READY])
     shown = {**wanted, "LD_PRELOAD": "mkl_answer.so"} if "LD_PRELOAD" in wanted else wanted
@@ -98,9 +99,8 @@ def describe_machine() -> dict[str, Any]:
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             versions[package] = "not installed"
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
-        "processor": processor()[0], "cores": cores, "system": platform.platform(),
+        "processor": processor()[0], "cores": os.cpu_count(), "system": platform.platform(),
         "python": platform.python_version(), "versions": versions, "commit": _commit(),
     }  # fmt: skip
 
