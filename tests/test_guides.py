@@ -1,0 +1,37 @@
+"""The guides in docs/: their Python runs as it stands there, block after block, and it names what there is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import tilewright as tw
+
+ROOT = Path(__file__).resolve().parents[1]
+GUIDES = ("programs", "contractions")
+
+
+def text_of(guide: str) -> str:
+    return (ROOT / "docs" / f"{guide}.md").read_text()
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+def test_the_python_of_a_guide_runs(guide: str, tmp_path: Path) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", text_of(guide), re.DOTALL)
+    assert len(blocks) >= 5
+    path = tmp_path / f"{guide}.py"  # a file, so that what is traced has a source
+    path.write_text("\n\n".join(blocks))
+    exec(compile(path.read_text(), str(path), "exec"), {"__name__": guide})
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+def test_a_guide_names_what_there_is(guide: str) -> None:
+    names = set(re.findall(r"\btw\.([A-Za-z_]\w*)", text_of(guide)))
+    assert len(names) >= 10
+    assert sorted(one for one in names if not hasattr(tw, one)) == []
+    for link in re.findall(r"\]\(([^)#]+)\)", text_of(guide)):
+        assert (ROOT / "docs" / link).exists(), link
+    for example in re.findall(r"`(examples/[^`]+)`", text_of(guide)):
+        assert (ROOT / example).exists(), example
