@@ -56,6 +56,14 @@ def random (xs: [n]f32) =
   let (ranks: [n - 2]i64) = iota (n - 2) i64
   in (c, zeros, ranks)
 """,
+    "an array of a negative size is reshaped": """\
+def random (xs: [n]f32) =
+  let (a: [n - 2]f32) = xs[0 :+ n - 2]
+  let (b: [1][n - 2]f32) = reshape (1, n - 2) a
+  let (c: [n - 2][1]f32) = map (n - 2) (\\(p: f32) -> let (t: [1]f32) = replicate 1 p in (t)) a
+  let (d: [n - 2]f32) = reshape (n - 2) c
+  in (b, d)
+""",
     "bools are folded between offsets": """\
 def random (flags: [n]bool, starts: [n + 1]i64) =
   let (none: [n]bool) = replicate n false

@@ -291,7 +291,7 @@ def _concat(x: Concat, e: Environment) -> Values:
 
 
 def _reshape(x: Reshape, e: Environment) -> Values:
-    value, shape = e.array(x.array), tuple(map(e.size, x.shape))
+    value, shape = e.array(x.array), tuple(map(e.extent, x.shape))
     if value.size != int(np.prod(shape)):
         raise ValueError(f"reshape of {x.array}: {value.shape} has {value.size} elements, {shape} does not")
     return (value.reshape(shape),)

@@ -23,7 +23,6 @@ from tilewright.kernel.ir import (
     AtomicUpdate,
     Barrier,
     BlockIndex,
-    Cast,
     Comment,
     Constant,
     Declare,
@@ -32,7 +31,6 @@ from tilewright.kernel.ir import (
     If,
     Kernel,
     Let,
-    Name,
     Prefetch,
     Space,
     Statement,
@@ -42,7 +40,6 @@ from tilewright.kernel.ir import (
 from tilewright.kernel.llvm_emitter import CpuTarget, Emitter, literal, scalar_spelling, spelling
 from tilewright.kernel.llvm_expressions import (
     BLOCK,
-    LAST,
     buffer_register,
     element_spelling,
     emit_expression,
@@ -199,16 +196,11 @@ def _statement(emitter: Emitter, statement: Statement) -> None:
     match statement:
         case Let(name=name, value=value):
             with emitter.statement():
+                before = len(emitter.lines)
                 register = emit_expression(emitter, value)
-                # The register of another name, of a loop or of the block must keep its own, also if it is cast to a
-                # type that LLVM does not tell from the first (i64 and u64).
-                source = value
-                while isinstance(source, Cast):
-                    source = source.operand
-                named = isinstance(value, Name | BlockIndex) or (
-                    value is not source and register in (emitter.names.get(getattr(source, "name", "")), BLOCK, LAST)
-                )
-                emitter.names[name] = register if named else emitter.rename_last(register, name)
+                # What emits no line (abs(u), a cast of i64 to u64) has the register of something else, which keeps its
+                # name.
+                emitter.names[name] = register if len(emitter.lines) == before else emitter.rename_last(register, name)
         case Declare(name=name, value=value):
             slot = emitter.allocate(spelling(value.type), f"{name}.address")
             _assign(emitter, slot, value)
