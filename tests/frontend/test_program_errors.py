@@ -254,7 +254,7 @@ def undefined_operator(xs: tw.c64["n"]) -> Any:
 
 MESSAGES = [
     (if_on_scalar, "write where(condition, a, b) instead of `if`", "tw.cond"),
-    (while_on_scalar, "tw.while_loop instead of `while`", "value of t"),
+    (while_on_scalar, "tw.while_loop instead of `while`", "the value of x > 1.0f32 is not known"),
     (if_on_array, "array xs has no truth value", "tw.cond"),
     (for_over_array, "n rows of xs", "tw.map"),
     (range_of_size, "value of n is not known", "tw.loop"),

@@ -26,7 +26,7 @@ import numpy as np
 
 from tilewright.frontend.scalar_constants import constant
 from tilewright.ir.builder import Builder
-from tilewright.ir.nodes import Atom, Literal, Variable
+from tilewright.ir.nodes import Apply, Atom, Literal, Variable
 from tilewright.ir.operators import OPERATORS
 from tilewright.ir.scalars import (
     BF16,
@@ -111,16 +111,23 @@ class ScalarProxy:
 
         return traced_function(function, arguments, options)
 
+    def _shown(self) -> str:
+        """How a message names the scalar: a parameter by its name, the result of an operator as that is written."""
+        from tilewright.ir.printer import print_expression
+
+        expression = self.builder.definition(self.atom)
+        return print_expression(expression) if isinstance(expression, Apply) else str(self.atom)
+
     def __bool__(self) -> bool:
         raise TypeError(
-            f"the value of {self.atom} is not known while the function is traced: write where(condition, a, b) instead "
+            f"the value of {self._shown()} is not known while the function is traced: write where(condition, a, b) instead "
             "of `if`, & | ~ instead of `and` `or` `not`, and maximum and minimum instead of max() and min(); in a "
             "program also tw.cond instead of `if`, and tw.loop or tw.while_loop instead of `while`"
         )
 
     def _no_number(self) -> Any:
         raise TypeError(
-            f"the value of {self.atom} is not known while the function is traced, so Python's int(), float(), range() "
+            f"the value of {self._shown()} is not known while the function is traced, so Python's int(), float(), range() "
             "and the functions of `math` cannot have it; use the functions of tilewright (exp, sqrt, ...), .astype, "
             "and in a program tw.loop"
         )

@@ -103,6 +103,11 @@ class Builder:
         parameters = tuple(self.variable(hints[i] if i < len(hints) else "x", one) for i, one in enumerate(types))
         return Lambda(parameters, self.body(lambda: write(*parameters)))
 
+    def definition(self, variable: Atom) -> Expression | None:
+        """The expression that a variable was bound to in the scopes that are open; None for what is not."""
+        bound = (one for scope in reversed(self._scopes) for one in reversed(scope) if variable in one.targets)
+        return next((one.expression for one in bound), None)
+
     # scalars
 
     def apply(self, operator: str, *operands: Atom) -> Variable:
