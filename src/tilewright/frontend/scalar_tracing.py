@@ -121,8 +121,8 @@ class ScalarProxy:
     def __bool__(self) -> bool:
         raise TypeError(
             f"the value of {self._shown()} is not known while the function is traced: write where(condition, a, b) "
-            "instead of `if`, & | ~ instead of `and` `or` `not`, and maximum and minimum instead of max() and min(); in "
-            "a program also tw.cond instead of `if`, and tw.loop or tw.while_loop instead of `while`"
+            "instead of `if`, & | ~ instead of `and` `or` `not`, and maximum and minimum instead of max() and min(); "
+            "in a program also tw.cond instead of `if`, and tw.loop or tw.while_loop instead of `while`"
         )
 
     def _no_number(self) -> Any:
