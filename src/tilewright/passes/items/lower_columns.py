@@ -6,6 +6,8 @@ the rows are read one after another, and the loop over the points of a row runs 
     for each point j: for each k: acc = combine(acc, f(x[k, j]))
     =>  for each COLUMNS points: for each k: for each point j of them: acc[j] = combine(acc[j], f(x[k, j]))
 
+What all points share of a row, such as its number, is read beside (the places of the columns' greatest elements).
+
 Where little is computed of a row, `ROWS` of them are taken at a time, and what was folded before is read and written
 once for all of these. Points that lie apart are then folded one by one: to gather them takes a processor several times
 as long as to read them.
@@ -14,7 +16,7 @@ as long as to read them.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,8 +29,8 @@ from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import Constant, Expression, For, operation
 from tilewright.passes.items import lower_folds
 from tilewright.passes.items.accumulators import PIECE
-from tilewright.passes.items.item_memory import Item
-from tilewright.passes.items.lower_items import AnyValue, call, row_of, write
+from tilewright.passes.items.item_memory import ArrayValue, Item
+from tilewright.passes.items.lower_items import AnyValue, call, lower_statement, row_of, write
 from tilewright.passes.items.lower_scalar import lower_atom, lower_size
 from tilewright.passes.items.sum_trees import grows_errors
 
@@ -37,6 +39,8 @@ ROWS = 4
 CHEAP = {"add", "sub", "mul", "min", "max", "abs", "neg"}
 MOST_STATEMENTS = 4
 """Of a row, where `ROWS` are taken at a time."""
+LEAST_COLUMNS = 16
+"""Fewer do not fill vectors."""
 
 Reduction = nodes.Reduce | nodes.Redomap
 
@@ -70,17 +74,24 @@ def _is_of(reduction: Reduction, kinds: Any) -> bool:
 
 
 def column_fold(function: Lambda) -> Reduction | None:
-    """The fold that the points of a map are, if it reads nothing but rows of the map's arrays."""
+    """The fold that the points of a map are, if it reads rows of the map's arrays, and beside them nothing but arrays
+    that all points share (the numbers of the rows, say). The results are values of the fold, perhaps not all of them.
+    """
     body = function.body
-    if len(body.statements) != 1 or body.results != body.statements[0].targets or len(body.results) != 1:
+    counted = body.statements[:-1]
+    if not body.results or len(set(body.results)) != len(body.results):
         return None
-    fold = body.statements[0].expression
+    if not all(isinstance(one.expression, nodes.Iota) for one in counted):
+        return None
+    fold, targets = body.statements[-1].expression, body.statements[-1].targets
     if not isinstance(fold, nodes.Reduce | nodes.Redomap) or not has_simple_rows(fold):
+        return None
+    if not set(body.results) <= set(targets) or len(targets) != len(fold.neutral):
         return None
     functions = (fold.combine, fold.function if isinstance(fold, nodes.Redomap) else fold.combine, fold.neutral)
     if not mentioned_names(functions).isdisjoint(one.name for one in function.parameters):
         return None
-    return fold if set(fold.arrays) <= set(function.parameters) and fold.arrays else None
+    return fold if set(fold.arrays) & set(function.parameters) else None
 
 
 def write_columns(
@@ -88,7 +99,7 @@ def write_columns(
     function: Lambda,
     variables: Sequence[Variable],
     bounds: tuple[Expression, Expression],
-    place: ArrayView,
+    places: Sequence[ArrayView],
     otherwise: Callable[[], None],
 ) -> None:
     """The points from bounds[0] to bounds[1] of a map over `variables`, together where that reads memory in order.
@@ -97,22 +108,28 @@ def write_columns(
         item: the work item, in which the points of the maps around this one are bound.
         function, variables: the map's; `column_fold` gives its fold.
         bounds: the first point and the end.
-        place: the results of the map's points.
+        places: where the function's results go.
         otherwise: writes the points one by one.
     """
     fold = column_fold(function)
     assert fold is not None
     views = dict(zip(function.parameters, lower_folds.arrays_of(item, variables), strict=True))
-    taken = [views[one] for one in fold.arrays]
+    taken = [views[one] for one in fold.arrays if one in views]
     arrays = [one for one in taken if isinstance(one, ArrayView) and one.lmad.rank == 2]
     if len(arrays) != len(taken):
         otherwise()
         return
-    together = [is_nearer(item, one) for one in arrays]
-    condition = together[0]
-    for other in together[1:]:
-        condition = operation("and", condition, other)
-    by_rows = functools.partial(_write_together, item, fold, arrays, bounds, place)
+    conditions: list[Expression] = [is_nearer(item, one) for one in arrays]
+    if not is_cheap(fold):
+        conditions.append(operation("ge", operation("sub", bounds[1], bounds[0]), Constant(LEAST_COLUMNS, I64)))
+    condition = functools.reduce(functools.partial(operation, "and"), conditions)
+    *counted, whole = function.body.statements
+    for one in counted:
+        lower_statement(item, one)
+    shared = {one: value for one in fold.arrays if one not in views for value in lower_folds.arrays_of(item, [one])}
+    targets = whole.targets
+    results = [(targets.index(one), place) for one, place in zip(function.body.results, places, strict=True)]
+    by_rows = functools.partial(_write_together, item, fold, arrays, shared, bounds, results)
     item.emit.when(item.emit.let(condition, "together"), by_rows, otherwise)
 
 
@@ -123,11 +140,12 @@ def is_nearer(item: Item, view: ArrayView) -> Expression:
 
 
 def _write_together(
-    item: Item, fold: Reduction, arrays: Sequence[ArrayView], bounds: tuple[Expression, Expression], place: ArrayView
-) -> None:
+    item: Item, fold: Reduction, arrays: Sequence[ArrayView], shared: Mapping[Variable, ArrayValue],
+    bounds: tuple[Expression, Expression], results: Sequence[tuple[int, ArrayView]],
+) -> None:  # fmt: skip
     emit = item.emit
     totals = [column_array(item, atom.type.element) for atom in fold.neutral]
-    first, first_size = item.index("first", place.lmad.shape[0])
+    first, first_size = item.index("first", results[0][1].lmad.shape[0])
     function = fold.function if isinstance(fold, nodes.Redomap) else None
 
     def each_column(stop: Expression, write_column: Callable[[Size], None], lanes: bool = True) -> None:
@@ -148,7 +166,11 @@ def _write_together(
                 write(item, value, row_of(total, column))
 
         def row(column: Size, k: Size, views: Sequence[ArrayView]) -> Sequence[AnyValue]:
-            elements = [item.load(one, (first_size + column, k)) for one in views]
+            own = iter(views)
+            elements = [
+                item.row(shared[one], k) if one in shared else item.load(next(own), (first_size + column, k))
+                for one in fold.arrays
+            ]
             return elements if function is None else call(item, function, elements, [None] * len(totals))
 
         def in_order(
@@ -186,14 +208,17 @@ def _write_together(
             item.loop((rows + length - 1) // length, "piece", piece)
 
         each_column(count, lambda column: begin(totals, column))
-        levels = lower_folds.LEVELS if grows_errors(fold.combine) else 0
-        lower_folds.if_long(
-            item,
-            fold.width,
-            lambda: pieces(ZERO, fold.width, totals, levels),
-            lambda: pieces(ZERO, fold.width, totals, 0),
-        )
-        each_column(count, lambda column: item.store(place, (first_size + column,), item.load(totals[0], (column,))))
+        whole = functools.partial(pieces, ZERO, fold.width, totals)
+        if grows_errors(fold.combine):
+            lower_folds.if_long(item, fold.width, lambda: whole(lower_folds.LEVELS), lambda: whole(0))
+        else:
+            whole(0)
+
+        def write_results(column: Size) -> None:
+            for number, place in results:
+                item.store(place, (first_size + column,), item.load(totals[number], (column,)))
+
+        each_column(count, write_results)
     emit.emit(For(first.name, bounds[0], bounds[1], tuple(group), step=Constant(COLUMNS, I64)))
 
 

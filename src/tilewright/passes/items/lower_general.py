@@ -134,15 +134,19 @@ def _map_points(expression: nodes.Map) -> Points:
     function, arrays, _ = levels[-1]
     if wants_lanes(function.body) or carries_arrays(function.body):
         return _with_lanes(points, function.body)
-    write_together = write_columns if column_fold(function) is not None else write_short_folds
-    if column_fold(function) is None and (short_fold(function) is None or len(levels) > 1):
+    by_columns = column_fold(function) is not None
+    if not by_columns and (short_fold(function) is None or len(levels) > 1):
         return points
 
     def columns(item: Item, at: Sequence[Size], bounds: Range, places: Places, otherwise: Callable[[], None]) -> None:
         _bind_levels(item, levels[:-1], at)
-        write_together(item, function, arrays, bounds, _part(places[0], at), otherwise)
+        given = [_part(places[position], at) for position in order if position is not None]
+        if by_columns:
+            write_columns(item, function, arrays, bounds, given, otherwise)
+        else:
+            write_short_folds(item, function, arrays, bounds, given[0], otherwise)
 
-    return dataclasses.replace(points, columns=columns, by_rows=column_fold(function) is not None)
+    return dataclasses.replace(points, columns=columns, by_rows=by_columns)
 
 
 def _with_lanes(points: Points, body: Body) -> Points:
