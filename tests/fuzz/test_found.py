@@ -56,6 +56,13 @@ def random (xs: [n]f32) =
   let (ranks: [n - 2]i64) = iota (n - 2) i64
   in (c, zeros, ranks)
 """,
+    "a map gives its rows as they are": """\
+def random (xs: [n]f32, yss: [n][m]f32) =
+  let (a: [n]f32) = map n (\\(x: f32) -> (x)) xs
+  let (b: [n][m]f32, c: [n]f32) = map n (\\(ys: [m]f32, z: f32) -> (ys, z)) yss xs
+  let (d: [n][m]f32) = map n (\\(us: [m]f32) -> let (e: [m]f32) = map m (\\(u: f32) -> (u)) us in (e)) yss
+  in (a, b, c, d)
+""",
     "an array of a negative size is reshaped": """\
 def random (xs: [n]f32) =
   let (a: [n - 2]f32) = xs[0 :+ n - 2]

@@ -79,7 +79,7 @@ def column_fold(function: Lambda) -> Reduction | None:
     """
     body = function.body
     counted = body.statements[:-1]
-    if not body.results or len(set(body.results)) != len(body.results):
+    if not body.statements or not body.results or len(set(body.results)) != len(body.results):
         return None
     if not all(isinstance(one.expression, nodes.Iota) for one in counted):
         return None
