@@ -64,15 +64,19 @@ def test_every_block_runs_exactly_once(counting, threads, grain):
 @pytest.mark.parametrize("grain", [1, 5])
 def test_shares_become_smaller_and_a_late_thread_holds_up_nobody(threads, grain):
     """A kernel of Python: the launcher stays in its first share until the workers have taken all the rest."""
-    blocks, taken, late = 500, [], threading.Event()
+    blocks, taken, noted, late = 500, [], threading.Event(), threading.Event()
 
     def kernel(arguments, begin, end, workspace):
+        if begin != 0:  # a worker that was awake may be in Python before the launcher, which took its share earlier
+            assert noted.wait(20)
         taken.append((begin, end))
+        noted.set()
         if sum(end - begin for begin, end in taken) == blocks:
             late.set()
         if begin == 0:
             assert late.wait(20)
 
+    time.sleep(0.01)  # so that the workers sleep, and the launcher takes the first share
     launch(kernel_of_python(kernel), (ctypes.c_int64 * 1)(), blocks, threads, grain)
     sizes = [end - begin for begin, end in taken]
     if threads == 2:  # of several workers one may note its share after another has noted the next, smaller one

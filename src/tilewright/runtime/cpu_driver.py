@@ -8,6 +8,8 @@ processors and a pair of lines, fetched together, of others):
     FINISHED   how many joined workers are done                        MUTEX, CONDITION   for sleeping
     JOB        kernel, arguments, blocks, grain, units, shares         BUSY     1 while there is a launch
     WAITING    1 while the launcher sleeps, on ENDED                   WORKSPACES   one address per worker
+    CALLER     the launcher's clock (0: no launch), its core           MOVING   1 while it is moved to another core
+    WORKERS    how many workers there are                              CLOCKS   of each worker, 0 without blocks
 
 Threads take blocks by shares of what is left (guided self-scheduling, Polychronopoulos and Kuck 1987): many at first,
 neighbours in memory, and at the end no more than the grain, so that none waits long for another one that was late, has
@@ -20,7 +22,7 @@ already. It is native code that takes and releases BUSY, where no exception (Ctr
 A worker joins a launch by taking a ticket; it may then read JOB, because the launcher changes it only after every
 ticket that was taken has been reported in FINISHED. The launcher never waits for a worker that did not join, so one
 that sleeps, or that the operating system has put aside, delays nothing. One that was put aside in the middle of its
-blocks does: for it the launcher, when it has waited for a while, gives up its own core by going to sleep.
+blocks does: who waits for it gives up its own core to it (`cpu_fetch`), be that the launcher or a worker.
 
 A launch is described by a call block of eight-byte slots: kernel, arguments, blocks, grain, workspace of the calling
 thread, pool (0: run serially), tickets.
@@ -31,12 +33,17 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from tilewright.runtime.cpu_fetch import fetch_text
+from tilewright.runtime.cpu_worker import WORKER
+
 if TYPE_CHECKING:  # the compiler is imported when something is compiled
     from tilewright.kernel.llvm import CpuTarget
 
-TICKETS, COUNTER, FINISHED, JOB, PARKED, STOP, MUTEX, CONDITION, BUSY, WAITING, ENDED, WORKSPACES = range(0, 1536, 128)
+TICKETS, COUNTER, FINISHED, JOB, PARKED, STOP, MUTEX, CONDITION, BUSY, WAITING, ENDED = range(0, 1408, 128)
+CALLER, MOVING, WORKERS, WORKSPACES = range(1408, 1920, 128)
 MAXIMUM_WORKERS = 511
-POOL_BYTES = WORKSPACES + 8 * MAXIMUM_WORKERS
+CLOCKS = WORKSPACES + 8 * MAXIMUM_WORKERS + 8
+POOL_BYTES = CLOCKS + 64 * MAXIMUM_WORKERS
 CALL_SLOTS = 7
 
 # How long a worker looks for new work before it goes to sleep, in nanoseconds: some times as long as it takes to be
@@ -46,14 +53,13 @@ CALL_SLOTS = 7
 # Where other programs keep the cores busy, the system may have put worker and launcher on the same core: then one that
 # looks keeps the other from doing what it looks for. So a worker lets others go first every few looks, which costs
 # little if nobody waits for this core, and a launcher does so at every look once it has waited for some microseconds.
-LEAST_WAIT, MOST_WAIT, TAIL_WAIT = 200_000, 2_000_000, 100_000
+LEAST_WAIT, MOST_WAIT = 200_000, 2_000_000
 WAIT_PER_WORK = 8
 LOOKS_PER_YIELD = 32  # each of 10 to 50 ns
 LAUNCHER_LOOKS = 200
-# After so many looks more, some 100 microseconds, it goes to sleep: another program may have been given the worker's
-# core, and the system moves the worker to a core that has nothing to do. So does a worker that has waited for the end
-# of the launch for TAIL_WAIT.
-LOOKS_BEFORE_SLEEP = 250
+# Who waits for the end of a launch asks this often whether the others have been put aside: a worker in nanoseconds, the
+# launcher in looks, of 0.2 to 0.5 microseconds. It sleeps when it has brought a worker to its core, or looked so often.
+TAIL_WAIT, LOOKS_PER_HELP, LOOKS_BEFORE_SLEEP = 20_000, 64, 2000
 SHARES_PER_THREAD = 2  # a thread takes one of so many parts of its even share of the blocks that are left
 
 
@@ -70,11 +76,11 @@ def _pause(target: CpuTarget) -> tuple[str, str]:
 def driver_text(target: CpuTarget) -> str:
     """LLVM text of `launch(ptr call)`, `worker(ptr pool, i64 number)`, `prepare(ptr pool)` and `stop(ptr pool)`."""
     declaration, pause = _pause(target)
-    text = _TEMPLATE
+    text = _TEMPLATE.replace("@@FETCH", fetch_text()).replace("@@WORKER_LOOP", WORKER)
     fields = {
         "TICKETS": TICKETS, "COUNTER": COUNTER, "FINISHED": FINISHED, "JOB": JOB, "PARKED": PARKED, "STOP": STOP,
         "MUTEX": MUTEX, "CONDITION": CONDITION, "BUSY": BUSY, "WAITING": WAITING, "ENDED": ENDED,
-        "WORKSPACES": WORKSPACES,
+        "CALLER": CALLER, "MOVING": MOVING, "WORKERS": WORKERS, "WORKSPACES": WORKSPACES, "CLOCKS": CLOCKS,
     }  # fmt: skip
     for name, offset in fields.items():
         text = text.replace(f"@@{name}", f"getelementptr inbounds i8, ptr %pool, i64 {offset}")
@@ -82,7 +88,7 @@ def driver_text(target: CpuTarget) -> str:
     numbers = {
         "LAUNCHER_LOOKS": LAUNCHER_LOOKS, "MOST_LOOKS": LAUNCHER_LOOKS + LOOKS_BEFORE_SLEEP,
         "LOOKS_PER_YIELD": LOOKS_PER_YIELD, "SHARES": SHARES_PER_THREAD,
-        "LEAST_WAIT": LEAST_WAIT, "MOST_WAIT": MOST_WAIT, "TAIL_WAIT": TAIL_WAIT,
+        "HELP_MASK": LOOKS_PER_HELP - 1, "LEAST_WAIT": LEAST_WAIT, "MOST_WAIT": MOST_WAIT, "TAIL_WAIT": TAIL_WAIT,
          "WAIT_PER_WORK": WAIT_PER_WORK, "CLOCK": time.CLOCK_MONOTONIC,
     }  # fmt: skip
     for name, number in numbers.items():
@@ -118,6 +124,8 @@ declare i32 @pthread_cond_wait(ptr, ptr)
 declare i32 @pthread_cond_signal(ptr)
 declare i32 @pthread_cond_broadcast(ptr)
 declare i32 @sched_yield()
+declare i32 @usleep(i32)
+@@FETCH
 
 ; Take a share of the units that are left, of `grain` blocks each, until none is left: from the start of the blocks or
 ; from their end. The counter's halves are how many have been taken from the one and from the other.
@@ -189,111 +197,7 @@ define void @stop(ptr %pool) {
   ret void
 }
 
-define void @worker(ptr %pool, i64 %number) {
-entry:
-  %tickets = @@TICKETS
-  %counter = @@COUNTER
-  %finished = @@FINISHED
-  %job = @@JOB
-  %parked = @@PARKED
-  %stop = @@STOP
-  %mutex = @@MUTEX
-  %condition = @@CONDITION
-  %waiting = @@WAITING
-  %last.ended = @@ENDED
-  %workspaces = @@WORKSPACES
-  %workspace.slot = getelementptr inbounds i64, ptr %workspaces, i64 %number
-  %arguments.slot = getelementptr inbounds i64, ptr %job, i64 1
-  %born = call i64 @now()
-  %first.until = add i64 %born, @@LEAST_WAIT
-  %worker.busy = @@BUSY
-  br label %look
-look:
-  %tail = phi i64 [ %first.until, %entry ], [ %next.tail, %reported ], [ %claim.tail, %claim ], [ %tail, %pause ],
-    [ %tail, %give.way ]
-  %looks = phi i64 [ 0, %entry ], [ 0, %reported ], [ 0, %claim ], [ %looks.next, %pause ], [ 0, %give.way ]
-  %until = phi i64 [ %first.until, %entry ], [ %next.until, %reported ], [ %claim.until, %claim ], [ %until, %pause ],
-    [ %until, %give.way ]
-  %stopped = load atomic i64, ptr %stop monotonic, align 8
-  %leave = icmp ne i64 %stopped, 0
-  br i1 %leave, label %exit, label %seek
-seek:
-  %offered = load atomic i64, ptr %tickets monotonic, align 8
-  %any = icmp sgt i64 %offered, 0
-  br i1 %any, label %claim, label %again
-again:
-  %looks.next = add i64 %looks, 1
-  %turn = icmp sge i64 %looks.next, @@LOOKS_PER_YIELD
-  br i1 %turn, label %give.way, label %pause
-pause:
-  @@PAUSE
-  br label %look
-give.way:
-  %w0 = call i32 @sched_yield()
-  %present.time = call i64 @now()
-  %under.way = load atomic i64, ptr %worker.busy monotonic, align 8
-  %ended.already = icmp eq i64 %under.way, 0
-  %limit = select i1 %ended.already, i64 %until, i64 %tail
-  %tired = icmp sgt i64 %present.time, %limit
-  br i1 %tired, label %park, label %look
-park:
-  %p0 = call i32 @pthread_mutex_lock(ptr %mutex)
-  %p1 = atomicrmw add ptr %parked, i64 1 seq_cst
-  br label %asleep
-asleep:
-  %asleep.offered = load atomic i64, ptr %tickets seq_cst, align 8
-  %asleep.stopped = load atomic i64, ptr %stop seq_cst, align 8
-  %asleep.any = icmp sgt i64 %asleep.offered, 0
-  %asleep.leave = icmp ne i64 %asleep.stopped, 0
-  %wake = or i1 %asleep.any, %asleep.leave
-  br i1 %wake, label %awake, label %sleep
-sleep:
-  %p2 = call i32 @pthread_cond_wait(ptr %condition, ptr %mutex)
-  br label %asleep
-awake:
-  %p3 = atomicrmw sub ptr %parked, i64 1 seq_cst
-  %p4 = call i32 @pthread_mutex_unlock(ptr %mutex)
-  br i1 %asleep.leave, label %exit, label %claim
-claim:
-  %claim.until = phi i64 [ %until, %seek ], [ %until, %awake ], [ %claim.until, %take ]
-  %claim.tail = phi i64 [ %tail, %seek ], [ %tail, %awake ], [ %claim.tail, %take ]
-  %present = load atomic i64, ptr %tickets monotonic, align 8
-  %positive = icmp sgt i64 %present, 0
-  br i1 %positive, label %take, label %look
-take:
-  %less = sub i64 %present, 1
-  %exchange = cmpxchg ptr %tickets, i64 %present, i64 %less acq_rel monotonic
-  %taken = extractvalue { i64, i1 } %exchange, 1
-  br i1 %taken, label %run, label %claim
-run:
-  %odd = and i64 %present, 1
-  %from.end = icmp ne i64 %odd, 0
-  %kernel = load ptr, ptr %job, align 8
-  %arguments = load ptr, ptr %arguments.slot, align 8
-  %workspace = load ptr, ptr %workspace.slot, align 8
-  %begun = call i64 @now()
-  call void @run_chunks(ptr %kernel, ptr %arguments, ptr %counter, ptr %job, ptr %workspace, i1 %from.end)
-  %done = atomicrmw add ptr %finished, i64 1 seq_cst
-  %sleeper = load atomic i64, ptr %waiting seq_cst, align 8
-  %awaited = icmp ne i64 %sleeper, 0
-  br i1 %awaited, label %report, label %reported
-report:
-  %e0 = call i32 @pthread_mutex_lock(ptr %mutex)
-  %e1 = call i32 @pthread_mutex_unlock(ptr %mutex)
-  %e2 = call i32 @pthread_cond_signal(ptr %last.ended)
-  br label %reported
-reported:
-  %ended = call i64 @now()
-  %worked = sub i64 %ended, %begun
-  %some = mul i64 %worked, @@WAIT_PER_WORK
-  %longer = call i64 @llvm.smax.i64(i64 %some, i64 @@LEAST_WAIT)
-  %wait = call i64 @llvm.smin.i64(i64 %longer, i64 @@MOST_WAIT)
-  %next.until = add i64 %ended, %wait
-  %next.tail = add i64 %ended, @@TAIL_WAIT
-  br label %look
-exit:
-  ret void
-}
+@@WORKER_LOOP
 
 define void @launch(ptr %call) {
 entry:
@@ -349,6 +253,13 @@ parallel:
   store i64 %shares, ptr %job.shares, align 8
   store atomic i64 0, ptr %counter monotonic, align 8
   store atomic i64 0, ptr %finished monotonic, align 8
+  %launcher = @@CALLER
+  %core.slot = getelementptr inbounds i64, ptr %launcher, i64 1
+  %moving = @@MOVING
+  %own.clock = call i64 @own_clock()
+  %own.core = call i32 @own_core()
+  store atomic i32 %own.core, ptr %core.slot monotonic, align 8
+  store atomic i64 %own.clock, ptr %launcher monotonic, align 8
   store atomic i64 %offered, ptr %tickets seq_cst, align 8
   %sleepers = load atomic i64, ptr %parked seq_cst, align 8
   %wakes = call i64 @llvm.smin.i64(i64 %sleepers, i64 %offered)
@@ -383,7 +294,14 @@ pause:
   br label %wait
 polite:
   %spent = icmp sgt i64 %looks.next, @@MOST_LOOKS
-  br i1 %spent, label %lie.down, label %yield
+  br i1 %spent, label %lie.down, label %check
+check:
+  %since.help = and i64 %looks.next, @@HELP_MASK
+  %turn = icmp eq i64 %since.help, 0
+  br i1 %turn, label %help, label %yield
+help:
+  %brought = call i1 @fetch_workers(ptr %pool, i64 %joined)
+  br i1 %brought, label %lie.down, label %yield
 yield:
   %y = call i32 @sched_yield()
   br label %wait
@@ -405,6 +323,16 @@ awake:
   %s3 = call i32 @pthread_mutex_unlock(ptr %mutex)
   br label %exit
 exit:
+  %gone = atomicrmw xchg ptr %launcher, i64 0 seq_cst
+  br label %moved
+moved:
+  %under.way = load atomic i64, ptr %moving seq_cst, align 8
+  %settled = icmp eq i64 %under.way, 0
+  br i1 %settled, label %leave, label %hold
+hold:
+  %u = call i32 @usleep(i32 20)
+  br label %moved
+leave:
   store atomic i64 0, ptr %busy release, align 8
   ret void
 }
