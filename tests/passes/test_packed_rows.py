@@ -54,7 +54,7 @@ def test_rows_are_copied_right_in_runs_of_any_length(
 
 
 def test_several_rows_are_copied_together_and_asked_for_where_they_are_far() -> None:
-    contraction = einsum_contraction("fbe,aecf->acb", dict(a=40, b=64, c=2, e=8, f=32), F32)
+    contraction = einsum_contraction("ebf,aecf->acb", dict(a=40, b=64, c=2, e=8, f=32), F32)
     near = form_of(contraction, scalar_in_place=False, scalar_far=False)
     assert near.scalar_rows
     body = list(walk(write_packed_kernel(near).kernel.body))

@@ -19,7 +19,7 @@ from tilewright.passes.matrix_vector.form import MatrixVectorForm, Way, choose_m
 from tilewright.passes.matrix_vector.row_products import choose_row_products
 from tilewright.passes.packed.choice import make_packed_form
 from tilewright.passes.packed.form import PackedForm
-from tilewright.passes.packed.panels import READ_BYTES
+from tilewright.passes.packed.scalar_panels import READ_BYTES
 
 REGISTER_ROW = 4  # vectors
 SHORT_FUNCTION = 8  # statements of an outer product's, which is written out for each vector of a tile

@@ -39,8 +39,9 @@ from tilewright.passes.packed.form import PackedForm, SideDimension
 from tilewright.passes.packed.micro import write_micro_kernels
 from tilewright.passes.packed.operands import panel_types
 from tilewright.passes.packed.panels import pack
-from tilewright.passes.packed.store import Edges
+from tilewright.passes.packed.runs import runs_of
 from tilewright.passes.packed.tables import fill_depth_tables, fill_tables, mark_runs
+from tilewright.passes.packed.waiting import Edges
 from tilewright.passes.packed.writer import PackedWriter, Side
 from tilewright.passes.two_sides import Bases
 
@@ -276,4 +277,5 @@ def _make_side(
         w.workspace(f"{name}_runs", U8, vectors),
         w.workspace(f"{name}_out_runs", U8, vectors),
         w.workspace(f"{name}_depth_runs", U8, form.depth_capacity // form.lanes + 1),
+        runs_of(form, is_vector),
     )

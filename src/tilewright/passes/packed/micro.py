@@ -29,8 +29,9 @@ from tilewright.passes.packed.ahead import TOGETHER, Ahead
 from tilewright.passes.packed.assemble import start_assembly
 from tilewright.passes.packed.blocks import LINE
 from tilewright.passes.packed.combine import combine, first_values, results
-from tilewright.passes.packed.store import Accumulators, Edges, Place, Scratch, has_fast_path
+from tilewright.passes.packed.store import Place
 from tilewright.passes.packed.turned import is_turned, write_turned
+from tilewright.passes.packed.waiting import Accumulators, Edges, Scratch
 from tilewright.passes.packed.writer import PackedWriter, Side
 from tilewright.passes.two_sides import Bases
 
@@ -92,14 +93,8 @@ def write_micro_kernels(
                 w.emit.when(last, lambda: place.write_tile(tile, scalar_first, vector_first, rows, columns))
         elif form.buffered:
             place.spill(tile, accumulators, scalar_first, vector_first)
-        elif has_fast_path(w):
-            w.branch(
-                place.is_writable(rows, columns),
-                lambda: place.write_registers(accumulators, columns),
-                lambda: place.write_through(tile, accumulators, rows, columns),
-            )
         else:
-            place.write_through(tile, accumulators, rows, columns)
+            place.write_results(tile, accumulators, rows, columns)
 
     zero = integer(0)
     if form.boxes is not None:

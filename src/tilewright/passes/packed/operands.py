@@ -12,7 +12,18 @@ from tilewright.contraction.form import Contraction
 from tilewright.ir.nodes import Cast, Lambda, Type, Variable
 from tilewright.ir.scalars import BOOL, U8, ScalarType
 from tilewright.ir.traversal import mentioned_names, substitute
-from tilewright.kernel.ir import Buffer, Expression, Shuffle, Store, VectorType, element_of, integer, load, multiply
+from tilewright.kernel.ir import (
+    Buffer,
+    Expression,
+    Load,
+    Shuffle,
+    Store,
+    VectorType,
+    element_of,
+    integer,
+    load,
+    multiply,
+)
 from tilewright.kernel.ir import Cast as KernelCast
 from tilewright.passes.items.scalar_values import KernelBuilder, Value, component_types, load_element, store_element
 
@@ -59,12 +70,21 @@ def in_panel_type(value: Expression, panel: ScalarType) -> Expression:
     return KernelCast(value, VectorType(panel, value.type.lanes) if isinstance(value.type, VectorType) else panel)
 
 
-def load_parts(buffer: Buffer, scalar: ScalarType, at: Expression, lanes: int, emit: KernelBuilder) -> Value:
+def load_parts(
+    buffer: Buffer,
+    scalar: ScalarType,
+    at: Expression,
+    lanes: int,
+    emit: KernelBuilder,
+    mask: Expression | None = None,
+) -> Value:
     """`lanes` consecutive elements of an array: a vector, or for complex numbers that of the real parts and that of the
-    imaginary parts, taken apart in registers.
+    imaginary parts, taken apart in registers. Of a vector of real numbers a mask may say which are read.
     """
     if lanes == 1:
         return load_element(buffer, scalar, at, emit)
+    if mask is not None:
+        return (emit.let(Load(buffer, at, VectorType(buffer.element, lanes), mask=mask), "elements"),)
     if not scalar.is_complex:
         return (emit.let(load(buffer, at, lanes), "elements"),)
     pairs = emit.let(load(buffer, multiply(at, integer(2)), 2 * lanes), "pairs")
@@ -84,12 +104,15 @@ def store_parts(
     lanes: int,
     emit: KernelBuilder,
     past: bool = False,
+    mask: Expression | None = None,
 ) -> None:
-    """Write `lanes` consecutive elements; `past` the cache, which promises that they are aligned."""
+    """Write `lanes` consecutive elements, of real numbers those that a mask picks; `past` the cache, which promises
+    that they are aligned.
+    """
     if lanes == 1:
         store_element(buffer, scalar, at, value, emit)
     elif not scalar.is_complex:
-        emit.emit(Store(buffer, at, value[0], aligned=past, nontemporal=past))
+        emit.emit(Store(buffer, at, value[0], aligned=past, nontemporal=past, mask=mask))
     else:
         real, imaginary = value
         lanes_in_turns = tuple(lane + part * lanes for lane in range(lanes) for part in (0, 1))

@@ -24,12 +24,10 @@ from tilewright.kernel.ir import (
 )
 from tilewright.passes.items.scalar_values import Value
 from tilewright.passes.packed.operands import in_panel_type, load_parts
-from tilewright.passes.packed.writer import QUARTERS, WHOLE, PackedWriter, Side, run_is
+from tilewright.passes.packed.runs import BROKEN, QUARTERS, WHOLE
+from tilewright.passes.packed.scalar_panels import copy_parts, pack_steps
+from tilewright.passes.packed.writer import PackedWriter, Side, run_is
 
-# What is read of an operand's row at a time, so that neighbouring panels share its cache lines while these are near.
-READ_BYTES = 128
-# Neighbours that are copied into scalar panels at once: a half of a usual row of 6 or 8, and a divisor of most sizes.
-SCALAR_PIECE = 4
 # As much of a row of the vector side, where it lies in main memory: longer pieces come faster.
 LONG_READ = 512
 # Steps of the sum that packing is ahead with its requests for what lies in main memory.
@@ -44,32 +42,37 @@ def pack(w: PackedWriter, side: Side, count: Expression, depth: Expression) -> N
     if side.name == "s" and w.form.scalar_in_place:
         return
     if side.name == "s":
-        (_pack_rows if w.form.scalar_rows else _pack_steps)(w, side, count, depth)
+        (_pack_rows if w.form.scalar_rows else pack_steps)(w, side, count, depth)
         return
 
     panels = w.panels(count, side.width)
 
     def panel(number: Expression) -> None:
         if w.form.lanes > 1:
-            _pack_vectors(w, side, number, depth)
+            _pack_vectors(w, side, number, count, depth)
             return
         first = w.emit.let(multiply(number, integer(side.width)), "first")
         base = w.emit.let(multiply(first, side.pitch), "panel")
         _pack_elements(w, side, first, integer(0), base, (integer(0), depth), side.width)
 
     together = max(1, LONG_READ // (side.width * side.operand.element.bytes))
-    if together == 1 or w.form.lanes == 1 or not w.form.far:
+    if together == 1 or w.form.lanes == 1 or not w.form.far or WHOLE not in side.runs.source:
         w.loop("panel", integer(0), panels, panel)
         return
 
     def group(number: Expression) -> None:
         first = w.emit.let(multiply(number, integer(together)), "first_panel")
         stop = w.emit.let(operation("min", add(first, integer(together)), panels), "end_panel")
-        whole = operation("eq", operation("sub", stop, first), integer(together))
-        number = w.emit.let(operation("select", whole, first, integer(0)), "whole_panel")
-        least = w.emit.let(_least_run(w, side, number, together), "least")
+        if side.runs.source == {WHOLE}:
+            end = add(first, integer(together))
+            all_whole = operation("le", multiply(end, integer(side.width)), _filled(w, side, count))
+        else:
+            whole = operation("eq", operation("sub", stop, first), integer(together))
+            number = w.emit.let(operation("select", whole, first, integer(0)), "whole_panel")
+            least = w.emit.let(_least_run(w, side, number, together), "least")
+            all_whole = operation("and", whole, run_is(least, WHOLE))
         w.branch(
-            operation("and", whole, run_is(least, WHOLE)),
+            all_whole,
             lambda: _copy_runs(w, side, first, together, [integer(i) for i in vectors], depth, 1),
             lambda: w.loop("panel", first, stop, panel),
         )
@@ -87,13 +90,6 @@ def _least_run(w: PackedWriter, side: Side, number: Expression, several: int) ->
         least = operation("min", least, load(side.source_runs, add(first, integer(vector))))
         least = w.emit.let(least, "least")
     return least
-
-
-def _copy(w: PackedWriter, side: Side, source: Expression, to: Expression, lanes: int, aligned: bool = False) -> None:
-    """`lanes` consecutive elements into the panels, one panel for each part."""
-    value = load_parts(side.source, side.operand.element, source, lanes, w.emit)
-    for panel, part in zip(side.panels, value, strict=True):
-        w.fill(panel, to, part, aligned)
 
 
 def _pack_rows(w: PackedWriter, side: Side, count: Expression, depth: Expression) -> None:
@@ -124,7 +120,7 @@ def _copy_rows(
     def element(k: Expression) -> None:
         along = emit.let(load(side.depth_table, k), "along")
         for start, base in zip(starts, bases, strict=True):
-            _copy(w, side, emit.let(add(start, along), "at"), add(base, k), 1)
+            copy_parts(w, side, emit.let(add(start, along), "at"), add(base, k), 1)
 
     def group(number: Expression) -> None:
         k = emit.let(multiply(number, integer(lanes)), "k")
@@ -139,11 +135,12 @@ def _copy_rows(
                 here = add(k, integer(part * lanes // parts))
                 along = emit.let(load(side.depth_table, here), "along")
                 for start, base in zip(starts, bases, strict=True):
-                    _copy(w, side, emit.let(add(start, along), "at"), add(base, here), lanes // parts)
+                    copy_parts(w, side, emit.let(add(start, along), "at"), add(base, here), lanes // parts)
 
         by_mark(
             w,
             load(side.depth_runs, number),
+            side.runs.depth,
             lambda: copy(1),
             lambda: copy(4),
             lambda: w.loop("k", k, add(k, integer(lanes)), element),
@@ -153,124 +150,77 @@ def _copy_rows(
     w.loop("k", multiply(groups, integer(lanes)), depth, element)
 
 
-def _pack_steps(w: PackedWriter, side: Side, count: Expression, depth: Expression) -> None:
-    """Scalar panels, one step of the sum after another; several panels at once where their elements are consecutive."""
-    panels, width = w.panels(count, side.width), side.width
-    together = max(1, READ_BYTES // (width * side.operand.element.bytes))
-
-    def of_panels(number: Expression, several: int) -> None:
-        first = w.emit.let(multiply(number, integer(width)), "first")
-
-        def one_by_one() -> None:
-            if several > 1:
-                w.loop("panel", number, add(number, integer(several)), lambda single: of_panels(single, 1))
-            else:
-                _copy_steps(w, side, number, 1, depth, 1)
-
-        w.branch(
-            _is_consecutive(w, side, first, several),
-            lambda: _copy_steps(w, side, number, several, depth, SCALAR_PIECE),
-            one_by_one,
-        )
-
-    groups = w.emit.let(operation("floordiv", panels, integer(together)), "groups")
-    w.loop("group", integer(0), groups, lambda group: of_panels(multiply(group, integer(together)), together))
-    rest = w.emit.let(multiply(groups, integer(together)), "rest")
-    w.loop("panel", rest, panels, lambda number: of_panels(number, 1))
-
-
-def _is_consecutive(w: PackedWriter, side: Side, first: Expression, several: int) -> Expression:
-    """In `several` panels from element `first` on, the elements of each piece are neighbours in the operand."""
-    differences: Expression = integer(0)
-    for panel in range(several):
-        for place, lanes in _powers_of_two(side.width, SCALAR_PIECE):
-            at = add(first, integer(panel * side.width + place))
-            start = load(side.source_table, at)
-            for i in range(1, lanes):
-                found = load(side.source_table, add(at, integer(i)))
-                difference = operation("xor", add(start, integer(i)), found)
-                differences = w.emit.let(operation("or", differences, difference), "differences")
-    return operation("eq", differences, integer(0))
-
-
-def _copy_steps(w: PackedWriter, side: Side, number: Expression, several: int, depth: Expression, longest: int) -> None:
-    """At each step of the sum, the elements of `several` panels from panel `number` on.
-
-    Args:
-        w, side, number, several, depth: as said.
-        longest: elements that are copied at once, at the most; with 1 they need not be neighbours.
-    """
-    width = side.width
-    first = w.emit.let(multiply(number, integer(width)), "first")
-    size = multiply(side.pitch, integer(width))
-    pieces = []
-    for panel in range(several):
-        base = w.emit.let(multiply(add(number, integer(panel)), size), "panel")
-        for place, lanes in _powers_of_two(width, longest):
-            at = add(first, integer(panel * width + place))
-            pieces.append((w.emit.let(load(side.source_table, at), "from"), add(base, integer(place)), lanes))
-
-    def copy(k: Expression) -> None:
-        along = w.emit.let(load(side.depth_table, k), "along")
-        row = w.emit.let(multiply(k, integer(width)), "row")
-        for start, target, lanes in pieces:
-            _copy(w, side, w.emit.let(add(start, along), "at"), w.emit.let(add(target, row), "to"), lanes)
-
-    w.loop("k", integer(0), depth, copy)
-
-
-def _powers_of_two(width: int, longest: int) -> list[tuple[int, int]]:
-    """Place and length of the pieces of a row of a panel: 6 is 4 and 2."""
-    found: list[tuple[int, int]] = []
-    place = 0
-    while place < width:
-        lanes = min(longest, 1 << (width - place).bit_length() - 1)
-        found.append((place, lanes))
-        place += lanes
-    return found
-
-
 def by_mark(
     w: PackedWriter,
     mark: Expression,
+    marks: frozenset[int],
     whole: Callable[[], None],
     in_quarters: Callable[[], None],
     broken: Callable[[], None],
 ) -> None:
-    """What is done with a vector depends on its mark; there are quarters from eight lanes on."""
-    mark = w.emit.let(mark, "mark")
+    """What is done with a vector depends on which of the possible marks is its own; there are quarters from eight lanes
+    on.
+    """
+    ways = {WHOLE: whole, QUARTERS: in_quarters if w.form.lanes >= 8 else broken, BROKEN: broken}
+    possible = sorted(marks, reverse=True)
+    if w.form.lanes < 8 and marks >= {QUARTERS, BROKEN}:
+        possible.remove(QUARTERS)
+    if len(possible) > 1:
+        mark = w.emit.let(mark, "mark")
 
-    def in_parts() -> None:
-        w.branch(run_is(mark, QUARTERS), in_quarters, broken)
+    def choose(number: int) -> None:
+        if number + 1 == len(possible):
+            ways[possible[number]]()
+        else:
+            w.branch(run_is(mark, possible[number]), ways[possible[number]], lambda: choose(number + 1))
 
-    w.branch(run_is(mark, WHOLE), whole, in_parts if w.form.lanes >= 8 else broken)
+    choose(0)
 
 
-def _pack_vectors(w: PackedWriter, side: Side, number: Expression, depth: Expression) -> None:
+def _filled(w: PackedWriter, side: Side, count: Expression) -> Expression:
+    """Elements of a block up to which panels need no mask."""
+    if side.runs.source_masked:
+        return count
+    return multiply(w.panels(count, side.width), integer(side.width))
+
+
+def _pack_vectors(w: PackedWriter, side: Side, number: Expression, count: Expression, depth: Expression) -> None:
     """A panel: where its vectors are consecutive (or their quarters), all of them at each step of the sum, so that what
     lies together in the operand is read together; else one vector after another.
     """
     lanes, vectors = w.form.lanes, w.form.vectors
     first = w.emit.let(multiply(number, integer(side.width)), "first")
     base = w.emit.let(multiply(first, side.pitch), "panel")
+    together: list[Expression] = [integer(vector * lanes) for vector in range(vectors)]
 
     def copy(places: list[Expression], parts: int) -> None:
         _copy_runs(w, side, number, 1, places, depth, parts)
+
+    if side.runs.source_masked:
+        left = w.emit.let(operation("sub", count, first), "left")
+        w.branch(
+            operation("ge", left, integer(side.width)),
+            lambda: copy(together, 1),
+            lambda: _copy_runs(w, side, number, 1, together, depth, 1, left),
+        )
+        return
 
     def one_by_one(vector: Expression) -> None:
         place = w.emit.let(multiply(vector, integer(lanes)), "place")
         by_mark(
             w,
             load(side.source_runs, add(operation("floordiv", first, integer(lanes)), vector)),
+            side.runs.source,
             lambda: copy([place], 1),
             lambda: copy([place], 4),
             lambda: _pack_along_sum(w, side, first, place, base, depth),
         )
 
-    together: list[Expression] = [integer(vector * lanes) for vector in range(vectors)]
+    known = len(side.runs.source) == 1
     by_mark(
         w,
-        _least_run(w, side, number, 1),
+        integer(0) if known else _least_run(w, side, number, 1),
+        side.runs.source,
         lambda: copy(together, 1),
         lambda: copy(together, 4),
         lambda: w.loop("vector", integer(0), integer(vectors), one_by_one),
@@ -285,11 +235,16 @@ def _copy_runs(
     vectors: list[Expression],
     depth: Expression,
     parts: int,
+    left: Expression | None = None,
 ) -> None:
     """Vectors (parts == 1) or parts of vectors that lie at these places of `several` panels from panel `number` on, one
-    step after another; of a far operand what later steps read is asked for.
+    step after another; of a far operand what later steps read is asked for. Of one panel with `left` elements only
+    these are read, where that is said.
     """
     emit, lanes = w.emit, w.form.lanes // parts
+    masks: list[Expression | None] = [None] * (several * len(vectors) * parts)
+    if left is not None:
+        masks = [w.first_lanes(left, number * lanes) for number in range(len(vectors))]
     starts, targets = [], []
     for panel in range(several):
         first = emit.let(multiply(add(number, integer(panel)), integer(side.width)), "first")
@@ -310,8 +265,8 @@ def _copy_runs(
             ask(k)
         along = emit.let(load(side.depth_table, k), "along")
         row = emit.let(multiply(k, integer(side.width)), "row")
-        for start, target in zip(starts, targets, strict=True):
-            _copy(w, side, emit.let(add(start, along), "at"), emit.let(add(target, row), "to"), lanes, aligned=True)
+        for start, target, mask in zip(starts, targets, masks, strict=True):
+            copy_parts(w, side, emit.let(add(start, along), "at"), emit.let(add(target, row), "to"), lanes, True, mask)
 
     w.loop("k", integer(0), depth, copy)
 
@@ -323,6 +278,8 @@ def _pack_along_sum(
     copied by elements.
     """
     lanes = w.form.lanes
+    if side.runs.depth == {BROKEN}:
+        return _pack_elements(w, side, first, place, base, (integer(0), depth), lanes)
     groups = w.emit.let(operation("floordiv", depth, integer(lanes)), "groups")
 
     def group(number: Expression) -> None:
@@ -331,6 +288,7 @@ def _pack_along_sum(
         by_mark(
             w,
             load(side.depth_runs, number),
+            side.runs.depth,
             lambda: _transpose_piece(w, side, first, place, base, start, 1),
             lambda: _transpose_piece(w, side, first, place, base, start, 4),
             lambda: _pack_elements(w, side, first, place, base, (start, stop), lanes),
@@ -338,7 +296,7 @@ def _pack_along_sum(
 
     w.loop("group", integer(0), groups, group)
     rest = w.emit.let(multiply(groups, integer(lanes)), "rest")
-    _pack_elements(w, side, first, place, base, (rest, depth), lanes)
+    return _pack_elements(w, side, first, place, base, (rest, depth), lanes)
 
 
 def _transpose_piece(
@@ -407,7 +365,7 @@ def _pack_elements(
 
         def copy(k: Expression) -> None:
             at = w.emit.let(add(start, load(side.depth_table, k)), "at")
-            _copy(w, side, at, w.emit.let(add(add(base, multiply(k, integer(side.width))), place), "to"), 1)
+            copy_parts(w, side, at, w.emit.let(add(add(base, multiply(k, integer(side.width))), place), "to"), 1)
 
         w.loop("k", *piece, copy)
 

@@ -6,20 +6,16 @@ through a small scratch tile, from which vectors or single elements are written,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
-from typing import TypeAlias
 
-from tilewright.ir.scalars import BOOL
+from tilewright.ir.scalars import BOOL, U8
 from tilewright.kernel.ir import (
     Address,
-    Buffer,
     Constant,
     Expression,
     Prefetch,
     Shuffle,
-    Store,
     VectorType,
     add,
     element_of,
@@ -34,25 +30,9 @@ from tilewright.passes.lanes.vectorise import lower_lambda_vector
 from tilewright.passes.packed.blocks import LINE
 from tilewright.passes.packed.epilogue import finished, has_vector_results
 from tilewright.passes.packed.operands import load_parts, store_parts
-from tilewright.passes.packed.writer import QUARTERS, WHOLE, PackedWriter, Side, run_is, run_of
-from tilewright.passes.two_sides import Bases
-
-Accumulators: TypeAlias = Mapping[tuple[int, int], Value]
-Edges: TypeAlias = Sequence[tuple[Expression, Expression]]
-"""For each level of partial sums, whether its values begin with those of this piece, and whether they end with them."""
-
-
-@dataclass(frozen=True)
-class Scratch:
-    """Results waiting to be written: element (j, i) of each component at origin + j * pitch + i."""
-
-    buffers: tuple[Buffer, ...]
-    pitch: Expression
-    origin: Expression
-
-    def row(self, j: Expression) -> Expression:
-        """Where row j begins."""
-        return add(self.origin, multiply(j, self.pitch))
+from tilewright.passes.packed.runs import QUARTERS, WHOLE
+from tilewright.passes.packed.waiting import Accumulators, Scratch, Waiting
+from tilewright.passes.packed.writer import PackedWriter, run_is, run_of
 
 
 def has_fast_path(w: PackedWriter) -> bool:
@@ -65,47 +45,47 @@ def _part_of(value: Value, first: int, lanes: int) -> Value:
     return tuple(Shuffle(part, part, picked, VectorType(element_of(part.type), lanes)) for part in value)
 
 
-class Place:
+class Place(Waiting):
     """Where one register tile goes in the output."""
 
-    def __init__(
-        self,
-        w: PackedWriter,
-        vector: Side,
-        scalar: Side,
-        out: Buffer,
-        further: Sequence[Buffer],
-        bases: Bases,
-        vector_first: Expression,
-        scalar_first: Expression,
-        edges: Edges,
-    ) -> None:
-        self.w, self.vector, self.scalar, self.out, self.further, self.bases = w, vector, scalar, out, further, bases
-        self.vector_first, self.scalar_first = vector_first, scalar_first
-        self.edges = edges
-        self.first = edges[0][0]
+    def write_results(self, tile: Scratch, accumulators: Accumulators, rows: Expression, columns: Expression) -> None:
+        """The register tile to the output: from the registers where that can be, else through scratch memory."""
+        writable = self._is_writable(rows, columns)
+        if writable is None:
+            self.write_through(tile, accumulators, rows, columns)
+        elif writable == Constant(True, BOOL):
+            self.write_registers(accumulators, columns)
+        else:
+            self.w.branch(
+                writable,
+                lambda: self.write_registers(accumulators, columns),
+                lambda: self.write_through(tile, accumulators, rows, columns),
+            )
 
-    def is_writable(self, rows: Expression, columns: Expression) -> Expression:
-        """All rows are rows of the output, and its columns end with a whole vector (or quarter), each in one piece."""
-        lanes = self.w.form.lanes
-        unit = self.w.form.least_part
-        condition = operation(
-            "and",
-            operation("eq", rows, integer(self.scalar.width)),
-            operation("eq", operation("and", columns, integer(unit - 1)), integer(0)),
-        )
-        for i in range(0 if self.w.form.in_whole_lines else self.w.form.vectors):
+    def _is_writable(self, rows: Expression, columns: Expression) -> Expression | None:
+        """All rows are rows of the output, and its columns end with a whole vector (or quarter), each in one piece;
+        None if that is never so.
+        """
+        lanes, runs = self.w.form.lanes, self.vector.runs
+        if not has_fast_path(self.w) or max(runs.out) < self._least_run():
+            return None
+        condition: Expression = Constant(True, BOOL)
+        if self.scalar.runs.ends:
+            condition = operation("eq", rows, integer(self.scalar.width))
+        if runs.ends and not runs.out_masked:
+            unit = self.w.form.least_part
+            inside = operation("eq", operation("and", columns, integer(unit - 1)), integer(0))
+            condition = operation("and", condition, inside)
+        known = min(runs.out) >= self._least_run()
+        for i in range(0 if self.w.form.in_whole_lines or known else self.w.form.vectors):
             mark = run_of(self.vector.out_runs, self.vector_first, i, lanes)
             condition = operation("and", condition, run_is(mark, self._least_run()))
         return condition
 
     def _least_run(self) -> int:
-        """The runs of the output that vectors need: of their smallest pieces."""
-        return QUARTERS if self.w.form.least_part < self.w.form.lanes else WHOLE
-
-    def row_base(self, j: Expression) -> Expression:
-        """Where row j of the tile begins in the output."""
-        return self.w.emit.let(add(self.bases.out, load(self.scalar.out_table, add(self.scalar_first, j))), "out_row")
+        """The runs of the output that vectors need: of their smallest pieces, if there are such."""
+        has_quarters = self.w.form.least_part < self.w.form.lanes and QUARTERS in self.vector.runs.out
+        return QUARTERS if has_quarters else WHOLE
 
     def prefetch_row(self, j: Expression) -> None:
         """Ask for the cache lines of row j, which will be written soon."""
@@ -115,21 +95,29 @@ class Place:
             start = load(self.vector.out_table, add(self.vector_first, integer(i * lanes)))
             w.emit.emit(Prefetch(self.out, w.emit.let(add(base, start), "at")))
 
-    def prefetch_waiting(self, tile: Scratch, j: Expression) -> None:
-        """The same of the partial sums."""
-        emit, lanes = self.w.emit, self.w.form.lanes
-        start = emit.let(add(tile.row(add(self.scalar_first, j)), self.vector_first), "waiting")
-        for i in range(self.w.form.vectors):
-            for buffer in tile.buffers:
-                emit.emit(Prefetch(buffer, add(start, integer(i * lanes))))
-
     def write_registers(self, accumulators: Accumulators, columns: Expression) -> None:
         """Vectors straight to the output; later pieces of the sum add to what is there."""
         form = self.w.form
         bases = [self.row_base(integer(j)) for j in range(form.rows)]
         tile = [[accumulators[i, j] for j in range(form.rows)] for i in range(form.vectors)]
 
+        def store_all(add_to: bool) -> None:
+            for i, column in enumerate(tile):
+                self._store_column(i, bases, column, add_to, 1)
+
+        def store_masked(add_to: bool) -> None:
+            for i, column in enumerate(tile):
+                mask = self.w.first_lanes(columns, i * form.lanes)
+                self._store_column(i, bases, column, add_to, 1, mask=mask)
+
         def store(add_to: bool) -> None:
+            if self.vector.runs.out_masked:
+                whole = operation("eq", columns, integer(self.vector.width))
+                self.w.branch(whole, lambda: store_all(add_to), lambda: store_masked(add_to))
+                return
+            if self.vector.runs.out == {WHOLE}:
+                store_all(add_to)
+                return
             for i, column in enumerate(tile):
                 self._store_valid(i, bases, column, add_to, columns)
 
@@ -141,8 +129,10 @@ class Place:
             aligned = self._begins_line(bases[0]) if form.in_halves else self._is_aligned(bases)
             whole = operation("and", operation("eq", columns, integer(self.vector.width)), aligned)
             self.w.branch(whole, past_the_cache, lambda: store(False))
-        else:
+        elif self._adds_to_output():
             self.w.branch(self.first, lambda: store(False), lambda: store(True))
+        else:
+            store(False)
 
     def _store_valid(
         self, i: int, bases: Sequence[Expression], column: Sequence[Value], add_to: bool, columns: Expression
@@ -164,6 +154,8 @@ class Place:
 
         if self._least_run() == WHOLE:
             w.emit.when(inside, whole)
+        elif WHOLE not in self.vector.runs.out:
+            quarters()
         else:
             mark = run_of(self.vector.out_runs, self.vector_first, i, lanes)
             w.branch(operation("and", inside, run_is(mark, WHOLE)), whole, quarters)
@@ -205,8 +197,9 @@ class Place:
         parts: int,
         nontemporal: bool = False,
         only: int | None = None,
+        mask: Expression | None = None,
     ) -> None:
-        """Vector i of each row, in one or several parts, or one of those parts."""
+        """Vector i of each row, whole or where a mask says so, in several parts, or one of those parts."""
         lanes = self.w.form.lanes // parts
         for part in range(parts) if only is None else (only,):
             place = add(self.vector_first, integer(i * self.w.form.lanes + part * lanes))
@@ -214,73 +207,23 @@ class Place:
             for base, value in zip(bases, values, strict=True):
                 piece = value if parts == 1 else _part_of(value, part * lanes, lanes)
                 at = self.w.emit.let(add(base, start), "at")
-                self._store_vector(at, piece, add_to, lanes, nontemporal)
+                self._store_vector(at, piece, add_to, lanes, nontemporal, mask)
 
-    def _store_vector(self, at: Expression, value: Value, add_to: bool, lanes: int, past: bool = False) -> None:
+    def _store_vector(
+        self,
+        at: Expression,
+        value: Value,
+        add_to: bool,
+        lanes: int,
+        past: bool = False,
+        mask: Expression | None = None,
+    ) -> None:
         """One vector of results, combined with what is there if `add_to`."""
         contraction, emit = self.w.form.contraction, self.w.emit
         if add_to:
-            before = load_parts(self.out, contraction.out.element, at, lanes, emit)
+            before = load_parts(self.out, contraction.out.element, at, lanes, emit, mask)
             (value,) = lower_lambda_vector(contraction.combine, (before, value), lanes, emit)
-        store_parts(self.out, contraction.out.element, at, value, lanes, emit, past)
-
-    def spill(
-        self,
-        tile: Scratch,
-        accumulators: Accumulators,
-        j_first: Expression,
-        i_first: Expression,
-        add_to: bool = False,
-    ) -> None:
-        """The registers to scratch memory, from element (j_first, i_first) on, or combined into what is there."""
-        w, lanes = self.w, self.w.form.lanes
-        start = w.emit.let(add(tile.row(j_first), i_first), "tile_start")
-        for (i, j), accumulator in accumulators.items():
-            value: Value = accumulator
-            at = add(add(start, multiply(integer(j), tile.pitch)), integer(i * lanes))
-            if add_to:
-                before = tuple(w.emit.let(load(b, at, lanes, aligned=lanes > 1), "before") for b in tile.buffers)
-                (value,) = lower_lambda_vector(w.form.contraction.combine, (before, value), lanes, w.emit)
-            for buffer, part in zip(tile.buffers, value, strict=True):
-                w.emit.emit(Store(buffer, at, part, aligned=lanes > 1))
-
-    def _waiting(
-        self, tile: Scratch, places: Iterable[tuple[int, int]], j_first: Expression, i_first: Expression
-    ) -> Accumulators:
-        """A register tile that lies in scratch memory."""
-        emit, lanes = self.w.emit, self.w.form.lanes
-        start = emit.let(add(tile.row(j_first), i_first), "tile_start")
-        return {
-            (i, j): tuple(
-                emit.let(
-                    load(
-                        b,
-                        add(add(start, multiply(integer(j), tile.pitch)), integer(i * lanes)),
-                        lanes,
-                        aligned=lanes > 1,
-                    ),
-                    "part",
-                )
-                for b in tile.buffers
-            )
-            for i, j in places
-        }
-
-    def wait(
-        self, tiles: Sequence[Scratch], accumulators: Accumulators, j_first: Expression, i_first: Expression
-    ) -> None:
-        """The registers into the lowest level of partial sums, and where that ends, its values into the next one."""
-        (begins, ends), tile = self.edges[-len(tiles)], tiles[0]
-        self.w.branch(
-            begins,
-            lambda: self.spill(tile, accumulators, j_first, i_first),
-            lambda: self.spill(tile, accumulators, j_first, i_first, add_to=True),
-        )
-        if len(tiles) > 1:
-            self.w.emit.when(
-                ends,
-                lambda: self.wait(tiles[1:], self._waiting(tile, accumulators, j_first, i_first), j_first, i_first),
-            )
+        store_parts(self.out, contraction.out.element, at, value, lanes, emit, past, mask)
 
     def write_block(self, tile: Scratch, rows: Expression, columns: Expression) -> None:
         """A whole block from scratch memory, along the dimension next to the innermost (the output's own)."""
@@ -318,21 +261,25 @@ class Place:
         """Write a register tile that lies in scratch memory from element (j_first, i_first) on, in vectors if it can
         be, else by elements.
         """
-        w, lanes = self.w, self.w.form.lanes
+        w, lanes, runs, least = self.w, self.w.form.lanes, self.vector.runs, self._least_run()
 
         def row(j: Expression) -> None:
             base = self.row_base(j)
             tile_row = w.emit.let(add(tile.row(add(j_first, j)), i_first), "tile_row")
-            if not has_vector_results(w.form):
+            if not has_vector_results(w.form) or max(runs.out) < least:
                 w.loop("i", integer(0), columns, lambda i: self.write_element(tile, tile_row, base, i, j))
                 return
 
             def vector(i: Expression) -> None:
                 stop = w.emit.let(operation("min", columns, add(i, integer(lanes))), "stop")
-                mark = w.emit.let(load(self.vector.out_runs, self._vector_number(i)), "mark")
-                is_whole = operation("eq", operation("sub", stop, i), integer(lanes))
+                mark: Expression = Constant(max(runs.out), U8)
+                if len(runs.out) > 1:
+                    mark = w.emit.let(load(self.vector.out_runs, self._vector_number(i)), "mark")
+                in_parts = operation("eq", operation("sub", stop, i), integer(lanes))
+                if min(runs.out) < least:
+                    in_parts = operation("and", in_parts, run_is(mark, least))
                 w.branch(
-                    operation("and", is_whole, run_is(mark, self._least_run())),
+                    in_parts,
                     lambda: self._write_vector(tile, tile_row, base, i, j, mark),
                     lambda: w.loop("i", i, stop, lambda at: self.write_element(tile, tile_row, base, at, j)),
                 )
@@ -374,11 +321,14 @@ class Place:
             write(i, lanes)
             return
         quarter = lanes // 4
-        w.branch(
-            run_is(mark, WHOLE),
-            lambda: write(i, lanes),
-            lambda: w.loop("part", i, add(i, integer(lanes)), lambda first: write(first, quarter), quarter),
-        )
+
+        def in_quarters() -> None:
+            w.loop("part", i, add(i, integer(lanes)), lambda first: write(first, quarter), quarter)
+
+        if WHOLE in self.vector.runs.out:
+            w.branch(run_is(mark, WHOLE), lambda: write(i, lanes), in_quarters)
+        else:
+            in_quarters()
 
     def _adds_to_output(self) -> bool:
         """Partial sums of several pieces meet in the output."""

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from tilewright.ir.scalars import U8
 from tilewright.kernel.ir import Buffer, Cast, Expression, Name, Store, add, integer, load, multiply, operation
 from tilewright.passes.packed.epilogue import along_vectors
-from tilewright.passes.packed.writer import QUARTERS, WHOLE, PackedWriter, Side
+from tilewright.passes.packed.runs import QUARTERS, WHOLE
+from tilewright.passes.packed.writer import PackedWriter, Side
 
 
 def walk(
@@ -126,13 +127,16 @@ def fill_depth_tables(
 
 def _mark_depth_runs(w: PackedWriter, side: Side, depth: Expression) -> None:
     """For each `lanes` steps of the sum: `WHOLE`, `QUARTERS` or 0, in the operand."""
+    if len(side.runs.depth) == 1:
+        return
     groups = operation("floordiv", depth, integer(w.form.lanes))
     w.loop("group", integer(0), groups, lambda group: _mark_run(w, group, [(side.depth_table, 1)], side.depth_runs))
 
 
 def mark_runs(w: PackedWriter, side: Side, count: Expression) -> None:
-    """For each vector of the block: `WHOLE`, `QUARTERS` or 0, in the operand and in the output. There the epilogue's
-    operands must be consecutive or constant along the vector as well, where they are so along its innermost dimension.
+    """For each vector of the block: `WHOLE`, `QUARTERS` or 0, in the operand and in the output, where that is not known
+    beforehand. In the output the epilogue's operands must be consecutive or constant along the vector as well, where
+    they are so along its innermost dimension.
     """
     lanes = w.form.lanes
     padded = w.emit.let(multiply(w.panels(count, side.width), integer(side.width // lanes)), "vectors")
@@ -141,11 +145,21 @@ def mark_runs(w: PackedWriter, side: Side, count: Expression) -> None:
         kinds = [along_vectors(w.form, number).value for number in range(len(side.further_tables))]
         written += [(t, step) for t, step in zip(side.further_tables, kinds, strict=True) if step is not None]
 
-    def mark(vector: Expression) -> None:
-        _mark_run(w, vector, [(side.source_table, 1)], side.source_runs)
-        _mark_run(w, vector, written, side.out_runs)
+    unknown = [
+        (tables, runs)
+        for tables, runs, marks in (
+            ([(side.source_table, 1)], side.source_runs, side.runs.source),
+            (written, side.out_runs, side.runs.out),
+        )
+        if len(marks) > 1
+    ]
 
-    w.loop("vector", integer(0), padded, mark)
+    def mark(vector: Expression) -> None:
+        for tables, runs in unknown:
+            _mark_run(w, vector, tables, runs)
+
+    if unknown:
+        w.loop("vector", integer(0), padded, mark)
 
 
 def _mark_run(w: PackedWriter, number: Expression, tables: Sequence[tuple[Buffer, int]], runs: Buffer) -> None:

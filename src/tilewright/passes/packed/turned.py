@@ -23,7 +23,8 @@ from tilewright.kernel.ir import (
     operation,
 )
 from tilewright.passes.packed.panels import transpose
-from tilewright.passes.packed.store import Place, Scratch, has_fast_path
+from tilewright.passes.packed.store import Place, has_fast_path
+from tilewright.passes.packed.waiting import Scratch
 from tilewright.passes.packed.writer import PackedWriter
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from tilewright.contraction.form import Operand
 from tilewright.ir.dataclass import dataclass
-from tilewright.ir.scalars import I64, U8
+from tilewright.ir.scalars import BOOL, I64, U8
 from tilewright.kernel.ir import (
     Buffer,
     Constant,
     Expression,
+    FirstLanes,
     Store,
+    VectorType,
     add,
     integer,
     load,
@@ -19,6 +21,7 @@ from tilewright.kernel.ir import (
 from tilewright.passes.launch_writer import LaunchWriter
 from tilewright.passes.packed.form import PackedForm, SideDimension
 from tilewright.passes.packed.operands import in_panel_type
+from tilewright.passes.packed.runs import Runs
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class Side:
     source_runs: Buffer
     out_runs: Buffer
     depth_runs: Buffer
+    runs: Runs
 
 
 class PackedWriter(LaunchWriter):
@@ -62,14 +66,16 @@ class PackedWriter(LaunchWriter):
             return self.emit.let(add(load(side.source_table, row), load(side.depth_table, integer(0))), "scalar_row")
         return self.emit.let(multiply(row, side.pitch), "scalar_row")
 
+    def first_lanes(self, count: Expression, before: int) -> Expression:
+        """A mask of a vector's lanes that are among `count`, of which `before` come in other vectors."""
+        left = operation("max", operation("sub", count, integer(before)), integer(0))
+        return self.emit.let(FirstLanes(self.emit.let(left, "left"), VectorType(BOOL, self.form.lanes)), "inside")
+
     def panels(self, count: Expression, width: int) -> Expression:
         """Panels that hold `count` elements."""
         if width == 1:
             return count
         return self.emit.let(operation("floordiv", add(count, integer(width - 1)), integer(width)), "panels")
-
-
-WHOLE, QUARTERS = 2, 1  # a vector's elements are consecutive in memory; those of each of its quarters are
 
 
 def run_of(runs: Buffer, first: Expression, number: int, lanes: int) -> Expression:
