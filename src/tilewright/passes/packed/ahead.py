@@ -8,8 +8,8 @@ late: L lines, of which one turn asks for B, need L / B turns during tiles * dep
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import I64
 from tilewright.kernel.ir import (
     Buffer,

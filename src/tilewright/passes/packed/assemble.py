@@ -7,8 +7,7 @@ do not fill, while the next tile is computed; the whole box at once would hold i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL
 from tilewright.kernel.ir import (
     Address,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.kernel.ir import Buffer, Expression, Prefetch, Store, add, integer, load, multiply
 from tilewright.passes.items.scalar_values import Value
 from tilewright.passes.lanes.vectorise import lower_lambda_vector
