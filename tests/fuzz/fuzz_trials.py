@@ -130,17 +130,17 @@ def make_trial(number: int, varied: bool | None = None) -> Trial:
     return Trial(
         number,
         program,
-        tuple(_laid_out(one, random) for one in arguments),
+        tuple(laid_out(one, random) for one in arguments),
         threads=random.choice((1, 2)),
         small_grains=random.random() < 0.5,
         optimise=random.random() < 0.85,
         contractions=random.random() < 0.8,
         quick=random.random() < 0.95,
-        further=tuple(_laid_out(one, random) for one in random_arguments(program, number + 1, variety)),
+        further=tuple(laid_out(one, random) for one in random_arguments(program, number + 1, variety)),
     )
 
 
-def _laid_out(value: Any, random: Random) -> Any:
+def laid_out(value: Any, random: Random) -> Any:
     """The same values otherwise in memory: strided, turned over, transposed, unaligned, read-only."""
     if not isinstance(value, np.ndarray) or not value.ndim or random.random() < 0.4:
         return value

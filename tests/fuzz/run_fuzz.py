@@ -3,6 +3,7 @@
     python tests/fuzz/run_fuzz.py --count 3000 --target cpu --workers 2
     python tests/fuzz/run_fuzz.py --minutes 20 --target opencl --keep /tmp/failures
     python tests/fuzz/run_fuzz.py --contractions --count 2000     (of contractions, in place of programs)
+    python tests/fuzz/run_fuzz.py --numpy --count 2000            (of NumPy's functions, also against NumPy)
     python tests/fuzz/run_fuzz.py --target cuda-emulated --count 1000     (CUDA's text, without a GPU)
     python tests/fuzz/run_fuzz.py --target cuda-races --count 200         (the same, watched for data races)
     python tests/fuzz/run_fuzz.py --first 1234 --count 1          (one trial again)
@@ -49,6 +50,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=1, help="how many processes run trials at the same time")
     parser.add_argument("--keep", type=Path, help="a folder for the failures")
     parser.add_argument("--contractions", action="store_true", help="random contractions in place of programs")
+    parser.add_argument("--numpy", action="store_true", help="random programs of NumPy's functions")
     parser.add_argument("--as-it-is", action="store_true", help="do not make failing programs smaller")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -66,13 +68,14 @@ def work(given: argparse.Namespace) -> None:
     """Run trials and tell of each: that it starts, and how it went."""
     sys.path[:0] = [str(TESTS / folder) for folder in ("passes", "fuzz", "frontend", "kernel")]
     import fuzz_contractions
+    import fuzz_numpy
     import fuzz_trials
     from fuzz_emulated import device_of
     from fuzz_reached import TRACED, watched
     from fuzz_shrink import shrunk
     from fuzz_trials import Counts
 
-    kind: Any = fuzz_contractions if given.contractions else fuzz_trials
+    kind: Any = fuzz_contractions if given.contractions else fuzz_numpy if given.numpy else fuzz_trials
     with device_of(given.target, given.first):
         pass  # where there is no such device no trial begins
     for number in range(given.first, given.first + given.count):
@@ -83,7 +86,7 @@ def work(given: argparse.Namespace) -> None:
                 failure = kind.run_trial(kind.make_trial(number), device, counts)
             if failure is not None:
                 tell(problem=failure.way + ": " + failure.problem, text=str(failure))
-                if not (given.as_it_is or given.contractions):
+                if isinstance(failure.trial, fuzz_trials.Trial) and not given.as_it_is:
                     tell(smaller=str(shrunk(failure, device)))
         told = {name: value for name, value in vars(counts).items() if name != "trials"}
         tell(done=number, counts=told, reached=sorted(reached))
@@ -188,7 +191,7 @@ def _all_reached(run: Run) -> bool:
     print(f"in how many trials rules fired, and modules of passes/ worked (of {1 / TRACED:.0%} of the trials):")
     print(table(run.reached, wanted))
     print(f"reached by none: {', '.join(missing) or 'nothing'}")
-    return not missing or run.totals["trials"] < MANY_TRIALS
+    return not missing or run.given.numpy or run.totals["trials"] < MANY_TRIALS
 
 
 def _work_through(run: Run) -> None:
@@ -203,7 +206,7 @@ def _one_worker(run: Run, part: range) -> range:
     given = run.given
     command = [sys.executable, __file__, "--worker", "--target", given.target, "--first", str(part.start)]
     command += ["--count", str(len(part))]
-    command += [f"--{name}" for name in ("as-it-is", "contractions") if getattr(given, name.replace("-", "_"))]
+    command += [f"--{name}" for name in ("as-it-is", "contractions", "numpy") if getattr(given, name.replace("-", "_"))]
     running: int | None = None
     problem: str | None = None
     following = part.start
