@@ -42,7 +42,6 @@ from tilewright.machine.model import Machine
 from tilewright.runtime.devices import TARGET_VARIABLE, Device, device_for
 from tilewright.runtime.environment import read_environment
 from tilewright.runtime.forking import ForkSafeLock
-from tilewright.runtime.thread_count import get_num_threads
 from tilewright.runtime.thresholds import merged
 
 if TYPE_CHECKING:
@@ -114,7 +113,7 @@ class TracedProgram:
         if tracer is not None:
             return self._inlined(tracer, arguments)
         if target is None:
-            for entry in self._quick.known.get((get_num_threads(), read_environment(TARGET)), ()):
+            for entry in self._quick.calls.get(read_environment(TARGET), ()):
                 found = entry(*arguments) if out is None else entry(*arguments, out)
                 if found is not None:
                     return found
