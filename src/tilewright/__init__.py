@@ -115,6 +115,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'tilewright' has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)
+    import_module("tilewright.frontend.torch_compiler").tell_torch_compiler()
     globals()[name] = value
     return value
 

@@ -16,6 +16,7 @@ import numpy as np
 from tilewright.frontend.einsum_arrays import Array, as_array, check_factors, check_out
 from tilewright.frontend.einsum_quick import with_first
 from tilewright.frontend.einsum_stored import StoredEinsum, record_key, store_einsum, stored_einsum
+from tilewright.frontend.torch_tensors import einsum_of_tensors, is_tensor
 from tilewright.runtime.environment import read_environment
 
 if TYPE_CHECKING:  # imported with the compiler, when something is compiled
@@ -61,8 +62,9 @@ def einsum(
     Args:
         *operands: an expression and its operands, `einsum("ij,jk->ik", a, b)`, or operands and label lists in turns,
             `einsum(a, [0, 1], b, [1, 2], [0, 2])`. Operands are NumPy arrays of any strides, numbers, lists, or objects
-            with `__array__` or `__dlpack__`. A dimension of size 1 goes with any size of its index; "..." stands for
-            the dimensions that are not named.
+            with `__array__` or `__dlpack__`. Of torch's tensors the result is a tensor, which has gradients (sums of
+            products in new tensors), and `torch.compile` takes the einsum into its graphs. A dimension of size 1 goes
+            with any size of its index; "..." stands for the dimensions that are not named.
         out: an array for the result, which is returned; it must have the result's shape and share no memory with the
             operands.
         dtype: the type to compute in (default: `numpy.result_type` of the operands). f16 and bf16 accumulate in f32
@@ -116,6 +118,12 @@ def einsum(
         text, terms = (operands[0], operands[1:]) if operands and isinstance(operands[0], str) else (
             einsum_calls.interleaved(operands)
         )  # fmt: skip
+        if any(map(is_tensor, operands)) or is_tensor(out):
+            return einsum_of_tensors(operands, out, {
+                "dtype": dtype, "order": order, "casting": casting, "optimize": optimize, "semiring": semiring,
+                "epilogue": epilogue, "epilogue_operands": epilogue_operands, "alpha": alpha, "beta": beta,
+                "target": target, "tiles": tiles, "memory_limit": memory_limit,
+            })  # fmt: skip
         return einsum_memory.einsum_within(
             text, terms, memory_limit=memory_limit, out=out, dtype=dtype, order=order, optimize=optimize, target=target,
             others={
@@ -171,6 +179,11 @@ def _by_form(
     `options`: those of `_OPTIONS`. `place`: the target, which the environment may name. `recent`: the key under which
     a short cut that the call gives is kept.
     """
+    if any(map(is_tensor, operands)) or is_tensor(out):
+        others = {
+            "epilogue_operands": epilogue_operands, "alpha": alpha, "beta": beta, "target": target, "tiles": tiles,
+        }  # fmt: skip
+        return einsum_of_tensors(operands, out, dict(zip(_OPTIONS, options, strict=True)) | others)
     if any(hasattr(one, "__tilewright_apply__") for one in operands):
         from tilewright.frontend.einsum_traced import traced_einsum
 

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tilewright.frontend.torch_tensors import array_of, is_tensor
 from tilewright.runtime.recycling import LARGE
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
@@ -47,6 +48,14 @@ def as_array(operand: Any) -> Array:
 
 def readable(tensor: Any) -> Any:
     """A tensor that NumPy can read: torch gives its bf16 to nobody but as integers of the same bits."""
+    if is_tensor(tensor):
+        return array_of(tensor, "a tensor")
+    tracer = getattr(getattr(sys.modules.get("jax"), "core", None), "Tracer", None)
+    if isinstance(tracer, type) and isinstance(tensor, tracer):
+        raise TypeError(
+            "jax traces this array, whose elements are not known yet; have jax call the function with arrays: "
+            "jax.pure_callback(function, jax.ShapeDtypeStruct(shape, dtype), *arrays), which has no gradient"
+        )
     if str(getattr(tensor, "dtype", "")) != "torch.bfloat16" or tensor.requires_grad:
         return tensor
     from tilewright.ir.scalars import BF16

@@ -24,6 +24,7 @@ from tilewright.frontend.einsum_parse import Label, Labels, interleaved_key, rea
 from tilewright.frontend.einsum_path import Step, hashable_optimize, steps_of
 from tilewright.frontend.einsum_program import size_name
 from tilewright.frontend.semiring import Semiring, semiring_named
+from tilewright.frontend.torch_tensors import are_there, on_arrays
 from tilewright.ir.dataclass import dataclass
 from tilewright.runtime.devices import Device
 
@@ -85,6 +86,8 @@ class EinsumPlan:
                 found = entry(*operands, out)
                 if found is not None:
                     return found
+        if are_there(operands, out):
+            return on_arrays(self, f"plan {self.expression!r}: operand", operands, out)
         arrays = tuple(map(as_array, operands))
         if len(arrays) != len(self.inputs):
             raise ValueError(f"plan {self.expression!r} takes {len(self.inputs)} arrays, not {len(arrays)}")

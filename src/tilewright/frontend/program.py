@@ -34,6 +34,7 @@ from tilewright.frontend.program_tracing import (
     as_element,
 )
 from tilewright.frontend.scalar_tracing import ScalarProxy
+from tilewright.frontend.torch_tensors import are_there, on_arrays
 from tilewright.ir.nodes import Program
 from tilewright.ir.printer import print_program
 from tilewright.ir.scalars import I64, ScalarType
@@ -90,8 +91,8 @@ class TracedProgram:
         """Run the program.
 
         Args:
-            *arguments: NumPy arrays of any strides (or objects with `__array__` or `__dlpack__`) and scalars, one for
-                each parameter; also by keyword.
+            *arguments: NumPy arrays of any strides (or objects with `__array__` or `__dlpack__`; of torch's tensors the
+                results are tensors, without gradients) and scalars, one for each parameter; also by keyword.
             out: an array, or a tuple of arrays for several results, that the results are written to.
             target: the device: "cpu", "opencl", "cuda:1", a `Device`; default the variable TILEWRIGHT_TARGET, or the
                 CPU.
@@ -117,6 +118,8 @@ class TracedProgram:
                 found = entry(*arguments) if out is None else entry(*arguments, out)
                 if found is not None:
                     return found
+        if are_there(arguments, out):
+            return on_arrays(self, f"program {self.function.__name__}: argument", arguments, out, target=target)
         arrays = tuple(
             one
             if type(one) is np.ndarray or not parameter.annotation.shape

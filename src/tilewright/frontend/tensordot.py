@@ -10,6 +10,7 @@ import numpy as np
 from tilewright.frontend.einsum import einsum
 from tilewright.frontend.einsum_arrays import as_array
 from tilewright.frontend.program_tracing import is_array
+from tilewright.frontend.torch_tensors import is_tensor
 
 
 def tensordot(left: Any, right: Any, axes: Any = 2, **options: Any) -> Any:
@@ -32,7 +33,7 @@ def tensordot(left: Any, right: Any, axes: Any = 2, **options: Any) -> Any:
         >>> tensordot(np.ones((2, 3, 4)), np.ones((4, 3, 5)), axes=([1, 2], [1, 0])).shape
         (2, 5)
     """
-    first, second = (one if is_array(one) else as_array(one) for one in (left, right))
+    first, second = (one if is_array(one) or is_tensor(one) else as_array(one) for one in (left, right))
     ours, theirs = _pairs(axes, first.ndim, second.ndim)
     traced = is_array(first) or is_array(second)
     names = list(range(first.ndim))

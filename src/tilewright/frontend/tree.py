@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.frontend.einsum_arrays import Array, as_array
+from tilewright.frontend.torch_tensors import are_there, on_arrays
 from tilewright.frontend.tree_parse import Leaf, Node, check_tree, leaves, parse_tree, sizes_of
 from tilewright.frontend.tree_plan import TreePlan, make_plan, memory_order
 from tilewright.frontend.tree_steps import ResolvedTree, resolve_tree
@@ -66,6 +67,13 @@ def einsum_tree(
         >>> einsum_tree("[b,i],[i,o]->[b,o]r", None, [x, w]).tolist()
         [[2.0, 0.0]]
     """
+    if are_there(arrays, out):
+        return on_arrays(
+            lambda *given, out=None: einsum_tree(
+                tree, sizes, given, out=out, dtype=dtype, target=target, memory_limit=memory_limit
+            ),
+            "einsum_tree: input", arrays, out,
+        )  # fmt: skip
     given = tuple(map(as_array, arrays))
     if out is not None and not isinstance(out, np.ndarray):
         raise TypeError(f"einsum_tree: out must be a NumPy array, not {out!r} of type {type(out).__name__}")

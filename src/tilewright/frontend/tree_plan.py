@@ -14,6 +14,7 @@ from tilewright.frontend.einsum_arrays import Array, overlap
 from tilewright.frontend.einsum_bind import executable_of
 from tilewright.frontend.einsum_layout import overlaps_itself, signature_of
 from tilewright.frontend.einsum_parse import Labels
+from tilewright.frontend.torch_tensors import are_there, on_arrays
 from tilewright.frontend.tree_layout import choose_orders
 from tilewright.frontend.tree_memory import MemoryPlan, Schedule, Widths, plan_memory
 from tilewright.frontend.tree_program import operands_of, tree_program
@@ -74,6 +75,8 @@ class TreePlan:
             ValueError: for another number of arrays or another shape, and an `out` that cannot be written to.
             TypeError: for another dtype.
         """
+        if are_there(arrays, out):
+            return on_arrays(self, f"tree {self.resolved.tree}: input", arrays, out)
         self._check(arrays)
         if out is not None:
             self._check_out(out, arrays)

@@ -1,0 +1,153 @@
+"""Torch's tensors as operands: read where they lie, and results that are tensors again.
+
+Nothing here imports torch: where there is a tensor, torch has been imported. With gradients, under `torch.func`'s
+transforms and in graphs an einsum is an operator of torch's own (`torch_operator.py`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+DEFAULTS: dict[str, Any] = {
+    "dtype": None, "order": None, "casting": "safe", "optimize": True, "semiring": "plus_times", "epilogue": None,
+    "epilogue_operands": (), "alpha": 1, "beta": 0, "target": None, "tiles": None, "memory_limit": None,
+}  # fmt: skip
+"""Of the options of `einsum`."""
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a value is a tensor of torch."""
+    if type(value) is np.ndarray or "torch" not in sys.modules:
+        return False
+    kind = getattr(sys.modules["torch"], "Tensor", None)
+    return isinstance(kind, type) and isinstance(value, kind)
+
+
+def are_followed(tensors: Sequence[Any]) -> bool:
+    """Whether torch follows what is computed with tensors: for a gradient, a tangent, a batch, or a graph."""
+    torch: Any = sys.modules["torch"]
+    core = torch._C  # there is no public way to ask whether torch.func, or a mode that records operators, is at work
+    if core._are_functorch_transforms_active() or core._len_torch_dispatch_stack():
+        return True
+    forward = torch.autograd.forward_ad
+    for one in tensors:
+        if one.requires_grad and torch.is_grad_enabled():
+            return True
+        if type(one) is not torch.Tensor and type(one) is not torch.nn.Parameter:
+            return True
+        if one.is_meta or (forward._current_level >= 0 and forward.unpack_dual(one).tangent is not None):
+            return True
+    return False
+
+
+def array_of(tensor: Any, what: str) -> Any:
+    """A tensor's memory as a NumPy array; `what` names it in errors.
+
+    Raises:
+        RuntimeError: for a tensor that torch follows, for what is computed here would be lost to it.
+        TypeError: for tensors that are not in the memory of the host, sparse ones, and the like.
+    """
+    if are_followed((tensor,)):
+        raise RuntimeError(
+            f"{what}: torch follows this tensor (for a gradient or a transform of torch.func), and cannot see what is "
+            "computed with it here; give tensor.detach(), or call under torch.no_grad(). Only tilewright.einsum has "
+            "gradients"
+        )
+    return _memory(tensor, what)
+
+
+def _memory(tensor: Any, what: str) -> Any:
+    """The array of a tensor that torch does not follow."""
+    try:
+        return tensor.numpy()
+    except (RuntimeError, TypeError):
+        torch: Any = sys.modules["torch"]
+        plain = tensor.detach().resolve_conj().resolve_neg()
+        try:
+            if plain.dtype is torch.bfloat16:
+                from tilewright.ir.scalars import BF16
+
+                return plain.view(torch.int16).numpy().view(BF16.numpy)
+            return plain.numpy()
+        except (RuntimeError, TypeError) as error:
+            raise (TypeError if isinstance(error, TypeError) else RuntimeError)(f"{what}: {error}") from error
+
+
+def tensor_of(result: Any) -> Any:
+    """A result as a tensor on the same memory; of a tuple of results each."""
+    torch: Any = sys.modules["torch"]
+    if type(result) is tuple:
+        return tuple(map(tensor_of, result))
+    if type(result) is np.ndarray and result.dtype.kind != "V":
+        return torch.from_numpy(result)
+    array = np.asarray(result)
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def are_there(arguments: Sequence[Any], out: Any) -> bool:
+    """Whether there are tensors among the arguments, or in `out`, an array or a tuple of them."""
+    if "torch" not in sys.modules:
+        return False
+    return any(map(is_tensor, arguments)) or any(map(is_tensor, out if isinstance(out, tuple) else (out,)))
+
+
+def on_arrays(function: Callable[..., Any], what: str, arguments: Sequence[Any], out: Any, **options: Any) -> Any:
+    """What a function of arrays gives for arguments among which there are tensors: a tensor, or `out`.
+
+    Args:
+        function: takes the arguments, `out` if it is given, and the options.
+        what: names an argument in errors; its number follows.
+        arguments, out: for the function; tensors among them are read and written where they lie.
+        **options: for the function.
+    """
+    arrays = [array_of(one, f"{what} {number}") if is_tensor(one) else one for number, one in enumerate(arguments)]
+    if out is None:
+        return tensor_of(function(*arrays, **options))
+    if isinstance(out, tuple):
+        function(*arrays, out=tuple(_place(one) for one in out), **options)
+    else:
+        function(*arrays, out=_place(out), **options)
+    return out
+
+
+def _place(out: Any) -> Any:
+    return array_of(out, "out") if is_tensor(out) else out
+
+
+def einsum_of_tensors(operands: Sequence[Any], out: Any, options: Mapping[str, Any]) -> Any:
+    """`einsum` (which see) where tensors are among the operands.
+
+    Raises:
+        RuntimeError: for gradients of what has none here.
+    """
+    from tilewright.frontend.einsum import einsum
+
+    options = {name: one for name, one in options.items() if one is not DEFAULTS[name]}
+    if str(options.get("dtype")).startswith("torch."):
+        options["dtype"] = str(options["dtype"]).removeprefix("torch.")
+    if are_followed([one for one in operands if is_tensor(one)]):
+        from tilewright.frontend.torch_operator import followed_einsum
+
+        return followed_einsum(operands, out, options)
+    if "epilogue_operands" in options:
+        extra = options["epilogue_operands"]
+        options["epilogue_operands"] = (
+            [_epilogue_operand(one) for one in extra] if isinstance(extra, Sequence) else extra
+        )
+    arrays = [_memory(one, "einsum: an operand") if is_tensor(one) else one for one in operands]
+    if out is None:
+        return tensor_of(einsum(*arrays, **options))
+    einsum(*arrays, out=_place(out), **options)
+    return out
+
+
+def _epilogue_operand(given: Any) -> Any:
+    if isinstance(given, tuple):
+        return (_epilogue_operand(given[0]), *given[1:])
+    return array_of(given, "einsum: an operand of the epilogue") if is_tensor(given) else given
