@@ -12,12 +12,19 @@ import dataclasses
 import itertools
 from collections.abc import Mapping
 from enum import Enum
+from typing import NoReturn
 
 from tilewright.ir.cached import cached_property
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Lambda, Literal, Variable
 from tilewright.ir.scalars import ScalarType
 from tilewright.ir.sizes import Size, size
+
+
+def none_of(kind: type[Enum], value: object) -> NoReturn:
+    """Refuse a value that an enumeration does not have, naming those that it has."""
+    names = ", ".join(str(one.value) for one in kind)
+    raise ValueError(f"{value!r} is not a valid {kind.__name__}; there are {names}")
 
 
 class Kind(Enum):
@@ -27,6 +34,10 @@ class Kind(Enum):
     N = "N"
     K = "K"
     C = "C"
+
+    @classmethod
+    def _missing_(cls, value: object) -> NoReturn:
+        none_of(cls, value)
 
 
 @dataclass(frozen=True)

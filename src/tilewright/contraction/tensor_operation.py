@@ -242,6 +242,8 @@ class TensorOperation:
             found = json.loads(text)
         except RecursionError:
             raise ValueError("the text nests brackets too deeply to be a tensor operation") from None
+        except json.JSONDecodeError as error:
+            raise ValueError(f"the text of a tensor operation is not JSON: {error}") from None
         content = _fields(found, _FIELDS, "a tensor operation")
         if not isinstance(content["dimensions"], list):
             raise ValueError(f"the dimensions of a tensor operation are {content['dimensions']!r}, not a list")

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import NoReturn
 
-from tilewright.contraction.form import Kind
+from tilewright.contraction.form import Kind, none_of
 from tilewright.ir.scalars import BF16, C64, C128, F16, F32, F64, I8, I32, ScalarType
 
 
@@ -18,6 +19,10 @@ class Execution(Enum):
     PRIM = "prim"
     SHARED = "shared"
     SEQ = "seq"
+
+    @classmethod
+    def _missing_(cls, value: object) -> NoReturn:
+        none_of(cls, value)
 
 
 class Primitive(Enum):
@@ -47,7 +52,7 @@ class Primitive(Enum):
 
     @classmethod
     def _missing_(cls, value: object) -> Primitive | None:
-        return cls.COPY if value in ("identity", "permute") else None
+        return cls.COPY if value in ("identity", "permute") else none_of(cls, value)
 
     @property
     def family(self) -> str:
