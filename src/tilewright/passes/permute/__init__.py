@@ -2,6 +2,6 @@
 
 decisions            form.py, choose.py, tiles.py
 code                 kernel.py with writer.py; squares.py (transposes in registers)
-past the caches      staged.py, strips.py, lines.py
+past the caches      straight.py with straight_form.py; staged.py, strips.py, lines.py
 blocks of threads    transposed.py
 """

@@ -38,8 +38,10 @@ from tilewright.passes.permute.copied import (
 from tilewright.passes.permute.form import (
     BLOCKS,
     CHUNKS,
+    COLUMNS,
     EDGE,
     INSIDE,
+    RUN,
     SPLIT_LINES,
     STRIP_LINES,
     STRIPS,
@@ -48,7 +50,8 @@ from tilewright.passes.permute.form import (
     PermuteLoop,
 )
 from tilewright.passes.permute.interleaving import merged_form, merged_lanes, split_lanes
-from tilewright.passes.permute.tiles import LINE, PAGE, PermuteDimension, tile_extents, tile_of
+from tilewright.passes.permute.straight_form import straight_tile
+from tilewright.passes.permute.tiles import LINE, PAGE, PermuteDimension, StraightTile, tile_extents, tile_of
 
 WORDS = {1: U8, 2: U16, 4: U32, 8: U64}
 ROWS_BY_LINES = 128  # of the source, which are read together where each cache line is read once
@@ -124,6 +127,11 @@ def permute_form(
     square = _square(copied, column)
     past = past_caches(_bytes_far_apart(copied, column), machine)
     nontemporal = past and _long_rows(copied, square)
+    # Long rows of a source that begin anywhere in a line are better read in strips, which move each line at once.
+    if past and not (nontemporal and row.source * word.bytes % LINE):
+        straight = straight_tile(copied, column, square.lanes, square.columns)
+        if straight is not None:
+            return _straight(copied, column, square, straight)
     gathered = not nontemporal if past else _shares_sets(copied, column, square)
     if gathered and row.target == atom == column.source:
         return _tiles(copied, column, square, past)
@@ -322,6 +330,37 @@ def _tiles(copied: Copied, column: PermuteDimension, square: _Square, past: bool
         width=square.width,
         nontemporal=past,
         tile=tile,
+        source_start=copied.starts[0],
+        target_start=copied.starts[1],
+    )
+
+
+def _straight(copied: Copied, column: PermuteDimension, square: _Square, tile: StraightTile) -> PermuteForm:
+    """Tiles in the order of the source, whose runs are read from one end to the other."""
+    loops = []
+    for one in (*copied.others, copied.row, column):
+        extent = tile.extents.get(one, 1)
+        if extent < one.size:
+            over = RUN if one in tile.run else COLUMNS if one == column else TILES
+            count = -(-one.size // extent)
+            loops.append(PermuteLoop(over, count, one.source, one.target, extent, one.size - extent))
+    loops.sort(key=lambda one: -abs(one.source) * one.part)
+    wanted = wanted_blocks(copied.nbytes(column.size), copied.machine)
+    return PermuteForm(
+        word=copied.word,
+        atom=copied.atom,
+        loops=tuple(loops),
+        parallel=parallel_loops([one.size for one in loops], wanted),
+        row=copied.row,
+        column=column,
+        strip=copied.row.size,
+        chunk=column.size,
+        lanes=square.lanes,
+        vector=square.lanes,
+        columns=square.columns,
+        width=square.width,
+        nontemporal=True,
+        straight=tile,
         source_start=copied.starts[0],
         target_start=copied.starts[1],
     )

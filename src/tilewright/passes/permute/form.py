@@ -6,21 +6,21 @@ import math
 from dataclasses import dataclass
 
 from tilewright.ir.scalars import ScalarType
-from tilewright.passes.permute.tiles import PermuteDimension, Tile
+from tilewright.passes.permute.tiles import PermuteDimension, StraightTile, Tile
 
 SPLIT_LINES = 16  # of one of few rows that are split
 STRIP_LINES = 4  # cache lines of the target that a strip writes in one piece: with one of them it takes twice the time
 OUTER, STRIPS, CHUNKS, BLOCKS, INSIDE = "outer", "strips", "chunks", "blocks", "inside"
-TILES, EDGE = "tiles", "edge"
+TILES, EDGE, RUN, COLUMNS = "tiles", "edge", "run", "columns"
 
 
 @dataclass(frozen=True)
 class PermuteLoop:
     """A loop around the piece that is copied at once: over a dimension (`OUTER`), over pieces of the row (`STRIPS`) or
     of the column (`CHUNKS`), or over blocks of a dimension (`BLOCKS`) and inside them (`INSIDE`, whose size is that of
-    the dimension, with blocks of `part`); the strides of one step are in words. Over tiles (`TILES`, and `EDGE` where
-    they share cache lines) they are those of the dimension: a tile has `part` steps, and begins with `last` at the
-    latest.
+    the dimension, with blocks of `part`); the strides of one step are in words. Over tiles (`TILES`; `EDGE` where they
+    share cache lines; straight ones along the run, `RUN`, and the column, `COLUMNS`) they are those of the dimension: a
+    tile has `part` steps, and begins with `last` at the latest.
     """
 
     over: str
@@ -55,6 +55,7 @@ class PermuteForm:
         is_aligned: all rows of the target begin at the same place in a cache line.
         reads_aligned: all rows of the source in a piece begin at the same place in a cache line.
         tile: what is gathered before it is written past the caches, where rows are short.
+        straight: what is written past the caches straight from registers, line by line of the target.
         source_start, target_start: where the first element lies, in words.
     """
 
@@ -78,6 +79,7 @@ class PermuteForm:
     is_aligned: bool = False
     reads_aligned: bool = False
     tile: Tile | None = None
+    straight: StraightTile | None = None
     source_start: int
     target_start: int
 

@@ -5,6 +5,7 @@
         squares   for each cache line of columns: read squares, transpose them in registers, write their columns
         split     a vector of each of few rows whose elements lie between each other in the source, instead of squares
         merged    a vector of each of few rows, whose elements come to lie between each other in the target
+        straight  past the caches: squares whose columns are whole cache lines of the target, written as they are
         strip     past the caches, of long rows: the same, kept until whole cache lines of the target are there
         lines     past the caches, of long rows that begin anywhere in a line: each line is read and written once
         tile      past the caches, of short rows, or within them where rows share few sets of the first one: squares are
@@ -42,8 +43,10 @@ from tilewright.passes.permute.choose import permute_form
 from tilewright.passes.permute.form import (
     BLOCKS,
     CHUNKS,
+    COLUMNS,
     EDGE,
     INSIDE,
+    RUN,
     STRIPS,
     TILES,
     PermuteForm,
@@ -52,6 +55,7 @@ from tilewright.passes.permute.interleaved import split, write_merged
 from tilewright.passes.permute.lines import write_lines
 from tilewright.passes.permute.squares import square_columns
 from tilewright.passes.permute.staged import write_tile
+from tilewright.passes.permute.straight import write_straight
 from tilewright.passes.permute.strips import Strip, write_strip
 from tilewright.passes.permute.tiles import LINE, PermuteDimension
 from tilewright.passes.permute.writer import SOURCE, TARGET, PermuteWriter, RunValue
@@ -122,6 +126,7 @@ class _Writer(PermuteWriter):
             SOURCE: start,
             TARGET: self.parameter("target_start", form.target_start),
             FOLLOWING: start,
+            RUN: integer(0),
         }
         shared = form.loops[: form.parallel]
         indices: list[Expression] = []
@@ -147,7 +152,7 @@ class _Writer(PermuteWriter):
         one = form.loops[depth]
         steps = {SOURCE: self.parameter("source_step", one.source), TARGET: self.parameter("target_step", one.target)}
 
-        last = self.parameter("last", one.last) if one.over in (TILES, EDGE) else None
+        last = self.parameter("last", one.last) if one.over in (TILES, EDGE, RUN, COLUMNS) else None
 
         def body(index: Expression) -> None:
             inner = dict(place)
@@ -158,6 +163,8 @@ class _Writer(PermuteWriter):
                 inner[FOLLOWING] = self.let(operation("select", operation("eq", index, last), place[FOLLOWING], add(
                     place[SOURCE], multiply(self.let(later, "later"), steps[SOURCE])
                 )), "following")  # fmt: skip
+            if one.over == RUN:
+                inner[RUN] = self.let(add(place[RUN], multiply(index, steps[TARGET])), "row")
             for array in (SOURCE, TARGET):
                 inner[array] = self.let(add(place[array], multiply(index, steps[array])), array)
             self._loops(depth + 1, indices, inner, {**known, one.over: index})
@@ -181,6 +188,9 @@ class _Writer(PermuteWriter):
 
     def _piece(self, place: dict[str, Expression], known: dict[str, Expression]) -> None:
         form, source, target = self.form, place[SOURCE], place[TARGET]
+        if form.straight is not None:
+            write_straight(self, form.straight, source, target, place[FOLLOWING], place[RUN], known.get(COLUMNS))
+            return
         if form.tile is not None:
             write_tile(self, form.tile, source, target, place[FOLLOWING], known.get(EDGE))
             return

@@ -101,6 +101,25 @@ class Tile:
         return sorted(found, key=lambda one: -one.target)
 
 
+@dataclass(frozen=True)
+class StraightTile:
+    """What is copied straight from registers before the next tile's turn.
+
+    Attributes:
+        run: the dimensions that lie together in the target, the row first.
+        rows: elements of a run in a tile.
+        columns: what a tile has of the other dimensions, the source's unit stride first.
+        extents: steps of each dimension in a tile; what is not listed has one.
+        by_lines: columns are read in whole cache lines of the source, where all its rows begin in the same way.
+    """
+
+    run: tuple[PermuteDimension, ...]
+    rows: int
+    columns: tuple[PermuteDimension, ...]
+    extents: dict[PermuteDimension, int]
+    by_lines: bool
+
+
 def tile_extents(
     dimensions: Sequence[PermuteDimension],
     row: PermuteDimension,

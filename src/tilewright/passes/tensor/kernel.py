@@ -47,12 +47,12 @@ def tensor_launch(operation: TensorOperation, machine: Machine) -> Launch:
 
 
 def _gathered(operation: TensorOperation, machine: Machine) -> PermuteForm | None:
-    """The form of a copy whose results are gathered before they are written past the caches: its rows are short."""
+    """The form of a copy past the caches that is made of tiles of all dimensions, and not of primitive blocks."""
     around = (operation.first_touch, operation.last_touch)
     if operation.main not in (Primitive.COPY, Primitive.TRANSPOSE) or around != (Primitive.NONE, Primitive.NONE):
         return None
     form = permute_form(operation.dtype, *_layouts(operation), machine)
-    return form if form.tile is not None else None
+    return form if form.tile is not None or form.straight is not None else None
 
 
 def _layouts(operation: TensorOperation) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
@@ -77,11 +77,9 @@ def describe_primitive(operation: TensorOperation, machine: Machine) -> str:
         out: in the caches
     """
     form = _gathered(operation, machine)
-    if form is not None and form.tile is not None:
-        return (
-            f"in0: in squares of {form.lanes} x {form.columns}, turned in registers\n"
-            f"out: past the caches, gathered into runs of {form.tile.run} elements"
-        )
+    if form is not None:
+        how = "line by line" if form.tile is None else f"gathered into runs of {form.tile.run} elements"
+        return f"in0: in squares of {form.lanes} x {form.columns}, turned in registers\nout: past the caches, {how}"
     w = TensorWriter(operation, machine)
     if operation.main.family == "ternary":
         return "\n".join(_described_gemm(GemmWriter(w)))

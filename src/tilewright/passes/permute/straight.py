@@ -1,0 +1,232 @@
+"""Copies past the caches without a detour: each square is written as whole cache lines of the target.
+
+What lies together in the target is a run: the row, and dimensions that follow it there. Rows of a tile are neighbours
+in the run, and begin with a cache line of the target wherever the run begins in one; so the rows of one square may lie
+at the end of one dimension and at the beginning of the next. The first and the last line of a run hold `odd` rows of
+its beginning and those that are left at its end: one square, written in two parts.
+
+    for each tile, in the order of the source:
+        find      where each row begins in the source
+        for each line of columns, for each of the two lines of rows:
+            ask       for the same columns' lines of the next tile
+            square    transposed in registers
+            write     a cache line of each column
+
+A run of a kilobyte is read of each row before the next tile's turn comes, and two neighbouring lines of the target are
+written one soon after the other: single lines, far apart, take memory two to three times as long.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tilewright.ir.scalars import BOOL, I64
+from tilewright.kernel.ir import (
+    Buffer,
+    Expression,
+    FirstLanes,
+    Name,
+    Prefetch,
+    Space,
+    Store,
+    VectorType,
+    Window,
+    add,
+    integer,
+    load,
+    multiply,
+    operation,
+)
+from tilewright.passes.permute.squares import square_columns
+from tilewright.passes.permute.tiles import LINE, StraightTile
+from tilewright.passes.permute.writer import PermuteWriter
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a tile lies: its first elements in both arrays, the place of its first row in the run, how many rows it is
+    from there to the first line of the target, and words from what is read to the same of the next tile."""
+
+    source: Expression
+    target: Expression
+    begin: Expression
+    odd: Expression
+    ahead: Expression
+
+
+def write_straight(
+    w: PermuteWriter,
+    tile: StraightTile,
+    source: Expression,
+    target: Expression,
+    following: Expression,
+    begin: Expression,
+    column: Expression | None,
+) -> None:
+    """Copy the tile whose first elements lie at `source` and `target`, which is row `begin` of the run, from `column`
+    on if it has not all columns; the next one begins at `following` in the source."""
+    odd = w.up_to(target, LINE)
+    ahead = w.let(operation("sub", following, source), "ahead")
+    place = _Place(source, target, begin, odd, ahead)
+    whole = w.parameter("whole", math.prod(one.size for one in tile.run))
+    starts = Buffer(w.emit.name("starts"), I64, Space.WORKSPACE, tile.rows)
+    w.arrays.append(starts)
+    _find_rows(w, tile, place, starts)
+    rows = w.parameter("rows", tile.rows)
+
+    def columns(read: Expression, written: Expression) -> None:
+        w.loop("r", integer(0), rows, lambda r: _square(
+            w, place, whole, starts, r, read, written
+        ), step=w.form.lanes)  # fmt: skip
+
+    _lines(w, tile, place, column, columns)
+
+
+def _find_rows(w: PermuteWriter, tile: StraightTile, place: _Place, starts: Buffer) -> None:
+    """Where the tile's rows begin in the source, a line of the target at a time, which reaches into the next step of at
+    most one dimension; past the end of the run, at its beginning again."""
+    lanes = w.form.lanes
+    sizes = [w.parameter("size", one.size) for one in tile.run]
+    steps = [w.parameter("row_from", one.source) for one in tile.run]
+    carries = _carries(w, tile)
+
+    def row(at: Expression) -> tuple[list[Expression], Expression]:
+        """The index in each dimension of a row of the run, and where it lies in the source."""
+        indices, rest = [], at
+        for size in sizes[:-1]:
+            indices.append(w.let(operation("mod", rest, size), "index"))
+            rest = w.let(operation("floordiv", rest, size), "rest")
+        indices.append(rest)
+        found: Expression = integer(0)
+        for index, step in zip(indices, steps, strict=True):
+            found = add(found, multiply(index, step))
+        return indices, w.let(found, "found")
+
+    start = w.let(operation("sub", place.source, row(place.begin)[1]), "start")
+
+    def line(number: Expression) -> None:
+        indices, found = row(w.let(add(add(place.begin, place.odd), number), "row"))
+        carry: Expression = carries[-1]
+        for index, size, one in reversed(list(zip(indices[1:], sizes[1:], carries[:-1], strict=True))):
+            is_last = operation("eq", add(index, integer(1)), size)
+            carry = operation("select", is_last, carry, one)
+        carry = w.let(carry, "carry")
+        begin = w.let(add(start, found), "begin")
+
+        def one_row(i: Expression) -> None:
+            beyond = operation("ge", add(indices[0], i), sizes[0])
+            at = add(add(begin, multiply(i, steps[0])), operation("select", beyond, carry, integer(0)))
+            w.emit.emit(Store(starts, add(number, i), w.let(at, "at")))
+
+        w.loop("i", integer(0), integer(lanes), one_row)
+
+    w.loop("line", integer(0), w.parameter("rows", tile.rows), line, step=lanes)
+
+
+def _carries(w: PermuteWriter, tile: StraightTile) -> list[Name]:
+    """What is added where the row begins again and another dimension of the run makes a step, those between them
+    beginning again too: for each dimension beyond the row; and at last where none makes one."""
+    found = []
+    back = tile.run[0].size * tile.run[0].source
+    for one in tile.run[1:]:
+        found.append(w.parameter("carry", one.source - back))
+        back += (one.size - 1) * one.source
+    return [*found, w.parameter("carry", -back)]
+
+
+def _lines(
+    w: PermuteWriter,
+    tile: StraightTile,
+    place: _Place,
+    column: Expression | None,
+    body: Callable[[Expression, Expression], None],
+) -> None:
+    """Loops over lines of columns, those that lie together in the source innermost; `body` gets the words from the
+    beginning of the tile in both arrays."""
+    lanes = w.form.lanes
+
+    def level(depth: int, read: Expression, written: Expression) -> None:
+        if depth < 0:
+            body(read, written)
+            return
+        one = tile.columns[depth]
+        steps = w.parameter("column_from", one.source), w.parameter("column_to", one.target)
+        count = w.parameter("count", one.size)
+
+        def step(index: Expression) -> None:
+            level(
+                depth - 1,
+                w.let(add(read, multiply(index, steps[0])), "read"),
+                w.let(add(written, multiply(index, steps[1])), "written"),
+            )
+
+        if depth == 0 and tile.by_lines:
+            _by_lines(w, place, column, count, step)
+        elif depth == 0:
+            w.overlapping("c", count, lanes, step)
+        else:
+            w.loop("i", integer(0), count, step)
+
+    level(len(tile.columns) - 1, integer(0), integer(0))
+
+
+def _by_lines(
+    w: PermuteWriter,
+    place: _Place,
+    column: Expression | None,
+    count: Expression,
+    body: Callable[[Expression], None],
+) -> None:
+    """Columns from each cache line of the source on that begins in the tile; those before the first line and after the
+    last one of all with others that are moved for the second time."""
+    lanes = w.form.lanes
+    column = integer(0) if column is None else column
+    size = w.parameter("size", w.form.column.size if w.form.column is not None else 0)
+    odd = w.up_to(place.source, LINE, w.source)
+    is_first = operation("and", operation("eq", column, integer(0)), operation("ne", odd, integer(0)))
+    first = operation("select", is_first, operation("sub", odd, integer(lanes)), odd)
+    last = w.let(operation("sub", size, add(column, integer(lanes))), "last")
+    w.loop("line", w.let(first, "first"), count, lambda c: body(
+        w.let(operation("min", operation("max", c, integer(0)), last), "c")
+    ), step=lanes)  # fmt: skip
+
+
+def _square(
+    w: PermuteWriter,
+    place: _Place,
+    whole: Expression,
+    starts: Buffer,
+    r: Expression,
+    read: Expression,
+    written: Expression,
+) -> None:
+    """One square, and the lines of its columns."""
+    form, lanes = w.form, w.form.lanes
+    rows: Sequence[Expression] = [w.let(add(load(starts, add(r, integer(i))), read), "from") for i in range(lanes)]
+    for one in rows:  # its end: the line of its beginning was asked for with the columns before
+        w.emit.emit(Prefetch(w.source, add(one, add(place.ahead, integer(form.columns - 1))), level=2))
+    vectors = list(square_columns(w, w.source, rows))
+    step = w.parameter("to_step", form.column.target if form.column is not None else 0)
+    at = w.let(add(place.odd, r), "at")
+    to = w.let(add(add(place.target, written), at), "to")
+    left = w.let(operation("sub", whole, add(place.begin, at)), "left")
+
+    def lines() -> None:
+        for c, vector in vectors:
+            where = w.let(add(to, multiply(integer(c), step)), "to")
+            w.emit.emit(Store(w.target, where, vector, aligned=True, nontemporal=True))
+
+    def parts() -> None:
+        kind = VectorType(BOOL, lanes)
+        tail = w.let(FirstLanes(left, kind), "tail")
+        head = w.let(FirstLanes(w.let(operation("sub", integer(lanes), left), "rest"), kind), "head")
+        back = w.let(operation("sub", left, whole), "back")
+        for c, vector in vectors:
+            where = w.let(add(to, multiply(integer(c), step)), "to")
+            w.emit.emit(Store(w.target, where, vector, mask=tail))
+            turned = w.let(Window(vector, vector, left, VectorType(form.word, lanes)), "turned")
+            w.emit.emit(Store(w.target, w.let(add(where, back), "to"), turned, mask=head))
+
+    w.when(operation("ge", left, integer(lanes)), lines, parts)

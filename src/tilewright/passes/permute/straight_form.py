@@ -1,0 +1,94 @@
+"""Which copies past the caches are written straight from registers, and in which tiles (`permute/straight.py`)."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+from tilewright.passes.permute.copied import Copied
+from tilewright.passes.permute.tiles import LINE, MANY_WAYS, PermuteDimension, StraightTile
+
+ROWS_LINES = 2  # cache lines of the target in the rows of a tile, or three where no row is then moved twice
+READ_LINES = 16  # cache lines of the source in the columns of a tile
+LONG_RUN = 64  # cache lines of a run of the target, of which the first and the last are written in two parts
+SHORTEST_RUN = 16
+LONG_COLUMN = 16  # cache lines of the source; the first and the last are then worth being read for a second time
+MOST_RUN = 3  # dimensions
+
+
+def straight_tile(copied: Copied, column: PermuteDimension, lanes: int, columns: int) -> StraightTile | None:
+    """The tile; None where squares are no whole lines, columns begin at different places in a line of the target, or
+    the second cache has few ways: rows a power of two apart are asked for ahead in few of its sets.
+
+    Args:
+        copied: what is copied past the caches.
+        column: the source's unit stride.
+        lanes, columns: the rows and the columns of a square.
+    """
+    row, nbytes = copied.row, copied.word.bytes
+    if (
+        copied.machine.l2_ways < MANY_WAYS
+        or copied.atom > 1
+        or not lanes == columns == copied.line > 1
+        or row.size % lanes
+    ):
+        return None
+    if any(one.target * nbytes % LINE for one in (*copied.others, column)):
+        return None
+    run = _run(copied)
+    if math.prod(one.size for one in run) < SHORTEST_RUN * lanes:
+        return None
+    extents, rows = _rows(run, lanes)
+    extents |= _columns(copied, column, run, lanes)
+    inside = sorted((one for one in extents if one not in run and one != column), key=lambda one: abs(one.source))
+    tiled = tuple(PermuteDimension(extents[one], one.source, one.target) for one in (column, *inside))
+    is_even = all(one.source * nbytes % LINE == 0 for one in (*copied.others, row))
+    return StraightTile(run, rows, tiled, extents, is_even and column.size >= LONG_COLUMN * lanes)
+
+
+def _run(copied: Copied) -> tuple[PermuteDimension, ...]:
+    """As many dimensions as it takes for a long run."""
+    run = [copied.row]
+    length = copied.row.size
+    while length < LONG_RUN * copied.line and len(run) < MOST_RUN:
+        after = next((one for one in copied.others if one.target == length), None)
+        if after is None:
+            break
+        run.append(after)
+        length *= after.size
+    return tuple(run)
+
+
+def _rows(run: tuple[PermuteDimension, ...], lanes: int) -> tuple[dict[PermuteDimension, int], int]:
+    """Steps of the run's dimensions in a tile, and how many rows they are."""
+    lines = run[0].size // lanes
+    lines = min((lines, ROWS_LINES, ROWS_LINES + 1), key=lambda one: (one > ROWS_LINES + 1, -lines % one))
+    extents, rows = {run[0]: lines * lanes}, lines * lanes
+    for inner, one in pairwise(run):
+        if extents[inner] < inner.size or 2 * rows > ROWS_LINES * lanes:
+            break
+        extents[one] = min(one.size, ROWS_LINES * lanes // rows)
+        rows *= extents[one]
+    return extents, rows
+
+
+def _columns(
+    copied: Copied, column: PermuteDimension, run: tuple[PermuteDimension, ...], lanes: int
+) -> dict[PermuteDimension, int]:
+    """Steps of the other dimensions in a tile: as many lines as are wanted, along the source's smallest steps."""
+    lines = -(-column.size // lanes)
+    if lines >= 2 * READ_LINES or lines * lanes > column.size:
+        pieces = -(-lines // READ_LINES)
+        extent = -(-lines // pieces) * lanes
+        return {column: min(extent, column.size)}
+    found = {column: column.size}
+    for one in sorted((one for one in copied.others if one not in run), key=lambda one: abs(one.source)):
+        extent = min(one.size, READ_LINES // lines)
+        if extent < 2:
+            break
+        extent = -(-one.size // -(-one.size // extent))
+        found[one] = extent
+        lines *= extent
+        if extent < one.size:
+            break
+    return found

@@ -1,0 +1,102 @@
+"""Copies past the caches that are written straight from registers, in whole cache lines of the target."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from permute_support import SMALL_CACHES, check_copy, source_view, target_view
+
+from tilewright.contraction.tensor_operation import TensorDimension, TensorOperation
+from tilewright.ir.scalars import F32, F64, U8
+from tilewright.machine.named import named_machine
+from tilewright.passes.permute.choose import permute_form
+from tilewright.passes.tensor.kernel import describe_primitive
+
+MANY_WAYS = replace(named_machine("cpu-avx512"), l2_ways=16)
+PAST = replace(SMALL_CACHES[0], l2_ways=16)
+"""Nothing stays in its caches, so that small copies go past them too."""
+
+
+def form_of(element, shape, order, machine=MANY_WAYS):
+    """The form of a copy of a row-major array to another order of its dimensions."""
+    source = np.zeros(shape, np.uint8).transpose(order)
+    strides = np.zeros(source.shape, np.uint8).strides
+    return permute_form(element, source.shape, source.strides, strides, machine)
+
+
+@pytest.mark.parametrize(
+    ("element", "shape", "order", "rows", "run", "by_lines"),
+    [
+        (F32, (4096, 4096), (1, 0), 32, 4096, True),
+        (F64, (4096, 2048), (1, 0), 16, 4096, True),
+        (F32, (256, 260, 256), (2, 1, 0), 32, 256 * 260, True),
+        (F32, (48, 400, 560), (2, 1, 0), 48, 48 * 400, True),
+        (F32, (16,) * 6, (5, 4, 3, 2, 1, 0), 32, 16**3, False),
+        (F32, (64,) * 4, (3, 2, 1, 0), 32, 64**2, False),
+    ],
+)
+def test_tiles_have_two_or_three_lines_of_rows_and_runs_of_a_page(element, shape, order, rows, run, by_lines):
+    tile = form_of(element, shape, order).straight
+    assert tile is not None
+    assert (tile.rows, np.prod([one.size for one in tile.run]), tile.by_lines) == (rows, run, by_lines)
+    assert np.prod([one.size for one in tile.columns]) * element.bytes <= 20 * 64
+
+
+@pytest.mark.parametrize(
+    ("element", "shape", "order", "machine"),
+    [
+        (F32, (4096, 4096), (1, 0), named_machine("cpu-avx512")),  # how many ways its second cache has is not known
+        (F32, (4096, 4096), (1, 0), replace(named_machine("cpu-avx2"), l2_ways=16)),  # a vector is half a line
+        (F32, (1024, 1024), (1, 0), MANY_WAYS),  # stays in the caches
+        (F32, (4100, 4096), (1, 0), MANY_WAYS),  # columns begin anywhere in a line
+        (F32, (4096, 4097), (1, 0), MANY_WAYS),  # long rows of the source do: they are read in strips
+        (U8, (8192, 8192), (1, 0), MANY_WAYS),  # squares of bytes are read in pieces of a line
+    ],
+)
+def test_others_are_not(element, shape, order, machine):
+    assert form_of(element, shape, order, machine).straight is None
+
+
+@settings(max_examples=120, deadline=None)
+@given(data=st.data(), dtype=st.sampled_from(["f4", "f8", "i4"]), shift=st.integers(0, 20))
+def test_every_place_in_a_line(data, dtype, shift):
+    dtype = np.dtype(dtype)
+    lanes = 64 // dtype.itemsize
+    inner = [data.draw(st.sampled_from([1, 2, 3, 5, 16])) * lanes]  # the target's row
+    inner += [data.draw(st.integers(1, 6)) for _ in range(data.draw(st.integers(0, 2)))]
+    column = data.draw(st.sampled_from([lanes, lanes + 3, 5 * lanes, 33 * lanes, 37 * lanes + 5]))
+    outer = [data.draw(st.integers(1, 4)) for _ in range(data.draw(st.integers(0, 2)))]
+    shape = (*outer, column, *inner[::-1])
+    middle = data.draw(st.permutations([*range(len(outer)), *range(len(outer) + 1, len(shape))]))
+    order = (*middle, len(outer))  # of the source: the column last
+    steps = [data.draw(st.sampled_from([1, 1, -1])) for _ in shape]
+    steps[len(outer)] = 1
+    rng = np.random.default_rng(data.draw(st.integers(0, 10**6)))
+    source = source_view(rng, dtype, shape, order, steps, ())
+    memory, target = target_view(dtype, shape, range(len(shape)), [1] * len(shape), shift)
+    check_copy(source, memory, target, PAST, data.draw(st.sampled_from([1, 2])))
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), shift=st.integers(0, 15), before=st.integers(0, 15))
+def test_columns_by_lines_of_the_source(data, shift, before):
+    """Rows of the source that all begin at the same place of a line, wherever that is."""
+    rows, columns = 16 * data.draw(st.integers(16, 20)), 16 * data.draw(st.sampled_from([16, 17, 32, 47, 64]))
+    rng = np.random.default_rng(data.draw(st.integers(0, 10**6)))
+    held = rng.integers(0, 2**32, rows * columns + 32, np.uint32)
+    begin = before + (-held.ctypes.data % 64) // 4
+    source = held[begin : begin + rows * columns].reshape(rows, columns).T
+    memory, target = target_view(np.dtype("u4"), (columns, rows), (0, 1), [1, 1], shift)
+    strides = (1, columns), (rows, 1)
+    form = permute_form(F32, source.shape, *strides, PAST)
+    assert form.straight is not None
+    assert form.straight.by_lines
+    check_copy(source, memory, target, PAST, data.draw(st.sampled_from([1, 2])))
+
+
+def test_a_tensor_operation_says_how_it_is_written():
+    dims = (TensorDimension("C", "prim", 4096, 4096, 0, 1), TensorDimension("C", "prim", 4096, 1, 0, 4096))
+    told = describe_primitive(TensorOperation("f32", "transpose", dims), MANY_WAYS)
+    assert told.splitlines()[1] == "out: past the caches, line by line"
