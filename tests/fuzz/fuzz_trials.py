@@ -32,8 +32,8 @@ from tilewright.ir.nodes import Program
 from tilewright.ir.printer import print_program
 from tilewright.ir.verifier import verify
 from tilewright.passes.compile import compile_program
-from tilewright.passes.flattening.flatten_contractions import FLATTENINGS, Flattening
 from tilewright.passes.flattening.flatten_tree import version_settings
+from tilewright.passes.flattening.kinds import FLATTENINGS, Flattening
 from tilewright.passes.items.scalar_values import LoweringError
 from tilewright.rewrite.rules.flatten_versions import thresholds_of
 from tilewright.runtime import cpu_jit

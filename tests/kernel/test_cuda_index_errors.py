@@ -16,7 +16,7 @@ from tilewright.passes.compile import program_block
 from tilewright.passes.core.unchecked import without_checks
 from tilewright.runtime.devices import Device
 from tilewright.runtime.host import ERRORS, ITEMS, THREADS_TOTAL, KernelPlan, KernelStep, Layout
-from tilewright.runtime.scheduling import index_error
+from tilewright.runtime.index_errors import index_error
 
 TEXT = """\
 def take (xs: [5]f64, yss: [3][5]f64, at: [70]i64) =

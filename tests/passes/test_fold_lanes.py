@@ -16,7 +16,7 @@ import tilewright as tw
 from tilewright.ir.scalars import C64, F16, F32, F64, I8, I32, U16, ScalarType, scalar_type_of
 from tilewright.kernel.ir import For, Kernel, walk
 from tilewright.kernel.llvm import CpuTarget, llvm_text
-from tilewright.passes.flattening.flatten_contractions import Flattening
+from tilewright.passes.flattening.kinds import Flattening
 from tilewright.passes.items.lower_columns import COLUMNS
 from tilewright.passes.items.lower_reduction import BRANCHES, LANES, LEAST_ROWS
 from tilewright.runtime import cpu_device

@@ -14,8 +14,7 @@ from tilewright.ir.nodes import Literal, array, scalar
 from tilewright.ir.parser import parse_program
 from tilewright.ir.scalars import C64, F64, I64
 from tilewright.passes.compile import compile_program
-from tilewright.runtime import bound_plan
-from tilewright.runtime import executable as executable_module
+from tilewright.runtime import bound_plan, bound_plans
 from tilewright.runtime.devices import DeviceError, device_for
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.recording import Allocation, flattened
@@ -342,7 +341,7 @@ def rounds (x: [n]f64) =
 
 
 def test_plans_are_forgotten_when_they_are_long_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executable_module, "RECORDS", 6)
+    monkeypatch.setattr(bound_plans, "RECORDS", 6)
     axpy = executable(AXPY)
     for n in range(1, 20):
         x = np.ones((1, n), np.float32)

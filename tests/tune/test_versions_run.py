@@ -24,8 +24,9 @@ from tilewright.ir.traversal import all_statements
 from tilewright.ir.verifier import verify
 from tilewright.machine.named import named_machine
 from tilewright.passes.compile import compile_program
-from tilewright.passes.flattening.flatten_contractions import FLATTENINGS, Flattening, contractions, flattening_pipeline
+from tilewright.passes.flattening.flatten_contractions import contractions, flattening_pipeline
 from tilewright.passes.flattening.flatten_tree import explain_versions, machine_thresholds, version_settings
+from tilewright.passes.flattening.kinds import FLATTENINGS, Flattening
 from tilewright.passes.items.scalar_values import LoweringError
 from tilewright.passes.pipelines import run_pipeline, standard_pipeline
 from tilewright.passes.segments.rows import as_nested_maps

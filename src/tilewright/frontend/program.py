@@ -47,7 +47,7 @@ from tilewright.runtime.thresholds import merged
 
 if TYPE_CHECKING:
     from tilewright.frontend.program_tiles import TunedTiles
-    from tilewright.passes.flattening.flatten_contractions import Flattening
+    from tilewright.passes.flattening.kinds import Flattening
     from tilewright.passes.tiled.tile import Tiles
     from tilewright.rewrite.derivation import Derivation
     from tilewright.runtime.executable import Executable

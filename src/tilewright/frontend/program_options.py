@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tilewright.ir.nodes import Program
 from tilewright.ir.scalars import ScalarType
 from tilewright.machine.model import Machine
+from tilewright.passes.flattening.kinds import Flattening, check_flattening
 from tilewright.runtime.devices import Device
 
 if TYPE_CHECKING:
     from tilewright.frontend.program_tiles import TunedTiles
-    from tilewright.passes.flattening.flatten_contractions import Flattening
     from tilewright.passes.tiled.tile import Tiles
     from tilewright.rewrite.derivation import Derivation
     from tilewright.runtime.executable import Executable
@@ -49,9 +49,7 @@ class ProgramOptions:
             ValueError: naming those that there are.
         """
         if self.flattening is not None:
-            from tilewright.passes.flattening.flatten_contractions import flattening_pipeline
-
-            flattening_pipeline(self.flattening)
+            check_flattening(self.flattening)
 
     def has_versions(self, program: Program) -> bool:
         """Whether there are versions of a program: it is flattened incrementally, and has nested parallelism."""

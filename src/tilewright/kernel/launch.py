@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import ScalarType
-from tilewright.kernel.ir import Kernel
+
+if TYPE_CHECKING:  # programs from the disk do without the kernel language
+    from tilewright.kernel.ir import Kernel
 
 
 class LaunchDeclined(Exception):

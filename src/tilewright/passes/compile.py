@@ -33,7 +33,7 @@ Offsets: TypeAlias = tuple[int, int]
 Lowered: TypeAlias = Callable[[Program, Recording | None], HostProgram]
 
 if TYPE_CHECKING:
-    from tilewright.passes.flattening.flatten_contractions import Flattening
+    from tilewright.passes.flattening.kinds import Flattening
 
 
 def compile_program(

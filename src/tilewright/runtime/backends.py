@@ -6,19 +6,20 @@ import ctypes
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
 from tilewright.ir.scalars import ScalarType
-from tilewright.kernel.ir import Kernel
 from tilewright.machine.model import Machine
 from tilewright.runtime import cpu_pool
-from tilewright.runtime.cpu_device import compile_for_cpu
 from tilewright.runtime.devices import Device, open_device
 from tilewright.runtime.memory import aligned_empty
 from tilewright.runtime.native_image import NativeKernel
-from tilewright.runtime.protocol import CompiledKernel, DeviceBuffer, DeviceRuntime
+
+if TYPE_CHECKING:  # programs from the disk do without the kernel language
+    from tilewright.kernel.ir import Kernel
+    from tilewright.runtime.protocol import CompiledKernel, DeviceBuffer, DeviceRuntime
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Number: TypeAlias = int | float | bool
@@ -93,6 +94,8 @@ class CpuBackend:
 
     def compile(self, kernel: Kernel) -> tuple[Kernel, NativeKernel]:
         """Machine code."""
+        from tilewright.runtime.cpu_device import compile_for_cpu
+
         return kernel, compile_for_cpu(kernel)
 
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any], what: str) -> Memory:

@@ -9,21 +9,23 @@ import ctypes
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from tilewright.ir.arguments import as_scalar, holds
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import F32, F64, ScalarType
-from tilewright.kernel.ir import Kernel
 from tilewright.kernel.launch import ScalarReference
 from tilewright.runtime import cpu_pool
 from tilewright.runtime.backends import NOTHING, Backend, Memory, argument_block, array_at, slot_bytes
 from tilewright.runtime.flat_plan import EntryLaunch, FlatPlan, Unfit, address_of
+from tilewright.runtime.index_errors import component_of, index_error, raise_errors
 from tilewright.runtime.memory import SMALL_ALLOCATION, aligned_empty
 from tilewright.runtime.recording import Allocation, CheckErrors, Counter, RecordedLaunch, Recording, Release, Rounds
-from tilewright.runtime.scheduling import component_of, index_error, raise_errors
+
+if TYPE_CHECKING:  # programs from the disk do without the kernel language
+    from tilewright.kernel.ir import Kernel
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 

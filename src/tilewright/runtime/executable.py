@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -13,16 +12,16 @@ from tilewright.ir.joined import check_parts
 from tilewright.ir.nodes import Literal, Program
 from tilewright.ir.scalars import ScalarType
 from tilewright.runtime.backends import Memory, backend_for, usable_strides
-from tilewright.runtime.bound_plan import BoundPlan, Result, Runner, cpu_runner, deliver, device_runner, flat_plan_of
-from tilewright.runtime.cpu_pool import get_num_threads
+from tilewright.runtime.bound_plan import BoundPlan, Result, Runner, cpu_runner, deliver, device_runner
+from tilewright.runtime.bound_plans import BoundPlans
 from tilewright.runtime.devices import Device
 from tilewright.runtime.executor import Executor
-from tilewright.runtime.flat_plan import FlatPlan, Unfit, span_of
+from tilewright.runtime.flat_plan import FlatPlan, span_of
 from tilewright.runtime.forking import ForkSafeLock
 from tilewright.runtime.host import Copier, HostProgram, written_by
 from tilewright.runtime.liveness import dead_after, with_releases
-from tilewright.runtime.recording import RecordedLaunch, Rounds, alignments_of, flattened
-from tilewright.runtime.result_arrays import given_arrays, overlap
+from tilewright.runtime.recording import Rounds, alignments_of
+from tilewright.runtime.result_arrays import overlap
 from tilewright.runtime.scope import Entry, Placed, Scalar, row_major_strides
 from tilewright.runtime.steps import run_block
 from tilewright.runtime.thresholds import banded, check_values, merged, resolved
@@ -32,14 +31,6 @@ if TYPE_CHECKING:  # imported when a call is repeated
     from tilewright.runtime.program_entry import ProgramEntry
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
-PLANS = 256
-"""Bound plans that an executable keeps; the ones not used for longest are dropped."""
-RECORDS = 1 << 16
-"""Launches and allocations that all of them hold together; each takes about a kilobyte."""
-LONG = 256
-"""Launches and allocations of a recording that an executable has repeated by native code, as rounds of a loop are. The
-memory between its launches stays with native code; that of shorter recordings is given back after each call.
-"""
 
 
 class Executable:
@@ -72,16 +63,12 @@ class Executable:
         self._copier = copier
         self._versions = versions
         self._known = self._written or self._made
-        self._size_arguments = self._known.size_arguments
         self._backend = backend_for(device)
-        self._plans: OrderedDict[Any, tuple[Runner, BoundPlan]] = OrderedDict()
-        self._entries: dict[Any, ProgramEntry | None] = {}
+        self.bound = BoundPlans(self._known.program, device.machine.kind == "cpu", self._known.size_arguments)
         self._lock = ForkSafeLock()
-        self._told: dict[tuple[str, str], None] = {}
+        self.found: dict[tuple[str, str], None] = {}
         parameters = self._known.program.parameters
         self._scalars = tuple(p for p, parameter in enumerate(parameters) if parameter.type.rank == 0)
-        self._count = len(self._known.program.body.results)
-        self._no_out: tuple[None, ...] = (None,) * self._count
 
     @property
     def name(self) -> str:
@@ -119,69 +106,26 @@ class Executable:
 
     def __call__(self, *arguments: Any, out: Any = None) -> Any:
         """Run the program on these arguments; see the class."""
-        given = self._no_out if out is None else self._given(out)
-        key = self._key(arguments, given)
-        bound = self._plans.get(key)
-        values: list[Any] | None = None
-        if bound is not None and key is not None:
-            many = out is None and (bound[1].has_rounds or len(bound[1].recording.records) >= LONG)
-            entry = self._entry_for(key, bound[1], arguments) if many else None
-            found = None if entry is None else entry(*arguments)
-            if found is not None:
-                return found
-            try:
-                values = bound[0](arguments, given)
-            except Unfit:
-                values = None
-        if values is None:
-            values = self._run(arguments, given, key)
-        return values[0] if self._count == 1 else tuple(values)
+        given = self.bound.given(out)
+        key = self.bound.key(arguments, given)
+        found = self.bound.repeated(key, arguments, given)
+        return found if found is not None else self.bound.delivered(self._run(arguments, given, key))
 
     def flat_plan(self, arguments: Sequence[Array], out: Array | None) -> FlatPlan | None:
-        """What a call with arrays of this form does (`flat_plan`), if one has been made and was simple.
-
-        `out` is where the result went; None for a program that gives a scalar.
-        """
-        if self.device.machine.kind != "cpu" or self._count != 1:
-            return None
-        bound = self._plans.get(self._key(arguments, (out,)))
-        return None if bound is None else flat_plan_of(bound[1], len(arguments), out)
+        """See `BoundPlans.flat_plan`."""
+        return self.bound.flat_plan(arguments, out)
 
     def entry(self, arguments: Sequence[Any], gives_tuple: bool, out: Any = None) -> ProgramEntry | None:
-        """Native code that repeats calls with arguments of this form on as many threads as there are now, or None.
+        """See `BoundPlans.entry`."""
+        return self.bound.entry(arguments, gives_tuple, out)
 
-        `out` is what the call before was given for its results.
-        """
-        given = self._no_out if out is None else self._given(out)
-        key = self._key(arguments, given)
-        bound = self._plans.get(key)
-        if bound is None:
-            return None
-        if out is None and gives_tuple == (self._count != 1):
-            return self._entry_for(key, bound[1], arguments)
-        return self._make_entry(bound[1], arguments, gives_tuple, given)
+    def launched(self, *arguments: Any) -> tuple[Any, ...] | None:
+        """See `BoundPlans.launched`."""
+        return self.bound.launched(arguments)
 
-    def _entry_for(self, key: Any, plan: BoundPlan, arguments: Sequence[Any]) -> ProgramEntry | None:
-        """The native code that repeats a plan and gives what a call gives, made when it is first asked for."""
-        if key not in self._entries:
-            entry = self._make_entry(plan, arguments, self._count != 1, self._no_out)
-            with self._lock:
-                if key in self._plans:
-                    self._entries[key] = entry
-            return entry
-        return self._entries.get(key)
-
-    def _make_entry(
-        self, plan: BoundPlan, arguments: Sequence[Any], gives_tuple: bool, given: Sequence[Array | None]
-    ) -> ProgramEntry | None:
-        if self.device.machine.kind != "cpu":
-            return None
-        from tilewright.runtime.program_entry import entry_of, with_new_results
-
-        made = with_new_results(plan, given)
-        if made is None:
-            return None
-        return entry_of(made, arguments, self._size_arguments, get_num_threads(), gives_tuple)
+    @property
+    def _plans(self) -> Mapping[Any, tuple[Runner, BoundPlan]]:
+        return self.bound.plans
 
     def with_thresholds(self, values: Mapping[str, float]) -> Executable:
         """The same compiled program with other values of some of its thresholds; nothing is compiled again.
@@ -206,52 +150,20 @@ class Executable:
     def comparisons(self, *arguments: Any) -> tuple[tuple[str, int], ...]:
         """What one run compares with thresholds: (name, parallelism), in order; those not reached do not occur."""
         compared: list[tuple[str, int]] = []
-        self._run(arguments, self._no_out, None, compared)
+        self._run(arguments, self.bound.given(None), None, compared)
         return tuple(compared)
-
-    def launched(self, *arguments: Any) -> tuple[Any, ...] | None:
-        """What a call like an earlier one launches, in order: kernels, blocks, scalars; None where it is not kept."""
-        bound = self._plans.get(self._key(arguments, self._no_out))
-        if bound is None:
-            return None
-        records = flattened(bound[1].recording.records)
-        return tuple((one.compiled, one.blocks, one.scalars) for one in records if isinstance(one, RecordedLaunch))
 
     def explain(self) -> str:
         """How each statement was lowered, and why not otherwise."""
         lines = [f"{self.name} on {self.device.name} ({self.device.machine.name})"]
         lines += told(self._written, self._versions)
-        lines += [f"  {label}, for the sizes of a call: {what}" for label, what in self._told]
+        lines += [f"  {label}, for the sizes of a call: {what}" for label, what in self.found]
         return "\n".join(lines)
 
     @property
     def notes(self) -> tuple[Any, ...]:
         """How each statement was lowered, as data: of the program as written, if it ever is run so."""
         return self._known.notes
-
-    # --- binding
-
-    def _key(self, arguments: Sequence[Any], out: Sequence[Array | None]) -> Any:
-        """What a bound plan depends on, or None for arguments that are checked first."""
-        parts: list[Any] = [get_num_threads()]
-        for position, one in enumerate(arguments):
-            if type(one) is np.ndarray:
-                parts.append((one.shape, one.strides, one.dtype))
-            elif position in self._size_arguments:
-                parts.append((type(one), one))
-            else:
-                parts.append(type(one))
-        for given in out:
-            parts.append(None if given is None else (given.shape, given.strides, given.dtype))
-        try:
-            key = tuple(parts)
-            hash(key)
-        except TypeError:
-            return None
-        return key
-
-    def _given(self, out: Any) -> tuple[Array | None, ...]:
-        return given_arrays(self.name, self._known.program.body.results, out)
 
     def _check_shapes(self, executor: Executor, out: Sequence[Array | None]) -> None:
         """Shapes of `out` that the arguments determine are checked before anything runs."""
@@ -278,7 +190,7 @@ class Executable:
         check_parts(self._known.program, self._known.parts, sizes, values)
         host = self._host_for(sizes, values) if compared is None else self._made
         if key is not None:
-            key = self._key(arguments, out)  # that of a version depends on its arguments in sizes too
+            key = self.bound.key(arguments, out)  # that of a version depends on its arguments in sizes too
         thresholds = {} if host is self._written else self.thresholds
         if banded(thresholds):
             thresholds = resolved(thresholds, self._inside(sizes))
@@ -295,7 +207,7 @@ class Executable:
             if one is not None:
                 self._check_shape(position, one, entry.shape if isinstance(entry, Placed) else ())
         with self._lock:
-            self._told.update(executor.told)
+            self.found.update(executor.told)
         results = self._results(executor, host, entries, outputs)
         read = [self._read(result, memory, values) for result, memory in results]
         self._remember(executor, key, arguments, inputs, outputs, [result for result, _ in results])
@@ -309,7 +221,7 @@ class Executable:
             scalars = {names[p].name: int(values[p]) for p in self._written.size_arguments}
             if fills is None or fills({**scalars, **sizes}):
                 return self._written
-        self._size_arguments |= self._made.size_arguments
+        self.bound.size_arguments |= self._made.size_arguments
         return self._made
 
     def _place_arguments(
@@ -318,7 +230,7 @@ class Executable:
         inputs = []
         for position, (parameter, value) in enumerate(zip(self._known.program.parameters, values, strict=True)):
             if parameter.type.rank == 0:
-                argument = None if position in self._size_arguments else position
+                argument = None if position in self.bound.size_arguments else position
                 executor.scope.entries[parameter.name] = Scalar(value, argument=argument)
                 continue
             array = arguments[position]
@@ -410,7 +322,12 @@ class Executable:
         outputs: dict[int, Placed],
         results: Sequence[Result],
     ) -> None:
-        if key is None or executor.recording.reason is not None or executor.scope.used_changing or key in self._plans:
+        if (
+            key is None
+            or executor.recording.reason is not None
+            or executor.scope.used_changing
+            or key in self.bound.plans
+        ):
             return
         elements = self._known.program.body.results
         records = executor.recording.records
@@ -428,14 +345,7 @@ class Executable:
             alignments_of(executor.recording.records) if self.device.machine.kind == "cpu" else {},
         )
         runner = cpu_runner(plan) if self.device.machine.kind == "cpu" else device_runner(plan, self._backend)
-        with self._lock:
-            self._plans[key] = runner, plan
-            while len(self._plans) > 1 and (len(self._plans) > PLANS or self._recorded() > RECORDS):
-                dropped, _ = self._plans.popitem(last=False)
-                self._entries.pop(dropped, None)
-
-    def _recorded(self) -> int:
-        return sum(len(plan.recording.records) for _, plan in self._plans.values())
+        self.bound.remember(key, runner, plan)
 
 
 def _own_strides(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ from tilewright.ir.sizes import Size
 from tilewright.kernel.launch import Launch, ScalarReference
 from tilewright.runtime import host
 from tilewright.runtime.backends import Backend, Memory
+from tilewright.runtime.index_errors import component_of, raise_errors
 from tilewright.runtime.recording import (
     LONGEST_RECORDING,
     Allocation,
@@ -24,7 +25,7 @@ from tilewright.runtime.recording import (
     RecordedLaunch,
     Recording,
 )
-from tilewright.runtime.scheduling import component_of, loops_by_memory, raise_errors, schedule
+from tilewright.runtime.scheduling import loops_by_memory, schedule
 from tilewright.runtime.scope import Entry, Placed, Scalar, Scope, row_major_strides
 
 if TYPE_CHECKING:

@@ -10,16 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import field
 from enum import Enum
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.joined import Part
 from tilewright.ir.nodes import Atom, Expression, Program, Variable
 from tilewright.ir.scalars import ScalarType
 from tilewright.ir.sizes import Size
-from tilewright.kernel.ir import Kernel
-from tilewright.kernel.launch import Launch
 from tilewright.runtime.forking import ForkSafeLock
+
+if TYPE_CHECKING:  # programs from the disk do without the kernel language
+    from tilewright.kernel.ir import Kernel
+    from tilewright.kernel.launch import Launch
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from tilewright.ir.dataclass import dataclass
-from tilewright.kernel.ir import Kernel
 from tilewright.kernel.launch import ScalarReference
 from tilewright.runtime import host
 from tilewright.runtime.backends import Memory
+
+if TYPE_CHECKING:  # programs from the disk do without the kernel language
+    from tilewright.kernel.ir import Kernel
 
 LONGEST_RECORDING = 1 << 14
 """Programs that do more than this are not recorded: loops of the host with thousands of rounds."""

@@ -22,6 +22,7 @@ from tilewright.runtime.cpu_pool import get_num_threads
 from tilewright.runtime.entry_steps import steps_of
 from tilewright.runtime.executor import Executor
 from tilewright.runtime.flat_plan import Unfit
+from tilewright.runtime.index_errors import component_of, raise_errors
 from tilewright.runtime.recording import (
     CheckErrors,
     Counter,
@@ -32,7 +33,6 @@ from tilewright.runtime.recording import (
     flattened,
     slots_of,
 )
-from tilewright.runtime.scheduling import component_of, raise_errors
 from tilewright.runtime.scope import Entry, Placed, Scalar
 
 FEWEST_ROUNDS = 16

@@ -1,12 +1,9 @@
-"""How launches are sized, and the errors that kernels report."""
+"""How launches are sized."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
 
 from tilewright.kernel.ir import (
     Assign,
@@ -23,8 +20,7 @@ from tilewright.kernel.ir import (
     walk,
 )
 from tilewright.runtime import host
-from tilewright.runtime.backends import Backend, Memory
-from tilewright.runtime.flat_plan import Unfit
+from tilewright.runtime.backends import Backend
 from tilewright.runtime.host import KernelPlan, Schedule
 
 POINTS_PER_BLOCK = 1 << 12
@@ -126,29 +122,3 @@ def loops_by_memory(kernel: Kernel) -> bool:
             case AtomicUpdate(old=old):
                 read.add(old)
     return False
-
-
-def component_of(value: Any, component: int) -> Any:
-    """The real or imaginary part of a complex scalar, or a real scalar, as a Python number."""
-    number = value.item() if isinstance(value, np.generic) else value
-    if isinstance(number, complex):
-        return number.imag if component else number.real
-    return number
-
-
-def index_error(program: str, check: host.CheckedIndex, index: int, extent: int) -> Exception:
-    """The error for an index out of range: of which program, where in it, and what. `Unfit` for a guard."""
-    if check.is_guard:
-        return Unfit()
-    where = f"{check.line}: in program {program}" if check.line else program
-    return IndexError(
-        f"{where}: index {index} of {check.array} is out of range in dimension {check.dimension} of extent {extent}"
-    )
-
-
-def raise_errors(backend: Backend, errors: Memory, checks: Sequence[host.CheckedIndex], program: str) -> None:
-    """Raise the first error that a kernel recorded."""
-    record = backend.read(errors, 0, 3 * len(checks), np.dtype(np.int64)).reshape(-1, 3)
-    for (code, index, extent), check in zip(record, checks, strict=True):
-        if code:
-            raise index_error(program, check, int(index), int(extent))

@@ -34,7 +34,7 @@ from tilewright.kernel.launch import Launch, LaunchDeclined
 from tilewright.runtime import host, rounds
 from tilewright.runtime.executor import Executor
 from tilewright.runtime.flat_plan import Unfit
-from tilewright.runtime.scheduling import index_error
+from tilewright.runtime.index_errors import index_error
 from tilewright.runtime.scope import Entry, Placed, Scalar
 
 

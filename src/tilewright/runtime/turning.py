@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from tilewright.ir.dataclass import dataclass
 from tilewright.runtime import host
 from tilewright.runtime.cache import MemoryCache
+from tilewright.runtime.index_errors import component_of
 from tilewright.runtime.protocol import written_buffers
-from tilewright.runtime.scheduling import component_of, schedule
+from tilewright.runtime.scheduling import schedule
 from tilewright.runtime.scope import Entry, Placed, Scalar
 from tilewright.runtime.turned import Lying, Wish, copy_bytes, lying_of, turned_strides, wishes
 

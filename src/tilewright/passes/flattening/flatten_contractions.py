@@ -11,7 +11,6 @@ of scalar code, scans and scatters between them have lowerings together (one pas
 from __future__ import annotations
 
 import itertools
-from typing import Literal, TypeAlias
 
 from tilewright.ir.nodes import (
     Body,
@@ -40,6 +39,7 @@ from tilewright.passes.flattening.flatten import (
 )
 from tilewright.passes.flattening.flatten_tree import CONTRACTION
 from tilewright.passes.flattening.found_contractions import NESTS, contractions, host_statements, is_contraction
+from tilewright.passes.flattening.kinds import Flattening, check_flattening
 from tilewright.passes.pipelines import Pass
 from tilewright.rewrite.derivation import Recording
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
@@ -47,9 +47,6 @@ from tilewright.rewrite.rules.flatten_nest import nest_of
 from tilewright.rewrite.rules.flatten_regular import SOAC
 from tilewright.rewrite.rules.flatten_versions import comparisons, threshold_names
 from tilewright.rewrite.strategy import Strategy, rewritten
-
-Flattening: TypeAlias = Literal["incremental", "full", "outer"]
-FLATTENINGS: tuple[Flattening, ...] = ("incremental", "full", "outer")
 
 
 def flat_statements(program: Program) -> frozenset[str]:
@@ -160,8 +157,7 @@ def flattening_pipeline(flattening: Flattening, contractions: bool = True) -> tu
     Raises:
         ValueError: if there is no such flattening.
     """
-    if flattening not in FLATTENINGS:
-        raise ValueError(f"flattening={flattening!r}; there are 'incremental', 'full', 'outer', and None for none")
+    check_flattening(flattening)
 
     def flatten(program: Program, derivation: Recording | None = None) -> Program:
         return flatten_for_host(program, flattening, contractions, derivation)
