@@ -63,6 +63,14 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     return compare
 
 
+@pytest.fixture(scope="session", autouse=True)
+def programs_are_compiled() -> Iterator[None]:
+    """No test runs what another one has left of a program on the disk, perhaps with other limits of the compiler."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("tilewright.frontend.program_stored.fingerprint", lambda: None)
+        yield
+
+
 @pytest.fixture(params=[1, 2])
 def threads(request: pytest.FixtureRequest) -> Iterator[int]:
     """Launches use so many threads during a test (others than one and two: `parametrize(..., indirect=True)`)."""

@@ -19,8 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright.tune.keys import TuningWarning
+from tilewright.tune.places import store_path
 from tilewright.tune.search import Measured
-from tilewright.tune.store import TuningStore, store_path
+from tilewright.tune.store import TuningStore
 from tilewright.tune.text import (
     Tuning,
     TuningError,

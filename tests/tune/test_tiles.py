@@ -17,7 +17,8 @@ from tilewright.passes.tiled.tiling import IllegalTiling, check_tiling
 from tilewright.runtime.devices import Device, DeviceError, device_for
 from tilewright.tune import tiles as tiles_module
 from tilewright.tune.keys import TuningWarning, device_key, program_digest, shape_class
-from tilewright.tune.store import FILE_VARIABLE, TuningStore
+from tilewright.tune.places import FILE_VARIABLE
+from tilewright.tune.store import TuningStore
 from tilewright.tune.tiles import bound_contraction, stored_tiles, tiles_of, tune_tiles
 from tilewright.tune.tuner import Timing
 

@@ -13,7 +13,7 @@ import tilewright as tw
 from tilewright.cli.main import app
 from tilewright.passes.flattening.flatten_tree import CONTRACTION
 from tilewright.rewrite.rules.flatten_versions import BLOCK_BYTES, BLOCK_THREADS
-from tilewright.tune.store import FILE_VARIABLE
+from tilewright.tune.places import FILE_VARIABLE
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "tuning.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)

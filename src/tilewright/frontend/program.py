@@ -23,6 +23,7 @@ import numpy as np
 
 from tilewright.frontend.annotations import Parameter, parameters_of
 from tilewright.frontend.program_arguments import as_array, check_inner, element_types, given_types
+from tilewright.frontend.program_compiled import CompiledProgram
 from tilewright.frontend.program_options import DataSets, ProgramOptions, common_types, explanation, named_data
 from tilewright.frontend.program_pickle import pickled
 from tilewright.frontend.program_quick import TARGET, QuickProgram
@@ -46,7 +47,6 @@ from tilewright.runtime.forking import ForkSafeLock
 from tilewright.runtime.thresholds import merged
 
 if TYPE_CHECKING:
-    from tilewright.frontend.program_tiles import TunedTiles
     from tilewright.passes.flattening.kinds import Flattening
     from tilewright.passes.tiled.tile import Tiles
     from tilewright.rewrite.derivation import Derivation
@@ -80,11 +80,11 @@ class TracedProgram:
         self._positional = -1 if any(one.keyword_only for one in self.parameters) else len(self.parameters)
         self._types = tuple(one.annotation.accepts[0] for one in self.parameters)
         self._traced: dict[tuple[ScalarType, ...], Traced] = {}
-        self._compiled: dict[tuple[tuple[ScalarType, ...], Device], Executable] = {}
-        self._executables: dict[Any, tuple[Executable, bool]] = {}
-        self._tiles: dict[Executable, TunedTiles] = {}
         self._quick = QuickProgram()
         self._lock = ForkSafeLock()
+        source = getattr(getattr(function, "__code__", None), "co_filename", None)
+        self._compiled = CompiledProgram(self._trace, self.options, source, self._lock)
+        self._executables = self._compiled.calls
         functools.update_wrapper(self, function)
 
     def __call__(self, *arguments: Any, out: Any = None, target: str | Device | None = None, **keywords: Any) -> Any:
@@ -129,8 +129,8 @@ class TracedProgram:
         types = self._types if not self._generic else self._elements(arrays)
         asked = target if target is not None else os.environ.get(TARGET_VARIABLE, "")
         known = self._executables.get((types, asked))
-        executable, several = known if known is not None else self._executable(types, target)
-        tiles = self._tiles.get(executable)
+        executable, several = known if known is not None else self._compiled.call(types, target)
+        tiles = self._compiled.tiles.get(executable) if self._compiled.tiles else None
         if tiles is not None:
             result = tiles(arrays, out)
         else:
@@ -163,7 +163,7 @@ class TracedProgram:
         """
         if isinstance(target, Machine):
             return self.options.explained(self._trace(self._given_types(dtypes)).program, target)
-        return explanation(self._executable(self._given_types(dtypes), target)[0])
+        return explanation(self._executable(dtypes, target))
 
     def derivation(self, *dtypes: Any, target: str | Device | Machine | None = None) -> Derivation:
         """The rewrites between the program and what is run on a device or machine; `dtypes` as for `trace`."""
@@ -182,7 +182,7 @@ class TracedProgram:
 
         They are the machine's model's, or tuned ones, or those given to `with_thresholds`.
         """
-        return dict(self._executable(self._given_types(dtypes), target)[0].thresholds)
+        return dict(self._executable(dtypes, target).thresholds)
 
     def with_thresholds(self, values: Mapping[str, float]) -> TracedProgram:
         """The same program with other values of some thresholds: a version runs where there is at least so much
@@ -199,7 +199,8 @@ class TracedProgram:
         """The same program with other options; `same_code` if these change nothing of what is compiled."""
         other = TracedProgram(self.function, self._around, options)
         if same_code:
-            other._traced, other._compiled, other._lock = self._traced, self._compiled, self._lock
+            other._traced, other._lock = self._traced, self._lock
+            other._compiled.share(self._compiled)
         return other
 
     def tune(
@@ -238,14 +239,10 @@ class TracedProgram:
         data = {name: self._prepared(one) for name, one in named_data(datasets).items()}
         types = {name: self._elements(one) for name, one in data.items()}
         known, device = common_types(self.function.__name__, types) or self._types, device_for(target)
-        with self._lock:
-            executable = self._compiled.get((known, device)) or self.options.compiled(
-                self._trace(known).program, device
-            )
+        executable = self._compiled.measured(known, device)
         report = tune(executable, data, cost=cost, timing=timing, fresh=fresh, progress=progress or silent)
         with self._lock:
-            self._compiled[known, device] = executable.with_thresholds(report.thresholds)
-            self._executables.clear()
+            self._compiled.retuned([(known, device, executable.with_thresholds(report.thresholds))])
             self._quick = QuickProgram()
         return report
 
@@ -271,9 +268,7 @@ class TracedProgram:
 
         given = self._prepared(arguments)
         report = tune_tiles(self._trace(self._elements(given)).program, device_for(target), given, **options)
-        with self._lock:
-            self._executables.clear()
-            self._tiles.clear()
+        self._compiled.retuned()
         return report
 
     def with_tiles(self, tiles: Tiles) -> TracedProgram:
@@ -302,6 +297,9 @@ class TracedProgram:
 
     # --- tracing
 
+    def _executable(self, dtypes: Sequence[Any], target: str | Device | None) -> Executable:
+        return self._compiled.executable(self._given_types(dtypes), device_for(target))
+
     def _trace(self, types: tuple[ScalarType, ...]) -> Traced:
         with self._lock:
             if types not in self._traced:
@@ -314,26 +312,6 @@ class TracedProgram:
                         f"only by what Python knows then: use tw.loop or tw.while_loop for what depends on values"
                     ) from error
             return self._traced[types]
-
-    def _executable(self, types: tuple[ScalarType, ...], target: str | Device | None) -> tuple[Executable, bool]:
-        asked = target if target is not None else os.environ.get(TARGET_VARIABLE, "")
-        device = device_for(target)
-        with self._lock:
-            if (types, device) not in self._executables:
-                traced = self._trace(types)
-                if (types, device) not in self._compiled:
-                    source = getattr(getattr(self.function, "__code__", None), "co_filename", None)
-                    compiled = self.options.compiled(traced.program, device)
-                    self._compiled[types, device] = self.options.tuned(compiled, source)
-                executable = self._compiled[types, device]
-                if self.options.thresholds:
-                    executable = executable.with_thresholds(self.options.thresholds)
-                tiles = self.options.tuned_tiles(executable, traced.program, device)
-                if tiles is not None:
-                    self._tiles[executable] = tiles
-                self._executables[types, device] = (executable, traced.several)
-            found = self._executables[types, asked] = self._executables[types, device]
-        return found
 
     def _inlined(self, tracer: Tracer, arguments: Sequence[Any]) -> Any:
         """The function's result where it is called by a function that is being traced."""

@@ -13,6 +13,7 @@ from tilewright.runtime.thread_count import get_num_threads
 if TYPE_CHECKING:
     from tilewright.runtime.executable import Executable
     from tilewright.runtime.program_entry import ProgramEntry
+    from tilewright.runtime.stored_program import StoredProgram
 
 _MOST_LESSONS = 64  # so that a caller whose arrays never have the same form twice is not kept waiting
 _SHORT = 10e-6  # seconds: work that a thread has done before another one is awake
@@ -35,7 +36,7 @@ class QuickProgram:
         self._lessons = 0
         self._timings: dict[ProgramEntry, int] = {}  # how often those that may be short are still timed
 
-    def learn(self, executable: Executable, arguments: Sequence[Any], several: bool, out: Any) -> None:
+    def learn(self, executable: Executable | StoredProgram, arguments: Sequence[Any], several: bool, out: Any) -> None:
         """Called after a call has taken the long way; the first call learns nothing."""
         self._lessons += 1
         if not 2 <= self._lessons <= _MOST_LESSONS:

@@ -122,6 +122,8 @@ def make_entry(
         return None
     checked = {number: -(-temporaries[number] // 8) * 8 for number in records}
     helpers, together = _help_for(launches, threads)
+    if helpers:  # what comes from the disk may be the first in this process that has work for them
+        cpu_pool.provide(helpers, together)
     told = _words(steps)
     head = {
         "STATE": code.state_address, "OPERANDS": len(operands), "RESULTS": len(results), "MAKES": int(makes_results),

@@ -26,19 +26,13 @@ def store_plan(disk: DiskCache, key: tuple[str, ...], plan: FlatPlan, facts: dic
     kernels = list(dict.fromkeys(one.native for one in plan.launches))
     if not all(one.image for one in kernels):
         return False
-    described = []
-    for one in kernels:
-        digest = sha256(one.image).hexdigest()
-        if disk.get(_image_key(digest)) is None:
-            disk.put(_image_key(digest), one.image)
-        described.append([one.name, one.workspace_bytes, digest])
     record = {
         "version": _VERSION,
         "facts": facts,
         "masks": plan.masks,
         "temporaries": plan.temporaries,
         "launches": [[kernels.index(one.native), one.blocks, one.buffers, one.scalars] for one in plan.launches],
-        "kernels": described,
+        "kernels": [kernel_entry(disk, one) for one in kernels],
     }
     disk.put(key, json.dumps(record).encode())
     return True
@@ -53,7 +47,7 @@ def stored_plan(disk: DiskCache, key: tuple[str, ...]) -> tuple[FlatPlan, dict[s
         record = json.loads(data)
         if record["version"] != _VERSION:
             return None
-        kernels = [_kernel(disk, *one) for one in record["kernels"]]
+        kernels = [stored_kernel(disk, *one) for one in record["kernels"]]
         launches = tuple(
             EntryLaunch(kernels[number], int(blocks), _numbers(buffers), _numbers(scalars))
             for number, blocks, buffers, scalars in record["launches"]
@@ -75,8 +69,20 @@ def _image_key(digest: str) -> tuple[str, ...]:
     return "kernel image", digest
 
 
-def _kernel(disk: DiskCache, name: str, workspace_bytes: int, digest: str) -> NativeKernel:
-    """The kernel, loaded once however many plans have it."""
+def kernel_entry(disk: DiskCache, kernel: NativeKernel) -> tuple[str, int, str]:
+    """What a record says of a kernel, whose image is stored if it has not been."""
+    digest = sha256(kernel.image).hexdigest()
+    if disk.get(_image_key(digest)) is None:
+        disk.put(_image_key(digest), kernel.image)
+    return kernel.name, kernel.workspace_bytes, digest
+
+
+def stored_kernel(disk: DiskCache, name: str, workspace_bytes: int, digest: str) -> NativeKernel:
+    """The kernel that `kernel_entry` told of, loaded once however many plans have it.
+
+    Raises:
+        ImageError: if its image is not there any more, or cannot be loaded.
+    """
 
     def load() -> NativeKernel:
         image = disk.get(_image_key(digest))

@@ -19,11 +19,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tilewright.runtime.cache import cache_folder
 from tilewright.tune.keys import ANY_SHAPE, TuningWarning
+from tilewright.tune.places import store_path
 from tilewright.tune.search import Measured
 
-FILE_VARIABLE = "TILEWRIGHT_TUNINGS"
 VERSION = 1
 _SECONDS_TO_WAIT = 30.0
 _TABLES = """
@@ -38,11 +37,6 @@ create table if not exists measurements (
 create index if not exists measured on measurements (program, device);
 """
 Result = TypeVar("Result")
-
-
-def store_path() -> str:
-    """The file of the user's tunings: what TILEWRIGHT_TUNINGS names, else tunings.sqlite3 in the cache's folder."""
-    return os.environ.get(FILE_VARIABLE) or os.path.join(cache_folder(), "tunings.sqlite3")
 
 
 class TuningStore:
