@@ -74,6 +74,10 @@ class StoredProgram:
         """See `BoundPlans.entry`."""
         return self.bound.entry(arguments, gives_tuple, out)
 
+    def launched(self, *arguments: Any) -> tuple[Any, ...] | None:
+        """See `BoundPlans.launched`."""
+        return self.bound.launched(arguments)
+
     def adopt(self, executable: Executable) -> None:
         """The program has been compiled: what came from the disk is its own from now on."""
         with self._lock:
