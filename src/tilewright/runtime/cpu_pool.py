@@ -10,6 +10,7 @@ A child after fork has no pool and makes its own when it needs one. How many thr
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import functools
 import os
@@ -146,8 +147,8 @@ class _Pool:
         number = len(self.threads)
         if self.workspace_bytes:
             self._give_workspace(number, self.workspace_bytes)
-        arguments = (self.memory.address, number)
-        thread = threading.Thread(target=self.driver.worker, args=arguments, name=f"tilewright-{number}", daemon=True)
+        arguments = (number, _cores_for_workers())
+        thread = threading.Thread(target=self._work, args=arguments, name=f"tilewright-{number}", daemon=True)
         # Its number is taken before it starts: an exception (Ctrl-C) may come after it has started.
         self.threads.append(thread)
         try:
@@ -155,6 +156,12 @@ class _Pool:
         except RuntimeError:  # the system allows no more threads, and says so
             self.threads.pop()
             raise
+
+    def _work(self, number: int, cores: set[int] | None) -> None:
+        if cores is not None:
+            with contextlib.suppress(OSError):  # some of them are gone by now
+                os.sched_setaffinity(0, cores)
+        self.driver.worker(self.memory.address, number)
 
     def close(self) -> None:
         """Let the workers return. Runs at exit; a daemon thread may still have a launch, which then goes on without
@@ -164,6 +171,18 @@ class _Pool:
         for thread in self.threads:
             if thread.is_alive():
                 thread.join(timeout=PATIENCE_AT_EXIT / len(self.threads))
+
+
+def _cores_for_workers() -> set[int] | None:
+    """The cores of a new worker; None where those that it has anyway are right.
+
+    Workers serve every thread that calls, so one that is bound to a core must not bind those that it happens to start:
+    they may use the cores of the process, too, which are those of its main thread.
+    """
+    if not hasattr(os, "sched_getaffinity"):
+        return None
+    own, main = os.sched_getaffinity(0), os.sched_getaffinity(os.getpid())
+    return None if main <= own else own | main
 
 
 def _the_pool() -> _Pool:
