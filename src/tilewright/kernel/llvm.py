@@ -35,6 +35,7 @@ from tilewright.kernel.ir import (
     Space,
     Statement,
     Store,
+    VectorType,
     While,
 )
 from tilewright.kernel.llvm_emitter import CpuTarget, Emitter, literal, scalar_spelling, spelling
@@ -76,7 +77,7 @@ def llvm_text(kernel: Kernel, target: CpuTarget) -> str:
         raise TypeError(f"kernel {kernel.name} has {kernel.threads_per_block} threads per block; a CPU runs 1")
     if kernel.name in LIBRARY_SYMBOLS:
         raise ValueError(f"kernel {kernel.name} has the name of a C function that kernels call; choose another")
-    emitter = Emitter(target)
+    emitter = Emitter(target, mixed=kernel.scalar_loops)
     _arrays(emitter, kernel)
     emitter.names = {scalar.name: f"%{scalar.name}" for scalar in kernel.scalars}
     if any(isinstance(one, Let) and one.value == BlockIndex(after=True) for one in kernel.body):
@@ -327,9 +328,18 @@ def _loop_metadata(emitter: Emitter, node: For, group: str) -> str:
         properties.append(emitter.node(f'!{{!"llvm.loop.parallel_accesses", {group}}}'))
     if node.scalar:
         properties.append(emitter.node('!{!"llvm.loop.vectorize.enable", i1 false}'))
+    if emitter.mixed and not node.unroll and _has_own_vectors(node):
+        properties.append(emitter.node('!{!"llvm.loop.unroll.disable"}'))
     if not properties:
         return ""
     return ", !llvm.loop " + emitter.node(f"distinct !{{@, {', '.join(properties)}}}")
+
+
+def _has_own_vectors(node: For) -> bool:
+    """The loop's own statements compute on vectors, several at a time as a rule. Unrolled by LLVM as well, they would
+    take a third longer to compile, and no less to run.
+    """
+    return any(isinstance(one, Let | Declare) and isinstance(one.value.type, VectorType) for one in node.body)
 
 
 def _while(emitter: Emitter, node: While) -> None:

@@ -153,6 +153,7 @@ class Emitter:
     allocations: list[str] = field(default_factory=list)
     declarations: dict[str, str] = field(default_factory=dict)
     metadata: list[str] = field(default_factory=list)
+    mixed: bool = False  # beside loops that LLVM shall put into vectors there are some that compute on vectors
     access_groups: list[str] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
     variables: dict[str, tuple[str, ValueType]] = field(default_factory=dict)
