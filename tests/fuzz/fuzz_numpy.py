@@ -2,16 +2,17 @@
 
 A line of a program is drawn by chance, and kept if NumPy computes it and it can be traced. Then NumPy's results are
 compared with the interpreter's of the traced program, also of arguments of other sizes, and the interpreter's with
-those of every flattening and version on a device (fuzz_trials.py). Functions that jump (comparisons, rounding, places
-of greatest values) are taken of numbers only that every order of additions gives exactly.
+those of every flattening and version on a device (fuzz_trials.py); of large arrays, which take the interpreter too
+long, these are compared with NumPy's. Functions that jump (comparisons, rounding, places of greatest values) are taken
+of numbers only that every order of additions gives exactly. Some arrays have elements that are infinite or undefined.
 """
 
 from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -24,11 +25,15 @@ from fuzz_trials import Counts, Failure, Trial, laid_out
 import tilewright as tw
 from tilewright.ir.interpreter import interpret
 from tilewright.ir.nodes import Program
+from tilewright.passes.compile import compile_program
+from tilewright.passes.flattening.kinds import FLATTENINGS
 from tilewright.runtime.devices import Device
+from tilewright.runtime.thread_count import num_threads
 
 SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33, 65)
 TYPES = ("f64", "f32", "f64", "f32", "i64", "i32", "u8", "bool_", "i8", "u32", "c128", "f16")
-MOST_ELEMENTS, MOST_VALUE = 600, 30.0
+LARGE_SIZES = (1, 5, 16, 31, 64, 100, 129, 257, 1000, 4099, 20000)
+MOST_ELEMENTS, MOST_LARGE, MOST_VALUE = 600, 40_000, 30.0
 LINES_TRIED = 14
 _ROUNDINGS = {"float16": 2e-2, "float32": 2e-4, "complex64": 2e-4}
 
@@ -42,6 +47,7 @@ class NumpyTrial:
     lines: tuple[str, ...] = ()
     results: tuple[str, ...] = ()
     arguments: tuple[Sequence[Any], ...] = ()
+    large: bool = False
 
     @property
     def text(self) -> str:
@@ -62,11 +68,11 @@ class NumpyTrial:
         exec(compile(self.text, "<random>", "exec"), names)
         return names["f"](*arguments)
 
-    def traced(self) -> Program:
-        """The core program."""
+    def program(self) -> Any:
+        """The function, to be traced."""
         names: dict[str, Any] = {"tw": tw, "np": np, **TRACED}
         exec(compile(self.text, "<random>", "exec"), names)
-        return tw.program(names["f"]).trace()
+        return tw.program(names["f"])
 
 
 @contextmanager
@@ -100,11 +106,11 @@ class Writing:
                 value, other = (eval(text, {"np": np, **NUMPYS, **values}) for values in (here, self.others))
             except (ValueError, TypeError, IndexError):
                 return
-        if not (np.size(value) and _is_kept(value) and _is_kept(other)):
+        if not (np.size(value) and self._is_kept(value) and self._is_kept(other)):
             return
         longer = _replaced(self.trial, lines=(*self.trial.lines, f"{name} = {text}"), results=(name,))
         try:
-            longer.traced()
+            longer.program().trace()
         except (ValueError, TypeError, IndexError, AttributeError) as error:
             self.refused.append(f"{text}: {type(error).__name__}: {error}")
             return
@@ -112,16 +118,16 @@ class Writing:
         self.scope.keep(name, value, exact)
         self.others[name] = other
 
+    def _is_kept(self, value: Any) -> bool:
+        value = np.asarray(value)
+        most = MOST_LARGE if self.trial.large else MOST_ELEMENTS
+        if value.ndim > 4 or value.size > most or value.dtype.kind not in "biufc":
+            return False
+        return value.dtype.kind in "biu" or bool(np.all((np.abs(value) <= MOST_VALUE) | ~np.isfinite(value)))
+
 
 def _replaced(trial: NumpyTrial, **changes: Any) -> NumpyTrial:
     return NumpyTrial(**{**vars(trial), **changes})
-
-
-def _is_kept(value: Any) -> bool:
-    value = np.asarray(value)
-    if value.ndim > 4 or value.size > MOST_ELEMENTS or value.dtype.kind not in "biufc":
-        return False
-    return value.dtype.kind in "biu" or bool(np.all(np.abs(value) <= MOST_VALUE))
 
 
 def make_trial(number: int) -> NumpyTrial:
@@ -139,16 +145,18 @@ def written(number: int) -> Writing:
         parameters.append((name, random.choice(TYPES), sizes))
     arguments = []
     most = max(sum(not one.isdigit() for one in sizes) for _, _, sizes in parameters)
-    fewer = [one for one in SIZES if one**most <= MOST_ELEMENTS]
+    large, special = random.random() < 0.3, random.random() < 0.15
+    limit = MOST_LARGE if large else MOST_ELEMENTS
+    fewer = [one for one in (LARGE_SIZES if large else SIZES) if one**most <= limit]
     for number_of_none in (0, random.choice((0, 0, 1))):
         sizes = dict(zip(names, random.sample(fewer, 3), strict=True))
         sizes |= dict.fromkeys(random.sample(names, number_of_none), 0)
-        arguments.append(tuple(_argument(random, one, kind, sizes) for _, kind, one in parameters))
+        arguments.append(tuple(_argument(random, one, kind, sizes, special) for _, kind, one in parameters))
     shown = [(name, kind, tuple(int(s) if s.isdigit() else s for s in sizes)) for name, kind, sizes in parameters]
-    scope = Scope(random)
+    scope = Scope(random, special=special)
     for (name, _, _), value in zip(parameters, arguments[0], strict=True):
         scope.keep(name, value, True)
-    trial = NumpyTrial(number, tuple(shown), arguments=tuple(arguments))  # type: ignore[arg-type]
+    trial = NumpyTrial(number, tuple(shown), arguments=tuple(arguments), large=large)  # type: ignore[arg-type]
     others = {name: value for (name, _, _), value in zip(parameters, arguments[1], strict=True)}
     writing = Writing(trial, random, scope, others)
     for _ in range(random.randint(3, LINES_TRIED)):
@@ -159,7 +167,7 @@ def written(number: int) -> Writing:
     return writing
 
 
-def _argument(random: Random, sizes: Sequence[str], kind: str, values: Mapping[str, int]) -> Any:
+def _argument(random: Random, sizes: Sequence[str], kind: str, values: Mapping[str, int], special: bool) -> Any:
     shape = [values.get(one, 3) for one in sizes]
     scalar = getattr(tw, kind).scalar if hasattr(getattr(tw, kind), "scalar") else None
     dtype = scalar.numpy if scalar is not None else np.dtype({"bool_": "bool", "c128": "complex128"}.get(kind, kind))
@@ -172,6 +180,9 @@ def _argument(random: Random, sizes: Sequence[str], kind: str, values: Mapping[s
         value = (draw.integers(-16, 17, shape) / 8).astype(dtype)
         if dtype.kind == "c":
             value = value + 1j * (draw.integers(-16, 17, shape) / 8)
+        if special:
+            there = draw.random(shape) < random.choice((0.02, 0.3))
+            value = np.where(there, draw.choice((np.nan, np.inf, -np.inf), shape), value).astype(dtype)
     return laid_out(np.asarray(value), random) if shape else np.asarray(value)[()]
 
 
@@ -181,34 +192,90 @@ def _argument(random: Random, sizes: Sequence[str], kind: str, values: Mapping[s
 def run_trial(trial: NumpyTrial, device: Device, counts: Counts | None = None) -> Failure | None:
     """The first way of running a trial that gives an error or another answer than NumPy."""
     counts = counts or Counts()
+    counts.trials += 1
+    way = "tracing"
     try:
-        program = trial.traced()
-    except Exception as error:
-        counts.trials += 1
-        return Failure(trial, "tracing", f"{type(error).__name__}: {error}")  # type: ignore[arg-type]
-    fitting = []
-    for given in trial.arguments:
+        program = trial.program()
+        core = program.trace()
         with _quiet():
-            expected = trial.on_arrays(given)
-            try:
-                found = interpret(program, given)
-            except IndexError:  # constant slices of what is empty, which are out of range in programs
+            expected = [(given, trial.on_arrays(given)) for given in trial.arguments]
+            if not trial.large:
+                way = "interpreter"
+                problem = _compared(trial, expected, lambda *given: interpret(core, given), counts)
+                if problem is not None:
+                    return problem
+            way = "call"
+            with num_threads(1 + trial.number % 2):
+                problem = _compared(trial, expected, lambda *given: program(*given, target=device), counts)
+    except Exception as error:
+        return Failure(trial, way, f"{type(error).__name__}: {error}")  # type: ignore[arg-type]
+    if problem is None:
+        problem = (
+            _versions(trial, core, expected, device, counts) if trial.large else _ways(trial, core, device, counts)
+        )
+    return problem
+
+
+def _compared(
+    trial: NumpyTrial, expected: Sequence[tuple[Any, Any]], run: Callable[..., Any], counts: Counts, way: str = "numpy"
+) -> Failure | None:
+    for given, wanted in expected:
+        try:
+            found = run(*given)
+        except IndexError:  # constant slices of what is empty, which are out of range in programs
+            if _is_empty(given):
                 counts.out_of_range += 1
                 continue
-        problem = _difference(trial, expected, found)
+            raise
+        found = found if isinstance(found, tuple | list) else (found,)
+        problem = _difference(trial, wanted, found)
         if problem is not None:
-            counts.trials += 1
-            return Failure(_only(trial, problem[0]), "numpy", problem[1])  # type: ignore[arg-type]
-        fitting.append(given)
+            return Failure(_only(trial, problem[0]), way, problem[1])  # type: ignore[arg-type]
+    return None
+
+
+def _is_empty(arguments: Sequence[Any]) -> bool:
+    return any(0 in np.shape(one) for one in arguments)
+
+
+def _versions(
+    trial: NumpyTrial, core: Program, expected: Sequence[tuple[Any, Any]], device: Device, counts: Counts
+) -> Failure | None:
+    """What differs from NumPy in any flattening and version."""
+    for flattening in FLATTENINGS:
+        way = f"{device.name}, flattening={flattening}"
+        with fuzz_trials.surroundings(1 + trial.number % 2, trial.number % 20 > 0), _quiet():
+            try:
+                executable = compile_program(core, device, flattening=flattening)
+                counts.executables += 1
+                for setting in fuzz_trials.settings_of(executable, Random(trial.number)):
+                    counts.versions += 1
+                    here = f"{way}, thresholds {setting}"
+                    version = executable.with_thresholds(setting)
+                    problem = _compared(trial, expected, version, counts, here)
+                    if problem is not None:
+                        return problem
+            except Exception as error:
+                return Failure(trial, way, f"{type(error).__name__}: {error}")  # type: ignore[arg-type]
+    return None
+
+
+def _ways(trial: NumpyTrial, core: Program, device: Device, counts: Counts) -> Failure | None:
+    """What differs from the interpreter in any of the ways of other trials."""
+    fitting = []
+    for given in trial.arguments:
+        with _quiet(), suppress(IndexError):
+            if _is_empty(given):
+                interpret(core, given)
+            fitting.append(given)
     random = Random(trial.number)
     ways = Trial(
-        trial.number, program, fitting[0], random.choice((1, 2)), random.random() < 0.5,
-        random.random() < 0.85, quick=random.random() < 0.95, further=fitting[-1],
+        trial.number, core, fitting[0], random.choice((1, 2)), random.random() < 0.5, random.random() < 0.85,
+        quick=random.random() < 0.95, further=fitting[-1], flattenings=FLATTENINGS,
     )  # fmt: skip
+    counts.trials -= 1
     failure = fuzz_trials.run_trial(ways, device, counts)
-    if failure is None:
-        return None
-    return Failure(failure.trial, f"{failure.way}, {trial}", failure.problem)
+    return None if failure is None else Failure(failure.trial, f"{failure.way}, {trial}", failure.problem)
 
 
 def _difference(trial: NumpyTrial, expected: Sequence[Any], found: Sequence[Any]) -> tuple[str, str] | None:
@@ -217,8 +284,11 @@ def _difference(trial: NumpyTrial, expected: Sequence[Any], found: Sequence[Any]
         if one.shape != other.shape or one.dtype != other.dtype:
             return name, f"{name}: {other.dtype} {other.shape} where NumPy gives {one.dtype} {one.shape}"
         allowed = _ROUNDINGS.get(one.dtype.name, 1e-9) if one.dtype.kind in "fc" else 0
-        if not np.allclose(other, one, rtol=allowed, atol=allowed, equal_nan=True):
-            wrong = np.argwhere(~np.isclose(other, one, rtol=allowed, atol=allowed, equal_nan=True))
+        if one.dtype.kind == "c":  # parts of products may be nan or infinite, as they are computed
+            finite = np.isfinite(one)
+            one, other = np.where(finite, one, 0), np.where(finite, other, 0)
+        wrong = np.argwhere(~np.isclose(other, one, rtol=allowed, atol=allowed, equal_nan=True))
+        if len(wrong):
             place = tuple(int(i) for i in wrong[0])
             return name, f"{name}{list(place)}: {other[place]!r} where NumPy gives {one[place]!r}, {len(wrong)} such"
     return None

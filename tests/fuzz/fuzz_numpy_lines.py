@@ -44,13 +44,14 @@ class Scope:
     random: Random
     known: list[Known] = field(default_factory=list)
     rows: int = 0  # functions of rows around what is written
+    special: bool = False  # some floats are infinite or undefined
 
     def keep(self, name: str, value: Any, exact: bool) -> None:
         """One more."""
         number = np.asarray(value)
         if exact and number.dtype.kind in "fc":
-            eighths = np.asarray([number.real, number.imag]).astype(np.float64) * 64
-            exact = bool(np.all(eighths == np.round(eighths)))
+            parts = np.asarray([number.real, number.imag]).astype(np.float64) * 64
+            exact = bool(np.all((parts == np.round(parts)) | ~np.isfinite(parts)))
         self.known.append(Known(name, value, exact))
 
     def one(self, kinds: str = "biufc", least: int = 0, most: int = 4, exact: bool = False) -> Known | None:
@@ -61,6 +62,10 @@ class Scope:
             if one.kind in kinds and least <= one.ndim <= most and (one.exact or not exact or one.kind in "biu")
         ]
         return fits[max(self.random.randrange(len(fits)) for _ in range(2))] if fits else None
+
+    def finite(self, kinds: str, least: int = 0) -> Known | None:
+        """One whose elements are exact and finite."""
+        return self.one("".join(set(kinds) - set("fc")) if self.special else kinds, least, exact=True)
 
     def like(self, first: Known, scalars: bool = True) -> Known:
         """One that may go with another elementwise."""
@@ -152,7 +157,7 @@ def comparison(s: Scope) -> Line:
 
 def cast(s: Scope) -> Line:
     """Another type."""
-    one = s.one("biuf", exact=True)
+    one = s.finite("biuf")
     if one is None:
         return None
     if one.kind in "bu" or s.random.random() < 0.5:
@@ -269,7 +274,7 @@ def of_each_row(s: Scope) -> Line:
         return None
     row = f"r{s.rows}"
     rows = [Known(row, np.asarray(one.value)[0], one.exact)] * (2 * len(s.known))
-    written = s.random.choice(LINES)(Scope(s.random, [*s.known, *rows], s.rows + 1))
+    written = s.random.choice(LINES)(Scope(s.random, [*s.known, *rows], s.rows + 1, s.special))
     if written is None or row not in re.findall(r"\w+", written[0]):
         return None
     return f"each(lambda {row}: {written[0]}, {one.name})", written[1]
@@ -277,7 +282,7 @@ def of_each_row(s: Scope) -> Line:
 
 def placed(s: Scope) -> Line:
     """Reads, folds and writes at places that are computed, some of them often, and loops."""
-    one = s.one("iuf", least=1)
+    one = s.finite("iuf", 1) if s.random.random() < 0.5 else s.one("iuf", least=1)
     places = s.one("i", least=1, most=1)
     if one is None:
         return None
@@ -291,7 +296,7 @@ def placed(s: Scope) -> Line:
         ways += [f"written({x}, number({x}) // 2 * 2, {x} * 0)", f"{x}[0] + {x}"]
     if places is not None and np.asarray(places.value).dtype == np.int64:
         ways += [f"gathered({x}, {places.name} % {x}.shape[0])"] * 4
-    exact = one.exact or one.kind in "iu"
+    exact = (one.exact and not s.special) or one.kind in "iu"
     text = s.random.choice(ways)
     return None if not exact and ("argmin" in text or "halved" in text) else (text, exact)
 

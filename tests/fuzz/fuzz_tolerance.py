@@ -48,7 +48,9 @@ def tolerances(program: Program, arguments: Sequence[Any], expected: Sequence[An
             found.append(Tolerance(relative, relative / 10))
             continue
         relative = max(relative, _RELATIVE["float16"])
-        gaps = np.abs(np.asarray(one, np.complex128) - np.asarray(other, np.complex128))
+        with np.errstate(invalid="ignore"):  # infinite minus infinite
+            gaps = np.abs(np.asarray(one, np.complex128) - np.asarray(other, np.complex128))
+        gaps = gaps[np.isfinite(gaps)]
         found.append(Tolerance(relative, 2 * relative + _FURTHER * float(gaps.max(initial=0.0))))
     return found
 
