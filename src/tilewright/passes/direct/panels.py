@@ -65,7 +65,7 @@ def pack_vectors(w: DirectWriter, buffer: Buffer, base: Expression, v: Expressio
     if form.stride(form.vector, "vector") == 1:
         _copy(w, panel, start)
     elif form.lanes[0] > 1 and form.step("vector") == 1:
-        _turn(w, panel, _rows(w, start, stride))
+        _turn(w, panel, start, stride)
     else:
         _gather(w, panel, _rows(w, start, stride))
     return panel
@@ -112,32 +112,52 @@ def _gather(w: DirectWriter, panel: Panel, rows: list[Expression]) -> None:
     w.over_sum(copy)
 
 
-def _turn(w: DirectWriter, panel: Panel, rows: list[Expression]) -> None:
+def _turn(w: DirectWriter, panel: Panel, start: Expression, stride: Expression) -> None:
     """Squares of `lanes` steps by `lanes` elements; the last square of a sum overlaps the one before."""
     lanes, extent, parameter = w.form.lanes[0], constant(w.form.contracted[-1].size), w.sums[-1]
     mask = None
     if extent < lanes:
         mask = w.emit.let(FirstLanes(parameter, VectorType(BOOL, lanes)), "steps")
 
-    def square(outer: Step, first: Expression) -> None:
+    def square(group: Expression, rows: list[Expression], outer: Step, first: Expression) -> None:
         number = w.emit.let(add(multiply(outer.number, parameter), first), "number")
         along = w.emit.let(add(outer.vector, first), "along")
-        for group in range(0, w.form.pitch, lanes):
-            held: list[Expression] = []
-            for row in rows[group : group + lanes]:
-                value = load(w.vector_source, add(row, along), lanes)
-                if mask is not None:
-                    value = Load(value.buffer, value.index, value.type, mask=mask)
-                held.append(w.emit.let(value, "row"))
-            for k, column in enumerate(transposed(w.emit, held)):
-                into = add(add(panel.start, multiply(add(number, integer(k)), integer(panel.pitch))), integer(group))
-                w.emit.emit(Store(panel.buffer, w.emit.let(into, "into"), column, aligned=True))
+        held: list[Expression] = []
+        for row in rows:
+            value = load(w.vector_source, add(row, along), lanes)
+            if mask is not None:
+                value = Load(value.buffer, value.index, value.type, mask=mask)
+            held.append(w.emit.let(value, "row"))
+        for k, column in enumerate(transposed(w.emit, held)):
+            into = add(add(panel.start, multiply(add(number, integer(k)), integer(panel.pitch))), group)
+            w.emit.emit(Store(panel.buffer, w.emit.let(into, "into"), column, aligned=True))
 
-    def squares(outer: Step) -> None:
-        if mask is not None:
-            square(outer, integer(0))
-            return
-        last = w.emit.let(operation("sub", parameter, integer(lanes)), "last")
-        w.loop("k", integer(0), parameter, lambda k: square(outer, w.minimum(k, last)), lanes)
+    def elements(group: Expression) -> None:
+        rows = _group_of_rows(w, start, stride, group)
 
-    w.over_sum(squares, len(w.form.contracted) - 1)
+        def squares(outer: Step) -> None:
+            if mask is not None:
+                square(group, rows, outer, integer(0))
+                return
+            last = w.emit.let(operation("sub", parameter, integer(lanes)), "last")
+            w.loop("k", integer(0), parameter, lambda k: square(group, rows, outer, w.minimum(k, last)), lanes)
+
+        w.over_sum(squares, len(w.form.contracted) - 1)
+
+    if w.form.pitch == lanes:
+        elements(integer(0))
+    else:
+        w.loop("group", integer(0), integer(w.form.pitch), elements, lanes)
+
+
+def _group_of_rows(w: DirectWriter, start: Expression, stride: Expression, group: Expression) -> list[Expression]:
+    """Where a vector of elements from element `group` on begins; past the last one it is that one again."""
+    form = w.form
+    last = w.parameter("last_element", form.vector_size - 1) if form.masked else integer(form.width - 1)
+    rows: list[Expression] = []
+    for i in range(form.lanes[0]):
+        place = add(group, integer(i))
+        if form.masked or form.width < form.pitch:
+            place = operation("min", place, last)
+        rows.append(w.emit.let(add(start, multiply(w.emit.let(place, "place"), stride)), "row"))
+    return rows
