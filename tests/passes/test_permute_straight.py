@@ -35,6 +35,7 @@ def form_of(element, shape, order, machine=MANY_WAYS):
         (F32, (48, 400, 560), (2, 1, 0), 48, 48 * 400, True),
         (F32, (16,) * 6, (5, 4, 3, 2, 1, 0), 32, 16**3, False),
         (F32, (64,) * 4, (3, 2, 1, 0), 32, 64**2, False),
+        (U8, (5056, 9088), (1, 0), 128, 5056, True),
     ],
 )
 def test_tiles_have_two_or_three_lines_of_rows_and_runs_of_a_page(element, shape, order, rows, run, by_lines):
@@ -52,7 +53,7 @@ def test_tiles_have_two_or_three_lines_of_rows_and_runs_of_a_page(element, shape
         (F32, (1024, 1024), (1, 0), MANY_WAYS),  # stays in the caches
         (F32, (4100, 4096), (1, 0), MANY_WAYS),  # columns begin anywhere in a line
         (F32, (4096, 4097), (1, 0), MANY_WAYS),  # long rows of the source do: they are read in strips
-        (U8, (8192, 8192), (1, 0), MANY_WAYS),  # squares of bytes are read in pieces of a line
+        (U8, (8192, 8192), (1, 0), MANY_WAYS),  # squares of bytes are read in pieces of a line, in one set
     ],
 )
 def test_others_are_not(element, shape, order, machine):
@@ -60,7 +61,7 @@ def test_others_are_not(element, shape, order, machine):
 
 
 @settings(max_examples=120, deadline=None)
-@given(data=st.data(), dtype=st.sampled_from(["f4", "f8", "i4"]), shift=st.integers(0, 20))
+@given(data=st.data(), dtype=st.sampled_from(["f4", "f8", "i4", "f2", "u1"]), shift=st.integers(0, 20))
 def test_every_place_in_a_line(data, dtype, shift):
     dtype = np.dtype(dtype)
     lanes = 64 // dtype.itemsize

@@ -21,6 +21,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 
 from tilewright.ir.scalars import BOOL, I64
 from tilewright.kernel.ir import (
@@ -206,20 +208,19 @@ def _square(
     form, lanes = w.form, w.form.lanes
     rows: Sequence[Expression] = [w.let(add(load(starts, add(r, integer(i))), read), "from") for i in range(lanes)]
     for one in rows:  # its end: the line of its beginning was asked for with the columns before
-        w.emit.emit(Prefetch(w.source, add(one, add(place.ahead, integer(form.columns - 1))), level=2))
-    vectors = list(square_columns(w, w.source, rows))
+        w.emit.emit(Prefetch(w.source, add(one, add(place.ahead, integer(lanes - 1))), level=2))
     step = w.parameter("to_step", form.column.target if form.column is not None else 0)
     at = w.let(add(place.odd, r), "at")
     to = w.let(add(add(place.target, written), at), "to")
     left = w.let(operation("sub", whole, add(place.begin, at)), "left")
+    kind = VectorType(BOOL, lanes)
 
-    def lines() -> None:
+    def lines(vectors: Sequence[tuple[int, Expression]]) -> None:
         for c, vector in vectors:
             where = w.let(add(to, multiply(integer(c), step)), "to")
             w.emit.emit(Store(w.target, where, vector, aligned=True, nontemporal=True))
 
-    def parts() -> None:
-        kind = VectorType(BOOL, lanes)
+    def parts(vectors: Sequence[tuple[int, Expression]]) -> None:
         tail = w.let(FirstLanes(left, kind), "tail")
         head = w.let(FirstLanes(w.let(operation("sub", integer(lanes), left), "rest"), kind), "head")
         back = w.let(operation("sub", left, whole), "back")
@@ -229,4 +230,7 @@ def _square(
             turned = w.let(Window(vector, vector, left, VectorType(form.word, lanes)), "turned")
             w.emit.emit(Store(w.target, w.let(add(where, back), "to"), turned, mask=head))
 
-    w.when(operation("ge", left, integer(lanes)), lines, parts)
+    columns = square_columns(w, w.source, rows)
+    while vectors := list(islice(columns, form.columns)):  # as many as there are registers for
+        is_whole = operation("ge", left, integer(lanes))
+        w.when(is_whole, partial(lines, vectors), partial(parts, vectors))

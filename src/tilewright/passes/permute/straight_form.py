@@ -6,7 +6,7 @@ import math
 from itertools import pairwise
 
 from tilewright.passes.permute.copied import Copied
-from tilewright.passes.permute.tiles import LINE, MANY_WAYS, PermuteDimension, StraightTile
+from tilewright.passes.permute.tiles import LINE, MANY_WAYS, PAGE, PermuteDimension, StraightTile
 
 ROWS_LINES = 2  # cache lines of the target in the rows of a tile, or three where no row is then moved twice
 READ_LINES = 16  # cache lines of the source in the columns of a tile
@@ -26,15 +26,14 @@ def straight_tile(copied: Copied, column: PermuteDimension, lanes: int, columns:
         lanes, columns: the rows and the columns of a square.
     """
     row, nbytes = copied.row, copied.word.bytes
-    if (
-        copied.machine.l2_ways < MANY_WAYS
-        or copied.atom > 1
-        or not lanes == columns == copied.line > 1
-        or row.size % lanes
-    ):
+    if copied.machine.l2_ways < MANY_WAYS or copied.atom > 1 or not lanes == copied.line > 1:
+        return None
+    if column.size < lanes or row.size % lanes:
         return None
     if any(one.target * nbytes % LINE for one in (*copied.others, column)):
         return None
+    if columns < lanes and row.source * nbytes % PAGE == 0:
+        return None  # A line is read in pieces, and is not there any more for the second one if rows share its set.
     run = _run(copied)
     if math.prod(one.size for one in run) < SHORTEST_RUN * lanes:
         return None
