@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from permute_support import SMALL_CACHES, check_copy, source_view, target_view
 
 from tilewright.contraction.tensor_operation import TensorDimension, TensorOperation
-from tilewright.ir.scalars import F32, F64, U8
+from tilewright.ir.scalars import F16, F32, F64, U8
 from tilewright.machine.named import named_machine
 from tilewright.passes.permute.choose import permute_form
 from tilewright.passes.tensor.kernel import describe_primitive
@@ -36,6 +36,7 @@ def form_of(element, shape, order, machine=MANY_WAYS):
         (F32, (16,) * 6, (5, 4, 3, 2, 1, 0), 32, 16**3, False),
         (F32, (64,) * 4, (3, 2, 1, 0), 32, 64**2, False),
         (U8, (5056, 9088), (1, 0), 128, 5056, True),
+        (F16, (320, 192, 448), (2, 1, 0), 64, 320 * 192, False),
     ],
 )
 def test_tiles_have_two_or_three_lines_of_rows_and_runs_of_a_page(element, shape, order, rows, run, by_lines):
@@ -53,7 +54,7 @@ def test_tiles_have_two_or_three_lines_of_rows_and_runs_of_a_page(element, shape
         (F32, (1024, 1024), (1, 0), MANY_WAYS),  # stays in the caches
         (F32, (4100, 4096), (1, 0), MANY_WAYS),  # columns begin anywhere in a line
         (F32, (4096, 4097), (1, 0), MANY_WAYS),  # long rows of the source do: they are read in strips
-        (U8, (8192, 8192), (1, 0), MANY_WAYS),  # squares of bytes are read in pieces of a line, in one set
+        (U8, (256, 512, 512), (2, 1, 0), MANY_WAYS),  # squares of bytes are read in pieces of a line, all in one set
     ],
 )
 def test_others_are_not(element, shape, order, machine):

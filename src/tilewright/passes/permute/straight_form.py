@@ -32,8 +32,8 @@ def straight_tile(copied: Copied, column: PermuteDimension, lanes: int, columns:
         return None
     if any(one.target * nbytes % LINE for one in (*copied.others, column)):
         return None
-    if columns < lanes and row.source * nbytes % PAGE == 0:
-        return None  # A line is read in pieces, and is not there any more for the second one if rows share its set.
+    if columns < lanes and _in_a_set(copied, lanes) > copied.machine.l2_ways // 2:
+        return None  # A line is read in pieces, and has to be there still for the last one.
     run = _run(copied)
     if math.prod(one.size for one in run) < SHORTEST_RUN * lanes:
         return None
@@ -43,6 +43,13 @@ def straight_tile(copied: Copied, column: PermuteDimension, lanes: int, columns:
     tiled = tuple(PermuteDimension(extents[one], one.source, one.target) for one in (column, *inside))
     is_even = all(one.source * nbytes % LINE == 0 for one in (*copied.others, row))
     return StraightTile(run, rows, tiled, extents, is_even and column.size >= LONG_COLUMN * lanes)
+
+
+def _in_a_set(copied: Copied, lanes: int) -> int:
+    """Lines of the rows of a square that share a set of the second cache."""
+    machine = copied.machine
+    way = max(PAGE, machine.l2_bytes // machine.l2_ways)
+    return lanes * math.gcd(copied.row.source * copied.word.bytes, way) // way
 
 
 def _run(copied: Copied) -> tuple[PermuteDimension, ...]:
