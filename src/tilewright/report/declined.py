@@ -83,7 +83,7 @@ def declined_direct(form: DirectForm, machine: Machine, blocks: int) -> tuple[st
 
 def direct_waste(form: DirectForm) -> float:
     """The share of multiply-adds that are done twice, or on lanes that are masked."""
-    computed = form.vector_tiles * form.width * form.scalar_tiles * form.rows
+    computed = form.computed_columns * form.scalar_tiles * form.rows
     return 1.0 - form.vector_size * form.scalar_size / computed
 
 

@@ -8,6 +8,7 @@ here, called cycles, were measured on a Zen 4, which starts one.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from tilewright.contraction.normalise import constant
 from tilewright.ir.dataclass import dataclass
@@ -66,7 +67,24 @@ def direct_cost(form: DirectForm, machine: Machine) -> DirectCost:
         outer *= constant(form.collected.size)
     if form.joined is not None:
         outer *= constant(form.joined.size)
-    tiles = outer * form.fitting_tiles * form.column_tiles * form.scalar_tiles
+    pace, past = machine.pace, is_past(form, machine)
+    row_of_tiles = form.fitting_tiles * _tile_cycles(form, machine)
+    if form.tail != form.lanes and not past:  # tiles that are written past the caches begin with its lines instead
+        row_of_tiles += _tile_cycles(replace(form, lanes=form.tail), machine) - row_of_tiles / form.fitting_tiles
+    compute = outer * form.column_tiles * form.scalar_tiles * row_of_tiles + points * pace.other * BLOCK_CYCLES
+    memory, again = _read_once(form, machine), _memory_again(form, machine)
+    out, others = array_bytes(form, "out"), array_bytes(form, "vector") + array_bytes(form, "scalar")
+    packing = _packing(form, outer, pace)
+    writing, pieces = written_once(out, others, past, machine), _pieces_written(form, machine)
+    if past:
+        # The busier the memory is, the more pieces disturb it.
+        busy = min(1.0, (memory + writing) / (compute + packing))
+        return DirectCost(compute, packing, memory, writing, again + busy * pieces)
+    return DirectCost(compute, packing, memory + writing, 0.0, again + pieces)
+
+
+def _tile_cycles(form: DirectForm, machine: Machine) -> float:
+    """A register tile: its multiply-adds, or what they wait for, and the stores."""
     widest = machine.lanes(component_types(form.accumulator)[0].bytes)
     wide = sum(max(lanes / widest, machine.pace.narrow) for lanes in form.lanes)
     pace = machine.pace
@@ -82,17 +100,7 @@ def direct_cost(form: DirectForm, machine: Machine) -> DirectCost:
     loops = tree_loops([constant(one.size) for one in form.contracted])
     if levels_of(loops) and grows_errors(form.contraction.combine):
         stores += SUMMED_VECTOR * len(form.lanes) * form.rows * -(-form.contracted_total // PIECE)
-    beside = pace.other * (stores + TILE_CYCLES)
-    compute = tiles * (form.contracted_total * step + beside) + points * pace.other * BLOCK_CYCLES
-    memory, again = _read_once(form, machine), _memory_again(form, machine)
-    out, others = array_bytes(form, "out"), array_bytes(form, "vector") + array_bytes(form, "scalar")
-    packing, past = _packing(form, outer, pace), is_past(form, machine)
-    writing, pieces = written_once(out, others, past, machine), _pieces_written(form, machine)
-    if past:
-        # The busier the memory is, the more pieces disturb it.
-        busy = min(1.0, (memory + writing) / (compute + packing))
-        return DirectCost(compute, packing, memory, writing, again + busy * pieces)
-    return DirectCost(compute, packing, memory + writing, 0.0, again + pieces)
+    return form.contracted_total * step + pace.other * (stores + TILE_CYCLES)
 
 
 def _stored_vector(form: DirectForm, machine: Machine) -> float:

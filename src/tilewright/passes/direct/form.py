@@ -29,6 +29,9 @@ COLLECTED_ELEMENTS = 1 << 17
 BOX_ELEMENTS = 1 << 20
 """Elements of the scratch memory for a box, at the most."""
 
+LEAST_SAVED = 1 / 32
+"""Share of the multiply-adds that a narrower last tile must save, which takes as much code again."""
+
 FUSED_COLUMNS = 1 << 12
 """Elements of the vector side, at the most, that one block computes where they are fused."""
 
@@ -184,6 +187,24 @@ class DirectForm(TwoSidedForm):
     def fitting_tiles(self) -> int:
         """Tiles along the vector side where the output's rows begin with whole vectors: the others are passed over."""
         return -(-self.vector_size // self.width)
+
+    @property
+    def tail(self) -> tuple[int, ...]:
+        """Vectors of the last tile along the vector side, where fewer are enough and that saves something: where all
+        vectors follow each other and no table says where their results go. Else those of all tiles.
+        """
+        plain = self.columns is None and self.collected is None and not self.realigned
+        if not plain or self.fitting_tiles == 1 or len(set(self.lanes)) > 1:
+            return self.lanes
+        left = self.vector_size - (self.fitting_tiles - 1) * self.width
+        vectors = -(-left // self.lanes[0])
+        saved = (len(self.lanes) - vectors) / (self.fitting_tiles * len(self.lanes))
+        return self.lanes[:vectors] if saved >= LEAST_SAVED else self.lanes
+
+    @property
+    def computed_columns(self) -> int:
+        """Elements along the vector side that all tiles have together, those that are computed twice or masked too."""
+        return self.vector_tiles * self.width - (len(self.lanes) - len(self.tail)) * self.lanes[0]
 
     @property
     def column_size(self) -> int:

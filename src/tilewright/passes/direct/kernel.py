@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from tilewright.contraction.normalise import constant
 from tilewright.ir.dataclass import dataclass
@@ -99,8 +100,8 @@ class _Block:
         pitch = self._panel_pitch()
         if self.vector_panel is not None:
 
-            def packed(v: Expression, number: Expression, old: Expression) -> None:
-                self._packed(v, multiply(number, pitch))
+            def packed(block: _Block, v: Expression, number: Expression, old: Expression) -> None:
+                block._packed(v, multiply(number, pitch))
 
             self._vector_tiles(packed, self._back(integer(0)))
 
@@ -109,13 +110,13 @@ class _Block:
 
             back = self._back(s)
 
-            def tile(v: Expression, number: Expression, old: Expression) -> None:
+            def tile(block: _Block, v: Expression, number: Expression, old: Expression) -> None:
                 vectors = None
                 if self.vector_panel is not None:
                     start = w.emit.let(multiply(number, pitch), "panel")
-                    vectors = Panel(self.vector_panel, start, w.form.pitch)
+                    vectors = Panel(self.vector_panel, start, block.w.form.pitch)
                 place = Place(self.bases, v, s, vectors, scalars, old, old_rows, back=back)
-                self._write(place, number)
+                block._write(place, number)
 
             if w.form.in_lines:
                 assert back is not None
@@ -147,14 +148,14 @@ class _Block:
         next_tile = integer(self.w.form.width)
         back = self._back(integer(0))
 
-        def columns(v: Expression, number: Expression, old_columns: Expression) -> None:
-            vectors = self._packed(v, integer(0))
+        def columns(block: _Block, v: Expression, number: Expression, old_columns: Expression) -> None:
+            vectors = block._packed(v, integer(0))
 
             def group(q: Expression, number: Expression, old_group: Expression) -> None:
                 def tile(s: Expression, number: Expression, old_rows: Expression) -> None:
-                    ahead = lines_ahead(self.w, next_tile, number)
+                    ahead = lines_ahead(block.w, next_tile, number)
                     place = Place(self.bases, v, s, vectors, None, old_columns, old_rows, q, old_group, ahead)
-                    self._write(replace(place, back=back), integer(0))
+                    block._write(replace(place, back=back), integer(0))
 
                 self._scalar_tiles(tile)
 
@@ -205,7 +206,7 @@ class _Block:
             bases = replace(at, vector=w.emit.let(add(at.vector, moved), "base"))
             requests = (request_piece(w, piece, add(bases.vector, stride)),) if form.in_runs else ()
 
-            def columns(v: Expression, group: Expression, old: Expression) -> None:
+            def columns(_: _Block, v: Expression, group: Expression, old: Expression) -> None:
                 vectors = None
                 if self.vector_panel is not None:
                     vectors = pack_vectors(w, self.vector_panel, bases.vector, v, zero)
@@ -226,7 +227,7 @@ class _Block:
 
         w.loop("collected", zero, collected.count, one)
 
-        def turn_columns(v: Expression, group: Expression, old: Expression) -> None:
+        def turn_columns(_: _Block, v: Expression, group: Expression, old: Expression) -> None:
             def turn(s: Expression, number: Expression, old: Expression) -> None:
                 start = w.emit.let(add(multiply(group, tiles), multiply(number, integer(pitch))), "from")
                 place = Place(at, v, s, None, None, zero, zero)
@@ -274,10 +275,27 @@ class _Block:
         return beyond_vector(self.w, self.bases, s) if form.realigned else None
 
     def _vector_tiles(
-        self, write: Callable[[Expression, Expression, Expression], None], back: Expression | None = None
+        self, write: Callable[[_Block, Expression, Expression, Expression], None], back: Expression | None = None
     ) -> None:
-        form = self.w.form
-        _tiles(self.w, "v", self.ranges[1], form.width, form.vector_tiles, self.w.last_column, write, back)
+        """`write(block, start, number, old)` for the tiles of vectors; the narrower last one is written by a block of
+        such tiles, after the loop over the others.
+        """
+        w, form, bounds = self.w, self.w.form, self.ranges[1]
+        if form.tail == form.lanes:
+            _tiles(w, "v", bounds, form.width, form.vector_tiles, w.last_column, partial(write, self), back)
+            return
+        assert bounds is not None
+        last = w.parameter("v_last", form.vector_tiles - 1)
+        whole = bounds[0], w.emit.let(operation("min", bounds[1], last), "v_whole")
+        _tiles(w, "v", whole, form.width, form.vector_tiles, w.last_column, partial(write, self))
+        narrow = replace(self, w=w.of_tail())
+
+        def tail() -> None:
+            start = narrow.w.last_column
+            old = operation("sub", multiply(last, integer(form.width)), start)
+            write(narrow, start, operation("sub", last, bounds[0]), w.emit.let(old, "old"))
+
+        w.emit.when(operation("gt", bounds[1], last), tail)
 
 
 def _tiles(

@@ -222,7 +222,7 @@ def _request_run(
 ) -> Callable[[Step], None]:
     """Ask for `length` elements from `start` on, evenly in all steps of all tiles of vectors, of which this is one."""
     form, emit = w.form, w.emit
-    advance = -(-length // (form.contracted_total * form.vector_tiles))
+    advance = -(-length // (form.contracted_total * w.tiles))
     steps: Expression = integer(1)
     for one in w.sums:
         steps = multiply(steps, one)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from tilewright.contraction.form import Dimension, Operand
 from tilewright.contraction.normalise import constant
@@ -40,6 +42,7 @@ class DirectWriter(LaunchWriter):
         """Begin the kernel of a form: arrays, and the parameters that every part needs."""
         super().__init__(form.contraction, I64)
         self.form = form
+        self.tiles = form.vector_tiles  # along the vector side, the narrower last one among them
         self.vector_source = self.global_buffer(form.vector_operand, "vector_side", True)
         self.scalar_source = self.global_buffer(form.scalar_operand, "scalar_side", True)
         self.out = self.global_buffer(form.contraction.out, "out", False)
@@ -70,6 +73,13 @@ class DirectWriter(LaunchWriter):
         if form.masked:
             self.valid = self.parameter("last_lanes", form.vector_size - (form.width - form.lanes[-1]))
             self.mask = self.emit.let(FirstLanes(self.valid, VectorType(BOOL, form.lanes[-1])), "mask")
+
+    def of_tail(self) -> DirectWriter:
+        """What writes the narrower last tile along the vector side into the same kernel."""
+        narrow = copy.copy(self)
+        narrow.form = replace(self.form, lanes=self.form.tail)
+        narrow.last_column = self.parameter("last_tail", self.form.vector_size - narrow.form.width)
+        return narrow
 
     def stride(self, dimension: Dimension, side: str) -> Expression:
         """The stride of a dimension in "vector", "scalar", "out" or a further operand ("0", "1", ...)."""
