@@ -1,0 +1,41 @@
+"""The clock of the process: what other threads still do after a contender's call is not the next one's time."""
+
+from __future__ import annotations
+
+import importlib.util
+import threading
+import time
+from pathlib import Path
+
+SPEC = importlib.util.spec_from_file_location(
+    "benchmark_support", Path(__file__).parent.parent / "benchmarks" / "support.py"
+)
+assert SPEC is not None and SPEC.loader is not None
+support = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(support)
+
+
+def busy(seconds: float) -> None:
+    """So much processor time of this thread."""
+    stop = time.thread_time() + seconds
+    while time.thread_time() < stop:
+        pass
+
+
+def leaves_work() -> None:
+    """Ends before its thread does, as calls of some packages do."""
+    threading.Thread(target=busy, args=(0.05,)).start()
+
+
+def test_what_a_call_leaves_to_a_thread_is_waited_for() -> None:
+    times = support.interleaved({"leaves": leaves_work, "next": lambda: time.sleep(0.3)}, 0.0, time.process_time)
+    assert max(times["next"]) < 0.02
+
+
+def test_waiting_for_others_ends() -> None:
+    thread = threading.Thread(target=busy, args=(0.5,))
+    thread.start()
+    start = time.perf_counter()
+    support.let_others_finish(patience=0.05)
+    assert time.perf_counter() - start < 0.4
+    thread.join()
