@@ -7,6 +7,22 @@ from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import ScalarType
 from tilewright.kernel.ir import Expression
 
+LEAST_SAVED = 1 / 32
+"""Share of the multiply-adds that a narrower last tile must save, which takes as much code again."""
+
+
+def vectors_of_last_tile(size: int, lanes: int, vectors: int) -> int:
+    """Vectors of the last of the tiles that cover `size` elements: as few as are needed if that saves something, else
+    `vectors`, as all others have.
+
+    Example:
+        >>> vectors_of_last_tile(200, 16, 2), vectors_of_last_tile(224, 16, 2), vectors_of_last_tile(1000, 16, 2)
+        (1, 2, 2)
+    """
+    tiles = -(-size // (lanes * vectors))
+    left = -(-(size - (tiles - 1) * lanes * vectors) // lanes)
+    return left if vectors - left >= LEAST_SAVED * tiles * vectors else vectors
+
 
 @dataclass(frozen=True)
 class TwoSidedForm:

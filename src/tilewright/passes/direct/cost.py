@@ -21,6 +21,7 @@ from tilewright.passes.packed.blocks import lines_stay, sets_of
 from tilewright.passes.packed.combine import nan_guard
 
 TILE_CYCLES = 8  # loops and addresses of one tile
+TAIL_CYCLES = 25  # to go on with a narrower last tile: squares of 64 and 128 gain nothing by it
 BLOCK_CYCLES = 10  # to find where the arrays of a point of the outer dimensions begin, and its loops
 COPIED_VECTOR, TURNED_VECTOR, GATHERED_ELEMENT, COPIED_SCALAR = 6.0, 25.0, 2.0, 1.7  # cycles to put into a panel
 STORED_VECTOR = {Results.VECTORS: 1.0, Results.TURNED: 5.0, Results.COLLECTED: 7.0}
@@ -71,6 +72,7 @@ def direct_cost(form: DirectForm, machine: Machine) -> DirectCost:
     row_of_tiles = form.fitting_tiles * _tile_cycles(form, machine)
     if form.tail != form.lanes and not past:  # tiles that are written past the caches begin with its lines instead
         row_of_tiles += _tile_cycles(replace(form, lanes=form.tail), machine) - row_of_tiles / form.fitting_tiles
+        row_of_tiles += pace.other * TAIL_CYCLES
     compute = outer * form.column_tiles * form.scalar_tiles * row_of_tiles + points * pace.other * BLOCK_CYCLES
     memory, again = _read_once(form, machine), _memory_again(form, machine)
     out, others = array_bytes(form, "out"), array_bytes(form, "vector") + array_bytes(form, "scalar")

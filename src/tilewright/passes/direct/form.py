@@ -17,7 +17,7 @@ from enum import Enum
 from tilewright.contraction.form import Dimension, Kind
 from tilewright.contraction.normalise import constant
 from tilewright.ir.dataclass import dataclass
-from tilewright.passes.two_sides import TwoSidedForm
+from tilewright.passes.two_sides import TwoSidedForm, vectors_of_last_tile
 
 PANEL_ELEMENTS = 1 << 16
 """Elements of the scratch memory for the panels of either operand."""
@@ -29,8 +29,8 @@ COLLECTED_ELEMENTS = 1 << 17
 BOX_ELEMENTS = 1 << 20
 """Elements of the scratch memory for a box, at the most."""
 
-LEAST_SAVED = 1 / 32
-"""Share of the multiply-adds that a narrower last tile must save, which takes as much code again."""
+LEAST_SUM_OF_TAIL = 8
+"""Terms of a sum that a narrower last tile is worth: results of shorter ones take longer to write than to compute."""
 
 FUSED_COLUMNS = 1 << 12
 """Elements of the vector side, at the most, that one block computes where they are fused."""
@@ -194,12 +194,10 @@ class DirectForm(TwoSidedForm):
         vectors follow each other and no table says where their results go. Else those of all tiles.
         """
         plain = self.columns is None and self.collected is None and not self.realigned
-        if not plain or self.fitting_tiles == 1 or len(set(self.lanes)) > 1:
+        short = self.contracted_total < LEAST_SUM_OF_TAIL
+        if not plain or short or self.fitting_tiles == 1 or len(set(self.lanes)) > 1:
             return self.lanes
-        left = self.vector_size - (self.fitting_tiles - 1) * self.width
-        vectors = -(-left // self.lanes[0])
-        saved = (len(self.lanes) - vectors) / (self.fitting_tiles * len(self.lanes))
-        return self.lanes[:vectors] if saved >= LEAST_SAVED else self.lanes
+        return self.lanes[: vectors_of_last_tile(self.vector_size, self.lanes[0], len(self.lanes))]
 
     @property
     def computed_columns(self) -> int:
