@@ -9,6 +9,7 @@ of numbers only that every order of additions gives exactly. Some arrays have el
 
 from __future__ import annotations
 
+import functools
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,7 +29,6 @@ from tilewright.ir.nodes import Program
 from tilewright.passes.compile import compile_program
 from tilewright.passes.flattening.kinds import FLATTENINGS
 from tilewright.runtime.devices import Device
-from tilewright.runtime.thread_count import num_threads
 
 SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33, 65)
 TYPES = ("f64", "f32", "f64", "f32", "i64", "i32", "u8", "bool_", "i8", "u32", "c128", "f16")
@@ -195,8 +195,7 @@ def run_trial(trial: NumpyTrial, device: Device, counts: Counts | None = None) -
     counts.trials += 1
     way = "tracing"
     try:
-        program = trial.program()
-        core = program.trace()
+        core = trial.program().trace()
         with _quiet():
             expected = [(given, trial.on_arrays(given)) for given in trial.arguments]
             if not trial.large:
@@ -205,8 +204,7 @@ def run_trial(trial: NumpyTrial, device: Device, counts: Counts | None = None) -
                 if problem is not None:
                     return problem
             way = "call"
-            with num_threads(1 + trial.number % 2):
-                problem = _compared(trial, expected, lambda *given: program(*given, target=device), counts)
+            problem = _calls(trial, expected, device, counts)
     except Exception as error:
         return Failure(trial, way, f"{type(error).__name__}: {error}")  # type: ignore[arg-type]
     if problem is None:
@@ -232,6 +230,50 @@ def _compared(
         if problem is not None:
             return Failure(_only(trial, problem[0]), way, problem[1])  # type: ignore[arg-type]
     return None
+
+
+def _calls(trial: NumpyTrial, expected: Sequence[tuple[Any, Any]], device: Device, counts: Counts) -> Failure | None:
+    """What is wrong with calls of the program, and of a second one, which finds what the first left on the disk and
+    gets other values first; each of them twice.
+    """
+    with _quiet():
+        others = [tuple(map(_with_other_values, given)) for given, _ in expected]
+        further = [(given, trial.on_arrays(given)) for given in others]
+    target = device if trial.number % 3 or device.name != "cpu" else None
+    for number, cases in enumerate((expected, [*further, *expected])):
+        program = trial.program()
+        with fuzz_trials.surroundings(1 + trial.number % 2, trial.number % 20 > 0):
+            for case in cases:
+                run = functools.partial(program, target=target)
+                way = f"numpy, calls of the program, {number}"
+                failure = _compared(trial, [case, case], run, counts, way) or _out(trial, case, run, way)
+                if failure is not None:
+                    return failure
+    return None
+
+
+def _out(trial: NumpyTrial, case: tuple[Any, Any], run: Callable[..., Any], way: str) -> Failure | None:
+    """What is wrong with two calls that write into arrays with gaps."""
+    given, wanted = case
+    if _is_empty(given) or any(np.asarray(one).dtype.kind == "c" and not np.all(np.isfinite(one)) for one in wanted):
+        return None
+    roundings = [_ROUNDINGS.get(np.asarray(one).dtype.name, 1e-9) for one in wanted]
+    into = fuzz_trials.Case(given, wanted, [fuzz_trials.Tolerance(one, one) for one in roundings])
+    problem = fuzz_trials.into_arrays(run, into) or fuzz_trials.into_arrays(run, into)
+    return None if problem is None else Failure(trial, way, problem)  # type: ignore[arg-type]
+
+
+def _with_other_values(one: Any) -> Any:
+    """Another argument of the same form, and as far from a multiple of 64 bytes: the same values in other places."""
+    if not np.ndim(one):
+        return one
+    low, high = np.lib.array_utils.byte_bounds(one)
+    room = np.zeros(high - low + 64, np.uint8)
+    begin = (low - room.ctypes.data) % 64
+    start = begin + one.ctypes.data - low
+    other = np.ndarray(one.shape, one.dtype, room.data, start if one.size else 0, one.strides)
+    other[...] = np.roll(one, 1)
+    return other
 
 
 def _is_empty(arguments: Sequence[Any]) -> bool:

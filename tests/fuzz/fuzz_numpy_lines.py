@@ -289,7 +289,7 @@ def placed(s: Scope) -> Line:
     x, k = one.name, s.random.randint(1, 4)
     ways = [f"rounds({k}, {x}, lambda y: y[::-1])", f"rounds({k}, {x}, lambda y: np.roll(y, 1, axis=0))",
             f"changed({x}, 0, {x}[-1])", f"changed({x}, {x}.shape[0] - 1, {x}[0])",
-            f"taken({x}, np.argmin({x}[..., 0]) if {x}.ndim > 1 else 0)", f"halved({x})"]  # fmt: skip
+            f"taken({x}, np.argmin({x}.reshape({x}.shape[0], -1)[:, 0]))", f"halved({x})"]  # fmt: skip
     if one.ndim == 1:
         ways += [f"added({x}.shape[0], number({x}) * {k} % ({x}.shape[0] + 1), {x} / 8)" if one.kind == "f" else
                  f"added(5, number({x}) * {k} % 6 - 1, {x})"]  # fmt: skip

@@ -292,7 +292,7 @@ def run_version(executable: Executable, cases: Sequence[Case], threads: int = 1)
         return "the last call: changes what the first one gave"
     if not all(np.array_equal(one, copy, equal_nan=True) for one, copy in given):
         return "the last call: an argument was written to"
-    return _into_arrays(executable, first)
+    return into_arrays(executable, first)
 
 
 def shapes_of(case: Case) -> str:
@@ -308,7 +308,7 @@ def _wrong(values: Sequence[Any], case: Case) -> str | None:
     return None
 
 
-def _into_arrays(executable: Executable, case: Case) -> str | None:
+def into_arrays(executable: Executable, case: Case) -> str | None:
     """What is wrong with a call whose results go into arrays with gaps that hold other values."""
     given: list[Any] = []
     for one in case.expected:

@@ -1,9 +1,11 @@
 """A small part of the random trials of NumPy's functions, and what they consist of."""
 
+# ruff: noqa: UP037  # sizes in annotations are text: tw.f64["n"]
 from __future__ import annotations
 
 import re
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import fuzz_numpy
@@ -52,3 +54,37 @@ def test_another_answer_than_numpys_is_found(monkeypatch: pytest.MonkeyPatch, na
     failure = fuzz_numpy.run_trial(trial, device_for("cpu"))
     assert failure is not None and failure.way == "numpy" and "where NumPy gives" in failure.problem
     assert "v1 = " not in str(failure)  # nothing that the wrong result does not need
+
+
+def test_a_plan_on_the_disk_that_depends_on_values_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The second program of a trial gets other values first, in a call that is of the same form."""
+    monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", str(tmp_path))
+    given = (np.arange(5)[::-1], np.float32(3))
+    trial = fuzz_numpy.NumpyTrial(0, (("a", "i64", ("n",)), ("b", "f32", ())), ("v0 = a * 2",), ("v0",), (given,) * 2)
+    assert fuzz_numpy.run_trial(trial, device_for("cpu")) is None
+    other = fuzz_numpy._with_other_values(given[0])
+    assert other.strides == given[0].strides and sorted(other) == sorted(given[0]) and other[0] != given[0][0]
+    known: list[Any] = []
+    call = tw.program
+
+    def first_result(function: Any) -> Any:
+        program = call(function)
+        return lambda *arguments, target: known[0] if known else known.append(program(*arguments)) or known[0]
+
+    monkeypatch.setattr(
+        fuzz_numpy.NumpyTrial, "program", lambda one: _Both(call(one_function), first_result(one_function))
+    )
+    failure = fuzz_numpy.run_trial(trial, device_for("cpu"))
+    assert failure is not None and "calls of the program, 1" in failure.way
+
+
+def one_function(a: tw.i64["n"], b: tw.f32) -> Any:  # noqa: F821
+    return a * 2
+
+
+class _Both:
+    def __init__(self, traced: Any, called: Any) -> None:
+        self.trace, self._called = traced.trace, called
+
+    def __call__(self, *arguments: Any, target: Any) -> Any:
+        return self._called(*arguments, target=target)
