@@ -20,7 +20,6 @@ from tilewright.kernel.launch import ScalarReference
 from tilewright.runtime.backends import slot_bytes
 from tilewright.runtime.bound_plan import BoundPlan, Result
 from tilewright.runtime.cache import DiskCache
-from tilewright.runtime.host import CheckedIndex
 from tilewright.runtime.native_image import ImageError
 from tilewright.runtime.plan_record import kernel_entry, stored_kernel
 from tilewright.runtime.recording import (
@@ -169,6 +168,8 @@ def _read(record: Sequence[Any], compiled: Sequence[tuple[StoredKernel, Any]]) -
             scalars = tuple(_scalar(one, parameter.type) for one, parameter in zip(words, kernel.scalars, strict=True))
             return RecordedLaunch(compiled[number], int(blocks), _numbers(slots), scalars)
         case ["check", slot, checks]:
+            from tilewright.runtime.host import CheckedIndex  # which is long to import
+
             told = tuple(CheckedIndex(str(one), int(at), str(line), bool(guard)) for one, at, line, guard in checks)
             return CheckErrors(int(slot), told)
         case ["release", slot]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilewright.runtime import host
-from tilewright.runtime.backends import Backend, Memory
 from tilewright.runtime.flat_plan import Unfit
+
+if TYPE_CHECKING:  # programs from the disk that check nothing do without the steps of the host
+    from tilewright.runtime import host
+    from tilewright.runtime.backends import Backend, Memory
 
 
 def component_of(value: Any, component: int) -> Any:

@@ -11,11 +11,11 @@ import numpy as np
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.kernel.launch import ScalarReference
-from tilewright.runtime import host
 from tilewright.runtime.backends import Memory
 
 if TYPE_CHECKING:  # programs from the disk do without the kernel language
     from tilewright.kernel.ir import Kernel
+    from tilewright.runtime import host
 
 LONGEST_RECORDING = 1 << 14
 """Programs that do more than this are not recorded: loops of the host with thousands of rounds."""
