@@ -219,7 +219,7 @@ def test_explain_tells_what_was_found_when_it_ran(disk: Path) -> None:
     first = later(product)
     a, b = matrix(300, 320), matrix(320, 310)
     told = first.explain()
-    first._executable((), "cpu").found["t_6 = map", "in another way"] = None  # as where a tiling declines
+    first._executable(first._types, "cpu")[0].found["t_6 = map", "in another way"] = None  # as where a tiling declines
     first(a, b)
     again = later(product)
     again(a, b)
@@ -233,7 +233,7 @@ def test_explain_tells_what_was_found_when_it_ran(disk: Path) -> None:
 def test_tunings_decide_what_is_taken(disk: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     a, path = matrix(4, 3000), tmp_path / "rows.tuning"
     options = ProgramOptions(tuning=path)
-    executable = rows._executable((), "cpu")
+    executable = rows._executable(rows._types, "cpu")[0]
     names = list(executable.thresholds)
     assert names
 

@@ -163,7 +163,7 @@ class TracedProgram:
         """
         if isinstance(target, Machine):
             return self.options.explained(self._trace(self._given_types(dtypes)).program, target)
-        return explanation(self._executable(dtypes, target))
+        return explanation(self._executable(self._given_types(dtypes), target)[0])
 
     def derivation(self, *dtypes: Any, target: str | Device | Machine | None = None) -> Derivation:
         """The rewrites between the program and what is run on a device or machine; `dtypes` as for `trace`."""
@@ -182,7 +182,7 @@ class TracedProgram:
 
         They are the machine's model's, or tuned ones, or those given to `with_thresholds`.
         """
-        return dict(self._executable(dtypes, target).thresholds)
+        return dict(self._executable(self._given_types(dtypes), target)[0].thresholds)
 
     def with_thresholds(self, values: Mapping[str, float]) -> TracedProgram:
         """The same program with other values of some thresholds: a version runs where there is at least so much
@@ -297,8 +297,9 @@ class TracedProgram:
 
     # --- tracing
 
-    def _executable(self, dtypes: Sequence[Any], target: str | Device | None) -> Executable:
-        return self._compiled.executable(self._given_types(dtypes), device_for(target))
+    def _executable(self, types: tuple[ScalarType, ...], target: str | Device | None) -> tuple[Executable, bool]:
+        """The program compiled, and whether the function gives a tuple."""
+        return self._compiled.executable(types, device_for(target)), self._trace(types).several
 
     def _trace(self, types: tuple[ScalarType, ...]) -> Traced:
         with self._lock:

@@ -122,7 +122,7 @@ def make_entry(
         return None
     checked = {number: -(-temporaries[number] // 8) * 8 for number in records}
     helpers, together = _help_for(launches, threads)
-    if helpers:  # what comes from the disk may be the first in this process that has work for them
+    if helpers > cpu_pool.POOL_WORDS[3] or together > cpu_pool.POOL_WORDS[2]:  # nothing was launched before, say
         cpu_pool.provide(helpers, together)
     told = _words(steps)
     head = {
