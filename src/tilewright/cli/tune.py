@@ -105,7 +105,7 @@ def tune_file(
 def _fitting(
     program: TracedProgram, given: Mapping[str, tuple[Any, ...]]
 ) -> tuple[dict[str, tuple[Any, ...]], list[str]]:
-    """The data sets that have as many arguments as a program takes, and why others do not.
+    """The data sets that have as many arguments as a program takes, of its types, and why others do not.
 
     Raises:
         ValueError: if there is none, with the reasons.
@@ -113,9 +113,30 @@ def _fitting(
     data, others = {}, []
     for name, one in given.items():
         try:
-            data[name] = arguments_for(program, name, one)
-        except ValueError as error:
-            others.append(str(error))
+            arguments = arguments_for(program, name, one)
+            _check_types(program, arguments)
+            data[name] = arguments
+        except (TypeError, ValueError) as error:
+            others.append(str(error) if str(error).startswith("data set") else f"data set {name}: {error}")
     if not data:
         raise ValueError("; ".join(others))
     return data, others
+
+
+def _check_types(program: TracedProgram, arguments: Sequence[Any]) -> None:
+    """Refuse arrays whose types or ranks are not those of a program's parameters.
+
+    Raises:
+        TypeError, ValueError: naming the parameter.
+    """
+    import numpy as np
+
+    from tilewright.frontend.program_arguments import accepted
+
+    name = program.function.__name__
+    for parameter, argument in zip(program.parameters, arguments, strict=True):
+        if parameter.annotation.shape:
+            array, rank = np.asarray(argument), len(parameter.annotation.shape)
+            accepted(name, parameter, array)
+            if array.ndim != rank:
+                raise ValueError(f"program {name}: parameter {parameter.name} has {rank} dimensions, not {array.ndim}")

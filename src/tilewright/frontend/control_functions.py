@@ -144,6 +144,7 @@ def loop(count: Any, initial: Any, body: Callable[..., Any]) -> Any:
     tracer = current("loop")
     bound = size_of(count, "the count of loop")
     name = f"loop: {name_of(body)}"
+    _check_order(initial, "loop(count, initial, body)")
     carried, several = values_of(initial, "loop: what it starts from")
     hints = parameter_names(body)
     index = tracer.variable(hints[0] if hints else "i", Type(I64))
@@ -155,6 +156,12 @@ def loop(count: Any, initial: Any, body: Callable[..., Any]) -> Any:
     parameters, inside = _body(tracer, name, atoms, write, hints[1:], several)
     targets = tracer.emit(Loop(parameters, atoms, ForLoop(index, bound), inside))
     return wrap_results(tracer, targets, several, "loop")
+
+
+def _check_order(initial: Any, order: str) -> None:
+    """Refuse a function in place of values: other packages take the body first."""
+    if callable(initial) and not is_array(initial):
+        raise TypeError(f"what a loop starts from is a function; the arguments are {order}")
 
 
 def while_loop(condition: Callable[..., Any], initial: Any, body: Callable[..., Any]) -> Any:
@@ -182,6 +189,7 @@ def while_loop(condition: Callable[..., Any], initial: Any, body: Callable[..., 
     """
     tracer = current("while_loop")
     name = f"while_loop: {name_of(body)}"
+    _check_order(initial, "while_loop(condition, initial, body)")
     carried, several = values_of(initial, "while_loop: what it starts from")
     hints = parameter_names(body)
     atoms = _initial(tracer, name, carried, body, hints)

@@ -126,6 +126,8 @@ def _find_out() -> None:
 
 
 def _checked(number: int, what: str) -> int:
+    if not hasattr(number, "__index__"):
+        raise TypeError(f"{what} is {number!r} of type {type(number).__name__}; it must be an integer")
     if not 1 <= number <= MOST_THREADS:
         raise ValueError(f"{what} is {number}; it must be from 1 to {MOST_THREADS}")
     return number

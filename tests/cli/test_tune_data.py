@@ -1,0 +1,39 @@
+"""Data sets that a program cannot take are left out of its tuning, and told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from tilewright.cli.main import app
+
+PROGRAM = """
+import tilewright as tw
+
+@tw.program
+def row_sums(xss: tw.f32["n", "m"]):
+    return tw.map(lambda xs: tw.reduce("add", 0, xs), xss)
+"""
+
+
+def test_arrays_of_other_types_and_ranks_are_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWRIGHT_TUNINGS", str(tmp_path / "tunings.sqlite3"))
+    path = tmp_path / "sums.py"
+    path.write_text(PROGRAM)
+    for name, array in {
+        "fits": np.ones((4, 40), np.float32), "double": np.ones((4, 40)), "flat": np.ones(4, np.float32),
+    }.items():  # fmt: skip
+        np.savez(tmp_path / f"{name}.npz", xss=array)
+    files = [f"--data={tmp_path / name}.npz" for name in ("fits", "double", "flat")]
+    result = CliRunner().invoke(app, ["tune", str(path), *files, "--seconds", "0.001"])
+    assert result.exit_code == 0, result.output
+    told = " ".join(result.output.split())
+    assert told.count("double") == 1, told
+    assert "data set double: program row_sums: parameter xss: f32[n, m] does not take dtype f64" in told
+    assert "data set flat: program row_sums: parameter xss has 2 dimensions, not 1" in told
+    result = CliRunner().invoke(app, ["tune", str(path), files[1], "--seconds", "0.001"])
+    assert result.exit_code != 0
+    assert "does not take dtype f64" in " ".join(result.output.split())
