@@ -172,6 +172,19 @@ def test_the_operator_is_as_torch_wants_it() -> None:
     torch.library.opcheck(torch.ops.tilewright.einsum.default, ("ij->ji", [a.detach()], "", "plus_times", ""))
 
 
+def test_dtypes_of_torch_and_orders_that_are_the_usual_one() -> None:
+    a, b = tensors((8, 9), (9, 7))
+    c, d = tensors((8, 9), (9, 7), grad=True)
+    for one, other in ((a, b), (c, d)):
+        wide = tw.einsum("ij,jk->ik", one, other, dtype=torch.float64, order="C")
+        assert wide.dtype is torch.float64
+        torch.testing.assert_close(wide, one.double() @ other.double())
+        halves = tw.einsum("ij,jk->ik", one.bfloat16(), other.bfloat16(), dtype=torch.bfloat16)
+        assert halves.dtype is torch.bfloat16
+    narrow = tw.einsum("ij,jk->ik", a, b, dtype=torch.bfloat16, casting="unsafe")
+    torch.testing.assert_close(narrow.float(), a @ b, rtol=5e-2, atol=5e-2)
+
+
 COMPILED = """
 import sys
 import tilewright as tw
@@ -209,6 +222,10 @@ sizes = compiled(lambda x, y: tw.einsum("ij,jk->ik", x, y), fullgraph=True, dyna
 for n in (3, 5, 9):
     x, y = torch.randn(n, 4), torch.randn(4, n + 1)
     close(sizes(x, y), x @ y)
+wide = compiled(lambda x, y: tw.einsum("ij,jk->ik", x, y, dtype=torch.float64), fullgraph=True)(a, b)
+close(wide, a.double() @ b.double())
+half = compiled(lambda x, y: tw.einsum("ij,jk->ik", x, y, dtype=torch.bfloat16), fullgraph=True)
+assert half(a.bfloat16(), b.bfloat16()).dtype is torch.bfloat16
 close(compiled(lambda x: row_sums(x) + 1)(a), a.sum(1) + 1)
 close(compiled(lambda x, y: tw.einsum("ij,jk->ik", x, y, epilogue=lambda z: tw.maximum(z, 0)))(a, b), (a @ b).relu())
 close(compiled(lambda x, y: tw.einsum(x, [0, 1], y, [1, 2], [0, 2]) + 1)(a, b), a @ b + 1)

@@ -34,7 +34,7 @@ def followed_einsum(operands: Sequence[Any], out: Any, options: Mapping[str, Any
     given = {name: one for name, one in options.items() if not _is_default(name, one)}
     if out is not None:
         given["out"] = out
-    refused = [name for name in given if name not in _FOLLOWED]
+    refused = [name for name in given if name not in _FOLLOWED and not (name == "order" and given[name] in ("C", "c"))]
     if refused:
         shown = ", ".join(f"{name}={given[name]!r}" if name == "semiring" else name for name in refused)
         raise RuntimeError(
@@ -289,6 +289,7 @@ def einsum_in_graph(
                 followed = True
         if plain and (semiring == "plus_times" or not followed):
             name = "" if dtype is None else str(dtype).removeprefix("torch.")
+            name = "bf16" if name == "bfloat16" else name
             return torch.ops.tilewright.einsum(operands[0], values, name, semiring, "" if target is None else target)
     return _eager_einsum(
         *operands, out=out, dtype=dtype, order=order, casting=casting, optimize=optimize, semiring=semiring,

@@ -120,6 +120,14 @@ def _place(out: Any) -> Any:
     return array_of(out, "out") if is_tensor(out) else out
 
 
+def dtype_of(dtype: Any) -> Any:
+    """A dtype, of torch's its name here."""
+    name = str(dtype)
+    if not name.startswith("torch."):
+        return dtype
+    return "bf16" if name == "torch.bfloat16" else name.removeprefix("torch.")
+
+
 def einsum_of_tensors(operands: Sequence[Any], out: Any, options: Mapping[str, Any]) -> Any:
     """`einsum` (which see) where tensors are among the operands.
 
@@ -129,8 +137,8 @@ def einsum_of_tensors(operands: Sequence[Any], out: Any, options: Mapping[str, A
     from tilewright.frontend.einsum import einsum
 
     options = {name: one for name, one in options.items() if one is not DEFAULTS[name]}
-    if str(options.get("dtype")).startswith("torch."):
-        options["dtype"] = str(options["dtype"]).removeprefix("torch.")
+    if "dtype" in options:
+        options["dtype"] = dtype_of(options["dtype"])
     if are_followed([one for one in operands if is_tensor(one)]):
         from tilewright.frontend.torch_operator import followed_einsum
 
