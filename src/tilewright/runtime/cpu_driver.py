@@ -3,12 +3,12 @@
 Memory of a pool (byte offsets; what different threads write lies 128 bytes apart, which are a cache line of some
 processors and a pair of lines, fetched together, of others):
 
-    TICKETS    how many more workers may join the present launch      PARKED   how many workers sleep
+    TICKETS    how many more workers may join, the launcher's core     PARKED   how many workers sleep
     COUNTER    blocks taken from the start, and from the end           STOP     1 when workers must return
     FINISHED   how many joined workers are done                        MUTEX, CONDITION   for sleeping
     JOB        kernel, arguments, blocks, grain, units, shares         BUSY     1 while there is a launch
     WAITING    1 while the launcher sleeps, on ENDED                   WORKSPACES   one address per worker
-    CALLER     the launcher's clock (0: no launch), its core           MOVING   1 while it is moved to another core
+    CALLER     the launcher's clock, 0 without a launch                MOVING   1 while it is moved to another core
     WORKERS    how many workers there are                              CLOCKS   of each worker, 0 without blocks
 
 Threads take blocks by shares of what is left (guided self-scheduling, Polychronopoulos and Kuck 1987): many at first,
@@ -88,7 +88,8 @@ def driver_text(target: CpuTarget) -> str:
     numbers = {
         "LAUNCHER_LOOKS": LAUNCHER_LOOKS, "MOST_LOOKS": LAUNCHER_LOOKS + LOOKS_BEFORE_SLEEP,
         "LOOKS_PER_YIELD": LOOKS_PER_YIELD, "SHARES": SHARES_PER_THREAD,
-        "HELP_MASK": LOOKS_PER_HELP - 1, "LEAST_WAIT": LEAST_WAIT, "MOST_WAIT": MOST_WAIT, "TAIL_WAIT": TAIL_WAIT,
+        "NEVER": 2**63 - 1, "HELP_MASK": LOOKS_PER_HELP - 1,
+        "LEAST_WAIT": LEAST_WAIT, "MOST_WAIT": MOST_WAIT, "TAIL_WAIT": TAIL_WAIT,
          "WAIT_PER_WORK": WAIT_PER_WORK, "CLOCK": time.CLOCK_MONOTONIC,
     }  # fmt: skip
     for name, number in numbers.items():
@@ -254,7 +255,7 @@ parallel:
   store atomic i64 0, ptr %counter monotonic, align 8
   store atomic i64 0, ptr %finished monotonic, align 8
   %launcher = @@CALLER
-  %core.slot = getelementptr inbounds i64, ptr %launcher, i64 1
+  %core.slot = getelementptr inbounds i64, ptr %tickets, i64 1
   %moving = @@MOVING
   %own.clock = call i64 @own_clock()
   %own.core = call i32 @own_core()

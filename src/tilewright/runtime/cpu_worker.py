@@ -4,7 +4,8 @@ It is a part of the driver's text (`cpu_driver`), which tells what lies where in
 
 A worker leaves the core of the launcher to the launcher: it steps aside before it joins a launch there, after it was
 brought there to end its blocks, and when it has brought the launcher to its own core. Where it goes instead other
-programs may be at work; without blocks it can wait.
+programs may be at work; without blocks it can wait. It asks whether the launcher was put aside only after its own
+blocks of a launch, since asking takes as long as a short launch does.
 """
 
 from __future__ import annotations
@@ -31,16 +32,15 @@ entry:
   %own.clock = call i64 @own_clock()
   %workers.slot = @@WORKERS
   %counted = add i64 %number, 1
-  %launcher = @@CALLER
-  %launcher.slot = getelementptr inbounds i64, ptr %launcher, i64 1
+  %launcher.slot = getelementptr inbounds i64, ptr %tickets, i64 1
   %w = atomicrmw umax ptr %workers.slot, i64 %counted monotonic
   %born = call i64 @now()
   %first.until = add i64 %born, @@LEAST_WAIT
   %worker.busy = @@BUSY
   br label %look
 look:
-  %tail = phi i64 [ %first.until, %entry ], [ %next.tail, %settled ], [ %claim.tail, %claim ], [ %later, %elsewhere ],
-    [ %tail, %pause ], [ %tail, %check ], [ %tail.next, %help ]
+  %tail = phi i64 [ @@NEVER, %entry ], [ %next.tail, %settled ], [ %claim.tail, %claim ], [ @@NEVER, %elsewhere ],
+    [ %tail, %pause ], [ %awaited.tail, %check ], [ %tail.next, %help ]
   %looks = phi i64 [ 0, %entry ], [ 0, %settled ], [ 0, %claim ], [ 0, %elsewhere ], [ %looks.next, %pause ],
     [ 0, %check ], [ 0, %help ]
   %until = phi i64 [ %first.until, %entry ], [ %next.until, %settled ], [ %claim.until, %claim ],
@@ -68,6 +68,7 @@ check:
   %under.way = load atomic i64, ptr %worker.busy monotonic, align 8
   %late = icmp sgt i64 %present.time, %tail
   %awaits = icmp ne i64 %under.way, 0
+  %awaited.tail = select i1 %awaits, i64 %tail, i64 @@NEVER
   %overdue = and i1 %late, %awaits
   br i1 %overdue, label %help, label %look
 help:
@@ -84,24 +85,24 @@ elsewhere:
 park:
   %p0 = call i32 @pthread_mutex_lock(ptr %mutex)
   %p1 = atomicrmw add ptr %parked, i64 1 seq_cst
-  br label %asleep
-asleep:
   %asleep.offered = load atomic i64, ptr %tickets seq_cst, align 8
   %asleep.stopped = load atomic i64, ptr %stop seq_cst, align 8
   %asleep.any = icmp sgt i64 %asleep.offered, 0
   %asleep.leave = icmp ne i64 %asleep.stopped, 0
-  %wake = or i1 %asleep.any, %asleep.leave
-  br i1 %wake, label %awake, label %sleep
+  %stay = or i1 %asleep.any, %asleep.leave
+  br i1 %stay, label %awake, label %sleep
 sleep:
   %p2 = call i32 @pthread_cond_wait(ptr %condition, ptr %mutex)
-  br label %asleep
+  br label %awake
 awake:
   %p3 = atomicrmw sub ptr %parked, i64 1 seq_cst
   %p4 = call i32 @pthread_mutex_unlock(ptr %mutex)
-  br i1 %asleep.leave, label %exit, label %claim
+  %woken.time = call i64 @now()
+  %woken.until = add i64 %woken.time, @@LEAST_WAIT
+  br label %claim
 claim:
-  %claim.until = phi i64 [ %until, %seek ], [ %until, %awake ], [ %claim.until, %take ]
-  %claim.tail = phi i64 [ %tail, %seek ], [ %tail, %awake ], [ %claim.tail, %take ]
+  %claim.until = phi i64 [ %until, %seek ], [ %woken.until, %awake ], [ %claim.until, %take ]
+  %claim.tail = phi i64 [ %tail, %seek ], [ @@NEVER, %awake ], [ %claim.tail, %take ]
   %present = load atomic i64, ptr %tickets monotonic, align 8
   %positive = icmp sgt i64 %present, 0
   br i1 %positive, label %compare, label %look
