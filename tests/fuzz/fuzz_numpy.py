@@ -48,12 +48,15 @@ class NumpyTrial:
     results: tuple[str, ...] = ()
     arguments: tuple[Sequence[Any], ...] = ()
     large: bool = False
+    generic: bool = False  # arrays of any type are taken
 
     @property
     def text(self) -> str:
         """The function."""
         shown = ", ".join(
-            f"{name}: tw.{kind}[{', '.join(map(repr, sizes))}]" if sizes else f"{name}: tw.{kind}"
+            f"{name}: tw.{'array' if self.generic else kind}[{', '.join(map(repr, sizes))}]"
+            if sizes
+            else f"{name}: tw.{kind}"
             for name, kind, sizes in self.parameters
         )
         return "\n    ".join([f"def f({shown}):", *self.lines, f"return ({', '.join(self.results)},)\n"])
@@ -73,6 +76,11 @@ class NumpyTrial:
         names: dict[str, Any] = {"tw": tw, "np": np, **TRACED}
         exec(compile(self.text, "<random>", "exec"), names)
         return tw.program(names["f"])
+
+    def core(self) -> Program:
+        """The core program."""
+        generic = [one for one in self.arguments[0] if np.ndim(one)] if self.generic else []
+        return self.program().trace(*(one.dtype for one in generic))
 
 
 @contextmanager
@@ -110,7 +118,7 @@ class Writing:
             return
         longer = _replaced(self.trial, lines=(*self.trial.lines, f"{name} = {text}"), results=(name,))
         try:
-            longer.program().trace()
+            longer.core()
         except (ValueError, TypeError, IndexError, AttributeError) as error:
             self.refused.append(f"{text}: {type(error).__name__}: {error}")
             return
@@ -156,7 +164,7 @@ def written(number: int) -> Writing:
     scope = Scope(random, special=special)
     for (name, _, _), value in zip(parameters, arguments[0], strict=True):
         scope.keep(name, value, True)
-    trial = NumpyTrial(number, tuple(shown), arguments=tuple(arguments), large=large)  # type: ignore[arg-type]
+    trial = NumpyTrial(number, tuple(shown), arguments=tuple(arguments), large=large, generic=random.random() < 0.3)  # type: ignore[arg-type]
     others = {name: value for (name, _, _), value in zip(parameters, arguments[1], strict=True)}
     writing = Writing(trial, random, scope, others)
     for _ in range(random.randint(3, LINES_TRIED)):
@@ -195,7 +203,7 @@ def run_trial(trial: NumpyTrial, device: Device, counts: Counts | None = None) -
     counts.trials += 1
     way = "tracing"
     try:
-        core = trial.program().trace()
+        core = trial.core()
         with _quiet():
             expected = [(given, trial.on_arrays(given)) for given in trial.arguments]
             if not trial.large:
