@@ -7,8 +7,7 @@ from dataclasses import replace
 from tilewright.ir.scalars import F32, I64
 from tilewright.kernel.ir import Buffer, For, Kernel, Let, Name, Store, VectorType, add, integer, load
 from tilewright.kernel.llvm import llvm_text
-from tilewright.runtime.cpu_device import MIXED_LOOPS, optimisation_of
-from tilewright.runtime.cpu_jit import MANY_LOOPS, host_cpu
+from tilewright.runtime.cpu_jit import host_cpu
 
 X, Y = Buffer("x", F32, read_only=True), Buffer("y", F32)
 
@@ -35,12 +34,3 @@ def test_only_loops_on_vectors_of_a_mixed_kernel_stay_as_they_are() -> None:
     (latch,) = (line for line in text.splitlines() if "br i1" in line and "!llvm.loop" in line)
     assert "for.a" in latch
     assert "llvm.loop.unroll.disable" not in llvm_text(replace(mixed, scalar_loops=False), host_cpu())
-
-
-def test_tests_stay_in_the_loops_of_large_mixed_kernels() -> None:
-    several = [_scalars(f"s{number}") for number in range(MIXED_LOOPS - 1)]
-    assert MIXED_LOOPS < MANY_LOOPS
-    assert optimisation_of(_kernel(_vectors("a"), *several)) == "deep"
-    assert optimisation_of(_kernel(_vectors("a"), *several[1:])) == "full"
-    assert optimisation_of(_kernel(_scalars("b"), *several)) == "full"
-    assert optimisation_of(replace(_kernel(_vectors("a"), *several), scalar_loops=False)) == "none"

@@ -337,7 +337,7 @@ def _loop_metadata(emitter: Emitter, node: For, group: str) -> str:
 
 def _has_own_vectors(node: For) -> bool:
     """The loop's own statements compute on vectors, several at a time as a rule. Unrolled by LLVM as well, they would
-    take a third longer to compile, and no less to run.
+    take longer to compile, and no less to run.
     """
     return any(isinstance(one, Let | Declare) and isinstance(one.value.type, VectorType) for one in node.body)
 

@@ -14,9 +14,6 @@ DEEP = 10
 """Loops in each other from which on LLVM may not take tests out of them."""
 LARGE = 64
 """Loops altogether from which on LLVM may not unroll any either."""
-MIXED_LOOPS = 8
-"""The same for a kernel with vectors of its own, whose other loops are ends and rests: taking tests out of these is up
-to a third of LLVM's work."""
 # Found without printing the kernel. The kernel is kept, so that its place in memory is not another's meanwhile.
 _SAME: MemoryCache[int, tuple[Kernel, NativeKernel]] = MemoryCache(capacity=256)
 
@@ -49,8 +46,7 @@ def _compile(kernel: Kernel) -> NativeKernel:
 
 def optimisation_of(kernel: Kernel) -> Optimisation:
     """How much LLVM makes of a kernel."""
-    mixed = has_vectors(kernel)
-    if mixed and not kernel.scalar_loops:
+    if has_vectors(kernel) and not kernel.scalar_loops:
         return "none"
     loops = sum(isinstance(one, For | While) for one in walk(kernel.body))
     if loops >= LARGE:
@@ -58,9 +54,7 @@ def optimisation_of(kernel: Kernel) -> Optimisation:
     if loop_depth(kernel.body) >= DEEP:
         return "deep"
     checks = any(one.name == ERRORS_BUFFER for one in kernel.buffers)
-    if checks and loops < MANY_LOOPS:
-        return "checked"
-    return "deep" if mixed and loops >= MIXED_LOOPS else "full"
+    return "checked" if checks and loops < MANY_LOOPS else "full"
 
 
 def loop_depth(body: tuple[Statement, ...]) -> int:
