@@ -19,6 +19,34 @@ ADD = "(\\(s: f32, t: f32) ->\n  let (u: f32) = s + t\n  in (u)) (0.0f32)"
 # rule, parameters, before, after
 FIRES = [
     (
+        "rearrange_map",
+        "a: [n][m]f32, b: [m]f32, c: [n]f32",
+        f"""\
+let (x: [n][m]f32) = map n (\\(c1: f32, row: [m]f32) ->
+  let (d: [m]f32) = map m (\\(p: f32, b1: f32) ->
+    let (q: f32) = fma(p, b1, c1)
+    in (q)) row b
+  in (d)) c a
+let (y: [m][n]f32) = rearrange (1, 0) x
+let (z: [m]f32) = map m (\\(e: [n]f32) ->
+  let (f: f32) = reduce n {ADD} e
+  in (f)) y
+in (z)""",
+        """\
+let (a.turned: [m][n]f32) = rearrange (1, 0) a
+let (y: [m][n]f32) = map m (\\(a.column: [n]f32, b1: f32) ->
+  let (y.row: [n]f32) = map n (\\(p: f32, c1: f32) ->
+    let (q: f32) = fma(p, b1, c1)
+    in (q)) a.column c
+  in (y.row)) a.turned b
+let (z: [m]f32) = map m (\\(e: [n]f32) ->
+  let (f: f32) = reduce n (\\(s: f32, t: f32) ->
+    let (u: f32) = s + t
+    in (u)) (0.0f32) e
+  in (f)) y
+in (z)""",
+    ),
+    (
         "map_map",
         "a: [n]f32, b: [n]f32",
         f"""\
@@ -196,7 +224,19 @@ let (y: [n][n]f32) = map n (\\(x_row2: [n]f32) ->
 in (y)"""
 
 # rule, parameters, program, statement, words of the reason
+TURNED = """\
+let (x: [n][m]f32) = map n (\\(row: [m]f32) ->
+  let (d: [m]f32) = map m (\\(p: f32) ->
+    let (q: f32) = exp(p)
+    in (q)) row
+  in (d)) a
+let (y: [m][n]f32) = rearrange (1, 0) x
+"""
+
 DECLINES = [
+    ("rearrange_map", "a: [n][m]f32", "let (y: [m][n]f32) = rearrange (1, 0) a\nin (y)", 0, "not computed by a map"),
+    ("rearrange_map", "a: [n][m]f32", f"{TURNED}in (y)", 1, "y is not only folded row by row"),
+    ("rearrange_map", "a: [n][m]f32", f"{TURNED}in (x, y)", 1, "x is used otherwise than in columns, too"),
     (
         "map_map",
         "a: [n]f32",

@@ -65,8 +65,8 @@ def recognise(
         views: where each array in scope lies.
         out: where the result lies (by target name).
         iotas: arrays in scope that are known to be an i64 iota, whose elements are indices.
-        alone: look for a map nest around reductions of one array instead, or for nested reductions of one: the second
-            operand of the contraction is that array too, without strides, and the map ignores it.
+        alone: look for a map nest around reductions of one array instead, for nested reductions of one, or for one of
+            complex numbers: the second operand is that array too, without strides, and the map ignores it.
         products: outer products, too, are wanted.
     """
     try:
@@ -282,12 +282,13 @@ def _assemble(
 ) -> Contraction:
     map_function, loads = _extract(nest, element, ())
     offsets = [load.view.lmad.offset for load in loads]
-    if alone and len(loads) == 1 and (nest.parallel or len(nest.contracted) > 1):
+    several = nest.parallel or len(nest.contracted) > 1 or any(one.variable.type.element.is_complex for one in loads)
+    if alone and len(loads) == 1 and several:
         ignored = Variable(f"{loads[0].variable.name}.ignored", loads[0].variable.type)
         map_function = Lambda((*map_function.parameters, ignored), map_function.body)
         loads, offsets = (*loads, loads[0]), [*offsets, size(0)]
     elif alone:
-        raise Refused("the nest does not reduce rows of one array, or several of its dimensions")
+        raise Refused("the nest does not reduce rows of one array, several of its dimensions, or complex numbers")
     if len(loads) != 2:
         names = ", ".join(load.view.buffer for load in loads) or "none"
         raise Refused(f"the reduced function reads {len(loads)} array elements ({names}), a contraction reads two")

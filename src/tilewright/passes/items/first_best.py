@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tilewright.ir.nodes import (
     Apply,
@@ -40,7 +41,7 @@ from tilewright.ir.nodes import (
     Type,
     Variable,
 )
-from tilewright.ir.scalars import BOOL
+from tilewright.ir.scalars import BOOL, ScalarType
 from tilewright.passes.items.item_memory import IotaArray, Item
 
 Fold = Reduce | Redomap | SegRed
@@ -48,8 +49,73 @@ _STRICT, _MIRRORED = {"lt": "gt", "gt": "lt"}, {"lt": "gt", "gt": "lt", "le": "g
 _OTHERWISE = {"le": "gt", "ge": "lt"}
 
 
+@dataclass(frozen=True)
+class FirstBest:
+    """A fold that keeps the first of the best rows.
+
+    Attributes:
+        better: the comparison by which a row replaces what is kept.
+        by: which of its values is compared; number: which is the number of the row.
+        nan_is_best: nan is best of all.
+    """
+
+    combine: Lambda
+    better: str
+    by: int
+    number: int
+    nan_is_best: bool
+
+    @property
+    def sides(self) -> tuple[Sequence[Variable], Sequence[Variable]]:
+        """The parameters: what is kept, and the row."""
+        count = len(self.combine.parameters) // 2
+        return self.combine.parameters[:count], self.combine.parameters[count:]
+
+    def merging(self) -> Lambda:
+        """op' of the proof above."""
+        return _operator(self.better, self.by, self.nan_is_best, self.number, *self.sides)
+
+    def counting(self, number: ScalarType) -> Lambda:
+        """The operator itself, for rows in their order whose numbers are of another type."""
+        left, right = (
+            [Variable(one.name, Type(number)) if place == self.number else one for place, one in enumerate(side)]
+            for side in self.sides
+        )
+        made = _Made(left[0])
+        kept, row = left[self.by], right[self.by]
+        if self.nan_is_best:
+            not_better = made("worse", {"gt": "le", "lt": "ge"}[self.better], row, kept)
+            taken = made("taken", "and", made("number", "eq", kept, kept), made("comes", "not", not_better))
+        else:
+            taken = made("taken", self.better, row, kept)
+        results = tuple(
+            made(f"kept{k}", "select", taken, y, x) for k, (x, y) in enumerate(zip(left, right, strict=True))
+        )
+        return Lambda((*left, *right), Body(tuple(made.statements), results))
+
+
+class _Made:
+    """Makes statements of operations on variables."""
+
+    def __init__(self, named: Variable) -> None:
+        self.named = named
+        self.statements: list[Statement] = []
+
+    def __call__(self, name: str, operator: str, *operands: Atom) -> Variable:
+        type_ = operands[-1].type if operator == "select" else Type(BOOL)
+        target = Variable(f"{self.named}.{name}", type_)
+        self.statements.append(Statement((target,), Apply(operator, operands)))
+        return target
+
+
 def merging_operator(item: Item, fold: Fold) -> Lambda | None:
     """op' for the op of a fold of scalars in a work item; None where the proof above does not hold."""
+    found = first_best(item, fold)
+    return None if found is None else found.merging()
+
+
+def first_best(item: Item, fold: Fold) -> FirstBest | None:
+    """What a fold of scalars in a work item keeps; None where the proof above does not hold."""
     count = len(fold.neutral)
     parameters = fold.combine.parameters
     left, right = parameters[:count], parameters[count:]
@@ -63,20 +129,13 @@ def merging_operator(item: Item, fold: Fold) -> Lambda | None:
     numbers = [place for place in range(count) if place != by and _is_row_number(item, fold, place)]
     if not numbers or any(one.type.element.is_complex for one in parameters):
         return None
-    return _operator(better, by, nan_is_best, numbers[0], left, right)
+    return FirstBest(fold.combine, better, by, numbers[0], nan_is_best)
 
 
 def _operator(
     better: str, by: int, nan_is_best: bool, number: int, left: Sequence[Variable], right: Sequence[Variable]
 ) -> Lambda:
-    made: list[Statement] = []
-
-    def bind(name: str, operator: str, *operands: Atom) -> Variable:
-        type_ = operands[-1].type if operator == "select" else Type(BOOL)
-        target = Variable(f"{left[0]}.{name}", type_)
-        made.append(Statement((target,), Apply(operator, operands)))
-        return target
-
+    bind = _Made(left[0])
     same = bind("same", "eq", right[by], left[by])
     best = bind("better", better, right[by], left[by])
     if nan_is_best:
@@ -86,7 +145,7 @@ def _operator(
     tie = bind("tie", "and", same, bind("sooner", "lt", right[number], left[number]))
     taken = bind("taken", "or", best, tie)
     results = tuple(bind(f"kept{k}", "select", taken, y, x) for k, (x, y) in enumerate(zip(left, right, strict=True)))
-    return Lambda((*left, *right), Body(tuple(made), results))
+    return Lambda((*left, *right), Body(tuple(bind.statements), results))
 
 
 def _comparison(body: Body, left: Sequence[Variable], right: Sequence[Variable]) -> tuple[str, int, bool] | None:

@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import Any
 
 from tilewright.ir import nodes
-from tilewright.ir.nodes import Lambda, Variable
+from tilewright.ir.nodes import Body, Lambda, Statement, Variable
 from tilewright.ir.scalars import I64, ScalarType, compute_type
 from tilewright.ir.sizes import ONE, ZERO, Size, minimum, size
 from tilewright.ir.traversal import all_statements, mentioned_names
@@ -30,7 +30,15 @@ from tilewright.kernel.ir import Constant, Expression, For, operation
 from tilewright.passes.items import lower_folds
 from tilewright.passes.items.accumulators import PIECE
 from tilewright.passes.items.item_memory import ArrayValue, Item
-from tilewright.passes.items.lower_items import AnyValue, call, lower_statement, row_of, write
+from tilewright.passes.items.lower_items import (
+    AnyValue,
+    bind,
+    call,
+    lower_statement,
+    row_of,
+    value_of,
+    write,
+)
 from tilewright.passes.items.lower_scalar import lower_atom, lower_size
 from tilewright.passes.items.sum_trees import grows_errors
 
@@ -75,23 +83,41 @@ def _is_of(reduction: Reduction, kinds: Any) -> bool:
 
 def column_fold(function: Lambda) -> Reduction | None:
     """The fold that the points of a map are, if it reads rows of the map's arrays, and beside them nothing but arrays
-    that all points share (the numbers of the rows, say). The results are values of the fold, perhaps not all of them.
+    that all points share (the numbers of the rows, say). What is computed of its values may follow.
     """
-    body = function.body
-    counted = body.statements[:-1]
-    if not body.statements or not body.results or len(set(body.results)) != len(body.results):
+    before, whole, after = _parts(function.body)
+    if whole is None or not all(map(_is_shared, before)):
         return None
-    if not all(isinstance(one.expression, nodes.Iota) for one in counted):
-        return None
-    fold, targets = body.statements[-1].expression, body.statements[-1].targets
-    if not isinstance(fold, nodes.Reduce | nodes.Redomap) or not has_simple_rows(fold):
-        return None
-    if not set(body.results) <= set(targets) or len(targets) != len(fold.neutral):
+    fold = whole.expression
+    if not isinstance(fold, Reduction) or not has_simple_rows(fold) or len(whole.targets) != len(fold.neutral):
         return None
     functions = (fold.combine, fold.function if isinstance(fold, nodes.Redomap) else fold.combine, fold.neutral)
-    if not mentioned_names(functions).isdisjoint(one.name for one in function.parameters):
+    if not mentioned_names((*functions, before)).isdisjoint(one.name for one in function.parameters):
+        return None
+    known = {one.name for one in function.parameters if one.type.rank}
+    known |= {one.name for each in before for one in each.targets if one.type.rank}
+    simple = all(isinstance(one.expression, _SIMPLE) for one in after)
+    if not simple or not mentioned_names((after, function.body.results)).isdisjoint(known):
         return None
     return fold if set(fold.arrays) & set(function.parameters) else None
+
+
+def _is_shared(statement: Statement) -> bool:
+    """Whether a statement counts, or reads a number unchecked: once for all points, if it mentions none of theirs."""
+    match statement.expression:
+        case nodes.Iota():
+            return True
+        case nodes.Index(checked=checked):
+            return not checked and statement.targets[0].type.rank == 0
+    return False
+
+
+def _parts(body: Body) -> tuple[tuple[Statement, ...], Statement | None, tuple[Statement, ...]]:
+    """What stands before the first fold of a body, the fold, and what follows."""
+    place = next((k for k, one in enumerate(body.statements) if isinstance(one.expression, Reduction)), None)
+    if place is None:
+        return body.statements, None, ()
+    return body.statements[:place], body.statements[place], body.statements[place + 1 :]
 
 
 def write_columns(
@@ -123,13 +149,25 @@ def write_columns(
     if not is_cheap(fold):
         conditions.append(operation("ge", operation("sub", bounds[1], bounds[0]), Constant(LEAST_COLUMNS, I64)))
     condition = functools.reduce(functools.partial(operation, "and"), conditions)
-    *counted, whole = function.body.statements
-    for one in counted:
+    before, whole, after = _parts(function.body)
+    assert whole is not None
+    for one in before:
         lower_statement(item, one)
     shared = {one: value for one in fold.arrays if one not in views for value in lower_folds.arrays_of(item, [one])}
-    targets = whole.targets
-    results = [(targets.index(one), place) for one, place in zip(function.body.results, places, strict=True)]
-    by_rows = functools.partial(_write_together, item, fold, arrays, shared, bounds, results)
+    own = [(one, view) for one, view in views.items() if one.type.rank == 0]
+
+    def finish(index: Size, values: Sequence[AnyValue]) -> None:
+        """What is computed of a column's fold."""
+        for parameter, view in own:
+            bind(item, parameter, item.row(view, index))
+        for target, value in zip(whole.targets, values, strict=True):
+            bind(item, target, value)
+        for statement in after:
+            lower_statement(item, statement)
+        for result, place in zip(function.body.results, places, strict=True):
+            write(item, value_of(item, result), row_of(place, index))
+
+    by_rows = functools.partial(_write_together, item, fold, arrays, shared, bounds, finish)
     item.emit.when(item.emit.let(condition, "together"), by_rows, otherwise)
 
 
@@ -141,11 +179,11 @@ def is_nearer(item: Item, view: ArrayView) -> Expression:
 
 def _write_together(
     item: Item, fold: Reduction, arrays: Sequence[ArrayView], shared: Mapping[Variable, ArrayValue],
-    bounds: tuple[Expression, Expression], results: Sequence[tuple[int, ArrayView]],
+    bounds: tuple[Expression, Expression], finish: Callable[[Size, Sequence[AnyValue]], None],
 ) -> None:  # fmt: skip
     emit = item.emit
     totals = [column_array(item, atom.type.element) for atom in fold.neutral]
-    first, first_size = item.index("first", results[0][1].lmad.shape[0])
+    first, first_size = item.index("first", arrays[0].lmad.shape[0])
     function = fold.function if isinstance(fold, nodes.Redomap) else None
 
     def each_column(stop: Expression, write_column: Callable[[Size], None], lanes: bool = True) -> None:
@@ -214,11 +252,9 @@ def _write_together(
         else:
             whole(0)
 
-        def write_results(column: Size) -> None:
-            for number, place in results:
-                item.store(place, (first_size + column,), item.load(totals[number], (column,)))
-
-        each_column(count, write_results)
+        each_column(
+            count, lambda column: finish(first_size + column, [item.load(total, (column,)) for total in totals])
+        )
     emit.emit(For(first.name, bounds[0], bounds[1], tuple(group), step=Constant(COLUMNS, I64)))
 
 

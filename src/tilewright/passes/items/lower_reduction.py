@@ -19,7 +19,7 @@ from tilewright.kernel.ir import Broadcast, If, Store, VectorType, integer, oper
 from tilewright.passes.bound_contraction import LEAST_ROWS
 from tilewright.passes.items import lower_folds
 from tilewright.passes.items.attempts import ItemState
-from tilewright.passes.items.first_best import merging_operator
+from tilewright.passes.items.first_best import FirstBest, first_best
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_columns import has_read_rows, has_simple_rows
 from tilewright.passes.items.lower_items import AnyValue, call, lower_expression, row_of, write
@@ -42,6 +42,10 @@ LANES, STEP = 32, 8
 BRANCHES, LEVELS = 16, 3
 FEW = 24
 """Rows from which on folds go in the lanes of registers; other lanes want `LEAST_ROWS`."""
+LEAST, WIDEST = 4, 64
+"""Rows from which on the first of the best is found in one vector of so many bytes."""
+MANY, CHAINS = 256, 4
+"""Rows from which on it is found in so many of them: a step of it waits for three instructions, one after another."""
 
 Reduction = nodes.Reduce | nodes.Redomap
 
@@ -65,8 +69,8 @@ def _(expression: Reduction, item: Item, targets: tuple[Variable, ...]) -> Seque
         return [*lower_folds.fold(*common, places, mapped), *mapped]
     if reads:
         return [*_fold_what_is_read(*common, mapped), *mapped]
-    merge = None if commutes else merging_operator(item, expression)
-    return [*fold_rows(*common, mapped, ZERO, commutes, in_order=not commutes, merge=merge), *mapped]
+    best = None if commutes else first_best(item, expression)
+    return [*fold_rows(*common, mapped, ZERO, commutes, in_order=not commutes, best=best), *mapped]
 
 
 def fold_rows(
@@ -79,12 +83,12 @@ def fold_rows(
     start: Size,
     lanes: bool,
     in_order: bool = False,
-    merge: nodes.Lambda | None = None,
+    best: FirstBest | None = None,
 ) -> Sequence[AnyValue]:
     """`lower_folds.fold` of scalars from row `start` on; with `lanes`, or `in_order`, in vectors where there are enough
-    rows. With an operator that merges what lanes give (first_best.py) in lanes, too.
+    rows. One that keeps the first of the best rows is in lanes, too.
     """
-    lanes = lanes or merge is not None
+    lanes, merge = lanes or best is not None, None if best is None else best.merging()
     arguments = item, extent, combine, neutral, rows, [None] * len(neutral), mapped
     # LLVM puts folds of integers by one operator into vectors by itself, and our lanes would be in its way.
     exact = not any(atom.type.element.is_float for atom in neutral) and is_commutative(combine)
@@ -95,10 +99,18 @@ def fold_rows(
         least, together = LEAST_ROWS, functools.partial(_fold_in_lanes, *arguments, start=start, merge=merge)
         if goes_in_registers(combine, neutral, mapped):
             by, otherwise = merge or combine, together
-            held = functools.partial(fold_in_registers, item, extent, combine, neutral, rows, start, by)
+            held = functools.partial(fold_in_registers, item, extent, combine, neutral, rows, start, by, best=best)
             least, together = FEW, lambda: _unless_refused(item, held, otherwise)
             if item.round is not None:
                 least, together = _in_rounds(item, extent, combine, neutral, held, together)
+            elif best is not None:
+                one, some = WIDEST // neutral[best.by].type.element.bytes, together
+                few, many = (
+                    functools.partial(_unless_refused, item, functools.partial(held, lanes=lanes_), otherwise)
+                    for lanes_ in (one, CHAINS * one)
+                )
+                longer = functools.partial(_by_length, item, extent, neutral, MANY, many, some)
+                least, together = LEAST, lambda: _by_length(item, extent, neutral, FEW, longer, few)
     else:
         least, together = SHORT, functools.partial(fold_in_order, *arguments, start=start)
     short = functools.partial(lower_folds.fold, *arguments, start=start, short=True)

@@ -11,16 +11,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.ir.nodes import Atom, Lambda
-from tilewright.ir.scalars import BOOL, ScalarType
+from tilewright.ir.nodes import Atom, Lambda, Literal
+from tilewright.ir.scalars import BOOL, I32, I64, ScalarType
 from tilewright.ir.sizes import ZERO, Size, minimum, size
 from tilewright.ir.views import ArrayView
-from tilewright.kernel.ir import Buffer, Lane, Load, Shuffle, Space, VectorType, element_of, integer, operation
+from tilewright.kernel.ir import (
+    Buffer,
+    Cast,
+    Lane,
+    Load,
+    Shuffle,
+    Space,
+    VectorType,
+    add,
+    element_of,
+    integer,
+    multiply,
+    operation,
+)
 from tilewright.passes.items.accumulators import Accumulators
+from tilewright.passes.items.first_best import FirstBest
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_folds import Rows
 from tilewright.passes.items.lower_items import AnyValue, call
-from tilewright.passes.items.lower_scalar import lower_size
+from tilewright.passes.items.lower_scalar import lower_atom, lower_size
 from tilewright.passes.items.scalar_values import Value
 from tilewright.passes.items.sum_trees import grows_errors
 from tilewright.passes.lanes.lane_code import write_group
@@ -44,11 +58,12 @@ def goes_in_vectors(neutral: Sequence[Atom], *functions: Lambda) -> bool:
 
 def fold_in_registers(
     item: Item, extent: Size, combine: Lambda, neutral: Sequence[Atom], rows: Rows, start: Size, merge: Lambda,
-    beside: bool = False, lanes: int = LANES, levels: int = LEVELS,
+    beside: bool = False, lanes: int = LANES, levels: int = LEVELS, best: FirstBest | None = None,
 ) -> list[AnyValue]:  # fmt: skip
     """`lower_folds.fold` of `extent` rows from `start` on; `merge` combines what lanes give.
 
-    Without levels the rounds of a lane are a chain, which must be short.
+    Without levels the rounds of a lane are a chain, which must be short. For the `best` row lanes keep the round in
+    which they met it, as a number no wider than what is compared, in place of the number of the row.
 
     Raises:
         NotInLanes: where the rows do something that vectors do not do; with `beside`, where neighbours read what is not
@@ -59,20 +74,37 @@ def fold_in_registers(
     lane, lane_size = item.index("lane", size(lanes))
     places = [item.own("lanes", one.element, lanes) for one in types]
     whole = extent // lanes
+    initial, step = [*neutral], combine
+    if best is not None:
+        number = I64 if neutral[best.by].type.element.bytes > I32.bytes else I32
+        initial[best.number], step = Literal(-1, number), best.counting(number)
 
     def accumulators() -> Accumulators:
         found = Accumulators(item)
-        found.begin(neutral, types, [None] * count)
+        found.begin(initial, [one.type for one in initial], [None] * count)
         return found
 
-    def take(first: Size, into: Accumulators) -> None:
-        at = item.known_index(start + first + lane_size, start + extent)
-        values = rows(at, [None] * count)
-        into.update(combine, [*into.values, *values[:count]])
+    def take(round_: Size, into: Accumulators) -> None:
+        at = item.known_index(start + round_ * lanes + lane_size, start + extent)
+        values = [*rows(at, [None] * count)][:count]
+        if best is not None:
+            values[best.number] = (Cast(lower_size(round_, emit), initial[best.number].type.element),)
+        into.update(step, [*into.values, *values])
+
+    def numbered(value: Value) -> Value:
+        """The number of the row that a lane met in a round; what the neutral element has if it met none."""
+        assert best is not None
+        (met,) = value
+        wide = emit.let(Cast(met, I64), "round")
+        at = add(add(multiply(wide, integer(lanes)), lane), lower_size(start, emit))
+        none = lower_atom(neutral[best.number], emit)[0]
+        element = types[best.number].element
+        row = at if element == I64 else Cast(at, element)
+        return (operation("select", operation("lt", wide, integer(0)), none, row),)
 
     def rounds(first: Size, number: Size, into: Accumulators, levels: int) -> None:
         if not levels:
-            item.loop(number, "round", lambda k: take((first + k) * lanes, into))
+            item.loop(number, "round", lambda k: take(first + k, into))
             return
         length = size(PIECE**levels)
 
@@ -87,10 +119,11 @@ def fold_in_registers(
         total = accumulators()
         rounds(ZERO, whole, total, levels if grows_errors(combine) else 0)
         rest = emit.let(lower_size(extent - whole * lanes, emit), "rest")
-        emit.when(operation("lt", lane, rest), lambda: take(whole * lanes, total))
-        for place, value in zip(places, total.values, strict=True):
+        emit.when(operation("lt", lane, rest), lambda: take(whole, total))
+        for position, (place, value) in enumerate(zip(places, total.values, strict=True)):
             assert isinstance(value, tuple)
-            item.store(place, (lane_size,), value)
+            is_number = best is not None and position == best.number
+            item.store(place, (lane_size,), numbered(value) if is_number else value)
 
     def memory(element: ScalarType, count: int) -> Buffer:
         return item.buffers[item.own("wide", element, count, Space.PRIVATE).buffer]

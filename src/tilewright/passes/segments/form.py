@@ -20,7 +20,7 @@ from tilewright.ir.traversal import all_statements, is_plain, used_variables
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import Space
 from tilewright.passes.items import lower_folds, lower_segments
-from tilewright.passes.items.first_best import merging_operator
+from tilewright.passes.items.first_best import FirstBest, first_best
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_folds import Rows
 from tilewright.passes.items.lower_items import AnyValue, bind_index
@@ -31,7 +31,7 @@ Fold: TypeAlias = nodes.Reduce | nodes.Redomap | nodes.Scan | nodes.Scanomap | n
 _SIMPLE = nodes.Apply | nodes.Cast | nodes.Alias | nodes.SizeValue
 
 
-def no_merge(item: Item) -> None:
+def no_best(item: Item) -> None:
     """Partial results can only be combined in the order of their rows."""
 
 
@@ -53,7 +53,7 @@ class Segments:
             which they vary with the innermost index of the segments (None: with none); empty if that is not known.
         chain: the rows are combined one after another in any case, as one worker does with chunks.
         rows_first: arrays of results have the rows as their outermost dimension, not behind those of the segments.
-        merge: an operator for what lanes give that take rows in their order, if there is one (items/first_best.py).
+        best: what it keeps in a work item, if it keeps the first of the best rows (items/first_best.py).
         own_neutral: arrays of neutral elements, where each segment has its own by its last index; `neutral` are names.
     """
 
@@ -71,7 +71,7 @@ class Segments:
     sources: tuple[Variable, ...] = ()
     chain: bool = False
     own_neutral: tuple[Variable, ...] = ()
-    merge: Callable[[Item], Lambda | None] = no_merge
+    best: Callable[[Item], FirstBest | None] = no_best
 
     def bind_neutral(self, item: Item, at: Sequence[Size]) -> None:
         """Make the neutral elements of the segment at these indices known, if it has its own."""
@@ -105,7 +105,7 @@ def segments_of(expression: Expression) -> Segments | None:
         width, adjacent = expression.space.shape[-1], _is_adjacent(expression)
         plain = is_plain(expression.body)
         strides = _strides(expression)
-        return Segments(outer, width, *common, simple, adjacent, rows, strides, plain=plain, merge=_merge(expression))
+        return Segments(outer, width, *common, simple, adjacent, rows, strides, plain=plain, best=_best(expression))
     function = expression.function if isinstance(expression, nodes.Redomap | nodes.Scanomap) else None
     simple = real and _is_simple(expression.combine.body) and (function is None or _is_simple(function.body))
     simple = simple and all(one.type.rank == 1 for one in expression.arrays)
@@ -117,14 +117,14 @@ def segments_of(expression: Expression) -> Segments | None:
     plain = function is None or is_plain(function.body)
     sources = () if function else arrays
     return Segments(
-        (), expression.width, *common, simple, False, plain_rows, plain=plain, sources=sources, merge=_merge(expression)
+        (), expression.width, *common, simple, False, plain_rows, plain=plain, sources=sources, best=_best(expression)
     )
 
 
-def _merge(expression: Fold) -> Callable[[Item], Lambda | None]:
+def _best(expression: Fold) -> Callable[[Item], FirstBest | None]:
     if not isinstance(expression, nodes.Reduce | nodes.Redomap | nodes.SegRed) or expression.commutative:
-        return no_merge
-    return partial(merging_operator, fold=expression)
+        return no_best
+    return partial(first_best, fold=expression)
 
 
 def _is_simple(body: Body, *further: type) -> bool:

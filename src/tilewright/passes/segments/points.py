@@ -42,8 +42,8 @@ def fold_points(segments: Segments, chunks: Chunks | None = None) -> Points:
         mapped = [segments.part(place, segment) for place in places[count:]]
         vectors, commutes = item.vector_lanes and segments.simple, segments.commutative
         common = (item, length, segments.combine, segments.neutral, rows, mapped, start)
-        merge = segments.merge(item) if vectors else None
-        values = fold_rows(*common, vectors and commutes, in_order=vectors and not commutes, merge=merge)
+        best = segments.best(item) if vectors else None
+        values = fold_rows(*common, vectors and commutes, in_order=vectors and not commutes, best=best)
         for value, place in zip(values, places, strict=False):
             write(item, value, part(place, at))
 

@@ -12,6 +12,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "maps": ("simplification",),
     "hoisting": ("simplification",),
     "fusion": ("fusion",),
+    "turned_maps": ("fusion",),
     "horizontal": ("horizontal fusion",),
     "fusion_further": ("further fusion",),
     "concats": ("concatenations",),
