@@ -104,10 +104,14 @@ def packed_cycles(form: PackedForm, machine: Machine) -> float:
     each = PACKED_STEP * (1 if form.fused_multiply_add else 2) * len(parts) ** 2
     pieces_of_sum = -(-steps // form.depth)
     pace = machine.pace
-    loads = form.vectors * pace.vector_load + form.rows * pace.element_load
-    step = max(each * form.vectors * form.rows, pace.chain, loads)
-    tile = step * steps + pace.other * (form.vectors * form.rows + PACKED_TILE) * pieces_of_sum
-    compute = batch * form.vector_tiles * form.scalar_tiles * tile
+
+    def tile(vectors: int) -> float:
+        loads = vectors * pace.vector_load + form.rows * pace.element_load
+        step = max(each * vectors * form.rows, pace.chain, loads)
+        return step * steps + pace.other * (form.vectors * form.rows + PACKED_TILE) * pieces_of_sum
+
+    of_row = (form.vector_tiles - 1) * tile(form.vectors) + tile(form.tail)
+    compute = batch * form.scalar_tiles * of_row
     compute += pace.other * WRITTEN_ELEMENT * batch * vector * scalar * pieces_of_sum * _share_by_elements(form)
     width = len(parts) * parts[0].bytes / 4
     # The scalar side stays packed while all vector blocks pass; these are packed again for each scalar block.

@@ -90,7 +90,7 @@ def direct_waste(form: DirectForm) -> float:
 def padding_waste(form: PackedForm) -> float:
     """The share of multiply-adds that are done on padding."""
     useful = form.total(form.vector_dimensions) * form.total(form.scalar_dimensions)
-    vector = form.vector_tiles * form.vector_tile
+    vector = form.vector_tiles * form.vector_tile - (form.vectors - form.tail) * form.lanes
     scalar = form.scalar_tiles * form.rows
     return 1.0 - useful / (vector * scalar) if useful else 0.0
 

@@ -19,7 +19,7 @@ from tilewright.machine.model import Machine, power_of_two_at_least
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.items.sum_trees import FAN
 from tilewright.passes.packed.blocks import LINE, lines_stay
-from tilewright.passes.two_sides import TwoSidedForm
+from tilewright.passes.two_sides import TwoSidedForm, vectors_of_last_tile
 
 LEAST_DEPTH_CAPACITY = 256
 BUFFERED_ELEMENTS = 1 << 17
@@ -185,6 +185,15 @@ class PackedForm(TwoSidedForm):
         if self.boxes is None:
             return -(-total // self.vector_tile)
         return total // self.boxes.vector * (self.padded_box // self.vector_tile)
+
+    @property
+    def tail(self) -> int:
+        """Vectors of the last panel of the vector side that register tiles compute: all of them, where padding is so
+        little that it is not worth another loop, or in boxes.
+        """
+        if self.boxes is not None or self.lanes == 1:
+            return self.vectors
+        return vectors_of_last_tile(self.total(self.vector_dimensions), self.lanes, self.vectors)
 
     @property
     def scalar_tiles(self) -> int:

@@ -84,7 +84,12 @@ def write_micro_kernels(
             soon = partial(place.prefetch_waiting, tiles[0])
         asks_rows = form.scalar_rows and form.rows <= MOST_NEXT_ROWS
         follow = partial(_ask_next_rows, w, scalar, scalar_first, scalar_count) if asks_rows else None
-        accumulators = _accumulate(w, vector, scalar, vector_first, scalar_first, depth, no_nan, soon, ahead, follow)
+        narrow = None
+        if form.tail < form.vectors:
+            left = operation("sub", vector_count, vector_first)
+            narrow = w.emit.let(operation("le", left, integer(form.tail * form.lanes)), "narrow")
+        places = vector_first, scalar_first
+        accumulators = _accumulate(w, vector, scalar, *places, depth, no_nan, soon, ahead, follow, narrow)
         rows = w.minimum(operation("sub", scalar_count, scalar_first), integer(scalar.width))
         columns = w.minimum(operation("sub", vector_count, vector_first), integer(vector.width))
         if form.levels:
@@ -188,8 +193,10 @@ def _accumulate(
     soon: Callable[[Expression], None] | None,
     ahead: Ahead | None,
     follow: Callable[[], None] | None = None,
+    narrow: Expression | None = None,
 ) -> Accumulators:
-    """The sums of a register tile over a piece of the sum.
+    """The sums of a register tile over a piece of the sum; of a `narrow` one only the first vectors, the others are
+    padding.
 
     `soon(j)` asks for the cache lines of row j of the output. A few rows are asked for between equal parts of the
     piece: all at once they would hold up the panels, which come through the same queue of misses, and the end of each
@@ -207,24 +214,24 @@ def _accumulate(
     scalar_base = integer(0) if form.scalar_rows else emit.let(multiply(scalar_first, scalar.pitch), "scalar_panel")
     rows = [w.row_start(scalar, add(scalar_first, integer(j))) for j in range(form.rows if form.scalar_rows else 0)]
 
-    def step(k: Expression, no_nan: bool) -> None:
+    def step(k: Expression, no_nan: bool, vectors: int) -> None:
         row = emit.let(add(vector_base, multiply(k, integer(vector.width))), "row")
         columns = [
             tuple(
                 emit.let(_load_panel(panel, add(row, integer(i * lanes)), lanes), "vector") for panel in vector.panels
             )
-            for i in range(form.vectors)
+            for i in range(vectors)
         ]
         at = k if form.scalar_rows else emit.let(add(scalar_base, multiply(k, integer(scalar.width))), "at")
         for j in range(form.rows):
             place = add(rows[j] if form.scalar_rows else integer(j), at)
             element = tuple(emit.let(_broadcast(load(panel, place), lanes), "scalar") for panel in scalar.panels)
-            for i in range(form.vectors):
+            for i in range(vectors):
                 combine(w, accumulators[i, j], columns[i], element, no_nan)
 
-    def steps(no_nan: bool) -> None:
+    def steps(no_nan: bool, vectors: int) -> None:
         if soon is None and ahead is None:
-            w.loop("k", integer(0), depth, lambda k: step(k, no_nan))
+            w.loop("k", integer(0), depth, lambda k: step(k, no_nan, vectors))
             return
         length: Expression = depth if ahead is None else operation("min", depth, ahead.period)
         together = min(form.rows, max(1, TOGETHER // form.vectors))
@@ -251,14 +258,20 @@ def _accumulate(
             if ahead is not None:
                 ahead.ask()
             stop = emit.let(operation("min", depth, add(start, length)), "stop")
-            w.loop("k", start, stop, lambda k: step(k, no_nan))
+            w.loop("k", start, stop, lambda k: step(k, no_nan, vectors))
 
         w.loop("part", integer(0), depth, part_of, length)
 
-    if no_nan is None:
-        steps(False)
+    def either(vectors: int) -> None:
+        if no_nan is None:
+            steps(False, vectors)
+        else:
+            w.branch(no_nan, lambda: steps(True, vectors), lambda: steps(False, vectors))
+
+    if narrow is None:
+        either(form.vectors)
     else:
-        w.branch(no_nan, lambda: steps(True), lambda: steps(False))
+        w.branch(narrow, lambda: either(form.tail), lambda: either(form.vectors))
     return {place: results(w, one) for place, one in accumulators.items()}
 
 
