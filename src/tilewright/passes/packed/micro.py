@@ -248,7 +248,7 @@ def _accumulate(
                 soon(operation("min", add(first, integer(number)), integer(form.rows - 1)))
 
         def next_tile() -> None:
-            if follow is not None:
+            if follow is not None and vectors == form.vectors:
                 emit.when(operation("lt", row, integer(form.rows + together)), follow)
 
         def part_of(start: Expression) -> None:
