@@ -21,6 +21,7 @@ from tilewright.passes.direct.form import DirectForm
 from tilewright.passes.form_choice import FormChoice
 from tilewright.passes.items.scalar_values import LoweringError
 from tilewright.passes.matrix_vector.form import MatrixVectorForm
+from tilewright.passes.relaid import Relaid, relaid_of
 from tilewright.passes.split_sums import split_of, split_over_blocks
 from tilewright.passes.tiled.choice import best_by_place
 from tilewright.passes.tiled.kernel import write_kernel
@@ -58,6 +59,8 @@ class Explanation:
         reason: why a CPU gets its form, or none; empty for other machines.
         declined: why each optimisation that did not happen did not.
         split: the pieces of a sum that is split; the form and its dimensions are then those of the pieces.
+        relaid: which arrays are copied first, or the output afterwards; the form is then that of the contraction of
+            the copies.
     """
 
     machine: Machine
@@ -70,6 +73,7 @@ class Explanation:
     reason: str = ""
     streamed: MatrixVectorDetails | None = None
     split: SplitSum | None = None
+    relaid: Relaid | None = None
 
     @property
     def form(self) -> str:
@@ -83,6 +87,8 @@ class Explanation:
         lines += _bound_lines(self.roofline)
         if self.split is not None:
             lines += _split_lines(self.split)
+        if self.relaid is not None:
+            lines += _relaid_lines(self.relaid)
         if self.tiled is not None:
             lines += tiled_lines(self.tiled, self.machine)
         if self.packed is not None:
@@ -125,9 +131,12 @@ def explain_contraction(contraction: Contraction, machine: Machine, tiles: Tiles
     if tiles or isinstance(split, str):
         try:
             chosen = cpu_form(contraction, machine, tiles)
+            relaid = relaid_of(contraction, machine)
         except LoweringError as error:
             return Explanation(machine, contraction, bound, reason=str(error))
-        return _explained(chosen, machine, bound, "" if tiles else str(split))
+        if isinstance(relaid, str):
+            return _explained(chosen, machine, bound, "" if tiles else str(split))
+        return replace(_explained(cpu_form(relaid.contraction, machine), machine, bound), relaid=relaid)
     return replace(_explained(cpu_form(split.parts[0], machine), machine, bound), split=split)
 
 
@@ -214,3 +223,17 @@ def _split_lines(split: SplitSum) -> list[str]:
         f" {split.elements} partial results",
         f"           ({byte_amount(split.elements * split.element.bytes)}) are combined by a launch of their own",
     ]
+
+
+def _relaid_lines(relaid: Relaid) -> list[str]:
+    lines = []
+    for one in relaid.copies:
+        when = "afterwards, to" if one.array == "out" else "first, from"
+        amounts = byte_amount(one.elements * one.copied.element.bytes)
+        lines.append(f"copied     {when} {one.original.buffer}: {' x '.join(map(str, one.shape))}, {amounts}")
+    where = "innermost" if relaid.innermost else "outermost"
+    lines.append(f"           so that dimension {relaid.dimension}, which all arrays have, is {where} in each of them:")
+    lines.append(
+        f"           the model says {relaid.cycles / 1000:.3g} thousand cycles, {relaid.without / 1000:.3g} without"
+    )
+    return lines

@@ -19,6 +19,7 @@ from tilewright.passes.direct.form import DirectForm
 from tilewright.passes.form_choice import FormChoice, choose_form
 from tilewright.passes.matrix_vector.form import MatrixVectorForm
 from tilewright.passes.packed.form import PackedForm
+from tilewright.passes.relaid import relaid_launches, relaid_of
 from tilewright.passes.split_sums import split_of, split_over_blocks
 from tilewright.passes.tiled.tiling import IllegalTiling
 
@@ -102,10 +103,19 @@ def contraction_launches(contraction: Contraction, machine: Machine, tiles: Tile
         if isinstance(over_blocks, str):
             return (write_kernel(tiled_form(contraction, machine, tiles)),)
         return split_launches(over_blocks, lambda one: write_kernel(tiled_form(one, machine)))
+    _refuse_tiles(tiles)
     split = split_of(contraction, machine)
-    if tiles or isinstance(split, str):
-        return (write_cpu_kernel(cpu_form(contraction, machine, tiles).form),)
+    if isinstance(split, str):
+        return _cpu_launches(contraction, machine)
     return split_launches(split, lambda one: write_cpu_kernel(cpu_form(one, machine).form))
+
+
+def _cpu_launches(contraction: Contraction, machine: Machine) -> tuple[Launch, ...]:
+    """The launches of a contraction whose sum is not split."""
+    relaid = relaid_of(contraction, machine)
+    if isinstance(relaid, str):
+        return (write_cpu_kernel(cpu_form(contraction, machine).form),)
+    return relaid_launches(relaid, write_cpu_kernel(cpu_form(relaid.contraction, machine).form), machine)
 
 
 def split_launches(split: SplitSum, written: Callable[[Contraction], Launch]) -> tuple[Launch, ...]:

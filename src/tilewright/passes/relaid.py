@@ -1,0 +1,213 @@
+"""Contractions with a dimension that all arrays have and that is consecutive in some of them only.
+
+    out[d, a] = sum over c of left[d, c, a] * right[a, c]
+    =>  copy[c, a] = right[a, c];  out[d, a] = sum over c of left[d, c, a] * copy[c, a]
+
+No vector of a kernel can run along such a dimension, and a loop over it reads one element of each cache line of the
+arrays in which it is consecutive. So it becomes the innermost dimension of all arrays, or the outermost one, by copying
+those that have it elsewhere (the output afterwards), where the model says that copies and contraction take less.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright.contraction.form import Contraction, Dimension, Kind, Operand
+from tilewright.contraction.normalise import constant, normalise
+from tilewright.ir.dataclass import dataclass
+from tilewright.ir.sizes import size
+from tilewright.kernel.launch import Launch, Temporary
+from tilewright.machine.model import Machine
+from tilewright.passes.direct.cost import direct_cost
+from tilewright.passes.direct.form import DirectForm
+from tilewright.passes.form_choice import PACKED_ELEMENT, FormChoice, choose_form, packed_cycles
+from tilewright.passes.items.scalar_values import LoweringError
+from tilewright.passes.packed.form import PackedForm
+
+ARRAYS = ("left", "right", "out")
+MOST_BYTES = 1 << 26
+"""More is not copied: a contraction should not take the memory of its operands again."""
+GAIN = 0.8
+"""The model must find copies and contraction to take less than this share, since it errs."""
+ELEMENT = 2.5
+"""What an element takes that is read by itself where its neighbours belong to other sums."""
+LAUNCH = 2000.0
+"""What a launch costs, in the cycles of the model."""
+
+
+@dataclass(frozen=True)
+class Copy:
+    """An array of the contraction and its copy, whose dimensions are `shape`, outermost first.
+
+    Attributes:
+        array: "left", "right" or "out"; the output is computed in the copy, and copied then.
+        original: where the array lies, with `strides`. copied: the copy, which is dense.
+    """
+
+    array: str
+    original: Operand
+    copied: Operand
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @property
+    def elements(self) -> int:
+        """How many elements are copied."""
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True)
+class Relaid:
+    """A contraction of copies.
+
+    Attributes:
+        contraction: of the copies and of the arrays that stay as they are; normalised.
+        copies: what is copied.
+        dimension: the name of the dimension that they have innermost (`innermost`) or outermost.
+        choice: the form of the contraction.
+        cycles, without: what the model says about copies and contraction, and about the contraction as it is.
+    """
+
+    contraction: Contraction
+    copies: tuple[Copy, ...]
+    dimension: str
+    innermost: bool
+    choice: FormChoice
+    cycles: float
+    without: float
+
+
+def relaid_of(contraction: Contraction, machine: Machine) -> Relaid | str:
+    """The contraction of copies for a contraction with known sizes on a CPU, or why nothing is copied.
+
+    Raises:
+        LoweringError: if the contraction has no form as it is.
+
+    Example:
+        >>> from tilewright.cli.stages import follow
+        >>> from tilewright.machine.named import CPU_AVX512
+        >>> (found,) = follow("dca,ac->da", {"a": 200, "c": 52, "d": 67}).found
+        >>> relaid = relaid_of(found, CPU_AVX512)
+        >>> [(one.array, one.shape) for one in relaid.copies], relaid.dimension, relaid.innermost
+        ([('right', (52, 200))], 'a', True)
+    """
+    contraction = normalise(contraction)
+    mixed = [one for one in contraction.of_kind(Kind.C) if 0 < sum(_units(one)) < len(ARRAYS)]
+    if not mixed:
+        return "no dimension that all arrays have is consecutive in some of them only"
+    alone = dataclasses.replace(machine, cores=1)  # the bits of results must not depend on the number of threads
+    choice = choose_form(contraction, alone)
+    best = None
+    for one in mixed:
+        without = _cycles(choice, contraction, alone, [one])
+        for innermost in (True, False):
+            found = _relaid(contraction, one, innermost, without, alone)
+            if found is not None and found.cycles < (GAIN * without if best is None else best.cycles):
+                best = found
+    return best or "copies would take longer than they spare, or too much memory"
+
+
+def relaid_launches(relaid: Relaid, contraction: Launch, machine: Machine) -> tuple[Launch, ...]:
+    """The launches: of the copies, of the contraction of them, and of the copy of the output."""
+    from tilewright.passes.permute.kernel import permute_launch
+
+    before: list[Launch] = []
+    after: list[Launch] = []
+    for one in relaid.copies:
+        dense = _dense(one.shape)
+        if one.array == "out":
+            given = (dense, one.strides, (0, constant(one.original.offset)))
+            names = (one.copied.buffer, one.original.buffer)
+        else:
+            given = (one.strides, dense, (constant(one.original.offset), 0))
+            names = (one.original.buffer, one.copied.buffer)
+        launch = permute_launch(one.original.element, one.shape, *given, machine)
+        (after if one.array == "out" else before).append(dataclasses.replace(launch, buffers=names))
+    launches = [*before, contraction, *after]
+    made = tuple(Temporary(one.copied.buffer, one.copied.element, one.elements) for one in relaid.copies)
+    launches[0] = dataclasses.replace(launches[0], temporaries=made)
+    return tuple(launches)
+
+
+def _units(one: Dimension) -> tuple[bool, ...]:
+    """In which arrays the dimension is consecutive."""
+    return tuple(abs(_stride(one, array)) == 1 for array in ARRAYS)
+
+
+def _stride(one: Dimension, array: str) -> int:
+    return constant(getattr(one, f"stride_{array}"))
+
+
+def _dense(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(math.prod(shape[place + 1 :]) for place in range(len(shape)))
+
+
+def _relaid(
+    contraction: Contraction, shared: Dimension, innermost: bool, without: float, machine: Machine
+) -> Relaid | None:
+    """The contraction with this dimension innermost, or outermost, in all arrays; None if that is too much to copy."""
+    copies = []
+    changed = contraction
+    for array, unit in zip(ARRAYS, _units(shared), strict=True):
+        if unit is innermost:
+            continue
+        copy, changed = _copied(changed, contraction.dimensions.index(shared), array, innermost)
+        copies.append(copy)
+    if sum(one.elements * one.copied.element.bytes for one in copies) > MOST_BYTES:
+        return None
+    changed = normalise(changed)
+    try:
+        choice = choose_form(changed, machine)
+    except LoweringError:
+        return None
+    then = _cycles(choice, changed, machine)
+    copying = sum(
+        LAUNCH + machine.pace.packing * PACKED_ELEMENT * one.elements * one.copied.element.bytes / 4 for one in copies
+    )
+    return Relaid(changed, tuple(copies), shared.name, innermost, choice, copying + then, without)
+
+
+def _copied(contraction: Contraction, place: int, array: str, innermost: bool) -> tuple[Copy, Contraction]:
+    """An array's copy with the dimension at this place innermost or outermost, and the contraction of it."""
+    dimensions = contraction.dimensions
+    strides = [_stride(one, array) for one in dimensions]
+    others = [
+        number
+        for number, one in enumerate(dimensions)
+        if strides[number] and number != place and constant(one.size) != 1
+    ]
+    others.sort(key=lambda number: -abs(strides[number]))
+    order = [*others, place] if innermost else [place, *others]
+    shape = tuple(constant(dimensions[number].size) for number in order)
+    new = dict(zip(order, _dense(shape), strict=True))
+    original: Operand = getattr(contraction, array)
+    copied = Operand(f"{original.buffer}.{array}", original.element, size(0))
+    moved: list[dict[str, Any]] = [{f"stride_{array}": size(new.get(number, 0))} for number in range(len(dimensions))]
+    changes: dict[str, Any] = {array: copied}
+    changes["dimensions"] = tuple(
+        dataclasses.replace(one, **change) for one, change in zip(dimensions, moved, strict=True)
+    )
+    copy = Copy(array, original, copied, shape, tuple(strides[number] for number in order))
+    return copy, dataclasses.replace(contraction, **changes)
+
+
+def _cycles(choice: FormChoice, contraction: Contraction, machine: Machine, mixed: Sequence[Dimension] = ()) -> float:
+    """What the model says of a form on one core.
+
+    A form that reads an operand once, in order, is bound by reading; but where its vectors run along a dimension that
+    the other operand does not have consecutive, that one is read by elements.
+    """
+    if isinstance(choice.form, DirectForm):
+        return direct_cost(choice.form, machine).cycles
+    if isinstance(choice.form, PackedForm):
+        return packed_cycles(choice.form, machine)
+    cycles = sum(contraction.array_bytes) / machine.pace.memory
+    for one in mixed:
+        left, right, out = _units(one)
+        sides = zip((left, right), (contraction.left, contraction.right), contraction.array_bytes[:2], strict=True)
+        if out and left is not right:
+            cycles += sum(ELEMENT * read / side.element.bytes for unit, side, read in sides if not unit)
+    return cycles

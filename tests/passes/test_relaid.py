@@ -1,0 +1,166 @@
+# ruff: noqa: F821, UP037
+"""Contractions of copies: the same results whatever is copied, and copies only where they spare time."""
+
+from __future__ import annotations
+
+import doctest
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tilewright as tw
+from tilewright.cli.stages import follow
+from tilewright.contraction.form import Contraction
+from tilewright.machine.named import CPU_AVX2, CPU_AVX512
+from tilewright.passes import bound_contraction, relaid
+from tilewright.passes.relaid import Relaid, relaid_of
+from tilewright.report.explain import explain_contraction
+from tilewright.runtime.cache import MemoryCache
+
+SHARED = ("dca,ac->da", "dca,eac->dea", "mka,ank->mna", "hgfe,hga->afeh", "bij,jbk->ikb", "ab,ba->ab", "xyk,kyx->yx")
+
+
+def contraction(expression: str, dtype: str = "f32", **sizes: int) -> Contraction:
+    (found,) = follow(expression, sizes, dtype).found
+    assert isinstance(found, Contraction)
+    return found
+
+
+def copies(expression: str, dtype: str = "f32", **sizes: int) -> list[tuple[str, tuple[int, ...]]]:
+    found = relaid_of(contraction(expression, dtype, **sizes), CPU_AVX512)
+    return [] if isinstance(found, str) else [(one.array, one.shape) for one in found.copies]
+
+
+def test_examples_in_the_docstrings() -> None:
+    assert doctest.testmod(relaid).failed == 0
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_a_shared_dimension_becomes_the_innermost_one(dtype: str) -> None:
+    assert copies("dca,ac->da", dtype, a=200, c=52, d=67) == [("right", (52, 200))]
+    assert copies("mka,ank->mna", dtype, a=5000, k=4, m=4, n=4) == [("right", (4, 4, 5000))]
+
+
+def test_or_the_outermost_one_where_matrices_are_large() -> None:
+    assert copies("mka,akn->mna", a=16, k=128, m=128, n=128) == [("left", (16, 128, 128)), ("out", (16, 128, 128))]
+
+
+def test_nothing_is_copied_without_need() -> None:
+    for expression in ("aq,qb->ab", "bij,bjk->bik", "ijb,jkb->ikb", "iq,iq->i"):
+        sizes = dict.fromkeys(sorted(set(expression) - set(",->")), 64)
+        assert copies(expression, **sizes) == []
+
+
+def test_a_copy_is_no_larger_than_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = dict(a=200, c=52, d=67)
+    monkeypatch.setattr(relaid, "MOST_BYTES", 200 * 52 * 4 - 1)
+    found = relaid_of(contraction("dca,ac->da", **sizes), CPU_AVX512)
+    assert found == "copies would take longer than they spare, or too much memory"
+
+
+def test_the_choice_is_explained() -> None:
+    text = str(explain_contraction(contraction("dca,ac->da", a=200, c=52, d=67), CPU_AVX2))
+    assert "copied     first, from " in text
+    assert "so that dimension a, which all arrays have, is innermost in each of them" in text
+    text = str(explain_contraction(contraction("mka,akn->mna", a=16, k=128, m=128, n=128), CPU_AVX512))
+    assert "copied     afterwards, to " in text
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> list[Relaid | str]:
+    """Whatever can be copied is copied; what was decided is in the list."""
+    decided: list[Relaid | str] = []
+
+    def recorded(*arguments: object) -> Relaid | str:
+        decided.append(relaid_of(*arguments))  # type: ignore[arg-type]
+        return decided[-1]
+
+    monkeypatch.setattr(relaid, "GAIN", float("inf"))
+    monkeypatch.setattr("tilewright.passes.tiled.tile.relaid_of", recorded)
+    monkeypatch.setattr(bound_contraction, "_WRITTEN", MemoryCache(capacity=1))
+    return decided
+
+
+def arrays(expression: str, sizes: dict[str, int], dtype: str, seed: int) -> list[np.ndarray]:
+    """Operands of small whole numbers, so that every sum is exact; every other one lies backwards or has gaps."""
+    rng, found = np.random.default_rng(seed), []
+    for labels in expression.split("->", maxsplit=1)[0].split(","):
+        shape = [2 * sizes[one] if seed % 3 == 0 else sizes[one] for one in labels]
+        array = rng.integers(-4, 5, shape).astype(dtype)
+        if np.dtype(dtype).kind == "c":
+            array = array + 1j * rng.integers(-4, 5, shape).astype(array.real.dtype)
+        array = array[tuple(slice(None, None, 2) for _ in shape)] if seed % 3 == 0 else array
+        found.append(array.astype(dtype) if seed % 5 else array[::-1].astype(dtype)[::-1])
+    return found
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.sampled_from(SHARED),
+    st.sampled_from(["float32", "float64", "complex64", "int32", "int8"]),
+    st.lists(st.integers(1, 19), min_size=9, max_size=9),
+    st.integers(0, 10**6),
+    st.booleans(),
+)
+def test_results_are_the_same(expression: str, dtype: str, extents: Sequence[int], seed: int, given_out: bool) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(relaid, "GAIN", float("inf"))
+        patch.setattr(bound_contraction, "_WRITTEN", MemoryCache(capacity=1))
+        letters = sorted(set(expression) - set(",->"))
+        sizes = dict(zip(letters, extents, strict=False))
+        operands = arrays(expression, sizes, dtype, seed)
+        expected = np.einsum(expression, *operands)
+        plan = tw.plan(expression, *operands)
+        out = np.empty([2 * n for n in expected.shape], expected.dtype)[
+            tuple(slice(None, None, 2) for _ in expected.shape)
+        ]
+        result = plan(*operands, out=out) if given_out else plan(*operands)
+        np.testing.assert_array_equal(result, expected)
+
+
+def test_other_algebras_epilogues_and_beta(always: list[Relaid | str]) -> None:
+    rng = np.random.default_rng(5)
+    left, right, bias = rng.random((21, 9, 33)), rng.random((33, 9)), rng.random(33)
+    result = tw.einsum("dca,ac->da", left, right, semiring="min_plus")
+    np.testing.assert_array_equal(result, (left + right.T).min(axis=1))
+    out = rng.random((21, 33))
+    expected = np.maximum(np.einsum("dca,ac->da", left, right) + bias, 4)
+    result = tw.einsum(
+        "dca,ac->da", left, right, epilogue=lambda t, b: tw.maximum(t + b, 4), epilogue_operands=[(bias, "a")]
+    )
+    np.testing.assert_allclose(result, expected, rtol=1e-13)
+    expected = 2 * np.einsum("dca,ac->da", left, right) + 3 * out
+    np.testing.assert_allclose(tw.einsum("dca,ac->da", left, right, out=out, alpha=2, beta=3), expected, rtol=1e-13)
+    assert sum(isinstance(one, Relaid) for one in always) == 3
+
+
+def test_one_array_is_both_operands(always: list[Relaid | str]) -> None:
+    array = np.random.default_rng(6).random((17, 17, 17))
+    for expression in ("dca,acd->da", "dca,adc->ad"):
+        np.testing.assert_allclose(tw.einsum(expression, array, array), np.einsum(expression, array, array), rtol=1e-13)
+    assert any(isinstance(one, Relaid) for one in always)
+
+
+def test_the_same_bits_on_any_number_of_threads(always: list[Relaid | str]) -> None:
+    rng = np.random.default_rng(7)
+    left, right = rng.random((40, 30, 50)), rng.random((20, 50, 30))
+    results = []
+    for threads in (1, 2, 3):
+        with tw.num_threads(threads):
+            results.append(tw.einsum("dca,eac->dea", left, right))
+    assert isinstance(always[0], Relaid)
+    assert all(np.array_equal(results[0], one) for one in results)
+
+
+def test_in_programs(always: list[Relaid | str]) -> None:
+    @tw.program
+    def products(xss: tw.f64["d", "c", "a"], ys: tw.f64["a", "c"]) -> Any:
+        return tw.einsum("dca,ac->da", xss, ys)
+
+    left, right = np.ones((30, 20, 40)), np.ones((40, 20))
+    assert (products(left, right) == 20).all()
+    assert any(isinstance(one, Relaid) for one in always)
