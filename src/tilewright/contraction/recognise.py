@@ -66,7 +66,7 @@ def recognise(
         out: where the result lies (by target name).
         iotas: arrays in scope that are known to be an i64 iota, whose elements are indices.
         alone: look for a map nest around reductions of one array instead, for nested reductions of one, or for one of
-            complex numbers: the second operand is that array too, without strides, and the map ignores it.
+            complex numbers or halves: the second operand is that array too, without strides, and the map ignores it.
         products: outer products, too, are wanted.
     """
     try:
@@ -269,6 +269,12 @@ def _by_first_use(
     return tuple(sorted(loads, key=lambda load: order.get(load.variable.name, 0)))
 
 
+def _is_converted(load: _Load) -> bool:
+    """Whether elements are no floats to compute with as they are stored, but complex numbers or halves."""
+    element = load.variable.type.element
+    return element.is_complex or compute_type(element) != element
+
+
 def _assemble(
     nest: Nest,
     target: ArrayView,
@@ -282,13 +288,15 @@ def _assemble(
 ) -> Contraction:
     map_function, loads = _extract(nest, element, ())
     offsets = [load.view.lmad.offset for load in loads]
-    several = nest.parallel or len(nest.contracted) > 1 or any(one.variable.type.element.is_complex for one in loads)
+    several = nest.parallel or len(nest.contracted) > 1 or any(map(_is_converted, loads))
     if alone and len(loads) == 1 and several:
         ignored = Variable(f"{loads[0].variable.name}.ignored", loads[0].variable.type)
         map_function = Lambda((*map_function.parameters, ignored), map_function.body)
         loads, offsets = (*loads, loads[0]), [*offsets, size(0)]
     elif alone:
-        raise Refused("the nest does not reduce rows of one array, several of its dimensions, or complex numbers")
+        raise Refused(
+            "the nest does not reduce rows of one array, several of its dimensions, or complex or half floats"
+        )
     if len(loads) != 2:
         names = ", ".join(load.view.buffer for load in loads) or "none"
         raise Refused(f"the reduced function reads {len(loads)} array elements ({names}), a contraction reads two")

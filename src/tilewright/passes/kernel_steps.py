@@ -66,7 +66,8 @@ def computes_scalar(statement: Statement, known: Collection[str], cells: Collect
     names = [one.name for one in operands if isinstance(one, Variable)]
     if not (types[0].is_float or (types[0].is_integer and any(one in cells for one in names))):
         return False
-    if any(compute_type(one) != one or one.is_complex for one in types):  # f16 is rounded
+    converted = isinstance(expression, nodes.Cast) and any(one in cells for one in names)
+    if any(one.is_complex or (compute_type(one) != one and not converted) for one in types):  # f16 is rounded
         return False
     return all(one in known or one in cells for one in names)
 
