@@ -269,7 +269,7 @@ def _folded_alone(
 ) -> tuple[tuple[str, ...], str, tuple[np.ndarray, ...]]:
     """The trial once each operand is folded over the indices that no other has, as `Semiring` says."""
     of_size = [
-        {label for label, extent in zip(labels, one.shape, strict=True) if extent > 1}
+        {label for label, extent in zip(labels, one.shape, strict=True) if extent != 1}
         for labels, one in zip(trial.inputs, trial.operands, strict=True)
     ]
     inputs, operands = [], []
