@@ -252,7 +252,8 @@ def _expected(trial: Contraction, dtype: np.dtype) -> tuple[np.ndarray, np.ndarr
     """The result, and the magnitude that its error is relative to."""
     semiring = trial.options.get("semiring", "plus_times")
     expected, magnitude = reference(trial.inputs, trial.output, trial.operands, dtype, semiring)
-    if dtype.kind in "fc" and not all(np.isfinite(one).all() for one in trial.operands):
+    empty = any(0 in one.shape for one in trial.operands)  # such sums are the neutral element, whatever else is there
+    if dtype.kind in "fc" and not empty and not all(np.isfinite(one).all() for one in trial.operands):
         expected, _ = reference(*_folded_alone(trial, dtype, semiring), dtype, semiring)
     alpha, beta = trial.options.get("alpha", 1), trial.options.get("beta", 0)
     if alpha != 1:
@@ -269,7 +270,7 @@ def _folded_alone(
 ) -> tuple[tuple[str, ...], str, tuple[np.ndarray, ...]]:
     """The trial once each operand is folded over the indices that no other has, as `Semiring` says."""
     of_size = [
-        {label for label, extent in zip(labels, one.shape, strict=True) if extent != 1}
+        {label for label, extent in zip(labels, one.shape, strict=True) if extent > 1}
         for labels, one in zip(trial.inputs, trial.operands, strict=True)
     ]
     inputs, operands = [], []
