@@ -16,8 +16,10 @@ from tilewright.runtime.devices import Device
 if TYPE_CHECKING:
     from tilewright.frontend.program_tiles import TunedTiles
     from tilewright.passes.tiled.tile import Tiles
-    from tilewright.rewrite.derivation import Derivation
+    from tilewright.rewrite.derivation import Derivation, Recording
     from tilewright.runtime.executable import Executable
+    from tilewright.runtime.host import HostProgram
+    from tilewright.runtime.versions import Versions
 
 Arguments: TypeAlias = Sequence[Any]
 DataSets: TypeAlias = Mapping[str, Arguments | Callable[[], Arguments]] | Sequence[Arguments]
@@ -75,17 +77,9 @@ class ProgramOptions:
 
     def explained(self, program: Program, machine: Machine) -> str:
         """How each part is run on a machine, which need not be here; with the thresholds of its model."""
-        from tilewright.passes.compile import prepare_program
         from tilewright.runtime.versions import told
 
-        written, versions = prepare_program(
-            program,
-            Device(machine.name, machine, ""),
-            tiles=self.tiles,
-            flattening=self.flattening,
-            contractions=self.contractions,
-            unchecked=self.unchecked,
-        )
+        written, versions = self._prepared(program, machine)
         text = "\n".join([f"{program.name} on {machine.name}", *told(written, versions)])
         if versions is None or (versions.fills is not None and versions.fills.always):
             return text
@@ -96,11 +90,22 @@ class ProgramOptions:
 
         With its refusals: what nearly was rewritten, and why it was not.
         """
-        from tilewright.passes.compile import prepare_program
         from tilewright.rewrite.derivation import Recording
 
         written, several = Recording(program), Recording(program)
-        versions = prepare_program(
+        _, versions = self._prepared(program, machine, written, several)
+        if versions is None or (versions.fills is not None and versions.fills.always):
+            return written.derivation
+        _ = versions.made  # which records them
+        return several.derivation
+
+    def _prepared(
+        self, program: Program, machine: Machine, written: Recording | None = None, several: Recording | None = None
+    ) -> tuple[HostProgram | None, Versions | None]:
+        """See `passes.compile.prepare_program`; with what the rewrites to each are written into."""
+        from tilewright.passes.compile import prepare_program
+
+        return prepare_program(
             program,
             Device(machine.name, machine, ""),
             tiles=self.tiles,
@@ -109,11 +114,7 @@ class ProgramOptions:
             unchecked=self.unchecked,
             derivation=written,
             versions_derivation=several,
-        )[1]
-        if versions is None or (versions.fills is not None and versions.fills.always):
-            return written.derivation
-        _ = versions.made  # which records them
-        return several.derivation
+        )
 
     def tuned_tiles(self, executable: Executable, program: Program, device: Device) -> TunedTiles | None:
         """The executable with tile sizes from the user's store, where there are some and the user has given none."""
