@@ -161,7 +161,7 @@ def _relaid(
     changed = normalise(changed)
     try:
         choice = choose_form(changed, machine)
-    except LoweringError:
+    except LoweringError:  # an outer product that no form writes in this order
         return None
     then = _cycles(choice, changed, machine)
     copying = sum(

@@ -20,8 +20,7 @@ from tilewright.kernel.launch import ScalarReference
 from tilewright.runtime.backends import slot_bytes
 from tilewright.runtime.bound_plan import BoundPlan, Result
 from tilewright.runtime.cache import DiskCache
-from tilewright.runtime.native_image import ImageError
-from tilewright.runtime.plan_record import kernel_entry, stored_kernel
+from tilewright.runtime.plan_record import kernel_entry, stored_kernel, stored_record
 from tilewright.runtime.recording import (
     Allocation,
     CheckErrors,
@@ -90,17 +89,12 @@ def store_bound_plan(disk: DiskCache, key: tuple[str, ...], plan: BoundPlan, fac
 
 def stored_bound_plan(disk: DiskCache, key: tuple[str, ...]) -> tuple[BoundPlan, dict[str, Any]] | None:
     """The plan of a key with its kernels loaded, and the facts; None if there is none that can be used here."""
-    data = disk.get(key)
-    if data is None:
-        return None
-    try:
-        record = json.loads(data)
-        if record["version"] != _VERSION:
-            return None
+
+    def read(record: dict[str, Any]) -> BoundPlan | None:
         plan = _plan(disk, record)
-        return (plan, dict(record["facts"])) if _is_sound(plan) else None
-    except (ValueError, KeyError, TypeError, IndexError, ImageError):  # of another version, or evicted in part
-        return None
+        return plan if _is_sound(plan) else None
+
+    return stored_record(disk, key, _VERSION, read)
 
 
 def _plan(disk: DiskCache, record: dict[str, Any]) -> BoundPlan:

@@ -10,13 +10,15 @@ with `fingerprint()` in it.
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from tilewright.runtime.cache import DiskCache, MemoryCache
 from tilewright.runtime.digest import sha256
 from tilewright.runtime.flat_plan import EntryLaunch, FlatPlan
 from tilewright.runtime.native_image import ImageError, NativeKernel, load_kernel
 
+Plan = TypeVar("Plan")
 _VERSION = 1
 _KERNELS: MemoryCache[tuple[str, int, str], NativeKernel] = MemoryCache(capacity=1024)
 
@@ -40,13 +42,8 @@ def store_plan(disk: DiskCache, key: tuple[str, ...], plan: FlatPlan, facts: dic
 
 def stored_plan(disk: DiskCache, key: tuple[str, ...]) -> tuple[FlatPlan, dict[str, Any]] | None:
     """The plan of a key with its kernels loaded, and the facts; None if there is none that can be used here."""
-    data = disk.get(key)
-    if data is None:
-        return None
-    try:
-        record = json.loads(data)
-        if record["version"] != _VERSION:
-            return None
+
+    def read(record: dict[str, Any]) -> FlatPlan | None:
         kernels = [stored_kernel(disk, *one) for one in record["kernels"]]
         launches = tuple(
             EntryLaunch(kernels[number], int(blocks), _numbers(buffers), _numbers(scalars))
@@ -54,10 +51,24 @@ def stored_plan(disk: DiskCache, key: tuple[str, ...]) -> tuple[FlatPlan, dict[s
         )
         plan = FlatPlan(_numbers(record["masks"]), _numbers(record["temporaries"]), launches)
         arrays = len(plan.masks) + len(plan.temporaries)
-        if not launches or any(not 0 <= number < arrays for one in launches for number in one.buffers):
-            return None
-        return plan, dict(record["facts"])
-    except (ValueError, KeyError, TypeError, IndexError, ImageError):  # of another version, or evicted in part
+        sound = launches and all(0 <= number < arrays for one in launches for number in one.buffers)
+        return plan if sound else None
+
+    return stored_record(disk, key, _VERSION, read)
+
+
+def stored_record(
+    disk: DiskCache, key: tuple[str, ...], version: int, read: Callable[[dict[str, Any]], Plan | None]
+) -> tuple[Plan, dict[str, Any]] | None:
+    """What `read` makes of the record of a key, and the facts; None for one of another version, or evicted in part."""
+    data = disk.get(key)
+    if data is None:
+        return None
+    try:
+        record = json.loads(data)
+        plan = read(record) if record["version"] == version else None
+        return None if plan is None else (plan, dict(record["facts"]))
+    except (ValueError, KeyError, TypeError, IndexError, ImageError):
         return None
 
 
