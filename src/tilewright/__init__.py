@@ -114,6 +114,7 @@ __all__ = sorted(["__version__", *_HOMES])  # noqa: PLE0605  # one table serves 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'tilewright' has no attribute {name!r}")
+    import_module("tilewright.runtime.forking")  # first: a child of a fork does not wait for what is imported after it
     value = getattr(import_module(_HOMES[name]), name)
     import_module("tilewright.frontend.torch_compiler").tell_torch_compiler()
     globals()[name] = value

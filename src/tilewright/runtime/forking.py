@@ -1,12 +1,14 @@
 """Locks that a process's child after a fork does not wait for.
 
 A child has only the thread that forked. A lock that another thread held at that moment would stay locked in it for
-ever, and threads of a server or a data loader fork at any moment.
+ever, and threads of a server or a data loader fork at any moment. Python's own locks of modules that are being imported
+are such locks, and first calls import much: in a child they are free, and what was half imported is imported anew.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import weakref
 from types import TracebackType
@@ -51,5 +53,22 @@ def _forget_other_threads() -> None:
         lock.forget_other_threads()
 
 
+def _forget_imports_of_other_threads() -> None:
+    importer = sys.modules.get("_frozen_importlib")
+    locks = getattr(importer, "_module_locks", {})  # by the names of modules; each has the thread that imports it
+    for name, reference in list(locks.items()):
+        owner = getattr(reference(), "owner", None)
+        if owner == threading.get_ident():
+            continue
+        del locks[name]
+        specification = getattr(sys.modules.get(name), "__spec__", None)
+        if owner is not None and getattr(specification, "_initializing", False):
+            del sys.modules[name]
+    waiting = getattr(importer, "_blocking_on", None)
+    if waiting is not None:
+        waiting.clear()
+
+
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_other_threads)
+    os.register_at_fork(after_in_child=_forget_imports_of_other_threads)
