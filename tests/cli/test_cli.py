@@ -183,6 +183,7 @@ def test_expressions_of_several_steps_and_of_none() -> None:
         (["aq,qb->ab", "-s", "a=1,b=2,q=0"], "at least 1"),
         (["aq,qb->ab", "-s", "a=1,a=2,b=2,q=3"], "given twice"),
         (["aq,qb->ab", "-s", "a=1,b=2"], "no size is given for q"),
+        (["aq,qb->az", "-s", "a=1,b=2,q=3,z=4"], "output index 'z' occurs in no operand"),
         (["aq,qb->ab", "-s", SIZES + ",z=3"], "given for z"),
         (["aq;qb->ab", "-s", SIZES], "unexpected ';'"),
         (["...q,qb->...b", "-s", SIZES], "ellipsis"),

@@ -92,6 +92,9 @@ def follow(
     missing, unknown = [one for one in used if one not in sizes], [one for one in sizes if one not in used]
     if missing:
         raise ValueError(f"einsum {expression!r}: no size is given for {', '.join(missing)}")
+    for one in parsed.output or ():
+        if one not in used:
+            raise ValueError(f"einsum {expression!r}: output index {one!r} occurs in no operand")
     if unknown:
         raise ValueError(f"einsum {expression!r}: sizes are given for {', '.join(unknown)}, which it does not have")
     shapes = [tuple(sizes[str(label)] for label in labels) for labels in parsed.inputs]

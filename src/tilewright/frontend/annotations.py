@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.ir.lexer import ParseError
+from tilewright.ir.messages import value_text
 from tilewright.ir.parser import parse_program
 from tilewright.ir.scalars import SCALAR_TYPES, ScalarType
 from tilewright.ir.sizes import Size, size
@@ -120,8 +121,11 @@ def parameters_of(function: Callable[..., Any], around: Mapping[str, Any]) -> tu
     """The parameters of a function with their annotations; `around` has the local names where it is defined.
 
     Raises:
-        TypeError: for a parameter without an annotation, or with one that is none of ours; for *args and **keywords.
+        TypeError: for what is no function, a parameter without an annotation, or with one that is none of ours, and
+            for *args and **keywords.
     """
+    if not callable(function):
+        raise TypeError(f"tw.program needs a function, not {value_text(function)}")
     name = getattr(function, "__name__", repr(function))
     signature = inspect.signature(function)
     annotations = _annotations(function, around)
@@ -151,7 +155,7 @@ def _annotations(function: Callable[..., Any], around: Mapping[str, Any]) -> dic
     """The annotations; where they are text (`from __future__ import annotations`), what they mean in their place."""
     try:
         return inspect.get_annotations(function, eval_str=True, locals={**around, **_enclosed(function)})
-    except NameError as error:
+    except (NameError, SyntaxError, AttributeError) as error:
         name = getattr(function, "__name__", repr(function))
         raise TypeError(f"program {name}: an annotation cannot be read: {error}") from error
 

@@ -206,7 +206,7 @@ def transpose(array: Any, permutation: Sequence[int] | None = None) -> Any:
     Of an array of NumPy, outside of programs, it is NumPy's view.
     """
     if active_tracer() is None and not is_array(array):
-        return np.transpose(as_array(array), permutation)
+        return np.transpose(as_array(array, "transpose"), permutation)
     _, (given,) = arrays_of("transpose", [array])
     return rearrange(given, range(given.ndim)[::-1] if permutation is None else permutation)
 

@@ -16,6 +16,7 @@ from tilewright.frontend.array_arguments import dimension_of
 from tilewright.frontend.program_tracing import is_array
 from tilewright.frontend.scalar_tracing import apply
 from tilewright.frontend.shape_functions import ravel, with_new_dimensions
+from tilewright.ir.messages import value_text
 from tilewright.ir.scalars import BOOL, F32, F64, I64, U64, ScalarType, real_of, scalar_type_of
 
 Axis = int | Sequence[int] | None
@@ -118,6 +119,9 @@ def cumprod(array: Any, axis: int | None = None, dtype: Any = None) -> Any:
 
 def _axes(name: str, array: Any, axis: Axis) -> tuple[int, ...]:
     given = range(array.ndim) if axis is None else [axis] if isinstance(axis, int | np.integer) else axis
+    wrong = [one for one in given if not isinstance(one, int | np.integer)]
+    if wrong:
+        raise TypeError(f"{name}: an axis is an integer, not {value_text(wrong[0])}")
     found = tuple(dimension_of(name, array, int(one)) for one in given)
     if len(set(found)) != len(found):
         raise TypeError(f"{name}: axis {axis} names a dimension twice")

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilewright.frontend.einsum_arrays import Array, as_array, check_factors, check_out
+from tilewright.frontend.einsum_arrays import Array, as_arrays, check_factors, check_out
 from tilewright.frontend.einsum_quick import with_first
 from tilewright.frontend.einsum_stored import StoredEinsum, record_key, store_einsum, stored_einsum
 from tilewright.frontend.torch_tensors import einsum_of_tensors, is_tensor
+from tilewright.ir.messages import value_text
 from tilewright.runtime.environment import read_environment
 
 if TYPE_CHECKING:  # imported with the compiler, when something is compiled
@@ -206,7 +207,7 @@ def _by_form(
     if out is None and beta:
         raise ValueError(f"einsum: beta = {beta} needs out, whose elements it multiplies")
     if out is not None and not isinstance(out, _NDARRAY):
-        raise TypeError(f"einsum: out must be a NumPy array, not {out!r} of type {type(out).__name__}")
+        raise TypeError(f"einsum: out must be a NumPy array, not {value_text(out)}")
     forms = [(one.dtype, one.shape, one.strides) for one in arrays]
     given = None if out is None else (out.dtype, out.shape, out.strides)
     made_for = (expression, operand_count, *forms, given)
@@ -249,7 +250,7 @@ def _expression_and_arrays(operands: tuple[Any, ...]) -> tuple[Hashable, tuple[A
         expression, arrays = interleaved(operands)
     for one in arrays:
         if type(one) is not _NDARRAY:
-            return expression, tuple(map(as_array, arrays))
+            return expression, as_arrays(arrays)
     return expression, arrays
 
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from tilewright.frontend.torch_tensors import array_of, is_tensor
+from tilewright.ir.messages import brief, value_text
 from tilewright.runtime.recycling import LARGE
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
@@ -21,13 +22,22 @@ Strides: TypeAlias = tuple[int, ...]
 _OVERLAP_WORK: Any = 100_000  # how long to look for a shared element before two arrays count as overlapping
 
 
-def as_array(operand: Any) -> Array:
-    """An operand as a plain NumPy array, without a copy where it can be had: arrays, numbers, lists, DLPack."""
+def as_arrays(operands: Iterable[Any], caller: str = "einsum", kind: str = "operand") -> tuple[Array, ...]:
+    """Operands as plain NumPy arrays; what cannot be one is refused with its number."""
+    return tuple(as_array(one, caller, f" ({kind} {number})") for number, one in enumerate(operands))
+
+
+def as_array(operand: Any, caller: str = "einsum", which: str = "") -> Array:
+    """An operand as a plain NumPy array, without a copy where it can be had: arrays, numbers, lists, DLPack.
+
+    Raises:
+        TypeError, ValueError, RuntimeError: for what cannot be one, beginning with the caller, ending with which it is.
+    """
     if isinstance(operand, np.ndarray):
         if hasattr(operand, "mask") and hasattr(operand, "filled"):
             raise TypeError(
-                f"einsum: a masked array's mask would be lost (the array of shape {operand.shape}); give its .data, or "
-                ".filled() with a value"
+                f"{caller}: a masked array's mask would be lost (the array of shape {operand.shape}); give its .data, "
+                f"or .filled() with a value{which}"
             )
         return np.asarray(operand)
     try:
@@ -38,11 +48,13 @@ def as_array(operand: Any) -> Array:
         array = np.asarray(operand)
     except (RuntimeError, TypeError) as error:  # of torch, for tensors that require a gradient, say
         kind = TypeError if isinstance(error, TypeError) else RuntimeError
-        raise kind(f"einsum: an operand of type {type(operand).__name__}: {error}") from error
+        raise kind(f"{caller}: an operand of type {type(operand).__name__}: {error}{which}") from error
     except ValueError as error:
-        raise ValueError(f"einsum: {operand!r} is no array: its rows are of different lengths or depths") from error
+        raise ValueError(
+            f"{caller}: {brief(operand)} is no array: its rows are of different lengths or depths{which}"
+        ) from error
     if array.dtype == object and not hasattr(operand, "__array__"):
-        raise TypeError(f"einsum: {operand!r} of type {type(operand).__name__} is no array of numbers")
+        raise TypeError(f"{caller}: {value_text(operand)} is no array of numbers{which}")
     return array
 
 
@@ -117,7 +129,7 @@ def check_factors(**factors: Any) -> None:
     """
     for name, value in factors.items():
         if not isinstance(value, int | float | complex | np.number | np.bool_):
-            raise TypeError(f"einsum: {name} must be a number, not {value!r} of type {type(value).__name__}")
+            raise TypeError(f"einsum: {name} must be a number, not {value_text(value)}")
 
 
 def check_out(out: Array, arrays: Sequence[Array]) -> None:

@@ -21,6 +21,7 @@ from tilewright.frontend.einsum_parse import (
     read_term,
 )
 from tilewright.frontend.einsum_path import hashable_optimize
+from tilewright.ir.messages import value_text
 
 
 def interleaved(operands: Sequence[Any]) -> tuple[Hashable, tuple[Any, ...]]:
@@ -30,7 +31,10 @@ def interleaved(operands: Sequence[Any]) -> tuple[Hashable, tuple[Any, ...]]:
             "einsum needs an expression and operands, or operands and their indices; it was given no argument"
         )
     if len(operands) == 1 or isinstance(operands[0], bytes):
-        raise TypeError(f"einsum needs an expression (a str) or indices; it was given only {operands[0]!r}")
+        raise TypeError(
+            "einsum needs an expression (a str) and operands, or operands and their indices; it was given only "
+            f"{value_text(operands[0])}"
+        )
     return interleaved_key(operands), tuple(operands[0 : len(operands) - len(operands) % 2 : 2])
 
 
@@ -45,7 +49,7 @@ def epilogue_operands(given: Sequence[Any]) -> tuple[list[Array], tuple[tuple[La
     labels: list[tuple[Label, ...] | None] = []
     for one in given:
         pair = isinstance(one, tuple) and len(one) == 2 and isinstance(one[1], str | list | tuple)
-        arrays.append(as_array(one[0] if pair else one))
+        arrays.append(as_array(one[0] if pair else one, f"einsum: epilogue operand {len(arrays)}"))
         if not pair:
             labels.append(None)
         else:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
-from tilewright.frontend.einsum_arrays import Array, as_array
+from tilewright.frontend.einsum_arrays import Array, as_arrays
 from tilewright.frontend.einsum_calls import parsed_expression
 from tilewright.frontend.einsum_layout import PlainView
 from tilewright.frontend.einsum_options import EinsumOptions, check_options
@@ -43,7 +43,7 @@ def einsum_within(
         ValueError: for other options, an output index that repeats, and all that `einsum` refuses.
         MemoryError: if no slices keep the limit, with the expression's peak and the least that slices reach.
     """
-    arrays = tuple(map(as_array, operands))
+    arrays = as_arrays(operands)
     resolved = resolve(parsed_expression(expression), [one.shape for one in arrays])
     text = resolved.expression
     for name, value in (others or {}).items():

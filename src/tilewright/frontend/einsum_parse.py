@@ -19,6 +19,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from tilewright.ir.dataclass import dataclass
+from tilewright.ir.messages import value_text
 
 BROADCAST = -1
 """The label of a dimension of size 1 that is read at index 0 for every value of the index."""
@@ -151,13 +152,15 @@ def parse_string(expression: str) -> ParsedEinsum:
 
 def _interleaved_labels(labels: Any, what: str) -> tuple[Label, ...]:
     if isinstance(labels, bytes) or not isinstance(labels, Iterable):
-        raise TypeError(f"einsum: {what} needs a sequence of indices, not {labels!r} of type {type(labels).__name__}")
+        raise TypeError(f"einsum: {what} needs a sequence of indices, not {value_text(labels)}")
     read: list[Label] = []
     for written in labels:
         one: Any = written
         if isinstance(one, np.generic | np.ndarray):
             if one.ndim or one.dtype.kind not in "iu":
-                raise TypeError(f"einsum: {one!r} among the indices of {what} is no index; indices are whole or names")
+                raise TypeError(
+                    f"einsum: {value_text(one)} among the indices of {what} is no index; indices are whole or names"
+                )
             one = operator.index(written)
         if not isinstance(one, Hashable):
             raise TypeError(f"einsum: index {one!r} of {what} is of type {type(one).__name__}, which is not hashable")

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.frontend.einsum_arrays import Array, as_array, check_out
+from tilewright.frontend.einsum_arrays import Array, as_array, as_arrays, check_out
 from tilewright.frontend.einsum_bind import BoundEinsum, bind, signature_for
 from tilewright.frontend.einsum_calls import parsed_expression
 from tilewright.frontend.einsum_layout import Signature, overlaps_itself, signature_of
@@ -88,7 +88,7 @@ class EinsumPlan:
                     return found
         if are_there(operands, out):
             return on_arrays(self, f"plan {self.expression!r}: operand", operands, out)
-        arrays = tuple(map(as_array, operands))
+        arrays = as_arrays(operands, f"plan {self.expression!r}")
         if len(arrays) != len(self.inputs):
             raise ValueError(f"plan {self.expression!r} takes {len(self.inputs)} arrays, not {len(arrays)}")
         for number, (array, planned) in enumerate(zip(arrays, self.inputs, strict=True)):
@@ -229,7 +229,10 @@ def plan(
     types = dtype if isinstance(dtype, list | tuple) else [dtype] * len(operands)
     if len(types) != len(operands):
         raise ValueError(f"plan {expression!r}: {len(types)} dtypes for {len(operands)} operands")
-    signatures = [_signature(one, type_) for one, type_ in zip(operands, types, strict=True)]
+    signatures = [
+        _signature(one, type_, f"plan {expression!r}: operand {number}")
+        for number, (one, type_) in enumerate(zip(operands, types, strict=True))
+    ]
     extras, labels = _extras(epilogue_operands, types[0] if types else "f64")
     options = EinsumOptions(
         compute_dtype, order, casting, hashable_optimize(optimize), semiring, epilogue, labels, alpha, beta, target,
@@ -266,10 +269,13 @@ def _label_lists(expression: Any) -> Hashable:
     return interleaved_key([*interleaved, lists[-1]])
 
 
-def _signature(operand: Any, dtype: Any) -> Signature:
+def _signature(operand: Any, dtype: Any, which: str) -> Signature:
+    """That of an operand, which is given as an array or by its shape. TypeError, naming it, if it is neither."""
     if isinstance(operand, tuple | list) and all(isinstance(one, int | np.integer) for one in operand):
         return signature_for(dtype, [int(one) for one in operand])
-    return signature_of(as_array(operand))
+    if isinstance(operand, tuple):
+        raise TypeError(f"{which} has the shape {operand!r}, whose sizes are not all integers")
+    return signature_of(as_array(operand, which))
 
 
 def _extras(given: Sequence[Any], dtype: Any) -> tuple[list[Signature], tuple[tuple[Label, ...] | None, ...]]:
@@ -277,7 +283,8 @@ def _extras(given: Sequence[Any], dtype: Any) -> tuple[list[Signature], tuple[tu
     labels: list[tuple[Label, ...] | None] = []
     for one in given:
         pair = isinstance(one, tuple) and len(one) == 2 and isinstance(one[1], str | list | tuple)
-        signatures.append(_signature(one[0] if pair else one, dtype))
+        which = f"plan: epilogue operand {len(signatures)}"
+        signatures.append(_signature(one[0] if pair else one, dtype, which))
         text = one[1] if pair else None
         labels.append(read_term(text, text) if isinstance(text, str) else None if text is None else tuple(text))
     return signatures, tuple(labels)

@@ -49,7 +49,7 @@ def traced_function(function: Any, arguments: Sequence[Any], options: Mapping[st
             raise TypeError(f"numpy.{name} of traced arrays: {error}") from None
         return _OTHERS[name](*arguments, **options)
     instead = _INSTEAD.get(name, "tilewright's functions")
-    raise TypeError(f"numpy.{name} cannot be traced; use {instead}")
+    raise TypeError(f"{function.__module__}.{name} cannot be traced; use {instead}")
 
 
 def _difference(array: Any, n: int = 1, axis: int = -1) -> Any:

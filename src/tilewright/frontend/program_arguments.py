@@ -11,6 +11,7 @@ from tilewright.frontend.annotations import Annotation, Parameter
 from tilewright.frontend.array_proxy import ArrayProxy
 from tilewright.frontend.einsum_arrays import readable
 from tilewright.frontend.program_tracing import describe_value
+from tilewright.ir.messages import value_text
 from tilewright.ir.scalars import ScalarType, scalar_type_of
 from tilewright.ir.sizes import Size, size
 
@@ -39,7 +40,7 @@ def _as_array(annotation: Annotation, argument: Any) -> Any:
         )
     if hasattr(argument, "__array__"):
         return np.asarray(readable(argument))
-    raise TypeError(f"{annotation} needs an array, not {argument!r} of type {type(argument).__name__}")
+    raise TypeError(f"{annotation} needs an array, not {value_text(argument)}")
 
 
 def accepted(

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.frontend.annotations import Parameter
+from tilewright.frontend.einsum_parse import ExtentError
+from tilewright.frontend.einsum_path import PathError
 from tilewright.frontend.program_tracing import Tracer, atom_of, is_ours, tracing, values_of, wrap
 from tilewright.ir.nodes import Program, Type, Variable
 from tilewright.ir.scalars import I64, ScalarType
 from tilewright.ir.verifier import IRError, verify
 
-_LOCATED = (TypeError, ValueError, IndexError, OverflowError, AttributeError)
+_LOCATED = (TypeError, ValueError, IndexError, OverflowError, AttributeError, ExtentError, PathError)
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ import tilewright
 from tilewright.frontend.scalar_constants import constant
 from tilewright.frontend.scalar_tracing import ScalarProxy, common_type, convert, foreign
 from tilewright.ir.builder import Builder
+from tilewright.ir.messages import value_text
 from tilewright.ir.nodes import Atom, Body, Lambda, Type, Variable, atom_size
 from tilewright.ir.scalars import BOOL, C128, F64, I64, ScalarType, scalar_type_of
 from tilewright.ir.sizes import Size, exact_quotient, size, size_function
@@ -222,7 +223,7 @@ def describe_value(value: Any) -> str:
             f"a NumPy array of shape {value.shape}: arrays that a program works on are its parameters, they cannot be "
             "constants of the function"
         )
-    return f"{value!r} of type {type(value).__name__}"
+    return f"{value_text(value)}"
 
 
 def wrap(tracer: Tracer, atom: Atom) -> Any:

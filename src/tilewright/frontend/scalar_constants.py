@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.ir.messages import value_text
 from tilewright.ir.nodes import Literal
 from tilewright.ir.scalars import BOOL, ScalarType
 
@@ -25,7 +26,7 @@ def constant(value: Any, scalar: ScalarType) -> Literal:
         )
     number = value.item() if isinstance(value, np.generic | np.ndarray) else value
     if not isinstance(number, bool | int | float | complex):
-        raise TypeError(f"{value!r} of type {type(value).__name__} is not a number")
+        raise TypeError(f"{value_text(value)} is not a number")
     if scalar.is_complex:
         return Literal(complex(number), scalar)
     if isinstance(number, complex):

@@ -16,6 +16,7 @@ from tilewright.frontend.scalar_functions import exp, log1p, maximum, minimum, w
 from tilewright.frontend.scalar_tracing import trace
 from tilewright.ir.builder import Builder
 from tilewright.ir.dataclass import dataclass
+from tilewright.ir.messages import value_text
 from tilewright.ir.nodes import Atom, Lambda, Literal, Type
 from tilewright.ir.scalars import ScalarType
 
@@ -38,6 +39,9 @@ class Semiring:
             (2 - 1) * inf is inf, as for `numpy.einsum` with `optimize`.
         commutative: combine is commutative.
 
+    Raises:
+        TypeError: for a `map` or `combine` that is no function.
+
     Example:
         >>> import numpy as np
         >>> Semiring(lambda a, b: (a - b) ** 2, lambda a, b: a + b, 0).name
@@ -50,6 +54,11 @@ class Semiring:
     name: str = "custom"
     distributive: bool = False
     commutative: bool = True
+
+    def __post_init__(self) -> None:
+        for what, function in (("map", self.map), ("combine", self.combine)):
+            if not callable(function):
+                raise TypeError(f"semiring {self.name}: {what} must be a function of two scalars, not {function!r}")
 
 
 def _log_add_exp(left: Any, right: Any) -> Any:
@@ -102,7 +111,7 @@ def semiring_named(semiring: str | Semiring) -> Semiring:
     if isinstance(semiring, Semiring):
         return semiring
     if not isinstance(semiring, str):
-        raise TypeError(f"semiring must be a name or a tw.Semiring, not {semiring!r} of type {type(semiring).__name__}")
+        raise TypeError(f"semiring must be a name or a tw.Semiring, not {value_text(semiring)}")
     if semiring not in SEMIRINGS:
         from difflib import get_close_matches
 

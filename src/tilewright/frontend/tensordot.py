@@ -11,6 +11,7 @@ from tilewright.frontend.einsum import einsum
 from tilewright.frontend.einsum_arrays import as_array
 from tilewright.frontend.program_tracing import is_array
 from tilewright.frontend.torch_tensors import is_tensor
+from tilewright.ir.messages import brief
 
 
 def tensordot(left: Any, right: Any, axes: Any = 2, **options: Any) -> Any:
@@ -33,7 +34,7 @@ def tensordot(left: Any, right: Any, axes: Any = 2, **options: Any) -> Any:
         >>> tensordot(np.ones((2, 3, 4)), np.ones((4, 3, 5)), axes=([1, 2], [1, 0])).shape
         (2, 5)
     """
-    first, second = (one if is_array(one) or is_tensor(one) else as_array(one) for one in (left, right))
+    first, second = (one if is_array(one) or is_tensor(one) else as_array(one, "tensordot") for one in (left, right))
     ours, theirs = _pairs(axes, first.ndim, second.ndim)
     traced = is_array(first) or is_array(second)
     names = list(range(first.ndim))
@@ -53,10 +54,13 @@ def tensordot(left: Any, right: Any, axes: Any = 2, **options: Any) -> Any:
 def _pairs(axes: Any, left: int, right: int) -> tuple[list[int], list[int]]:
     if isinstance(axes, int | np.integer):
         if not 0 <= axes <= min(left, right):
-            raise ValueError(f"tensordot: axes = {axes} of arrays of {left} and {right} dimensions")
+            raise ValueError(
+                f"tensordot: axes = {axes} of arrays of {left} and {right} dimensions; it must be from 0 to "
+                f"{min(left, right)}"
+            )
         return list(range(left - int(axes), left)), list(range(int(axes)))
     if len(axes) != 2:
-        raise ValueError(f"tensordot: axes must be a number or two lists of axes, not {axes!r}")
+        raise ValueError(f"tensordot: axes must be a number or two lists of axes, not {brief(axes)}")
     ours, theirs = _axes("left", axes[0], left), _axes("right", axes[1], right)
     if len(ours) != len(theirs):
         raise ValueError(f"tensordot: {len(ours)} axes of the left array cannot go with {len(theirs)} of the right one")

@@ -8,16 +8,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from tilewright.frontend.einsum_arrays import Array, as_array
+from tilewright.frontend.einsum_arrays import Array, as_arrays
 from tilewright.frontend.torch_tensors import are_there, on_arrays
 from tilewright.frontend.tree_parse import Leaf, Node, check_tree, leaves, parse_tree, sizes_of
 from tilewright.frontend.tree_plan import TreePlan, make_plan, memory_order
 from tilewright.frontend.tree_steps import ResolvedTree, resolve_tree
+from tilewright.ir.messages import value_text
 from tilewright.ir.scalars import ScalarType, scalar_type_of
 from tilewright.runtime.cache import MemoryCache
 from tilewright.runtime.devices import Device, device_for
@@ -74,9 +75,9 @@ def einsum_tree(
             ),
             "einsum_tree: input", arrays, out,
         )  # fmt: skip
-    given = tuple(map(as_array, arrays))
+    given = as_arrays(arrays, "einsum_tree", "input")
     if out is not None and not isinstance(out, np.ndarray):
-        raise TypeError(f"einsum_tree: out must be a NumPy array, not {out!r} of type {type(out).__name__}")
+        raise TypeError(f"einsum_tree: out must be a NumPy array, not {value_text(out)}")
     signature = tuple((one.dtype, one.shape, one.strides) for one in given)
     place = None if out is None else (out.shape, out.strides)
     key = (tree, _hashable(sizes), signature, place, dtype, target, memory_limit)
@@ -203,4 +204,11 @@ def _checked_limit(limit: int | None) -> int | None:
 def _hashable(sizes: Sizes | None) -> Hashable:
     if isinstance(sizes, Mapping):
         return tuple(sizes.items())
-    return None if sizes is None else ("sequence", *sizes)
+    if sizes is None:
+        return None
+    if isinstance(sizes, str) or getattr(sizes, "ndim", 1) != 1 or not isinstance(sizes, Iterable):
+        raise TypeError(
+            f"einsum_tree: sizes must be None or give the size of each index, in a mapping or a sequence; it is "
+            f"{value_text(sizes)}"
+        )
+    return ("sequence", *sizes)

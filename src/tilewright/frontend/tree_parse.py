@@ -24,6 +24,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tilewright.ir.messages import value_text
+
 Label: TypeAlias = int | str
 ACTIVATIONS = {"r": "relu"}
 """What may stand after a node's output, and what it means."""
@@ -84,7 +86,7 @@ def parse_tree(text: str) -> Node:
         TreeError: saying what is wrong and where.
     """
     if not isinstance(text, str):
-        raise TypeError(f"a tree is a string or a Node, not {text!r} of type {type(text).__name__}")
+        raise TypeError(f"a tree is a string or a Node, not {value_text(text)}")
     parser = _Parser(text)
     root = parser.node()
     parser.expect("", "the end of the text")

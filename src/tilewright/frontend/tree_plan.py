@@ -20,6 +20,7 @@ from tilewright.frontend.tree_memory import MemoryPlan, Schedule, Widths, plan_m
 from tilewright.frontend.tree_program import operands_of, tree_program
 from tilewright.frontend.tree_steps import ResolvedTree
 from tilewright.frontend.tree_text import describe
+from tilewright.ir.messages import value_text
 from tilewright.ir.nodes import Program
 from tilewright.ir.scalars import ScalarType, compute_type
 from tilewright.runtime.devices import Device, device_for
@@ -133,7 +134,7 @@ class TreePlan:
     def _check_out(self, out: Array, arrays: Sequence[Array]) -> None:
         text = f"tree {self.resolved.tree}: out"
         if not isinstance(out, np.ndarray):
-            raise TypeError(f"{text} must be a NumPy array, not {out!r} of type {type(out).__name__}")
+            raise TypeError(f"{text} must be a NumPy array, not {value_text(out)}")
         if out.shape != self.shape:
             raise ValueError(f"{text} has shape {out.shape}, the result has {self.shape}")
         if out.dtype != self.dtype.numpy:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tilewright.ir.dataclass import dataclass
+from tilewright.ir.messages import value_text
 from tilewright.machine.detect import host_machine, opencl_machine
 from tilewright.machine.model import Machine
 from tilewright.runtime.cache import MemoryCache
@@ -76,7 +77,7 @@ def device_for(target: str | Device | None = None) -> Device:
         target = os.environ.get(TARGET_VARIABLE, "").strip() or "cpu"
         origin = f" (from {TARGET_VARIABLE})" if os.environ.get(TARGET_VARIABLE) else ""
     if not isinstance(target, str):
-        raise TypeError(f"target must be a device's name or a Device, not {target!r} of type {type(target).__name__}")
+        raise TypeError(f"target must be a device's name or a Device, not {value_text(target)}")
     kind, separator, number = target.partition(":")
     if kind not in _PROBES or (separator and not (number.isascii() and number.isdigit())):
         raise DeviceError(

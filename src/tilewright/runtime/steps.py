@@ -186,7 +186,7 @@ def check_slice(e: Executor, check: host.CheckedIndex, cut: SliceDimension, exte
 def reshape(e: Executor, source: Placed, shape: tuple[int, ...], array: Variable) -> Placed:
     """A view where the strides allow it, else a copy; it is as fresh as what it shows, all of it."""
     if int(np.prod(source.shape, dtype=object)) != int(np.prod(shape, dtype=object)):
-        raise ValueError(f"{e.program_name}: {array} of shape {source.shape} cannot be reshaped to {shape}")
+        raise ValueError(f"program {e.program_name}: {array} of shape {source.shape} cannot be reshaped to {shape}")
     if 0 in shape:
         return replace(source, shape=shape, strides=(0,) * len(shape), fresh=False)
     lmad = source.lmad.reshape(shape)
@@ -357,7 +357,7 @@ def run_rows(e: Executor, step: host.RowsStep) -> None:
         for whole, row in zip(wholes, rows, strict=True):
             place = whole.seen_as(whole.lmad.fix([index]))
             if isinstance(row, Placed) and row.shape != place.shape:
-                raise ValueError(f"{e.program_name}: rows of shapes {place.shape} and {row.shape} in one array")
+                raise ValueError(f"program {e.program_name}: rows of shapes {place.shape} and {row.shape} in one array")
             e.copy(row, place)
     for position, target in enumerate(step.targets):
         if not wholes:

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from tilewright.ir.messages import value_text
 from tilewright.machine.cores import usable_cores
 
 THREADS_VARIABLE, OPENMP_VARIABLE = "TILEWRIGHT_NUM_THREADS", "OMP_NUM_THREADS"
@@ -127,7 +128,7 @@ def _find_out() -> None:
 
 def _checked(number: int, what: str) -> int:
     if not hasattr(number, "__index__"):
-        raise TypeError(f"{what} is {number!r} of type {type(number).__name__}; it must be an integer")
+        raise TypeError(f"{what} is {value_text(number)}; it must be an integer")
     if not 1 <= number <= MOST_THREADS:
         raise ValueError(f"{what} is {number}; it must be from 1 to {MOST_THREADS}")
     return number
