@@ -23,6 +23,7 @@ from tilewright.passes.items.item_memory import WORKER, IotaArray, Item
 from tilewright.passes.items.lower_general import Places, Points
 from tilewright.passes.items.lower_scalar import lower_scalar_statement, lower_size
 from tilewright.passes.items.point_loops import emit_points
+from tilewright.passes.items.waiting_last import all_waiting_last
 from tilewright.runtime.host import (
     CHUNK,
     CHUNKS,
@@ -87,7 +88,8 @@ def lower_points(
             _SCHEDULES[schedule](item, points, views, threads_per_block)
     if item.checks:
         first.append(Declare(item.failed.name, Constant(False, BOOL)))
-    return _plan(name, item, points, schedule, threads_per_block, first, list(without_unread_arrays(item, body)))
+    read = all_waiting_last(without_unread_arrays(item, body))
+    return _plan(name, item, points, schedule, threads_per_block, first, read)
 
 
 def _schedule_of(points: Points, threads_per_block: int) -> Schedule:

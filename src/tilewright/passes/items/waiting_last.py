@@ -13,16 +13,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
+from typing import TypeAlias
 
 from tilewright.kernel.ir import (
     Assign,
+    Constant,
     Expression,
+    For,
+    If,
     Let,
     Load,
     Name,
     Operation,
     Statement,
     Store,
+    While,
     children,
     expressions,
     walk,
@@ -31,8 +36,30 @@ from tilewright.kernel.ir import (
 _EXTREMA = ("min", "max")
 
 
-def with_waiting_last(body: Sequence[Statement]) -> tuple[Statement, ...]:
+def all_waiting_last(statements: Sequence[Statement]) -> tuple[Statement, ...]:
+    """The statements with this done in all loops whose rounds follow one another."""
+    found: list[Statement] = []
+    for one in statements:
+        match one:
+            case For(body=body) if one.independent:
+                found.append(one)
+            case For(body=body):
+                found.append(replace(one, body=with_waiting_last(all_waiting_last(body), one.index)))
+            case While(body=body):
+                found.append(replace(one, body=all_waiting_last(body)))
+            case If(then=then, otherwise=otherwise):
+                found.append(replace(one, then=all_waiting_last(then), otherwise=all_waiting_last(otherwise)))
+            case _:
+                found.append(one)
+    return tuple(found)
+
+
+def with_waiting_last(body: Sequence[Statement], index: str = "") -> tuple[Statement, ...]:
     """The body of a loop whose rounds follow one another, with the operands of min and max in such an order.
+
+    Args:
+        body: the body.
+        index: the loop's index, which grows.
 
     Example:
         >>> from tilewright.ir.scalars import I64
@@ -44,7 +71,7 @@ def with_waiting_last(body: Sequence[Statement]) -> tuple[Statement, ...]:
     """
     if not any(isinstance(one, Let) and _is_extremum(one.value) for one in body):
         return tuple(body)
-    depths = _depths(body)
+    depths = _depths(body, read_ahead(body, index))
     places = {one.name: place for place, one in enumerate(body) if isinstance(one, Let)}
     uses = Counter(one.name for one in _inside(body) if isinstance(one, Name))
     inner: set[str] = set()
@@ -111,16 +138,16 @@ def _writes(statement: Statement) -> set[str]:
     return found | {f"{one.buffer.name}[]" for one in walk((statement,)) if isinstance(one, Store)}
 
 
-def _depths(body: Sequence[Statement]) -> dict[str, int]:
+def _depths(body: Sequence[Statement], ahead: Set[str]) -> dict[str, int]:
     """How many operations after something that rounds wait for from one to the next each name is known."""
-    carried: set[str] = set().union(*map(_writes, body))
+    carried: set[str] = set().union(*map(_writes, body)) - {f"{one}[]" for one in ahead}
     sources: dict[str, Set[str]] = {one: {one} for one in carried}
     needed: dict[str, set[str]] = {one: set() for one in carried}
     for one in body:
         behind: set[str] = set().union(*(sources.get(name, set()) for name in _reads(one)))
         if isinstance(one, Let):
             sources[one.name] = behind
-        for written in _writes(one):
+        for written in _writes(one) & carried:
             needed[written] |= behind
     depths = {one: 1 for one in carried if one in _reached(one, needed)}
     for one in body:
@@ -154,3 +181,59 @@ def _depth(value: Expression, depths: Mapping[str, int]) -> int:
             most = max(most, depths.get(f"{one.buffer.name}[]", 0))
         pending += children(one)
     return most
+
+
+def read_ahead(body: Sequence[Statement], index: str) -> set[str]:
+    """The buffers of which the rounds of a loop read only what lies beyond all that those before them have written.
+
+    Example:
+        >>> from tilewright.ir.scalars import F64, I64
+        >>> from tilewright.kernel.ir import Buffer, add, integer
+        >>> x, i = Buffer("x", F64), Name("i", I64)
+        >>> sorted(read_ahead((Store(x, i, Load(x, add(i, integer(1)), F64)),), "i"))
+        ['x']
+        >>> sorted(read_ahead((Store(x, add(i, integer(1)), Load(x, i, F64)),), "i"))
+        []
+    """
+    lets = {one.name: one.value for one in body if isinstance(one, Let)}
+    inside = {one.name for one in walk(tuple(body)) if isinstance(one, Let | Assign)}
+    inside |= {one.index for one in walk(tuple(body)) if isinstance(one, For)}
+    written: dict[str, list[Affine]] = {}
+    for one in walk(tuple(body)):
+        if isinstance(one, Store):
+            written.setdefault(one.buffer.name, []).append(_affine(one.index, lets))
+    read: dict[str, list[Affine]] = {name: [] for name in written}
+    for part in _inside(body):
+        if isinstance(part, Load) and part.buffer.name in read:
+            read[part.buffer.name].append(_affine(part.index, lets))
+
+    def is_ahead(load: Affine, store: Affine) -> bool:
+        if load is None or store is None or not inside.isdisjoint(store) or store.get(index, 0) <= 0:
+            return False
+        return {**load, "": 0} == {**store, "": 0} and load[""] > store[""]
+
+    return {name for name, stores in written.items() if all(is_ahead(a, b) for a in read[name] for b in stores)}
+
+
+Affine: TypeAlias = Mapping[str, int] | None
+"""The coefficients of names in an integer, and what is added to them as that of ""; None for what is no such sum."""
+
+
+def _affine(value: Expression, lets: Mapping[str, Expression]) -> Affine:
+    match value:
+        case Constant(int() as number):
+            return {"": number}
+        case Name(name) if name in lets:
+            return _affine(lets[name], lets)
+        case Name(name):
+            return {"": 0, name: 1}
+        case Operation("add" | "sub" | "mul" as operator, (left, right)):
+            one, two = _affine(left, lets), _affine(right, lets)
+            if one is None or two is None:
+                return None
+            if operator == "mul":
+                one, two = (one, two) if two.keys() == {""} else (two, one)
+                return {name: number * two[""] for name, number in one.items()} if two.keys() == {""} else None
+            sign = 1 if operator == "add" else -1
+            return {name: one.get(name, 0) + sign * two.get(name, 0) for name in (*one, *two)}
+    return None
