@@ -15,6 +15,7 @@ from tilewright.ir.nodes import Statement, Type, Variable
 from tilewright.ir.scalars import ScalarType, compute_type
 from tilewright.ir.sizes import Size, size
 from tilewright.passes.core.used_names import free_variables
+from tilewright.passes.items.all_replaced import without_unseen
 from tilewright.passes.items.lower_general import Points, copy_points
 from tilewright.passes.items.point_kernels import lower_points
 from tilewright.runtime.cache import MemoryCache
@@ -103,5 +104,5 @@ def read_by(expression: nodes.Expression, points: Points) -> tuple[Variable, ...
             return free_variables((indices, values))
         case nodes.If() | nodes.Loop():
             begun = {one.name for _, one in points.copied}
-            return tuple(one for one in free_variables(expression) if one.name not in begun)
+            return tuple(one for one in free_variables(without_unseen(expression)) if one.name not in begun)
     return free_variables(expression)

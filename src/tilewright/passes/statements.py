@@ -71,14 +71,14 @@ class Statements:
         return Statements(self.name, self.device, self.tiles, self.known.copy())
 
     def block(self, body: Body) -> Block:
-        """The steps of a body, without those of iotas that no step reads from memory."""
+        """The steps of a body, without those of iotas and of arrays full of one scalar that no step reads."""
         steps: list[Step] = []
         if self.threads == 1:
             body, fills = without_fills(body, takes_fills(self.device.machine))
             self.known.fills |= fills
         for one in body.statements:
             steps += self.steps(one)
-        kept = without_unread(steps, body.results, self.known.iotas)
+        kept = without_unread(steps, body.results, self.known.iotas | self.known.fills.keys())
         self.notes = without_notes(self.notes, steps, kept)
         return Block(kept, body.results)
 

@@ -13,11 +13,12 @@ from tilewright.ir.views import ArrayView
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import For, Name, integer
 from tilewright.passes.core.overwriting import overwriting
+from tilewright.passes.items.all_replaced import all_replaced
 from tilewright.passes.items.item_memory import Item
+from tilewright.passes.items.loop_turns import turns_of
 from tilewright.passes.items.lower_items import AnyValue, bind, call, lower_body, lower_expression, value_of
 from tilewright.passes.items.lower_scalar import assign_values, declare_value, lower_size
 from tilewright.passes.items.split_ranges import emit_first_apart
-from tilewright.passes.items.waiting_last import with_waiting_last
 
 
 @lower_expression.register
@@ -25,14 +26,16 @@ def _(expression: nodes.Loop, item: Item, targets: tuple[Variable, ...]) -> Sequ
     merged: list[tuple[Name, ...] | ArrayView] = []
     spare: list[ArrayView | None] = []
     item.overwrites |= overwriting(nodes.Statement(targets, expression))
-    for parameter, atom, target in zip(expression.parameters, expression.initial, targets, strict=True):
-        value = value_of(item, atom)
+    unseen = all_replaced(expression)
+    for number, (parameter, atom) in enumerate(zip(expression.parameters, expression.initial, strict=True)):
+        value, target = None if number in unseen else value_of(item, atom), targets[number]
         if isinstance(value, tuple):
             merged.append(declare_value(value, parameter.name, item.emit))
             spare.append(None)
         else:
             place = item.target(target)
-            item.copy(value, place)
+            if value is not None:
+                item.copy(value, place)
             merged.append(place)
             in_place = parameter.name in item.overwrites
             spare.append(place if in_place else item.allocate(target.type, f"{target.name}_next"))
@@ -57,6 +60,12 @@ def _(expression: nodes.Loop, item: Item, targets: tuple[Variable, ...]) -> Sequ
         there = [old if new is None else new for old, new in zip(merged, spare, strict=True)]
         here = [old if isinstance(old, ArrayView) else None for old in merged]
         _write_pairs(form, item, lambda: write_round(merged, spare), lambda: write_round(there, here), copy_back)
+        return merged
+
+    turns = turns_of(item, expression, merged, spare) if moves else None
+    if turns is not None:
+        _write_loop(expression, item, merged, lambda: turns.round(write_round))
+        turns.end()
         return merged
 
     def body() -> tuple[kernel.Statement, ...]:
@@ -105,7 +114,7 @@ def _write_loop(
         index = Name(item.emit.name(form.index.name), I64)
         bind(item, form.index, (index,))
         item.ranges[form.index.name] = form.bound
-        emit_first_apart(item.emit, bound, index, with_waiting_last(body()))
+        emit_first_apart(item.emit, bound, index, body())
         return
     statements = body()
     with item.emit.scope() as prelude:

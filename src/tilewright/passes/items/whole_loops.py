@@ -16,6 +16,7 @@ from tilewright.ir.traversal import bound_variables, is_plain, sub_bodies
 from tilewright.machine.model import Machine
 from tilewright.passes.core.overwriting import overwriting, taken_over
 from tilewright.passes.core.own_elements import with_own_elements
+from tilewright.passes.items.all_replaced import all_replaced
 from tilewright.passes.items.changed_ranges import changed_range
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_columns import has_simple_rows
@@ -70,6 +71,7 @@ def control_points(statement: Statement, counted: Collection[str], machine: Mach
     """
     over, inside = taken_over(statement, counted)
     begun = {place: over[target.name] for place, target in enumerate(statement.targets) if target.name in over}
+    unseen = all_replaced(statement.expression)
 
     def write_all(item: Item, at: Sequence[Size], places: Places) -> None:
         item.arrays |= {array.name: places[place] for place, array in begun.items()}
@@ -77,7 +79,8 @@ def control_points(statement: Statement, counted: Collection[str], machine: Mach
         item.round = RoundLeft(item.emit)
         write_whole(item, statement.expression, statement.targets, places)
 
-    return Points((), write_all, tuple(begun.items()), machine=machine)
+    copied = tuple((place, array) for place, array in begun.items() if place not in unseen)
+    return Points((), write_all, copied, machine=machine)
 
 
 def work_of_round(statement: Statement) -> Size | None:
