@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import test_fork_safety
 
-import tilewright.runtime.forking  # noqa: F401  # what makes it so
+from tilewright.runtime import forking
 
 pytestmark = test_fork_safety.pytestmark
 
@@ -48,7 +48,8 @@ def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Slow:
 
 
 @pytest.mark.parametrize("name", ["imported_slowly", "imports_a_slow_one"])
-def test_modules_that_another_thread_imports(slow: _Slow, name: str) -> None:
+def test_modules_that_another_thread_imports(slow: _Slow, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forking, "IMPORTED_ANEW", {"imported_slowly", "imports_a_slow_one"})
     thread = threading.Thread(target=importlib.import_module, args=("imports_a_slow_one",))
     thread.start()
     assert slow.reached.wait(test_fork_safety.SECONDS)
@@ -63,6 +64,17 @@ def test_modules_that_another_thread_imports(slow: _Slow, name: str) -> None:
         thread.join()
     assert half.done
     assert importlib.import_module("imported_slowly") is half
+
+
+def test_modules_of_other_packages_are_left_alone(slow: _Slow) -> None:
+    thread = threading.Thread(target=importlib.import_module, args=("imported_slowly",))
+    thread.start()
+    assert slow.reached.wait(test_fork_safety.SECONDS)
+    try:
+        assert test_fork_safety.succeeds_in_a_child(lambda: not hasattr(sys.modules["imported_slowly"], "done"))
+    finally:
+        slow.released.set()
+        thread.join()
 
 
 def test_a_module_that_forks_while_it_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,8 @@
 
 A child has only the thread that forked. A lock that another thread held at that moment would stay locked in it for
 ever, and threads of a server or a data loader fork at any moment. Python's own locks of modules that are being imported
-are such locks, and first calls import much: in a child they are free, and what was half imported is imported anew.
+are such locks, and first calls import much: in a child those of `IMPORTED_ANEW` are free, and what was half imported of
+them is imported anew. Modules of other packages are left alone: many can be initialised only once in a process.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ import sys
 import threading
 import weakref
 from types import TracebackType
+
+IMPORTED_ANEW = frozenset({"tilewright", "llvmlite", *sys.stdlib_module_names})
+"""What first calls import that can be imported once more: these packages, and Python's own library."""
 
 
 class ForkSafeLock:
@@ -58,13 +62,13 @@ def _forget_imports_of_other_threads() -> None:
     locks = getattr(importer, "_module_locks", {})  # by the names of modules; each has the thread that imports it
     for name, reference in list(locks.items()):
         owner = getattr(reference(), "owner", None)
-        if owner == threading.get_ident():
+        if owner == threading.get_ident() or name.partition(".")[0] not in IMPORTED_ANEW:
             continue
         del locks[name]
         specification = getattr(sys.modules.get(name), "__spec__", None)
         if owner is not None and getattr(specification, "_initializing", False):
             del sys.modules[name]
-    waiting = getattr(importer, "_blocking_on", None)
+    waiting = getattr(importer, "_blocking_on", None)  # by threads: a child's one thread forks, and waits for nothing
     if waiting is not None:
         waiting.clear()
 
