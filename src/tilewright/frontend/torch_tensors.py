@@ -63,18 +63,23 @@ def array_of(tensor: Any, what: str) -> Any:
 def _memory(tensor: Any, what: str) -> Any:
     """The array of a tensor that torch does not follow."""
     try:
-        return tensor.numpy()
+        return _numpy(tensor)
     except (RuntimeError, TypeError):
-        torch: Any = sys.modules["torch"]
         plain = tensor.detach().resolve_conj().resolve_neg()
         try:
-            if plain.dtype is torch.bfloat16:
-                from tilewright.ir.scalars import BF16
-
-                return plain.view(torch.int16).numpy().view(BF16.numpy)
-            return plain.numpy()
+            return _numpy(plain)
         except (RuntimeError, TypeError) as error:
             raise (TypeError if isinstance(error, TypeError) else RuntimeError)(f"{what}: {error}") from error
+
+
+def _numpy(tensor: Any) -> Any:
+    """The array of a tensor, which torch refuses to give for bf16: that is an array of its bits first."""
+    torch: Any = sys.modules["torch"]
+    if tensor.dtype is not torch.bfloat16:
+        return tensor.numpy()
+    from tilewright.ir.scalars import BF16
+
+    return tensor.view(torch.int16).numpy().view(BF16.numpy)
 
 
 def tensor_of(result: Any) -> Any:

@@ -25,12 +25,14 @@ from tilewright.kernel.ir import (
     Address,
     AnyLane,
     AtomicUpdate,
+    Bits,
     BlockIndex,
     Broadcast,
     Buffer,
     Cast,
     Constant,
     CountLanes,
+    Dot,
     Expression,
     FirstLanes,
     Kernel,
@@ -150,6 +152,8 @@ class ExpressionPrinter:
                 return self.cast(expression)
             case Window() | FirstLanes() | PackedLanes() | CountLanes() | LaneNumbers() | AnyLane():
                 raise TypeError("lanes are numbered and masked in CPU kernels only")
+            case Bits() | Dot():
+                raise TypeError("several elements lie in one lane in CPU kernels only")
             case Load():
                 return self.load(expression)
             case Broadcast(operand=operand, type=type_):

@@ -3,7 +3,7 @@
     kernel     ::= name buffers scalars body            -- launched as `blocks` x `threads_per_block` workers
     statement  ::= Let | Declare | Assign | Store | AtomicUpdate | Prefetch | For | While | If | Barrier | Comment
     expression ::= Constant | Name | BlockIndex | ThreadIndex | Address | Operation | Cast | Load | Broadcast | Lane
-                 | Shuffle | Window | FirstLanes | PackedLanes | CountLanes | LaneNumbers | AnyLane
+                 | Shuffle | Window | FirstLanes | PackedLanes | CountLanes | LaneNumbers | AnyLane | Bits | Dot
 
 Conventions, which every printer and every producer of kernels relies on:
 
@@ -250,9 +250,31 @@ class AnyLane:
     type: ScalarType = BOOL
 
 
+@dataclass(frozen=True)
+class Bits:
+    """The bits of a vector of integers as one of other integers, in the order of memory; in CPU kernels only."""
+
+    operand: Expression
+    type: VectorType
+
+
+@dataclass(frozen=True)
+class Dot:
+    """`total` plus the products of what lies in each lane of two vectors of u32: as many elements as fit into one, of
+    the two types that `elements` says. Integers wrap around; of bf16, numbers below 2^-126 count as 0, be they
+    elements, products or sums. In kernels for CPUs that have an instruction for it only.
+    """
+
+    first: Expression
+    second: Expression
+    total: Expression
+    elements: tuple[ScalarType, ScalarType]
+    type: VectorType
+
+
 Expression: TypeAlias = (
     Constant | Name | BlockIndex | ThreadIndex | Address | Operation | Cast | Load | Broadcast | Lane | Shuffle
-    | Window | FirstLanes | PackedLanes | CountLanes | LaneNumbers | AnyLane
+    | Window | FirstLanes | PackedLanes | CountLanes | LaneNumbers | AnyLane | Bits | Dot
 )  # fmt: skip
 
 
@@ -471,6 +493,10 @@ def children(expression: Expression) -> tuple[Expression, ...]:
             return operands
         case Cast(operand=operand) | Broadcast(operand=operand) | Lane(operand=operand) | AnyLane(operand=operand):
             return (operand,)
+        case Bits(operand=operand):
+            return (operand,)
+        case Dot(first=first, second=second, total=total):
+            return (first, second, total)
         case Load(index=index, mask=mask):
             return (index,) if mask is None else (index, mask)
         case FirstLanes(count=count):

@@ -6,12 +6,14 @@ from tilewright.ir.scalars import BF16, BOOL, F16, I64, ScalarType, compute_type
 from tilewright.kernel.ir import (
     Address,
     AnyLane,
+    Bits,
     BlockIndex,
     Broadcast,
     Buffer,
     Cast,
     Constant,
     CountLanes,
+    Dot,
     Expression,
     FirstLanes,
     Lane,
@@ -30,6 +32,7 @@ from tilewright.kernel.ir import (
     Window,
     element_of,
 )
+from tilewright.kernel.llvm_dots import emit_dots
 from tilewright.kernel.llvm_emitter import (
     INDEX,
     Emitter,
@@ -90,6 +93,8 @@ def _emit(emitter: Emitter, node: Expression) -> str:
             return _first_lanes(emitter, count, type_)
         case Window() | PackedLanes() | CountLanes() | LaneNumbers() | AnyLane():
             return emit_lanes(emitter, node, lambda operand: emit_expression(emitter, operand))
+        case Bits() | Dot():
+            return emit_dots(emitter, node, lambda operand: emit_expression(emitter, operand))
         case Shuffle(first=first, second=second, lanes=lanes):
             text = spelling(first.type)
             if first.type != second.type or not lanes or not 0 <= min(lanes) <= max(lanes) < 2 * lanes_of(first.type):

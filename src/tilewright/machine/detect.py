@@ -97,6 +97,7 @@ def host_machine() -> Machine:
         memory_bytes=_physical_memory(),
         shares_host_memory=True,
         transaction_bytes=64,
+        dots=processor.dots,
         pace=pace_of(architecture),
     )
 

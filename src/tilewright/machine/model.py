@@ -50,6 +50,7 @@ class Machine:
         supports_f64: doubles can be computed on.
         forward_progress: blocks that have begun go on, so that others may wait for what they give.
         simulated: the device is a checker and not meant to be fast.
+        dots: names of the element types of which a CPU adds several products to each lane in one instruction.
         pace: how fast a CPU's core is at all else, beside its vector multiply-adds.
     """
 
@@ -87,6 +88,7 @@ class Machine:
     supports_f64: bool = True
     forward_progress: bool = False
     simulated: bool = False
+    dots: tuple[str, ...] = ()
     pace: Pace = ONE_MULTIPLY_ADD
 
     def __post_init__(self) -> None:

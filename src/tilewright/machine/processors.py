@@ -59,6 +59,21 @@ class Processor:
             return 64, 32
         return (32, 16) if "avx" in self.enabled else (16, 16)
 
+    @property
+    def dots(self) -> tuple[str, ...]:
+        """The types of elements of which several products are added to a lane of the widest vectors by one instruction
+        (`kernel/llvm_dots.py`).
+
+        Example:
+            >>> named_processor("znver4").dots, named_processor("skylake-avx512").dots
+            (('bf16', 'i16', 'i8'), ())
+        """
+        if self.is_arm:
+            return ()
+        enabled, wide = self.enabled, "avx512f" in self.enabled
+        floats = ("bf16",) if wide and "avx512bf16" in enabled else ()
+        return (*floats, "i16", "i8") if ("avx512vnni" if wide else "avxvnni") in enabled else floats
+
     def lacks(self, other: Processor) -> tuple[str, ...]:
         """The features of another processor that this one has not; all of them if the architectures differ."""
         same = self.triple.split("-", 1)[0] == other.triple.split("-", 1)[0]

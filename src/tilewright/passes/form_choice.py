@@ -99,10 +99,10 @@ def packed_cycles(form: PackedForm, machine: Machine) -> float:
     contraction = form.contraction
     batch = math.prod(constant(one.size) for one in contraction.of_kind(Kind.C))
     vector, scalar = form.total(form.vector_dimensions), form.total(form.scalar_dimensions)
-    steps = form.contracted_total
+    steps = -(-form.contracted_total // form.together)
     parts = component_types(form.accumulator)
-    each = PACKED_STEP * (1 if form.fused_multiply_add else 2) * len(parts) ** 2
-    pieces_of_sum = -(-steps // form.depth)
+    each = PACKED_STEP * (1 if form.fused_multiply_add or form.dots else 2) * len(parts) ** 2
+    pieces_of_sum = -(-form.contracted_total // form.depth)
     pace = machine.pace
 
     def tile(vectors: int) -> float:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from tilewright.contraction.form import Contraction, Operand
 from tilewright.ir.dataclass import dataclass
+from tilewright.ir.nodes import Apply, Lambda
 from tilewright.ir.scalars import ScalarType
+from tilewright.ir.traversal import canonical
 from tilewright.kernel.ir import Expression
 
 LEAST_SAVED = 1 / 32
@@ -22,6 +24,20 @@ def vectors_of_last_tile(size: int, lanes: int, vectors: int) -> int:
     tiles = -(-size // (lanes * vectors))
     left = -(-(size - (tiles - 1) * lanes * vectors) // lanes)
     return left if vectors - left >= LEAST_SAVED * tiles * vectors else vectors
+
+
+def is_operator(function: Lambda, operator: str) -> bool:
+    """True if a function of two parameters is one operator on them."""
+    plain = canonical(function)
+    if len(plain.body.statements) != 1 or plain.body.results != plain.body.statements[0].targets:
+        return False
+    expression = plain.body.statements[0].expression
+    return (
+        isinstance(expression, Apply)
+        and expression.operator == operator
+        and set(expression.operands) == set(plain.parameters)
+        and len(plain.parameters) == 2
+    )
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ def _packed_text(form: PackedForm) -> str:
         *_side_lines(form.vector_dimensions),
         f"scalar side ({scalar}): tiles of {form.rows}, blocks of {form.scalar_block}",
         *_side_lines(form.scalar_dimensions),
-        f"sum over {' x '.join(map(str, pieces)) or 'nothing'} in pieces of {form.pitch}, in {form.accumulator}",
+        f"sum over {' x '.join(map(str, pieces)) or 'nothing'} in pieces of {form.piece}, in {form.accumulator}",
     ]
     return "\n".join(lines)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tilewright.kernel.launch import Launch
 from tilewright.machine.model import Machine
+from tilewright.passes.packed.dots import Dots
 from tilewright.passes.packed.form import PackedForm
 from tilewright.report.declined import padding_waste
 from tilewright.report.text import byte_amount
@@ -24,6 +25,7 @@ class PackedDetails:
         blocks: independent parts of the launch.
         waste: share of the work done on padding.
         fused_multiply_add: products and sums are one instruction.
+        dots: several products of narrow elements and their sum are, or None.
         scalar_inner: the loop over the scalar side's panels is the inner one.
         results: how results are stored: "in place", "buffered" (a block at a time, along the output's unit stride),
             or "past the cache".
@@ -42,6 +44,7 @@ class PackedDetails:
     fused_multiply_add: bool
     scalar_inner: bool
     results: str
+    dots: Dots | None = None
 
 
 def packed_details(form: PackedForm, launch: Launch) -> PackedDetails:
@@ -58,14 +61,22 @@ def packed_details(form: PackedForm, launch: Launch) -> PackedDetails:
         form.vectors,
         form.rows,
         parts * (form.vectors * form.rows + form.vectors + 1),
-        form.pitch,
+        form.piece,
         (form.vector_block * form.pitch * element, form.scalar_block * form.pitch * element),
         launch.blocks,
         padding_waste(form),
         form.fused_multiply_add,
         form.scalar_inner,
         results,
+        form.dots,
     )
+
+
+def _multiply(packed: PackedDetails) -> str:
+    if packed.dots is not None:
+        first, second = packed.dots.elements
+        return f"{packed.dots.together} products of {first} and {second} are added by one instruction"
+    return "fused with add" if packed.fused_multiply_add else "and combine are separate operations"
 
 
 def packed_lines(packed: PackedDetails, machine: Machine) -> list[str]:
@@ -82,5 +93,5 @@ def packed_lines(packed: PackedDetails, machine: Machine) -> list[str]:
         f"loops      panels of the {'broadcasts' if packed.scalar_inner else 'vectors'} innermost; results stored"
         f" {packed.results}",
         f"blocks     {packed.blocks} on {machine.cores} cores",
-        f"multiply   {'fused with add' if packed.fused_multiply_add else 'and combine are separate operations'}",
+        f"multiply   {_multiply(packed)}",
     ]

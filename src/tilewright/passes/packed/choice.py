@@ -21,6 +21,7 @@ from tilewright.passes.packed.blocks import (
     room_for_vectors,
 )
 from tilewright.passes.packed.boxes import with_boxes
+from tilewright.passes.packed.dots import choose_dots
 from tilewright.passes.packed.form import (
     BUFFERED_ELEMENTS,
     PackedForm,
@@ -67,13 +68,15 @@ def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
     vectors, rows = _register_tile(machine, lanes, len(component_types(accumulator)), (vector_total, scalar_total), run)
     contracted = math.prod(constant(one.size) for one in contraction.of_kind(Kind.K))
     parts = component_types(accumulator)
-    element_bytes = len(parts) * parts[0].bytes
+    dots = choose_dots(contraction, vector_left, machine) if lanes > 1 else None
+    together = 1 if dots is None else dots.together
+    element_bytes = len(parts) * parts[0].bytes // together
     tile = vectors * lanes
     longest = longest_piece(machine, tile, rows, element_bytes)
     few = vector_total * scalar_total * element_bytes <= (machine.l1_bytes or USUAL_L1) // 2
     if few and contracted > LONGEST_PIECE:
         longest = min(longest, PIECE)
-    depth = _depth(contraction, contracted, lanes, longest)
+    depth = _depth(contraction, contracted, lanes * together, longest)
     batch = math.prod(constant(one.size) for one in contraction.of_kind(Kind.C))
     levels = _levels(contraction, -(-contracted // depth))
     totals = vector_total, scalar_total
@@ -118,7 +121,8 @@ def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
         fan=FAN,
         far=far,
         scalar_far=_is_far(contraction, not vector_left, machine),
-        scalar_in_place=scalar_rows and rows_suit(contraction, scalar, vector_left, rows, machine),
+        scalar_in_place=scalar_rows and dots is None and rows_suit(contraction, scalar, vector_left, rows, machine),
+        dots=dots,
     )
 
 
@@ -236,8 +240,8 @@ def _register_tile(
 
 
 def _depth(contraction: Contraction, contracted: int, lanes: int, longest: int) -> int:
-    """Length of the sum that is packed at once: all of a sum of middle length that cannot wait in the output, and no
-    chain of additions longer than that.
+    """Length of the sum that is packed at once, of whole `lanes`: all of a sum of middle length that cannot wait in the
+    output, and no chain of additions longer than that.
     """
     if not holds_partial_sums(contraction) and contracted <= LONGEST_PIECE:
         longest = LONGEST_PIECE

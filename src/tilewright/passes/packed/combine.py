@@ -18,6 +18,7 @@ from tilewright.ir.scalars import BOOL, U8, compute_type
 from tilewright.ir.traversal import canonical
 from tilewright.kernel.ir import (
     Broadcast,
+    Buffer,
     Constant,
     Expression,
     Lane,
@@ -35,9 +36,20 @@ from tilewright.passes.items.scalar_values import Value, component_types
 from tilewright.passes.items.scalar_values import constant as constant_value
 from tilewright.passes.lanes.vectorise import as_bytes, as_mask, lower_lambda_vector
 from tilewright.passes.packed.form import PackedForm
+from tilewright.passes.packed.reading import dot
 from tilewright.passes.packed.writer import PackedWriter, Side
 
 INFINITY = float("inf")
+
+
+def start(w: PackedWriter, begun: Buffer | None, at: Expression) -> tuple[Name, ...]:
+    """Accumulators of one vector: the neutral element, or what is `begun` for the vector at this place."""
+    if begun is not None:
+        return (w.emit.declare(load(begun, at, w.form.lanes), "sum"),)
+    parts, lanes = first_values(w.form), w.form.lanes
+    if lanes > 1:
+        parts = tuple(Broadcast(part, VectorType(element_of(part.type), lanes)) for part in parts)
+    return tuple(w.emit.declare(part, "sum") for part in parts)
 
 
 def first_values(form: PackedForm) -> Value:
@@ -62,6 +74,9 @@ def combine(
 ) -> None:
     """acc = combine(acc, map(vector, scalar)); `no_nan` promises that the map gives no nan."""
     form, emit = w.form, w.emit
+    if form.dots is not None:
+        emit.assign(accumulator[0], dot(form, vector[0], element[0], accumulator[0]))
+        return
     if form.fused_multiply_add and _types_agree(form, vector, element):
         _multiply_add(w, accumulator, vector, element)
         return

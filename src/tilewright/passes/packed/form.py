@@ -12,14 +12,13 @@ import math
 from tilewright.contraction.form import Contraction, Dimension, Kind
 from tilewright.contraction.normalise import constant
 from tilewright.ir.dataclass import dataclass
-from tilewright.ir.nodes import Apply, Lambda
 from tilewright.ir.scalars import BOOL, compute_type, real_of
-from tilewright.ir.traversal import canonical
 from tilewright.machine.model import Machine, power_of_two_at_least
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.items.sum_trees import FAN
 from tilewright.passes.packed.blocks import LINE, lines_stay
-from tilewright.passes.two_sides import TwoSidedForm, vectors_of_last_tile
+from tilewright.passes.packed.dots import Dots
+from tilewright.passes.two_sides import TwoSidedForm, is_operator, vectors_of_last_tile
 
 LEAST_DEPTH_CAPACITY = 256
 BUFFERED_ELEMENTS = 1 << 17
@@ -65,6 +64,7 @@ class PackedForm(TwoSidedForm):
     `boxes`: results are assembled in these pieces of the output's memory, which go past the caches.
     `levels`: of partial sums that wait in scratch memory: none if they are added up in the output; one if that cannot
     hold them; more for sums of many pieces, which are trees: `fan` values of a level are one of the next.
+    `dots`: several products of narrow elements are summed by one instruction.
     """
 
     vector_dimensions: tuple[SideDimension, ...]
@@ -89,6 +89,12 @@ class PackedForm(TwoSidedForm):
     scalar_far: bool = False
     scalar_in_place: bool = False
     boxes: Boxes | None = None
+    dots: Dots | None = None
+
+    @property
+    def together(self) -> int:
+        """Steps of the sum that one instruction takes, whose elements lie side by side in the panels."""
+        return 1 if self.dots is None else self.dots.together
 
     @property
     def in_halves(self) -> bool:
@@ -219,9 +225,14 @@ class PackedForm(TwoSidedForm):
         return power_of_two_at_least(self.boxes.vector * self.boxes.scalar) + 2 * self.lanes
 
     @property
-    def pitch(self) -> int:
-        """Steps of the sum that one panel holds."""
+    def piece(self) -> int:
+        """Steps of the sum that are packed at once."""
         return max(1, min(self.depth, self.contracted_total))
+
+    @property
+    def pitch(self) -> int:
+        """The same as steps of panels, which may be several of the sum together."""
+        return -(-self.piece // self.together)
 
     @property
     def depth_capacity(self) -> int:
@@ -282,20 +293,6 @@ def is_multiply_add(contraction: Contraction) -> bool:
     """True if the contraction sums products of real or complex floating-point numbers."""
     return (
         (contraction.neutral.scalar.is_float or contraction.neutral.scalar.is_complex)
-        and _is_operator(contraction.map, "mul")
-        and _is_operator(contraction.combine, "add")
-    )
-
-
-def _is_operator(function: Lambda, operator: str) -> bool:
-    """True if a function of two parameters is one operator on them."""
-    plain = canonical(function)
-    if len(plain.body.statements) != 1 or plain.body.results != plain.body.statements[0].targets:
-        return False
-    expression = plain.body.statements[0].expression
-    return (
-        isinstance(expression, Apply)
-        and expression.operator == operator
-        and set(expression.operands) == set(plain.parameters)
-        and len(plain.parameters) == 2
+        and is_operator(contraction.map, "mul")
+        and is_operator(contraction.combine, "add")
     )

@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 from tilewright.contraction.form import Dimension, Kind, Operand
 from tilewright.contraction.normalise import constant
-from tilewright.ir.scalars import I64, U8
+from tilewright.ir.scalars import I64, U8, U32
 from tilewright.kernel.ir import (
     BlockIndex,
     Buffer,
@@ -39,6 +39,7 @@ from tilewright.passes.packed.form import PackedForm, SideDimension
 from tilewright.passes.packed.micro import write_micro_kernels
 from tilewright.passes.packed.operands import panel_types
 from tilewright.passes.packed.panels import pack
+from tilewright.passes.packed.reading import steps_of, what_zeros_give
 from tilewright.passes.packed.runs import runs_of
 from tilewright.passes.packed.tables import fill_depth_tables, fill_tables, mark_runs
 from tilewright.passes.packed.waiting import Edges
@@ -97,8 +98,9 @@ def write_packed_kernel(form: PackedForm) -> Launch:
                 pack(w, vector, vector_count, depth)
                 if no_nan is not None and (vector_too := gives_no_nan(w, vector, vector_count, depth)) is not None:
                     no_nan = w.emit.let(operation("and", no_nan, vector_too), "no_nan")
+                begun = what_zeros_give(w, vector, vector_count, depth)
                 edges = _edges(w, Cut(depth_start, depth_step, loop_end))
-                counts = vector_count, count, depth
+                counts = vector_count, count, steps_of(w, depth)
                 present = Cut(vector_at, vector_step, vector_stop), Cut(depth_start, depth_step, contracted)
                 vectors = vector_start, present[0]
                 ahead = ask_ahead(w, (vector, scalar), depth_sizes, vectors, present[1], bases.vector, counts)
@@ -106,7 +108,7 @@ def write_packed_kernel(form: PackedForm) -> Launch:
                     integer(0) if form.levels < 2 else w.emit.let(operation("sub", vector_at, vector_start), "column")
                 )
                 arrays = vector, scalar, out, further
-                write_micro_kernels(w, *arrays, bases, counts, (vector_at, column), edges, no_nan, ahead)
+                write_micro_kernels(w, *arrays, bases, counts, (vector_at, column), edges, no_nan, ahead, begun)
 
             def pieces(write: Callable[[Expression, Expression, Expression | None], None]) -> None:
                 def at(start: Expression) -> None:
@@ -251,7 +253,7 @@ def _make_side(
     is_left = is_vector == form.vector_left
     width, panel_bytes = (form.vector_tile if is_vector else form.rows), form.panel_bytes[0 if is_vector else 1]
     held = form.contraction.map.parameters[0 if is_left else 1]
-    parts = panel_types(held.type.element, form.lanes)
+    parts = panel_types(held.type.element, form.lanes) if form.dots is None else (U32,)
     in_place = form.scalar_in_place and not is_vector
     table = BLOCK + width
     vectors = table // form.lanes + 1

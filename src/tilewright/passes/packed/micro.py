@@ -28,7 +28,7 @@ from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.packed.ahead import TOGETHER, Ahead
 from tilewright.passes.packed.assemble import start_assembly
 from tilewright.passes.packed.blocks import LINE
-from tilewright.passes.packed.combine import combine, first_values, results
+from tilewright.passes.packed.combine import combine, results, start
 from tilewright.passes.packed.store import Place
 from tilewright.passes.packed.turned import is_turned, write_turned
 from tilewright.passes.packed.waiting import Accumulators, Edges, Scratch
@@ -51,6 +51,7 @@ def write_micro_kernels(
     edges: Edges,
     no_nan: Expression | None = None,
     ahead: Ahead | None = None,
+    begun: Buffer | None = None,
 ) -> None:
     """The two loops over panels around the register tile.
 
@@ -61,6 +62,7 @@ def write_micro_kernels(
         edges: whether this piece is the first of each level of partial sums, and whether it is the last.
         no_nan: whether the map gives no nan on these panels, where that matters (see combine.py).
         ahead: what is asked for meanwhile, for the next block.
+        begun: what the sums of each element of the vector block begin with, where that is not the neutral element.
     """
     vector_count, scalar_count, depth = counts
     form = w.form
@@ -89,7 +91,7 @@ def write_micro_kernels(
             left = operation("sub", vector_count, vector_first)
             narrow = w.emit.let(operation("le", left, integer(form.tail * form.lanes)), "narrow")
         places = vector_first, scalar_first
-        accumulators = _accumulate(w, vector, scalar, *places, depth, no_nan, soon, ahead, follow, narrow)
+        accumulators = _accumulate(w, vector, scalar, *places, depth, no_nan, begun, soon, ahead, follow, narrow)
         rows = w.minimum(operation("sub", scalar_count, scalar_first), integer(scalar.width))
         columns = w.minimum(operation("sub", vector_count, vector_first), integer(vector.width))
         if form.levels:
@@ -103,7 +105,7 @@ def write_micro_kernels(
 
     zero = integer(0)
     if form.boxes is not None:
-        _write_boxes(w, (vector, scalar), out, bases, counts, edges, no_nan, ahead)
+        _write_boxes(w, (vector, scalar), out, bases, counts, edges, no_nan, begun, ahead)
         return
     vector_panels, scalar_panels = w.panels(vector_count, vector.width), w.panels(scalar_count, scalar.width)
     if w.form.scalar_inner:
@@ -132,6 +134,7 @@ def _write_boxes(
     counts: tuple[Expression, Expression, Expression],
     edges: Edges,
     no_nan: Expression | None,
+    begun: Buffer | None,
     ahead: Ahead | None,
 ) -> None:
     """The loops over boxes, and over their panels, around the register tile."""
@@ -153,7 +156,7 @@ def _write_boxes(
         def tile(i: Expression, j: Expression) -> None:
             at = emit.let(add(vector_first, i), "vector_at"), emit.let(add(scalar_first, j), "scalar_at")
             place = Place(w, vector, scalar, assembly.buffer, (), moved, *at, edges)
-            accumulators = _accumulate(w, vector, scalar, *at, counts[2], no_nan, None, ahead)
+            accumulators = _accumulate(w, vector, scalar, *at, counts[2], no_nan, begun, None, ahead)
             assembly.share(share)
             if waiting is not None:
                 place.spill(Scratch((waiting,), padded, zero), accumulators, j, i)
@@ -190,6 +193,7 @@ def _accumulate(
     scalar_first: Expression,
     depth: Expression,
     no_nan: Expression | None,
+    begun: Buffer | None,
     soon: Callable[[Expression], None] | None,
     ahead: Ahead | None,
     follow: Callable[[], None] | None = None,
@@ -206,7 +210,7 @@ def _accumulate(
     form, emit = w.form, w.emit
     lanes = form.lanes
     accumulators = {
-        (i, j): tuple(emit.declare(_broadcast(part, lanes), "sum") for part in first_values(form))
+        (i, j): start(w, begun, add(vector_first, integer(i * lanes)))
         for j in range(form.rows)
         for i in range(form.vectors)
     }

@@ -23,7 +23,16 @@ from tilewright.kernel.ir import (
     operation,
 )
 from tilewright.passes.items.scalar_values import Value
-from tilewright.passes.packed.operands import in_panel_type, load_parts
+from tilewright.passes.packed.operands import in_panel_type
+from tilewright.passes.packed.reading import (
+    all_along,
+    along_sum,
+    clear_missing,
+    read_across,
+    read_along,
+    steps_of,
+    vectors_of,
+)
 from tilewright.passes.packed.runs import BROKEN, QUARTERS, WHOLE
 from tilewright.passes.packed.scalar_panels import copy_parts, pack_steps
 from tilewright.passes.packed.writer import PackedWriter, Side, run_is
@@ -43,8 +52,14 @@ def pack(w: PackedWriter, side: Side, count: Expression, depth: Expression) -> N
         return
     if side.name == "s":
         (_pack_rows if w.form.scalar_rows else pack_steps)(w, side, count, depth)
+        clear_missing(w, side, count, depth)
         return
+    _pack_panels(w, side, count, depth)
+    clear_missing(w, side, count, depth)
 
+
+def _pack_panels(w: PackedWriter, side: Side, count: Expression, depth: Expression) -> None:
+    """The panels of the vector side."""
     panels = w.panels(count, side.width)
 
     def panel(number: Expression) -> None:
@@ -96,7 +111,7 @@ def _pack_rows(w: PackedWriter, side: Side, count: Expression, depth: Expression
     """rows[j][k]: the sum stays innermost; what is consecutive in the operand is copied in vectors, of several rows at
     once, so that rows that lie together in the operand are read together.
     """
-    groups = w.emit.let(operation("floordiv", depth, integer(w.form.lanes)), "groups")
+    groups = vectors_of(w, depth)
     rows = w.emit.let(multiply(w.panels(count, side.width), integer(side.width)), "rows")
     together = w.emit.let(operation("floordiv", rows, integer(ROWS)), "together")
 
@@ -115,27 +130,29 @@ def _copy_rows(
     emit, lanes = w.emit, w.form.lanes
     starts = [emit.let(load(side.source_table, add(first, integer(row))), "from") for row in range(several)]
     bases = [emit.let(multiply(add(first, integer(row)), side.pitch), "row") for row in range(several)]
-    last = emit.let(operation("sub", depth, integer(1)), "last_step")
+    steps = steps_of(w, depth)
+    last = emit.let(operation("sub", steps, integer(1)), "last_step")
 
     def element(k: Expression) -> None:
-        along = emit.let(load(side.depth_table, k), "along")
+        along = all_along(w, side, k)
         for start, base in zip(starts, bases, strict=True):
-            copy_parts(w, side, emit.let(add(start, along), "at"), add(base, k), 1)
+            copy_parts(w, side, read_across(w, side, start, along, 1), add(base, k))
 
     def group(number: Expression) -> None:
         k = emit.let(multiply(number, integer(lanes)), "k")
         if w.form.scalar_far:
             later = emit.let(operation("min", add(k, integer(GROUPS_AHEAD * lanes)), last), "later")
-            ahead = emit.let(load(side.depth_table, later), "ahead")
+            ahead = emit.let(along_sum(w, side, later), "ahead")
             for start in starts:
                 emit.emit(Prefetch(side.source, emit.let(add(start, ahead), "at")))
 
         def copy(parts: int) -> None:
             for part in range(parts):
                 here = add(k, integer(part * lanes // parts))
-                along = emit.let(load(side.depth_table, here), "along")
+                along = emit.let(along_sum(w, side, here), "along")
                 for start, base in zip(starts, bases, strict=True):
-                    copy_parts(w, side, emit.let(add(start, along), "at"), add(base, here), lanes // parts)
+                    at = emit.let(add(start, along), "at")
+                    copy_parts(w, side, read_along(w, side, at, lanes // parts), add(base, here))
 
         by_mark(
             w,
@@ -147,7 +164,7 @@ def _copy_rows(
         )
 
     w.loop("group", integer(0), groups, group)
-    w.loop("k", multiply(groups, integer(lanes)), depth, element)
+    w.loop("k", multiply(groups, integer(lanes)), steps, element)
 
 
 def by_mark(
@@ -252,23 +269,24 @@ def _copy_runs(
         for place in (add(vector, integer(part * lanes)) for vector in vectors for part in range(parts)):
             starts.append(emit.let(load(side.source_table, add(first, place)), "from"))
             targets.append(add(base, place))
-    last = emit.let(operation("sub", depth, integer(1)), "last_step")
+    steps = steps_of(w, depth)
+    last = emit.let(operation("sub", steps, integer(1)), "last_step")
 
     def ask(k: Expression) -> None:
         later = emit.let(operation("min", add(k, integer(STEPS_AHEAD)), last), "later")
-        ahead = emit.let(load(side.depth_table, later), "ahead")
+        ahead = emit.let(along_sum(w, side, later), "ahead")
         for start in (*starts[::parts], add(starts[-1], integer(lanes - 1))):
             emit.emit(Prefetch(side.source, emit.let(add(start, ahead), "at")))
 
     def copy(k: Expression) -> None:
         if w.form.far:
             ask(k)
-        along = emit.let(load(side.depth_table, k), "along")
+        along = all_along(w, side, k)
         row = emit.let(multiply(k, integer(side.width)), "row")
         for start, target, mask in zip(starts, targets, masks, strict=True):
-            copy_parts(w, side, emit.let(add(start, along), "at"), emit.let(add(target, row), "to"), lanes, True, mask)
+            copy_parts(w, side, read_across(w, side, start, along, lanes, mask), add(target, row), True)
 
-    w.loop("k", integer(0), depth, copy)
+    w.loop("k", integer(0), steps, copy)
 
 
 def _pack_along_sum(
@@ -277,10 +295,10 @@ def _pack_along_sum(
     """lanes x lanes pieces that are consecutive along the sum (or whose quarters are) are transposed; the rest is
     copied by elements.
     """
-    lanes = w.form.lanes
+    lanes, steps = w.form.lanes, steps_of(w, depth)
     if side.runs.depth == {BROKEN}:
-        return _pack_elements(w, side, first, place, base, (integer(0), depth), lanes)
-    groups = w.emit.let(operation("floordiv", depth, integer(lanes)), "groups")
+        return _pack_elements(w, side, first, place, base, (integer(0), steps), lanes)
+    groups = vectors_of(w, depth)
 
     def group(number: Expression) -> None:
         start = w.emit.let(multiply(number, integer(lanes)), "k")
@@ -296,7 +314,7 @@ def _pack_along_sum(
 
     w.loop("group", integer(0), groups, group)
     rest = w.emit.let(multiply(groups, integer(lanes)), "rest")
-    return _pack_elements(w, side, first, place, base, (rest, depth), lanes)
+    return _pack_elements(w, side, first, place, base, (rest, steps), lanes)
 
 
 def _transpose_piece(
@@ -304,12 +322,12 @@ def _transpose_piece(
 ) -> None:
     lanes = w.form.lanes
     steps = [add(start, integer(part * lanes // parts)) for part in range(parts)]
-    along = [w.emit.let(load(side.depth_table, step), "along") for step in steps]
+    along = [w.emit.let(along_sum(w, side, step), "along") for step in steps]
     rows: list[Value] = []
     for i in range(lanes):
         row = w.emit.let(load(side.source_table, add(first, add(place, integer(i)))), "from")
         places = [w.emit.let(add(row, step), "at") for step in along]
-        pieces = [load_parts(side.source, side.operand.element, at, lanes // parts, w.emit) for at in places]
+        pieces = [read_along(w, side, at, lanes // parts) for at in places]
         rows.append(tuple(_joined(w, list(of_part)) for of_part in zip(*pieces, strict=True)))
     for part, panel in enumerate(side.panels):
         square: list[Expression] = [w.emit.let(in_panel_type(row[part], panel.element), "row") for row in rows]
@@ -364,8 +382,8 @@ def _pack_elements(
         start = w.emit.let(load(side.source_table, add(first, place)), "from")
 
         def copy(k: Expression) -> None:
-            at = w.emit.let(add(start, load(side.depth_table, k)), "at")
-            copy_parts(w, side, at, w.emit.let(add(add(base, multiply(k, integer(side.width))), place), "to"), 1)
+            value = read_across(w, side, start, all_along(w, side, k), 1)
+            copy_parts(w, side, value, add(add(base, multiply(k, integer(side.width))), place))
 
         w.loop("k", *piece, copy)
 

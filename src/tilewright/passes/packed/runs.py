@@ -57,7 +57,8 @@ def runs_of(form: PackedForm, is_vector: bool) -> Runs:
         out = frozenset((WHOLE, QUARTERS, BROKEN))
     left = is_vector == form.vector_left
     sums = [(constant(one.size), constant(one.stride(left))) for one in form.contraction.of_kind(Kind.K)]
-    depth = possible_marks(sums, math.gcd(form.depth if form.depth < form.contracted_total else 0, lanes), lanes)
+    length = lanes * form.together
+    depth = possible_marks(sums, math.gcd(form.depth if form.depth < form.contracted_total else 0, length), length)
     may_mask = ends and is_vector and form.boxes is None
     source_masked = may_mask and source == {WHOLE} and takes_masks(form.vector_operand.element, lanes)
     out_masked = may_mask and out == {WHOLE} and takes_masks(form.contraction.out.element, lanes)

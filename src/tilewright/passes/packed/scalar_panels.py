@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tilewright.kernel.ir import Expression, add, integer, load, multiply, operation
-from tilewright.passes.packed.operands import load_parts
+from tilewright.passes.items.scalar_values import Value
+from tilewright.passes.packed.reading import all_along, read_across, steps_of
 from tilewright.passes.packed.writer import PackedWriter, Side
 
 # What is read of an operand's row at a time, so that neighbouring panels share its cache lines while these are near.
@@ -75,12 +76,12 @@ def _copy_steps(w: PackedWriter, side: Side, number: Expression, several: int, d
             pieces.append((w.emit.let(load(side.source_table, at), "from"), add(base, integer(place)), lanes))
 
     def copy(k: Expression) -> None:
-        along = w.emit.let(load(side.depth_table, k), "along")
+        along = all_along(w, side, k)
         row = w.emit.let(multiply(k, integer(width)), "row")
         for start, target, lanes in pieces:
-            copy_parts(w, side, w.emit.let(add(start, along), "at"), w.emit.let(add(target, row), "to"), lanes)
+            copy_parts(w, side, read_across(w, side, start, along, lanes), add(target, row))
 
-    w.loop("k", integer(0), depth, copy)
+    w.loop("k", integer(0), steps_of(w, depth), copy)
 
 
 def _powers_of_two(width: int, longest: int) -> list[tuple[int, int]]:
@@ -94,16 +95,8 @@ def _powers_of_two(width: int, longest: int) -> list[tuple[int, int]]:
     return found
 
 
-def copy_parts(
-    w: PackedWriter,
-    side: Side,
-    source: Expression,
-    to: Expression,
-    lanes: int,
-    aligned: bool = False,
-    mask: Expression | None = None,
-) -> None:
-    """`lanes` consecutive elements, or those of them that a mask picks, into the panels, one panel for each part."""
-    value = load_parts(side.source, side.operand.element, source, lanes, w.emit, mask)
+def copy_parts(w: PackedWriter, side: Side, value: Value, to: Expression, aligned: bool = False) -> None:
+    """What is read of the operand into the panels, one panel for each part."""
+    to = w.emit.let(to, "to")
     for panel, part in zip(side.panels, value, strict=True):
         w.fill(panel, to, part, aligned)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from tilewright.ir.scalars import U8
 from tilewright.kernel.ir import Buffer, Cast, Expression, Name, Store, add, integer, load, multiply, operation
 from tilewright.passes.packed.epilogue import along_vectors
+from tilewright.passes.packed.reading import steps_of
 from tilewright.passes.packed.runs import QUARTERS, WHOLE
 from tilewright.passes.packed.writer import PackedWriter, Side
 
@@ -119,18 +120,35 @@ def fill_depth_tables(
             w.emit.emit(Store(side.depth_table, position, offset_of(indices, side.depth_strides)))
 
     walk(w, start, depth, sizes, fill)
+    _fill_up(w, (vector, scalar), depth)
     if w.form.lanes > 1:
         _mark_depth_runs(w, vector, depth)
     if w.form.scalar_rows:
         _mark_depth_runs(w, scalar, depth)
 
 
+def _fill_up(w: PackedWriter, sides: tuple[Side, Side], depth: Expression) -> None:
+    """Copies of the last step, up to as many as are taken together."""
+    together = w.form.together
+    if w.form.contracted_total % together == 0:
+        return
+    last = operation("sub", depth, integer(1))
+
+    def repeat(position: Expression) -> None:
+        for side in sides:
+            w.emit.emit(Store(side.depth_table, position, load(side.depth_table, last)))
+
+    w.loop("position", depth, multiply(steps_of(w, depth), integer(together)), repeat)
+
+
 def _mark_depth_runs(w: PackedWriter, side: Side, depth: Expression) -> None:
-    """For each `lanes` steps of the sum: `WHOLE`, `QUARTERS` or 0, in the operand."""
+    """For each vector of steps of the sum: `WHOLE`, `QUARTERS` or 0, in the operand."""
     if len(side.runs.depth) == 1:
         return
-    groups = operation("floordiv", depth, integer(w.form.lanes))
-    w.loop("group", integer(0), groups, lambda group: _mark_run(w, group, [(side.depth_table, 1)], side.depth_runs))
+    length = w.form.lanes * w.form.together
+    groups = operation("floordiv", depth, integer(length))
+    tables = [(side.depth_table, 1)]
+    w.loop("group", integer(0), groups, lambda group: _mark_run(w, group, length, tables, side.depth_runs))
 
 
 def mark_runs(w: PackedWriter, side: Side, count: Expression) -> None:
@@ -156,17 +174,18 @@ def mark_runs(w: PackedWriter, side: Side, count: Expression) -> None:
 
     def mark(vector: Expression) -> None:
         for tables, runs in unknown:
-            _mark_run(w, vector, tables, runs)
+            _mark_run(w, vector, w.form.lanes, tables, runs)
 
     if unknown:
         w.loop("vector", integer(0), padded, mark)
 
 
-def _mark_run(w: PackedWriter, number: Expression, tables: Sequence[tuple[Buffer, int]], runs: Buffer) -> None:
+def _mark_run(
+    w: PackedWriter, number: Expression, lanes: int, tables: Sequence[tuple[Buffer, int]], runs: Buffer
+) -> None:
     """Whether all entries of vector `number` lie at these distances from each other in these tables, or those of its
     quarters do.
     """
-    lanes = w.form.lanes
     quarter = max(1, lanes // 4)
     start = w.emit.let(multiply(number, integer(lanes)), "start")
     together = w.emit.declare(integer(WHOLE), "together")
