@@ -1,12 +1,16 @@
 """Small and bandwidth-bound products on the CPU beside NumPy, and beside torch, TBLIS and JAX where they are installed.
 
     python benchmarks/small.py [--dtype f32,f64] [--threads N] [--name 'square*,batched*']
+    python benchmarks/small.py --dtype bf16,f16,i8 --name 'square*,*vector*'
 
 Cases: square products from 8 to 2048 and their transposed operands, batches of small products, products with the batch
 innermost, outer products, products of short sums, matrix-vector products (batches of them too), and dot products of
 rows and columns. Contenders are called in turns in one process, as a user writes them, with results that are
 C-contiguous; every element is checked against NumPy in double precision, with the bound (n + 3) u |A| |B| (twice that
 for double precision).
+
+Of bf16 and f16, summed in f32 and rounded once, and of bytes, summed in i32, the only other contender is torch: matmul,
+and torch._int_mm, which has no matrix-vector products. Both are given tensors.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from typing import Any
 from support import describe_machine, geometric_mean, interleaved, settling, summary, with_best_settings, write_results
 
 PEERS = ("numpy", "torch", "pytblis", "jax")
+NARROW = {"bf16": 2.0**-8, "f16": 2.0**-11, "i8": 0.0}  # and the unit with which a result is rounded
 
 
 def cases() -> Iterator[tuple[str, str, dict[str, int]]]:
@@ -80,7 +85,9 @@ def contenders(names: list[str], threads: int) -> dict[str, Callable[[str, Any, 
 
     tw.set_num_threads(threads)
     found: dict[str, Callable[[str, Any, Any], Callable[[], Any]]] = {
-        "tilewright": lambda text, a, b: partial(tw.einsum, text, a, b, order="C")
+        "tilewright": lambda text, a, b: partial(
+            tw.einsum, text, a, b, order="C", dtype="i32" if str(a.dtype) == "torch.int8" else None
+        )
     }
     if "numpy" in names:
         found["numpy"] = lambda text, a, b: _numpy_call(np, text, a, b)
@@ -131,10 +138,10 @@ def _numpy_call(np: Any, text: str, a: Any, b: Any) -> Callable[[], Any]:
 
 
 def _torch_call(torch: Any, text: str, a: Any, b: Any) -> Callable[[], Any]:
-    first, second = torch.from_numpy(a), torch.from_numpy(b)
+    first, second = (one if torch.is_tensor(one) else torch.from_numpy(one) for one in (a, b))
     operands = _as_matmul(text, first, second)
     if operands is not None:
-        return partial(torch.matmul, *operands)
+        return partial(torch._int_mm if first.dtype is torch.int8 else torch.matmul, *operands)
     return lambda: torch.einsum(text, first, second).contiguous()
 
 
@@ -156,23 +163,29 @@ def measure(
     import numpy as np
 
     name, expression, sizes = case
-    element = {"f32": np.float32, "f64": np.float64}[dtype]
-    rng = np.random.default_rng(11)
+    element = np.float64 if dtype == "f64" else np.float32
     left, right = expression.partition("->")[0].split(",")
-    a, b = (rng.uniform(-1, 1, [sizes[index] for index in term]).astype(element) for term in (left, right))
-    wide = (a.astype(np.float64), b.astype(np.float64))
+    a, b = operands([[sizes[index] for index in term] for term in (left, right)], dtype)
+    makers = {name: make for name, make in makers.items() if dtype not in NARROW or name in ("tilewright", "torch")}
+    if dtype == "i8" and not (len(left) == len(right) == 2):
+        makers.pop("torch", None)
+    wide = tuple(np.asarray(one.double() if dtype in NARROW else one, np.float64) for one in (a, b))
     exact = np.einsum(expression, *wide, optimize=True)
     magnitude = np.einsum(expression, np.abs(wide[0]), np.abs(wide[1]), optimize=True)
     terms = int(np.prod([n for index, n in sizes.items() if index not in expression.partition("->")[2]], dtype=float))
     bound = (terms + 3) * np.finfo(element).eps / 2 * magnitude * (2 if dtype == "f64" else 1)
+    if dtype in NARROW:
+        bound = 0 * bound if dtype == "i8" else bound + NARROW[dtype] * np.abs(exact)
     gflop = 2e-9 * float(np.prod(list(sizes.values()), dtype=float))
-    moved = 1e-9 * (a.nbytes + b.nbytes + exact.size * a.itemsize)
+    moved = 1e-9 * (a.nbytes + b.nbytes + exact.size * (4 if dtype == "i8" else a.itemsize))
     row: dict[str, Any] = {"name": name, "expr": expression, "sizes": sizes, "dtype": dtype}
     row |= {"gflop": gflop, "gbyte": moved, "contenders": {}}
     calls: dict[str, Callable[[], Any]] = {}
     for contender, make in makers.items():
         call = make(expression, a, b)
-        error = float(np.max(np.abs(np.asarray(call()) - exact) / np.maximum(bound, np.finfo(np.float64).tiny)))
+        result = call()
+        result = np.asarray(result.double() if dtype in NARROW else result)
+        error = float(np.max(np.abs(result - exact) / np.maximum(bound, np.finfo(np.float64).tiny)))
         row["contenders"][contender] = {"error_over_bound": error, "correct": bool(error <= 1.0)}
         # Short calls are timed several at a time, so that the clock's own steps do not count.
         repeats = max(1, int(2e-4 / max(1e-7, _once(call, clock))))
@@ -182,6 +195,21 @@ def measure(
         repeats = row["contenders"][contender]["repeats"]
         row["contenders"][contender] |= summary([one / repeats for one in times])
     return row
+
+
+def operands(shapes: list[list[int]], dtype: str) -> list[Any]:
+    """Random arrays; of narrow types tensors of torch."""
+    import numpy as np
+
+    rng = np.random.default_rng(11)
+    if dtype not in NARROW:
+        return [rng.uniform(-1, 1, one).astype({"f32": np.float32, "f64": np.float64}[dtype]) for one in shapes]
+    import torch
+
+    if dtype == "i8":
+        return [torch.from_numpy(rng.integers(-128, 128, one, dtype=np.int8)) for one in shapes]
+    kind = torch.bfloat16 if dtype == "bf16" else torch.float16
+    return [torch.from_numpy(rng.uniform(-1, 1, one).astype(np.float32)).to(kind) for one in shapes]
 
 
 def _once(call: Callable[[], Any], clock: Callable[[], float]) -> float:
@@ -220,14 +248,18 @@ def main() -> int:
             rows.append(row)
             best = {name: found["best"] for name, found in row["contenders"].items()}
             ours = best["tilewright"]
-            ratios = [best[peer] / ours for peer in peers]
-            row["ratio_to_best_peer"] = min(ratios, default=None)
+            ratios = {peer: best[peer] / ours for peer in peers if peer in best}
+            row["ratio_to_best_peer"] = min(ratios.values(), default=None)
             wrong = [name for name, found in row["contenders"].items() if not found["correct"]]
             line = f"{case[0]:<28}{dtype:<5}{ours * 1e6:>10.2f}{row['gflop'] / ours:>9.1f}{row['gbyte'] / ours:>7.1f}"
-            line += "".join(f"{ratio:>9.2f}" for ratio in ratios) + (f"{min(ratios):>7.2f}" if ratios else "")
+            line += "".join(f"{ratios[peer]:>9.2f}" if peer in ratios else f"{'-':>9}" for peer in peers)
+            line += f"{min(ratios.values()):>7.2f}" if ratios else ""
             print(line + (f"  WRONG: {', '.join(wrong)}" if wrong else ""), flush=True)
     for peer in peers:
-        mean = geometric_mean([r["contenders"][peer]["best"] / r["contenders"]["tilewright"]["best"] for r in rows])
+        both = [row["contenders"] for row in rows if peer in row["contenders"]]
+        if not both:
+            continue
+        mean = geometric_mean([one[peer]["best"] / one["tilewright"]["best"] for one in both])
         print(f"our speed over {peer}'s, geometric mean: {mean:.2f}")
     content = {"machine": machine, "settings": changed, "threads": options.threads, "rows": rows}
     print(f"written: {write_results(options.output, content)}")

@@ -175,7 +175,7 @@ def refusal(contraction: Contraction, machine: Machine) -> str:
     elements = (contraction.left.element, contraction.right.element, contraction.out.element, accumulator)
     if BOOL in (*elements, *(one.operand.element for one in contraction.epilogue_operands)):
         return "elements are bools"
-    if compute_type(contraction.out.element) != contraction.out.element or contraction.out.element != accumulator:
+    if compute_type(contraction.out.element) != accumulator:
         return f"sums of type {accumulator} are stored as {contraction.out.element}"
     if 0 in (constant(one.size) for one in contraction.dimensions):
         return "a dimension is empty"
@@ -202,6 +202,8 @@ def _placed(contraction: Contraction, left: bool, machine: Machine) -> MatrixVec
         return None
     (along,) = unit
     way = Way.DOTS if along.kind is Kind.K else Way.SUMS
+    if way is Way.SUMS and contraction.out.element != accumulator:
+        return None  # where sums wait
     terms = math.prod(constant(one.size) for one in contraction.of_kind(Kind.K))
     used_once = not contraction.of_kind(Kind.M) and not contraction.of_kind(Kind.N)
     if way is Way.DOTS and used_once:
