@@ -19,20 +19,19 @@ from tilewright.kernel.c_dialect import (
 )
 from tilewright.kernel.c_names import NameTable
 from tilewright.kernel.c_operators import FUNCTIONS, Facts, call, infix, operator_text
+from tilewright.kernel.dots import Bits, Dot
 from tilewright.kernel.ir import (
     ATOMIC_OPERATORS,
     COMPARISONS,
     Address,
     AnyLane,
     AtomicUpdate,
-    Bits,
     BlockIndex,
     Broadcast,
     Buffer,
     Cast,
     Constant,
     CountLanes,
-    Dot,
     Expression,
     FirstLanes,
     Kernel,

@@ -29,6 +29,7 @@ from typing import TypeAlias
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, I64, ScalarType, compute_type
+from tilewright.kernel.dots import Bits, Dot
 
 
 class Space(Enum):
@@ -161,8 +162,7 @@ class Load:
     """The element (or, with a vector type, the `lanes` consecutive elements) of `buffer` from flat `index` on.
 
     With an index for each lane (in CPU kernels only): the elements at these. `aligned` promises that a vector access
-    starts at a multiple of its own size. Where `mask` (a bool for each lane) is false nothing is read, and the lane is
-    0.
+    starts at a multiple of its own size. Where `mask` (a bool for each lane) is false nothing is read: it is 0.
     """
 
     buffer: Buffer
@@ -248,28 +248,6 @@ class AnyLane:
 
     operand: Expression
     type: ScalarType = BOOL
-
-
-@dataclass(frozen=True)
-class Bits:
-    """The bits of a vector of integers as one of other integers, in the order of memory; in CPU kernels only."""
-
-    operand: Expression
-    type: VectorType
-
-
-@dataclass(frozen=True)
-class Dot:
-    """`total` plus the products of what lies in each lane of two vectors of u32: as many elements as fit into one, of
-    the two types that `elements` says. Integers wrap around; of bf16, numbers below 2^-126 count as 0, be they
-    elements, products or sums. In kernels for CPUs that have an instruction for it only.
-    """
-
-    first: Expression
-    second: Expression
-    total: Expression
-    elements: tuple[ScalarType, ScalarType]
-    type: VectorType
 
 
 Expression: TypeAlias = (
@@ -489,14 +467,10 @@ def children(expression: Expression) -> tuple[Expression, ...]:
     match expression:
         case Name() | Constant():  # most are
             return ()
-        case Operation(operands=operands):
+        case Operation(operands=operands) | Bits(operands=operands) | Dot(operands=operands):
             return operands
         case Cast(operand=operand) | Broadcast(operand=operand) | Lane(operand=operand) | AnyLane(operand=operand):
             return (operand,)
-        case Bits(operand=operand):
-            return (operand,)
-        case Dot(first=first, second=second, total=total):
-            return (first, second, total)
         case Load(index=index, mask=mask):
             return (index,) if mask is None else (index, mask)
         case FirstLanes(count=count):

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from tilewright.ir.scalars import BF16, BOOL, F16, I64, ScalarType, compute_type
+from tilewright.kernel.dots import Bits, Dot
 from tilewright.kernel.ir import (
     Address,
     AnyLane,
-    Bits,
     BlockIndex,
     Broadcast,
     Buffer,
     Cast,
     Constant,
     CountLanes,
-    Dot,
     Expression,
     FirstLanes,
     Lane,

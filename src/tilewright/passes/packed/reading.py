@@ -7,13 +7,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tilewright.ir.scalars import U8, U16, U32
+from tilewright.kernel.dots import Bits, Dot
 from tilewright.kernel.ir import (
-    Bits,
     Broadcast,
     Buffer,
     Cast,
     Constant,
-    Dot,
     Expression,
     Name,
     Store,
@@ -92,7 +91,7 @@ def read_along(w: PackedWriter, side: Side, at: Expression, lanes: int) -> Value
     if w.form.dots is None:
         return load_parts(side.source, side.operand.element, at, lanes, w.emit)
     bits = w.emit.let(load(_raw(side.source), at, lanes * w.form.together), "elements")
-    packed: Expression = w.emit.let(Bits(bits, VectorType(U32, lanes)), "packed")
+    packed: Expression = w.emit.let(Bits((bits,), VectorType(U32, lanes)), "packed")
     return (_flipped(w, side, packed, lanes),)
 
 
@@ -166,7 +165,7 @@ def dot(form: PackedForm, vector: Expression, element: Expression, total: Name) 
     """The sum and the products of a vector and a broadcast lane."""
     assert form.dots is not None and isinstance(total.type, VectorType)
     first, second = (vector, element) if form.dots.vector_first else (element, vector)
-    return Dot(first, second, total, form.dots.elements, total.type)
+    return Dot((first, second, total), form.dots.elements, total.type)
 
 
 def _raw(source: Buffer) -> Buffer:
