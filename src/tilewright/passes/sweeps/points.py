@@ -34,6 +34,7 @@ from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_general import Places, Points
 from tilewright.passes.items.lower_items import AnyValue, bind, call, row_of, value_of, write
 from tilewright.passes.items.lower_scalar import declare_value, lower_atom, lower_size
+from tilewright.passes.items.point_loops import emit_points
 from tilewright.passes.items.scalar_values import Value
 from tilewright.passes.lanes.vectorise import as_mask
 from tilewright.passes.segments.form import Chunks
@@ -298,12 +299,15 @@ class _Pass:
     def _read(self, strip: Strip, kept: Sequence[ArrayView]) -> tuple[ArrayView, ...]:
         """Put the values of the strip's rows there, and what is kept of them; nothing is to be loaded otherwise."""
         count = len(self.sweep.neutral)
+        begin = self.start + strip.first
 
-        def row(k: Size) -> None:
-            results = self._before(self.start + strip.first + k)
-            self._put([*strip.arrays, *kept], k, results[: count + len(kept)])
+        def row(at: Size) -> None:
+            results = self._before(at)
+            self._put([*strip.arrays, *kept], at - begin, results[: count + len(kept)])
 
-        each_row(self.item, strip.count, row)
+        emit = self.item.emit
+        first, stop = (emit.let(lower_size(one, emit), "row") for one in (begin, begin + strip.count))
+        emit_points(self.item, (first, stop), self.sweep.width, row, alone=False, machine=None, short=True)
         return ()
 
     def totals(self) -> list[Value]:
