@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -77,9 +78,14 @@ def _numpy(tensor: Any) -> Any:
     torch: Any = sys.modules["torch"]
     if tensor.dtype is not torch.bfloat16:
         return tensor.numpy()
+    return tensor.view(torch.int16).numpy().view(_bf16())
+
+
+@cache
+def _bf16() -> Any:
     from tilewright.ir.scalars import BF16
 
-    return tensor.view(torch.int16).numpy().view(BF16.numpy)
+    return BF16.numpy
 
 
 def tensor_of(result: Any) -> Any:
@@ -87,10 +93,8 @@ def tensor_of(result: Any) -> Any:
     torch: Any = sys.modules["torch"]
     if type(result) is tuple:
         return tuple(map(tensor_of, result))
-    if type(result) is np.ndarray and result.dtype.kind != "V":
-        return torch.from_numpy(result)
-    array = np.asarray(result)
-    if array.dtype.name == "bfloat16":
+    array = result if type(result) is np.ndarray else np.asarray(result)
+    if array.dtype.kind == "V" and array.dtype.type.__name__ == "bfloat16":
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)
 
