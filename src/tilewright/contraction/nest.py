@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import field
 
 from tilewright.contraction.affine import affine_value, is_index
+from tilewright.ir.counts import same_count
 from tilewright.ir.dataclass import dataclass
-from tilewright.ir.nodes import Alias, Apply, Cast, If, Index, Iota, Loop, SizeValue, Statement, Variable, atom_size
+from tilewright.ir.nodes import (
+    Alias,
+    Apply,
+    Cast,
+    Expression,
+    If,
+    Index,
+    Iota,
+    Loop,
+    Reshape,
+    SizeValue,
+    Slice,
+    Statement,
+    Variable,
+    atom_size,
+)
 from tilewright.ir.scalars import I64
-from tilewright.ir.sizes import Size, size
+from tilewright.ir.sizes import ONE, ZERO, Size, product, size
 from tilewright.ir.traversal import all_statements, sub_bodies
 from tilewright.ir.views import ArrayView, view_of
 
@@ -74,10 +91,7 @@ def absorb(nest: Nest, statement: Statement) -> bool:
         return True
     view = view_of(expression, nest.views)
     if view is not None:
-        if isinstance(expression, Index) and expression.checked:
-            array = expression.array.name
-            for atom, extent in zip(expression.indices, nest.views[array].lmad.shape, strict=False):
-                nest.indexed.append((array, atom_size(atom).substitute(nest.affine), extent))
+        nest.indexed += [(name, place.substitute(nest.affine), extent) for place, extent in _places(expression, nest)]
         nest.views[name] = ArrayView(view.buffer, view.element, view.lmad.substitute(nest.affine))
         return True
     if isinstance(expression, _SCALAR) and all(one.type.rank == 0 for one in statement.targets):
@@ -87,6 +101,27 @@ def absorb(nest: Nest, statement: Statement) -> bool:
         nest.scalar_statements.append(statement)
         return True
     return False
+
+
+def _places(expression: Expression, nest: Nest) -> Iterator[tuple[Size, Size]]:
+    """What has to be 0 at least and below an extent for a view to show what is in its array only.
+
+    That both ends of a slice are is more than is asked of one without elements; what fails is left to others to judge.
+    """
+    match expression:
+        case Index(array, indices) if expression.checked:
+            for atom, extent in zip(indices, nest.views[array.name].lmad.shape, strict=False):
+                yield atom_size(atom), extent
+        case Slice(array, dimensions) if expression.checked:
+            for one, extent in zip(dimensions, nest.views[array.name].lmad.shape, strict=True):
+                if one.start != ZERO or one.count != extent or one.step != 1:
+                    yield one.start, extent
+                    yield one.start + (one.count - 1) * one.step, extent
+        case Reshape(array, shape) if not same_count(array.type.shape, shape, lambda _: False):
+            yield product(shape) - product(array.type.shape), ONE
+            for extent in (*array.type.shape, *shape):
+                if extent.constant is None:
+                    yield extent, extent + 1
 
 
 def show(statement: Statement) -> str:

@@ -34,8 +34,9 @@ from tilewright.frontend.program_tracing import (
     wrap,
     wrap_results,
 )
-from tilewright.frontend.scalar_constants import constant
+from tilewright.frontend.scalar_constants import constant, type_named
 from tilewright.frontend.scalar_tracing import ScalarProxy
+from tilewright.ir.counts import element_count, left_over
 from tilewright.ir.nodes import (
     Atom,
     Concat,
@@ -48,8 +49,8 @@ from tilewright.ir.nodes import (
     Type,
     Update,
 )
-from tilewright.ir.scalars import I64, scalar_type_of
-from tilewright.ir.sizes import ONE, Size, exact_quotient, product
+from tilewright.ir.scalars import I64
+from tilewright.ir.sizes import ONE, Size, product
 
 
 def map(function: Callable[..., Any] | str, *arrays: Any) -> Any:
@@ -164,7 +165,7 @@ def iota(count: Any, dtype: Any = "i64") -> Any:
         [0 1 4 9]
     """
     tracer = current("iota")
-    scalar = scalar_type_of(dtype)
+    scalar = type_named(dtype)
     result = wrap_one(tracer, Iota(size_of(count, "the count of iota"), scalar), "iota")
     result.index_like = scalar == I64
     return result
@@ -191,7 +192,7 @@ def replicate(count: Any, value: Any, dtype: Any = None) -> Any:
     counts = list(count) if isinstance(count, tuple | list) else [count]
     (value,), _ = values_of(value, "replicate")
     if dtype is not None and not isinstance(value, ArrayProxy):
-        scalar = scalar_type_of(dtype)
+        scalar = type_named(dtype)
         atom: Atom = value.astype(scalar).atom if isinstance(value, ScalarProxy) else constant(value, scalar)
     else:
         atom = atom_of(value)
@@ -239,15 +240,15 @@ def reshape(array: Any, shape: Any) -> Any:
     tracer, (given,) = arrays_of("reshape", [array])
     entries = list(shape) if isinstance(shape, tuple | list) else [shape]
     left = [d for d, one in enumerate(entries) if isinstance(one, int) and one == -1]
-    total = product(given.variable.type.shape)
     sizes = [size_of(one, "a size of reshape") if d not in left else Size(()) for d, one in enumerate(entries)]
+    total = element_count(given.variable.type.shape)
     if left:
-        others = product(one for d, one in enumerate(sizes) if d not in left)
-        quotient = exact_quotient(total, others)
+        others = [one for d, one in enumerate(sizes) if d not in left]
+        quotient = left_over(given.variable.type.shape, others)
         if len(left) > 1 or quotient is None:
             raise TypeError(
                 f"reshape of {given.variable} of type {given.variable.type} to {tuple(entries)}: what -1 stands for "
-                f"cannot be said ({total} elements in {others} parts); write the size"
+                f"cannot be said ({total} elements in {product(others)} parts); write the size"
             )
         sizes[left[0]] = quotient
     if product(sizes) != total and product(sizes).constant is not None and total.constant is not None:
@@ -289,16 +290,16 @@ def concat(*arrays: Any, axis: int = 0) -> Any:
     return wrap_one(tracer, Concat(place, tuple(one.variable for one in given)), "concat")
 
 
-def roll(array: Any, shift: Any, axis: int | None = None) -> Any:
+def roll(array: Any, shift: Any, axis: int | tuple[int, ...] | list[int] | None = None) -> Any:
     """Rows moved on by `shift` places, those at the end to the beginning, as `numpy.roll` does it.
 
     Args:
-        array: an array; without an `axis` it has one dimension.
-        shift: an integer of any size and sign, which may be computed.
-        axis: the dimension along which to move.
+        array: an array.
+        shift: an integer of any size and sign, which may be computed; for several axes as many.
+        axis: the dimension along which to move, or several; without one all elements are moved on in their order.
 
     Raises:
-        TypeError: for a shift that is no integer, several dimensions without an axis, and an axis that there is not.
+        TypeError: for a shift that is no integer, an axis that there is not, and other numbers of shifts than of axes.
 
     Example:
         >>> import numpy as np
@@ -309,12 +310,17 @@ def roll(array: Any, shift: Any, axis: int | None = None) -> Any:
         >>> rolled(np.arange(4.0), -1).tolist()
         [1.0, 2.0, 3.0, 0.0]
     """
-    tracer, (given,) = arrays_of("roll", [array])
+    _, (given,) = arrays_of("roll", [array])
+    if isinstance(axis, tuple | list):
+        shifts = list(shift) if isinstance(shift, tuple | list) else [shift] * len(axis)
+        if len(shifts) != len(axis):
+            raise TypeError(f"roll along {len(axis)} axes by {len(shifts)} shifts; give one shift, or as many")
+        moved: Any = given
+        for one, along in zip(shifts, axis, strict=True):
+            moved = roll(moved, one, along)
+        return moved
     if axis is None and given.ndim != 1:
-        raise TypeError(
-            f"roll of {tracer.describe(given.variable)} of type {given.variable.type}: say along which axis, or "
-            "tw.reshape it to one dimension"
-        )
+        return reshape(roll(reshape(given, -1), shift), given.shape)
     place = dimension_of("roll", given, axis or 0)
     before = (slice(None),) * place
     at = (0 - shift) % given.shape[place]

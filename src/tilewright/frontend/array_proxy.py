@@ -19,6 +19,7 @@ from tilewright.frontend.program_tracing import (
     wrap,
 )
 from tilewright.frontend.scalar_tracing import ScalarProxy, apply, foreign, power
+from tilewright.ir.counts import element_count
 from tilewright.ir.nodes import Atom, Index, Slice, SliceDimension, Variable
 from tilewright.ir.scalars import ScalarType
 from tilewright.ir.sizes import ZERO, ceil_division, size
@@ -80,10 +81,7 @@ class ArrayProxy:
     @property
     def size(self) -> Any:
         """Number of elements."""
-        total: Any = 1
-        for extent in self.shape:
-            total = total * extent
-        return total
+        return IndexProxy(element_count(self.variable.type.shape), self.builder, weak=True)
 
     @property
     def T(self) -> Any:
@@ -217,7 +215,8 @@ class ArrayProxy:
 
 
 def subscript(array: ArrayProxy, key: Any) -> Any:
-    """array[key]: integers pick, slices cut, None makes a dimension of size 1, `...` is the dimensions in between.
+    """array[key]: integers pick, slices cut, None makes a dimension of size 1, `...` is the dimensions in between;
+    arrays of indices gather.
 
     Raises:
         IndexError: for too many indices, and constants that are out of range.
@@ -225,6 +224,10 @@ def subscript(array: ArrayProxy, key: Any) -> Any:
     """
     tracer, variable = array.builder, array.variable
     keys = _expanded(array, key)
+    if any(isinstance(one, list | np.ndarray) or is_array(one) for one in keys):
+        from tilewright.frontend.gather_functions import gathered
+
+        return gathered(array, keys)
     if any(one is None for one in keys):
         from tilewright.frontend.shape_functions import with_new_dimensions
 
@@ -250,11 +253,8 @@ def _expanded(array: ArrayProxy, key: Any) -> list[Any]:
     """One index or slice per dimension."""
     keys = list(key) if isinstance(key, tuple) else [key]
     for one in keys:
-        if isinstance(one, bool | list | np.ndarray) or is_array(one):
-            raise TypeError(
-                f"{array.variable}[...]: {describe_value(one)} is no index; indices are integers and slices. Use "
-                f"tw.map(lambda i: {array.variable}[i], indices) to gather"
-            )
+        if isinstance(one, bool):
+            raise TypeError(f"{array.variable}[...]: {one} is no index; integers, slices and arrays are")
     given = sum(one is not Ellipsis and one is not None for one in keys)
     if given > array.ndim or sum(one is Ellipsis for one in keys) > 1:
         raise IndexError(f"{given} indices for {array.variable} of type {array.variable.type}")

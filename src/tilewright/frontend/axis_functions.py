@@ -13,11 +13,14 @@ import numpy as np
 
 from tilewright.frontend import array_functions, fold_functions, scalar_functions
 from tilewright.frontend.array_arguments import dimension_of
-from tilewright.frontend.program_tracing import is_array
+from tilewright.frontend.program_tracing import IndexProxy, is_array
+from tilewright.frontend.scalar_constants import type_named
 from tilewright.frontend.scalar_tracing import apply
 from tilewright.frontend.shape_functions import ravel, with_new_dimensions
+from tilewright.ir.counts import is_natural
 from tilewright.ir.messages import value_text
-from tilewright.ir.scalars import BOOL, F32, F64, I64, U64, ScalarType, real_of, scalar_type_of
+from tilewright.ir.scalars import BOOL, F32, F64, I64, U8, U64, ScalarType, real_of
+from tilewright.ir.sizes import ZERO, maximum, product
 
 Axis = int | Sequence[int] | None
 
@@ -92,6 +95,11 @@ def norm(array: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False)
     values = array if array.scalar.kind in "fc" else array.astype(F64)
     squares = values.real * values.real + values.imag * values.imag if values.scalar.is_complex else values * values
     return scalar_functions.sqrt(sum(squares, axes, None, keepdims))
+
+
+def ptp(array: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+    """`numpy.ptp`: the greatest less the least."""
+    return max(array, axis, keepdims) - min(array, axis, keepdims)
 
 
 def argmax(array: Any, axis: int | None = None, keepdims: bool = False) -> Any:
@@ -171,7 +179,7 @@ def _scanned(name: str, operator: str, neutral: Any, array: Any, axis: int | Non
 
 def _first_best(name: str, better: str, worst: float, array: Any, axis: int | None, keepdims: bool) -> Any:
     _refuse_complex(name, array)
-    values = array.astype("u8") if array.scalar == BOOL else array
+    values = array.astype(U8) if array.scalar == BOOL else array
     rank = values.ndim
     if axis is None:
         values = ravel(values)
@@ -198,17 +206,16 @@ def _converted(value: Any, scalar: ScalarType) -> Any:
 
 
 def _count(array: Any, axis: Axis) -> Any:
-    count: Any = 1
-    for one in _axes("mean", array, axis):
-        count = count * array.shape[one]
-    return count
+    extents = [array.variable.type.shape[one] for one in _axes("mean", array, axis)]
+    counted = product(one if is_natural(one) else maximum(one, ZERO) for one in extents)
+    return IndexProxy(counted, array.builder, weak=True)
 
 
 def _sum_types(array: Any, dtype: Any) -> tuple[ScalarType, ScalarType]:
     """The type of a sum, and that in which it is computed."""
     scalar: ScalarType = array.scalar
     if dtype is not None:
-        result = scalar_type_of(dtype)
+        result = type_named(dtype)
     elif scalar.kind in "bi":
         result = I64
     else:
@@ -217,7 +224,7 @@ def _sum_types(array: Any, dtype: Any) -> tuple[ScalarType, ScalarType]:
 
 
 def _mean_types(array: Any, dtype: Any) -> tuple[ScalarType, ScalarType]:
-    scalar = scalar_type_of(dtype) if dtype is not None else array.scalar
+    scalar = type_named(dtype) if dtype is not None else array.scalar
     return _sum_types(array, scalar if scalar.kind in "fc" else F64)
 
 
@@ -236,5 +243,5 @@ METHODS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 """What arrays have as methods."""
 
-FUNCTIONS = METHODS | {"amax": max, "amin": min, "count_nonzero": count_nonzero, "norm": norm}
+FUNCTIONS = METHODS | {"amax": max, "amin": min, "count_nonzero": count_nonzero, "norm": norm, "ptp": ptp}
 """What NumPy has as functions."""

@@ -40,6 +40,7 @@ from tilewright.frontend.einsum_parse import (
 from tilewright.frontend.einsum_path import Path, contraction_path
 from tilewright.frontend.einsum_program import einsum_program
 from tilewright.frontend.einsum_quick import QuickCalls, QuickView
+from tilewright.frontend.scalar_constants import AMBIGUOUS
 from tilewright.frontend.semiring import semiring_named
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Program
@@ -145,9 +146,6 @@ class BoundEinsum:
         view = PlainView(spec.inputs[0], spec.output)(array)
         return view if self.shape else view[()]
 
-
-_AMBIGUOUS = {"i8": ("int8", "int64"), "u8": ("uint8", "uint64")}
-"""Dtype names that mean eight bits in the language and eight bytes in NumPy."""
 
 _program = lru_cache(maxsize=1024)(einsum_program)
 
@@ -274,8 +272,8 @@ def _computed_dtype(
     As in NumPy, an `out` takes part: sums of small integers into a wider one do not wrap around. Not so with an
     epilogue, whose result `out` holds.
     """
-    if isinstance(options.dtype, str) and options.dtype in _AMBIGUOUS:
-        ours, numpys = _AMBIGUOUS[options.dtype]
+    if isinstance(options.dtype, str) and options.dtype in AMBIGUOUS:
+        ours, numpys = AMBIGUOUS[options.dtype]
         raise ValueError(f"einsum {text!r}: dtype {options.dtype!r} is {numpys} in NumPy; write {ours!r} or {numpys!r}")
     if options.dtype is not None:
         dtype = scalar_type_of(options.dtype).numpy

@@ -22,11 +22,11 @@ from tilewright.frontend.program_tracing import (
     user_location,
     wrap,
 )
-from tilewright.frontend.scalar_constants import constant
+from tilewright.frontend.scalar_constants import constant, type_named
 from tilewright.frontend.scalar_tracing import ScalarProxy, common_type
 from tilewright.frontend.semiring import semiring_named
 from tilewright.ir.nodes import Atom, Variable
-from tilewright.ir.scalars import ScalarType, scalar_type_of
+from tilewright.ir.scalars import ScalarType
 from tilewright.ir.sizes import Size, size
 
 UNKNOWN_EXTENT = 64
@@ -96,7 +96,7 @@ def traced_einsum(operands: Sequence[Any], dtype: Any, optimize: Any, semiring: 
 
 def _computed_in(values: Sequence[Any], dtype: Any) -> ScalarType:
     if dtype is not None:
-        return scalar_type_of(dtype)
+        return type_named(dtype)
     strong = [one.scalar for one in values if not is_number(one)]
     met = common_type(strong) if strong else None
     return common_type([*strong, *(number_type(one, met) for one in values if is_number(one))])

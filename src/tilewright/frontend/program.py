@@ -327,7 +327,7 @@ class TracedProgram:
                 if not isinstance(one, IndexProxy) or annotation.scalar != I64:
                     one = ScalarProxy(as_element(tracer, one, annotation.scalar, what), tracer)
                 else:
-                    sizes[parameter.name] = one.size
+                    sizes[parameter.name] = one.extent
             prepared.append(one)
         return result_of(self.function, self.parameters, prepared)
 

@@ -113,19 +113,19 @@ class IndexProxy(ScalarProxy):
     `x.shape[0]` is an f32.
     """
 
-    __slots__ = ("size", "weak")
+    __slots__ = ("extent", "weak")
     builder: Tracer
 
     def __init__(self, value: Size, tracer: Tracer, weak: bool = False) -> None:
-        self.size = value
+        self.extent = value
         self.builder = tracer
         self.weak = weak
 
     @property
     def atom(self) -> Atom:  # type: ignore[override]  # made when it is needed
         """The scalar; a statement that computes it is written now unless it is a variable or a constant."""
-        variable = self.builder.indices.get(str(self.size))
-        return variable if variable is not None else self.builder.size_value(self.size)
+        variable = self.builder.indices.get(str(self.extent))
+        return variable if variable is not None else self.builder.size_value(self.extent)
 
     @property
     def scalar(self) -> ScalarType:
@@ -143,20 +143,20 @@ class IndexProxy(ScalarProxy):
         return super().__tilewright_apply__(operator, operands)
 
     def __index__(self) -> int:
-        if self.size.constant is None:
+        if self.extent.constant is None:
             raise TypeError(
-                f"the value of {self.size} is not known while the function is traced, so range() and other Python "
+                f"the value of {self.extent} is not known while the function is traced, so range() and other Python "
                 "functions cannot have it; use tw.loop, or tw.map over tw.iota"
             )
-        return self.size.constant
+        return self.extent.constant
 
     def __repr__(self) -> str:
-        return f"IndexProxy({self.size})"
+        return f"IndexProxy({self.extent})"
 
 
 def _as_size(value: Any) -> Size | None:
     if isinstance(value, IndexProxy):
-        return value.size
+        return value.extent
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     return size(int(value)) if whole else None
 
@@ -200,7 +200,7 @@ def index_size(value: Any, extent: Size, what: str) -> Size:
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         return size(int(value)) if value >= 0 else extent + int(value)
     if isinstance(value, ScalarProxy) and value.scalar.is_integer:
-        return value.size if isinstance(value, IndexProxy) else atom_size(convert(value.builder, I64, value.atom))
+        return value.extent if isinstance(value, IndexProxy) else atom_size(convert(value.builder, I64, value.atom))
     raise TypeError(f"{what} must be an integer, not {describe_value(value)}")
 
 

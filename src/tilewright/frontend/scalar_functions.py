@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.frontend.scalar_constants import type_named
 from tilewright.frontend.scalar_tracing import ScalarProxy, apply
 from tilewright.ir.operators import OPERATORS
-from tilewright.ir.scalars import scalar_type_of
 
 
 def where(condition: Any, then: Any, otherwise: Any) -> Any:
@@ -142,8 +142,8 @@ def conj(value: Any) -> Any:
 def cast(value: Any, scalar: object) -> Any:
     """Conversion to another scalar type (`tw.f32`, a NumPy dtype or a name)."""
     if hasattr(value, "astype"):
-        return value.astype(scalar if isinstance(value, ScalarProxy) else scalar_type_of(scalar).numpy)
-    return scalar_type_of(scalar).numpy.type(value)
+        return value.astype(scalar if isinstance(value, ScalarProxy) else type_named(scalar).numpy)
+    return type_named(scalar).numpy.type(value)
 
 
 def _function(operator: str, meaning: str) -> Callable[..., Any]:

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.frontend.scalar_constants import constant
+from tilewright.frontend.scalar_constants import constant, type_named
 from tilewright.ir.builder import Builder
 from tilewright.ir.nodes import Apply, Atom, Literal, Variable
 from tilewright.ir.operators import OPERATORS
@@ -62,6 +62,7 @@ class ScalarProxy:
 
     __slots__ = ("atom", "builder")
     weak = False  # a `WeakProxy`
+    ndim, size, shape = 0, 1, ()  # as of NumPy's scalars
     __hash__ = None  # type: ignore[assignment]  # == builds a statement, so proxies cannot be keys
 
     def __init__(self, atom: Atom, builder: Builder) -> None:
@@ -75,9 +76,18 @@ class ScalarProxy:
         """Its type."""
         return self.atom.type.element
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The NumPy dtype of its type."""
+        return self.scalar.numpy
+
     def astype(self, scalar: object) -> ScalarProxy:
-        """Conversion to another scalar type (`tw.f32`, a NumPy dtype or a name)."""
-        return ScalarProxy(convert(self.builder, scalar_type_of(scalar), self.atom), self.builder)
+        """Conversion to another scalar type (`tw.f32`, a NumPy dtype or a name).
+
+        Raises:
+            ValueError: for "i8" and "u8", which are eight bytes in NumPy.
+        """
+        return ScalarProxy(convert(self.builder, type_named(scalar), self.atom), self.builder)
 
     @property
     def real(self) -> ScalarProxy:

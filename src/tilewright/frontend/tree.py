@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.frontend.einsum_arrays import Array, as_arrays
+from tilewright.frontend.scalar_constants import type_named
 from tilewright.frontend.torch_tensors import are_there, on_arrays
 from tilewright.frontend.tree_parse import Leaf, Node, check_tree, leaves, parse_tree, sizes_of
 from tilewright.frontend.tree_plan import TreePlan, make_plan, memory_order
@@ -116,7 +117,7 @@ def plan_tree(
         (576, 208)
     """
     resolved = _resolved(tree, sizes)
-    element = scalar_type_of(dtype)
+    element = type_named(dtype)
     inputs = (element,) * len(resolved.inputs)
     return make_plan(resolved, inputs, resolved.inputs, element, device_for(target), limit=_checked_limit(memory_limit))
 
@@ -188,7 +189,7 @@ def _types(node: Node, arrays: Sequence[Array], dtype: Any) -> tuple[tuple[Scala
             raise TypeError(f"tree {node}: input {number}: {error}") from error
     if dtype is None:
         return tuple(elements), scalar_type_of(np.result_type(*(one.dtype for one in arrays)))
-    computed = scalar_type_of(dtype)
+    computed = type_named(dtype)
     for number, array in enumerate(arrays):
         if not np.can_cast(array.dtype, computed.numpy, "same_kind"):
             raise TypeError(f"tree {node}: input {number} of dtype {array.dtype} cannot become {computed}")

@@ -35,9 +35,11 @@ def kernel_step(
     iotas: frozenset[str] = frozenset(),
     sizes: Mapping[str, Size] | None = None,
     computed: Computed | None = None,
+    extents: frozenset[str] = frozenset(),
 ) -> KernelStep:
     """A step that lowers its points once for each combination of layouts; `iotas` are not read from memory, `sizes`
-    are scalars of the host that are known as sizes, `computed` those that the kernel computes itself.
+    are scalars of the host that are known as sizes, `computed` those that the kernel computes itself;
+    `extents` are names of sizes that are 0 at least.
     """
     plans: MemoryCache[Layouts, KernelPlan] = MemoryCache(capacity=64)
     prologue = _needed(reads, computed or {})
@@ -47,7 +49,8 @@ def kernel_step(
 
     def lower(layouts: Layouts) -> KernelPlan:
         return plans.get_or_build(
-            layouts, lambda: lower_points(label, points, targets, reads, layouts, threads, iotas, sizes, prologue)
+            layouts,
+            lambda: lower_points(label, points, targets, reads, layouts, threads, iotas, sizes, prologue, extents),
         )
 
     names = {name for extent in points.space for name in extent.names}

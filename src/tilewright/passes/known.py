@@ -30,6 +30,7 @@ class Known:
         asked: scalars that tell which version is run.
         in_loop: this is code of a loop that the host runs.
         on_host: scalars are computed by the host, which asks for them, or launches kernels one by one.
+        extents: names of sizes of the program's arguments, which are 0 at least.
     """
 
     arguments: frozenset[str]
@@ -42,12 +43,13 @@ class Known:
     asked: set[str] = field(default_factory=set)
     in_loop: bool = False
     on_host: bool = False
+    extents: frozenset[str] = frozenset()
 
     def copy(self) -> Known:
         """The same, to grow by itself."""
         return Known(
             self.arguments, set(self.cells), set(self.iotas), dict(self.sizes), dict(self.computed),
-            dict(self.fills), self.counting, set(self.asked), self.in_loop, self.on_host,
+            dict(self.fills), self.counting, set(self.asked), self.in_loop, self.on_host, self.extents,
         )  # fmt: skip
 
     def note_count(self, statement: Statement) -> None:

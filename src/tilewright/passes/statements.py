@@ -104,9 +104,12 @@ class Statements:
     def _maker(self, target: Variable) -> MakeStep:
         """What makes the kernels of a statement; their names end in the first argument."""
         name, counted, computed = f"{self.name}_{target}", frozenset(self.known.iotas), dict(self.known.computed)
+        extents = self.known.extents
 
         def make(suffix: str, points: Points, targets: tuple[Variable, ...], uses: tuple[Variable, ...]) -> KernelStep:
-            made = kernel_step(name + suffix, points, targets, uses, self.threads, counted, computed=computed)
+            made = kernel_step(
+                name + suffix, points, targets, uses, self.threads, counted, computed=computed, extents=extents
+            )
             return dataclasses.replace(made, reads=tuple(one for one in made.reads if one.name not in counted))
 
         return make
@@ -207,7 +210,15 @@ class Statements:
         counted = frozenset(self.known.iotas)
         label = f"{self.name}_{targets[0]}{suffix}"
         step = kernel_step(
-            label, points, targets, reads, self.threads, counted, dict(self.known.sizes), dict(self.known.computed)
+            label,
+            points,
+            targets,
+            reads,
+            self.threads,
+            counted,
+            dict(self.known.sizes),
+            dict(self.known.computed),
+            self.known.extents,
         )
         step = dataclasses.replace(step, reads=tuple(one for one in step.reads if one.name not in counted))
         self._try(step)
@@ -259,7 +270,9 @@ class Statements:
             return plain, table, form.reasons
         plain = dataclasses.replace(plain, reads=free_variables(statement.expression))
         label, computed = f"{plain.label}_streams", dict(self.known.computed)
-        step = kernel_step(label, form.points, plain.targets, plain.reads, form.threads, computed=computed)
+        step = kernel_step(
+            label, form.points, plain.targets, plain.reads, form.threads, computed=computed, extents=self.known.extents
+        )
         try:
             self._try(step)
         except (LoweringError, NotVectorisable) as error:
@@ -429,7 +442,7 @@ def lower_program(program: Program, device: Device, tiles: Tiles | None) -> tupl
 def statements_of(program: Program, device: Device, tiles: Tiles | None) -> Statements:
     """What lowers the statements of a program."""
     arguments = frozenset(one.name for one in program.parameters if one.type.rank == 0)
-    return Statements(program.name, device, tiles, Known(arguments))
+    return Statements(program.name, device, tiles, Known(arguments, extents=frozenset(program.size_names)))
 
 
 def _shown(statement: Statement) -> str:

@@ -145,7 +145,8 @@ def _written(record: Record, numbers: dict[int, int]) -> list[Any]:
             words = [_word(one, parameter.type) for one, parameter in zip(scalars, compiled[0].scalars, strict=True)]
             return ["launch", numbers[id(compiled)], blocks, slots, words]
         case CheckErrors(slot, checks):
-            return ["check", slot, [[one.array, one.dimension, one.line, one.is_guard] for one in checks]]
+            told = [[one.array, one.dimension, one.line, one.is_guard, one.is_count] for one in checks]
+            return ["check", slot, told]
         case Release(slot):
             return ["release", slot]
         case Rounds(counter, stop, asked, cell, records, turns):
@@ -164,8 +165,13 @@ def _read(record: Sequence[Any], compiled: Sequence[tuple[StoredKernel, Any]]) -
         case ["check", slot, checks]:
             from tilewright.runtime.host import CheckedIndex  # which is long to import
 
-            told = tuple(CheckedIndex(str(one), int(at), str(line), bool(guard)) for one, at, line, guard in checks)
-            return CheckErrors(int(slot), told)
+            return CheckErrors(
+                int(slot),
+                tuple(
+                    CheckedIndex(str(one), int(at), str(line), bool(guard), bool(count))
+                    for one, at, line, guard, count in checks
+                ),
+            )
         case ["release", slot]:
             return Release(int(slot))
         case ["rounds", counter, stop, asked, cell, records, turns]:

@@ -54,12 +54,14 @@ class CheckedIndex:
     """An index that a kernel checks: entry number `position` of its error record is about this.
 
     `is_guard`: it is no error of the program, but means that what comes next may not be run (`GuardedStep`).
+    `is_count`: not an index is checked, but that an array has as many elements as a shape.
     """
 
     array: str
     dimension: int
     line: str = ""
     is_guard: bool = False
+    is_count: bool = False
 
 
 class Schedule(Enum):

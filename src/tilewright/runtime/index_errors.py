@@ -23,9 +23,16 @@ def component_of(value: Any, component: int) -> Any:
 
 
 def index_error(program: str, check: host.CheckedIndex, index: int, extent: int) -> Exception:
-    """The error for an index out of range: of which program, where in it, and what. `Unfit` for a guard."""
+    """The error for an index out of range: of which program, where in it, and what. `Unfit` for a guard.
+
+    For numbers of elements that differ, which `index` and `extent` then are, it is a `ValueError`.
+    """
     if check.is_guard:
         return Unfit()
+    if check.is_count:
+        return ValueError(
+            f"{program}: {check.array} of {extent} elements cannot be reshaped to a shape of {index} elements"
+        )
     where = f"{check.line}: in program {program}" if check.line else program
     return IndexError(
         f"{where}: index {index} of {check.array} is out of range in dimension {check.dimension} of extent {extent}"

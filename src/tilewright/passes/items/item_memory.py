@@ -19,8 +19,9 @@ from tilewright.ir.scalars import BOOL, I64, U64, ScalarType
 from tilewright.ir.sizes import ONE, ZERO, Size, maximum, product, size
 from tilewright.ir.views import ArrayView
 from tilewright.kernel import ir as kernel
-from tilewright.kernel.ir import Buffer, Constant, For, Name, ScalarParameter, Space, Store
+from tilewright.kernel.ir import Buffer, Constant, For, Name, ScalarParameter, Space
 from tilewright.machine.model import Machine
+from tilewright.passes.items.checks import record
 from tilewright.passes.items.lower_scalar import lower_size
 from tilewright.passes.items.rounds_left import RoundLeft
 from tilewright.passes.items.scalar_values import (
@@ -33,7 +34,7 @@ from tilewright.passes.items.scalar_values import (
 )
 from tilewright.passes.items.speculation import Speculation
 from tilewright.passes.items.upper_bounds import upper_bound
-from tilewright.runtime.host import ERRORS, ERRORS_BUFFER, THREADS_TOTAL, CheckedIndex, Layout, Scratch
+from tilewright.runtime.host import THREADS_TOTAL, CheckedIndex, Layout, Scratch
 
 PRIVATE_BYTES = 1024
 """A kernel's private arrays may take so many bytes; what is larger lies in scratch memory."""
@@ -79,6 +80,7 @@ class Item:
         self.narrowed: dict[str, Size] = {}  # what indices are where conditions hold, in terms of narrower ones
         self.counted: dict[str, Size] = {}  # kernel names that hold elements of iota: the index
         self.inner: set[str] = set()
+        self.extents: frozenset[str] = frozenset()  # names of sizes, which are 0 at least
         self.destinations: dict[str, ArrayView] = {}
         self.overwrites: dict[str, Variable] = {}  # arrays that take over the memory of another one
         self.failed = Name("failed_0", BOOL)
@@ -367,20 +369,11 @@ class Item:
             if condition is None:  # a negative number is a large one without a sign
                 wrong = kernel.operation("ge", kernel.Cast(at, U64), kernel.Cast(stop, U64))
             return self.speculation.note(wrong, self.emit)
-        wrong = self.emit.let(wrong, "bad")
-        position = 3 * len(self.checks)
-        self.checks.append(CheckedIndex(access.array.name, dimension, access.line))
-        errors = self.buffers.setdefault(ERRORS, Buffer(ERRORS_BUFFER, I64))
-        self.buffer_names[errors.name] = ERRORS
+        return record(self, wrong, at, stop, CheckedIndex(access.array.name, dimension, access.line))
 
-        def record() -> None:
-            for place, value in enumerate((Constant(1, I64), at, stop)):
-                self.emit.emit(Store(errors, Constant(position + place, I64), value))
-            self.emit.assign(self.failed, Constant(True, BOOL))
-
-        first = kernel.operation("and", wrong, kernel.operation("not", self.failed))
-        self.emit.when(first, record)
-        return wrong
+    def is_size(self, name: str) -> bool:
+        """Whether a name is 0 at least: that of a size, or of an index."""
+        return name in self.ranges or name in self.extents
 
     def intact(self) -> kernel.Expression | None:
         """Whether no index was out of range so far; None where none can have been."""

@@ -19,6 +19,7 @@ from tilewright.ir.traversal import bound_variables
 from tilewright.ir.views import ArrayView
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Name
+from tilewright.passes.items.checks import checked_count, only_if
 from tilewright.passes.items.item_memory import ArrayValue, IotaArray, Item
 from tilewright.passes.items.lower_scalar import (
     assign_values,
@@ -213,11 +214,12 @@ def _(expression: nodes.Reshape, item: Item, targets: tuple[Variable, ...]) -> S
         source = one_element(item, expression.array.type.element, value)
     else:
         source = view(item, expression.array)
+    right = None if expression.array.type.rank == 0 else checked_count(item, expression.array, expression.shape)
     found = reshaped(source, expression.shape)
     if found is not None:
-        return (found,)
+        return (only_if(right, found),)
     memory = item.target(targets[0])
-    same = reshaped(memory, source.lmad.shape)
+    same = reshaped(memory, source.lmad.shape) if right is None else None
     if same is not None:
         item.copy(source, same)
         return (memory,)
@@ -225,7 +227,7 @@ def _(expression: nodes.Reshape, item: Item, targets: tuple[Variable, ...]) -> S
         raise LoweringError("a reshape that copies is not written for several points together")
     dense = item.allocate(nodes.Type(source.element, source.lmad.shape), "dense")
     item.copy(source, dense)
-    item.copy(_dense_as(dense, expression.shape), memory)
+    item.copy(only_if(right, _dense_as(dense, expression.shape)), memory)
     return (memory,)
 
 

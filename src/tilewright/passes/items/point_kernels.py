@@ -46,6 +46,7 @@ def lower_points(
     iotas: Collection[str] = (),
     sizes: Mapping[str, Size] | None = None,
     prologue: Sequence[nodes.Statement] = (),
+    extents: frozenset[str] = frozenset(),
 ) -> KernelPlan:
     """The kernel that writes the targets.
 
@@ -59,6 +60,7 @@ def lower_points(
         iotas: those of the reads that are 0, 1, 2, ...; they are not read from memory.
         sizes: what scalars of the host are in terms of sizes.
         prologue: statements that compute further scalars.
+        extents: names of sizes that are 0 at least.
 
     Raises:
         LoweringError: if a work item would need memory whose size only it knows.
@@ -69,6 +71,7 @@ def lower_points(
         points = dataclasses.replace(flat.points, machine=points.machine)
     types: dict[str, Type] = {variable.name: variable.type for variable in (*reads, *targets)}
     item = Item(types, placed, [one.name for one in (*targets, *points.updates)])
+    item.extents = extents
     item.vector_lanes = threads_per_block == 1
     item.machine = None if points.space else points.machine
     item.definitions.update(sizes or {})

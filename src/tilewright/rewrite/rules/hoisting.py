@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TypeAlias
 
+from tilewright.ir.counts import same_count
 from tilewright.ir.index_ranges import is_within
 from tilewright.ir.nodes import (
     Alias,
@@ -48,7 +49,7 @@ from tilewright.ir.nodes import (
     atom_size,
 )
 from tilewright.ir.scalars import I64
-from tilewright.ir.sizes import Size, SizeFunction, product
+from tilewright.ir.sizes import Size, SizeFunction
 from tilewright.ir.traversal import bodies_of
 from tilewright.rewrite.names import bound, mentioned, with_body
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
@@ -131,7 +132,7 @@ def can_fail(
                 for one, extent in zip(dimensions, array.type.shape, strict=True)
             )
         case Reshape(array, shape):
-            return product(array.type.shape) != product(shape)
+            return not same_count(array.type.shape, shape)
         case SizeValue(size):
             return _can_divide_by_zero(size)
         case Iota(count) | Replicate(count, _):

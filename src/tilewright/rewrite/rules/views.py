@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilewright.ir.counts import same_count
 from tilewright.ir.nodes import (
     Alias,
     Atom,
@@ -226,9 +227,11 @@ def reshape_same(at: Place) -> Body | Declined:
 
 @rule("simplification", Reshape)
 def reshape_reshape(at: Place) -> Body | Declined:
-    """reshape s (reshape r a)  =>  reshape s a"""
+    """reshape s (reshape r a)  =>  reshape s a, if a surely has the elements that r says"""
     outer = at.expect(Reshape)
     inner = at.definition(outer.array)
     if not isinstance(inner, Reshape):
         return no_match("the array is not a reshape")
+    if not same_count(inner.array.type.shape, inner.shape, at.program.size_names.__contains__):
+        return Declined(f"{outer.array} may not have as many elements as {inner.array}, which is checked")
     return at.become(Reshape(inner.array, outer.shape))

@@ -1,0 +1,76 @@
+"""Names of dtypes in programs mean what they mean in NumPy; those that are other types here are refused."""
+
+# ruff: noqa: F821, UP037  # sizes in annotations are text: tw.f64["n"]
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+
+SAME = ["f2", "f4", "f8", "<f4", "=f8", "i1", "i2", "i4", "u1", "u2", "u4", "c8", "c16", "int8", "int64", "uint64", "?"]
+SAME += ["float32", "single", "double", "bool", float, int, bool, complex, np.int64, np.dtype("i8"), np.dtype("u8")]
+MADE: list[Callable[[Any, Any], Any]] = [
+    lambda x, dtype: x.astype(dtype),
+    lambda x, dtype: np.zeros_like(x, dtype=dtype),
+    lambda x, dtype: np.full_like(x, 1, dtype),
+    lambda x, dtype: x.astype(dtype)[0],
+    np.ones_like,
+]
+
+
+@pytest.mark.parametrize("dtype", SAME, ids=str)
+def test_names_of_types_are_those_of_numpy(dtype: Any) -> None:
+    @tw.program
+    def made(x: tw.f32["n"]) -> Any:
+        return tuple(one(x, dtype) for one in MADE)
+
+    x = np.arange(3, dtype=np.float32)
+    for one, found in zip(MADE, made(x), strict=True):
+        expected = one(x, dtype)
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("name", ["i8", "u8"])
+@pytest.mark.parametrize(
+    "use",
+    [
+        *MADE,
+        lambda x, dtype: tw.iota(3, dtype),
+        lambda x, dtype: tw.replicate(3, 1, dtype),
+        lambda x, dtype: tw.cast(x[0], dtype),
+        lambda x, dtype: x.sum(dtype=dtype),
+        lambda x, dtype: x.mean(dtype=dtype),
+        lambda x, dtype: np.cumsum(x, dtype=dtype),
+        lambda x, dtype: tw.einsum("i->", x, dtype=dtype),
+        lambda x, dtype: tw.map(lambda one: one.astype(dtype), x),
+    ],
+)
+def test_names_that_mean_other_types_in_numpy_are_refused(use: Callable[[Any, Any], Any], name: str) -> None:
+    @tw.program
+    def made(x: tw.f32["n"]) -> Any:
+        return use(x, name)
+
+    message = f"test_named_types.py:.*dtype '{name}' is u?int64 in NumPy and u?int8 as tw.{name}; write"
+    with pytest.raises(ValueError, match=message):
+        made(np.ones(3, np.float32))
+
+
+def test_numbers_and_trees_refuse_them_too() -> None:
+    with pytest.raises(ValueError, match="dtype 'i8' is int64 in NumPy"):
+        tw.cast(2.5, "i8")
+    with pytest.raises(ValueError, match="dtype 'u8' is uint64 in NumPy"):
+        tw.plan_tree("[[0,1],[1,2]->[0,2]],[2,3]->[0,3]", [4, 5, 6, 7], dtype="u8")
+
+
+def test_annotations_mean_eight_bits() -> None:
+    @tw.program
+    def small(x: tw.i8["n"]) -> Any:
+        return x.astype(tw.u8), x
+
+    unsigned, same = small(np.array([1, -1], np.int8))
+    assert unsigned.dtype == np.uint8 and same.dtype == np.int8 and unsigned.tolist() == [1, 255]
