@@ -140,9 +140,10 @@ def test_what_there_is_not_says_what_to_write() -> None:
         (np.median, "np.median outside of the program"),
         (np.argsort, "np.argsort before the program"),
         (np.average, r"\(xs \* ws\).sum\(\) / ws.sum\(\)"),
-        (np.gradient, r"\(xs\[2:\] - xs\[:-2\]\) / 2"),
+        (np.nonzero, "examples/filter.py has how elements are kept"),
+        (lambda xs: np.gradient(xs, xs), r"\(ys\[2:\] - ys\[:-2\]\) / \(xs\[2:\] - xs\[:-2\]\)"),
         (np.spacing, "numpy.spacing cannot be traced; traceable: absolute"),
-        (lambda xs: np.roll(tw.replicate(2, xs), 1), "say along which axis"),
+        (lambda xs: np.roll(tw.replicate(2, xs), (1, 2, 3), (0, 1)), "roll along 2 axes by 3 shifts; give one"),
         (lambda xs: np.reciprocal(xs.astype("i64")), "numpy.reciprocal of integers"),
     ):
         with pytest.raises(TypeError, match=told):

@@ -7,14 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from typing import Any
 
-from tilewright.frontend import array_functions, axis_functions, scalar_functions, shape_functions
+from tilewright.frontend import (
+    array_functions,
+    axis_functions,
+    gather_functions,
+    neighbour_functions,
+    scalar_functions,
+    shape_functions,
+)
 from tilewright.frontend.array_arguments import dimension_of
 from tilewright.frontend.einsum import einsum
 from tilewright.frontend.scalar_functions import rounded, where
 from tilewright.frontend.scalar_tracing import apply, power
 from tilewright.frontend.semiring import SEMIRINGS
 from tilewright.frontend.tensordot import tensordot
-from tilewright.ir.scalars import BOOL
 
 
 def traced_ufunc(ufunc: Any, method: str, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
@@ -50,16 +56,6 @@ def traced_function(function: Any, arguments: Sequence[Any], options: Mapping[st
         return _OTHERS[name](*arguments, **options)
     instead = _INSTEAD.get(name, "tilewright's functions")
     raise TypeError(f"{function.__module__}.{name} cannot be traced; use {instead}")
-
-
-def _difference(array: Any, n: int = 1, axis: int = -1) -> Any:
-    """What is between neighbours: `!=` of truth values, as in NumPy."""
-    for _ in range(n):
-        place = dimension_of("diff", array, axis)
-        before = (slice(None),) * place
-        later, earlier = array[(*before, slice(1, None))], array[(*before, slice(None, -1))]
-        array = later != earlier if array.scalar == BOOL else later - earlier
-    return array
 
 
 def _flipped(array: Any, axis: int | Sequence[int] | None = None) -> Any:
@@ -161,7 +157,6 @@ _OTHERS: dict[str, Callable[..., Any]] = {
     "ndim": lambda array: array.ndim,
     "transpose": lambda array, axes=None: array_functions.transpose(array, axes),
     "roll": array_functions.roll,
-    "diff": _difference,
     "flip": _flipped,
     "angle": _angle,
     "round": lambda value, decimals=0: rounded(value, decimals),
@@ -172,17 +167,21 @@ _OTHERS: dict[str, Callable[..., Any]] = {
     "tensordot": tensordot,
     **axis_functions.FUNCTIONS,
     **shape_functions.FUNCTIONS,
+    **gather_functions.FUNCTIONS,
+    **neighbour_functions.FUNCTIONS,
 }
 
+_FILTER = "tw.where for arrays of the same size; examples/filter.py has how elements are kept, and counted"
 _INSTEAD = {
     "average": "(xs * ws).sum() / ws.sum()",
-    "gradient": "(xs[2:] - xs[:-2]) / 2, and tw.concat for the two ends",
     "trapezoid": "((ys[1:] + ys[:-1]) * (xs[1:] - xs[:-1])).sum() / 2",
-    "interp": "a tw.loop that halves an interval, for each point of tw.map",
-    "searchsorted": "a tw.loop that halves an interval, for each point of tw.map",
     "bincount": 'tw.hist("add", 0, count, indices, weights)',
     "histogram": 'tw.hist("add", 0, bins, indices, 1), indices computed by tw.map',
-    "take": "tw.map(lambda i: xs[i], indices)",
+    "nonzero": _FILTER,
+    "flatnonzero": _FILTER,
+    "argwhere": _FILTER,
+    "compress": _FILTER,
+    "extract": _FILTER,
     "nan_to_num": "tw.where(tw.isnan(xs), 0.0, xs)",
     "sort": "np.sort before the program: there is no sorting in programs",
     "argsort": "np.argsort before the program: there is no sorting in programs",
@@ -196,6 +195,7 @@ _INSTEAD = {
 METHODS: dict[str, Callable[..., Any]] = {
     **axis_functions.METHODS,
     **shape_functions.METHODS,
+    **gather_functions.METHODS,
     "clip": scalar_functions.clip,
     "round": rounded,
     "transpose": lambda array, *axes: array_functions.transpose(array, axes or None),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tilewright.frontend import array_functions
+from tilewright.frontend import array_functions, control_functions, scalar_functions
 from tilewright.frontend.array_arguments import arrays_of, dimension_of
 from tilewright.frontend.einsum import einsum
 from tilewright.frontend.program_tracing import is_array
@@ -164,21 +164,85 @@ def outer(a: Any, b: Any) -> Any:
     return einsum("i,j->ij", ravel(a), ravel(b))
 
 
-def trace(array: Any) -> Any:
+def trace(array: Any, offset: Any = 0) -> Any:
     """`numpy.trace` of the first two dimensions."""
     from tilewright.frontend.axis_functions import sum as total
 
-    return total(einsum("ii...->i...", array), axis=0)
+    return total(diagonal(array, offset), axis=-1)
 
 
-def diagonal(array: Any) -> Any:
-    """`numpy.diagonal` of the first two dimensions."""
-    return einsum("ii...->...i", array)
+def diagonal(array: Any, offset: Any = 0) -> Any:
+    """`numpy.diagonal` of the first two dimensions, or what is `offset` places right of it."""
+    rows, columns = array.variable.type.shape[:2]
+    if _is_zero(offset) and rows == columns:
+        return einsum("ii...->...i", array)
+    down, right = scalar_functions.maximum(0 - offset, 0), scalar_functions.maximum(offset, 0)
+    count = scalar_functions.minimum(array.shape[0] - down, array.shape[1] - right)
+    found = array_functions.map(lambda i: array[i + down, i + right], array_functions.iota(count))
+    return array_functions.rearrange(found, (*range(1, found.ndim), 0))
 
 
-def diag(v: Any) -> Any:
-    """`numpy.diag`: of a matrix its diagonal, of a vector the matrix that has it."""
-    return einsum("i->ii", v) if v.ndim == 1 else einsum("ii->i", v)
+def diag(v: Any, k: Any = 0) -> Any:
+    """`numpy.diag`: of a matrix its diagonal, of a vector the matrix that has it; or `k` places right of it."""
+    if v.ndim != 1:
+        return diagonal(v, k)
+    if _is_zero(k):
+        return einsum("i->ii", v)
+    places = array_functions.iota(v.shape[0] + scalar_functions.maximum(k, 0 - k))
+    down, last = scalar_functions.maximum(0 - k, 0), v.shape[0] - 1
+
+    def element(i: Any, j: Any) -> Any:
+        inside = (j - i == k) & (i >= down) & (i - down <= last)
+        place = scalar_functions.where(inside, i - down, 0)
+        return control_functions.cond(inside, lambda: v[place], lambda: scalar_functions.cast(0, v.scalar))
+
+    return array_functions.map(lambda i: array_functions.map(lambda j: element(i, j), places), places)
+
+
+def _is_zero(value: Any) -> bool:
+    return isinstance(value, int) and value == 0
+
+
+def tril(m: Any, k: Any = 0) -> Any:
+    """`numpy.tril`: zeros in place of what is more than `k` places right of the diagonal."""
+    return _triangle(m, lambda i, j: j - i <= k)
+
+
+def triu(m: Any, k: Any = 0) -> Any:
+    """`numpy.triu`: zeros in place of what is less than `k` places right of the diagonal."""
+    return _triangle(m, lambda i, j: j - i >= k)
+
+
+def _triangle(m: Any, kept: Callable[[Any, Any], Any]) -> Any:
+    """Of the last two dimensions; a vector is every row, as in NumPy."""
+    matrix = array_functions.replicate(m.shape[0], m) if m.ndim == 1 else m
+    if matrix.ndim > 2:
+        return array_functions.map(lambda one: _triangle(one, kept), matrix)
+    columns = array_functions.iota(matrix.shape[1])
+
+    def row(i: Any, values: Any) -> Any:
+        return array_functions.map(lambda j, one: scalar_functions.where(kept(i, j), one, 0), columns, values)
+
+    return array_functions.map(row, array_functions.iota(matrix.shape[0]), matrix)
+
+
+def broadcast_to(array: Any, shape: Any) -> Any:
+    """`numpy.broadcast_to`."""
+    extents = list(shape) if isinstance(shape, tuple | list) else [shape]
+    if not is_array(array) or array.ndim > len(extents):
+        raise TypeError(f"numpy.broadcast_to: an array of at most {len(extents)} dimensions is needed")
+    zeros = array_functions.replicate(extents, 0, array.scalar)
+    return array_functions.elementwise(lambda one, _: one, [array, zeros])
+
+
+def fliplr(m: Any) -> Any:
+    """`numpy.fliplr`."""
+    return m[:, ::-1]
+
+
+def flipud(m: Any) -> Any:
+    """`numpy.flipud`."""
+    return m[::-1]
 
 
 def _same(value: Any) -> Any:
@@ -194,6 +258,7 @@ METHODS: dict[str, Callable[..., Any]] = {
 FUNCTIONS = {name: one for name, one in METHODS.items() if name != "flatten"} | {
     "expand_dims": expand_dims, "moveaxis": moveaxis, "stack": stack, "vstack": vstack, "hstack": hstack, "tile": tile,
     "zeros_like": zeros_like, "ones_like": ones_like, "full_like": full_like, "inner": inner, "vdot": vdot,
-    "outer": outer, "diag": diag, "reshape": array_functions.reshape,
+    "outer": outer, "diag": diag, "reshape": array_functions.reshape, "tril": tril, "triu": triu,
+    "broadcast_to": broadcast_to, "fliplr": fliplr, "flipud": flipud,
 }  # fmt: skip
 """What NumPy has as functions."""
