@@ -301,9 +301,80 @@ def placed(s: Scope) -> Line:
     return None if not exact and ("argmin" in text or "halved" in text) else (text, exact)
 
 
+def _places(s: Scope) -> Known | None:
+    """Integers that hold all sizes."""
+    found = s.one("i", least=1, most=2, exact=True)
+    return found if found is not None and np.asarray(found.value).dtype.itemsize >= 4 else None
+
+
+def gathered(s: Scope) -> Line:
+    """Elements that arrays of indices pick, some counted from the end."""
+    one, places = s.one(least=1), _places(s)
+    if one is None or places is None:
+        return None
+    x, axis = one.name, s.random.randrange(one.ndim)
+    at = f"({places.name} % {x}.shape[{axis}])"
+    if places.kind == "i" and s.random.random() < 0.4:
+        at = f"({at} - {x}.shape[{axis}])"
+    before = ":, " * axis
+    kept = ":" if one.ndim < 2 else s.random.choice((":", "0", "::-1", "None, :"))
+    ways = [f"{x}[{before}{at}]"] * 3 + [f"np.take({x}, {at}, axis={axis})", f"{x}[{before}{at}][::-1]"]
+    ways += [f"np.take({x}, {places.name}, axis={axis}, mode='{mode}')" for mode in ("clip", "wrap")]
+    if axis == 0:
+        ways += [f"{x}[{at}, ..., None]", f"{x}[[0, -1]]", f"{x}[{at}, {kept}]" if one.ndim > 1 else f"{x}[{at}]"]
+    if one.ndim > 1:
+        other = _places(s) or places
+        ways += [f"{x}[{places.name} % {x}.shape[0], {other.name} % {x}.shape[1]]"] * 3
+        ways += [f"{x}[{kept}, {places.name} % {x}.shape[-1]]" if one.ndim == 2 else f"{x}[..., [0]]"]
+    if one.ndim > 2:
+        ways += [f"{x}[{places.name} % {x}.shape[0], :, {places.name} % {x}.shape[2]]"] * 2
+    if one.exact and one.kind in "iuf" and not s.special:
+        ways += [f"np.take_along_axis({x}, np.argmin({x}, axis={axis}, keepdims=True), axis={axis})"] * 2
+    return s.random.choice(ways), one.exact
+
+
+def neighbours(s: Scope) -> Line:
+    """Borders, differences of neighbours, convolutions, triangles, places in sorted numbers."""
+    one = s.one("iuf", least=1, most=3)
+    if one is None:
+        return None
+    x, axis, k = one.name, s.axis(one), s.random.randint(-2, 2)
+    widths = s.random.choice(("1", "(2, 1)", "0", str(tuple((s.random.randint(0, 2), 1) for _ in range(one.ndim)))))
+    mode = s.random.choice(("constant", "edge", "reflect", "symmetric", "wrap"))
+    inside = ", ".join(["1:-1"] * one.ndim)
+    ways = [f"np.pad({x}, {widths}, '{mode}')"] * 3 + [f"np.pad({x}, {widths}, constant_values=2)"]
+    ways += [f"np.tril({x}, {k})", f"np.triu({x}, {k})", f"np.roll({x}, {k})", f"np.diff({x}, n=2, axis={axis})"]
+    ways += [f"{x}[{inside}].reshape(-1)", f"np.ravel({x}[{inside}] + 1)", f"np.sum({x}[{inside}] * 2)"] * 2
+    ways += [f"np.ptp({x}, axis={axis})", f"np.broadcast_to({x}, (2, *{x}.shape))"]
+    if one.kind == "f":
+        ways += [f"np.gradient({x}, axis={axis})", f"np.gradient({x}, 0.5, axis={axis})"] * 2
+    if one.ndim > 1:
+        ways += [
+            f"np.diagonal({x}, {k})",
+            f"np.trace({x}, {k})",
+            f"np.fliplr({x})",
+            f"np.roll({x}, (1, {k}), axis=(0, 1))",
+        ]
+    if one.ndim == 1:
+        other = s.one("iuf", least=1, most=1) or one
+        small = f"({x} / 16)" if one.kind == "f" else x
+        ways += [f"np.convolve({small}, {other.name}, '{m}')" for m in ("full", "same", "valid")]
+        ways += [f"np.diag({x}, {k})"]
+    exact = one.exact
+    sorted_ = s.finite("iuf", 1)
+    if sorted_ is not None and one.exact and not s.special and s.random.random() < 0.3:
+        return (
+            f"np.searchsorted(np.cumsum(np.abs({sorted_.name})), {x}, side='{s.random.choice(('left', 'right'))}')",
+            True,
+        )
+    text = s.random.choice(ways)
+    return text, exact and "convolve" not in text
+
+
 LINES: tuple[Callable[[Scope], Line], ...] = (
     smooth, jumping, arithmetic, arithmetic, arithmetic, comparison, comparison, cast, fold, fold, fold, scan, moved,
     moved, moved, moved, joined, product, product, of_each_row, of_each_row, of_each_row, placed, placed,
+    gathered, gathered, neighbours, neighbours,
 )  # fmt: skip
 
 
@@ -348,7 +419,7 @@ def _halved(x: Any) -> Any:
 
 
 def _halved_traced(x: Any) -> Any:
-    if hasattr(x, "shape"):
+    if x.ndim:
         return tw.map(_halved_traced, x)
     half = (lambda v: v / 2) if x.scalar.is_float else (lambda v: v // 4)
     _, count = tw.while_loop(lambda v, c: abs(v) > 1, (x, tw.cast(0, "i64")), lambda v, c: (half(v), c + 1))
