@@ -212,3 +212,21 @@ def test_sizes_and_means_of_what_is_left_are_those_of_numpy() -> None:
     size, mean, other = sizes(np.ones((1, 1)))
     assert size == 0 and np.isnan(mean) and np.isnan(other)
     assert [float(one) for one in sizes(np.ones((3, 4)))] == [2, 1, 1]
+
+
+@pytest.mark.parametrize("flattening", FLATTENINGS)
+def test_scatters_in_maps_over_nothing_give_nothing(flattening: Any) -> None:
+    """Their flat destination had as many elements as the product of two sizes below 0."""
+
+    @tw.program
+    def written(x: tw.f64["n", "m"], at: tw.i64["n", "k"], v: tw.f64["n", "k"]) -> Any:
+        return tw.map(lambda r, a, w: tw.scatter(r[1:-1], a[1:-1], w[1:-1]), x[1:-1], at[1:-1], v[1:-1])
+
+    executable = compile_program(written.trace(), device_for("cpu"), flattening=flattening)
+    for shape in ((1, 1), (3, 4), (1, 4), (4, 1)):
+        arguments = np.ones(shape), np.zeros(shape, np.int64), np.full(shape, 2.0)
+        expected = interpret(written.trace(), arguments)[0]
+        for setting in (0, np.inf):
+            found = executable.with_thresholds(dict.fromkeys(executable.thresholds, setting))(*arguments)
+            assert found.shape == expected.shape
+            np.testing.assert_array_equal(found, expected)

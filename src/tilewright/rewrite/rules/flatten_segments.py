@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilewright.ir.counts import element_count
 from tilewright.ir.nodes import (
     Apply,
     Body,
@@ -27,7 +28,7 @@ from tilewright.ir.nodes import (
     index_literal,
 )
 from tilewright.ir.scalars import BOOL, I64
-from tilewright.ir.sizes import Size, product
+from tilewright.ir.sizes import Size
 from tilewright.ir.traversal import FreshNames
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 from tilewright.rewrite.rules.flatten_distribute import INSIDE
@@ -140,12 +141,13 @@ def flatten_scatter(at: Place) -> Body | Declined:
     bins, count = scatter.destination.type.shape[0], scatter.indices.type.shape[0]
     places = Variable(at.names("places"), indices.type)
     statements.append(Statement((places,), _places(nest, indices, bins, level, at.names)))
-    points, row = product(nest.shape), scatter.destination.type.row.shape
+    row = scatter.destination.type.row.shape
+    all_bins, all_values = (element_count((*nest.shape, one)) for one in (bins, count))
     flat: list[Variable] = []
     for one, shape in (
-        (destination, (points * bins, *row)),
-        (places, (points * count,)),
-        (values, (points * count, *row)),
+        (destination, (all_bins, *row)),
+        (places, (all_values,)),
+        (values, (all_values, *row)),
     ):
         flat.append(Variable(at.names(one.name), Type(one.type.element, shape)))
         statements.append(Statement((flat[-1],), Reshape(one, shape)))
