@@ -21,11 +21,11 @@ from tilewright.kernel.launch import Launch
 from tilewright.passes.contraction_steps import contraction_block
 from tilewright.passes.core.used_names import size_names
 from tilewright.passes.pipelines import machine_pipeline, run_pipeline
-from tilewright.passes.tiled.tile import Tiles
 from tilewright.rewrite.derivation import Recording
+from tilewright.runtime.collecting import collection_later
 from tilewright.runtime.devices import Device
 from tilewright.runtime.executable import Executable
-from tilewright.runtime.host import Block, Copier, HostProgram, KernelStep, Notes
+from tilewright.runtime.host import Block, Copier, HostProgram, KernelStep, Later, Notes
 from tilewright.runtime.versions import FillsMachine, Versions
 
 Extents: TypeAlias = tuple[int, ...]
@@ -34,6 +34,7 @@ Lowered: TypeAlias = Callable[[Program, Recording | None], HostProgram]
 
 if TYPE_CHECKING:
     from tilewright.passes.flattening.kinds import Flattening
+    from tilewright.passes.tiled.tile import Tiles
 
 
 def compile_program(
@@ -62,7 +63,8 @@ def compile_program(
         unchecked: kernels do not check indices; one out of range reads what lies there, or ends the process.
 
     Raises:
-        LoweringError: if a statement cannot be lowered, saying why.
+        LoweringError: if a statement cannot be lowered, saying why; of a program with versions that calls ask for, when
+            it is called.
         ValueError: if there is no such flattening.
 
     Example:
@@ -76,7 +78,8 @@ def compile_program(
         >>> compile_program(double, device_for("cpu"))(np.array([1, 2], np.float32))
         array([2., 4.], dtype=float32)
     """
-    written, versions = prepare_program(program, device, optimise, tiles, flattening, contractions, unchecked)
+    with collection_later():
+        written, versions = prepare_program(program, device, optimise, tiles, flattening, contractions, unchecked)
     return Executable(written, device, _copier(device), versions)
 
 
@@ -107,12 +110,13 @@ def prepare_program(
         assert standard is not None, "what is wanted has been recorded"
         one.add(standard.derivation.steps, standard.derivation.refusals)
 
-    def lowered(one: Program, derivation: Recording | None) -> HostProgram:
-        return replace(_lowered(one, device, tiles, unchecked, derivation), parts=doubtful_parts(program))
+    def lowered(one: Program, derivation: Recording | None, later: bool = False) -> HostProgram:
+        return replace(_lowered(one, device, tiles, unchecked, derivation, later), parts=doubtful_parts(program))
 
     if flattening == "incremental":
         written, versions = _with_versions(ready, device, contractions, lowered, versions_derivation)
-        return (lowered(ready, derivation) if written else None), versions
+        asked = versions is not None and versions.fills is not None and not versions.fills.always
+        return (lowered(ready, derivation, asked) if written else None), versions
     if flattening is not None:
         from tilewright.passes.flattening.flatten_contractions import flattening_pipeline
 
@@ -172,15 +176,23 @@ def _versions(
 
 
 def _lowered(
-    program: Program, device: Device, tiles: Tiles | None, unchecked: bool, derivation: Recording | None
+    program: Program,
+    device: Device,
+    tiles: Tiles | None,
+    unchecked: bool,
+    derivation: Recording | None,
+    later: bool = False,
 ) -> HostProgram:
-    """The steps of a program and what a call of it depends on."""
+    """The steps of a program and what a call of it depends on; `later`: lowered when they are needed, if ever."""
     program = run_pipeline(program, machine_pipeline(device.machine), derivation)
     if unchecked:
         from tilewright.passes.core.unchecked import without_checks
 
         program = without_checks(program)
     checked = any(getattr(one.expression, "checked", False) for one in all_statements(program.body))
+    if later:
+        form = Later(program.body.results, (), lambda: program_block(program, device, tiles))
+        return HostProgram(program, form, (form,), _size_arguments(program), checked)
     return HostProgram(program, *program_block(program, device, tiles), _size_arguments(program), checked)
 
 

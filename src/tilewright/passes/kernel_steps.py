@@ -19,6 +19,7 @@ from tilewright.passes.items.all_replaced import without_unseen
 from tilewright.passes.items.lower_general import Points, copy_points
 from tilewright.passes.items.point_kernels import lower_points
 from tilewright.runtime.cache import MemoryCache
+from tilewright.runtime.collecting import collection_later
 from tilewright.runtime.devices import Device
 from tilewright.runtime.host import KernelPlan, KernelStep, Layouts
 
@@ -48,10 +49,11 @@ def kernel_step(
     reads = tuple(dict.fromkeys(one for one in outside if one.name not in own))
 
     def lower(layouts: Layouts) -> KernelPlan:
-        return plans.get_or_build(
-            layouts,
-            lambda: lower_points(label, points, targets, reads, layouts, threads, iotas, sizes, prologue, extents),
-        )
+        return plans.get_or_build(layouts, lambda: lowered(layouts))
+
+    def lowered(layouts: Layouts) -> KernelPlan:
+        with collection_later():
+            return lower_points(label, points, targets, reads, layouts, threads, iotas, sizes, prologue, extents)
 
     names = {name for extent in points.space for name in extent.names}
     return KernelStep(label, targets, reads, lower, points.copied, tuple(sorted(names)))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import ScalarType
 from tilewright.machine.model import Machine
 from tilewright.runtime import cpu_pool
@@ -45,8 +46,8 @@ class Backend(Protocol):
     machine: Machine
     threads_per_block: int
 
-    def compile(self, kernel: Kernel) -> Any:
-        """A handle of the kernel, compiled."""
+    def compile(self, kernel: Kernel, scalars: Mapping[str, int]) -> Any:
+        """A handle of the kernel, compiled; at least what launches with these scalars need of it."""
         ...
 
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any], what: str) -> Memory:
@@ -92,10 +93,11 @@ class CpuBackend:
         self.machine = device.machine
         self.threads_per_block = 1
 
-    def compile(self, kernel: Kernel) -> tuple[Kernel, NativeKernel]:
-        """Machine code."""
-        from tilewright.runtime.cpu_device import compile_for_cpu
+    def compile(self, kernel: Kernel, scalars: Mapping[str, int]) -> tuple[Kernel, NativeKernel]:
+        """Machine code, without large branches that the scalars do not take."""
+        from tilewright.runtime.cpu_device import compile_for_cpu, taken_by
 
+        kernel = taken_by(kernel, scalars)
         return kernel, compile_for_cpu(kernel)
 
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any], what: str) -> Memory:
@@ -171,7 +173,7 @@ class DeviceBackend:
         self.runtime: DeviceRuntime = open_device(device)
         self.threads_per_block = max(2, min(256, device.machine.max_threads_per_block))
 
-    def compile(self, kernel: Kernel) -> CompiledKernel:
+    def compile(self, kernel: Kernel, scalars: Mapping[str, int]) -> CompiledKernel:
         """The driver's kernel."""
         return self.runtime.compile(kernel)
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from tilewright.kernel.decided import Answers, Questions, as_decided, questions_of
 from tilewright.kernel.ir import Declare, For, Kernel, Let, Statement, VectorType, While, bodies, walk
 from tilewright.kernel.llvm import llvm_text
 from tilewright.runtime.cache import MemoryCache, default_disk_cache, package_version
+from tilewright.runtime.collecting import collection_later
 from tilewright.runtime.cpu_jit import MANY_LOOPS, Optimisation, compile_text, host_cpu, load_object, text_key
 from tilewright.runtime.host import ERRORS_BUFFER
 from tilewright.runtime.native_image import NativeKernel
@@ -16,6 +20,21 @@ LARGE = 64
 """Loops altogether from which on LLVM may not unroll any either."""
 # Found without printing the kernel. The kernel is kept, so that its place in memory is not another's meanwhile.
 _SAME: MemoryCache[int, tuple[Kernel, NativeKernel]] = MemoryCache(capacity=256)
+_ASKED: MemoryCache[int, tuple[Kernel, Questions, dict[Answers, Kernel]]] = MemoryCache(capacity=256)
+MOST_VERSIONS = 4
+"""Of a kernel with branches left out; where launches need more, there is one for all of them."""
+
+
+def taken_by(kernel: Kernel, scalars: Mapping[str, int]) -> Kernel:
+    """The kernel without the large branches that a launch with these scalars does not take.
+
+    Each version is compiled when a launch first takes it, and is the same object for all that take it.
+    """
+    _, questions, versions = _ASKED.get_or_build(id(kernel), lambda: (kernel, questions_of(kernel), {}))
+    answers = questions.answers(scalars)
+    if not answers or (answers not in versions and len(versions) >= MOST_VERSIONS):
+        return kernel
+    return versions.get(answers) or versions.setdefault(answers, as_decided(kernel, answers))
 
 
 def compile_for_cpu(kernel: Kernel) -> NativeKernel:
@@ -29,7 +48,8 @@ def compile_for_cpu(kernel: Kernel) -> NativeKernel:
 
 def _compile(kernel: Kernel) -> NativeKernel:
     optimisation = optimisation_of(kernel)
-    text = llvm_text(kernel, host_cpu())
+    with collection_later():
+        text = llvm_text(kernel, host_cpu())
     key = text_key(text, optimisation)
 
     def build() -> NativeKernel:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.machine.detect import cuda_machine
 from tilewright.machine.model import Machine
 from tilewright.runtime.errors import DeviceError, DeviceMemoryError

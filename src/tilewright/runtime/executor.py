@@ -29,6 +29,7 @@ from tilewright.runtime.scheduling import loops_by_memory, schedule
 from tilewright.runtime.scope import Entry, Placed, Scalar, Scope, row_major_strides
 
 if TYPE_CHECKING:
+    from tilewright.kernel.ir import Kernel
     from tilewright.runtime.turning import Copied
 
 MOST_UNREAD = 64
@@ -221,10 +222,9 @@ class Executor:
         if plan.checks:
             errors = memories[host.ERRORS] = self.backend.zeros(3 * len(plan.checks))
             self.record_allocation(errors, (3 * len(plan.checks),), np.dtype(np.int64), zeros=True)
-        compiled = self.backend.compile(plan.kernel)
         given = [memories[name] if name in memories else self.memory(name) for name in plan.buffers]
         scalars = [own[name] if name in own else self.launch_scalar(name, part) for name, part in plan.scalars]
-        self.launch(compiled, blocks, given, scalars)
+        self.launch(self.compiled(plan.kernel, scalars), blocks, given, scalars)
         if errors is not None:
             self.unread.append((errors, plan.checks))
             soon = any(check.is_guard for check in plan.checks) or len(self.unread) >= MOST_UNREAD
@@ -261,6 +261,15 @@ class Executor:
             return _Changing(component_of(entry.value, component), ScalarReference(str(entry.argument), component))
         return component_of(entry.value, component)
 
+    def compiled(self, kernel: Kernel, scalars: Sequence[Any]) -> Any:
+        """A kernel as this launch and its repetitions need it, in which scalars that change may have any value."""
+        fixed = {
+            parameter.name: int(value)
+            for parameter, value in zip(kernel.scalars, scalars, strict=True)
+            if parameter.type.is_integer and not isinstance(value, _Changing)
+        }
+        return self.backend.compile(kernel, fixed)
+
     def launch(self, compiled: Any, blocks: int, memories: Sequence[Memory], scalars: Sequence[Any]) -> None:
         """Launch and record."""
         if self.unread and loops_by_memory(compiled.kernel):
@@ -280,13 +289,12 @@ class Executor:
         """A launch made by another lowering."""
         if launch.blocks == 0:
             return
-        compiled = self.backend.compile(launch.kernel)
         memories = [self.memory(name) for name in launch.buffers]
         scalars = [
             self.launch_scalar(one.name, one.component) if isinstance(one, ScalarReference) else one
             for one in launch.scalars
         ]
-        self.launch(compiled, launch.blocks, memories, scalars)
+        self.launch(self.compiled(launch.kernel, scalars), launch.blocks, memories, scalars)
 
 
 @dataclass(frozen=True)

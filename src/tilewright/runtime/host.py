@@ -17,6 +17,7 @@ from tilewright.ir.joined import Part
 from tilewright.ir.nodes import Atom, Expression, Program, Variable
 from tilewright.ir.scalars import ScalarType
 from tilewright.ir.sizes import Size
+from tilewright.runtime.collecting import collection_later
 from tilewright.runtime.forking import ForkSafeLock
 
 if TYPE_CHECKING:  # programs from the disk do without the kernel language
@@ -334,7 +335,8 @@ class Later:
         if self._made is None:
             with self._lock:
                 if self._made is None:
-                    self._made = self._make()
+                    with collection_later():
+                        self._made = self._make()
         return self._made
 
 
@@ -359,17 +361,22 @@ def _told(notes: Notes) -> Iterator[Note]:
 class HostProgram:
     """A program ready to be executed on one kind of device.
 
-    `lowered` tells how. `size_arguments` are the positions of the scalar arguments on whose values sizes depend,
-    `checked` says that something in it checks indices, and so may fail. `parts` are those of concatenations that calls
-    check.
+    `form` is its steps, and `lowered` tells how they were found. `size_arguments` are the positions of the scalar
+    arguments on whose values sizes depend, `checked` says that something in it checks indices, and so may fail. `parts`
+    are those of concatenations that calls check.
     """
 
     program: Program
-    block: Block
+    form: Block | Later
     lowered: Notes
     size_arguments: frozenset[int] = frozenset()
     checked: bool = True
     parts: tuple[Part, ...] = ()
+
+    @property
+    def block(self) -> Block:
+        """The steps, lowered now if they have not been."""
+        return block_of(self.form)
 
     def told(self, where: str) -> list[str]:
         """How each statement is lowered for a device or machine, and why not otherwise, line by line."""

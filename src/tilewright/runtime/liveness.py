@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from tilewright.ir.nodes import Literal, Variable
 from tilewright.ir.scalars import ScalarType
@@ -29,23 +29,25 @@ def dead_after(block: host.Block) -> tuple[tuple[str, ...], ...]:
     return tuple(map(tuple, dead))
 
 
-def names_in(node: object) -> Iterator[str]:
+def names_in(node: object) -> Collection[str]:
     """Names of variables and in sizes, anywhere in a step; of an array's stride or offset in a size, the array's."""
-    if isinstance(node, Variable):
-        yield node.name
-        yield from names_in(node.type.shape)
-    elif isinstance(node, Size):
-        for name in node.names:
-            yield name
-            yield name.rpartition(".")[0]
-    elif isinstance(node, tuple):
-        for one in node:
-            yield from names_in(one)
-    elif isinstance(node, host.Later):
-        yield from node.names
-    elif not isinstance(node, Literal | ScalarType):
-        for name in fields_of(type(node)):
-            yield from names_in(getattr(node, name))
+    found: dict[str, None] = {}
+    pending = [node]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, Variable):
+            found[one.name] = None
+            pending += one.type.shape
+        elif isinstance(one, Size):
+            for name in one.names:
+                found[name] = found[name.rpartition(".")[0]] = None
+        elif isinstance(one, tuple):
+            pending += one
+        elif isinstance(one, host.Later):
+            found.update(dict.fromkeys(one.names))
+        elif not isinstance(one, Literal | ScalarType):
+            pending += [getattr(one, name) for name in fields_of(type(one))]
+    return found.keys()
 
 
 def with_releases(records: Sequence[Record], results: Iterable[int]) -> list[Record]:

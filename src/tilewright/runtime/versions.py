@@ -13,6 +13,7 @@ from typing import TypeAlias
 from tilewright.ir.cached import cached_property
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.sizes import ONE, Size
+from tilewright.runtime.collecting import collection_later
 from tilewright.runtime.forking import ForkSafeLock
 from tilewright.runtime.host import HostProgram
 
@@ -79,7 +80,10 @@ class FillsMachine:
 
     @property
     def _beaten(self) -> bool:
-        return self.is_beaten is not None and self.is_beaten()
+        if self.is_beaten is None:
+            return False
+        with collection_later():
+            return self.is_beaten()
 
     @property
     def always(self) -> bool:
@@ -127,7 +131,8 @@ class Versions:
         if self._made is None:
             with self._lock:
                 if self._made is None:
-                    self._made = self._make()
+                    with collection_later():
+                        self._made = self._make()
         return self._made
 
     @cached_property

@@ -30,6 +30,7 @@ from tilewright.passes.items.lower_scalar import lower_size
 from tilewright.passes.items.scalar_values import LoweringError
 from tilewright.passes.lanes.lane_code import write_group
 from tilewright.passes.lanes.lane_variance import NotInLanes
+from tilewright.runtime.host import CHUNK, CHUNKS
 
 Places: TypeAlias = Sequence[ArrayView]
 Columns: TypeAlias = Callable[[Item, Sequence[Size], tuple[Expression, Expression], Places, Callable[[], None]], None]
@@ -103,11 +104,19 @@ def columns_in_lanes(body: Body, extent: Size, write: Callable[[Item, Sequence[S
     ) -> None:
         if item.vector_lanes:
             only = None if scans else _state_is_short(item, body)
-            in_lanes(item, bounds, extent, lambda last: write(item, (*at, last), places), one_by_one, only)
+            lengths = _lengths(item, extent)
+            in_lanes(item, bounds, extent, lambda last: write(item, (*at, last), places), one_by_one, only, lengths)
         else:
             one_by_one()
 
     return columns
+
+
+def _lengths(item: Item, extent: Size) -> tuple[Expression, Expression]:
+    """How many points the longest and the shortest piece of the innermost dimension has; the last is the shortest."""
+    (chunk,), (chunks,) = item.emit.value_of(CHUNK), item.emit.value_of(CHUNKS)
+    others = operation("mul", operation("sub", chunks, Constant(1, I64)), chunk)
+    return chunk, operation("sub", lower_size(extent, item.emit), others)
 
 
 def in_lanes(
@@ -117,6 +126,7 @@ def in_lanes(
     write: Callable[[Size], None],
     one_by_one: Callable[[], None],
     only: Expression | None = None,
+    lengths: tuple[Expression, Expression] | None = None,
 ) -> None:
     """Emit the points bounds[0] .. bounds[1]-1 of a dimension, in groups of LANES where their code allows it.
 
@@ -127,6 +137,8 @@ def in_lanes(
         write: emits one point, the same every time.
         one_by_one: emits a loop over all points.
         only: on which condition.
+        lengths: the most and the least points of all such pieces, where the launch knows these: then it also knows
+            whether both ways are needed (`kernel.decided`).
     """
     low, high = bounds
     kept = ItemState(item)
@@ -143,7 +155,11 @@ def in_lanes(
     with emit.scope() as single:
         one_by_one()
     item.scalar_loops = True  # loops over points one by one, and what does not change in loops over rows
-    enough = operation("ge", operation("sub", high, low), Constant(LANES, I64))
+    lanes = Constant(LANES, I64)
+    enough = operation("ge", operation("sub", high, low), lanes)
+    if lengths is not None:
+        longest, shortest = (operation("ge", one, lanes) for one in lengths)
+        enough = operation("and", longest, operation("or", shortest, enough))
     enough = enough if only is None else operation("and", only, enough)
     loop = For(name.name, low, high, tuple(together), step=Constant(LANES, I64))
     emit.emit(If(emit.let(enough, "together"), (loop,), tuple(single)))
