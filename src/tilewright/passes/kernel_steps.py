@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from tilewright.ir import nodes
 from tilewright.ir.nodes import Statement, Type, Variable
-from tilewright.ir.scalars import ScalarType, compute_type
+from tilewright.ir.scalars import I64, ScalarType, compute_type
 from tilewright.ir.sizes import Size, size
 from tilewright.passes.core.used_names import free_variables
 from tilewright.passes.items.all_replaced import without_unseen
@@ -62,7 +62,8 @@ def kernel_step(
 def computes_scalar(statement: Statement, known: Collection[str], cells: Collection[str] = ()) -> bool:
     """Whether a kernel computes a scalar as it is from constants and the scalars of these names alone.
 
-    Integers, which the host may need for sizes, only if it would have to read one of `cells`, which lie in memory.
+    Integers of 64 bits, which the host may need for sizes, only if it would have to read one of `cells`, which lie in
+    memory.
     """
     expression = statement.expression
     if not isinstance(expression, nodes.Apply | nodes.Cast):
@@ -70,7 +71,8 @@ def computes_scalar(statement: Statement, known: Collection[str], cells: Collect
     operands = expression.operands if isinstance(expression, nodes.Apply) else (expression.operand,)
     types = [one.type.element for one in (*statement.targets, *operands)]
     names = [one.name for one in operands if isinstance(one, Variable)]
-    if not (types[0].is_float or (types[0].is_integer and any(one in cells for one in names))):
+    is_narrow = types[0].is_integer and types[0] != I64
+    if not (types[0].is_float or is_narrow or (types[0] == I64 and any(one in cells for one in names))):
         return False
     converted = isinstance(expression, nodes.Cast) and any(one in cells for one in names)
     if any(one.is_complex or (compute_type(one) != one and not converted) for one in types):  # f16 is rounded
