@@ -16,11 +16,11 @@ import dataclasses
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tilewright.contraction.tensor_primitives import RESULTS, Execution, Primitive, TensorDimension
 from tilewright.contraction.tensor_rules import TensorOperationError, check_lengths, check_operation
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import ScalarType, scalar_type_of
 
 if TYPE_CHECKING:

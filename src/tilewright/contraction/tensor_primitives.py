@@ -5,11 +5,11 @@ A table beside each name says what it may be used on, so that the checks, the pr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import NoReturn
 
 from tilewright.contraction.form import Kind, none_of
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BF16, C64, C128, F16, F32, F64, I8, I32, ScalarType
 
 

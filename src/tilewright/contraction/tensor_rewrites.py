@@ -21,10 +21,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from tilewright.contraction.form import Kind
 from tilewright.contraction.tensor_operation import Execution, Primitive, TensorDimension, TensorOperation
+from tilewright.ir.dataclass import dataclass
 
 Dimensions = tuple[TensorDimension, ...]
 

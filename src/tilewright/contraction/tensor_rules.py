@@ -25,7 +25,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -38,6 +37,7 @@ from tilewright.contraction.tensor_primitives import (
     Primitive,
     TensorDimension,
 )
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import ScalarType
 
 if TYPE_CHECKING:

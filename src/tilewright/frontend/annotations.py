@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.lexer import ParseError
 from tilewright.ir.messages import value_text
 from tilewright.ir.parser import parse_program

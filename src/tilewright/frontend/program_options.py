@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Program
 from tilewright.ir.scalars import ScalarType
 from tilewright.machine.model import Machine

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from tilewright.frontend.annotations import Parameter
 from tilewright.frontend.einsum_parse import ExtentError
 from tilewright.frontend.einsum_path import PathError
 from tilewright.frontend.program_tracing import Tracer, atom_of, is_ours, tracing, values_of, wrap
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Program, Type, Variable
 from tilewright.ir.scalars import I64, ScalarType
 from tilewright.ir.verifier import IRError, verify

@@ -12,9 +12,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from tilewright.frontend.tree_steps import ResolvedTree
+from tilewright.ir.dataclass import dataclass
 from tilewright.runtime.memory import format_bytes
 
 _MOST_COMBINED = 10

@@ -18,12 +18,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.messages import value_text
 
 Label: TypeAlias = int | str

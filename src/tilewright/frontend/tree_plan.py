@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from tilewright.frontend.tree_memory import MemoryPlan, Schedule, Widths, plan_m
 from tilewright.frontend.tree_program import operands_of, tree_program
 from tilewright.frontend.tree_steps import ResolvedTree
 from tilewright.frontend.tree_text import describe
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.messages import value_text
 from tilewright.ir.nodes import Program
 from tilewright.ir.scalars import ScalarType, compute_type

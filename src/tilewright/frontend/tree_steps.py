@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from tilewright.frontend.einsum_parse import Labels
 from tilewright.frontend.tree_parse import Label, Leaf, Node, Tree
 from tilewright.ir.cached import cached_property
+from tilewright.ir.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
-"""Frozen dataclasses that cost a quarter as much to define.
+"""Dataclasses that cost a quarter as much to define.
 
-The compiler consists of some two hundred small immutable classes. The standard decorator writes six methods as text for
-each of them and has Python compile these: nearly half of what importing the compiler takes, in the first call of every
-process that compiles. Here only `__init__`, which has to be fast, is written as text; the others are functions that all
-classes share, or closures over the names of the fields. In everything else, and for type checkers, this is
-`dataclasses.dataclass`.
+The compiler consists of some two hundred small classes, most of them immutable. The standard decorator writes six
+methods as text for each of them and has Python compile these: nearly half of what importing the compiler takes, in the
+first call of every process that compiles. Here only `__init__`, which has to be fast, is written as text; the others
+are functions that all classes share, or closures over the names of the fields. In everything else, and for type
+checkers, this is `dataclasses.dataclass`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ else:
     import dataclasses
 
     def dataclass(cls=None, /, *, frozen=False, eq=True, repr=True, **options):
-        """As `dataclasses.dataclass`; frozen classes without further options are made as this module says.
+        """As `dataclasses.dataclass`; classes without further options are made as this module says.
 
         Example:
             >>> @dataclass(frozen=True)
@@ -34,14 +34,15 @@ else:
         """
         if cls is None:
             return lambda one: dataclass(one, frozen=frozen, eq=eq, repr=repr, **options)
-        if not frozen or options:
+        if options:
             return dataclasses.dataclass(cls, frozen=frozen, eq=eq, repr=repr, **options)
         own = set(cls.__dict__)
         without_hash = cls.__dict__.get("__hash__") is None  # Python puts None where a class defines only __eq__
         made = dataclasses.dataclass(cls, init=False, eq=False, repr=False)
-        made.__setattr__, made.__delattr__ = _refuse_to_assign, _refuse_to_delete
+        if frozen:
+            made.__setattr__, made.__delattr__ = _refuse_to_assign, _refuse_to_delete
         if "__init__" not in own:
-            made.__init__ = _initialiser(made)
+            made.__init__ = _initialiser(made, "_set(self, {0!r}, {1})" if frozen else "self.{0} = {1}")
         if repr and "__repr__" not in own:
             made.__repr__ = _represented
         if eq:
@@ -49,7 +50,7 @@ else:
             if "__eq__" not in own:
                 made.__eq__ = _equality(key)
             if without_hash:
-                made.__hash__ = _hash(key)
+                made.__hash__ = _hash(key) if frozen else None
         return made
 
 
@@ -61,8 +62,8 @@ def _refuse_to_delete(self: Any, name: str) -> None:
     raise FrozenInstanceError(f"cannot delete field {name!r}")
 
 
-def _initialiser(made: type) -> Callable[..., None]:
-    """The standard `__init__` of a frozen dataclass; the text holds nothing but the names of the fields."""
+def _initialiser(made: type, assigned: str) -> Callable[..., None]:
+    """The standard `__init__`; the text holds nothing but the names of the fields, each `assigned` its value."""
     parameters, lines = ["self"], []
     scope: dict[str, Any] = {"_set": object.__setattr__, "_absent": MISSING}
     for one in fields(made):
@@ -78,7 +79,7 @@ def _initialiser(made: type) -> Callable[..., None]:
             value = f"_make_{one.name}() if {one.name} is _absent else {one.name}"
         else:
             parameters.append(one.name)
-        lines.append(f"_set(self, {one.name!r}, {value})")
+        lines.append(assigned.format(one.name, value))
     if hasattr(made, "__post_init__"):
         lines.append("self.__post_init__()")
     exec(f"def __init__({', '.join(parameters)}):\n    " + "\n    ".join(lines or ["pass"]), scope)

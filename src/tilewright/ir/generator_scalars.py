@@ -7,10 +7,10 @@ evaluations of a program in different orders agree up to rounding. Integers wrap
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from random import Random
 
 from tilewright.ir.builder import Builder
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Atom, Lambda, Literal, Type, Variable
 from tilewright.ir.scalars import BOOL, F32, F64, I32, I64, ScalarType, real_of
 

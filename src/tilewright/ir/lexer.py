@@ -10,8 +10,8 @@ row_1.offset `map` `×` `a\\{60}b`
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.operators import OPERATORS
 from tilewright.ir.scalars import SCALAR_TYPES
 

@@ -215,9 +215,9 @@ class FreshNames:
         for node in nodes:
             self._taken |= mentioned_names(node)
 
-    def reserve(self, name: str) -> None:
-        """Never give out this name."""
-        self._taken.add(name)
+    def reserve(self, *names: str) -> None:
+        """Never give out these names."""
+        self._taken.update(names)
 
     def __call__(self, hint: str) -> str:
         """A new name that resembles `hint`."""

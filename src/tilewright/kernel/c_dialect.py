@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import F32, ScalarType
 from tilewright.kernel.ir import Buffer, ValueType, VectorType, element_of
 

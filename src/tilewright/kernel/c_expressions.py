@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BF16, BOOL, F16, I32, U32, ScalarType, compute_type
 from tilewright.kernel.c_dialect import (
     EQUALITY,

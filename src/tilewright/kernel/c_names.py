@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.kernel.ir import AtomicUpdate, Declare, For, Kernel, Let, walk
 
 _WORD_LIST = """

@@ -7,8 +7,9 @@ signature and arrays around them. What a language does differently is in its `Di
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, F64, ScalarType, compute_type
 from tilewright.kernel.c_dialect import (
     PREFIX,

@@ -7,11 +7,11 @@ by samples (`tilewright.kernel.warp`): the first and the last warp of three bloc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.kernel.divergence import divergent_barriers
 from tilewright.kernel.ir import (
     AnyLane,

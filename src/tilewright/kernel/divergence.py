@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.kernel.ir import (
     Assign,
     AtomicUpdate,

@@ -7,12 +7,12 @@ and the product are sums of two numbers [Dekker, A floating-point technique for 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import Context as Decimals
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from tilewright.ir.cached import cached_property
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import F32
 from tilewright.kernel.llvm_elementary import EXPONENTIAL_F64, EXPONENTIAL_WIDE, LN2, LN2_F64, polynomial, within
 from tilewright.kernel.llvm_estimates import FROM_ONE, has_wide_floats, table_of_sixteen, wide_call

@@ -6,9 +6,10 @@ than the wrapping form; where a dividend cannot be negative, `/` and `%` are alr
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import I32, ScalarType
 from tilewright.kernel.ir import (
     COMPARISONS,

@@ -7,11 +7,12 @@ depends on it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.operators import OPERATORS
 from tilewright.ir.scalars import ScalarType
 from tilewright.kernel.ir import (

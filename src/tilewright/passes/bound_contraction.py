@@ -13,6 +13,7 @@ from tilewright.ir.sizes import product
 from tilewright.kernel.launch import Launch, LaunchDeclined
 from tilewright.machine.model import Machine
 from tilewright.passes.items.scalar_values import LoweringError
+from tilewright.passes.items.sum_trees import LEAST_ROWS
 from tilewright.passes.matrix_vector.form import choose_matrix_vector_form
 from tilewright.passes.tiled.tile import Tiles, contraction_launches
 from tilewright.passes.tiled.tiling import IllegalTiling
@@ -20,8 +21,6 @@ from tilewright.rewrite.names import expression_key
 from tilewright.runtime.cache import MemoryCache
 from tilewright.runtime.cpu_pool import get_num_threads
 
-LEAST_ROWS = 128
-"""Fewer rows are not worth a fold in lanes (`lower_reduction`)."""
 ONE_RESULT = "there is one result, whose sum a fold shares out among the threads of all blocks"
 MOST_KNOWN = 64
 """Of the sizes and strides that a contraction of a program was launched with, those met last are known."""

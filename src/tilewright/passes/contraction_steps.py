@@ -10,6 +10,7 @@ import functools
 import itertools
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from tilewright.contraction.form import Contraction, Refusal
 from tilewright.contraction.recognise import recognise
@@ -19,11 +20,12 @@ from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import ONE
 from tilewright.ir.traversal import replace_bodies, substitute
 from tilewright.ir.views import parameter_view
-from tilewright.passes.bound_contraction import launches_of
 from tilewright.passes.core.used_names import free_variables
-from tilewright.passes.tiled.tile import Tiles
 from tilewright.runtime.devices import Device
 from tilewright.runtime.host import Block, ContractionStep, Note, Step, ViewStep
+
+if TYPE_CHECKING:
+    from tilewright.passes.tiled.tile import Tiles
 
 VIEWS = nodes.Alias | nodes.Copy | nodes.Slice | nodes.Rearrange | nodes.Reshape | nodes.Index
 _NESTS = nodes.Map | nodes.Reduce | nodes.Redomap
@@ -51,6 +53,8 @@ def contraction_step(
     found = recognised(statement, device, iotas)
     if isinstance(found, Refusal):
         return found
+    from tilewright.passes.bound_contraction import launches_of  # with all forms of contractions
+
     (target,) = statement.targets
     kinds = ", ".join(f"{d.name}:{d.kind.value}[{d.size}]" for d in found.dimensions)
     step = ContractionStep(f"{name}_{target}", target, reads, launches_of(found, device.machine, tiles), otherwise)

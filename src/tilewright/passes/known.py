@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from dataclasses import field
 
 from tilewright.ir import nodes
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Atom, Body, Statement, Variable
 from tilewright.ir.sizes import Size
 from tilewright.ir.traversal import bodies_of
@@ -15,7 +15,7 @@ from tilewright.rewrite.names import mentioned
 _REPLACING = nodes.Update | nodes.Scatter | nodes.Hist | nodes.SegHist
 
 
-@dataclasses.dataclass
+@dataclass
 class Known:
     """Grows from statement to statement.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from tilewright.contraction.form import Refusal
 from tilewright.ir import nodes
@@ -22,8 +23,8 @@ from tilewright.passes.core.nest_folds import with_folds
 from tilewright.passes.core.overwriting import with_overwriting
 from tilewright.passes.core.used_names import free_variables
 from tilewright.passes.items import lower_reduction  # noqa: F401  # folds inside work items
+from tilewright.passes.items.array_folds import fold_of_one_array, with_streams
 from tilewright.passes.items.lower_general import Points, points_of
-from tilewright.passes.items.map_folds import fold_of_one_array, with_streams
 from tilewright.passes.items.scalar_values import LoweringError
 from tilewright.passes.items.unread_iotas import without_notes, without_unread
 from tilewright.passes.items.whole_loops import control_points, with_whole
@@ -31,20 +32,18 @@ from tilewright.passes.kernel_steps import computes_scalar, kernel_step, read_by
 from tilewright.passes.known import Known
 from tilewright.passes.lanes.vectorise import NotVectorisable, is_vectorisable
 from tilewright.passes.pipelines import machine_pipeline, run_pipeline
-from tilewright.passes.segments.hist import histogram_step, takes_fills
 from tilewright.passes.segments.rows import as_nested_maps
-from tilewright.passes.segments.steps import segment_step
-from tilewright.passes.segments.streams import nest_of_streams
 from tilewright.passes.streams.choice import NotTiled
 from tilewright.passes.streams.form import stream_form, stream_table
 from tilewright.passes.sweeps.form import sweep_form, unfolded
-from tilewright.passes.sweeps.offset_points import statements_otherwise
-from tilewright.passes.sweeps.one_pass import MakeStep, offset_steps, sweep_steps
-from tilewright.passes.tiled.tile import Tiles
 from tilewright.rewrite.rules.flatten_distribute import map_and_fold
 from tilewright.runtime import host
 from tilewright.runtime.devices import Device
 from tilewright.runtime.host import Block, KernelPlan, KernelStep, Later, Layout, Note, Step
+
+if TYPE_CHECKING:  # further forms are imported by the first statements that may have them
+    from tilewright.passes.sweeps.one_pass import MakeStep
+    from tilewright.passes.tiled.tile import Tiles
 
 _COMBINATORS = (
     nodes.Map, nodes.Reduce, nodes.Scan, nodes.Redomap, nodes.Scanomap, nodes.Scatter, nodes.Hist, nodes.StreamSeq,
@@ -74,7 +73,7 @@ class Statements:
         """The steps of a body, without those of iotas and of arrays full of one scalar that no step reads."""
         steps: list[Step] = []
         if self.threads == 1:
-            body, fills = without_fills(body, takes_fills(self.device.machine))
+            body, fills = without_fills(body, self._takes_fills)
             self.known.fills |= fills
         for one in body.statements:
             steps += self.steps(one)
@@ -82,8 +81,15 @@ class Statements:
         self.notes = without_notes(self.notes, steps, kept)
         return Block(kept, body.results)
 
+    def _takes_fills(self, expression: nodes.Expression) -> bool:
+        from tilewright.passes.segments.hist import takes_fills
+
+        return takes_fills(self.device.machine)(expression)
+
     def _sweep(self, statement: Statement, sweep: nodes.Sweep) -> list[Step]:
         """The step of a sweep: one pass over its rows where there is a form of it, else those of its parts."""
+        from tilewright.passes.sweeps.one_pass import sweep_steps
+
         form = sweep_form(statement.targets, sweep, self.known.fills) if self.threads == 1 else None
         if form is None:
             return [step for one in unfolded(statement, sweep) for step in self.steps(one)]
@@ -92,12 +98,14 @@ class Statements:
 
     def _offsets(self, targets: tuple[Variable, ...], folds: nodes.OffsetFolds) -> list[Step]:
         """The step of folds between offsets: which way is known when these are."""
+        from tilewright.passes.sweeps.offset_points import statements_otherwise
+        from tilewright.passes.sweeps.one_pass import offset_steps
+
         original = statements_otherwise(targets, folds)
         if self.threads > 1 or not is_vectorisable([folds.combine]):
             return [step for one in original for step in self.steps(one)]
-        trials, note = offset_steps(targets, folds, self._maker(targets[0]))
-        guard, kernel = trials
-        self._tried(kernel, targets, trials, note)
+        (guard, kernel), note = offset_steps(targets, folds, self._maker(targets[0]))
+        self._tried(kernel, targets, (guard, kernel), note)
         steps = [step for one in original for step in self.steps(one)]
         return [host.GuardedStep(guard, Block((kernel,), ()), Block(tuple(steps), ()))]
 
@@ -136,6 +144,8 @@ class Statements:
         if not isinstance(expression, nodes.Redomap | nodes.Scanomap | nodes.SegMap):
             return [self.statement(statement)]
         if isinstance(expression, nodes.SegMap):
+            from tilewright.passes.segments.streams import nest_of_streams
+
             rows = nest_of_streams(statement, expression, self.device.machine)
             if rows:
                 return [*map(self.statement, rows[:-1]), self._nest(rows[-1])]
@@ -291,8 +301,11 @@ class Statements:
 
     def _segments(self, statement: Statement, reasons: Sequence[str] = ()) -> Step:
         """A fold, scan or histogram of segments: which kernels do it is chosen when its sizes are known."""
-        reads = free_variables(statement.expression)
-        make, counted = self._maker(statement.targets[0]), frozenset(self.known.iotas)
+        from tilewright.passes.segments.hist import histogram_step
+        from tilewright.passes.segments.steps import segment_step
+
+        reads, make = free_variables(statement.expression), self._maker(statement.targets[0])
+        counted = frozenset(self.known.iotas)
         is_histogram = isinstance(statement.expression, nodes.Hist | nodes.SegHist)
         arrays = any(one.type.rank for one in getattr(statement.expression, "neutral", ()))
         step_of = functools.partial(histogram_step if is_histogram else segment_step, fills=self.known.fills)

@@ -113,8 +113,7 @@ class Place:
     def names(self) -> FreshNames:
         """A supply of names that the program does not have (the same ones whenever the rule is applied here again)."""
         names = FreshNames()
-        for name in sorted(mentioned(self.program)):
-            names.reserve(name)
+        names.reserve(*mentioned(self.program))
         return names
 
     def expect(self, kind: type[Kind]) -> Kind:

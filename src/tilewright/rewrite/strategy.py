@@ -242,15 +242,16 @@ def _sweep(state: State, path: Path, strategy: Strategy, backwards: bool, refusa
         outcome = strategy(state.at(Site(path, index)))
         if isinstance(outcome, Declined):
             refusals.extend(outcome.refusals)
+            before = state.program
             for number in range(len(bodies_of(body.statements[index].expression))):
                 state = _sweep(state, (*path, (index, number)), strategy, backwards, refusals, limit)
-            body = body_at(state.program, path)
+            body = body if state.program is before else body_at(state.program, path)
             index += -1 if backwards else 1
             continue
         if len(outcome.steps) >= limit:
             raise RewriteError(f"a strategy fired {limit} times in one sweep, last {outcome.steps[-1].rule}")
-        state, before, body = outcome, body, body_at(outcome.program, path)
-        first = _first_difference(before, body)
+        state, old, body = outcome, body, body_at(outcome.program, path)
+        first = _first_difference(old, body)
         index = min(index, len(body.statements) - 1) if backwards else min(index, first)
     return state
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.runtime.thresholds import band
 from tilewright.tune.intervals import Interval, within
 

@@ -19,7 +19,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from tilewright.ir.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,9 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
+
+from tilewright.ir.dataclass import dataclass
 
 CONFIDENCE = 0.95
 SURE = 0.999

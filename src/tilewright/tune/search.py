@@ -20,9 +20,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal, TypeAlias
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Program
 from tilewright.passes.flattening.flatten_tree import Node, Work, decisions
 from tilewright.runtime.thresholds import band, bands_of, merged, resolved, threshold_of

@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+
+from tilewright.ir.dataclass import dataclass
 
 HEADER = "# tilewright tuning 1"
 ENDING = ".tuning"

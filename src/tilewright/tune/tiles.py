@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tilewright.contraction.form import Contraction, Kind
 from tilewright.contraction.normalise import order_dimensions, reclassify
 from tilewright.contraction.recognise import recognise
 from tilewright.ir.arguments import infer_sizes
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Program
 from tilewright.ir.views import ArrayView, fresh_view, parameter_view, view_of
 from tilewright.passes.compile import compile_program

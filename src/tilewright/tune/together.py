@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.tune.intervals import Interval
 
 MOST_COMBINATIONS = 256

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.passes.flattening.flatten_tree import machine_thresholds
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.thresholds import resolved, threshold_of

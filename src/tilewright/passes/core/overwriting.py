@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 from tilewright.ir import nodes
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Atom, Body, Statement, Variable
 from tilewright.passes.core.used_names import free_variables
 from tilewright.runtime import host

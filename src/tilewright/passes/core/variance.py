@@ -8,9 +8,9 @@ of an array with those of the array and of its index; what is known before the n
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from tilewright.ir import nodes
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Body, Expression, Lambda, Statement, Variable
 from tilewright.ir.sizes import Size
 from tilewright.ir.traversal import bound_variables, mentioned_names, sub_bodies

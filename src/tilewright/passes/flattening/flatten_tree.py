@@ -22,11 +22,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from math import inf
 from typing import TypeAlias
 
 from tilewright.contraction.form import Kind
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.interpreter import DEFAULT_THRESHOLD
 from tilewright.ir.nodes import (
     Body,

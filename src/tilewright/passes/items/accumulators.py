@@ -11,8 +11,9 @@ A value goes through 2 PIECE + n / PIECE^2 + 3 additions at most, where a chain 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Atom, Lambda, Type
 from tilewright.ir.sizes import Size, minimum, size
 from tilewright.ir.views import ArrayView

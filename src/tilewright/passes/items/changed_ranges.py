@@ -14,10 +14,10 @@ Of two ways the facts that both have, the weaker one of two that differ by a con
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from tilewright.ir import nodes
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Atom, Body, Expression, Map, Statement, Variable, atom_size
 from tilewright.ir.scalars import BOOL, I64
 from tilewright.ir.sizes import Size

@@ -12,8 +12,8 @@ LLVM leaves nothing but what the indices need, in vectors; the fold itself then 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL
 from tilewright.ir.sizes import Size
 from tilewright.kernel import ir as kernel

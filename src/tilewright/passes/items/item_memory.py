@@ -9,9 +9,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.index_ranges import is_within, is_within_where_positive, narrowed
 from tilewright.ir.lmad import LMAD, row_major
 from tilewright.ir.nodes import Index, Slice, SliceDimension, Type, Update, Variable

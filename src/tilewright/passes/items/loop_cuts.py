@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, I64
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Cast, Constant, Expression, If, Let, Name, Operation, Statement

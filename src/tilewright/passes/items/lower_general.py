@@ -9,10 +9,10 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from tilewright.ir import nodes
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.lmad import row_major
 from tilewright.ir.nodes import Body, Expression, Variable
 from tilewright.ir.scalars import I64, ScalarType

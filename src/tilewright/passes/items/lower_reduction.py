@@ -16,7 +16,6 @@ from tilewright.ir.scalars import compute_type
 from tilewright.ir.sizes import ZERO, Size, minimum, size
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import Broadcast, If, Store, VectorType, integer, operation
-from tilewright.passes.bound_contraction import LEAST_ROWS
 from tilewright.passes.items import lower_folds
 from tilewright.passes.items.attempts import ItemState
 from tilewright.passes.items.first_best import FirstBest, first_best
@@ -33,7 +32,7 @@ from tilewright.passes.items.register_folds import (
     goes_in_vectors,
     lanes_of,
 )
-from tilewright.passes.items.sum_trees import grows_errors
+from tilewright.passes.items.sum_trees import LEAST_ROWS, grows_errors
 from tilewright.passes.lanes.lane_variance import NotInLanes
 from tilewright.passes.lanes.vectorise import lower_lambda_vector
 

@@ -6,10 +6,10 @@ which names its indices.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from tilewright.ir import nodes
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Body, Expression, Lambda, Statement, Variable
 from tilewright.ir.sizes import Size
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tilewright.ir.dataclass import dataclass
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Name
 from tilewright.passes.items.scalar_values import KernelBuilder

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import I64
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Constant, Expression, For, Name, Statement, While

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from tilewright.ir import nodes
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Lambda
 from tilewright.ir.traversal import all_statements
 from tilewright.kernel.ir import Expression, add, integer, operation
@@ -27,6 +27,8 @@ from tilewright.passes.launch_writer import LaunchWriter
 
 PIECE, FAN = 256, 128
 """Values of a node of the tree on the lowest level, and on those above."""
+LEAST_ROWS = 128
+"""Fewer rows are not worth a fold in lanes (`lower_reduction`)."""
 _ROUNDING = {"add", "sub", "mul", "div", "fma"}
 
 

@@ -149,7 +149,8 @@ def _depths(body: Sequence[Statement], ahead: Set[str]) -> dict[str, int]:
             sources[one.name] = behind
         for written in _writes(one) & carried:
             needed[written] |= behind
-    depths = {one: 1 for one in carried if one in _reached(one, needed)}
+    waiting = _in_circles(needed)
+    depths = dict.fromkeys(waiting, 1)
     for one in body:
         if isinstance(one, Let):
             depth = _depth(one.value, depths)
@@ -158,16 +159,21 @@ def _depths(body: Sequence[Statement], ahead: Set[str]) -> dict[str, int]:
     return depths
 
 
-def _reached(start: str, needed: Mapping[str, set[str]]) -> set[str]:
-    """What something needs of the last round, and what that needs of the one before, and so on."""
-    found: set[str] = set()
-    pending = list(needed[start])
-    while pending:
-        one = pending.pop()
-        if one not in found:
-            found.add(one)
-            pending += needed[one]
-    return found
+def _in_circles(needed: Mapping[str, Set[str]]) -> list[str]:
+    """What needs itself, or what needs it, and so on, of an earlier round.
+
+    Example:
+        >>> _in_circles({"a": {"a"}, "b": {"a"}, "c": {"d"}, "d": {"c", "b"}, "e": {"c"}, "f": set()})
+        ['a', 'c', 'd']
+    """
+    numbers = {one: number for number, one in enumerate(needed)}
+    reached = [sum(1 << numbers[one] for one in ones) for ones in needed.values()]
+    for through in range(len(reached)):  # [Warshall, A theorem on Boolean matrices, 1962]
+        bit, further = 1 << through, reached[through]
+        for start, ones in enumerate(reached):
+            if ones & bit:
+                reached[start] = ones | further
+    return [one for one, number in numbers.items() if reached[number] >> number & 1]
 
 
 def _depth(value: Expression, depths: Mapping[str, int]) -> int:

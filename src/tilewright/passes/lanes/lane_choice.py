@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from tilewright.ir import nodes
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Body, Expression, Statement, Type, Variable
 from tilewright.ir.scalars import BOOL, compute_type
 from tilewright.ir.sizes import Size

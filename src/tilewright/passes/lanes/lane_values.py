@@ -12,8 +12,8 @@ group of lanes that lies between the edges reads side by side, any other one gat
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import I64
 from tilewright.kernel.ir import (
     AnyLane,

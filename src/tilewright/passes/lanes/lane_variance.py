@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import I64
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import (

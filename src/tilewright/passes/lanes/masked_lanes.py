@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import I64
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import (

@@ -21,9 +21,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import U8, U16, U32, U64, ScalarType, real_of
 from tilewright.machine.model import Machine
 from tilewright.passes.permute.copied import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import ScalarType
 from tilewright.machine.model import Machine
 from tilewright.passes.permute.form import OUTER, PermuteLoop

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import ScalarType
 from tilewright.passes.permute.tiles import PermuteDimension, StraightTile, Tile
 

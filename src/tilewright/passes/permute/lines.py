@@ -16,8 +16,8 @@ many rows at once it then reads what is not needed. A vector has to be as long a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, I64, ScalarType
 from tilewright.kernel.ir import (
     Buffer,

@@ -20,10 +20,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, I64
 from tilewright.kernel.ir import (
     Buffer,

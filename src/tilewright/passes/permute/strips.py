@@ -8,8 +8,8 @@ strip after it, and reads so many rows more to complete its own last one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.kernel.ir import (
     Buffer,
     Expression,

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.machine.model import Machine
 
 LINE = 64  # bytes of a cache line

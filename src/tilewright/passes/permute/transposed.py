@@ -12,8 +12,9 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import I32, I64, U8, U16, U32, U64, ScalarType
 from tilewright.kernel.ir import (
     Barrier,

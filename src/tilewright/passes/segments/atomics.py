@@ -12,9 +12,9 @@ narrow integer in a wider one of its sign, one of 64 bits in two halves. A sum o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from tilewright.ir import nodes
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Variable
 from tilewright.ir.scalars import BOOL, I32, I64, U32, ScalarType
 from tilewright.ir.sizes import Size, minimum, size

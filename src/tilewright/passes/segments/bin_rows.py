@@ -14,10 +14,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from tilewright.ir import nodes
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Atom, Hist, Lambda, Statement, Type, Variable
 from tilewright.ir.scalars import BOOL, U64, compute_type
 from tilewright.ir.sizes import ONE, Size, maximum, minimum, size

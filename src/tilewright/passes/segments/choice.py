@@ -10,8 +10,8 @@ The choice depends on nothing else, so that the same device gives the same bits 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.machine.model import Machine
 
 ROWS_PER_CHUNK = 1 << 15

@@ -13,6 +13,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Variable
 from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import Size, minimum, size
@@ -76,7 +77,7 @@ def _are_nearer(item: Item, segments: Segments) -> Expression | None:
     return condition
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _Together:
     """Points bounds[0] .. bounds[1]-1 of the innermost dimension, of a fold or a scan."""
 

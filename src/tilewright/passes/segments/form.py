@@ -8,11 +8,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
 from tilewright.ir import nodes
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Atom, Body, Expression, Lambda, Type, Variable
 from tilewright.ir.scalars import compute_type
 from tilewright.ir.sizes import ZERO, Size, minimum, size

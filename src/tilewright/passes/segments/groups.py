@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL
 from tilewright.ir.sizes import Size
 from tilewright.ir.views import ArrayView

@@ -24,6 +24,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from tilewright.ir import nodes
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.lmad import LMAD
 from tilewright.ir.nodes import Expression, Statement, Type, Variable
 from tilewright.ir.scalars import I32, I64, compute_type
@@ -176,7 +177,7 @@ def histogram_step(
     return SegmentStep(label, statement.targets, reads, temporaries, extents, choose), trials
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _Work:
     """Histograms whose pieces have bins of their `own`, and what the kernels have in common."""
 

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Type, Variable
 from tilewright.ir.scalars import BOOL, I64, U32
 from tilewright.ir.sizes import Size, size

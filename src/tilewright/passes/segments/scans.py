@@ -9,8 +9,8 @@ tile is a point of its own, and looks back at others (look_back.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.lmad import row_major
 from tilewright.ir.nodes import Variable
 from tilewright.ir.sizes import Size, size

@@ -12,10 +12,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from tilewright.ir import nodes
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Statement, Variable
 from tilewright.ir.sizes import Size
 from tilewright.ir.traversal import used_variables

@@ -11,9 +11,9 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from tilewright.ir import nodes
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Expression, Statement
 from tilewright.machine.model import Machine
 from tilewright.passes.core.variance import Fold, Read, Variance, streams_of, variance_of

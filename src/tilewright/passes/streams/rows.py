@@ -7,8 +7,7 @@ Rows whose elements lie next to each other in memory are read as vectors, and tr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Type
 from tilewright.ir.scalars import BOOL, compute_type
 from tilewright.ir.sizes import ONE, Size, minimum, size

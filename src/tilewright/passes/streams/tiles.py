@@ -15,9 +15,9 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tilewright.ir import nodes
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.lmad import LMAD
 from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import ONE, ZERO, Size, product, size

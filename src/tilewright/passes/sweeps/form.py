@@ -7,9 +7,9 @@ vector are packed and stored behind those of the vector before.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tilewright.ir import nodes
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Atom, Body, Lambda, Statement, Variable
 from tilewright.ir.sizes import Size
 from tilewright.ir.traversal import FreshNames, is_plain, with_fresh_names

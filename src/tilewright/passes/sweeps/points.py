@@ -7,8 +7,8 @@ that are picked, for another sweep they fold what the scan combines.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Atom, Type, Variable
 from tilewright.ir.scalars import BOOL, I64, U8, ScalarType, compute_type
 from tilewright.ir.sizes import ONE, ZERO, Size, maximum, minimum, size

@@ -19,8 +19,9 @@ and Stability of Numerical Algorithms, section 4.2], where a chain has n.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Atom, Lambda
 from tilewright.ir.scalars import BOOL, I64, U8, ScalarType, compute_type
 from tilewright.ir.sizes import ONE, ZERO, Size, maximum, minimum, size

@@ -19,9 +19,9 @@ which are read as streams; within the caches they follow the output's, so that e
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from tilewright.contraction.tensor_operation import Execution, Primitive, TensorDimension, TensorOperation
+from tilewright.ir.dataclass import dataclass
 from tilewright.kernel.ir import (
     Address,
     Broadcast,

@@ -13,9 +13,9 @@ multiply-adds, and the vectors are loaded as they lie.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tilewright.contraction.tensor_operation import Primitive
+from tilewright.ir.dataclass import dataclass
 from tilewright.kernel.ir import (
     Broadcast,
     Buffer,

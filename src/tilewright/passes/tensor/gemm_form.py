@@ -15,10 +15,10 @@ register tile, whose elements are all read before any is written, so that comput
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from tilewright.contraction.form import Kind
 from tilewright.contraction.tensor_operation import Execution, TensorDimension, TensorOperation
+from tilewright.ir.dataclass import dataclass
 from tilewright.machine.model import Machine
 
 PANEL_DEPTH = 512  # contracted elements that a panel holds at the least

@@ -12,10 +12,10 @@ below are in reals.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from tilewright.contraction.form import Kind
 from tilewright.contraction.tensor_operation import Execution, Primitive, TensorDimension, TensorOperation
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, I64, ScalarType, compute_type, real_of
 from tilewright.kernel.ir import (
     BlockIndex,

@@ -11,11 +11,11 @@ import heapq
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from tilewright.contraction.form import Contraction, Dimension, Kind
 from tilewright.contraction.normalise import constant
+from tilewright.ir.dataclass import dataclass
 from tilewright.machine.model import Machine, power_of_two_at_least
 from tilewright.machine.occupancy import occupancy
 from tilewright.passes.tiled.tiling import (

@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import (
     Apply,
     Body,
@@ -84,7 +85,7 @@ def _rounds(at: Place) -> dict[str, Size]:
 # --- what varies, and what is worth an array --------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _Divided:
     """Statements taken out, those that stay, and the values that the latter need of the former."""
 

@@ -8,8 +8,8 @@ so that every state of a flattening is a program, which can be printed, verified
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import (
     Atom,
     Body,

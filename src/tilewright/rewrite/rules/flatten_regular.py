@@ -7,8 +7,8 @@ irregular value stays inside the function that makes it, together with everythin
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import (
     Body,
     Concat,

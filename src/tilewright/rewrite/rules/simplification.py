@@ -28,7 +28,7 @@ from tilewright.ir.nodes import (
     WhileLoop,
     index_literal,
 )
-from tilewright.rewrite.names import alike, bound, expression_key, replace_names
+from tilewright.rewrite.names import alike, bound, definitions, expression_key, replace_names, used
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 from tilewright.rewrite.rules.scalars import same_atom
 
@@ -83,11 +83,14 @@ def common_subexpression(at: Place) -> Body | Declined:
     """
     if isinstance(at.expression, Alias | Copy | SegMap | SegRed | SegScan | SegHist | Replicate):
         return no_match(f"{type(at.expression).__name__} is not shared")
+    names = used(at.statement)
     for body, before in reversed(at.chain):
         for index in alike(body, at.statement):
             same = body.statements[index].expression
             if index < before and expression_key(same) == expression_key(at.expression):
                 return at.bind(*body.statements[index].targets)
+        if not names.isdisjoint(definitions(body)):
+            break  # what is further out cannot use these
     return no_match("nothing in scope computes the same")
 
 

@@ -6,8 +6,9 @@ These rules fire where the host runs the statements; a sweep inside another cons
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import (
     Apply,
     Atom,
