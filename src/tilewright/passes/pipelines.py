@@ -14,6 +14,7 @@ from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Program
 from tilewright.machine.model import Machine
 from tilewright.passes.core.fuse import fuse
+from tilewright.passes.core.nest_maps import nest_maps
 from tilewright.passes.core.one_pass import fill_histograms, scan_columns, sweep
 from tilewright.passes.core.read_concatenations import read_concatenations
 from tilewright.passes.core.simplify import simplify
@@ -39,6 +40,7 @@ standard_pipeline: tuple[Pass, ...] = (
     Pass("simplify", "fewer statements and known views: producers stand directly before their consumers", simplify),
     Pass("fuse", "intermediate arrays disappear", fuse),
     Pass("read concatenations", "what only maps take apart is never joined in memory", read_concatenations),
+    Pass("nest maps", "points that divide their number by the length of rows are nests over the rows", nest_maps),
     Pass("simplify", "fused functions repeat work and keep inputs that they no longer need", simplify),
 )
 

@@ -1,0 +1,217 @@
+"""Maps that divide the number of their point by the length of a row: nests over rows and the places in them."""
+
+from __future__ import annotations
+
+from tilewright.ir.nodes import (
+    Apply,
+    Atom,
+    Body,
+    Iota,
+    Lambda,
+    Map,
+    Reshape,
+    SizeValue,
+    Statement,
+    Type,
+    Variable,
+    atom_size,
+)
+from tilewright.ir.scalars import I64
+from tilewright.ir.sizes import ONE, ZERO, Size, SizeFunction, exact_quotient, product, size, size_function
+from tilewright.ir.traversal import all_statements, replace_bodies
+from tilewright.rewrite.names import bound, replace_names
+from tilewright.rewrite.rule import Declined, Place, no_match, rule
+
+SHORTEST_ROW = 16
+"""Rows of fewer elements take longer one by one than the divisions do, which are cheap if they are by a constant."""
+
+_DIVISIONS = ("floordiv", "mod")
+
+
+@rule("nests", Map)
+def map_divided(at: Place) -> Body | Declined:
+    """map (n*m) (\\i -> f (i // m) (i % m)) (iota (n*m))
+    =>  reshape (n*m) (map n (\\q -> map m (\\r -> f q r) (iota m)) (iota n))
+
+    Nothing is divided then, what is read at q is read once for each row, and rows are read in their order. Of other
+    arrays that the map goes over, rows are the same elements under another shape.
+    """
+    points = at.expect(Map)
+    index = _index_of(at, points)
+    if index is None:
+        return no_match("the map does not count its points")
+    found = _row_length(at, points, index)
+    if found is None:
+        return no_match("no point divides its number by the length of rows of the map")
+    return at.replace(*_nested(at, points, index, *found))
+
+
+def _index_of(at: Place, points: Map) -> Variable | None:
+    """The parameter that is a point's number."""
+    for parameter, array in zip(points.function.parameters, points.arrays, strict=True):
+        if isinstance(at.definition(array), Iota) and parameter.type == Type(I64):
+            return parameter
+    return None
+
+
+def _row_length(at: Place, points: Map, index: Variable) -> tuple[Size, Size] | None:
+    """How many rows there are, and of how many points each: the first divisor that divides the others, too, or tells
+    at all.
+    """
+    inside, found = bound(points.function), list[tuple[Size, Size]]()
+    lengths = _sizes_in(points.function.body)
+    for one in all_statements(points.function.body):
+        for length in _divisors(at, one, index, lengths):
+            rows = exact_quotient(points.width, length)
+            if rows is None or not length.names.isdisjoint(inside) or (length.constant or SHORTEST_ROW) < SHORTEST_ROW:
+                continue
+            if _is_natural(at, length) and _is_natural(at, rows):
+                found.append((rows, length))
+    dividing = (one for one in found if all(exact_quotient(other, one[1]) is not None for _, other in found))
+    return next(dividing, found[0] if found else None)
+
+
+def _divisors(at: Place, statement: Statement, index: Variable, lengths: dict[str, Size]) -> list[Size]:
+    """What a statement divides the index by: in an operation, or, by constants, in a size."""
+    match statement.expression:
+        case Apply(operator, (dividend, divisor)) if operator in _DIVISIONS and dividend == index:
+            length = _as_size(at, divisor, lengths)
+            return [] if length is None else [length]
+        case SizeValue(value):
+            return [atom.right for atom in _divisions(value, index)]
+    return []
+
+
+def _divisions(value: Size, index: Variable) -> list[SizeFunction]:
+    """The divisions of the index in a size."""
+    found: list[SizeFunction] = []
+    for atom in (atom for monomial, _ in value.terms for atom in monomial if isinstance(atom, SizeFunction)):
+        if atom.function in _DIVISIONS and atom.left == atom_size(index):
+            found.append(atom)
+        else:
+            found += _divisions(atom.left, index) + _divisions(atom.right, index)
+    return found
+
+
+def _sizes_in(body: Body) -> dict[str, Size]:
+    """The names in a body that are sizes."""
+    return {
+        one.targets[0].name: one.expression.size
+        for one in all_statements(body)
+        if isinstance(one.expression, SizeValue)
+    }
+
+
+def _as_size(at: Place, atom: Atom, known: dict[str, Size]) -> Size | None:
+    if isinstance(atom, Variable) and atom.name in known:
+        return known[atom.name]
+    definition = at.definition(atom)
+    if isinstance(definition, SizeValue):
+        return definition.size
+    return atom_size(atom) if definition is None else None
+
+
+def _is_natural(at: Place, value: Size) -> bool:
+    """Whether a size is made of extents of arguments so that it cannot be below 0."""
+    extents = {name for one in at.program.parameters for extent in one.type.shape for name in extent.names}
+    return bool(value.terms) and _is_sum_of(value, extents)
+
+
+def _is_sum_of(value: Size, extents: set[str]) -> bool:
+    return all(
+        coefficient > 0
+        and all(
+            _is_sum_of(atom.left, extents) and _is_sum_of(atom.right, extents)
+            if isinstance(atom, SizeFunction)
+            else atom in extents
+            for atom in monomial
+        )
+        for monomial, coefficient in value.terms
+    )
+
+
+def _nested(at: Place, points: Map, index: Variable, rows: Size, length: Size) -> tuple[Statement, ...]:
+    """The statements that bind the map's targets by a nest."""
+    names = at.names
+    row, place = Variable(names(f"{index}.row"), Type(I64)), Variable(names(f"{index}.place"), Type(I64))
+    numbers, places = Variable(names("rows"), Type(I64, (rows,))), Variable(names("places"), Type(I64, (length,)))
+    over, along, views = [(row, numbers)], [(place, places)], [Statement((numbers,), Iota(rows, I64))]
+    for parameter, array in zip(points.function.parameters, points.arrays, strict=True):
+        if parameter != index:
+            parted = Variable(names(f"{array}.rows"), _parted(array, rows, length))
+            line = Variable(names(f"{array}.row"), parted.type.row)
+            views.append(Statement((parted,), Reshape(array, parted.type.shape)))
+            over.append((line, parted))
+            along.append((parameter, line))
+    nests = tuple(Variable(names(f"{one}.nest"), _parted(one, rows, length)) for one in at.statement.targets)
+    lines = tuple(Variable(names(f"{one}.line"), one.type.row) for one in nests)
+    body = _divided(at, points.function.body, index, (row, place, length), _sizes_in(points.function.body))
+    number = Statement((index,), SizeValue(atom_size(row) * length + atom_size(place)))
+    point = Lambda(tuple(one for one, _ in along), Body((number, *body.statements), body.results))
+    of_row = (
+        Statement((places,), Iota(length, I64)),
+        Statement(lines, Map(length, point, tuple(array for _, array in along))),
+    )
+    nest = Map(rows, Lambda(tuple(one for one, _ in over), Body(of_row, lines)), tuple(array for _, array in over))
+    pairs = zip(at.statement.targets, nests, strict=True)
+    flat = (Statement((one,), Reshape(made, one.type.shape)) for one, made in pairs)
+    return (*views, Statement(nests, nest), *flat)
+
+
+def _parted(array: Variable, rows: Size, length: Size) -> Type:
+    """An array of rows * length elements as so many rows."""
+    return Type(array.type.element, (rows, length, *array.type.shape[1:]))
+
+
+def _divided(
+    at: Place, body: Body, index: Variable, at_row: tuple[Variable, Variable, Size], lengths: dict[str, Size]
+) -> Body:
+    """A body with what its divisions of the index give by row and place."""
+    found: list[Statement] = []
+    known: dict[str, Atom] = {}
+    for one in body.statements:
+        divisors = _divisors(at, one, index, lengths)
+        times = exact_quotient(divisors[0], at_row[2]) if divisors else None
+        if isinstance(one.expression, SizeValue):
+            found.append(Statement(one.targets, SizeValue(_by_row(one.expression.size, index, at_row))))
+        elif times == ONE and isinstance(one.expression, Apply):
+            known[one.targets[0].name] = at_row[0] if one.expression.operator == "floordiv" else at_row[1]
+        elif times is not None and isinstance(one.expression, Apply):
+            found += _of_rows(at, one.targets, one.expression.operator, times, at_row)
+        else:
+            inside = replace_bodies(one.expression, lambda inner: _divided(at, inner, index, at_row, lengths))
+            found.append(Statement(one.targets, inside))
+    return replace_names(Body(tuple(found), body.results), known)
+
+
+def _by_row(value: Size, index: Variable, at_row: tuple[Variable, Variable, Size]) -> Size:
+    """A size with what its divisions of the index by constants give."""
+
+    def known(atom: str | SizeFunction) -> Size:
+        if isinstance(atom, str):
+            return size(atom)
+        row, place, length = at_row
+        times = exact_quotient(atom.right, length)
+        if times is None or atom not in _divisions(value, index):
+            return size_function(atom.function, _by_row(atom.left, index, at_row), _by_row(atom.right, index, at_row))
+        among = size_function(atom.function, atom_size(row), times)
+        return among if atom.function == "floordiv" else among * length + atom_size(place)
+
+    total = ZERO
+    for monomial, coefficient in value.terms:
+        total += product(map(known, monomial)) * coefficient
+    return total
+
+
+def _of_rows(
+    at: Place, targets: tuple[Variable, ...], operator: str, times: Size, at_row: tuple[Variable, Variable, Size]
+) -> list[Statement]:
+    """What a point's number divided by the length of k rows is: i // (k*m) = q // k, and i % (k*m) = q % k * m + r."""
+    row, place, length = at_row
+    factor = Variable(at.names("rows_together"), Type(I64))
+    counted = Statement((factor,), SizeValue(times))
+    if operator == "floordiv":
+        return [counted, Statement(targets, Apply(operator, (row, factor)))]
+    among = Variable(at.names(f"{row}.among"), Type(I64))
+    together = SizeValue(atom_size(among) * length + atom_size(place))
+    return [counted, Statement((among,), Apply(operator, (row, factor))), Statement(targets, together)]
