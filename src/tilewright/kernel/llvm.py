@@ -113,7 +113,7 @@ def _module(emitter: Emitter, kernel: Kernel) -> list[str]:
     parameters = _parameters(kernel)
     signature = [f"{type_}{attributes} {register}" for type_, attributes, register in parameters]
     common = ["i64 %.first", "i64 %.last", f"ptr noalias align 64 {WORKSPACE}"]
-    bits = vector_bits(kernel, emitter.target.preferred_vector_bits)
+    bits = vector_bits(kernel, emitter.target.preferred_vector_bits, emitter.target.loads_two_lines)
     # Vectors are kept on the stack around a call. LLVM begins the frame with one only if it is told to; else they lie
     # across two cache lines in three processes of four, and each call takes 5 to 15 nanoseconds more.
     frame = ' "stackrealign"' if calls_vectors(emitter) else ""

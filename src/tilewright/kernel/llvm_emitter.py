@@ -84,6 +84,11 @@ class CpuTarget:
         """
         return 256 if self.vector_bits == 512 and not self.has("avx512vbmi2") else self.vector_bits
 
+    @property
+    def loads_two_lines(self) -> bool:
+        """Whether a core loads two vectors of a cache line in a cycle, as all with such vectors do but Zen 4."""
+        return self.vector_bits == 512 and self.name != "znver4"
+
 
 # --- types and constants ----------------------------------------------------------------------------------------------
 

@@ -1,8 +1,9 @@
 """Loops that read neighbours: elements at several distances from the one that a vector begins with.
 
 Most of their vectors do not begin with a cache line. A vector as long as a line then always lies in two lines, each of
-which takes a load of its own; half as long a vector only does every other time (Zen 4, five-point stencil: 44 in place
-of 48 us). So such loops run in vectors of half a line.
+which takes a load of its own; half as long a vector only does every other time. So such loops run in vectors of half a
+line on a core that loads two of these in a cycle, but only one of a line (Zen 4, five-point stencil: 44 in place of 48
+us). On one that loads two of a line, whole vectors get more (Zen 5: 35 us, and 42 in halves).
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ from tilewright.kernel.ir import Constant, Expression, For, Kernel, Let, Load, N
 LINE_BITS = 512
 
 
-def vector_bits(kernel: Kernel, preferred: int) -> int:
+def vector_bits(kernel: Kernel, preferred: int, loads_two_lines: bool = False) -> int:
     """How long the vectors shall be into which LLVM puts a kernel's loops, at most `preferred`.
 
-    A kernel with vectors of its own keeps what is preferred.
+    A kernel with vectors of its own keeps what is preferred, and so do all on a core that loads two vectors as long as
+    a cache line in a cycle.
     """
+    if loads_two_lines:
+        return preferred
     statements = tuple(ir.walk(kernel.body))
     if any(isinstance(part.type, VectorType) for one in statements for part in _parts(one)):
         return preferred
