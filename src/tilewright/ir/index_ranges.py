@@ -6,6 +6,8 @@
 (True, True)
 >>> is_within(i + 1, n, {"i": n})
 False
+>>> is_within(2 * i + 1, n, {"i": n // 2})
+True
 """
 
 from __future__ import annotations
@@ -78,7 +80,15 @@ def _is_nonnegative(value: Size, ranges: Mapping[str, Size], positive: Mapping[s
         chosen = next((atom for atom in monomial if isinstance(atom, SizeFunction)), None)
         if chosen is None:
             continue
-        if len(monomial) > 1 or chosen.function not in ("min", "max") or depth == _DEEPEST:
+        if chosen.function in ("floordiv", "mod"):
+            bound = _of_small_index(chosen, ranges)
+            if bound is None:
+                continue  # it does not change in the loops
+            if len(monomial) > 1 or depth == _DEEPEST:
+                return False
+            rest = value - Size(((monomial, coefficient),))
+            return _is_nonnegative(rest + bound[coefficient < 0] * coefficient, ranges, positive, depth + 1)
+        if len(monomial) > 1 or depth == _DEEPEST:
             return False
         rest = value - Size(((monomial, coefficient),))
         sides = (rest + side * coefficient for side in (chosen.left, chosen.right))
@@ -103,5 +113,36 @@ def _least(value: Size, ranges: Mapping[str, Size], positive: Mapping[str, Size]
         if len(signs) != 1:
             return False
         value = rest if True in signs else rest + slope * (ranges[name] - ONE)
-    least = value.substitute(positive)
+    least = _without_divisions(value).substitute(positive)
     return least.names <= positive.keys() and all(coefficient > 0 for _, coefficient in least.terms)
+
+
+def _of_small_index(division: SizeFunction, ranges: Mapping[str, Size]) -> tuple[int, int] | None:
+    """The least and the greatest value of what divides an index by a constant; None if it divides none that is below a
+    constant.
+    """
+    (name,) = division.left.names if len(division.left.names) == 1 else ("",)
+    extent = ranges[name].constant if name in ranges and division.left == size(name) else None
+    divisor = division.right.constant
+    if extent is None or divisor is None or divisor < 1 or extent < 1:
+        return None
+    last = (extent - 1) // divisor if division.function == "floordiv" else min(extent, divisor) - 1
+    return 0, last
+
+
+def _without_divisions(value: Size) -> Size:
+    """A polynomial that is below 0 wherever this one is, without divisions by constants: c * floordiv(x, c) is from
+    x - c + 1 to x, and mod(x, c) from 0 to c - 1.
+    """
+    for monomial, coefficient in value.terms:
+        (atom, *others) = monomial or ("",)
+        divisor = atom.right.constant if isinstance(atom, SizeFunction) and not others else None
+        if not isinstance(atom, SizeFunction) or divisor is None or divisor < 1:
+            continue
+        rest = value - Size(((monomial, coefficient),))
+        if atom.function == "mod":
+            return _without_divisions(rest if coefficient > 0 else rest + coefficient * (divisor - 1))
+        if atom.function == "floordiv":
+            numerator = atom.left - (divisor - 1) if coefficient > 0 else atom.left
+            return _without_divisions(rest * divisor + numerator * coefficient)
+    return value

@@ -158,7 +158,11 @@ def _by_length(
     item: Item, extent: Size, neutral: Sequence[Atom], least: int, long: Callable[[], Sequence[AnyValue]],
     short: Callable[[], Sequence[AnyValue]],
 ) -> list[AnyValue]:  # fmt: skip
-    """What one fold gives from so many rows on, and another one for fewer: results of scalars."""
+    """What one fold gives from so many rows on, and another one for fewer: results of scalars. Where it is known how
+    many there are, there is nothing of the other fold, not even its memory.
+    """
+    if extent.constant is not None:
+        return [*(long() if extent.constant >= least else short())]
     results = [declare_value(lower_atom(atom, item.emit), "folded", item.emit) for atom in neutral]
     branches = []
     for fold in (long, short):
