@@ -98,12 +98,17 @@ def _emitting(optimisation: Optimisation = "none") -> Iterator[None]:
     cost, that is then slower more often than faster. The search gains in register tiles, and where indices are loaded
     and checked, whose loops stay scalar.
 
+    Explicit vectors are computed in the order in which they are written. LLVM's scheduler would read all elements that
+    a register tile broadcasts first, and so keep sums of the tile in memory.
+
     The options are of the whole process, where others may use LLVM, too.
     """
     options = []
     if platform.machine().lower() in ("x86_64", "amd64"):
         options.append(("-x86-cmov-converter=0", "-x86-cmov-converter=1"))
-        if optimisation not in ("none", "checked"):
+        if optimisation == "none":
+            options.append(("-enable-misched=0", "-enable-misched=1"))
+        elif optimisation != "checked":
             options.append(("-disable-lsr=1", "-disable-lsr=0"))
     with _LOCK:
         try:
@@ -263,7 +268,7 @@ def text_key(text: str, optimisation: Optimisation) -> str:
     import llvmlite
 
     cpu = host_cpu()
-    parts = (text, optimisation, cpu.triple, cpu.name, cpu.features, *cpu.vector_functions, llvmlite.__version__, "3")
+    parts = (text, optimisation, cpu.triple, cpu.name, cpu.features, *cpu.vector_functions, llvmlite.__version__, "4")
     return sha256("\0".join(parts).encode()).hexdigest()
 
 
