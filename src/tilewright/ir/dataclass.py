@@ -42,7 +42,8 @@ else:
         if frozen:
             made.__setattr__, made.__delattr__ = _refuse_to_assign, _refuse_to_delete
         if "__init__" not in own:
-            made.__init__ = _initialiser(made, "_set(self, {0!r}, {1})" if frozen else "self.{0} = {1}")
+            _check_places(made)
+            made.__init__ = _Unwritten(made, "_set(self, {0!r}, {1})" if frozen else "self.{0} = {1}")
         if repr and "__repr__" not in own:
             made.__repr__ = _represented
         if eq:
@@ -62,13 +63,29 @@ def _refuse_to_delete(self: Any, name: str) -> None:
     raise FrozenInstanceError(f"cannot delete field {name!r}")
 
 
+class _Unwritten:
+    """The place of an `__init__` that is written when it is first looked at: of many classes no object is made."""
+
+    def __init__(self, made: type, assigned: str) -> None:
+        self._made, self._assigned = made, assigned
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        written = _initialiser(self._made, self._assigned)
+        self._made.__init__ = written  # type: ignore[misc]  # where two threads come at once, either one's will do
+        return written.__get__(instance, owner)
+
+
+def _check_places(made: type) -> None:
+    for one in fields(made):
+        if not one.init or one.kw_only:
+            raise TypeError(f"{made.__qualname__}.{one.name}: this decorator gives every field a place in __init__")
+
+
 def _initialiser(made: type, assigned: str) -> Callable[..., None]:
     """The standard `__init__`; the text holds nothing but the names of the fields, each `assigned` its value."""
     parameters, lines = ["self"], []
     scope: dict[str, Any] = {"_set": object.__setattr__, "_absent": MISSING}
     for one in fields(made):
-        if not one.init or one.kw_only:
-            raise TypeError(f"{made.__qualname__}.{one.name}: this decorator gives every field a place in __init__")
         value = one.name
         if one.default is not MISSING:
             scope[f"_default_{one.name}"] = one.default

@@ -7,9 +7,9 @@ function, defined once per text and named after the operator and its type (`tw_f
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from tilewright.ir.cached import cached_property
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.operators import OPERATORS
 from tilewright.ir.scalars import F32, ScalarType
 from tilewright.kernel.c_dialect import (
@@ -55,6 +55,9 @@ class Facts:
     fits: bool = False
     plain_division: bool = False
     right: int | None = None
+
+
+_NO_FACTS = Facts()
 
 
 @dataclass(frozen=True)
@@ -125,7 +128,7 @@ def operator_text(
     operator: str,
     type_: ScalarType,
     operands: Sequence[Piece],
-    facts: Facts = Facts(),
+    facts: Facts = _NO_FACTS,
 ) -> Piece:
     """Print one operator on scalar operands of `type_` (of `select`: the type of its branches).
 
