@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from tilewright.frontend.annotations import Parameter
@@ -87,4 +87,4 @@ def _located(error: Exception, name: str) -> str | None:
     users = [one for one in frames if not is_ours(one.filename)]
     if not users:
         return f"program {name}: {error}"
-    return f"{Path(users[-1].filename).name}:{users[-1].lineno}: in program {name}: {error}"
+    return f"{os.path.basename(users[-1].filename)}:{users[-1].lineno}: in program {name}: {error}"

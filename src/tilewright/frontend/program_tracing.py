@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import inspect
 import operator as operators
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from tilewright.ir.scalars import BOOL, C128, F64, I64, ScalarType, scalar_type_
 from tilewright.ir.sizes import Size, exact_quotient, size, size_function
 from tilewright.ir.traversal import bound_variables
 
-_PACKAGE = str(Path(tilewright.__file__).parent)
+_PACKAGE = os.path.dirname(tilewright.__file__)
 _CURRENT: ContextVar[Tracer | None] = ContextVar("tilewright_tracer", default=None)
 _RING: dict[str, Callable[[Size, Size], Size]] = {"add": Size.__add__, "sub": Size.__sub__, "mul": Size.__mul__}
 _POLYNOMIAL = {*_RING, "neg", "min", "max", "floordiv", "mod"}
@@ -100,7 +100,7 @@ def user_location() -> str:
     frame = sys._getframe(1)
     while frame.f_back is not None and is_ours(frame.f_code.co_filename):
         frame = frame.f_back
-    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 
 # --- indices ----------------------------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import platform
-from functools import lru_cache
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
 from typing import Any
 
 from tilewright.machine.cores import usable_cores
@@ -20,7 +20,7 @@ from tilewright.machine.processors import host_processor
 FALLBACK_CACHES = {1: 32 * KIBI, 2: 512 * KIBI, 3: 8 * MEBI}
 """Cache sizes by level where the system does not tell them: what nearly every 64-bit processor has at least."""
 
-_CPU_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_CPU_CACHES = "/sys/devices/system/cpu/cpu0/cache"
 _UNITS = {"K": KIBI, "M": MEBI, "G": 1 << 30}
 
 # Single and double precision lanes of one multiprocessor by compute capability (CUDA programming guide, table of
@@ -31,7 +31,7 @@ _CUDA_LANES = {
 }  # fmt: skip
 
 
-def cpu_caches(folder: Path = _CPU_CACHES) -> dict[int, int]:
+def cpu_caches(folder: str | os.PathLike[str] = _CPU_CACHES) -> dict[int, int]:
     """Bytes of the data caches by level (1, 2, 3), from /sys, else `FALLBACK_CACHES`; an absent L3 is 0.
 
     Example:
@@ -39,34 +39,49 @@ def cpu_caches(folder: Path = _CPU_CACHES) -> dict[int, int]:
         [1, 2, 3]
     """
     found: dict[int, int] = {}
-    for index in sorted(folder.glob("index*")):
-        try:
-            kind, level = (index / "type").read_text().strip(), int((index / "level").read_text())
-            size = (index / "size").read_text().strip()
-        except (OSError, ValueError):  # this level is not told
-            continue
-        if kind in ("Data", "Unified") and size[:-1].isdigit():
+    for level, told in _data_caches(folder):
+        size = told("size")
+        if size[:-1].isdigit():
             found[level] = int(size[:-1]) * _UNITS.get(size[-1].upper(), 1)
     if not found:
         return dict(FALLBACK_CACHES)
     return {1: found.get(1, FALLBACK_CACHES[1]), 2: found.get(2, FALLBACK_CACHES[2]), 3: found.get(3, 0)}
 
 
-def cache_ways(level: int, folder: Path = _CPU_CACHES) -> int:
+def cache_ways(level: int, folder: str | os.PathLike[str] = _CPU_CACHES) -> int:
     """Lines of one set of a data cache, from /sys; 0 where the system does not tell them.
 
     Example:
-        >>> cache_ways(2, Path("no such folder"))
+        >>> cache_ways(2, "no such folder")
         0
     """
-    for index in sorted(folder.glob("index*")):
-        try:
-            kind, at = (index / "type").read_text().strip(), int((index / "level").read_text())
-            if kind in ("Data", "Unified") and at == level:
-                return int((index / "ways_of_associativity").read_text())
-        except (OSError, ValueError):  # this level is not told
-            continue
+    for at, told in _data_caches(folder):
+        ways = told("ways_of_associativity")
+        if at == level and ways.isdigit():
+            return int(ways)
     return 0
+
+
+def _data_caches(folder: str | os.PathLike[str]) -> Iterator[tuple[int, Callable[[str], str]]]:
+    """The level of each cache that holds data, and what its files say; nothing where one cannot be read."""
+    try:
+        names = sorted(name for name in os.listdir(folder) if name.startswith("index"))
+    except OSError:  # another system
+        return
+    for name in names:
+        told = partial(_content, os.path.join(folder, name))
+        level = told("level")
+        if told("type") in ("Data", "Unified") and level.isdigit():
+            yield int(level), told
+
+
+def _content(folder: str, name: str) -> str:
+    """A file's text without space around it; nothing if it cannot be read."""
+    try:
+        with open(os.path.join(folder, name), encoding="utf-8") as file:
+            return file.read().strip()
+    except (OSError, ValueError):
+        return ""
 
 
 @lru_cache(maxsize=1)
@@ -209,9 +224,10 @@ def _opencl_warp(device: Any) -> int:
 
 def _processor_name() -> str:
     try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.lower().startswith("model name"):
-                return line.split(":", 1)[1].strip()
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                if line.lower().startswith("model name"):
+                    return line.split(":", 1)[1].strip()
     except OSError:  # not Linux
         pass
     return platform.processor() or platform.machine()

@@ -10,8 +10,7 @@ import math
 import os
 import sys
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -24,8 +23,10 @@ ARRAY_ALIGNMENT = 128
 """Bytes to which `aligned_empty` aligns."""
 
 _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
-_PROC = Path("/proc")
-_CGROUPS = Path("/sys/fs/cgroup")
+_PROC = "/proc"
+_CGROUPS = "/sys/fs/cgroup"
+
+Path: TypeAlias = str | os.PathLike[str]
 
 
 def available_host_bytes(proc: Path = _PROC, cgroups: Path = _CGROUPS) -> int:
@@ -97,7 +98,7 @@ def format_bytes(nbytes: int) -> str:
 
 
 def _system_available(proc: Path) -> int:
-    text = _text(proc / "meminfo")
+    text = _text(proc, "meminfo")
     for line in (text or "").splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
@@ -110,42 +111,43 @@ def _system_available(proc: Path) -> int:
 def _cgroup_available(proc: Path, cgroups: Path) -> int:
     """What is left in the process's control groups; a group's limit holds for its children too."""
     left = sys.maxsize
-    for line in (_text(proc / "self" / "cgroup") or "").splitlines():
+    for line in (_text(proc, "self/cgroup") or "").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers == "":
             names = ("memory.max", "memory.current", "inactive_file")
-            root = cgroups
+            root = os.fspath(cgroups)
         elif "memory" in controllers.split(","):
             names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-            root = cgroups / "memory"
+            root = os.path.join(cgroups, "memory")
         else:
             continue
         # Inside a container the path may be the host's, and only the root shows the container's own limit.
         parts = [part for part in path.split("/") if part not in ("", "..")]
         for depth in range(len(parts) + 1):
-            left = min(left, _group_available(root.joinpath(*parts[:depth]), *names))
+            left = min(left, _group_available(os.path.join(root, *parts[:depth]), *names))
     return left
 
 
 def _group_available(group: Path, limit_name: str, usage_name: str, cache_name: str) -> int:
-    limit, usage = _number(group / limit_name), _number(group / usage_name)
+    limit, usage = _number(group, limit_name), _number(group, usage_name)
     if limit is None or usage is None:
         return sys.maxsize
     droppable = 0
-    for line in (_text(group / "memory.stat") or "").splitlines():
+    for line in (_text(group, "memory.stat") or "").splitlines():
         name, _, value = line.partition(" ")
         if name == cache_name:
             droppable = int(value)
     return max(0, limit - usage + droppable)
 
 
-def _number(path: Path) -> int | None:
-    text = (_text(path) or "").strip()
+def _number(folder: Path, name: str) -> int | None:
+    text = (_text(folder, name) or "").strip()
     return int(text) if text.isdigit() else None  # "max" means no limit
 
 
-def _text(path: Path) -> str | None:
+def _text(folder: Path, name: str) -> str | None:
     try:
-        return path.read_text()
+        with open(os.path.join(folder, name), encoding="utf-8") as file:
+            return file.read()
     except OSError:  # the file does not exist on this system: the limit that it would give does not exist either
         return None
