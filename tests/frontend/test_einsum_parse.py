@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tilewright.frontend.einsum_lists import interleaved_key
 from tilewright.frontend.einsum_parse import (
     BROADCAST,
     EinsumSpec,
-    interleaved_key,
     parse_interleaved,
     parse_string,
     resolve,

@@ -114,10 +114,11 @@ def einsum(
         [[13.0, 0.0], [10.0, 0.0]]
     """
     if memory_limit is not None:
-        from tilewright.frontend import einsum_calls, einsum_memory
+        from tilewright.frontend import einsum_memory
+        from tilewright.frontend.einsum_lists import interleaved
 
         text, terms = (operands[0], operands[1:]) if operands and isinstance(operands[0], str) else (
-            einsum_calls.interleaved(operands)
+            interleaved(operands)
         )  # fmt: skip
         if any(map(is_tensor, operands)) or is_tensor(out):
             return einsum_of_tensors(operands, out, {
@@ -228,11 +229,10 @@ def _by_form(
             bound = compiled()
         if known:
             _remember(_CALLS, key, bound)
-    if out is None:
-        result = bound.run(arrays, None)
-    else:
+    if out is not None:
         check_out(out, arrays)
-        result = bound.run((*arrays, out) if beta else arrays, out)
+        arrays = (*arrays, out) if beta else arrays
+    result = bound.run(arrays, out)
     if record is not None and not isinstance(bound, StoredEinsum):
         store_einsum(record, bound, arrays, result)
     if recent is not None and type(expression) is str and not labels and bound.quick and bound.quick.entries:
@@ -245,7 +245,7 @@ def _expression_and_arrays(operands: tuple[Any, ...]) -> tuple[Hashable, tuple[A
         expression: Hashable = operands[0]
         arrays = operands[1:]
     else:
-        from tilewright.frontend.einsum_calls import interleaved
+        from tilewright.frontend.einsum_lists import interleaved
 
         expression, arrays = interleaved(operands)
     for one in arrays:

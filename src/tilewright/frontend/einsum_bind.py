@@ -10,10 +10,11 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from functools import lru_cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tilewright.frontend.contraction_stored import stored_contraction
 from tilewright.frontend.einsum_arrays import Array, empty_result, fresh_strides, is_large, row_major_strides
 from tilewright.frontend.einsum_layout import (
     PlainView,
@@ -48,7 +49,12 @@ from tilewright.ir.scalars import scalar_type_of
 from tilewright.runtime.cache import MemoryCache
 from tilewright.runtime.devices import Device, device_for
 
+if TYPE_CHECKING:  # the compiler is imported when something is compiled
+    from tilewright.runtime.executable import Executable
+    from tilewright.runtime.stored_program import StoredProgram
+
 _EXECUTABLES: MemoryCache[tuple[Program, str, tuple[Any, ...]], Callable[..., Any]] = MemoryCache(capacity=1024)
+_COMPILED: MemoryCache[tuple[Program, str, tuple[Any, ...]], Executable] = MemoryCache(capacity=1024)
 
 
 @dataclass(frozen=True)
@@ -80,6 +86,7 @@ class BoundEinsum:
         order: the memory order that was asked for.
         indirect: `out` has foreign bytes or unaligned elements, so that the result is copied into it.
         quick: short cuts for repeated calls; None where there are none.
+        copies_out: the last preparation copies what `out` held.
     """
 
     resolved: ResolvedEinsum
@@ -94,11 +101,18 @@ class BoundEinsum:
     order: str
     indirect: bool
     quick: QuickCalls | QuickView | None = field(default=None, repr=False, compare=False)
+    copies_out: bool = False
+
+    @property
+    def takes_operands_as_they_are(self) -> bool:
+        """Whether the program reads the operands' own memory, whatever it does with what `out` held."""
+        preparations = self.preparations or ()
+        return all(one is None or one.dtype is None for one in preparations[: len(preparations) - self.copies_out])
 
     @property
     def takes_as_they_are(self) -> bool:
-        """Whether the program reads the operands' own memory."""
-        return all(one is None or one.dtype is None for one in self.preparations or ())
+        """Whether the program reads the memory of all that it is given."""
+        return self.takes_operands_as_they_are and not self.copies_out
 
     def prepared(self, arrays: Sequence[Array]) -> Sequence[Array]:
         """The operands as the program takes them."""
@@ -151,14 +165,19 @@ _program = lru_cache(maxsize=1024)(einsum_program)
 
 
 def executable_of(program: Program, device: Device, tiles: tuple[tuple[str, Any], ...] = ()) -> Callable[..., Any]:
-    """The compiled program; equal programs on one device are compiled once."""
+    """The program, compiled or from the disk; equal programs on one device are compiled once."""
 
-    def build() -> Callable[..., Any]:
+    key = program, device.name, tiles
+
+    def compiled() -> Executable:
         from tilewright.passes.compile import compile_program
 
-        return compile_program(program, device, tiles=dict(tiles))
+        return _COMPILED.get_or_build(key, lambda: compile_program(program, device, tiles=dict(tiles)))
 
-    return _EXECUTABLES.get_or_build((program, device.name, tiles), build)
+    def build() -> Executable | StoredProgram:
+        return (None if tiles else stored_contraction(program, device, compiled)) or compiled()
+
+    return _EXECUTABLES.get_or_build(key, build)
 
 
 def bind(
@@ -217,8 +236,9 @@ def bind(
     stored = _canonical(stored)
     indirect = out is not None and (not out.dtype.isnative or _is_unaligned(out))
     bound = BoundEinsum(
-        resolved, path, program, executable, device, preparations, sizes_out, stored, axes, order, indirect
-    )
+        resolved, path, program, executable, device, preparations, sizes_out, stored, axes, order, indirect,
+        copies_out=bool(options.beta),
+    )  # fmt: skip
     if indirect or not bound.takes_as_they_are:
         return bound
     return replace(bound, quick=_quick_calls(executable, sizes_out, stored, axes, math.prod(resolved.sizes)))
@@ -256,12 +276,11 @@ def _canonical(dtype: np.dtype[Any]) -> np.dtype[Any]:
 def _quick_calls(
     executable: Callable[..., Any], shape: tuple[int, ...], dtype: np.dtype[Any], axes: tuple[int, ...], points: int
 ) -> QuickCalls | None:
-    from tilewright.runtime.executable import Executable
-
-    if 0 in shape or not isinstance(executable, Executable):
+    plan_of = getattr(executable, "flat_plan", None)
+    if 0 in shape or plan_of is None:
         return None
     large = partial(empty_result, shape, dtype, axes) if is_large(shape, dtype) else None
-    return QuickCalls(executable.flat_plan, fresh_strides(shape, dtype.itemsize, axes), points, large)
+    return QuickCalls(plan_of, fresh_strides(shape, dtype.itemsize, axes), points, large)
 
 
 def _computed_dtype(

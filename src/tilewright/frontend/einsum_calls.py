@@ -11,31 +11,15 @@ from typing import Any
 from tilewright.frontend.einsum_arrays import Array, as_array
 from tilewright.frontend.einsum_bind import BoundEinsum, bind
 from tilewright.frontend.einsum_layout import Signature
+from tilewright.frontend.einsum_lists import Label
 from tilewright.frontend.einsum_options import EinsumOptions, hashable_tiles
 from tilewright.frontend.einsum_parse import (
-    Label,
     ParsedEinsum,
-    interleaved_key,
     parse_interleaved,
     parse_string,
     read_term,
 )
 from tilewright.frontend.einsum_path import hashable_optimize
-from tilewright.ir.messages import value_text
-
-
-def interleaved(operands: Sequence[Any]) -> tuple[Hashable, tuple[Any, ...]]:
-    """The expression and the operands of a call that gives operands and indices in turns."""
-    if not operands:
-        raise ValueError(
-            "einsum needs an expression and operands, or operands and their indices; it was given no argument"
-        )
-    if len(operands) == 1 or isinstance(operands[0], bytes):
-        raise TypeError(
-            "einsum needs an expression (a str) and operands, or operands and their indices; it was given only "
-            f"{value_text(operands[0])}"
-        )
-    return interleaved_key(operands), tuple(operands[0 : len(operands) - len(operands) % 2 : 2])
 
 
 def epilogue_operands(given: Sequence[Any]) -> tuple[list[Array], tuple[tuple[Label, ...] | None, ...]]:
@@ -68,7 +52,7 @@ def bound_call(
     """A call bound to its program.
 
     Args:
-        expression: a string, or what `interleaved` gives.
+        expression: a string, or what `einsum_lists.interleaved` gives.
         operand_count: how many of the arrays are operands; the epilogue's follow.
         forms: dtype, shape and strides of each array.
         out: those of the given result, or None.

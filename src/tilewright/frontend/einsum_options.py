@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from tilewright.frontend.einsum_layout import Signature
-from tilewright.frontend.einsum_parse import BROADCAST, Label, Labels, ResolvedEinsum, expand_ellipsis
+from tilewright.frontend.einsum_lists import Label
+from tilewright.frontend.einsum_parse import BROADCAST, Labels, ResolvedEinsum, expand_ellipsis
 from tilewright.frontend.einsum_program import Epilogue, size_name
 from tilewright.frontend.scalar_constants import constant
 from tilewright.frontend.semiring import Semiring

@@ -10,21 +10,17 @@ EinsumSpec(inputs=((0, 1), (1, 2)), output=(0, 2))
 
 from __future__ import annotations
 
-import operator
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from functools import lru_cache
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
-import numpy as np
-
+from tilewright.frontend.einsum_lists import Label
 from tilewright.ir.dataclass import dataclass
-from tilewright.ir.messages import value_text
 
 BROADCAST = -1
 """The label of a dimension of size 1 that is read at index 0 for every value of the index."""
 
-Label: TypeAlias = Hashable
 Labels: TypeAlias = tuple[int, ...]
 Extent = TypeVar("Extent", bound=Hashable)
 
@@ -150,39 +146,8 @@ def parse_string(expression: str) -> ParsedEinsum:
     return ParsedEinsum(inputs, read_term(right, expression) if arrow else None, expression)
 
 
-def _interleaved_labels(labels: Any, what: str) -> tuple[Label, ...]:
-    if isinstance(labels, bytes) or not isinstance(labels, Iterable):
-        raise TypeError(f"einsum: {what} needs a sequence of indices, not {value_text(labels)}")
-    read: list[Label] = []
-    for written in labels:
-        one: Any = written
-        if isinstance(one, np.generic | np.ndarray):
-            if one.ndim or one.dtype.kind not in "iu":
-                raise TypeError(
-                    f"einsum: {value_text(one)} among the indices of {what} is no index; indices are whole or names"
-                )
-            one = operator.index(written)
-        if not isinstance(one, Hashable):
-            raise TypeError(f"einsum: index {one!r} of {what} is of type {type(one).__name__}, which is not hashable")
-        if one is Ellipsis and Ellipsis in read:
-            raise ValueError(f"einsum: {what} has more than one ellipsis")
-        read.append(one)
-    return tuple(read)
-
-
-def interleaved_key(arguments: Sequence[Any]) -> tuple[tuple[tuple[Label, ...], ...], tuple[Label, ...] | None]:
-    """The label lists of `einsum(a, [0, 1], b, [1, 2], [0, 2])` in a hashable form: (inputs, output or None).
-
-    Raises:
-        TypeError: for a label list that is none.
-    """
-    pairs = len(arguments) // 2
-    inputs = tuple(_interleaved_labels(arguments[2 * n + 1], f"operand {n}") for n in range(pairs))
-    return inputs, _interleaved_labels(arguments[-1], "the output") if len(arguments) % 2 else None
-
-
 def parse_interleaved(inputs: tuple[tuple[Label, ...], ...], output: tuple[Label, ...] | None) -> ParsedEinsum:
-    """The expression of label lists as `interleaved_key` gives them."""
+    """The expression of label lists as `einsum_lists.interleaved_key` gives them."""
     terms = [_joined("..." if one is Ellipsis else str(one) for one in labels) for labels in inputs]
     text = ",".join(terms)
     if output is not None:

@@ -19,8 +19,9 @@ from tilewright.frontend.einsum_arrays import Array, as_array, as_arrays, check_
 from tilewright.frontend.einsum_bind import BoundEinsum, bind, signature_for
 from tilewright.frontend.einsum_calls import parsed_expression
 from tilewright.frontend.einsum_layout import Signature, overlaps_itself, signature_of
+from tilewright.frontend.einsum_lists import Label, interleaved_key
 from tilewright.frontend.einsum_options import EinsumOptions, hashable_tiles
-from tilewright.frontend.einsum_parse import Label, Labels, interleaved_key, read_term
+from tilewright.frontend.einsum_parse import Labels, read_term
 from tilewright.frontend.einsum_path import Step, hashable_optimize, steps_of
 from tilewright.frontend.einsum_program import size_name
 from tilewright.frontend.semiring import Semiring, semiring_named

@@ -1,8 +1,9 @@
 """Einsums that an earlier process compiled: taken from the disk, they run without the compiler being imported.
 
 A record is of one call: expression, options, dtypes, shapes and strides of all arrays, the number of threads, and
-everything that compiled programs depend on (`runtime.fingerprint`). Calls with epilogues, tiles, several devices or
-unusual dtypes have no record; nor has anything while TILEWRIGHT_VERIFY asks for the compiler's work to be checked.
+everything that compiled programs depend on (`runtime.fingerprint`). Calls with epilogues, custom semirings, tiles,
+several devices or unusual dtypes have no record (the first two: `contraction_stored`); nor has anything while
+TILEWRIGHT_VERIFY asks for the compiler's work to be checked.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class StoredEinsum:
         large = partial(empty_result, self.shape, self.dtype, self.axes) if is_large(self.shape, self.dtype) else None
         self.quick = QuickCalls(lambda arrays, result: plan, strides, int(facts["points"]), large)
         self._plan = plan
+        self._copied = bool(facts["copied"])  # what `out` held, which the kernels read after they have begun to write
         self._threads = get_num_threads()  # which the kernels share their work among; fewer may run them
         self._runner: FlatRunner | None = None
         self._compiled = compiled
@@ -55,14 +57,15 @@ class StoredEinsum:
         if get_num_threads() > self._threads:
             return self._run_compiled(arrays, out)
         result = empty_result(self.shape, self.dtype, self.axes) if out is None else out
-        every = (*arrays, result)
+        every = (*arrays[:-1], arrays[-1].copy("K"), result) if self._copied else (*arrays, result)
         if self._runner is None:
             self._runner = flat_runner(self._plan, every)
         try:
             self._runner(every)
         except Unfit:
             return self._run_compiled(arrays, out)
-        self.quick.learn(arrays, result if self.shape else None, result)
+        if not self._copied:
+            self.quick.learn(arrays, result if self.shape else None, result)
         return result if self.shape else result[()]
 
     def _run_compiled(self, arrays: Sequence[Array], out: Array | None) -> Any:
@@ -78,14 +81,15 @@ class StoredEinsum:
 def record_key(key: tuple[Any, ...], arrays: Sequence[Array], out: Array | None) -> tuple[str, ...] | None:
     """The key on the disk of a call whose key in memory ends with its options, or None if it has no record."""
     dtype, order, casting, optimize, semiring, epilogue, labels, alpha, beta, place, tiles = key[-11:]
-    options = (order, casting, optimize, semiring, alpha)
+    options = (order, casting, optimize, semiring, alpha, beta)
     every = arrays if out is None else (*arrays, out)
+    expression = _expression_text(key[0])
     if (
-        type(key[0]) is not str
+        expression is None
         or epilogue is not None
         or labels
         or tiles
-        or beta != 0
+        or (beta != 0 and out is None)  # which is an error
         or place not in _CPU
         or not all(one is None or type(one) in (str, bool, int, float, complex) for one in options)
         or not all(one.dtype.isbuiltin == 1 and one.size for one in every)
@@ -98,8 +102,17 @@ def record_key(key: tuple[Any, ...], arrays: Sequence[Array], out: Array | None)
     if computed is None or print_ is None:
         return None
     forms = [f"{one.dtype.str} {one.shape} {one.strides}" for one in every]
-    call = (key[0], "out" if out is not None else "", *forms, computed, *map(repr, options))
+    call = (expression, "out" if out is not None else "", *forms, computed, *map(repr, options))
     return "einsum", *print_, f"{get_num_threads()} threads", *call
+
+
+def _expression_text(expression: Any) -> str | None:
+    """An expression, or label lists (`einsum_lists.interleaved_key`), as text; None for labels of unusual types."""
+    if type(expression) is str:
+        return expression
+    inputs, output = expression
+    labels = (label for term in (*inputs, output or ()) for label in term)
+    return repr(expression) if all(one is Ellipsis or type(one) in (int, str) for one in labels) else None
 
 
 def _dtype_text(dtype: Any) -> str | None:
@@ -126,11 +139,10 @@ def stored_einsum(key: tuple[str, ...], compiled: Callable[[], BoundEinsum]) -> 
 
 def store_einsum(key: tuple[str, ...], bound: BoundEinsum, arrays: Sequence[Array], result: Any) -> None:
     """Keep an einsum that has been run on these arrays, if it is simple enough."""
-    from tilewright.runtime.executable import Executable
-
-    if not isinstance(bound.executable, Executable) or not bound.takes_as_they_are or bound.indirect:
+    plan_of = getattr(bound.executable, "flat_plan", None)  # which views and interpreted programs have not
+    if plan_of is None or not bound.takes_operands_as_they_are or bound.indirect:
         return
-    plan = bound.executable.flat_plan(bound.prepared(arrays), result if bound.shape else None)
+    plan: FlatPlan | None = plan_of(bound.prepared(arrays), result if bound.shape else None)
     if plan is None or sum(plan.temporaries) > _MOST_TEMPORARIES:
         return
     facts = {
@@ -138,5 +150,6 @@ def store_einsum(key: tuple[str, ...], bound: BoundEinsum, arrays: Sequence[Arra
         "axes": bound.axes,
         "dtype": bound.dtype.str,
         "points": math.prod(bound.resolved.sizes),
+        "copied": bound.copies_out,
     }
     store_plan(default_disk_cache(), key, plan, facts)

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.frontend.einsum_calls import interleaved, parsed_expression
+from tilewright.frontend.einsum_calls import parsed_expression
+from tilewright.frontend.einsum_lists import interleaved
 from tilewright.frontend.einsum_parse import ExtentError, resolve_extents
 from tilewright.frontend.einsum_path import contraction_path, hashable_optimize
 from tilewright.frontend.einsum_program import write_einsum

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,6 @@ import numpy as np
 
 from tilewright.frontend.einsum import einsum
 from tilewright.frontend.einsum_arrays import as_array
-from tilewright.frontend.program_tracing import is_array
 from tilewright.frontend.torch_tensors import is_tensor
 from tilewright.ir.messages import brief
 
@@ -34,11 +34,11 @@ def tensordot(left: Any, right: Any, axes: Any = 2, **options: Any) -> Any:
         >>> tensordot(np.ones((2, 3, 4)), np.ones((4, 3, 5)), axes=([1, 2], [1, 0])).shape
         (2, 5)
     """
-    first, second = (one if is_array(one) or is_tensor(one) else as_array(one, "tensordot") for one in (left, right))
+    first, second = (one if _is_traced(one) or is_tensor(one) else as_array(one, "tensordot") for one in (left, right))
     ours, theirs = _pairs(axes, first.ndim, second.ndim)
-    traced = is_array(first) or is_array(second)
-    names = list(range(first.ndim))
-    others = list(range(first.ndim, first.ndim + second.ndim))
+    traced = _is_traced(first) or _is_traced(second)
+    names = _names(first.ndim + second.ndim)
+    names, others = names[: first.ndim], names[first.ndim :]
     for mine, its in zip(ours, theirs, strict=True):
         if not traced and first.shape[mine] != second.shape[its]:  # einsum compares sizes of traced arrays
             raise ValueError(
@@ -48,7 +48,18 @@ def tensordot(left: Any, right: Any, axes: Any = 2, **options: Any) -> Any:
         others[its] = names[mine]
     kept = [one for axis, one in enumerate(names) if axis not in ours]
     kept += [one for axis, one in enumerate(others) if axis not in theirs]
+    if all(isinstance(one, str) for one in names + others):  # whose calls are known again faster
+        return einsum(f"{''.join(names)},{''.join(others)}->{''.join(kept)}", first, second, **options)
     return einsum(first, names, second, others, kept, **options)
+
+
+def _is_traced(one: Any) -> bool:
+    return getattr(one, "__tilewright_array__", False) is True  # `program_tracing.is_array`, which is long to import
+
+
+def _names(count: int) -> list[Any]:
+    """Letters for so many axes, or numbers where there are not enough."""
+    return list(string.ascii_letters[:count]) if count <= len(string.ascii_letters) else list(range(count))
 
 
 def _pairs(axes: Any, left: int, right: int) -> tuple[list[int], list[int]]:

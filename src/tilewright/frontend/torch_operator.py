@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from tilewright.frontend.einsum import einsum
-from tilewright.frontend.einsum_calls import interleaved, parsed_expression
+from tilewright.frontend.einsum_calls import parsed_expression
+from tilewright.frontend.einsum_lists import interleaved
 from tilewright.frontend.einsum_parse import BROADCAST, EinsumSpec, Labels, parse_string, resolve_extents
 from tilewright.frontend.torch_tensors import DEFAULTS, are_followed, array_of, is_tensor, tensor_of
 from tilewright.ir.scalars import BF16, scalar_type_of

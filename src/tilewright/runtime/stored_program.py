@@ -62,13 +62,18 @@ class StoredProgram:
         result = self.bound.repeated(key, arguments, given)
         if result is not None:
             return result
-        executable = (
-            self._executable or self._make()
-        )  # without the lock: what compiles has its own, and comes back here
-        self.adopt(executable)
+        executable = self._compiled()
         result = executable(*arguments, out=out)
         self._keep(executable, executable.bound.key(arguments, given))
         return result
+
+    def flat_plan(self, arguments: Any, out: Any) -> Any:
+        """See `BoundPlans.flat_plan`."""
+        return self.bound.flat_plan(arguments, out)
+
+    def explain(self) -> str:
+        """See `Executable.explain`."""
+        return self._compiled().explain()
 
     def entry(self, arguments: Any, gives_tuple: bool, out: Any = None) -> ProgramEntry | None:
         """See `BoundPlans.entry`."""
@@ -77,6 +82,11 @@ class StoredProgram:
     def launched(self, *arguments: Any) -> tuple[Any, ...] | None:
         """See `BoundPlans.launched`."""
         return self.bound.launched(arguments)
+
+    def _compiled(self) -> Executable:
+        executable = self._executable or self._make()  # without the lock: what compiles has its own, and comes back
+        self.adopt(executable)
+        return executable
 
     def adopt(self, executable: Executable) -> None:
         """The program has been compiled: what came from the disk is its own from now on."""

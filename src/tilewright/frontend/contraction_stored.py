@@ -1,0 +1,40 @@
+"""Contractions on the disk that no record of a call serves: plans, trees, epilogues, factors, label lists.
+
+What is compiled of these is a core program, whose text decides everything: an epilogue and the operations of a semiring
+have been traced by then. It is kept as a traced program is (`runtime.stored_program`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tilewright.ir.nodes import Program
+from tilewright.ir.printer import print_program
+from tilewright.runtime.devices import Device
+from tilewright.runtime.digest import sha256
+from tilewright.runtime.fingerprint import fingerprint
+from tilewright.runtime.stored_program import StoredProgram
+
+if TYPE_CHECKING:  # the compiler is imported when something is compiled
+    from tilewright.runtime.executable import Executable
+
+
+def stored_contraction(program: Program, device: Device, compiled: Callable[[], Executable]) -> StoredProgram | None:
+    """What earlier processes may have left of a contraction's program; None where nothing is kept.
+
+    That is on other devices than the CPU, without a fingerprint, and while TILEWRIGHT_VERIFY asks for the compiler's
+    work to be checked.
+
+    Args:
+        program: of an einsum, or of steps of a tree.
+        device: where it runs.
+        compiled: compiles it.
+    """
+    print_ = fingerprint()
+    if device.machine.kind != "cpu" or print_ is None or os.environ.get("TILEWRIGHT_VERIFY", "0") not in ("", "0"):
+        return None
+    parts = (*print_, repr(device.machine), print_program(program))
+    digest = sha256("\0".join(parts).encode()).hexdigest()
+    return StoredProgram(program, ("contraction", digest), compiled, lambda executable: True)
