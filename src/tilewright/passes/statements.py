@@ -17,6 +17,7 @@ from tilewright.ir import nodes
 from tilewright.ir.nodes import Body, Program, Statement, Variable
 from tilewright.ir.scalars import I64
 from tilewright.ir.traversal import all_statements, sub_bodies
+from tilewright.passes import further_forms as forms
 from tilewright.passes.contraction_steps import VIEWS, contraction_step, note_of, reading_cells, recognised
 from tilewright.passes.core.fills import without_fills
 from tilewright.passes.core.nest_folds import with_folds
@@ -41,7 +42,7 @@ from tilewright.runtime import host
 from tilewright.runtime.devices import Device
 from tilewright.runtime.host import Block, KernelPlan, KernelStep, Later, Layout, Note, Step
 
-if TYPE_CHECKING:  # further forms are imported by the first statements that may have them
+if TYPE_CHECKING:
     from tilewright.passes.sweeps.one_pass import MakeStep
     from tilewright.passes.tiled.tile import Tiles
 
@@ -73,7 +74,7 @@ class Statements:
         """The steps of a body, without those of iotas and of arrays full of one scalar that no step reads."""
         steps: list[Step] = []
         if self.threads == 1:
-            body, fills = without_fills(body, self._takes_fills)
+            body, fills = without_fills(body, forms.takes_fills(self.device.machine))
             self.known.fills |= fills
         for one in body.statements:
             steps += self.steps(one)
@@ -81,30 +82,20 @@ class Statements:
         self.notes = without_notes(self.notes, steps, kept)
         return Block(kept, body.results)
 
-    def _takes_fills(self, expression: nodes.Expression) -> bool:
-        from tilewright.passes.segments.hist import takes_fills
-
-        return takes_fills(self.device.machine)(expression)
-
     def _sweep(self, statement: Statement, sweep: nodes.Sweep) -> list[Step]:
         """The step of a sweep: one pass over its rows where there is a form of it, else those of its parts."""
-        from tilewright.passes.sweeps.one_pass import sweep_steps
-
         form = sweep_form(statement.targets, sweep, self.known.fills) if self.threads == 1 else None
         if form is None:
             return [step for one in unfolded(statement, sweep) for step in self.steps(one)]
-        step, trials, note = sweep_steps(form, self.device.machine, self._maker(form.targets[0]))
+        step, trials, note = forms.sweep_steps(form, self.device.machine, self._maker(form.targets[0]))
         return [self._tried(step, form.targets, trials, note)]
 
     def _offsets(self, targets: tuple[Variable, ...], folds: nodes.OffsetFolds) -> list[Step]:
         """The step of folds between offsets: which way is known when these are."""
-        from tilewright.passes.sweeps.offset_points import statements_otherwise
-        from tilewright.passes.sweeps.one_pass import offset_steps
-
-        original = statements_otherwise(targets, folds)
+        original = forms.statements_otherwise(targets, folds)
         if self.threads > 1 or not is_vectorisable([folds.combine]):
             return [step for one in original for step in self.steps(one)]
-        (guard, kernel), note = offset_steps(targets, folds, self._maker(targets[0]))
+        (guard, kernel), note = forms.offset_steps(targets, folds, self._maker(targets[0]))
         self._tried(kernel, targets, (guard, kernel), note)
         steps = [step for one in original for step in self.steps(one)]
         return [host.GuardedStep(guard, Block((kernel,), ()), Block(tuple(steps), ()))]
@@ -144,9 +135,7 @@ class Statements:
         if not isinstance(expression, nodes.Redomap | nodes.Scanomap | nodes.SegMap):
             return [self.statement(statement)]
         if isinstance(expression, nodes.SegMap):
-            from tilewright.passes.segments.streams import nest_of_streams
-
-            rows = nest_of_streams(statement, expression, self.device.machine)
+            rows = forms.nest_of_streams(statement, expression, self.device.machine)
             if rows:
                 return [*map(self.statement, rows[:-1]), self._nest(rows[-1])]
         kept = list(self.notes)
@@ -301,14 +290,11 @@ class Statements:
 
     def _segments(self, statement: Statement, reasons: Sequence[str] = ()) -> Step:
         """A fold, scan or histogram of segments: which kernels do it is chosen when its sizes are known."""
-        from tilewright.passes.segments.hist import histogram_step
-        from tilewright.passes.segments.steps import segment_step
-
         reads, make = free_variables(statement.expression), self._maker(statement.targets[0])
         counted = frozenset(self.known.iotas)
         is_histogram = isinstance(statement.expression, nodes.Hist | nodes.SegHist)
         arrays = any(one.type.rank for one in getattr(statement.expression, "neutral", ()))
-        step_of = functools.partial(histogram_step if is_histogram else segment_step, fills=self.known.fills)
+        step_of = functools.partial(forms.segment_step, fills=self.known.fills)
         try:
             found = step_of(statement, reads, self.device.machine, self.threads, make)
             if found is None:
