@@ -29,8 +29,9 @@ from tilewright.runtime.elf_image import Unsuitable, image_of
 from tilewright.runtime.known_processor import known_processor
 from tilewright.runtime.native_image import ImageError, LoadedImage, NativeKernel, library_function
 
-Optimisation = Literal["none", "large", "deep", "checked", "full"]
-"""none: for kernels whose vectors are explicit (registers for variables, loop unrolling where asked, code generation).
+Optimisation = Literal["quick", "none", "large", "deep", "checked", "full"]
+"""quick: for code that a call runs once: LLVM's fast code generation takes a tenth of the time of the other.
+none: for kernels whose vectors are explicit (registers for variables, loop unrolling where asked, code generation).
 full: LLVM's whole pipeline with the loop and superword vectorisers. Tests are taken out of loops only where these are
 few (`MANY_LOOPS`): it copies whole nests, and the larger the kernel, the less of its time is spent in the one that
 gains.
@@ -40,7 +41,7 @@ large: nor unrolling loops, which is nearly half of LLVM's work on a kernel of v
 few of them run often enough, and their code is then too much for the instruction cache."""
 
 MANY_LOOPS = 20
-_LEVELS = {"none": 1, "large": 2, "deep": 2, "checked": 3, "full": 3}
+_LEVELS = {"quick": 0, "none": 1, "large": 2, "deep": 2, "checked": 3, "full": 3}
 _LOCK = threading.RLock()
 _MAGIC = b"TWOBJ001"  # object code travels as this, its SHA-256, and itself: LLVM crashes on a damaged object file
 
@@ -108,7 +109,7 @@ def _emitting(optimisation: Optimisation = "none") -> Iterator[None]:
         options.append(("-x86-cmov-converter=0", "-x86-cmov-converter=1"))
         if optimisation == "none":
             options.append(("-enable-misched=0", "-enable-misched=1"))
-        elif optimisation != "checked":
+        elif optimisation not in ("quick", "checked"):
             options.append(("-disable-lsr=1", "-disable-lsr=0"))
     with _LOCK:
         try:
@@ -288,7 +289,7 @@ def _optimised(text: str, optimisation: Optimisation, cpu: CpuTarget) -> tuple[A
         raise ValueError(f"optimisation {optimisation!r} is none of {', '.join(_LEVELS)}")
     binding = _binding()
     with _LOCK:
-        machine = _target_machine(2 if optimisation == "none" else 3, cpu)
+        machine = _target_machine({"quick": 0, "none": 2}.get(optimisation, 3), cpu)
         try:
             module = binding.parse_assembly(text)
             module.verify()
@@ -297,10 +298,10 @@ def _optimised(text: str, optimisation: Optimisation, cpu: CpuTarget) -> tuple[A
         module.data_layout = str(machine.target_data)
         level = min(_LEVELS[optimisation], 2 if text.count(".latch:") >= MANY_LOOPS else 3)
         tuning = binding.create_pipeline_tuning_options(level)
-        tuning.loop_vectorization = tuning.slp_vectorization = optimisation != "none"
+        tuning.loop_vectorization = tuning.slp_vectorization = optimisation not in ("quick", "none")
         tuning.loop_unrolling = optimisation in ("deep", "checked", "full")
         builder = binding.create_pass_builder(machine, tuning)
-        if optimisation != "none":
+        if optimisation not in ("quick", "none"):
             builder.getModulePassManager().run(module, builder)
         else:
             _short_pipeline(binding, unroll="llvm.loop.unroll.full" in text).run(module, builder)

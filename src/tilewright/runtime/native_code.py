@@ -49,9 +49,9 @@ def _object_code(text: Callable[[CpuTarget], str]) -> bytes:
 
     written = text(host_cpu())
     disk = default_disk_cache()
-    parts = ("native object", package_version(), text_key(written, "none"))
+    parts = ("native object", package_version(), text_key(written, "quick"))
     code = disk.get(parts)
     if code is None:
-        code = compile_text(written, "none")
+        code = compile_text(written, "quick")
         disk.put(parts, code)
     return code
