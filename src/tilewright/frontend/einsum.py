@@ -17,7 +17,6 @@ from tilewright.frontend.einsum_arrays import Array, as_arrays, check_factors, c
 from tilewright.frontend.einsum_quick import with_first
 from tilewright.frontend.einsum_stored import StoredEinsum, record_key, store_einsum, stored_einsum
 from tilewright.frontend.torch_tensors import einsum_of_tensors, is_tensor
-from tilewright.ir.messages import value_text
 from tilewright.runtime.environment import read_environment
 
 if TYPE_CHECKING:  # imported with the compiler, when something is compiled
@@ -208,6 +207,8 @@ def _by_form(
     if out is None and beta:
         raise ValueError(f"einsum: beta = {beta} needs out, whose elements it multiplies")
     if out is not None and not isinstance(out, _NDARRAY):
+        from tilewright.ir.messages import value_text  # calls from the disk do without
+
         raise TypeError(f"einsum: out must be a NumPy array, not {value_text(out)}")
     forms = [(one.dtype, one.shape, one.strides) for one in arrays]
     given = None if out is None else (out.dtype, out.shape, out.strides)

@@ -13,7 +13,6 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tilewright.frontend.torch_tensors import array_of, is_tensor
-from tilewright.ir.messages import brief, value_text
 from tilewright.runtime.recycling import LARGE
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
@@ -50,10 +49,14 @@ def as_array(operand: Any, caller: str = "einsum", which: str = "") -> Array:
         kind = TypeError if isinstance(error, TypeError) else RuntimeError
         raise kind(f"{caller}: an operand of type {type(operand).__name__}: {error}{which}") from error
     except ValueError as error:
+        from tilewright.ir.messages import brief
+
         raise ValueError(
             f"{caller}: {brief(operand)} is no array: its rows are of different lengths or depths{which}"
         ) from error
     if array.dtype == object and not hasattr(operand, "__array__"):
+        from tilewright.ir.messages import value_text  # calls from the disk do without
+
         raise TypeError(f"{caller}: {value_text(operand)} is no array of numbers{which}")
     return array
 
@@ -129,6 +132,8 @@ def check_factors(**factors: Any) -> None:
     """
     for name, value in factors.items():
         if not isinstance(value, int | float | complex | np.number | np.bool_):
+            from tilewright.ir.messages import value_text  # calls from the disk do without
+
             raise TypeError(f"einsum: {name} must be a number, not {value_text(value)}")
 
 

@@ -22,7 +22,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from tilewright.ir.messages import value_text
 from tilewright.machine.cores import usable_cores
 
 THREADS_VARIABLE, OPENMP_VARIABLE = "TILEWRIGHT_NUM_THREADS", "OMP_NUM_THREADS"
@@ -128,6 +127,8 @@ def _find_out() -> None:
 
 def _checked(number: int, what: str) -> int:
     if not hasattr(number, "__index__"):
+        from tilewright.ir.messages import value_text  # calls from the disk do without
+
         raise TypeError(f"{what} is {value_text(number)}; it must be an integer")
     if not 1 <= number <= MOST_THREADS:
         raise ValueError(f"{what} is {number}; it must be from 1 to {MOST_THREADS}")
