@@ -24,11 +24,12 @@ from tilewright.kernel.ir import (
     multiply,
     operation,
 )
-from tilewright.passes.items.scalar_values import component_types
+from tilewright.passes.items.scalar_values import Value, component_types
 from tilewright.passes.packed.ahead import TOGETHER, Ahead
 from tilewright.passes.packed.assemble import start_assembly
 from tilewright.passes.packed.blocks import LINE
 from tilewright.passes.packed.combine import combine, results, start
+from tilewright.passes.packed.on_the_way import is_packed_on_the_way, packed_step, sources_of_panel
 from tilewright.passes.packed.store import Place
 from tilewright.passes.packed.turned import is_turned, write_turned
 from tilewright.passes.packed.waiting import Accumulators, Edges, Scratch
@@ -90,8 +91,12 @@ def write_micro_kernels(
         if form.tail < form.vectors:
             left = operation("sub", vector_count, vector_first)
             narrow = w.emit.let(operation("le", left, integer(form.tail * form.lanes)), "narrow")
-        places = vector_first, scalar_first
-        accumulators = _accumulate(w, vector, scalar, *places, depth, no_nan, begun, soon, ahead, follow, narrow)
+        ready = None
+        if is_packed_on_the_way(w, vector):
+            sticks_out = operation("gt", add(vector_first, integer(vector.width)), vector_count)
+            ready = w.emit.let(operation("or", operation("gt", s, integer(0)), sticks_out), "ready")
+        sides, places = (vector, scalar), (vector_first, scalar_first)
+        accumulators = _accumulate(w, *sides, *places, depth, no_nan, begun, soon, ahead, follow, narrow, ready)
         rows = w.minimum(operation("sub", scalar_count, scalar_first), integer(scalar.width))
         columns = w.minimum(operation("sub", vector_count, vector_first), integer(vector.width))
         if form.levels:
@@ -198,9 +203,10 @@ def _accumulate(
     ahead: Ahead | None,
     follow: Callable[[], None] | None = None,
     narrow: Expression | None = None,
+    ready: Expression | None = None,
 ) -> Accumulators:
     """The sums of a register tile over a piece of the sum; of a `narrow` one only the first vectors, the others are
-    padding.
+    padding. One whose vectors are not `ready` in their panel packs them on the way (on_the_way.py).
 
     `soon(j)` asks for the cache lines of row j of the output. A few rows are asked for between equal parts of the
     piece: all at once they would hold up the panels, which come through the same queue of misses, and the end of each
@@ -218,14 +224,16 @@ def _accumulate(
     scalar_base = integer(0) if form.scalar_rows else emit.let(multiply(scalar_first, scalar.pitch), "scalar_panel")
     rows = [w.row_start(scalar, add(scalar_first, integer(j))) for j in range(form.rows if form.scalar_rows else 0)]
 
-    def step(k: Expression, no_nan: bool, vectors: int) -> None:
+    def step(k: Expression, no_nan: bool, vectors: int, sources: Sequence[Expression] = ()) -> None:
         row = emit.let(add(vector_base, multiply(k, integer(vector.width))), "row")
-        columns = [
-            tuple(
-                emit.let(_load_panel(panel, add(row, integer(i * lanes)), lanes), "vector") for panel in vector.panels
-            )
-            for i in range(vectors)
-        ]
+        if sources:
+            columns: list[Value] = [(one,) for one in packed_step(w, vector, sources, row, k, depth)]
+        else:
+            places = [add(row, integer(i * lanes)) for i in range(vectors)]
+            columns = [
+                tuple(emit.let(_load_panel(panel, place, lanes), "vector") for panel in vector.panels)
+                for place in places
+            ]
         at = k if form.scalar_rows else emit.let(add(scalar_base, multiply(k, integer(scalar.width))), "at")
         for j in range(form.rows):
             place = add(rows[j] if form.scalar_rows else integer(j), at)
@@ -233,9 +241,22 @@ def _accumulate(
             for i in range(vectors):
                 combine(w, accumulators[i, j], columns[i], element, no_nan)
 
+    def run(start: Expression, stop: Expression, no_nan: bool, vectors: int) -> None:
+        def packed() -> None:
+            w.loop("k", start, stop, lambda k: step(k, no_nan, vectors))
+
+        def packing() -> None:
+            sources = sources_of_panel(w, vector, vector_first)
+            w.loop("k", start, stop, lambda k: step(k, no_nan, vectors, sources))
+
+        if ready is None or vectors < form.vectors:
+            packed()
+        else:
+            w.branch(ready, packed, packing)
+
     def steps(no_nan: bool, vectors: int) -> None:
         if soon is None and ahead is None:
-            w.loop("k", integer(0), depth, lambda k: step(k, no_nan, vectors))
+            run(integer(0), depth, no_nan, vectors)
             return
         length: Expression = depth if ahead is None else operation("min", depth, ahead.period)
         together = min(form.rows, max(1, TOGETHER // form.vectors))
@@ -262,7 +283,7 @@ def _accumulate(
             if ahead is not None:
                 ahead.ask()
             stop = emit.let(operation("min", depth, add(start, length)), "stop")
-            w.loop("k", start, stop, lambda k: step(k, no_nan, vectors))
+            run(start, stop, no_nan, vectors)
 
         w.loop("part", integer(0), depth, part_of, length)
 

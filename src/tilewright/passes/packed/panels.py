@@ -4,6 +4,7 @@
 
 Where a vector's elements are consecutive in the operand it is copied whole, or in quarters; where instead the sum runs
 along the operand's unit stride, square pieces are transposed in registers; only what is left goes element by element.
+Where whole vectors are all that there is to copy, register tiles do it on the way (on_the_way.py).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tilewright.kernel.ir import (
     operation,
 )
 from tilewright.passes.items.scalar_values import Value
+from tilewright.passes.packed.on_the_way import is_packed_on_the_way
 from tilewright.passes.packed.operands import in_panel_type
 from tilewright.passes.packed.reading import (
     all_along,
@@ -60,6 +62,10 @@ def pack(w: PackedWriter, side: Side, count: Expression, depth: Expression) -> N
 
 def _pack_panels(w: PackedWriter, side: Side, count: Expression, depth: Expression) -> None:
     """The panels of the vector side."""
+    if is_packed_on_the_way(w, side):
+        if side.runs.ends:
+            _pack_last(w, side, count, depth)
+        return
     panels = w.panels(count, side.width)
 
     def panel(number: Expression) -> None:
@@ -95,6 +101,13 @@ def _pack_panels(w: PackedWriter, side: Side, count: Expression, depth: Expressi
     vectors = range(0, side.width, w.form.lanes)
     groups = operation("floordiv", add(panels, integer(together - 1)), integer(together))
     w.loop("group", integer(0), w.emit.let(groups, "groups"), group)
+
+
+def _pack_last(w: PackedWriter, side: Side, count: Expression, depth: Expression) -> None:
+    """The last panel of a block, if it is not full."""
+    number = w.emit.let(operation("floordiv", count, integer(side.width)), "last_panel")
+    ends = operation("lt", multiply(number, integer(side.width)), count)
+    w.emit.when(ends, lambda: _pack_vectors(w, side, number, count, depth))
 
 
 def _least_run(w: PackedWriter, side: Side, number: Expression, several: int) -> Expression:
