@@ -15,7 +15,7 @@ from tilewright.ir.nodes import Program
 from tilewright.ir.parser import parse_program
 from tilewright.ir.scalars import I64
 from tilewright.passes.compile import compile_program
-from tilewright.passes.items.first_best import merging_operator
+from tilewright.passes.items.first_best import first_best
 from tilewright.passes.items.item_memory import IotaArray
 from tilewright.runtime.devices import device_for
 
@@ -45,7 +45,7 @@ def best (x: [n]{element}, p: [n]i64) =
 
 def merges(program: Program) -> bool:
     item: Any = SimpleNamespace(arrays={"t": IotaArray(program.parameters[0].type.shape[0], I64)})
-    return merging_operator(item, program.body.statements[1].expression) is not None  # type: ignore[arg-type]
+    return first_best(item, program.body.statements[1].expression) is not None  # type: ignore[arg-type]
 
 
 def check(program: Program, x: np.ndarray) -> None:

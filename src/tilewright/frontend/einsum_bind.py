@@ -231,7 +231,7 @@ def bind(
     device = device_for(options.target)
     executable = executable_of(program, device, size_tiles(text, resolved, options.tiles))
     preparations = _preparations(
-        operands, extras, stored if options.beta else None, resolved.spec.inputs, extra_labels, conversions
+        extras, stored if options.beta else None, resolved.spec.inputs, extra_labels, conversions
     )
     stored = _canonical(stored)
     indirect = out is not None and (not out.dtype.isnative or _is_unaligned(out))
@@ -360,7 +360,6 @@ def _lies_as(spec: EinsumSpec, operand: Signature, order: str) -> bool:
 
 
 def _preparations(
-    operands: Sequence[Signature],
     extras: Sequence[Signature],
     previous: np.dtype[Any] | None,
     labels: Sequence[Labels],

@@ -19,12 +19,11 @@ _NAME_BYTES = 256
 
 @dataclass(frozen=True)
 class CudaFound:
-    """The machines of the CUDA devices in the driver's order, the driver's version (12090 for 12.9), and the process
-    that initialised it: the driver cannot be used in children that this process forks.
+    """The machines of the CUDA devices in the driver's order, and the process that initialised the driver, which cannot
+    be used in children that this process forks.
     """
 
     machines: tuple[Machine, ...]
-    driver_version: int
     process: int
 
 
@@ -54,8 +53,7 @@ def cuda_found() -> CudaFound:
         name = checked(driver.cuDeviceGetName(_NAME_BYTES, device), "cuDeviceGetName").split(b"\0")[0].decode()
         memory_bytes = int(checked(driver.cuDeviceTotalMem(device), "cuDeviceTotalMem"))
         machines.append(cuda_machine(name, Properties(driver, device), memory_bytes))
-    version = int(checked(driver.cuDriverGetVersion(), "cuDriverGetVersion"))
-    return CudaFound(tuple(machines), version, os.getpid())
+    return CudaFound(tuple(machines), os.getpid())
 
 
 class Properties:

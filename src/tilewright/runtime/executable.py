@@ -209,7 +209,7 @@ class Executable:
         with self._lock:
             self.found.update(executor.told)
         results = self._results(executor, host, entries, outputs)
-        read = [self._read(result, memory, values) for result, memory in results]
+        read = [self._read(result, memory) for result, memory in results]
         self._remember(executor, key, arguments, inputs, outputs, [result for result, _ in results])
         return deliver([result for result, _ in results], read, out)
 
@@ -305,7 +305,7 @@ class Executable:
             executor.copy(entry, place)
         return results
 
-    def _read(self, result: Result, memory: Memory | None, values: Sequence[Any]) -> Any:
+    def _read(self, result: Result, memory: Memory | None) -> Any:
         if memory is None:
             return result.value
         if result.direct:

@@ -108,12 +108,6 @@ class _Made:
         return target
 
 
-def merging_operator(item: Item, fold: Fold) -> Lambda | None:
-    """op' for the op of a fold of scalars in a work item; None where the proof above does not hold."""
-    found = first_best(item, fold)
-    return None if found is None else found.merging()
-
-
 def first_best(item: Item, fold: Fold) -> FirstBest | None:
     """What a fold of scalars in a work item keeps; None where the proof above does not hold."""
     count = len(fold.neutral)

@@ -55,7 +55,7 @@ from tilewright.ir.traversal import all_statements, bodies_of, with_fresh_names
 from tilewright.rewrite.names import bound, definitions, mentioned
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 from tilewright.rewrite.rules.flatten_distribute import INSIDE
-from tilewright.rewrite.rules.flatten_nest import Nest, in_segment, inner_level, nest_of, open_space
+from tilewright.rewrite.rules.flatten_nest import in_segment, inner_level, nest_of, open_space
 from tilewright.rewrite.rules.flatten_regular import exploitable, holds_parallelism, is_regular
 from tilewright.rewrite.rules.flatten_segments import fold_nest
 
@@ -92,7 +92,7 @@ def version_outer(at: Place) -> Body | Declined:
         return TOO_MANY
     asked = _asked(at, "outer_")
     if nest.levels and product(nest.shape) not in asked:
-        return _choice(at, nest, whole_fold=False)
+        return _choice(at, whole_fold=False)
     fold = nest.sole.expression if nest.sole is not None else None
     if nest.sole is None or not isinstance(fold, Redomap | Scanomap) or not exploitable(nest.sole, nest.varying):
         return no_match("it was already asked whether the points are enough")
@@ -100,10 +100,10 @@ def version_outer(at: Place) -> Body | Declined:
         return no_match("the fold inside holds no parallelism of its own")
     if product((*nest.shape, fold.width)) in asked:
         return no_match("it was already asked whether the points of the fold are enough")
-    return _choice(at, nest, whole_fold=True)
+    return _choice(at, whole_fold=True)
 
 
-def _choice(at: Place, nest: Nest, whole_fold: bool) -> Body:
+def _choice(at: Place, whole_fold: bool) -> Body:
     """The nest as it is (or with the fold inside, if that is parallel too) as an operation, if it has points enough."""
     copy = with_fresh_names(at.statement, at.names)
     outer = nest_of(copy)
