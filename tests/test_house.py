@@ -105,6 +105,24 @@ def test_no_two_folders_import_each_other() -> None:
     assert mutual == []
 
 
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    """What a module needs while it is imported; what functions import when they are called may come back."""
+    files = {".".join(("tilewright", *path.relative_to(PACKAGE).with_suffix("").parts)): path for path in modules()}
+    needed = {
+        name: {
+            whole if (whole := f"{node.module}.{one.name}") in files else node.module
+            for node in ast.parse(path.read_text()).body
+            if isinstance(node, ast.ImportFrom)
+            for one in node.names
+        }
+        & files.keys()
+        for name, path in files.items()
+    }
+    while ready := {name for name, others in needed.items() if not others & needed.keys()}:
+        needed = {name: others for name, others in needed.items() if name not in ready}
+    assert sorted(needed) == []
+
+
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_files_can_be_read(path: Path) -> None:
     text = path.read_text()
