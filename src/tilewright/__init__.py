@@ -5,7 +5,20 @@
 >>> tw.einsum("i,i->", np.arange(3.0), np.arange(3.0)).item()
 5.0
 
-Names are imported when they are first used, so that importing the package costs next to nothing.
+contractions   einsum, tensordot; plan and EinsumPlan, compiled ahead of the data; einsum_tree, plan_tree and TreePlan;
+               Semiring; TensorOperation and TensorDimension
+programs       program and TracedProgram; map, reduce, scan, redomap, scanomap, hist, scatter; loop, while_loop, cond;
+               iota, replicate, concat, reshape, rearrange, transpose, roll, update
+their types    x: tw.f32["n", "m"] is a matrix: bool_, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64, c64,
+               c128; of any dtype array and any_, of some float_, integer_, complex_
+of scalars     abs, acos, acosh, asin, asinh, atan, atan2, atanh, cast, cbrt, ceil, clip, conj, copysign, cos, cosh,
+               erf, erfc, exp, exp2, expm1, floor, fma, fmod, hypot, isfinite, isinf, isnan, log, log10, log1p, log2,
+               maximum, minimum, relu, rint, rsqrt, sigmoid, sign, sin, sinh, sqrt, square, tan, tanh, trunc, where
+machines       devices, device_for, Device; num_threads, set_num_threads, get_num_threads, register_with_threadpoolctl
+errors         DeviceError, DeviceMemoryError, IllegalTiling
+
+`help(tw.einsum)` and the like have shapes, errors and examples; the guides are in docs/. Names are imported
+when they are first used, so that importing the package costs next to nothing.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -27,3 +28,8 @@ def test_the_import_loads_nothing_else() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == ""
+
+
+def test_the_package_says_what_it_has() -> None:
+    told = set(re.findall(r"\w+", tilewright.__doc__ or ""))
+    assert sorted(set(tilewright.__all__) - {"__version__"} - told) == []
