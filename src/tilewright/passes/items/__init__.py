@@ -1,7 +1,7 @@
 """What runs inside one work item: core code as sequential loops over scalars and memory of its own.
 
-the ground  scalar_values.py (`KernelBuilder`, scalars), lower_scalar.py, item_memory.py (`Item`: arrays, loops,
-            checked indices), upper_bounds.py, speculation.py, rounds_left.py, attempts.py
+the ground  scalar_values.py (`KernelBuilder`, scalars), lower_scalar.py, item_memory.py (`Item`: arrays, loops),
+            checks.py, upper_bounds.py, speculation.py, rounds_left.py, attempts.py
 constructs  lower_items.py, lower_loops.py with all_replaced.py and loop_turns.py, inner_maps.py with
             changed_ranges.py, lower_folds.py, lower_segments.py, lower_reduction.py; accumulators.py
 a kernel    lower_general.py (points), nests.py; point_kernels.py; point_loops.py with split_ranges.py, loop_cuts.py

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from tilewright.ir.counts import same_count
 from tilewright.ir.lmad import LMAD
-from tilewright.ir.nodes import Variable
-from tilewright.ir.scalars import BOOL, I64
-from tilewright.ir.sizes import ZERO, Size, maximum, product
+from tilewright.ir.nodes import Index, Slice, SliceDimension, Update, Variable
+from tilewright.ir.scalars import BOOL, I64, U64
+from tilewright.ir.sizes import ONE, ZERO, Size, maximum, product
 from tilewright.ir.views import ArrayView
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Buffer, Constant, Store
@@ -18,6 +19,64 @@ from tilewright.runtime.host import ERRORS, ERRORS_BUFFER, CheckedIndex
 
 if TYPE_CHECKING:
     from tilewright.passes.items.item_memory import Item
+
+Access: TypeAlias = Index | Slice | Update
+
+
+def checked(item: Item, index: Size, extent: Size, access: Access, dimension: int) -> Size:
+    """The index, or 0 after recording that it is out of range."""
+    if not access.checked or item.in_range(index, extent):
+        return index
+    at = item.emit.let(lower_size(index, item.emit), "index")
+    wrong = _record_outside(item, at, extent, access, dimension)
+    return item.named(kernel.operation("select", wrong, Constant(0, I64), at), "safe")
+
+
+def checked_slice(
+    item: Item, one: SliceDimension, extent: Size, access: Access, dimension: int
+) -> tuple[SliceDimension, Size]:
+    """A slice and 1; or, after recording that it is out of range, one that only reads index 0, and stride 0."""
+    if not access.checked:
+        return one, ONE
+    last = one.start + (one.count - 1) * one.step
+    low, high = (one.start, last) if one.step > 0 else (last, one.start)
+    if one.count == ONE:
+        return dataclasses.replace(one, start=checked(item, one.start, extent, access, dimension)), ONE
+    if all(item.in_range(end, end + 1) for end in (low, extent - 1 - high)):  # neither is negative
+        return one, ONE
+    count = item.emit.let(lower_size(one.count, item.emit), "count")
+    some = kernel.operation("gt", count, Constant(0, I64))
+    # With no element there is nothing to check; index 0 stands for it, or the extent's own last one.
+    ends = [
+        item.emit.let(kernel.operation("select", some, lower_size(end, item.emit), Constant(0, I64)), "end")
+        for end in (low, high)
+    ]
+    outside = [_record_outside(item, end, extent, access, dimension, some) for end in ends]
+    wrong = item.emit.let(kernel.operation("or", *outside), "bad")
+    if item.round is not None and item.round.leave_where(wrong):
+        return one, ONE
+    start, stride = (
+        item.named(kernel.operation("select", wrong, Constant(0, I64), right), "safe")
+        for right in (lower_size(one.start, item.emit), Constant(1, I64))
+    )
+    return dataclasses.replace(one, start=start), stride
+
+
+def _record_outside(
+    item: Item, at: kernel.Expression, extent: Size, access: Access, dimension: int,
+    condition: kernel.Expression | None = None,
+) -> kernel.Expression:  # fmt: skip
+    """Whether an index is out of range; the first such index of a worker is recorded."""
+    stop = item.emit.let(lower_size(extent, item.emit), "extent")
+    below = kernel.operation("lt", at, Constant(0, I64))
+    wrong: kernel.Expression = kernel.operation("or", below, kernel.operation("ge", at, stop))
+    if condition is not None:
+        wrong = kernel.operation("and", condition, wrong)
+    if item.speculation is not None:
+        if condition is None:  # a negative number is a large one without a sign
+            wrong = kernel.operation("ge", kernel.Cast(at, U64), kernel.Cast(stop, U64))
+        return item.speculation.note(wrong, item.emit)
+    return record(item, wrong, at, stop, CheckedIndex(access.array.name, dimension, access.line))
 
 
 def record(

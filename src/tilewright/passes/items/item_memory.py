@@ -1,4 +1,4 @@
-"""What one work item of a kernel has at hand: the arrays in scope, memory of its own, checked indices.
+"""What one work item of a kernel has at hand: the arrays in scope, memory of its own, what it knows of indices.
 
 Arrays are `ArrayView`s whose sizes mention core names; what the launch knows becomes a scalar parameter of the kernel
 when it is first used.
@@ -6,7 +6,6 @@ when it is first used.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -14,14 +13,13 @@ from typing import Any
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.index_ranges import is_within, is_within_where_positive, narrowed
 from tilewright.ir.lmad import LMAD, row_major
-from tilewright.ir.nodes import Index, Slice, SliceDimension, Type, Update, Variable
-from tilewright.ir.scalars import BOOL, I64, U64, ScalarType
+from tilewright.ir.nodes import Type, Variable
+from tilewright.ir.scalars import BOOL, I64, ScalarType
 from tilewright.ir.sizes import ONE, ZERO, Size, maximum, product, size
 from tilewright.ir.views import ArrayView
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Buffer, Constant, For, Name, ScalarParameter, Space
 from tilewright.machine.model import Machine
-from tilewright.passes.items.checks import record
 from tilewright.passes.items.lower_scalar import lower_size
 from tilewright.passes.items.rounds_left import RoundLeft
 from tilewright.passes.items.scalar_values import (
@@ -51,7 +49,6 @@ class IotaArray:
 
 
 ArrayValue = ArrayView | IotaArray
-Access = Index | Slice | Update
 
 
 class Item:
@@ -316,60 +313,7 @@ class Item:
             return
         self.loop(shape[0], "i", lambda i: self.each(shape[1:], lambda rest: write((i, *rest))))
 
-    # --- checked indices
-
-    def checked(self, index: Size, extent: Size, access: Access, dimension: int) -> Size:
-        """The index, or 0 after recording that it is out of range."""
-        if not access.checked or self._in_range(index, extent):
-            return index
-        at = self.emit.let(lower_size(index, self.emit), "index")
-        wrong = self._record_outside(at, extent, access, dimension)
-        return self.named(kernel.operation("select", wrong, Constant(0, I64), at), "safe")
-
-    def checked_slice(
-        self, one: SliceDimension, extent: Size, access: Access, dimension: int
-    ) -> tuple[SliceDimension, Size]:
-        """A slice and 1; or, after recording that it is out of range, one that only reads index 0, and stride 0."""
-        if not access.checked:
-            return one, ONE
-        last = one.start + (one.count - 1) * one.step
-        low, high = (one.start, last) if one.step > 0 else (last, one.start)
-        if one.count == ONE:
-            return dataclasses.replace(one, start=self.checked(one.start, extent, access, dimension)), ONE
-        if all(self._in_range(end, end + 1) for end in (low, extent - 1 - high)):  # neither is negative
-            return one, ONE
-        count = self.emit.let(lower_size(one.count, self.emit), "count")
-        some = kernel.operation("gt", count, Constant(0, I64))
-        # With no element there is nothing to check; index 0 stands for it, or the extent's own last one.
-        ends = [
-            self.emit.let(kernel.operation("select", some, lower_size(end, self.emit), Constant(0, I64)), "end")
-            for end in (low, high)
-        ]
-        outside = [self._record_outside(end, extent, access, dimension, some) for end in ends]
-        wrong = self.emit.let(kernel.operation("or", *outside), "bad")
-        if self.round is not None and self.round.leave_where(wrong):
-            return one, ONE
-        start, stride = (
-            self.named(kernel.operation("select", wrong, Constant(0, I64), right), "safe")
-            for right in (lower_size(one.start, self.emit), Constant(1, I64))
-        )
-        return dataclasses.replace(one, start=start), stride
-
-    def _record_outside(
-        self, at: kernel.Expression, extent: Size, access: Access, dimension: int,
-        condition: kernel.Expression | None = None,
-    ) -> kernel.Expression:  # fmt: skip
-        """Whether an index is out of range; the first such index of a worker is recorded."""
-        stop = self.emit.let(lower_size(extent, self.emit), "extent")
-        below = kernel.operation("lt", at, Constant(0, I64))
-        wrong: kernel.Expression = kernel.operation("or", below, kernel.operation("ge", at, stop))
-        if condition is not None:
-            wrong = kernel.operation("and", condition, wrong)
-        if self.speculation is not None:
-            if condition is None:  # a negative number is a large one without a sign
-                wrong = kernel.operation("ge", kernel.Cast(at, U64), kernel.Cast(stop, U64))
-            return self.speculation.note(wrong, self.emit)
-        return record(self, wrong, at, stop, CheckedIndex(access.array.name, dimension, access.line))
+    # --- what is known of indices
 
     def is_size(self, name: str) -> bool:
         """Whether a name is 0 at least: that of a size, or of an index."""
@@ -432,7 +376,8 @@ class Item:
             value = value.substitute(known)
         return value
 
-    def _in_range(self, index: Size, extent: Size) -> bool:
+    def in_range(self, index: Size, extent: Size) -> bool:
+        """Whether an index is known to be at least 0 and less than an extent."""
         found = {self._resolved(index, one) for one in (self.definitions, self.definitions | self.narrowed)}
         certain = any(is_within(one, extent, self.ranges) for one in found)
         name = next(iter(extent.names - self.inner), "")

@@ -19,7 +19,7 @@ from tilewright.ir.traversal import bound_variables
 from tilewright.ir.views import ArrayView
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Name
-from tilewright.passes.items.checks import checked_count, only_if
+from tilewright.passes.items.checks import checked, checked_count, checked_slice, only_if
 from tilewright.passes.items.item_memory import ArrayValue, IotaArray, Item
 from tilewright.passes.items.lower_scalar import (
     assign_values,
@@ -172,7 +172,7 @@ def _(expression: nodes.Alias, item: Item, targets: tuple[Variable, ...]) -> Seq
 def _(expression: nodes.Index, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
     array = expression.array
     indices = [
-        item.checked(atom_size(index), extent, expression, d)
+        checked(item, atom_size(index), extent, expression, d)
         for d, (index, extent) in enumerate(zip(expression.indices, array.type.shape, strict=False))
     ]
     source = value_of(item, array)
@@ -194,7 +194,7 @@ def _(expression: nodes.Slice | nodes.Rearrange, item: Item, targets: tuple[Vari
     base = view(item, expression.array)
     if isinstance(expression, nodes.Slice):
         safe = [
-            item.checked_slice(one, extent, expression, d)
+            checked_slice(item, one, extent, expression, d)
             for d, (one, extent) in enumerate(zip(expression.dimensions, expression.array.type.shape, strict=True))
         ]
         lmad = base.lmad.slice([one for one, _ in safe])
@@ -306,7 +306,7 @@ def _(expression: nodes.Update, item: Item, targets: tuple[Variable, ...]) -> Se
     source = view(item, array)
     value = value_of(item, expression.value)
     indices = [
-        item.checked(atom_size(index), extent, expression, d)
+        checked(item, atom_size(index), extent, expression, d)
         for d, (index, extent) in enumerate(zip(expression.indices, array.type.shape, strict=False))
     ]
     memory = item.target(targets[0])

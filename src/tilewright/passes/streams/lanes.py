@@ -37,6 +37,7 @@ from tilewright.kernel.ir import (
 from tilewright.passes.core.narrow_indices import MOST
 from tilewright.passes.core.variance import Fold
 from tilewright.passes.items import lower_folds
+from tilewright.passes.items.checks import checked
 from tilewright.passes.items.item_memory import ArrayValue, IotaArray, Item
 from tilewright.passes.items.lower_general import Places, Points
 from tilewright.passes.items.lower_items import bind, bind_index, lower_statement, value_of
@@ -174,7 +175,7 @@ class _Group:
         assert not isinstance(source, tuple)
         if isinstance(source, ArrayView):
             outer = [
-                self.item.checked(atom_size(one), extent, index, d)
+                checked(self.item, atom_size(one), extent, index, d)
                 for d, (one, extent) in enumerate(zip(index.indices[:-1], index.array.type.shape, strict=False))
             ]
             source = ArrayView(source.buffer, source.element, source.lmad.fix(outer))
