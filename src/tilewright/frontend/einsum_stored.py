@@ -9,7 +9,6 @@ TILEWRIGHT_VERIFY asks for the compiler's work to be checked.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ import numpy as np
 from tilewright.frontend.einsum_arrays import Array, empty_result, fresh_strides, is_large
 from tilewright.frontend.einsum_quick import QuickCalls, with_first
 from tilewright.runtime.cache import default_disk_cache
+from tilewright.runtime.environment import is_on
 from tilewright.runtime.fingerprint import fingerprint
 from tilewright.runtime.flat_plan import FlatPlan, FlatRunner, Unfit, flat_runner
 from tilewright.runtime.plan_record import store_plan, stored_plan
@@ -94,7 +94,7 @@ def record_key(key: tuple[Any, ...], arrays: Sequence[Array], out: Array | None)
         or not all(one is None or type(one) in (str, bool, int, float, complex) for one in options)
         or not all(one.dtype.isbuiltin == 1 and one.size for one in every)
         or (out is not None and not out.ndim)
-        or os.environ.get("TILEWRIGHT_VERIFY", "0") not in ("", "0")
+        or is_on("TILEWRIGHT_VERIFY", False)
     ):
         return None
     computed = _dtype_text(dtype)

@@ -12,6 +12,7 @@ from tilewright.ir.printer import print_program
 from tilewright.ir.traversal import all_statements
 from tilewright.runtime.devices import Device
 from tilewright.runtime.digest import sha256
+from tilewright.runtime.environment import is_on
 from tilewright.runtime.fingerprint import fingerprint
 from tilewright.tune.places import store_path
 from tilewright.tune.text import file_beside
@@ -39,7 +40,7 @@ def stored_program(
     print_ = fingerprint()
     if device.machine.kind != "cpu" or options.tiles or print_ is None:
         return None
-    if os.environ.get("TILEWRIGHT_VERIFY", "0") not in ("", "0"):
+    if is_on("TILEWRIGHT_VERIFY", False):
         return None
     try:
         tuning, stored = _tuning_text(options.tuning, source), _stamp(store_path())

@@ -6,7 +6,6 @@ since programs are compiled while their users wait.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -19,6 +18,7 @@ from tilewright.passes.core.one_pass import fill_histograms, scan_columns, sweep
 from tilewright.passes.core.read_concatenations import read_concatenations
 from tilewright.passes.core.simplify import simplify
 from tilewright.rewrite.derivation import Recording
+from tilewright.runtime.environment import is_on
 
 PassFunction: TypeAlias = Callable[[Program, Recording | None], Program]
 
@@ -71,7 +71,7 @@ def run_pipeline(
         PassError: if a pass breaks the program, with the defects and the program as text.
         IRError: if the program is ill-formed before the first pass.
     """
-    checking = os.environ.get("TILEWRIGHT_VERIFY", "0") not in ("", "0") if verify is None else verify
+    checking = is_on("TILEWRIGHT_VERIFY", False) if verify is None else verify
     if checking:
         return _run_checked(program, passes, derivation)
     for one in passes:

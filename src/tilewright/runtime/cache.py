@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import Generic, TypeVar
 
 from tilewright.runtime.digest import sha256
-from tilewright.runtime.environment import byte_count
+from tilewright.runtime.environment import byte_count, is_on
 from tilewright.runtime.errors import CacheWarning
 from tilewright.runtime.forking import ForkSafeLock
 
@@ -241,9 +241,9 @@ def default_disk_cache() -> DiskCache:
     TILEWRIGHT_CACHE_LIMIT its size in bytes (a suffix K, M or G is allowed), and TILEWRIGHT_CACHE=0 switches it off.
 
     Raises:
-        ValueError: if TILEWRIGHT_CACHE_LIMIT is not a size.
+        ValueError: if TILEWRIGHT_CACHE_LIMIT is not a size, or TILEWRIGHT_CACHE no yes or no.
     """
-    if os.environ.get("TILEWRIGHT_CACHE", "1") == "0":
+    if not is_on("TILEWRIGHT_CACHE", True):
         return _disk_cache(None, 0)
     return _disk_cache(cache_folder(), byte_count("TILEWRIGHT_CACHE_LIMIT", DEFAULT_LIMIT))
 

@@ -1,4 +1,4 @@
-"""Variables of the environment: values that are read at every call, and numbers of bytes."""
+"""Variables of the environment: values that are read at every call, switches, and numbers of bytes."""
 
 from __future__ import annotations
 
@@ -17,6 +17,22 @@ def _environment_reader() -> Callable[[bytes], Any]:
     if type(data) is dict and all(type(name) is bytes for name in data):
         return data.get
     return lambda name: os.environ.get(name.decode())
+
+
+def is_on(variable: str, default: bool) -> bool:
+    """Whether a switch of the environment is on: 1, on, yes or true; or 0, off, no or false.
+
+    Raises:
+        ValueError: for anything else, naming the variable.
+    """
+    text = os.environ.get(variable, "").strip()
+    if text.lower() in ("1", "on", "yes", "true"):
+        return True
+    if text.lower() in ("0", "off", "no", "false"):
+        return False
+    if text:
+        raise ValueError(f"{variable}={text!r} is neither 1 nor 0")
+    return default
 
 
 def byte_count(variable: str, default: int) -> int:
