@@ -14,7 +14,7 @@ import threading
 import weakref
 from types import TracebackType
 
-IMPORTED_ANEW = frozenset({"tilewright", "llvmlite", *sys.stdlib_module_names})
+IMPORTED_ANEW = frozenset({"tilewright", "llvmlite", "opt_einsum", *sys.stdlib_module_names})
 """What first calls import that can be imported once more: these packages, and Python's own library."""
 
 
