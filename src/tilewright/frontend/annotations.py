@@ -19,10 +19,10 @@ import numpy as np
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.lexer import ParseError
-from tilewright.ir.messages import value_text
 from tilewright.ir.parser import parse_program
 from tilewright.ir.scalars import SCALAR_TYPES, ScalarType
 from tilewright.ir.sizes import Size, size
+from tilewright.runtime.messages import value_text
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from tilewright.frontend.scalar_constants import type_named
 from tilewright.frontend.scalar_tracing import apply
 from tilewright.frontend.shape_functions import ravel, with_new_dimensions
 from tilewright.ir.counts import is_natural
-from tilewright.ir.messages import value_text
 from tilewright.ir.scalars import BOOL, F32, F64, I64, U8, U64, ScalarType, real_of
 from tilewright.ir.sizes import ZERO, maximum, product
+from tilewright.runtime.messages import value_text
 
 Axis = int | Sequence[int] | None
 

@@ -207,7 +207,7 @@ def _by_form(
     if out is None and beta:
         raise ValueError(f"einsum: beta = {beta} needs out, whose elements it multiplies")
     if out is not None and not isinstance(out, _NDARRAY):
-        from tilewright.ir.messages import value_text  # calls from the disk do without
+        from tilewright.runtime.messages import value_text  # calls from the disk do without
 
         raise TypeError(f"einsum: out must be a NumPy array, not {value_text(out)}")
     forms = [(one.dtype, one.shape, one.strides) for one in arrays]

@@ -49,13 +49,13 @@ def as_array(operand: Any, caller: str = "einsum", which: str = "") -> Array:
         kind = TypeError if isinstance(error, TypeError) else RuntimeError
         raise kind(f"{caller}: an operand of type {type(operand).__name__}: {error}{which}") from error
     except ValueError as error:
-        from tilewright.ir.messages import brief
+        from tilewright.runtime.messages import brief
 
         raise ValueError(
             f"{caller}: {brief(operand)} is no array: its rows are of different lengths or depths{which}"
         ) from error
     if array.dtype == object and not hasattr(operand, "__array__"):
-        from tilewright.ir.messages import value_text  # calls from the disk do without
+        from tilewright.runtime.messages import value_text  # calls from the disk do without
 
         raise TypeError(f"{caller}: {value_text(operand)} is no array of numbers{which}")
     return array
@@ -132,7 +132,7 @@ def check_factors(**factors: Any) -> None:
     """
     for name, value in factors.items():
         if not isinstance(value, int | float | complex | np.number | np.bool_):
-            from tilewright.ir.messages import value_text  # calls from the disk do without
+            from tilewright.runtime.messages import value_text  # calls from the disk do without
 
             raise TypeError(f"einsum: {name} must be a number, not {value_text(value)}")
 

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tilewright.ir.messages import value_text
+from tilewright.runtime.messages import value_text
 
 Label: TypeAlias = Hashable
 

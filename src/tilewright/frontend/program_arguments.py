@@ -11,9 +11,9 @@ from tilewright.frontend.annotations import Annotation, Parameter
 from tilewright.frontend.array_proxy import ArrayProxy
 from tilewright.frontend.einsum_arrays import readable
 from tilewright.frontend.program_tracing import describe_value
-from tilewright.ir.messages import value_text
 from tilewright.ir.scalars import ScalarType, scalar_type_of
 from tilewright.ir.sizes import Size, size
+from tilewright.runtime.messages import value_text
 
 
 def as_array(program: str, parameter: Parameter, argument: Any) -> Any:

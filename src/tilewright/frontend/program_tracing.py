@@ -23,11 +23,11 @@ import tilewright
 from tilewright.frontend.scalar_constants import constant
 from tilewright.frontend.scalar_tracing import ScalarProxy, common_type, convert, foreign
 from tilewright.ir.builder import Builder
-from tilewright.ir.messages import value_text
 from tilewright.ir.nodes import Atom, Body, Lambda, Type, Variable, atom_size
 from tilewright.ir.scalars import BOOL, C128, F64, I64, ScalarType, scalar_type_of
 from tilewright.ir.sizes import Size, exact_quotient, size, size_function
 from tilewright.ir.traversal import bound_variables
+from tilewright.runtime.messages import value_text
 
 _PACKAGE = os.path.dirname(tilewright.__file__)
 _CURRENT: ContextVar[Tracer | None] = ContextVar("tilewright_tracer", default=None)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.ir.messages import value_text
 from tilewright.ir.nodes import Literal
 from tilewright.ir.scalars import BOOL, ScalarType, scalar_type_of
+from tilewright.runtime.messages import value_text
 
 AMBIGUOUS = {"i8": ("int8", "int64"), "u8": ("uint8", "uint64")}
 """Dtype names that mean eight bits in the language and eight bytes in NumPy."""

@@ -16,9 +16,9 @@ from tilewright.frontend.scalar_functions import exp, log1p, maximum, minimum, w
 from tilewright.frontend.scalar_tracing import trace
 from tilewright.ir.builder import Builder
 from tilewright.ir.dataclass import dataclass
-from tilewright.ir.messages import value_text
 from tilewright.ir.nodes import Atom, Lambda, Literal, Type
 from tilewright.ir.scalars import ScalarType
+from tilewright.runtime.messages import value_text
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 from tilewright.frontend.einsum import einsum
 from tilewright.frontend.einsum_arrays import as_array
 from tilewright.frontend.torch_tensors import is_tensor
-from tilewright.ir.messages import brief
+from tilewright.runtime.messages import brief
 
 
 def tensordot(left: Any, right: Any, axes: Any = 2, **options: Any) -> Any:

@@ -19,10 +19,10 @@ from tilewright.frontend.torch_tensors import are_there, on_arrays
 from tilewright.frontend.tree_parse import Leaf, Node, check_tree, leaves, parse_tree, sizes_of
 from tilewright.frontend.tree_plan import TreePlan, make_plan, memory_order
 from tilewright.frontend.tree_steps import ResolvedTree, resolve_tree
-from tilewright.ir.messages import value_text
 from tilewright.ir.scalars import ScalarType, scalar_type_of
 from tilewright.runtime.cache import MemoryCache
 from tilewright.runtime.devices import Device, device_for
+from tilewright.runtime.messages import value_text
 
 Sizes = Mapping[Any, int] | Sequence[int]
 

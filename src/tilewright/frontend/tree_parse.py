@@ -25,7 +25,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tilewright.ir.dataclass import dataclass
-from tilewright.ir.messages import value_text
+from tilewright.runtime.messages import value_text
 
 Label: TypeAlias = int | str
 ACTIVATIONS = {"r": "relu"}

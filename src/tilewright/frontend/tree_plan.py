@@ -20,11 +20,11 @@ from tilewright.frontend.tree_program import operands_of, tree_program
 from tilewright.frontend.tree_steps import ResolvedTree
 from tilewright.frontend.tree_text import describe
 from tilewright.ir.dataclass import dataclass
-from tilewright.ir.messages import value_text
 from tilewright.ir.nodes import Program
 from tilewright.ir.scalars import ScalarType, compute_type
 from tilewright.runtime.devices import Device, device_for
 from tilewright.runtime.memory import aligned_empty
+from tilewright.runtime.messages import value_text
 
 _Index = tuple[slice, ...]
 

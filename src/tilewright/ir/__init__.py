@@ -5,5 +5,5 @@ programs      nodes.py, operators.py, typing.py, builder.py; printer.py, parser.
 meaning       verifier.py, interpreter.py, arguments.py
 for passes    traversal.py, index_ranges.py
 for tests     generator.py (random programs; its constructs are in generator_*.py)
-for Python    dataclass.py (frozen classes that are cheap to import), cached.py, messages.py (values in errors)
+for Python    dataclass.py (frozen classes that are cheap to import), cached.py
 """

@@ -10,5 +10,5 @@ devices       protocol.py, backends.py, opencl_device.py, cuda_device.py, device
               turned.py and turning.py (arrays in the order that a GPU reads)
 memory        memory.py, recycling.py
 caches        cache.py, fingerprint.py, digest.py
-other         errors.py, environment.py
+other         errors.py, messages.py (values in them), environment.py
 """

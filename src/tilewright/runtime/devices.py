@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tilewright.ir.dataclass import dataclass
-from tilewright.ir.messages import value_text
 from tilewright.machine.detect import host_machine, opencl_machine
 from tilewright.machine.model import Machine
 from tilewright.runtime.cache import MemoryCache
 from tilewright.runtime.errors import DeviceError
 from tilewright.runtime.known_processor import known_processor
+from tilewright.runtime.messages import value_text
 
 if TYPE_CHECKING:
     from tilewright.runtime.protocol import DeviceRuntime

@@ -127,7 +127,7 @@ def _find_out() -> None:
 
 def _checked(number: int, what: str) -> int:
     if not hasattr(number, "__index__"):
-        from tilewright.ir.messages import value_text  # calls from the disk do without
+        from tilewright.runtime.messages import value_text  # calls from the disk do without
 
         raise TypeError(f"{what} is {value_text(number)}; it must be an integer")
     if not 1 <= number <= MOST_THREADS:
