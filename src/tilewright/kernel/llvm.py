@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tilewright.ir.scalars import BOOL, ScalarType
+from tilewright.kernel.constant_tests import has_constant_tests
 from tilewright.kernel.ir import (
     Assign,
     AtomicUpdate,
@@ -55,6 +56,8 @@ __all__ = ["CpuTarget", "llvm_text"]
 
 STACK_LIMIT = 1 << 20
 WORKSPACE = "%.workspace"
+CONSTANT_TESTS = "; innermost loops have tests that are the same in all rounds"
+"""The first line of a text of which that is so."""
 
 
 def llvm_text(kernel: Kernel, target: CpuTarget) -> str:
@@ -91,7 +94,8 @@ def llvm_text(kernel: Kernel, target: CpuTarget) -> str:
         emitter.declarations["llvm.x86.sse.sfence"] = "declare void @llvm.x86.sse.sfence()"
         emitter.effect("call void @llvm.x86.sse.sfence()")
     emitter.effect("ret void")
-    return "\n".join(_module(emitter, kernel)) + "\n"
+    marks = [CONSTANT_TESTS] if has_constant_tests(kernel.body) else []
+    return "\n".join((*marks, *_module(emitter, kernel))) + "\n"
 
 
 # --- the module around the body ---------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 from tilewright.kernel.ir import Kernel
-from tilewright.kernel.llvm import CpuTarget, llvm_text
+from tilewright.kernel.llvm import CONSTANT_TESTS, CpuTarget, llvm_text
 from tilewright.kernel.llvm_operators import LIBRARY_SYMBOLS
 from tilewright.kernel.llvm_vector_math import FUNCTIONS, variants
 from tilewright.machine.processors import Processor
@@ -32,9 +32,9 @@ from tilewright.runtime.native_image import ImageError, LoadedImage, NativeKerne
 Optimisation = Literal["quick", "none", "large", "deep", "checked", "full"]
 """quick: for code that a call runs once: LLVM's fast code generation takes a tenth of the time of the other.
 none: for kernels whose vectors are explicit (registers for variables, loop unrolling where asked, code generation).
-full: LLVM's whole pipeline with the loop and superword vectorisers. Tests are taken out of loops only where these are
-few (`MANY_LOOPS`): it copies whole nests, and the larger the kernel, the less of its time is spent in the one that
-gains.
+full: LLVM's whole pipeline with the loop and superword vectorisers. Tests are taken out of loops only where innermost
+loops have such (`CONSTANT_TESTS`) and loops are few (`MANY_LOOPS`): it copies whole nests, and the larger the kernel,
+the less of its time is spent in the one that gains.
 checked: the same for kernels of few loops that check indices (see `_emitting`).
 deep: the same without taking tests out of loops, which for a deep nest takes a second.
 large: nor unrolling loops, which is nearly half of LLVM's work on a kernel of very many loops, and gains nothing there:
@@ -296,7 +296,8 @@ def _optimised(text: str, optimisation: Optimisation, cpu: CpuTarget) -> tuple[A
         except RuntimeError as error:
             raise JitError(f"LLVM rejects the text: {error}") from error
         module.data_layout = str(machine.target_data)
-        level = min(_LEVELS[optimisation], 2 if text.count(".latch:") >= MANY_LOOPS else 3)
+        tests = text.startswith(CONSTANT_TESTS) and text.count(".latch:") < MANY_LOOPS
+        level = min(_LEVELS[optimisation], 3 if tests else 2)
         tuning = binding.create_pipeline_tuning_options(level)
         tuning.loop_vectorization = tuning.slp_vectorization = optimisation not in ("quick", "none")
         tuning.loop_unrolling = optimisation in ("deep", "checked", "full")
