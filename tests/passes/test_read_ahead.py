@@ -67,6 +67,9 @@ def test_folds_wait_for_one_comparison() -> None:
     assert isinstance(found, For) and found.body == (body[0], Let("t", operation("max", e, acc)), body[2])
     together = For("i", integer(0), integer(9), body, independent=True)
     assert all_waiting_last((together,)) == (together,)
+    points = For("j", integer(0), integer(9), (For("i", integer(0), integer(9), body),), independent=True)
+    (outer,) = all_waiting_last((points,))
+    assert isinstance(outer, For) and outer.body == (found,)
 
 
 @tw.program

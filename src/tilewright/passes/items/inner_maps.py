@@ -16,14 +16,14 @@ from collections.abc import Sequence
 from tilewright.ir import nodes
 from tilewright.ir.nodes import Body, Lambda, Type, Variable
 from tilewright.ir.scalars import BOOL
-from tilewright.ir.sizes import Size
+from tilewright.ir.sizes import ONE, Size
 from tilewright.ir.traversal import is_plain
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import Constant, Expression, integer, operation
 from tilewright.passes.items.attempts import ItemState
 from tilewright.passes.items.changed_ranges import ChangedRange, changed_range
 from tilewright.passes.items.item_memory import IotaArray, Item
-from tilewright.passes.items.lower_columns import has_simple_rows, is_nearer
+from tilewright.passes.items.lower_columns import has_read_rows, has_simple_rows, is_nearer
 from tilewright.passes.items.lower_folds import arrays_of, function_rows
 from tilewright.passes.items.lower_items import AnyValue, bind, lower_expression, row_of
 from tilewright.passes.items.lower_scalar import lower_size
@@ -32,6 +32,8 @@ from tilewright.passes.lanes.lane_loops import in_lanes, wants_lanes
 from tilewright.passes.lanes.masked_lanes import WRITTEN_OUT
 
 _Fold = nodes.Reduce | nodes.Redomap
+FEWEST_POINTS = 6
+"""Points from which on vectors of them are faster than one after another, if their folds are as long."""
 _ALWAYS, _NEVER = Constant(True, BOOL), Constant(False, BOOL)
 
 
@@ -58,6 +60,8 @@ def _points(
     together = item.vector_lanes and item.lanes is None and item.speculation is None
     # Lanes compute some points twice, which those that are written over what they read must not be.
     again = not any(target.name in item.overwrites for target in targets)
+    if together and again and _read_neighbours(item, expression):
+        return _by_width(item, expression, targets)
     columns = _lie_nearer(item, expression) if together and again and _is_of_folds(body) else _NEVER
     if together and columns == _NEVER and _functions_of_folds(item, body):
         return _in_two(item, expression, targets)
@@ -138,8 +142,8 @@ def _functions_of_folds(item: Item, body: Body) -> bool:
     return item.machine is not None and _is_of_folds(body) and not operators.isdisjoint(WRITTEN_OUT)
 
 
-def _in_two(item: Item, expression: nodes.Map, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
-    """A map of folds, then one of what is computed of them."""
+def _halves(item: Item, expression: nodes.Map) -> tuple[nodes.Map, tuple[Variable, ...], nodes.Map]:
+    """A map of folds, what it gives, and a map of what is computed of that."""
     parameters, body = expression.function.parameters, expression.function.body
     last = max(n for n, one in enumerate(body.statements) if isinstance(one.expression, _Fold)) + 1
     found = [target for one in body.statements[:last] for target in one.targets]
@@ -147,6 +151,75 @@ def _in_two(item: Item, expression: nodes.Map, targets: tuple[Variable, ...]) ->
     first = Lambda(parameters, Body(body.statements[:last], tuple(found)))
     then = Lambda((*parameters, *found), Body(body.statements[last:], body.results))
     folded = nodes.Map(expression.width, first, expression.arrays)
+    return folded, whole, nodes.Map(expression.width, then, (*expression.arrays, *whole))
+
+
+def _in_two(item: Item, expression: nodes.Map, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
+    """A map of folds, then one of what is computed of them."""
+    folded, whole, then = _halves(item, expression)
     for one, value in zip(whole, lower_expression(folded, item, whole), strict=True):
         bind(item, one, value)
-    return lower_expression(nodes.Map(expression.width, then, (*expression.arrays, *whole)), item, targets)
+    return lower_expression(then, item, targets)
+
+
+def _read_neighbours(item: Item, expression: nodes.Map) -> bool:
+    """Whether points are folds of elements that they read by their own number, where those of neighbours lie together:
+
+    map (\\j -> fold (\\k -> f x[k, j])) iota
+    """
+    pairs = zip(expression.function.parameters, expression.arrays, strict=True)
+    numbers = {one.name for one, array in pairs if isinstance(item.arrays.get(array.name), IotaArray)}
+    statements = expression.function.body.statements
+    folds = [one.expression for one in statements if isinstance(one.expression, _Fold)]
+    first = next((n for n, one in enumerate(statements) if isinstance(one.expression, _Fold)), 0)
+    others = [one for one in statements if not isinstance(one.expression, _Fold | nodes.Index)]
+    scalars = all(target.type.rank == 0 for one in statements for target in one.targets)
+    if item.machine is None or first or len(folds) != 1 or not (scalars and is_plain(Body(tuple(others), ()))):
+        return False
+    (fold,) = folds
+    if not (isinstance(fold, nodes.Redomap) and fold.commutative and has_read_rows(fold)):
+        return False
+    reads = (one.expression for one in fold.function.body.statements)
+    own = [one for one in reads if isinstance(one, nodes.Index) and not numbers.isdisjoint(map(str, one.indices))]
+
+    def is_beside(read: nodes.Index) -> bool:
+        array = item.arrays.get(read.array.name)
+        near = isinstance(array, ArrayView) and len(read.indices) > 1 and array.lmad.strides[-1] == ONE
+        return near and numbers.isdisjoint(map(str, read.indices[:-1]))
+
+    return bool(own) and all(map(is_beside, own))
+
+
+def _by_width(item: Item, expression: nodes.Map, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
+    """Folds of what lies beside that of their neighbours: in vectors of points, if there are enough of them. What they
+    read once by themselves is read in a map of its own.
+    """
+    places = [item.target(target) for target in targets]
+    width, function = expression.width, expression.function
+    stop = item.emit.let(lower_size(width, item.emit), "stop")
+
+    def points(of: nodes.Map, into: Sequence[ArrayView], in_vectors: bool) -> None:
+        rows = function_rows(item, of.function, arrays_of(item, of.arrays))
+
+        def write_row(i: Size) -> None:
+            rows(i, [row_of(place, i) for place in into])
+
+        if in_vectors:
+            emit_points(item, (integer(0), stop), width, write_row, alone=False, machine=item.machine, short=True)
+        else:
+            item.loop(width, "i", write_row)
+
+    def vectors() -> None:
+        if not any(isinstance(one.expression, nodes.Index) for one in function.body.statements):
+            points(expression, places, True)
+            return
+        folded, whole, then = _halves(item, expression)
+        made = [item.allocate(one.type, one.name) for one in whole]
+        points(folded, made, True)
+        for one, value in zip(whole, made, strict=True):
+            bind(item, one, value)
+        points(then, places, True)
+
+    enough = operation("ge", stop, integer(FEWEST_POINTS))
+    item.emit.when(item.emit.let(enough, "enough"), vectors, lambda: points(expression, places, False))
+    return places

@@ -59,6 +59,7 @@ def turns_of(
             both[place] = _Both(item.allocate(whole, f"{old.buffer}_turns"), old)
     for one in both.values():
         item.copy(one.result, one.at(ZERO))
+        item.turning.add(one.memory.buffer)
     return Turns(item, merged, spare, both, item.emit.declare(integer(0), "turn"))
 
 

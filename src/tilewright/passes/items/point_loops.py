@@ -75,7 +75,7 @@ def _unchecked(
 ) -> int:  # fmt: skip
     """A loop over points without checks; how many of them go on together."""
     index, inside = point
-    group = emit_in_lanes(item.emit, bounds, index, inside, machine)
+    group = emit_in_lanes(item.emit, bounds, index, inside, machine, turning=item.turning)
     if not isinstance(group, OneByOne):
         return group
     if group.scalar:
@@ -160,7 +160,7 @@ def _checked_together(
     index, inside = point()
     item.speculation = around
     together = 1
-    if isinstance(group := emit_in_lanes(item.emit, bounds, index, inside, machine, bad), OneByOne):
+    if isinstance(group := emit_in_lanes(item.emit, bounds, index, inside, machine, bad, item.turning), OneByOne):
         if group.scalar:
             item.refused.append(f"points one by one, not in the lanes of vectors: {group.reason}")
         item.emit.emit(For(index.name, *bounds, tuple(inside), independent=True))

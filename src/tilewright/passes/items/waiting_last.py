@@ -41,10 +41,9 @@ def all_waiting_last(statements: Sequence[Statement]) -> tuple[Statement, ...]:
     found: list[Statement] = []
     for one in statements:
         match one:
-            case For(body=body) if one.independent:
-                found.append(one)
             case For(body=body):
-                found.append(replace(one, body=with_waiting_last(all_waiting_last(body), one.index)))
+                inside = all_waiting_last(body)
+                found.append(replace(one, body=inside if one.independent else with_waiting_last(inside, one.index)))
             case While(body=body):
                 found.append(replace(one, body=all_waiting_last(body)))
             case If(then=then, otherwise=otherwise):

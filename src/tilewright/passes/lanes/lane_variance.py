@@ -116,7 +116,11 @@ def _combined(operator: str, kinds: Sequence[int]) -> int:
 
 
 def lane_variance(
-    index: Name, body: Sequence[Statement], apart: bool = False, flags: Collection[str] = ()
+    index: Name,
+    body: Sequence[Statement],
+    apart: bool = False,
+    flags: Collection[str] = (),
+    turning: Collection[str] = (),
 ) -> LaneVariance:
     """How the values in a loop's body differ between iterations.
 
@@ -124,6 +128,7 @@ def lane_variance(
         index, body: the loop's index and what is done for it.
         apart: as of a `LaneVariance`.
         flags: variables from outside of the loop that iterations may set, and none reads but to keep what was set.
+        turning: buffers of which iterations write another part than any of them reads.
 
     Raises:
         NotInLanes: if the body does something that vectors do not do.
@@ -139,7 +144,7 @@ def lane_variance(
         raise NotInLanes(f"the index is of type {index.type}")
     found = LaneVariance({index.name: LINEAR} | dict.fromkeys(flags, WIDE), apart, set(flags))
     stored = {one.buffer.name for one in kernel.walk(tuple(body)) if isinstance(one, Store) and not apart}
-    walker = _Walker(found, stored, depth=dict.fromkeys(flags, -1))
+    walker = _Walker(found, stored.difference(turning), depth=dict.fromkeys(flags, -1))
     while True:  # a variable that differs makes others differ
         before = len(found.variables)
         walker.floats, walker.numbers = 0, 0

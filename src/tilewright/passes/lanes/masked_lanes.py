@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import I64
@@ -58,6 +58,7 @@ def emit_in_lanes(
     body: Sequence[Statement],
     machine: Machine | None,
     flag: Name | None = None,
+    turning: Collection[str] = (),
 ) -> int | OneByOne:
     """Emit a loop over independent iterations in lanes, if it can be and is worth it.
 
@@ -67,6 +68,7 @@ def emit_in_lanes(
         index, body: the loop's index and what is done for it, in scalars.
         machine: has the vectors; None for none.
         flag: a variable from outside that iterations may set, and which they read but to keep what was set.
+        turning: buffers of which iterations write another part than any of them reads.
 
     Returns:
         How many iterations go on together, or why none do; then nothing is emitted.
@@ -76,7 +78,7 @@ def emit_in_lanes(
     if not is_worth_lanes(body, machine):
         return OneByOne("the compiler puts code without loops and functions into vectors by itself", scalar=False)
     try:
-        variance = lane_variance(index, body, flags=() if flag is None else (flag.name,))
+        variance = lane_variance(index, body, flags=() if flag is None else (flag.name,), turning=turning)
     except NotInLanes as error:
         return OneByOne(str(error))
     if not _gathers_pay(body, variance, machine):
