@@ -13,13 +13,14 @@ from tilewright.contraction.form import Contraction
 from tilewright.contraction.normalise import normalise
 from tilewright.ir.builder import Builder
 from tilewright.ir.nodes import Type
-from tilewright.ir.scalars import BF16, F16, F32, ScalarType
+from tilewright.ir.scalars import BF16, F16, F32, I8, I16, I32, U8, ScalarType
 from tilewright.machine.detect import host_machine
 from tilewright.machine.named import CPU_AVX512
 from tilewright.passes.direct.choice import choose_direct_form
 from tilewright.passes.form_choice import choose_form
-from tilewright.passes.matrix_vector.form import MatrixVectorForm, Way
+from tilewright.passes.matrix_vector.form import MatrixVectorForm, Way, choose_matrix_vector_form
 from tilewright.passes.matrix_vector.kernel import write_matrix_vector_kernel
+from tilewright.passes.matrix_vector.row_products import choose_row_products
 from tilewright.passes.packed.form import PackedForm
 
 
@@ -63,6 +64,57 @@ def test_rows_of_bf16() -> None:
     exact = values[: 67 * 301].reshape(67, 301) @ values[67 * 301 :]
     found = (got.astype(np.uint32) << 16).view(np.float32)
     assert (np.abs(found - exact) <= 2.0**-8 * np.abs(exact) + 1e-4).all()
+
+
+def test_pairs_of_bf16_along_rows_are_summed_by_one_instruction() -> None:
+    """Rows that end anywhere in a vector, and infinities, which masked lanes must not meet."""
+    machine = host_machine()
+    for length in (32, 33, 63, 64, 65, 200, 301, 20_011):
+        for text, shape in (("ik,k->i", (19, 1)), ("ik,ik->i", (5, 5)), ("ik,jk->ij", (3, 4))):
+            sizes = dict(i=shape[0], j=shape[1], k=length)
+            contraction = halves(text, sizes, BF16)
+            contraction = replace(contraction, epilogue=None, out=replace(contraction.out, element=F32))
+            form = choose_matrix_vector_form(normalise(contraction), machine)
+            if isinstance(form, str):
+                found = choose_row_products(normalise(contraction), machine)
+                if isinstance(found, str):
+                    continue
+                form = found.form
+            assert (form.dots is not None) == ("bf16" in machine.dots)
+            left, right = shape[0] * length, shape[1] * length
+            wide = np.random.default_rng(length).uniform(-1, 1, left + right).astype(np.float32)
+            bits = (wide.view(np.uint32) >> 16).astype(np.uint16)
+            bits[left - 1] = 0x7F80  # infinity at the end of the last row
+            values = (bits.astype(np.uint32) << 16).view(np.float32)
+            shapes = (shape[0], length), (length,) if text == "ik,k->i" else (shape[1], length)
+            a, b = values[:left].reshape(shapes[0]), values[left:].reshape(shapes[1])
+            arrays = {"A": bits[:left], "B": bits[left:], "C": np.zeros(1000, np.float32)}
+            got = run_cpu(write_matrix_vector_kernel(form), arrays, {})
+            exact = np.einsum(text, a.astype(np.float64), b.astype(np.float64))
+            magnitude = np.einsum(text, np.abs(a).astype(np.float64), np.abs(b).astype(np.float64))
+            found_values = got[: exact.size].reshape(exact.shape)
+            finite = np.isfinite(exact)
+            assert (np.isinf(found_values) == ~finite).all()
+            bound = length * 2.0**-24 * magnitude
+            assert (np.abs(found_values[finite] - exact[finite]) <= bound[finite]).all()
+
+
+@pytest.mark.parametrize(("left", "right"), [(U8, I8), (I8, U8), (I16, I16), (I8, I8)], ids=str)
+def test_rows_of_integers_wrap_around(left: ScalarType, right: ScalarType) -> None:
+    b = Builder()
+    for length in (64, 333):
+        dense = einsum_contraction("ik,k->i", dict(i=13, k=length), I32)
+        contraction = replace(
+            dense,
+            left=replace(dense.left, element=left),
+            right=replace(dense.right, element=right),
+            map=b.function([Type(left), Type(right)], lambda x, y: b.apply("mul", b.cast(I32, x), b.cast(I32, y))),
+        )
+        form = choose_matrix_vector_form(normalise(contraction), host_machine())
+        assert isinstance(form, MatrixVectorForm)
+        assert (form.dots is not None) == ("i8" in host_machine().dots and (left, right) != (I8, I8))
+        buffers = random_buffers(contraction, 4)
+        assert_close(contraction, run_cpu(write_matrix_vector_kernel(form), buffers, {}), buffers, {})
 
 
 def test_sums_that_wait_in_the_output_do_not_wait_in_halves() -> None:

@@ -181,6 +181,8 @@ def _by_form(
     a short cut that the call gives is kept.
     """
     if any(map(is_tensor, operands)) or is_tensor(out):
+        if type(recent) is str:  # no option was given
+            return einsum_of_tensors(operands, out, {})
         others = {
             "epilogue_operands": epilogue_operands, "alpha": alpha, "beta": beta, "target": target, "tiles": tiles,
         }  # fmt: skip

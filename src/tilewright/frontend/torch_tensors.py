@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -143,12 +144,12 @@ def einsum_of_tensors(operands: Sequence[Any], out: Any, options: Mapping[str, A
     Raises:
         RuntimeError: for gradients of what has none here.
     """
-    from tilewright.frontend.einsum import einsum
-
+    einsum = _einsum()
     options = {name: one for name, one in options.items() if one is not DEFAULTS[name]}
     if "dtype" in options:
         options["dtype"] = dtype_of(options["dtype"])
-    if are_followed([one for one in operands if is_tensor(one)]):
+    are_tensors = [is_tensor(one) for one in operands]
+    if are_followed([*compress(operands, are_tensors)]):
         from tilewright.frontend.torch_operator import followed_einsum
 
         return followed_einsum(operands, out, options)
@@ -157,11 +158,19 @@ def einsum_of_tensors(operands: Sequence[Any], out: Any, options: Mapping[str, A
         options["epilogue_operands"] = (
             [_epilogue_operand(one) for one in extra] if isinstance(extra, Sequence) else extra
         )
-    arrays = [_memory(one, "einsum: an operand") if is_tensor(one) else one for one in operands]
+    pairs = zip(operands, are_tensors, strict=True)
+    arrays = [_memory(one, "einsum: an operand") if is_one else one for one, is_one in pairs]
     if out is None:
         return tensor_of(einsum(*arrays, **options))
     einsum(*arrays, out=_place(out), **options)
     return out
+
+
+@cache
+def _einsum() -> Callable[..., Any]:
+    from tilewright.frontend.einsum import einsum
+
+    return einsum
 
 
 def _epilogue_operand(given: Any) -> Any:

@@ -8,6 +8,8 @@ from tilewright.contraction.normalise import constant
 from tilewright.kernel.launch import Launch
 from tilewright.machine.model import Machine
 from tilewright.passes.matrix_vector.form import MatrixVectorForm, Way
+from tilewright.passes.packed.dots import Dots
+from tilewright.report.packed_text import multiply_text
 from tilewright.report.text import table
 
 
@@ -24,6 +26,7 @@ class MatrixVectorDetails:
         lanes: of a vector. vectors: of a row in one step.
         blocks: independent parts of the launch.
         fused_multiply_add: products and sums are one instruction.
+        dots: several products of narrow elements and their sum are, or None.
     """
 
     matrix: str
@@ -36,6 +39,7 @@ class MatrixVectorDetails:
     blocks: int
     fused_multiply_add: bool
     columns: tuple[int, str] | None = None
+    dots: Dots | None = None
 
 
 def matrix_vector_details(form: MatrixVectorForm, launch: Launch) -> MatrixVectorDetails:
@@ -45,6 +49,7 @@ def matrix_vector_details(form: MatrixVectorForm, launch: Launch) -> MatrixVecto
     return MatrixVectorDetails(
         matrix, form.way.value, form.along.name, side, form.rows, form.lanes, form.vectors, launch.blocks,
         form.fused_multiply_add, None if form.columns is None else (form.column_tile, form.columns.name),
+        form.dots,
     )  # fmt: skip
 
 
@@ -63,7 +68,7 @@ def matrix_vector_lines(details: MatrixVectorDetails, machine: Machine) -> list[
         f"vectors    along {details.along}, {details.lanes} lanes, {details.vectors} in a step; {side} at a time",
         f"results    {results}",
         f"blocks     {details.blocks} on {machine.cores} cores",
-        f"multiply   {'fused with add' if details.fused_multiply_add else 'and combine are separate operations'}",
+        f"multiply   {multiply_text(details.dots, details.fused_multiply_add)}",
     ]
 
 

@@ -72,11 +72,12 @@ def packed_details(form: PackedForm, launch: Launch) -> PackedDetails:
     )
 
 
-def _multiply(packed: PackedDetails) -> str:
-    if packed.dots is not None:
-        first, second = packed.dots.elements
-        return f"{packed.dots.together} products of {first} and {second} are added by one instruction"
-    return "fused with add" if packed.fused_multiply_add else "and combine are separate operations"
+def multiply_text(dots: Dots | None, fused: bool) -> str:
+    """How products are summed."""
+    if dots is not None:
+        first, second = dots.elements
+        return f"{dots.together} products of {first} and {second} are added by one instruction"
+    return "fused with add" if fused else "and combine are separate operations"
 
 
 def packed_lines(packed: PackedDetails, machine: Machine) -> list[str]:
@@ -93,5 +94,5 @@ def packed_lines(packed: PackedDetails, machine: Machine) -> list[str]:
         f"loops      panels of the {'broadcasts' if packed.scalar_inner else 'vectors'} innermost; results stored"
         f" {packed.results}",
         f"blocks     {packed.blocks} on {machine.cores} cores",
-        f"multiply   {_multiply(packed)}",
+        f"multiply   {multiply_text(packed.dots, packed.fused_multiply_add)}",
     ]

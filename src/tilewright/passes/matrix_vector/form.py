@@ -23,14 +23,17 @@ from tilewright.contraction.form import Contraction, Dimension, Kind, Operand
 from tilewright.contraction.normalise import constant
 from tilewright.contraction.recognise import is_commutative
 from tilewright.ir.dataclass import dataclass
-from tilewright.ir.scalars import BOOL, ScalarType, compute_type
+from tilewright.ir.scalars import BOOL, U32, ScalarType, compute_type
 from tilewright.ir.traversal import free_names
 from tilewright.machine.model import Machine, power_of_two_at_least
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.lanes.vectorise import is_vectorisable
+from tilewright.passes.packed.dots import Dots, choose_dots
 from tilewright.passes.packed.form import is_multiply_add
+from tilewright.passes.packed.operands import with_conversions_in_packing
 
 ROWS = 8  # that are read together, of both operands: more streams than that are followed by no prefetcher
+MASKED_BYTES = 64  # of the vectors of processors that mask bytes
 SHORT_ROW = 4096  # bytes: prefetchers look ahead in one page
 LEAST_SUM = 4  # terms: shorter sums wait in registers
 SERIAL_BYTES = 1 << 18  # reading so much takes some 10 microseconds: less is not worth waking other threads
@@ -68,6 +71,8 @@ class MatrixVectorForm:
         columns: the other operand's own dimension, with each of whose rows those of the matrix are multiplied; else
             None.
         column_tile: how many of those are read together.
+        dots: several products of narrow elements, which lie along the sum in both operands, are summed by one
+            instruction.
     """
 
     contraction: Contraction
@@ -87,6 +92,12 @@ class MatrixVectorForm:
     serial: bool = False
     columns: Dimension | None = None
     column_tile: int = 1
+    dots: Dots | None = None
+
+    @property
+    def step(self) -> int:
+        """Elements of a row that one vector takes."""
+        return self.lanes * (1 if self.dots is None else self.dots.together)
 
     @property
     def matrix(self) -> Operand:
@@ -216,6 +227,8 @@ def _placed(contraction: Contraction, left: bool, machine: Machine) -> MatrixVec
         contraction, left, way, along, None, (), (), lanes, 1, 1, reads, is_multiply_add(contraction)
     )
     step = form.stride(along, "vector")
+    if way is Way.DOTS and step == 1:
+        form = replace(form, dots=dots_along(form, machine))
     if reads and step != 1 and not (step == 0 if way is Way.SUMS else used_once):
         return None
     if way is Way.SUMS and form.stride(along, "out") != 1:
@@ -224,6 +237,14 @@ def _placed(contraction: Contraction, left: bool, machine: Machine) -> MatrixVec
     if way is Way.SUMS and not {0, 1}.issuperset(further):
         return None
     return _with_rows(form)
+
+
+def dots_along(form: MatrixVectorForm, machine: Machine) -> Dots | None:
+    """The instruction for rows of both operands; of narrow elements, masked ends of rows take vectors of 64 bytes."""
+    dots = choose_dots(with_conversions_in_packing(form.contraction), form.matrix_left, machine)
+    if dots is None or dots.flipped or machine.vector_bytes < MASKED_BYTES or form.lanes != machine.lanes(U32.bytes):
+        return None
+    return dots if form.along_size >= form.lanes * dots.together else None
 
 
 def _used(contraction: Contraction) -> set[str]:
@@ -250,7 +271,7 @@ def _with_rows(form: MatrixVectorForm) -> MatrixVectorForm:
     streams = ROWS // parts // (2 if both_move else 1)  # of each operand
     limit = form.lanes // parts if one_stream and (most % form.lanes == 0 or most >= 4 * form.lanes) else streams
     rows = max(1 << power for power in range(8) if 1 << power <= max(1, min(most, form.lanes, limit)))
-    steps = form.along_size // form.lanes
+    steps = form.along_size // form.step
     most_vectors = 8 // (rows * parts) if dots else 2 // parts
     vectors = max(count for count in (1, 2, 4) if count <= max(1, min(steps // 2, most_vectors)))
     row_bytes = form.along_size * form.matrix.element.bytes

@@ -107,7 +107,7 @@ def _dots_of(w: RowWriter, bases: dict[str, Expression]) -> None:
     form, emit = w.form, w.emit
     tile = [(c, j) for c in range(form.column_tile) for j in range(form.rows)]
     parts = {place: [w.accumulator("part") for _ in range(form.vectors)] for place in tile}
-    width = form.lanes * form.vectors
+    width = form.step * form.vectors
 
     def over_row(bases: dict[str, Expression], start: Expression, stop: Expression) -> None:
         places = [_row(w, bases, j) for j in range(form.rows)]
@@ -116,18 +116,19 @@ def _dots_of(w: RowWriter, bases: dict[str, Expression]) -> None:
 
         def step(at: Expression, vectors: int, mask: Mask | None) -> None:
             for v in range(vectors):
-                here = add(at, integer(v * form.lanes))
+                here = add(at, integer(v * form.step))
                 held: list[Value | None] = [None] * form.column_tile
                 if w.vector is not None and shared:
                     held = [w.read_vector(column, here, mask) for column in columns]
                 for j, place in enumerate(places):
                     if w.vector is not None and not shared:
                         held = [w.read_vector(place["vector"], here, mask)]
-                    matrix = w.read(w.matrix, form.matrix.element, add(place["matrix"], here), mask)
+                    matrix = w.read_row(w.matrix, form.matrix.element, add(place["matrix"], here), mask)
                     for c, vector in enumerate(held):
                         part = parts[c, j][v]
-                        # lanes beyond the row keep what they have
-                        w.assign(part, w.stepped(w.snapshot(part, "before"), matrix, vector), mask)
+                        # lanes beyond the row keep what they have; products of zeros in them change nothing
+                        kept = mask if form.dots is None else None
+                        w.assign(part, w.stepped(w.snapshot(part, "before"), matrix, vector), kept)
 
         end = operation("min", multiply(stop, integer(width)), w.length)
         w.in_steps(emit.let(multiply(start, integer(width)), "start"), emit.let(end, "stop"), step)

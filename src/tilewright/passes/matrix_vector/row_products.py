@@ -18,7 +18,7 @@ from tilewright.ir.dataclass import dataclass
 from tilewright.machine.model import Machine, power_of_two_at_least
 from tilewright.passes.direct.cost import level_of, read_once
 from tilewright.passes.items.scalar_values import component_types
-from tilewright.passes.matrix_vector.form import SERIAL_BYTES, MatrixVectorForm, Way, refusal
+from tilewright.passes.matrix_vector.form import SERIAL_BYTES, MatrixVectorForm, Way, dots_along, refusal
 from tilewright.passes.packed.form import is_multiply_add
 
 MOST_ROWS, MOST_COLUMNS = 8, 8  # of a register tile
@@ -81,10 +81,11 @@ def _forms(contraction: Contraction, along: Dimension, machine: Machine) -> Iter
         lanes=lanes, vectors=1, rows=1, reads_vector=True,
         fused_multiply_add=is_multiply_add(contraction), columns=columns,
     )  # fmt: skip
+    plain = replace(plain, dots=dots_along(plain, machine))
     for rows in range(1, min(MOST_ROWS, lanes, plain.row_count) + 1):
         most = min(MOST_COLUMNS, (registers - 1) // (rows + 1), plain.column_count)
         for column_tile in range(1, most + 1):
-            free = max(1, min(plain.along_size // lanes // 2, int(2 * machine.pace.chain) // (rows * column_tile)))
+            free = max(1, min(plain.along_size // plain.step // 2, int(2 * machine.pace.chain) // (rows * column_tile)))
             vectors = max(count for count in (1, 2, 4) if count <= free)
             yield replace(plain, rows=rows, column_tile=column_tile, vectors=vectors)
 
@@ -92,14 +93,14 @@ def _forms(contraction: Contraction, along: Dimension, machine: Machine) -> Iter
 def _cycles(form: MatrixVectorForm, machine: Machine) -> float:
     """Of one core, in terms of the direct form's (direct/cost.py)."""
     parts = len(component_types(form.accumulator))
-    each = (1 if form.fused_multiply_add else 2) * parts**2
+    each = (1 if form.fused_multiply_add or form.dots else 2) * parts**2
     tile = form.rows * form.column_tile
     step = max(
         each * tile,
         LOADED * machine.pace.vector_load * parts * (form.rows + form.column_tile),
         machine.pace.chain / form.vectors,
     )
-    whole, rest = divmod(form.along_size, form.lanes)
+    whole, rest = divmod(form.along_size, form.step)
     runs = math.prod(constant(one.size) for one in form.contracted)
     steps = runs * (whole + (MASKED_STEP if rest else 0.0))
     rows = power_of_two_at_least(form.rows)

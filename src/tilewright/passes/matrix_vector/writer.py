@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from tilewright.contraction.form import Dimension
 from tilewright.contraction.normalise import constant
-from tilewright.ir.scalars import BOOL, I64, ScalarType, compute_type
+from tilewright.ir.scalars import BOOL, I64, U32, ScalarType, compute_type
+from tilewright.kernel.dots import Bits
 from tilewright.kernel.ir import (
     Broadcast,
     Buffer,
@@ -34,6 +35,7 @@ from tilewright.passes.items.sum_trees import PieceLoop, grows_errors, over_tree
 from tilewright.passes.lanes.vectorise import lower_lambda_vector
 from tilewright.passes.launch_writer import LaunchWriter
 from tilewright.passes.matrix_vector.form import MatrixVectorForm
+from tilewright.passes.packed.dots import as_bits
 
 ZERO = integer(0)
 
@@ -157,12 +159,20 @@ class RowWriter(LaunchWriter):
         )
         return tuple(self.emit.let(one, "component") for one in parts)
 
+    def read_row(self, buffer: Buffer, scalar: ScalarType, at: Expression, mask: Mask | None) -> Value:
+        """What one vector takes of a row of either operand along which sums run, from `at` on."""
+        if self.form.dots is None:
+            return self.read(buffer, scalar, at, mask)
+        raw = as_bits(buffer)
+        (found,) = self.read(raw, raw.element, at, mask, self.form.step)
+        return (self.emit.let(Bits((found,), VectorType(U32, self.form.lanes)), "packed"),)
+
     def read_vector(self, place: Expression, along: Expression, mask: Mask | None) -> Value:
         """The other operand's elements from `along` on, in a row that begins at `place`."""
         assert self.vector is not None
         form, scalar = self.form, self.form.vector.element
         if form.stride(form.along, "vector") == 1:
-            return self.read(self.vector, scalar, add(place, along), mask)
+            return self.read_row(self.vector, scalar, add(place, along), mask)
         if form.stride(form.along, "vector") == -1:
             return self._read_backwards(self.vector, scalar, operation("sub", place, along), mask)
         count = len(component_types(scalar))
@@ -288,6 +298,10 @@ class RowWriter(LaunchWriter):
 
     def stepped(self, total: Value, matrix: Value, vector: Value | None) -> Value:
         """combine(total, map(matrix, vector))."""
+        if self.form.dots is not None and vector is not None:
+            (before,) = total
+            assert isinstance(before, Name)
+            return (self.emit.let(self.form.dots.of(matrix[0], vector[0], before), "total"),)
         if self.form.fused_multiply_add and vector is not None:
             kinds = {tuple(element_of(one.type) for one in value) for value in (total, matrix, vector)}
             if len(kinds) == 1:
@@ -312,7 +326,7 @@ class RowWriter(LaunchWriter):
 
     def tail_mask(self, stop: Expression, at: Expression) -> Mask:
         """True for the lanes from `at` on that lie before `stop`."""
-        left, lanes = operation("sub", stop, at), self.form.lanes
+        left, lanes = operation("sub", stop, at), self.form.step
         elements = self.emit.let(FirstLanes(left, VectorType(BOOL, lanes)), "mask")
         if not self.form.has_complex:
             return Mask(elements, elements)
@@ -323,7 +337,7 @@ class RowWriter(LaunchWriter):
         self, start: Expression, stop: Expression, write: Callable[[Expression, int, Mask | None], None]
     ) -> None:
         """`write(at, vectors, mask)` for whole steps, then for single vectors, then for what is left of one."""
-        lanes, form, emit = self.form.lanes, self.form, self.emit
+        lanes, form, emit = self.form.step, self.form, self.emit
         begin: Expression = start
         for vectors in (form.vectors, 1) if form.vectors > 1 else (1,):
             width = lanes * vectors

@@ -36,7 +36,6 @@ from tilewright.passes.items.scalar_values import Value, component_types
 from tilewright.passes.items.scalar_values import constant as constant_value
 from tilewright.passes.lanes.vectorise import as_bytes, as_mask, lower_lambda_vector
 from tilewright.passes.packed.form import PackedForm
-from tilewright.passes.packed.reading import dot
 from tilewright.passes.packed.writer import PackedWriter, Side
 
 INFINITY = float("inf")
@@ -75,7 +74,7 @@ def combine(
     """acc = combine(acc, map(vector, scalar)); `no_nan` promises that the map gives no nan."""
     form, emit = w.form, w.emit
     if form.dots is not None:
-        emit.assign(accumulator[0], dot(form, vector[0], element[0], accumulator[0]))
+        emit.assign(accumulator[0], form.dots.of(vector[0], element[0], accumulator[0]))
         return
     if form.fused_multiply_add and _types_agree(form, vector, element):
         _multiply_add(w, accumulator, vector, element)

@@ -15,11 +15,14 @@ so sums begin with the negative of what zeros give: exactly, since integers wrap
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from tilewright.contraction.form import Contraction, Kind
 from tilewright.contraction.normalise import constant
 from tilewright.ir.dataclass import dataclass
-from tilewright.ir.scalars import BF16, F32, I8, I16, I32, U8, U32, ScalarType
+from tilewright.ir.scalars import BF16, F32, I8, I16, I32, U8, U16, U32, ScalarType
+from tilewright.kernel.dots import Dot
+from tilewright.kernel.ir import Buffer, Expression, Name, VectorType
 from tilewright.machine.model import Machine
 from tilewright.passes.two_sides import is_operator
 
@@ -42,6 +45,17 @@ class Dots:
     def together(self) -> int:
         """Steps of the sum that one instruction takes."""
         return U32.bytes // self.elements[0].bytes
+
+    def of(self, vector: Expression, scalar: Expression, total: Name) -> Dot:
+        """The sum and the products of the elements of either side."""
+        assert isinstance(total.type, VectorType)
+        factors = (vector, scalar) if self.vector_first else (scalar, vector)
+        return Dot((*factors, total), self.elements, total.type)
+
+
+def as_bits(source: Buffer) -> Buffer:
+    """The same memory, read as unsigned integers."""
+    return replace(source, element={1: U8, 2: U16}[source.element.bytes])
 
 
 def choose_dots(contraction: Contraction, vector_left: bool, machine: Machine) -> Dots | None:

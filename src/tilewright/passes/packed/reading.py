@@ -4,17 +4,14 @@ takes several (dots.py), so many of them side by side in a lane.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from tilewright.ir.scalars import U8, U16, U32
-from tilewright.kernel.dots import Bits, Dot
+from tilewright.ir.scalars import U32
+from tilewright.kernel.dots import Bits
 from tilewright.kernel.ir import (
     Broadcast,
     Buffer,
     Cast,
     Constant,
     Expression,
-    Name,
     Store,
     ValueType,
     VectorType,
@@ -25,7 +22,7 @@ from tilewright.kernel.ir import (
     operation,
 )
 from tilewright.passes.items.scalar_values import Value
-from tilewright.passes.packed.form import PackedForm
+from tilewright.passes.packed.dots import as_bits
 from tilewright.passes.packed.operands import load_parts
 from tilewright.passes.packed.writer import PackedWriter, Side
 
@@ -73,7 +70,7 @@ def read_across(
     places = [emit.let(add(start, one), "at") for one in along]
     if w.form.dots is None:
         return load_parts(side.source, side.operand.element, places[0], lanes, emit, mask)
-    raw = _raw(side.source)
+    raw = as_bits(side.source)
     found: Expression | None = None
     for number, at in enumerate(places):
         wide = Cast(emit.let(load(raw, at, lanes), "elements"), _packed_type(lanes))
@@ -90,7 +87,7 @@ def read_along(w: PackedWriter, side: Side, at: Expression, lanes: int) -> Value
     """`lanes` steps of the sum that follow each other in the operand."""
     if w.form.dots is None:
         return load_parts(side.source, side.operand.element, at, lanes, w.emit)
-    bits = w.emit.let(load(_raw(side.source), at, lanes * w.form.together), "elements")
+    bits = w.emit.let(load(as_bits(side.source), at, lanes * w.form.together), "elements")
     packed: Expression = w.emit.let(Bits((bits,), VectorType(U32, lanes)), "packed")
     return (_flipped(w, side, packed, lanes),)
 
@@ -133,8 +130,8 @@ def what_zeros_give(w: PackedWriter, vector: Side, count: Expression, depth: Exp
     """The negative of what zeros of the scalar side give with each element of the vector side, where their upper bits
     are flipped.
     """
-    form, emit = w.form, w.emit
-    if form.dots is None or not form.dots.flipped:
+    form, emit, dots = w.form, w.emit, w.form.dots
+    if dots is None or not dots.flipped:
         return None
     begun = w.workspace("begun", form.accumulator, vector.source_table.size or 0)
     kind = VectorType(form.accumulator, form.lanes)
@@ -151,7 +148,7 @@ def what_zeros_give(w: PackedWriter, vector: Side, count: Expression, depth: Exp
             row = emit.let(add(base, multiply(k, integer(vector.width))), "row")
             for i, total in enumerate(sums):
                 held = emit.let(load(panel, add(row, integer(i * form.lanes)), form.lanes, aligned=True), "vector")
-                emit.assign(total, dot(form, held, zeros, total))
+                emit.assign(total, dots.of(held, zeros, total))
 
         w.loop("k", integer(0), steps, step)
         for i, total in enumerate(sums):
@@ -159,18 +156,6 @@ def what_zeros_give(w: PackedWriter, vector: Side, count: Expression, depth: Exp
 
     w.loop("panel", integer(0), w.panels(count, vector.width), of_panel)
     return begun
-
-
-def dot(form: PackedForm, vector: Expression, element: Expression, total: Name) -> Dot:
-    """The sum and the products of a vector and a broadcast lane."""
-    assert form.dots is not None and isinstance(total.type, VectorType)
-    first, second = (vector, element) if form.dots.vector_first else (element, vector)
-    return Dot((first, second, total), form.dots.elements, total.type)
-
-
-def _raw(source: Buffer) -> Buffer:
-    """The same memory, read as bits."""
-    return replace(source, element={1: U8, 2: U16}[source.element.bytes])
 
 
 def _packed_type(lanes: int) -> ValueType:
