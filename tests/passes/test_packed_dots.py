@@ -197,6 +197,20 @@ def test_padding_does_not_meet_infinities() -> None:
     assert (run_cpu(write_packed_kernel(form), bits, {}) == np.inf).all()
 
 
+@pytest.mark.parametrize("text", ["aq,qb->ab", "qa,bq->ab"])
+@needs_bytes
+def test_vectors_of_32_bytes_and_pieces_of_any_length(text: str) -> None:
+    machine = replace(CPU_AVX2, dots=HOST.dots)
+    for left, right, total in ((I8, I8, U32), (I8, U8, I32), (I16, I16, U32)):
+        dense = einsum_contraction(text, dict(a=21, b=43, q=103), total)
+        contraction = narrowed(dense, left, right)
+        form = replace(form_of(contraction, machine), depth=35)
+        assert form.dots is not None and form.lanes == 8 and form.ragged
+        buffers = random_buffers(contraction, 2)
+        got = run_cpu(write_packed_kernel(form), buffers, {})
+        assert_close(contraction, got, buffers, {})
+
+
 # --- where ------------------------------------------------------------------------------------------------------------
 
 

@@ -97,6 +97,11 @@ class PackedForm(TwoSidedForm):
         return 1 if self.dots is None else self.dots.together
 
     @property
+    def ragged(self) -> bool:
+        """Whether some piece of the sum ends within steps that are taken together."""
+        return any(one % self.together for one in (self.contracted_total, self.piece))
+
+    @property
     def in_halves(self) -> bool:
         """Whether rows of the output are no whole vectors, but a register tile's are together whole cache lines, which
         halves of vectors fill.

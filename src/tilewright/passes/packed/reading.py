@@ -96,7 +96,7 @@ def clear_missing(w: PackedWriter, side: Side, count: Expression, depth: Express
     """Zeros for the steps past the end of a sum that is no multiple of those that are taken together."""
     form, emit = w.form, w.emit
     dots = form.dots
-    if dots is None or form.contracted_total % dots.together == 0:
+    if dots is None or not form.ragged:
         return
     rest = emit.let(operation("mod", depth, integer(dots.together)), "rest")
     steps = steps_of(w, depth)

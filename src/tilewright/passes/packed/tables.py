@@ -130,7 +130,7 @@ def fill_depth_tables(
 def _fill_up(w: PackedWriter, sides: tuple[Side, Side], depth: Expression) -> None:
     """Copies of the last step, up to as many as are taken together."""
     together = w.form.together
-    if w.form.contracted_total % together == 0:
+    if not w.form.ragged:
         return
     last = operation("sub", depth, integer(1))
 
