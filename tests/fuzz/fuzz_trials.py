@@ -30,6 +30,7 @@ from tilewright.ir.generator_variety import PLAIN, random_variety
 from tilewright.ir.interpreter import interpret
 from tilewright.ir.nodes import Program
 from tilewright.ir.printer import print_program
+from tilewright.ir.scalars import ScalarType
 from tilewright.ir.verifier import verify
 from tilewright.passes.compile import compile_program
 from tilewright.passes.flattening.flatten_tree import version_settings
@@ -112,11 +113,16 @@ def _shown(value: Any) -> str:
 # --- making trials ----------------------------------------------------------------------------------------------------
 
 
-def make_trial(number: int, varied: bool | None = None) -> Trial:
-    """The trial of this number; `varied`: of all scalar types and larger sizes, or not; else as chance has it."""
+def make_trial(number: int, varied: bool | None = None, always: tuple[ScalarType, ...] = ()) -> Trial:
+    """The trial of this number; `varied`: of all scalar types and larger sizes, or not; else as chance has it.
+
+    With `always`, types that programs of all types compute on besides.
+    """
     random = Random(f"trial {number}")
     careless = 0.15 if random.random() < 0.1 else 0.0
-    variety = random_variety(random, careless) if (random.random() < 0.7 if varied is None else varied) else PLAIN
+    variety = (
+        random_variety(random, careless, always) if (random.random() < 0.7 if varied is None else varied) else PLAIN
+    )
     maps = random.choice((0, 0, 0, 1, 1, 2))
     depth = random.randint(1, DEPTH - maps)
     segmented = random.random() < 0.15 and not maps  # only the host asks for thresholds

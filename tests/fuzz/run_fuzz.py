@@ -4,6 +4,7 @@
     python tests/fuzz/run_fuzz.py --minutes 20 --target opencl --keep /tmp/failures
     python tests/fuzz/run_fuzz.py --contractions --count 2000     (of contractions, in place of programs)
     python tests/fuzz/run_fuzz.py --numpy --count 2000            (of NumPy's functions, also against NumPy)
+    python tests/fuzz/run_fuzz.py --bf16 --count 500              (of programs that compute on bf16)
     python tests/fuzz/run_fuzz.py --target cuda-emulated --count 1000     (CUDA's text, without a GPU)
     python tests/fuzz/run_fuzz.py --target cuda-races --count 200         (the same, watched for data races)
     python tests/fuzz/run_fuzz.py --first 1234 --count 1          (one trial again)
@@ -30,6 +31,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +53,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--keep", type=Path, help="a folder for the failures")
     parser.add_argument("--contractions", action="store_true", help="random contractions in place of programs")
     parser.add_argument("--numpy", action="store_true", help="random programs of NumPy's functions")
+    parser.add_argument("--bf16", action="store_true", help="programs that compute on bf16, which needs ml_dtypes")
     parser.add_argument("--as-it-is", action="store_true", help="do not make failing programs smaller")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -75,7 +78,10 @@ def work(given: argparse.Namespace) -> None:
     from fuzz_shrink import shrunk
     from fuzz_trials import Counts
 
+    from tilewright.ir.scalars import BF16
+
     kind: Any = fuzz_contractions if given.contractions else fuzz_numpy if given.numpy else fuzz_trials
+    make_trial = partial(fuzz_trials.make_trial, varied=True, always=(BF16,)) if given.bf16 else kind.make_trial
     with device_of(given.target, given.first):
         pass  # where there is no such device no trial begins
     for number in range(given.first, given.first + given.count):
@@ -83,7 +89,7 @@ def work(given: argparse.Namespace) -> None:
         counts, reached = Counts(), set[str]()
         with device_of(given.target, number) as device:
             with watched(reached, number % TRACED == 0):
-                failure = kind.run_trial(kind.make_trial(number), device, counts)
+                failure = kind.run_trial(make_trial(number), device, counts)
             if failure is not None:
                 tell(problem=failure.way + ": " + failure.problem, text=str(failure))
                 if isinstance(failure.trial, fuzz_trials.Trial) and not given.as_it_is:
@@ -206,7 +212,9 @@ def _one_worker(run: Run, part: range) -> range:
     given = run.given
     command = [sys.executable, __file__, "--worker", "--target", given.target, "--first", str(part.start)]
     command += ["--count", str(len(part))]
-    command += [f"--{name}" for name in ("as-it-is", "contractions", "numpy") if getattr(given, name.replace("-", "_"))]
+    command += [
+        f"--{name}" for name in ("as-it-is", "contractions", "numpy", "bf16") if getattr(given, name.replace("-", "_"))
+    ]
     running: int | None = None
     problem: str | None = None
     following = part.start

@@ -44,12 +44,15 @@ class Variety:
 PLAIN = Variety()
 
 
-def random_variety(random: Random, careless: float = 0.0) -> Variety:
-    """Some of the types of the language besides the common ones, small or large sizes, and all constructs."""
+def random_variety(random: Random, careless: float = 0.0, always: tuple[ScalarType, ...] = ()) -> Variety:
+    """Some of the types of the language besides the common ones, small or large sizes, and all constructs.
+
+    `always` are further types (bf16, say) that all programs compute on.
+    """
     types = (*_NARROW, *_COMPLEX)
     count = random.choice((0, 1, 2, 3))
     floats = random.choice(((F32,), (F64,), (F32, F64)))
-    scalars = (*SCALARS[:3], *floats, *random.sample(types, count))
+    scalars = (*SCALARS[:3], *floats, *random.sample(types, count), *always)
     largest = random.choice((3, 7, 7, 9, 17, 33, 67, 100))
     sizes = tuple(one for one in _SIZES if one <= largest)
     most, constants = max(120, 4 * largest), (2, 3, 4, 8, 12, 16)
