@@ -130,8 +130,9 @@ def _packing(form: DirectForm, outer: int, pace: Pace) -> float:
         vectors = form.pitch // form.lanes[0]
         if form.stride(form.vector, "vector") == 1:
             each = pace.panels * COPIED_VECTOR
-        elif form.step("vector") == 1:
-            each = pace.panels * TURNED_VECTOR
+        elif form.step("vector") == 1:  # in squares, of which short runs fill a part
+            extent, lanes = constant(form.contracted[-1].size), form.lanes[0]
+            each = pace.panels * TURNED_VECTOR * -(-extent // lanes) * lanes / extent
         else:
             each = pace.gathered * GATHERED_ELEMENT * form.lanes[0]
         cycles += each * outer * form.fitting_tiles * steps * vectors
