@@ -14,7 +14,7 @@ from tilewright.ir.nodes import Program
 from tilewright.machine.model import Machine
 from tilewright.passes.core.fuse import fuse
 from tilewright.passes.core.nest_maps import nest_maps
-from tilewright.passes.core.one_pass import fill_histograms, scan_columns, sweep
+from tilewright.passes.core.one_pass import compute_rows, fill_histograms, scan_columns, sweep
 from tilewright.passes.core.read_concatenations import read_concatenations
 from tilewright.passes.core.simplify import simplify
 from tilewright.rewrite.derivation import Recording
@@ -52,6 +52,9 @@ def machine_pipeline(machine: Machine) -> tuple[Pass, ...]:
         return first
     return (
         *first,
+        Pass(
+            "compute rows", "columns that are only joined are never stored, and each row is written once", compute_rows
+        ),
         Pass("scan columns", "neighbouring columns are scanned together, row by row", scan_columns),
         Pass("sweep", "a core goes through the rows of maps, scans and scatters once", sweep),
     )

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from tilewright.ir.nodes import Body, Expression, Hist, Map, Program, Scan, Scanomap, Scatter
+from tilewright.ir.nodes import Body, Concat, Expression, Hist, Map, Program, Scan, Scanomap, Scatter
 from tilewright.ir.traversal import bodies_of
+from tilewright.passes.core.fuse import fuse
+from tilewright.passes.core.simplify import simplify
 from tilewright.rewrite.derivation import Recording
 from tilewright.rewrite.rule import rules_of
 from tilewright.rewrite.strategy import Strategy, each, everywhere, first_of, rewritten
@@ -20,6 +22,20 @@ def fill_histograms(program: Program, derivation: Recording | None = None) -> Pr
     if not _has(program.body, lambda one: isinstance(one, Hist)):
         return program
     return rewritten(program, _once("histogram rows"), derivation)
+
+
+def compute_rows(program: Program, derivation: Recording | None = None) -> Program:
+    """The program with maps that compute rows in place of columns that are joined; the steps are added to `derivation`.
+
+    ys = map f xs; zs = map g xs; rows = concat 1 (reshape (n, 1) ys) (reshape (n, 1) zs)
+    =>  rows = map (\\x -> concat 0 (replicate 1 (f x)) (replicate 1 (g x))) xs
+    """
+    if not _has(program.body, lambda one: isinstance(one, Concat)):
+        return program
+    joined = rewritten(program, _once("computed columns"), derivation)
+    if joined is program:
+        return program
+    return fuse(simplify(joined, derivation), derivation)  # views of the columns are nobody's now
 
 
 def scan_columns(program: Program, derivation: Recording | None = None) -> Program:

@@ -23,6 +23,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "flatten_segments": ("flattening",),
     "flatten_versions": ("incremental flattening",),
     "flatten_fusion": ("segment fusion", "numbering"),
+    "columns": ("computed columns",),
     "histograms": ("histogram rows",),
     "offsets": ("one pass",),
     "sweeps": ("one pass",),
