@@ -29,8 +29,8 @@ if TYPE_CHECKING:  # programs from the disk do without the kernel language
 class Layout:
     """How an array (or a scalar that lies in memory: rank 0) is placed.
 
-    `strides` has the constant -1, 0 or 1 where the stride is that, so that vectors are read, None where it is known at
-    launch only; `dense` promises a row-major array; `at_start` that its first element is the buffer's.
+    `strides` has the constant -1, 0, 1 or a small one where the stride is that, so that vectors are read, None where it
+    is known at launch only; `dense` promises a row-major array; `at_start` that its first element is the buffer's.
     """
 
     strides: tuple[int | None, ...]

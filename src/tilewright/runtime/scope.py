@@ -30,6 +30,12 @@ class Scalar:
     step: Step | None = None
 
 
+KNOWN_STRIDES = {1: (2, 3, 4), 2: (2, 3, 4), 4: (2, 4), 8: (2,)}
+"""By the bytes of elements, how near one another they lie where kernels are made for it: these read vectors and pick
+the elements out of them. Others LLVM would gather, which takes longer than a load for each.
+"""
+
+
 @dataclass(frozen=True, eq=False)
 class Placed:
     """An array (rank 0: a scalar in memory); offset and strides in elements. `step` is that of the offset."""
@@ -45,7 +51,8 @@ class Placed:
     @property
     def layout(self) -> Layout:
         """What a kernel may assume of it."""
-        strides = tuple(stride if stride in (-1, 0, 1) else None for stride in self.strides)
+        known = (-1, 0, 1, *KNOWN_STRIDES.get(self.element.bytes, ()))
+        strides = tuple(stride if stride in known else None for stride in self.strides)
         at_start = self.offset == 0 and self.step is None
         if 0 in self.shape:
             return Layout((0,) * len(self.shape), at_start=at_start)
