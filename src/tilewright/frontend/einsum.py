@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilewright.frontend.einsum_arrays import Array, as_arrays, check_factors, check_out
-from tilewright.frontend.einsum_quick import with_first
+from tilewright.frontend.einsum_quick import label_lists, with_first
 from tilewright.frontend.einsum_stored import StoredEinsum, record_key, store_einsum, stored_einsum
 from tilewright.frontend.torch_tensors import einsum_of_tensors, is_tensor
 from tilewright.runtime.environment import read_environment
@@ -159,6 +159,16 @@ def einsum(
                     return found
     except (TypeError, IndexError):  # options that cannot be hashed, operands and indices in turns, or none at all
         recent = None
+        turns = label_lists(operands) if operands and type(operands[0]) is _NDARRAY else None
+        if turns is not None:
+            recent = (turns[0], dtype, order, casting, optimize, semiring, epilogue, alpha, beta, place)
+            try:
+                for entry in _RECENT.get(recent, ()) if tiles is None and not epilogue_operands else ():
+                    found = entry(*turns[1], out)
+                    if found is not None:
+                        return found
+            except TypeError:
+                recent = None
     options = (dtype, order, casting, optimize, semiring, epilogue)
     return _by_form(operands, out, options, epilogue_operands, alpha, beta, place, target, tiles, recent)
 
@@ -238,7 +248,8 @@ def _by_form(
     result = bound.run(arrays, out)
     if record is not None and not isinstance(bound, StoredEinsum):
         store_einsum(record, bound, arrays, result)
-    if recent is not None and type(expression) is str and not labels and bound.quick and bound.quick.entries:
+    known_again = type(operands[0]) is str or type(operands[0]) is _NDARRAY
+    if recent is not None and known_again and not labels and not tiling and bound.quick and bound.quick.entries:
         _remember(_RECENT, recent, with_first(bound.quick.entries[0], _RECENT.get(recent, ())))
     return result
 

@@ -9,11 +9,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tilewright.frontend.einsum_arrays import Array, as_arrays
+from tilewright.frontend.einsum_quick import with_first
 from tilewright.frontend.scalar_constants import type_named
 from tilewright.frontend.torch_tensors import are_there, on_arrays
 from tilewright.frontend.tree_parse import Leaf, Node, check_tree, leaves, parse_tree, sizes_of
@@ -22,11 +23,18 @@ from tilewright.frontend.tree_steps import ResolvedTree, resolve_tree
 from tilewright.ir.scalars import ScalarType, scalar_type_of
 from tilewright.runtime.cache import MemoryCache
 from tilewright.runtime.devices import Device, device_for
+from tilewright.runtime.environment import read_environment
 from tilewright.runtime.messages import value_text
+
+if TYPE_CHECKING:  # imported when a call is repeated
+    from tilewright.runtime.cpu_entry import NativeEntry
 
 Sizes = Mapping[Any, int] | Sequence[int]
 
 _PLANS: MemoryCache[Hashable, TreePlan] = MemoryCache(capacity=1024)
+_RECENT: dict[Hashable, tuple[NativeEntry, ...]] = {}  # by tree and options: short cuts of the forms met last
+_MOST_RECENT = 1024
+_TARGET = b"TILEWRIGHT_TARGET"
 
 
 def einsum_tree(
@@ -69,6 +77,16 @@ def einsum_tree(
         >>> einsum_tree("[b,i],[i,o]->[b,o]r", None, [x, w]).tolist()
         [[2.0, 0.0]]
     """
+    place = read_environment(_TARGET) if target is None else target
+    form = None if out is None else getattr(out, "strides", None)  # in whose order the result is computed
+    recent: Hashable = (tree, tuple(sizes) if type(sizes) is list else sizes, form, dtype, place, memory_limit)
+    try:
+        for entry in _RECENT.get(recent, ()):
+            found = entry(*arrays, out)
+            if found is not None:
+                return found
+    except TypeError:  # sizes that cannot be hashed
+        recent = None
     if are_there(arrays, out):
         return on_arrays(
             lambda *given, out=None: einsum_tree(
@@ -80,14 +98,19 @@ def einsum_tree(
     if out is not None and not isinstance(out, np.ndarray):
         raise TypeError(f"einsum_tree: out must be a NumPy array, not {value_text(out)}")
     signature = tuple((one.dtype, one.shape, one.strides) for one in given)
-    place = None if out is None else (out.shape, out.strides)
-    key = (tree, _hashable(sizes), signature, place, dtype, target, memory_limit)
+    given_form = None if out is None else (out.shape, out.strides)
+    key = (tree, _hashable(sizes), signature, given_form, dtype, place, memory_limit)
     plan = _PLANS.get_or_build(key, lambda: _plan_for(tree, sizes, given, out, dtype, target, memory_limit))
     native = [
         array if array.dtype == element.numpy and array.dtype.isnative else array.astype(element.numpy)
         for array, element in zip(given, plan.inputs, strict=True)
     ]
-    return plan(*native, out=out)
+    result = plan(*native, out=out)
+    if recent is not None and plan.quick is not None and plan.quick.entries:
+        if len(_RECENT) >= _MOST_RECENT:
+            _RECENT.clear()
+        _RECENT[recent] = with_first(plan.quick.entries[0], _RECENT.get(recent, ()))
+    return result
 
 
 def plan_tree(

@@ -5,14 +5,17 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tilewright.frontend.einsum_arrays import Array, overlap
+from tilewright.frontend.einsum_arrays import Array, empty_result, fresh_strides, is_large, overlap
 from tilewright.frontend.einsum_bind import executable_of
 from tilewright.frontend.einsum_layout import overlaps_itself, signature_of
 from tilewright.frontend.einsum_parse import Labels
+from tilewright.frontend.einsum_quick import QuickCalls
 from tilewright.frontend.torch_tensors import are_there, on_arrays
 from tilewright.frontend.tree_layout import choose_orders
 from tilewright.frontend.tree_memory import MemoryPlan, Schedule, Widths, plan_memory
@@ -23,6 +26,7 @@ from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Program
 from tilewright.ir.scalars import ScalarType, compute_type
 from tilewright.runtime.devices import Device, device_for
+from tilewright.runtime.flat_plan import FlatPlan
 from tilewright.runtime.memory import aligned_empty
 from tilewright.runtime.messages import value_text
 
@@ -53,6 +57,7 @@ class TreePlan:
         first: what is computed once before the slices.
         main: the program of the whole tree, or of one slice.
         made_from: the arguments of `make_plan`, the device by its name.
+        quick: short cuts for repeated calls; None where there are none.
     """
 
     resolved: ResolvedTree
@@ -64,6 +69,7 @@ class TreePlan:
     first: tuple[CompiledPart, ...]
     main: CompiledPart
     made_from: tuple[Any, ...]
+    quick: QuickCalls | None = field(default=None, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled as what was asked for: it is planned anew, for the device of that name, where it is read."""
@@ -76,6 +82,11 @@ class TreePlan:
             ValueError: for another number of arrays or another shape, and an `out` that cannot be written to.
             TypeError: for another dtype.
         """
+        if self.quick is not None:
+            for entry in self.quick.entries:
+                found = entry(*arrays, out)
+                if found is not None:
+                    return found
         if are_there(arrays, out):
             return on_arrays(self, f"tree {self.resolved.tree}: input", arrays, out)
         self._check(arrays)
@@ -151,22 +162,54 @@ class TreePlan:
 
     def _in_memory_order(self, out: Array) -> Array:
         """The view of a result with the dimensions in the order in which the program writes them."""
-        output = self.resolved.output
-        return out.transpose([output.index(label) for label in self.orders[self.resolved.root]])
-
-    def _in_result_order(self, result: Any) -> Any:
-        order = self.orders[self.resolved.root]
-        return result.transpose([order.index(label) for label in self.resolved.output]) if order else result
+        return out.transpose(self._axes)
 
     def _whole(self, arrays: Sequence[Array], out: Array | None) -> Any:
         given = [arrays[one] for one in self.main.operands]
-        if out is None:
-            return self._in_result_order(self.main.executable(*given))
         if not self.shape:
-            out[...] = self.main.executable(*given)
-        else:
-            self.main.executable(*given, out=self._in_memory_order(out))
-        return out
+            value = self.main.executable(*given)
+            if self.quick is not None:
+                self.quick.learn(given, None, np.empty((), self.dtype.numpy))
+            if out is None:
+                return value
+            out[...] = value
+            return out
+        if out is None and self.quick is None:  # the result is made last
+            made = self.main.executable(*given)
+            return made.transpose([self._axes.index(axis) for axis in range(made.ndim)])
+        result = out if out is not None else empty_result(self.shape, self.dtype.numpy, self._axes)
+        self.main.executable(*given, out=self._in_memory_order(result))
+        if self.quick is not None:
+            self.quick.learn(given, result)
+        return result
+
+    @property
+    def _axes(self) -> tuple[int, ...]:
+        """The result's axes from the outermost in memory to the innermost."""
+        return tuple(self.resolved.output.index(label) for label in self.orders[self.resolved.root])
+
+    def with_short_cuts(self, given: bool) -> TreePlan:
+        """The plan with short cuts for repeated calls, if it runs as one program on all of its inputs.
+
+        `given`: the caller brings the memory of the result.
+        """
+        plan_of = getattr(self.main.executable, "flat_plan", None)
+        tree, dtype = self.resolved, self.dtype
+        intermediates = sum(tree.volume(one.output) for one in tree.steps[:-1]) * compute_type(dtype).bytes
+        made = 0 if given else math.prod(self.shape) * dtype.bytes
+        # Native code keeps all arrays until it is done, where the program uses their memory again.
+        too_much = intermediates + made > self.peak_bytes
+        if plan_of is None or self.memory.pieces or 0 in self.shape or too_much:
+            return self
+
+        def flat_plan(arrays: Sequence[Array], result: Array | None) -> FlatPlan | None:
+            plan: FlatPlan | None = plan_of(arrays, None if result is None else self._in_memory_order(result))
+            return plan
+
+        strides = fresh_strides(self.shape, dtype.bytes, self._axes)
+        is_recycled = is_large(self.shape, dtype.numpy)
+        large = partial(empty_result, self.shape, dtype.numpy, self._axes) if is_recycled else None
+        return replace(self, quick=QuickCalls(flat_plan, strides, self.flops, large))
 
     def _sliced(self, arrays: Sequence[Array], out: Array | None) -> Any:
         values: dict[int, Any] = dict(enumerate(arrays))
@@ -255,7 +298,9 @@ def make_plan(
 
     first = tuple(part(schedule, inner) for _, schedule in memory.first)
     made_from = (tree, tuple(inputs), tuple(input_orders), dtype, device.name, output_order, given, limit)
-    return TreePlan(tree, memory, orders, tuple(inputs), dtype, device, first, part(memory.main, stored), made_from)
+    main = part(memory.main, stored)
+    plan = TreePlan(tree, memory, orders, tuple(inputs), dtype, device, first, main, made_from)
+    return plan.with_short_cuts(given)
 
 
 def _made(
