@@ -6,7 +6,6 @@ have been traced by then. It is kept as a traced program is (`runtime.stored_pro
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from tilewright.ir.nodes import Program
 from tilewright.ir.printer import print_program
 from tilewright.runtime.devices import Device
 from tilewright.runtime.digest import sha256
+from tilewright.runtime.environment import is_on
 from tilewright.runtime.fingerprint import fingerprint
 from tilewright.runtime.stored_program import StoredProgram
 
@@ -33,7 +33,7 @@ def stored_contraction(program: Program, device: Device, compiled: Callable[[], 
         compiled: compiles it.
     """
     print_ = fingerprint()
-    if device.machine.kind != "cpu" or print_ is None or os.environ.get("TILEWRIGHT_VERIFY", "0") not in ("", "0"):
+    if device.machine.kind != "cpu" or print_ is None or is_on("TILEWRIGHT_VERIFY", False):
         return None
     parts = (*print_, repr(device.machine), print_program(program))
     digest = sha256("\0".join(parts).encode()).hexdigest()
