@@ -17,6 +17,9 @@ import tilewright as tw
 
 Line: TypeAlias = "tuple[str, bool] | None"
 
+MOST_GATHERED = 1_000_000
+"""Elements times places, of which a gather of rows may have as many."""
+
 
 @dataclass(frozen=True)
 class Known:
@@ -310,7 +313,7 @@ def _places(s: Scope) -> Known | None:
 def gathered(s: Scope) -> Line:
     """Elements that arrays of indices pick, some counted from the end."""
     one, places = s.one(least=1), _places(s)
-    if one is None or places is None:
+    if one is None or places is None or np.size(one.value) * np.size(places.value) > MOST_GATHERED:
         return None
     x, axis = one.name, s.random.randrange(one.ndim)
     at = f"({places.name} % {x}.shape[{axis}])"
@@ -359,7 +362,7 @@ def neighbours(s: Scope) -> Line:
         other = s.one("iuf", least=1, most=1) or one
         small = f"({x} / 16)" if one.kind == "f" else x
         ways += [f"np.convolve({small}, {other.name}, '{m}')" for m in ("full", "same", "valid")]
-        ways += [f"np.diag({x}, {k})"]
+        ways += [f"np.diag({x}, {k})"] if np.size(one.value) <= 1000 else []
     exact = one.exact
     sorted_ = s.finite("iuf", 1)
     if sorted_ is not None and one.exact and not s.special and s.random.random() < 0.3:
