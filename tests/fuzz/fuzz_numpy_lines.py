@@ -265,7 +265,8 @@ def product(s: Scope) -> Line:
     result = "".join(s.random.sample(both, s.random.randint(0, min(3, len(both)))))
     ways = [f"np.einsum('{left},{right}->{result}', {x}, {y})"] * 4
     ways += [f"{x} @ {y}", f"{x} @ {y}.T", f"{x}.T @ {y}", f"np.dot({x}, {y})", f"np.inner({x}, {y})"]
-    ways += [f"np.outer({x}, {y})", f"np.vdot({x}, {y})", f"np.tensordot({x}, {y}, axes=1)"]
+    ways += [f"np.vdot({x}, {y})", f"np.tensordot({x}, {y}, axes=1)"]
+    ways += [f"np.outer({x}, {y})"] if np.size(one.value) * np.size(other.value) <= MOST_GATHERED else []
     ways += [f"np.einsum('{left}->{left[::-1]}', {x})", f"np.einsum('{left}->{left[:1]}', {x})"]
     return s.random.choice(ways), False if one.kind in "fc" else one.exact
 
