@@ -29,7 +29,7 @@ from tilewright.machine.named import CPU_AVX2, CPU_AVX512, CPU_NEON
 from tilewright.machine.processors import Processor, host_processor, named_processor
 from tilewright.runtime import cpu_driver, cpu_pool
 from tilewright.runtime.backends import CpuBackend, Memory, argument_block
-from tilewright.runtime.cpu_device import has_vectors
+from tilewright.runtime.cpu_device import has_vectors, taken_by
 from tilewright.runtime.cpu_jit import Optimisation, compile_text, cpu_target, load_object, object_file
 from tilewright.runtime.devices import Device
 
@@ -174,8 +174,8 @@ class NamedBackend(CpuBackend):
         self.processor = processor_at_hand(name)
         self.launches = 0
 
-    def compile(self, kernel: Kernel) -> Any:
-        return kernel, None
+    def compile(self, kernel: Kernel, scalars: Mapping[str, int]) -> Any:
+        return taken_by(kernel, scalars), None
 
     def launch(self, compiled: Any, blocks: int, memories: Sequence[Memory], scalars: Sequence[Any]) -> None:
         kernel, _ = compiled
