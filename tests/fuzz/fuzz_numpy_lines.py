@@ -278,7 +278,8 @@ def of_each_row(s: Scope) -> Line:
         return None
     row = f"r{s.rows}"
     rows = [Known(row, np.asarray(one.value)[0], one.exact)] * (2 * len(s.known))
-    written = s.random.choice(LINES)(Scope(s.random, [*s.known, *rows], s.rows + 1, s.special))
+    write = of_each_row if s.rows == 0 and s.random.random() < 0.2 else s.random.choice(LINES)
+    written = write(Scope(s.random, [*s.known, *rows], s.rows + 1, s.special))
     if written is None or row not in re.findall(r"\w+", written[0]):
         return None
     return f"each(lambda {row}: {written[0]}, {one.name})", written[1]
