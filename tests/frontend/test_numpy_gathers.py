@@ -99,6 +99,13 @@ NEIGHBOURS: dict[str, tuple[Callable[..., Any], Sequence[Any]]] = {
         f"pad {mode}": (lambda y, mode=mode: np.pad(y, ((1, 2), (0, 1)), mode=mode), (Y,))
         for mode in ("constant", "edge", "reflect", "symmetric", "wrap")
     },
+    **{
+        f"pad one row, {mode}": (
+            lambda y, mode=mode: np.pad(y.sum(axis=0, keepdims=True), ((2, 3), (0, 1)), mode),
+            (Y,),
+        )
+        for mode in ("reflect", "symmetric", "wrap")
+    },
     "pad values": (lambda y: np.pad(y, 2, constant_values=((1, 2), (3, 4))), (Y,)),
     "pad a pair": (lambda v: np.pad(v, (1, 0), "edge"), (V,)),
     "pad nothing": (lambda v: np.pad(v, 0), (V,)),

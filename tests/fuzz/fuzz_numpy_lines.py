@@ -103,7 +103,10 @@ def smooth(s: Scope) -> Line:
     one = s.one("fc")
     if one is None:
         return None
-    names = _SMOOTH if one.kind == "f" else ("negative", "abs", "conj", "real", "imag", "exp", "sqrt", "angle")
+    complex_names = ("negative", "abs", "conj", "real", "imag", "exp", "sqrt", "angle")
+    if s.special:  # whether parts of products are infinite or no numbers depends on how these are computed
+        complex_names = ("negative", "conj")
+    names = _SMOOTH if one.kind == "f" else complex_names
     name = s.random.choice(names)
     if one.kind == "f" and s.random.random() < 0.2:
         return s.random.choice((f"np.sqrt(np.abs({one.name}))", f"np.log1p(np.abs({one.name}))")), False

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from tilewright.frontend import array_functions, fold_functions, scalar_functions
 from tilewright.frontend.array_arguments import dimension_of
 from tilewright.frontend.program_tracing import is_array
@@ -56,22 +58,40 @@ def gradient(f: Any, *varargs: Any, axis: int | Sequence[int] | None = None) -> 
 def pad(array: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> Any:
     """`numpy.pad`: the modes "constant", "edge", "reflect", "symmetric" and "wrap".
 
-    What is reflected or repeated is at most as wide as the array: more of it is out of range when the program runs.
+    What is reflected or repeated is at most as wide as the array, unless both are constants: more of it is out of range
+    when the program runs.
 
     Raises:
         TypeError: for other modes, and widths that are not given for all dimensions.
+        ValueError: if there is nothing to be reflected or repeated.
     """
     if mode not in _BORDERS:
         raise TypeError(f"numpy.pad: mode {mode!r} cannot be traced; traceable: {', '.join(_BORDERS)}")
     widths = _pairs("pad_width", pad_width, array.ndim)
     values = _pairs("constant_values", constant_values, array.ndim)
     for place, (pair, outside) in enumerate(zip(widths, values, strict=True)):
+        places = _places_of_wide(mode, array.variable.type.shape[place].constant, pair)
+        if places is not None:
+            array = array[(*(slice(None),) * place, places)]
+            continue
         sides = [_BORDERS[mode](array, place, width, side, outside[side]) for side, width in enumerate(pair)]
         kept = [one for one, width in zip(sides, pair, strict=True) if not (isinstance(width, int) and width == 0)]
         if kept:
             parts = [one for one in (sides[0], array, sides[1]) if one is array or any(one is side for side in kept)]
             array = array_functions.concat(*parts, axis=place)
     return array
+
+
+def _places_of_wide(mode: str, extent: int | None, pair: tuple[Any, Any]) -> list[int] | None:
+    """Which rows make up a dimension with borders that are wider than what lies in it, where all of it is constant."""
+    if extent is None or mode not in ("reflect", "symmetric", "wrap") or not all(isinstance(one, int) for one in pair):
+        return None
+    if max(pair) <= extent - (mode == "reflect"):
+        return None
+    if extent == 0:
+        raise ValueError(f"numpy.pad: mode {mode!r} has nothing to put around a dimension of size 0")
+    padded: Any = np.pad
+    return [int(one) for one in padded(np.arange(extent), pair, mode)]
 
 
 def _pairs(what: str, given: Any, rank: int) -> list[tuple[Any, Any]]:
