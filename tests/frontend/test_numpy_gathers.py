@@ -106,6 +106,13 @@ NEIGHBOURS: dict[str, tuple[Callable[..., Any], Sequence[Any]]] = {
         )
         for mode in ("reflect", "symmetric", "wrap")
     },
+    **{
+        f"pad two rows widely, {mode}": (
+            lambda y, mode=mode: np.pad(np.stack([y[0], y[1] * 2]), ((80, 3), (0, 0)), mode),
+            (Y,),
+        )
+        for mode in ("reflect", "symmetric", "wrap")
+    },
     "pad values": (lambda y: np.pad(y, 2, constant_values=((1, 2), (3, 4))), (Y,)),
     "pad a pair": (lambda v: np.pad(v, (1, 0), "edge"), (V,)),
     "pad nothing": (lambda v: np.pad(v, 0), (V,)),

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from tilewright.frontend import array_functions, fold_functions, scalar_functions
 from tilewright.frontend.array_arguments import dimension_of
 from tilewright.frontend.program_tracing import is_array
@@ -82,16 +80,21 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", constant_values: Any
     return array
 
 
-def _places_of_wide(mode: str, extent: int | None, pair: tuple[Any, Any]) -> list[int] | None:
-    """Which rows make up a dimension with borders that are wider than what lies in it, where all of it is constant."""
+def _places_of_wide(mode: str, extent: int | None, pair: tuple[Any, Any]) -> Any:
+    """Which rows make up a dimension with borders that are wider than what they repeat, where all of it is constant;
+    None where slices do.
+    """
     if extent is None or mode not in ("reflect", "symmetric", "wrap") or not all(isinstance(one, int) for one in pair):
         return None
     if max(pair) <= extent - (mode == "reflect"):
         return None
     if extent == 0:
         raise ValueError(f"numpy.pad: mode {mode!r} has nothing to put around a dimension of size 0")
-    padded: Any = np.pad
-    return [int(one) for one in padded(np.arange(extent), pair, mode)]
+    period = {"reflect": max(1, 2 * extent - 2), "symmetric": 2 * extent, "wrap": extent}[mode]
+    places = (array_functions.iota(pair[0] + extent + pair[1]) + -pair[0] % period) % period
+    if mode == "wrap":
+        return places
+    return scalar_functions.minimum(places, period - (mode == "symmetric") - places)
 
 
 def _pairs(what: str, given: Any, rank: int) -> list[tuple[Any, Any]]:
