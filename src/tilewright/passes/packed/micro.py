@@ -12,24 +12,22 @@ from dataclasses import replace
 from functools import partial
 
 from tilewright.kernel.ir import (
-    Broadcast,
     Buffer,
     Expression,
     Prefetch,
-    VectorType,
     add,
-    element_of,
     integer,
     load,
     multiply,
     operation,
 )
-from tilewright.passes.items.scalar_values import Value, component_types
+from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.packed.ahead import TOGETHER, Ahead
 from tilewright.passes.packed.assemble import start_assembly
 from tilewright.passes.packed.blocks import LINE
-from tilewright.passes.packed.combine import combine, results, start
-from tilewright.passes.packed.on_the_way import is_packed_on_the_way, packed_step, sources_of_panel
+from tilewright.passes.packed.combine import results, start
+from tilewright.passes.packed.on_the_way import is_packed_on_the_way
+from tilewright.passes.packed.register_tile import tile_at
 from tilewright.passes.packed.store import Place
 from tilewright.passes.packed.turned import is_turned, write_turned
 from tilewright.passes.packed.waiting import Accumulators, Edges, Scratch
@@ -220,43 +218,11 @@ def _accumulate(
         for j in range(form.rows)
         for i in range(form.vectors)
     }
-    vector_base = emit.let(multiply(vector_first, vector.pitch), "vector_panel")
-    scalar_base = integer(0) if form.scalar_rows else emit.let(multiply(scalar_first, scalar.pitch), "scalar_panel")
-    rows = [w.row_start(scalar, add(scalar_first, integer(j))) for j in range(form.rows if form.scalar_rows else 0)]
-
-    def step(k: Expression, no_nan: bool, vectors: int, sources: Sequence[Expression] = ()) -> None:
-        row = emit.let(add(vector_base, multiply(k, integer(vector.width))), "row")
-        if sources:
-            columns: list[Value] = [(one,) for one in packed_step(w, vector, sources, row, k, depth)]
-        else:
-            places = [add(row, integer(i * lanes)) for i in range(vectors)]
-            columns = [
-                tuple(emit.let(_load_panel(panel, place, lanes), "vector") for panel in vector.panels)
-                for place in places
-            ]
-        at = k if form.scalar_rows else emit.let(add(scalar_base, multiply(k, integer(scalar.width))), "at")
-        for j in range(form.rows):
-            place = add(rows[j] if form.scalar_rows else integer(j), at)
-            element = tuple(emit.let(_broadcast(load(panel, place), lanes), "scalar") for panel in scalar.panels)
-            for i in range(vectors):
-                combine(w, accumulators[i, j], columns[i], element, no_nan)
-
-    def run(start: Expression, stop: Expression, no_nan: bool, vectors: int) -> None:
-        def packed() -> None:
-            w.loop("k", start, stop, lambda k: step(k, no_nan, vectors))
-
-        def packing() -> None:
-            sources = sources_of_panel(w, vector, vector_first)
-            w.loop("k", start, stop, lambda k: step(k, no_nan, vectors, sources))
-
-        if ready is None or vectors < form.vectors:
-            packed()
-        else:
-            w.branch(ready, packed, packing)
+    tile = tile_at(w, (vector, scalar), (vector_first, scalar_first), depth, accumulators, ready)
 
     def steps(no_nan: bool, vectors: int) -> None:
         if soon is None and ahead is None:
-            run(integer(0), depth, no_nan, vectors)
+            tile.run(integer(0), depth, no_nan, vectors)
             return
         length: Expression = depth if ahead is None else operation("min", depth, ahead.period)
         together = min(form.rows, max(1, TOGETHER // form.vectors))
@@ -283,7 +249,7 @@ def _accumulate(
             if ahead is not None:
                 ahead.ask()
             stop = emit.let(operation("min", depth, add(start, length)), "stop")
-            run(start, stop, no_nan, vectors)
+            tile.run(start, stop, no_nan, vectors)
 
         w.loop("part", integer(0), depth, part_of, length)
 
@@ -311,11 +277,3 @@ def _ask_next_rows(w: PackedWriter, scalar: Side, scalar_first: Expression, coun
         for panel in scalar.panels:
             for line in range(LINES_OF_NEXT):
                 w.emit.emit(Prefetch(panel, add(start, integer(line * LINE // panel.element.bytes))))
-
-
-def _load_panel(panel: Buffer, index: Expression, lanes: int) -> Expression:
-    return load(panel, index, lanes, aligned=lanes > 1)
-
-
-def _broadcast(part: Expression, lanes: int) -> Expression:
-    return part if lanes == 1 else Broadcast(part, VectorType(element_of(part.type), lanes))
