@@ -26,7 +26,7 @@ from support import HERE, describe_machine, geometric_mean, interleaved, summary
 from tilewright.cli.stages import follow
 from tilewright.contraction.form import Contraction
 from tilewright.kernel.launch import Launch
-from tilewright.passes.tiled.tile import contraction_launches
+from tilewright.passes.contractions.contraction_launches import contraction_launches
 from tilewright.report.explain import explain_contraction
 from tilewright.runtime.devices import device_for, open_device
 from tilewright.runtime.errors import DeviceError

@@ -26,8 +26,8 @@ from tilewright.kernel.checks import check_kernel
 from tilewright.machine.model import Machine
 from tilewright.machine.named import CPU_AVX512, H100, OPENCL_GPU
 from tilewright.machine.occupancy import occupancy
+from tilewright.passes.contractions.contraction_launches import contraction_launches, cpu_form, tiled_form
 from tilewright.passes.pipelines import run_pipeline, standard_pipeline
-from tilewright.passes.tiled.tile import contraction_launches, cpu_form, tiled_form
 from tilewright.report.contraction_text import contraction_text, form_text
 from tilewright.report.contractions import contractions_of
 from tilewright.report.explain import explain_contraction

@@ -29,6 +29,12 @@ ALLOWED: dict[str, set[str]] = {
     "frontend": {"ir", "machine", "contraction", "rewrite", "passes", "runtime", "tune", "report"},
     "cli": {"ir", "machine", "kernel", "contraction", "rewrite", "passes", "runtime", "tune", "report", "frontend"},
 }
+# The folders and modules of passes, each of which imports none that stands behind it; those that are not named here are
+# behind all of them.
+LAYERS_OF_PASSES = (
+    *("core", "items", "lanes", "points", "streams", "segments", "sweeps", "last_rewrites", "pipelines", "flattening"),
+    *("permute", "packed", "direct", "matrix_vector", "tiled", "tensor", "contractions"),
+)
 # Imports against the order that are made when a method is called, so that an object can offer what is above it.
 UPWARDS = {
     "contraction/tensor_operation.py": {"passes", "runtime"},  # TensorOperation.compile
@@ -103,6 +109,20 @@ def test_no_two_folders_import_each_other() -> None:
     }
     mutual = [(one, other) for one in used for other in used[one] if other != one and one in used.get(other, set())]
     assert mutual == []
+
+
+def test_folders_of_passes_form_layers() -> None:
+    """Also what functions import when they are called."""
+    layer = {name: number for number, name in enumerate(LAYERS_OF_PASSES)}
+    wrong = []
+    for path in sorted((PACKAGE / "passes").rglob("*.py")):
+        place = path.relative_to(PACKAGE / "passes").with_suffix("").parts[0]
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith("tilewright.passes."):
+                for name in [f"{node.module}.{one.name}".split(".")[2] for one in node.names]:
+                    if name != place and place in layer and layer[place] < layer.get(name, len(layer)):
+                        wrong.append(f"{path.relative_to(PACKAGE)} imports {name}")
+    assert wrong == []
 
 
 def test_no_module_imports_itself_by_way_of_others() -> None:

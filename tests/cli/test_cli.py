@@ -16,7 +16,7 @@ from tilewright.cli import stages
 from tilewright.cli.main import app
 from tilewright.contraction.form import Contraction
 from tilewright.machine.named import CPU_AVX2, H100
-from tilewright.passes.tiled.tile import contraction_launches
+from tilewright.passes.contractions.contraction_launches import contraction_launches
 
 SIZES = "a=64,b=48,q=40"
 

@@ -52,7 +52,7 @@ MOST_ROWS = (100, 17, 9)
 GRAINS: tuple[tuple[str, str, int], ...] = (
     ("tilewright.runtime.scheduling", "POINTS_PER_BLOCK", 4),
     ("tilewright.passes.segments.choice", "ROWS_PER_CHUNK", 2),
-    ("tilewright.passes.items.lower_reduction", "LEAST_ROWS", 2),
+    ("tilewright.passes.points.lower_reduction", "LEAST_ROWS", 2),
 )
 """From which sizes on work is shared out, and what these are when they are made small."""
 

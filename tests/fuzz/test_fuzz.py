@@ -25,7 +25,7 @@ from tilewright.ir.parser import parse_program
 from tilewright.ir.scalars import SCALAR_TYPES
 from tilewright.ir.traversal import all_statements, sub_bodies
 from tilewright.ir.verifier import verify
-from tilewright.passes.core.one_pass import sweep
+from tilewright.passes.last_rewrites import sweep
 from tilewright.passes.pipelines import run_pipeline
 from tilewright.runtime.devices import device_for
 

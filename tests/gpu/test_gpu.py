@@ -52,7 +52,7 @@ import tilewright
 import tilewright.frontend.einsum, tilewright.passes.compile, tilewright.runtime.cuda_device
 from tilewright.kernel.cuda import cuda_text
 from tilewright.machine.named import H100
-from tilewright.passes.tiled.tile import contraction_launches
+from tilewright.passes.contractions.contraction_launches import contraction_launches
 from tilewright.report.examples import matmul
 from tilewright.report.explain import explain_contraction
 (launch,) = contraction_launches(matmul(64, 64, 64), H100)

@@ -17,7 +17,7 @@ from tilewright.ir.sizes import size as constant
 from tilewright.ir.traversal import FreshNames
 from tilewright.kernel.launch import LaunchDeclined
 from tilewright.machine.detect import host_machine
-from tilewright.passes import bound_contraction
+from tilewright.passes.contractions import bound_contraction
 from tilewright.passes.pipelines import run_pipeline
 from tilewright.runtime.devices import device_for
 

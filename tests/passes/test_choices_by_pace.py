@@ -13,8 +13,8 @@ from tilewright.contraction.normalise import normalise
 from tilewright.ir.scalars import F32, F64, ScalarType
 from tilewright.machine.named import CPU_AVX512
 from tilewright.machine.paces import TWO_MULTIPLY_ADDS
+from tilewright.passes.contractions.form_choice import choose_form
 from tilewright.passes.direct.form import DirectForm
-from tilewright.passes.form_choice import choose_form
 from tilewright.passes.matrix_vector.form import MatrixVectorForm
 from tilewright.passes.packed.form import PackedForm
 

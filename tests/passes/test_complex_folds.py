@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
-from tilewright.passes.items.map_folds import fold_of_one_array
+from tilewright.passes.contractions.map_folds import fold_of_one_array
 
 
 @tw.program

@@ -16,10 +16,10 @@ from tilewright.kernel.nvrtc import CompiledCuda, compile_cuda
 from tilewright.machine.model import Machine
 from tilewright.machine.named import A100, H100
 from tilewright.machine.occupancy import occupancy
+from tilewright.passes.contractions.contraction_launches import tiled_form
 from tilewright.passes.tiled.choice import tile_cost
 from tilewright.passes.tiled.form import TileForm
 from tilewright.passes.tiled.kernel import write_kernel
-from tilewright.passes.tiled.tile import tiled_form
 
 CASES = [
     (einsum, name)

@@ -22,9 +22,9 @@ from tilewright.kernel.ir import Barrier, For, If, Kernel, Load, Statement, Stor
 from tilewright.kernel.launch import Launch
 from tilewright.kernel.opencl import opencl_text
 from tilewright.machine.named import OPENCL_CPU
+from tilewright.passes.contractions.contraction_launches import tiled_form
 from tilewright.passes.tiled.form import PartialTiles, make_form
 from tilewright.passes.tiled.kernel import write_kernel
-from tilewright.passes.tiled.tile import tiled_form
 from tilewright.passes.tiled.tiling import Place, Tiling
 
 pytestmark = [pytest.mark.opencl, pytest.mark.skipif(not is_installed(), reason="oclgrind is not installed")]

@@ -26,7 +26,7 @@ from tilewright.kernel.ir import (
     load,
     operation,
 )
-from tilewright.passes.items.dead_stores import used_names, without_stores
+from tilewright.passes.points.dead_stores import used_names, without_stores
 
 ARRAYS = [Buffer(name, I64) for name in "xyz"]
 

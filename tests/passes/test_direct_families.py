@@ -19,10 +19,10 @@ from tilewright.ir.sizes import size
 from tilewright.machine.detect import host_machine
 from tilewright.machine.model import Machine
 from tilewright.machine.named import CPU_AVX2, CPU_AVX512, CPU_NEON
+from tilewright.passes.contractions.form_choice import choose_form
 from tilewright.passes.direct.choice import choose_direct_form, direct_forms
 from tilewright.passes.direct.form import PANEL_ELEMENTS, DirectForm, Results, results_are_one_run, rows_are_one_run
 from tilewright.passes.direct.kernel import write_direct_kernel
-from tilewright.passes.form_choice import choose_form
 from tilewright.passes.packed.form import PackedForm
 from tilewright.report.kernel_text import kernel_text
 

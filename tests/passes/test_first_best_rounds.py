@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
-from tilewright.passes.items.lower_reduction import FEW, LEAST, MANY
+from tilewright.passes.points.lower_reduction import FEW, LEAST, MANY
 
 WIDTHS = st.sampled_from([1, LEAST - 1, LEAST, 15, 16, FEW - 1, FEW, 33, 100, MANY - 1, MANY, MANY + 1, 700])
 

@@ -18,7 +18,7 @@ from tilewright.kernel.ir import For, Kernel, walk
 from tilewright.kernel.llvm import CpuTarget, llvm_text
 from tilewright.passes.flattening.kinds import Flattening
 from tilewright.passes.items.lower_columns import COLUMNS
-from tilewright.passes.items.lower_reduction import BRANCHES, LANES, LEAST_ROWS
+from tilewright.passes.points.lower_reduction import BRANCHES, LANES, LEAST_ROWS
 from tilewright.runtime import cpu_device
 
 ROUNDING = {F32: np.finfo("f4").eps, F64: np.finfo("f8").eps, C64: 2 * np.finfo("f4").eps, F16: np.finfo("f2").eps}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from naive import examples
 
 import tilewright as tw
-from tilewright.passes.items.lower_order import BLOCK, SHORT
+from tilewright.passes.points.lower_order import BLOCK, SHORT
 
 DEVICES = ["cpu", pytest.param("opencl", marks=pytest.mark.opencl)]
 LENGTHS = [0, 1, SHORT - 1, SHORT, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 77, 70_000]

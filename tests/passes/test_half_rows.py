@@ -16,8 +16,8 @@ from tilewright.ir.nodes import Type
 from tilewright.ir.scalars import BF16, F16, F32, I8, I16, I32, U8, ScalarType
 from tilewright.machine.detect import host_machine
 from tilewright.machine.named import CPU_AVX512
+from tilewright.passes.contractions.form_choice import choose_form
 from tilewright.passes.direct.choice import choose_direct_form
-from tilewright.passes.form_choice import choose_form
 from tilewright.passes.matrix_vector.form import MatrixVectorForm, Way, choose_matrix_vector_form
 from tilewright.passes.matrix_vector.kernel import write_matrix_vector_kernel
 from tilewright.passes.matrix_vector.row_products import choose_row_products

@@ -26,10 +26,10 @@ from tilewright.kernel.nvrtc import compile_cuda
 from tilewright.kernel.warp import Sample, touches
 from tilewright.machine.model import Machine
 from tilewright.machine.named import A100, H100, OPENCL_GPU
+from tilewright.passes.contractions.contraction_launches import contraction_launches, tiled_form
 from tilewright.passes.tiled.choice import best_by_place, not_held, placements, ranked_tilings, tile_cost
 from tilewright.passes.tiled.form import HeldOperand, make_form
 from tilewright.passes.tiled.kernel import write_kernel
-from tilewright.passes.tiled.tile import contraction_launches, tiled_form
 from tilewright.passes.tiled.tiling import (
     Place,
     Tiling,

@@ -19,7 +19,7 @@ from tilewright.ir.interpreter import interpret
 from tilewright.ir.parser import parse_program
 from tilewright.ir.traversal import all_statements
 from tilewright.passes.core.fills import without_fills
-from tilewright.passes.core.one_pass import fill_histograms
+from tilewright.passes.last_rewrites import fill_histograms
 from tilewright.passes.segments.bins import BATCH
 from tilewright.passes.segments.hist import narrowed
 

@@ -13,9 +13,9 @@ from naive import examples
 
 import tilewright as tw
 from tilewright.kernel import ir as kernel
-from tilewright.passes.items import point_kernels
-from tilewright.passes.items.lower_reduction import FEW, LANES
 from tilewright.passes.lanes.lane_loops import LANES as POINTS
+from tilewright.passes.points import point_kernels
+from tilewright.passes.points.lower_reduction import FEW, LANES
 from tilewright.runtime import steps
 
 EPS = np.finfo("f8").eps

@@ -36,11 +36,11 @@ from tilewright.kernel.ir import (
     operation,
 )
 from tilewright.kernel.ir import walk as walk_statements
-from tilewright.passes.items.dead_stores import loaded_buffers, used_names, without_stores
 from tilewright.passes.items.scalar_values import KernelBuilder
 from tilewright.passes.lanes.lane_code import write_group
 from tilewright.passes.lanes.lane_loops import LANES, wants_lanes
 from tilewright.passes.lanes.lane_variance import UNIFORM, NotInLanes, lane_variance
+from tilewright.passes.points.dead_stores import loaded_buffers, used_names, without_stores
 from tilewright.runtime.host import KernelPlan, Schedule
 from tilewright.runtime.scheduling import schedule
 

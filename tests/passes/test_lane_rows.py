@@ -19,7 +19,7 @@ from tilewright.ir.traversal import all_statements
 from tilewright.machine.named import CPU_AVX2, CPU_AVX512
 from tilewright.passes.core.narrow_indices import with_narrow_indices
 from tilewright.passes.core.nest_folds import with_folds
-from tilewright.passes.lanes.lane_choice import LaneForm, lane_form
+from tilewright.passes.streams.lane_choice import LaneForm, lane_form
 
 DEVICES = ["cpu", pytest.param("opencl", marks=pytest.mark.opencl)]
 # Which of two distances with their places is taken: no less than one operator is associative for any of them.

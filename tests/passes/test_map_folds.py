@@ -19,7 +19,7 @@ from tilewright.frontend.einsum_parse import parse_string
 from tilewright.ir.nodes import Map, Statement
 from tilewright.kernel.launch import LaunchDeclined
 from tilewright.machine.named import CPU_AVX512
-from tilewright.passes.items.map_folds import fold_launches, fold_of_one_array
+from tilewright.passes.contractions.map_folds import fold_launches, fold_of_one_array
 from tilewright.passes.matrix_vector.form import choose_matrix_vector_form
 
 
@@ -114,7 +114,7 @@ def _forms_chosen(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         chosen.append(form)
         return form
 
-    monkeypatch.setattr("tilewright.passes.items.map_folds.choose_matrix_vector_form", remembered)
+    monkeypatch.setattr("tilewright.passes.contractions.map_folds.choose_matrix_vector_form", remembered)
     return chosen
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import tilewright as tw
 from tilewright.ir.interpreter import interpret
 from tilewright.ir.nodes import Map, Sweep
-from tilewright.passes.core.one_pass import sweep
+from tilewright.passes.last_rewrites import sweep
 from tilewright.passes.pipelines import run_pipeline
 
 

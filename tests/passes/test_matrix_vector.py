@@ -23,8 +23,8 @@ from tilewright.ir.sizes import size
 from tilewright.machine.detect import host_machine
 from tilewright.machine.model import Machine
 from tilewright.machine.named import CPU_AVX2, CPU_AVX512, CPU_NEON
-from tilewright.passes.bound_contraction import why_a_fold
-from tilewright.passes.form_choice import choose_form
+from tilewright.passes.contractions.bound_contraction import why_a_fold
+from tilewright.passes.contractions.form_choice import choose_form
 from tilewright.passes.matrix_vector.form import (
     SHORT_ROW,
     MatrixVectorForm,

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tilewright as tw
-from tilewright.passes import form_choice
+from tilewright.passes.contractions import form_choice
 from tilewright.passes.matrix_vector.form import MatrixVectorForm, Way
 
 SIZES = st.sampled_from([1, 2, 3, 7, 8, 13, 16, 17, 33, 40, 64, 100])
@@ -32,7 +32,7 @@ def _chosen(run: Any) -> tuple[Any, list[Any]]:
         forms.append(found.form)
         return found
 
-    with mock.patch("tilewright.passes.tiled.tile.choose_form", remembered):
+    with mock.patch("tilewright.passes.contractions.contraction_launches.choose_form", remembered):
         return run(), forms
 
 

@@ -14,7 +14,7 @@ from tilewright.contraction.normalise import normalise
 from tilewright.ir.scalars import C64, F32, F64, I32, ScalarType
 from tilewright.machine.detect import host_machine
 from tilewright.machine.named import CPU_AVX512
-from tilewright.passes.form_choice import packed_cycles
+from tilewright.passes.contractions.form_choice import packed_cycles
 from tilewright.passes.packed.choice import make_packed_form
 from tilewright.passes.packed.kernel import write_packed_kernel
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 import tilewright as tw
 from tilewright.ir.interpreter import interpret
 from tilewright.ir.nodes import Iota, OffsetFolds
-from tilewright.passes.core.one_pass import sweep
+from tilewright.passes.last_rewrites import sweep
 from tilewright.passes.pipelines import run_pipeline
-from tilewright.passes.sweeps.scan_strips import STRIP
+from tilewright.passes.points.scan_strips import STRIP
 
 
 @tw.program

@@ -19,11 +19,11 @@ from tilewright.ir.scalars import F32, F64, I32, ScalarType
 from tilewright.machine.detect import host_machine
 from tilewright.machine.model import Machine
 from tilewright.machine.named import CPU_AVX2, CPU_AVX512, CPU_NEON
+from tilewright.passes.contractions.form_choice import choose_form
 from tilewright.passes.direct import in_order
 from tilewright.passes.direct.form import DirectForm
 from tilewright.passes.direct.in_order import TILE, form_in_order
 from tilewright.passes.direct.kernel import write_direct_kernel
-from tilewright.passes.form_choice import choose_form
 from tilewright.passes.items.scalar_values import LoweringError
 
 TEXTS = ["a,b->ab", "a,b->ba", "za,zb->zab", "az,bz->abz", "az,bz->zab", "xa,yb->xyab", "xa,yb->axby", "xa,b->xab",

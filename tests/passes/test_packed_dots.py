@@ -23,7 +23,7 @@ from tilewright.kernel.ir import expressions, walk
 from tilewright.machine.detect import host_machine
 from tilewright.machine.model import Machine
 from tilewright.machine.named import CPU_AVX2, CPU_AVX512
-from tilewright.passes.form_choice import packed_cycles
+from tilewright.passes.contractions.form_choice import packed_cycles
 from tilewright.passes.packed.choice import make_packed_form
 from tilewright.passes.packed.form import PackedForm
 from tilewright.passes.packed.kernel import write_packed_kernel

@@ -21,11 +21,11 @@ from tilewright.kernel.llvm import CpuTarget, llvm_text
 from tilewright.machine.detect import host_machine
 from tilewright.machine.model import Machine
 from tilewright.machine.named import CPU_AVX2, CPU_AVX512, CPU_NEON
+from tilewright.passes.contractions.contraction_launches import contraction_launches
 from tilewright.passes.packed.blocks import LEAST_PIECE as DEPTH
 from tilewright.passes.packed.choice import make_packed_form
 from tilewright.passes.packed.form import PackedForm
 from tilewright.passes.packed.kernel import write_packed_kernel
-from tilewright.passes.tiled.tile import contraction_launches
 from tilewright.passes.tiled.tiling import IllegalTiling
 from tilewright.report.packed_text import packed_details, packed_lines
 

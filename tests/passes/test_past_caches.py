@@ -33,9 +33,9 @@ from tilewright.kernel.ir import (
     operation,
     walk,
 )
-from tilewright.passes.items import point_kernels
 from tilewright.passes.items.scalar_values import KernelBuilder
 from tilewright.passes.lanes.past_caches import SHORTEST, emit_past_caches
+from tilewright.passes.points import point_kernels
 from tilewright.runtime.cpu_device import optimisation_of
 
 LOW, HIGH, SHIFT, POINTS = (Name(one, I64) for one in ("low", "high", "shift", "points"))

@@ -27,7 +27,7 @@ from tilewright.kernel.ir import (
     multiply,
     operation,
 )
-from tilewright.passes.items.waiting_last import all_waiting_last, read_ahead
+from tilewright.passes.points.waiting_last import all_waiting_last, read_ahead
 
 X, HERE, INNER, OTHER = Buffer("x", F64), Name("i", I64), Name("j", I64), Name("k", I64)
 

@@ -15,8 +15,8 @@ from tilewright.cli.main import app
 from tilewright.ir.parser import parse_program
 from tilewright.machine.named import CPU_AVX512, H100, NAMED_MACHINES
 from tilewright.passes.core.nest_folds import with_folds
-from tilewright.passes.lanes.lane_choice import lane_form
 from tilewright.passes.streams.choice import NotTiled
+from tilewright.passes.streams.lane_choice import lane_form
 
 LANES = "not in the lanes of vectors: "
 

@@ -16,8 +16,8 @@ import tilewright as tw
 from tilewright.cli.stages import follow
 from tilewright.contraction.form import Contraction
 from tilewright.machine.named import CPU_AVX2, CPU_AVX512
-from tilewright.passes import bound_contraction, relaid
-from tilewright.passes.relaid import Relaid, relaid_of
+from tilewright.passes.contractions import bound_contraction, relaid
+from tilewright.passes.contractions.relaid import Relaid, relaid_of
 from tilewright.report.explain import explain_contraction
 from tilewright.runtime.cache import MemoryCache
 
@@ -80,7 +80,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> list[Relaid | str]:
         return decided[-1]
 
     monkeypatch.setattr(relaid, "GAIN", float("inf"))
-    monkeypatch.setattr("tilewright.passes.tiled.tile.relaid_of", recorded)
+    monkeypatch.setattr("tilewright.passes.contractions.contraction_launches.relaid_of", recorded)
     monkeypatch.setattr(bound_contraction, "_WRITTEN", MemoryCache(capacity=1))
     return decided
 

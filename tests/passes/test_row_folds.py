@@ -15,8 +15,8 @@ from naive import examples
 import tilewright as tw
 from tilewright.ir.nodes import Rearrange, Scan, SegScan
 from tilewright.ir.parser import parse_program
-from tilewright.passes.core.one_pass import scan_columns
 from tilewright.passes.items.lower_columns import COLUMNS
+from tilewright.passes.last_rewrites import scan_columns
 from tilewright.rewrite.derivation import Recording
 
 OPERATORS = {"add": "e{0} + f{0}", "max": "max(e{0}, f{0})", "mul": "e{0} * f{0}"}

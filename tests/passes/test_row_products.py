@@ -21,8 +21,8 @@ from tilewright.ir.sizes import size
 from tilewright.machine.detect import host_machine
 from tilewright.machine.model import Machine
 from tilewright.machine.named import CPU_AVX2, CPU_AVX512, CPU_NEON
+from tilewright.passes.contractions.form_choice import choose_form
 from tilewright.passes.direct.form import DirectForm
-from tilewright.passes.form_choice import choose_form
 from tilewright.passes.matrix_vector.form import MatrixVectorForm
 from tilewright.passes.matrix_vector.kernel import write_matrix_vector_kernel
 from tilewright.passes.matrix_vector.row_products import choose_row_products

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
-from tilewright.passes.sweeps.scan_lanes import LEAST_ROWS
-from tilewright.passes.sweeps.scan_strips import FAN, STRIP
+from tilewright.passes.points.scan_lanes import LEAST_ROWS
+from tilewright.passes.points.scan_strips import FAN, STRIP
 
 EXTENTS = sorted({0, 1, 2, 15, 16, 17, *(LEAST_ROWS + d for d in (-1, 0, 1)), *(STRIP + d for d in (-1, 0, 1)), 1300})
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
-from tilewright.passes.items.short_folds import MOST_ROWS
-from tilewright.passes.sweeps.scan_strips import STRIP
+from tilewright.passes.points.scan_strips import STRIP
+from tilewright.passes.points.short_folds import MOST_ROWS
 
 
 @tw.program

@@ -15,13 +15,13 @@ from tilewright.ir.scalars import F32, F64
 from tilewright.machine.detect import host_machine
 from tilewright.machine.model import Machine
 from tilewright.machine.named import CPU_AVX2, CPU_AVX512, CPU_NEON
+from tilewright.passes.contractions.form_choice import choose_form
 from tilewright.passes.direct import cost as direct_cost
 from tilewright.passes.direct import in_order, short_sums
 from tilewright.passes.direct.choice import choose_direct_form
 from tilewright.passes.direct.form import DirectForm
 from tilewright.passes.direct.kernel import write_direct_kernel
 from tilewright.passes.direct.short_sums import VECTORS, written_in_order
-from tilewright.passes.form_choice import choose_form
 
 
 @settings(max_examples=examples(60))

@@ -11,9 +11,9 @@ from tilewright.ir.scalars import F32
 from tilewright.machine.model import Machine
 from tilewright.machine.named import CPU_AVX512
 from tilewright.machine.paces import TWO_MULTIPLY_ADDS
+from tilewright.passes.contractions.form_choice import choose_form
 from tilewright.passes.direct.choice import direct_forms
 from tilewright.passes.direct.cost import direct_cost
-from tilewright.passes.form_choice import choose_form
 from tilewright.passes.packed.form import PackedForm
 
 ZEN5 = replace(CPU_AVX512, cores=1, pace=TWO_MULTIPLY_ADDS)

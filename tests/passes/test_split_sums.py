@@ -23,8 +23,8 @@ from tilewright.contraction.split_sum import SplitSum, split_sum
 from tilewright.ir.scalars import F16, F32, F64, ScalarType
 from tilewright.machine.detect import host_machine
 from tilewright.machine.named import CPU_AVX2, CPU_AVX512, CPU_NEON, H100
-from tilewright.passes.split_sums import LEAST_LENGTH, MOST_PIECES, split_of, split_over_blocks
-from tilewright.passes.tiled.tile import contraction_launches, cpu_form, write_cpu_kernel
+from tilewright.passes.contractions.contraction_launches import contraction_launches, cpu_form, write_cpu_kernel
+from tilewright.passes.contractions.split_sums import LEAST_LENGTH, MOST_PIECES, split_of, split_over_blocks
 from tilewright.report.explain import explain_contraction
 
 HOST = host_machine()

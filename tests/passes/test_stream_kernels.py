@@ -33,10 +33,10 @@ from tilewright.machine.model import Machine
 from tilewright.machine.named import A100, CPU_AVX2, CPU_AVX512, CPU_NEON, H100, OPENCL_CPU, OPENCL_GPU
 from tilewright.passes.core.nest_folds import with_folds
 from tilewright.passes.core.used_names import free_variables
-from tilewright.passes.items.point_kernels import lower_points
-from tilewright.passes.lanes.lane_choice import LaneForm, lane_form
 from tilewright.passes.pipelines import run_pipeline
+from tilewright.passes.points.point_kernels import lower_points
 from tilewright.passes.streams.choice import NotTiled, StreamTiling, stream_tiling
+from tilewright.passes.streams.lane_choice import LaneForm, lane_form
 from tilewright.passes.streams.tiles import tile_points
 from tilewright.runtime.host import CHUNK, CHUNKS, ERRORS, ITEMS, PER_BLOCK, KernelPlan, Layout
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import tilewright as tw
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Kernel
-from tilewright.passes.items import point_kernels
 from tilewright.passes.items.lower_columns import COLUMNS, ROWS
+from tilewright.passes.points import point_kernels
 from tilewright.runtime import host
 from tilewright.runtime.host import KernelPlan, Schedule
 from tilewright.runtime.scheduling import MOST_COLUMNS, schedule

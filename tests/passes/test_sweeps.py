@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 import tilewright as tw
 from tilewright.ir.interpreter import interpret
 from tilewright.ir.nodes import Sweep
-from tilewright.passes.core.one_pass import sweep
+from tilewright.passes.last_rewrites import sweep
 from tilewright.passes.pipelines import run_pipeline
+from tilewright.passes.points.scan_strips import STRIP
 from tilewright.passes.segments.choice import ROWS_OF_ONE_PASS
 from tilewright.passes.sweeps.form import sweep_form
-from tilewright.passes.sweeps.scan_strips import STRIP
 
 EXTENTS = sorted({0, 1, 2, 15, 16, 17, 31, 32, 33, *(STRIP + d for d in (-1, 0, 1)), 2 * STRIP, 1300})
 LONG = [ROWS_OF_ONE_PASS + 1, ROWS_OF_ONE_PASS + STRIP + 77]

@@ -13,9 +13,9 @@ from naive import assert_close, examples
 
 import tilewright as tw
 from tilewright.contraction.normalise import order_dimensions, reclassify
+from tilewright.passes.contractions.contraction_launches import tiled_form
 from tilewright.passes.tiled.form import TileForm, make_form
 from tilewright.passes.tiled.kernel import write_kernel
-from tilewright.passes.tiled.tile import tiled_form
 
 pytestmark = pytest.mark.opencl
 

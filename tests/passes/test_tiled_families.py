@@ -20,10 +20,10 @@ from tilewright.kernel.ir import Store, VectorType, walk
 from tilewright.kernel.warp import Sample, touches
 from tilewright.machine.model import Machine
 from tilewright.machine.named import NAMED_MACHINES, OPENCL_CPU, OPENCL_GPU
+from tilewright.passes.contractions.contraction_launches import contraction_launches, tiled_form
 from tilewright.passes.tiled.choice import choose_tiling, tile_cost
 from tilewright.passes.tiled.form import PartialTiles, TileForm, largest_index, make_form
 from tilewright.passes.tiled.kernel import write_kernel
-from tilewright.passes.tiled.tile import contraction_launches, tiled_form
 from tilewright.passes.tiled.tiling import IllegalTiling, Tiling, estimate_resources
 
 TILES = {"a": (4, 2), "b": (8, 1), "q": 4}

@@ -15,8 +15,8 @@ from naive import einsum_contraction
 from thesis_facts import SHAPES, tile_sizes
 
 from tilewright.ir.scalars import F32
+from tilewright.passes.contractions.contraction_launches import Tiles, tiled_form
 from tilewright.passes.tiled.kernel import write_kernel
-from tilewright.passes.tiled.tile import Tiles, tiled_form
 
 pytestmark = pytest.mark.opencl
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tilewright.ir.interpreter import interpret
 from tilewright.ir.parser import parse_program
 from tilewright.ir.verifier import verify
+from tilewright.passes.core.nests import nest_of
 from tilewright.passes.core.variance import Variance, variance_of, variance_table
-from tilewright.passes.items.nests import nest_of
 
 EXTENTS = (3, 4, 2)
 

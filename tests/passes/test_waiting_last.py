@@ -27,7 +27,7 @@ from tilewright.kernel.ir import (
     integer,
     operation,
 )
-from tilewright.passes.items.waiting_last import with_waiting_last
+from tilewright.passes.points.waiting_last import with_waiting_last
 
 LEFT, UP, CORNER, COST = (Name(name, F64) for name in ("left", "up", "corner", "cost"))
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import tilewright as tw
 from tilewright.kernel.ir import Kernel
-from tilewright.passes.items import whole_loops
+from tilewright.passes.points import whole_loops
 from tilewright.runtime import cpu_device, cpu_jit, steps
 
 

@@ -13,10 +13,10 @@ from tilewright.contraction.normalise import normalise
 from tilewright.ir.scalars import C64, F32, F64, ScalarType
 from tilewright.kernel.llvm import CpuTarget
 from tilewright.machine.processors import LINUX_X86, named_processor
+from tilewright.passes.contractions.contraction_launches import contraction_launches
 from tilewright.passes.packed.choice import make_packed_form
 from tilewright.passes.packed.form import PackedForm
 from tilewright.passes.packed.kernel import write_packed_kernel
-from tilewright.passes.tiled.tile import contraction_launches
 from tilewright.runtime.cpu_jit import assembly
 
 MULTIPLY_ADD = r"\b(?:fml[as]|vfn?madd\w+)\b"

@@ -18,8 +18,8 @@ from tilewright.ir.parser import parse_program
 from tilewright.ir.scalars import BOOL, C64, C128, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, ScalarType
 from tilewright.kernel.ir import BlockIndex, Buffer, For, Kernel, Name, Space, Store, add, integer, load, multiply
 from tilewright.passes.compile import compile_program
+from tilewright.passes.contractions.contraction_launches import contraction_launches
 from tilewright.passes.tensor.kernel import tensor_launch
-from tilewright.passes.tiled.tile import contraction_launches
 
 CPUS = [*X86, *ARM]
 FEW = ["x86-64", "haswell", "skylake-avx512", "neoverse-n1"]  # one of each vector length

@@ -15,9 +15,9 @@ from tilewright.ir.scalars import BOOL, F16, F32, F64, I32
 from tilewright.ir.sizes import size
 from tilewright.kernel.checks import AccessReport
 from tilewright.machine.named import A100, CPU_AVX2, CPU_AVX512, H100, NAMED_MACHINES, OPENCL_GPU
+from tilewright.passes.contractions.contraction_launches import cpu_form, tiled_form
 from tilewright.passes.direct.form import DirectForm
 from tilewright.passes.packed.choice import make_packed_form
-from tilewright.passes.tiled.tile import cpu_form, tiled_form
 from tilewright.report import contraction_text, declined, explain, kernel_text, roofline, text
 from tilewright.report.examples import matmul
 from tilewright.report.explain import explain_contraction

@@ -19,7 +19,7 @@ from tilewright.ir.parser import parse_program
 from tilewright.ir.printer import print_program
 from tilewright.ir.verifier import verify
 from tilewright.passes.compile import compile_program, prepare_program
-from tilewright.passes.core.one_pass import sweep
+from tilewright.passes.last_rewrites import sweep
 from tilewright.passes.sweeps.form import unfolded
 from tilewright.rewrite.derivation import Recording, agree
 from tilewright.rewrite.rule import rules_of

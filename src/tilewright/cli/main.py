@@ -186,7 +186,7 @@ def _shown(stages: Stages, stage: Stage, text: Text | None, machine: str | None)
 def _shown_statement(stages: Stages, position: int, stage: Stage, text: Text | None, machine: Machine) -> str:
     from tilewright.cli.stages import default_text, launch_text
     from tilewright.contraction.form import Refusal
-    from tilewright.passes.tiled.tile import contraction_launches, cpu_form, tiled_form
+    from tilewright.passes.contractions.contraction_launches import contraction_launches, cpu_form, tiled_form
     from tilewright.report.contraction_text import contraction_text, form_text
 
     one = stages.found[position]

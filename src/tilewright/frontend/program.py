@@ -47,8 +47,8 @@ from tilewright.runtime.forking import ForkSafeLock
 from tilewright.runtime.thresholds import merged
 
 if TYPE_CHECKING:
+    from tilewright.passes.contractions.contraction_launches import Tiles
     from tilewright.passes.flattening.kinds import Flattening
-    from tilewright.passes.tiled.tile import Tiles
     from tilewright.rewrite.derivation import Derivation
     from tilewright.runtime.executable import Executable
     from tilewright.tune.tiles import TilesReport

@@ -16,7 +16,7 @@ from tilewright.runtime.devices import Device
 
 if TYPE_CHECKING:
     from tilewright.frontend.program_tiles import TunedTiles
-    from tilewright.passes.tiled.tile import Tiles
+    from tilewright.passes.contractions.contraction_launches import Tiles
     from tilewright.rewrite.derivation import Derivation, Recording
     from tilewright.runtime.executable import Executable
     from tilewright.runtime.host import HostProgram

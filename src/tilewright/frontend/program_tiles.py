@@ -10,7 +10,7 @@ from tilewright.ir.nodes import Program
 from tilewright.runtime.devices import Device
 
 if TYPE_CHECKING:
-    from tilewright.passes.tiled.tile import Tiles
+    from tilewright.passes.contractions.contraction_launches import Tiles
     from tilewright.runtime.executable import Executable
 
 

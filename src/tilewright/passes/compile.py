@@ -18,14 +18,14 @@ from tilewright.ir.scalars import ScalarType
 from tilewright.ir.sizes import Size
 from tilewright.ir.traversal import all_statements
 from tilewright.kernel.launch import Launch
-from tilewright.passes.contraction_steps import contraction_block
+from tilewright.passes.contractions.contraction_steps import contraction_block
 from tilewright.passes.core.used_names import size_names
 from tilewright.passes.pipelines import machine_pipeline, run_pipeline
 from tilewright.rewrite.derivation import Recording
 from tilewright.runtime.collecting import collection_later
 from tilewright.runtime.devices import Device
 from tilewright.runtime.executable import Executable
-from tilewright.runtime.host import Block, Copier, HostProgram, KernelStep, Later, Notes
+from tilewright.runtime.host import Block, Copier, HostProgram, KernelStep, Later, Notes, Step
 from tilewright.runtime.versions import FillsMachine, Versions
 
 Extents: TypeAlias = tuple[int, ...]
@@ -33,8 +33,8 @@ Offsets: TypeAlias = tuple[int, int]
 Lowered: TypeAlias = Callable[[Program, Recording | None], HostProgram]
 
 if TYPE_CHECKING:
+    from tilewright.passes.contractions.contraction_launches import Tiles
     from tilewright.passes.flattening.kinds import Flattening
-    from tilewright.passes.tiled.tile import Tiles
 
 
 def compile_program(
@@ -198,7 +198,13 @@ def _lowered(
 
 def program_block(program: Program, device: Device, tiles: Tiles | None = None) -> tuple[Block, Notes]:
     """The steps of a program for a device (which need not exist: its limits are enough), and how each was lowered."""
-    found = contraction_block(program, device, tiles)
+
+    def general(number: int) -> Step:
+        from tilewright.passes.statements import statements_of
+
+        return statements_of(program, device, tiles).step_without_tiling(program.body, number)
+
+    found = contraction_block(program, device, tiles, general)
     if found is not None:
         return found
     from tilewright.passes.statements import lower_program

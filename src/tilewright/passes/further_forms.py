@@ -21,12 +21,20 @@ if TYPE_CHECKING:
 
 
 def takes_fills(machine: Machine) -> Callable[[nodes.Expression], bool]:
-    """See `segments.hist`."""
+    """Which histograms, folds of rows and filters can be told what bins, neutral rows or destinations are."""
 
     def takes(expression: nodes.Expression) -> bool:
-        from tilewright.passes.segments import hist
+        if isinstance(expression, nodes.Sweep):
+            from tilewright.passes.sweeps.form import is_filter
 
-        return hist.takes_fills(machine)(expression)
+            return is_filter(expression)
+        if isinstance(expression, nodes.Hist | nodes.SegHist):
+            from tilewright.passes.segments.hist import takes_bins
+
+            return takes_bins(expression, machine)
+        from tilewright.passes.segments.row_folds import is_fold_of_rows
+
+        return is_fold_of_rows(expression)
 
     return takes
 

@@ -16,8 +16,8 @@ from tilewright.ir.scalars import I64, ScalarType, compute_type
 from tilewright.ir.sizes import Size, size
 from tilewright.passes.core.used_names import free_variables
 from tilewright.passes.items.all_replaced import without_unseen
-from tilewright.passes.items.lower_general import Points, copy_points
-from tilewright.passes.items.point_kernels import lower_points
+from tilewright.passes.points.lower_general import Points, copy_points
+from tilewright.passes.points.point_kernels import lower_points
 from tilewright.runtime.cache import MemoryCache
 from tilewright.runtime.collecting import collection_later
 from tilewright.runtime.devices import Device

@@ -14,9 +14,9 @@ from tilewright.ir.nodes import Program
 from tilewright.machine.model import Machine
 from tilewright.passes.core.fuse import fuse
 from tilewright.passes.core.nest_maps import nest_maps
-from tilewright.passes.core.one_pass import compute_rows, fill_histograms, scan_columns, sweep
 from tilewright.passes.core.read_concatenations import read_concatenations
 from tilewright.passes.core.simplify import simplify
+from tilewright.passes.last_rewrites import compute_rows, fill_histograms, scan_columns, sweep
 from tilewright.rewrite.derivation import Recording
 from tilewright.runtime.environment import is_on
 

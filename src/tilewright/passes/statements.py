@@ -18,33 +18,33 @@ from tilewright.ir.nodes import Body, Program, Statement, Variable
 from tilewright.ir.scalars import I64
 from tilewright.ir.traversal import all_statements, sub_bodies
 from tilewright.passes import further_forms as forms
-from tilewright.passes.contraction_steps import VIEWS, contraction_step, note_of, reading_cells, recognised
+from tilewright.passes.contractions.array_folds import fold_of_one_array, with_streams
+from tilewright.passes.contractions.contraction_steps import VIEWS, contraction_step, note_of, reading_cells, recognised
 from tilewright.passes.core.fills import without_fills
 from tilewright.passes.core.nest_folds import with_folds
 from tilewright.passes.core.overwriting import with_overwriting
 from tilewright.passes.core.used_names import free_variables
-from tilewright.passes.items import lower_reduction  # noqa: F401  # folds inside work items
-from tilewright.passes.items.array_folds import fold_of_one_array, with_streams
-from tilewright.passes.items.lower_general import Points, points_of
 from tilewright.passes.items.scalar_values import LoweringError
-from tilewright.passes.items.unread_iotas import without_notes, without_unread
-from tilewright.passes.items.whole_loops import control_points, with_whole
 from tilewright.passes.kernel_steps import computes_scalar, kernel_step, read_by, threads_per_block
 from tilewright.passes.known import Known
 from tilewright.passes.lanes.vectorise import NotVectorisable, is_vectorisable
 from tilewright.passes.pipelines import machine_pipeline, run_pipeline
+from tilewright.passes.points import lower_reduction  # noqa: F401  # folds inside work items
+from tilewright.passes.points.lower_general import Points, points_of
+from tilewright.passes.points.whole_loops import control_points, with_whole
 from tilewright.passes.segments.rows import as_nested_maps
 from tilewright.passes.streams.choice import NotTiled
 from tilewright.passes.streams.form import stream_form, stream_table
 from tilewright.passes.sweeps.form import sweep_form, unfolded
+from tilewright.passes.unread_steps import without_notes, without_unread
 from tilewright.rewrite.rules.flatten_distribute import map_and_fold
 from tilewright.runtime import host
 from tilewright.runtime.devices import Device
 from tilewright.runtime.host import Block, KernelPlan, KernelStep, Later, Layout, Note, Step
 
 if TYPE_CHECKING:
+    from tilewright.passes.contractions.contraction_launches import Tiles
     from tilewright.passes.sweeps.one_pass import MakeStep
-    from tilewright.passes.tiled.tile import Tiles
 
 _COMBINATORS = (
     nodes.Map, nodes.Reduce, nodes.Scan, nodes.Redomap, nodes.Scanomap, nodes.Scatter, nodes.Hist, nodes.StreamSeq,

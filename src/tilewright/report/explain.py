@@ -16,16 +16,16 @@ from tilewright.contraction.form import Contraction, Dimension, Kind
 from tilewright.contraction.normalise import constant
 from tilewright.contraction.split_sum import SplitSum
 from tilewright.machine.model import Machine
-from tilewright.passes.bound_contraction import why_a_fold
+from tilewright.passes.contractions.bound_contraction import why_a_fold
+from tilewright.passes.contractions.contraction_launches import Tiles, cpu_form, tiled_form, write_cpu_kernel
+from tilewright.passes.contractions.form_choice import FormChoice
+from tilewright.passes.contractions.relaid import Relaid, relaid_of
+from tilewright.passes.contractions.split_sums import split_of, split_over_blocks
 from tilewright.passes.direct.form import DirectForm
-from tilewright.passes.form_choice import FormChoice
 from tilewright.passes.items.scalar_values import LoweringError
 from tilewright.passes.matrix_vector.form import MatrixVectorForm
-from tilewright.passes.relaid import Relaid, relaid_of
-from tilewright.passes.split_sums import split_of, split_over_blocks
 from tilewright.passes.tiled.choice import best_by_place
 from tilewright.passes.tiled.kernel import write_kernel
-from tilewright.passes.tiled.tile import Tiles, cpu_form, tiled_form, write_cpu_kernel
 from tilewright.report.declined import (
     declined_direct,
     declined_on_cpu,

@@ -19,9 +19,9 @@ from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Program
 from tilewright.ir.views import ArrayView, fresh_view, parameter_view, view_of
 from tilewright.passes.compile import compile_program
+from tilewright.passes.contractions.contraction_launches import Tiles
 from tilewright.passes.pipelines import run_pipeline
 from tilewright.passes.tiled.choice import ranked_tilings
-from tilewright.passes.tiled.tile import Tiles
 from tilewright.passes.tiled.tiling import IllegalTiling, Tiling, parallel_dimensions
 from tilewright.runtime.devices import Device
 from tilewright.tune.keys import ANY_SHAPE, device_key, program_digest, shape_class

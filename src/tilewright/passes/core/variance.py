@@ -14,7 +14,7 @@ from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Body, Expression, Lambda, Statement, Variable
 from tilewright.ir.sizes import Size
 from tilewright.ir.traversal import bound_variables, mentioned_names, sub_bodies
-from tilewright.passes.items.nests import Nest
+from tilewright.passes.core.nests import Nest
 
 Dimensions = frozenset[int]
 NONE: Dimensions = frozenset()
@@ -73,7 +73,7 @@ def variance_of(nest: Nest) -> Variance:
 
     Example:
         >>> from tilewright.ir.parser import parse_program
-        >>> from tilewright.passes.items.nests import nest_of
+        >>> from tilewright.passes.core.nests import nest_of
         >>> program = parse_program('''def pairs (xs: [n]f32, ys: [m]f32) =
         ...   let (total: [n]f32) = map n (\\\\(x: f32) ->
         ...     let (sum: f32) = redomap m (\\\\(a: f32, b: f32) -> let (c: f32) = a + b in (c)) (0.0f32)

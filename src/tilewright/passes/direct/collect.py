@@ -31,7 +31,7 @@ from tilewright.passes.direct.store import where_valid
 from tilewright.passes.direct.tile import Place, starts
 from tilewright.passes.direct.writer import DirectWriter, Step
 from tilewright.passes.lanes.vector_transposes import transposed
-from tilewright.passes.two_sides import Bases
+from tilewright.passes.packed.two_sides import Bases
 
 
 @dataclass(frozen=True)

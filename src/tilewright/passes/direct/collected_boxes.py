@@ -17,7 +17,7 @@ from tilewright.kernel.ir import Address, Buffer, Expression, Store, add, intege
 from tilewright.passes.direct.collect import Columns, Target
 from tilewright.passes.direct.form import LINE, DirectForm
 from tilewright.passes.direct.writer import DirectWriter
-from tilewright.passes.two_sides import Bases
+from tilewright.passes.packed.two_sides import Bases
 
 LEAST_RUN = 512  # bytes: shorter runs are no faster than the pieces that they are assembled from
 LONGEST_SUM = 128  # steps: longer ones hide what writing takes

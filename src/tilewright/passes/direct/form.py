@@ -17,7 +17,7 @@ from enum import Enum
 from tilewright.contraction.form import Dimension, Kind
 from tilewright.contraction.normalise import constant
 from tilewright.ir.dataclass import dataclass
-from tilewright.passes.two_sides import TwoSidedForm, vectors_of_last_tile
+from tilewright.passes.packed.two_sides import TwoSidedForm, vectors_of_last_tile
 
 PANEL_ELEMENTS = 1 << 16
 """Elements of the scratch memory for the panels of either operand."""

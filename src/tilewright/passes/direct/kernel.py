@@ -44,7 +44,7 @@ from tilewright.passes.direct.store import beyond_vector, edges_at, prefetch_vec
 from tilewright.passes.direct.tile import Place, accumulate, lines_ahead, request_output, request_rows, request_turned
 from tilewright.passes.direct.writer import DirectWriter
 from tilewright.passes.items.scalar_values import component_types
-from tilewright.passes.two_sides import Bases
+from tilewright.passes.packed.two_sides import Bases
 
 
 def write_direct_kernel(form: DirectForm) -> Launch:

@@ -23,7 +23,7 @@ from tilewright.kernel.ir import (
 )
 from tilewright.passes.direct.writer import DirectWriter, Step
 from tilewright.passes.lanes.vector_transposes import transposed
-from tilewright.passes.two_sides import Bases
+from tilewright.passes.packed.two_sides import Bases
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from tilewright.passes.direct.tile import Accumulators, Edge, Place, starts
 from tilewright.passes.direct.writer import DirectWriter
 from tilewright.passes.lanes.vector_transposes import transposed
 from tilewright.passes.lanes.vectorise import lower_lambda_vector
-from tilewright.passes.two_sides import Bases
+from tilewright.passes.packed.two_sides import Bases
 
 
 def store_vectors(w: DirectWriter, place: Place, accumulators: Accumulators) -> None:

@@ -35,7 +35,7 @@ from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.items.scalar_values import constant as constant_value
 from tilewright.passes.items.sum_trees import PieceLoop, grows_errors, levels_of, tree_loops
 from tilewright.passes.lanes.vectorise import lower_lambda_vector
-from tilewright.passes.two_sides import Bases
+from tilewright.passes.packed.two_sides import Bases
 
 ZERO = integer(0)
 Accumulators: TypeAlias = dict[tuple[int, int], Name]

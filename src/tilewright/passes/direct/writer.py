@@ -20,10 +20,10 @@ from tilewright.kernel.ir import (
     multiply,
 )
 from tilewright.passes.direct.form import PANEL_ELEMENTS, DirectForm
+from tilewright.passes.items.launch_writer import LaunchWriter
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.items.sum_trees import PieceLoop, over_tree
-from tilewright.passes.launch_writer import LaunchWriter
-from tilewright.passes.two_sides import Bases
+from tilewright.passes.packed.two_sides import Bases
 
 
 @dataclass(frozen=True)

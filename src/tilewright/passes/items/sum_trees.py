@@ -23,7 +23,7 @@ from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Lambda
 from tilewright.ir.traversal import all_statements
 from tilewright.kernel.ir import Expression, add, integer, operation
-from tilewright.passes.launch_writer import LaunchWriter
+from tilewright.passes.items.launch_writer import LaunchWriter
 
 PIECE, FAN = 256, 128
 """Values of a node of the tree on the lowest level, and on those above."""

@@ -5,5 +5,4 @@ code of points         lane_code.py (expressions: lane_values.py, rows: lane_str
 loops over points      masked_lanes.py, for points that loop or compute functions
 points with scans      lane_loops.py
 results past caches    past_caches.py
-nests of streams       lane_choice.py (the code: streams/lanes.py)
 """

@@ -29,11 +29,11 @@ from tilewright.kernel.ir import (
     multiply,
     operation,
 )
+from tilewright.passes.items.launch_writer import LaunchWriter
 from tilewright.passes.items.scalar_values import Value, component_types, load_element, store_element
 from tilewright.passes.items.scalar_values import constant as constant_value
 from tilewright.passes.items.sum_trees import PieceLoop, grows_errors, over_tree, tree_loops
 from tilewright.passes.lanes.vectorise import lower_lambda_vector
-from tilewright.passes.launch_writer import LaunchWriter
 from tilewright.passes.matrix_vector.form import MatrixVectorForm
 from tilewright.passes.packed.dots import as_bits
 

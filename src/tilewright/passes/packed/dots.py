@@ -24,7 +24,7 @@ from tilewright.ir.scalars import BF16, F32, I8, I16, I32, U8, U16, U32, ScalarT
 from tilewright.kernel.dots import Dot
 from tilewright.kernel.ir import Buffer, Expression, Name, VectorType
 from tilewright.machine.model import Machine
-from tilewright.passes.two_sides import is_operator
+from tilewright.passes.packed.two_sides import is_operator
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from tilewright.passes.items.scalar_values import Value, component_types, load_e
 from tilewright.passes.lanes.vectorise import is_vectorisable, lower_lambda_vector
 from tilewright.passes.packed.form import PackedForm
 from tilewright.passes.packed.operands import load_parts
+from tilewright.passes.packed.two_sides import Bases
 from tilewright.passes.packed.writer import PackedWriter, Side
-from tilewright.passes.two_sides import Bases
 
 
 class Along(Enum):

@@ -18,7 +18,7 @@ from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.items.sum_trees import FAN
 from tilewright.passes.packed.blocks import LINE, lines_stay
 from tilewright.passes.packed.dots import Dots
-from tilewright.passes.two_sides import TwoSidedForm, is_operator, vectors_of_last_tile
+from tilewright.passes.packed.two_sides import TwoSidedForm, is_operator, vectors_of_last_tile
 
 LEAST_DEPTH_CAPACITY = 256
 BUFFERED_ELEMENTS = 1 << 17

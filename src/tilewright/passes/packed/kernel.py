@@ -42,9 +42,9 @@ from tilewright.passes.packed.panels import pack
 from tilewright.passes.packed.reading import steps_of, what_zeros_give
 from tilewright.passes.packed.runs import runs_of
 from tilewright.passes.packed.tables import fill_depth_tables, fill_tables, mark_runs
+from tilewright.passes.packed.two_sides import Bases
 from tilewright.passes.packed.waiting import Edges
 from tilewright.passes.packed.writer import PackedWriter, Side
-from tilewright.passes.two_sides import Bases
 
 Range: TypeAlias = tuple[Expression, Expression]
 

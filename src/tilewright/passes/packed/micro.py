@@ -30,9 +30,9 @@ from tilewright.passes.packed.on_the_way import is_packed_on_the_way
 from tilewright.passes.packed.register_tile import tile_at
 from tilewright.passes.packed.store import Place
 from tilewright.passes.packed.turned import is_turned, write_turned
+from tilewright.passes.packed.two_sides import Bases
 from tilewright.passes.packed.waiting import Accumulators, Edges, Scratch
 from tilewright.passes.packed.writer import PackedWriter, Side
-from tilewright.passes.two_sides import Bases
 
 LINES_OF_NEXT = 2  # cache lines of each of the next rows of the scalar side that are asked for
 MOST_NEXT_ROWS = 8  # of more, the beginnings would take too much of the first cache, and of the time

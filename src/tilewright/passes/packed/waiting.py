@@ -9,8 +9,8 @@ from tilewright.ir.dataclass import dataclass
 from tilewright.kernel.ir import Buffer, Expression, Prefetch, Store, add, integer, load, multiply
 from tilewright.passes.items.scalar_values import Value
 from tilewright.passes.lanes.vectorise import lower_lambda_vector
+from tilewright.passes.packed.two_sides import Bases
 from tilewright.passes.packed.writer import PackedWriter, Side
-from tilewright.passes.two_sides import Bases
 
 Accumulators: TypeAlias = Mapping[tuple[int, int], Value]
 Edges: TypeAlias = Sequence[tuple[Expression, Expression]]

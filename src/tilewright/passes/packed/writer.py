@@ -18,7 +18,7 @@ from tilewright.kernel.ir import (
     multiply,
     operation,
 )
-from tilewright.passes.launch_writer import LaunchWriter
+from tilewright.passes.items.launch_writer import LaunchWriter
 from tilewright.passes.packed.form import PackedForm, SideDimension
 from tilewright.passes.packed.operands import in_panel_type
 from tilewright.passes.packed.runs import Runs

@@ -33,8 +33,8 @@ from tilewright.kernel.ir import (
 from tilewright.machine.model import Machine
 from tilewright.passes.items import lower_folds
 from tilewright.passes.items.item_memory import Item
-from tilewright.passes.items.lower_general import Places, Points
 from tilewright.passes.items.lower_scalar import Value, lower_atom, lower_size
+from tilewright.passes.points.lower_general import Places, Points
 from tilewright.passes.segments.choice import shared_limit
 from tilewright.passes.segments.form import Chunks, Histograms
 from tilewright.passes.segments.groups import Group, in_groups

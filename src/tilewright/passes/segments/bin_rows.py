@@ -37,11 +37,11 @@ from tilewright.passes.core.fills import NOTHING, Fills
 from tilewright.passes.items import lower_folds
 from tilewright.passes.items.accumulators import Accumulators
 from tilewright.passes.items.item_memory import Item
-from tilewright.passes.items.lower_general import Places, Points
 from tilewright.passes.items.lower_items import AnyValue, call, row_of
 from tilewright.passes.items.lower_scalar import declare_value, lower_atom, lower_size
 from tilewright.passes.items.scalar_values import Value
 from tilewright.passes.lanes.vectorise import lower_lambda_vector
+from tilewright.passes.points.lower_general import Places, Points
 from tilewright.passes.segments.bins import LEAST_ROWS, ROWS_PER_BIN, copies_of_bins, in_nodes, sums_are_trees
 from tilewright.passes.segments.choice import pieces_of_histogram
 from tilewright.passes.segments.form import Chunks

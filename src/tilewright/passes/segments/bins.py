@@ -35,10 +35,10 @@ from tilewright.kernel.ir import (
 )
 from tilewright.machine.model import Machine
 from tilewright.passes.items.item_memory import Item
-from tilewright.passes.items.lower_general import Places, Points
 from tilewright.passes.items.lower_items import AnyValue, call, row_of, write
 from tilewright.passes.items.lower_scalar import Value, lower_atom, lower_size
 from tilewright.passes.items.sum_trees import grows_errors
+from tilewright.passes.points.lower_general import Places, Points
 from tilewright.passes.segments.form import Chunks, Histograms, Row
 from tilewright.passes.segments.points import part
 

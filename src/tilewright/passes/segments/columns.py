@@ -23,10 +23,10 @@ from tilewright.passes.items.accumulators import PIECE
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_columns import COLUMNS, column_array
 from tilewright.passes.items.lower_folds import if_long
-from tilewright.passes.items.lower_general import Places, Points, Range
 from tilewright.passes.items.lower_items import AnyValue, call, row_of, write
 from tilewright.passes.items.lower_scalar import Value, lower_atom, lower_size
 from tilewright.passes.items.sum_trees import grows_errors
+from tilewright.passes.points.lower_general import Places, Points, Range
 from tilewright.passes.segments.form import Chunks, Segments, split_point
 from tilewright.passes.segments.points import part, values_before
 

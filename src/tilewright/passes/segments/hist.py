@@ -36,16 +36,15 @@ from tilewright.machine.model import Machine
 from tilewright.passes.core.fills import NOTHING, Fills, without_filled
 from tilewright.passes.items import lower_folds, lower_segments
 from tilewright.passes.items.item_memory import Item
-from tilewright.passes.items.lower_general import Places, Points, points_of
 from tilewright.passes.items.lower_scalar import lower_size
+from tilewright.passes.points.lower_general import Places, Points, points_of
 from tilewright.passes.segments.atomics import atomic_bins, block_points, room_for_bins
 from tilewright.passes.segments.bin_rows import row_histogram_step, row_histograms
 from tilewright.passes.segments.bins import COPIES, MOST_BINS, cached_points, copies_of_bins, sums_are_trees
 from tilewright.passes.segments.choice import pieces_of_histogram, room_of_thread
 from tilewright.passes.segments.form import Chunks, Histograms, Row, Segments, partial_strides
-from tilewright.passes.segments.row_folds import elementwise, is_fold_of_rows
+from tilewright.passes.segments.row_folds import elementwise
 from tilewright.passes.segments.steps import Kernels, MakeKernel, Variables, fold_step
-from tilewright.passes.sweeps.form import is_filter
 from tilewright.runtime.host import KernelStep, SegmentPlan, SegmentStep
 
 Pieces: TypeAlias = tuple[KernelStep, int, int]
@@ -110,24 +109,14 @@ def narrowed(expression: nodes.SegHist) -> nodes.SegHist | None:
     return None
 
 
-def takes_fills(machine: Machine) -> Callable[[nodes.Expression], bool]:
-    """Which histograms, folds of rows and filters on a CPU can be told what bins, neutral rows or destinations are by
-    `fills`: such whose rows are sure to be lowered.
-    """
-
-    def takes(expression: nodes.Expression) -> bool:
-        if is_fold_of_rows(expression) or is_filter(expression):
-            return True
-        simple = isinstance(expression, nodes.Hist) or (
-            isinstance(expression, nodes.SegHist)
-            and not any(list(sub_bodies(one.expression)) for one in expression.body.statements)
-        )
-        if not simple:
-            return False
-        found = histograms_of(expression)
-        return found is not None and (not found.inner or row_histograms(expression, machine) is not None)
-
-    return takes
+def takes_bins(expression: nodes.Hist | nodes.SegHist, machine: Machine) -> bool:
+    """Whether a histogram can be told what its bins begin as by `fills`: one whose rows are sure to be lowered."""
+    if isinstance(expression, nodes.SegHist) and any(
+        list(sub_bodies(one.expression)) for one in expression.body.statements
+    ):
+        return False
+    found = histograms_of(expression)
+    return found is not None and (not found.inner or row_histograms(expression, machine) is not None)
 
 
 def histogram_step(

@@ -43,9 +43,9 @@ from tilewright.kernel.ir import (
     operation,
 )
 from tilewright.passes.items.item_memory import WORKER, Item
-from tilewright.passes.items.lower_general import Places, Points
 from tilewright.passes.items.lower_scalar import Value, assign_values, declare_value, lower_atom, lower_size
-from tilewright.passes.items.point_kernels import decompose
+from tilewright.passes.points.lower_general import Places, Points
+from tilewright.passes.points.point_kernels import decompose
 from tilewright.passes.segments.form import Chunks, Segments, partial_variables, space_of
 from tilewright.passes.segments.groups import Group, tree
 from tilewright.passes.segments.points import scan_points

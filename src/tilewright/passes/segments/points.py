@@ -1,7 +1,7 @@
 """Folds and scans of segments as points: one worker folds or scans a segment, or a chunk of one, in the order of rows.
 
 This is the whole story on a CPU, whose blocks are cores, and on a GPU for segments of a few rows. A worker of a CPU
-folds a commutative operator in vector lanes (items/lower_reduction.py).
+folds a commutative operator in vector lanes (points/lower_reduction.py).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from tilewright.ir.sizes import ONE, Size, maximum, size
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import Constant, operation
 from tilewright.passes.items.item_memory import Item
-from tilewright.passes.items.lower_general import Places, Points
 from tilewright.passes.items.lower_items import bind, write
-from tilewright.passes.items.lower_reduction import fold_rows
 from tilewright.passes.items.lower_scalar import Value, lower_atom, lower_size
+from tilewright.passes.points.lower_general import Places, Points
+from tilewright.passes.points.lower_reduction import fold_rows
+from tilewright.passes.points.scan_lanes import scan_rows, total_of_rows
+from tilewright.passes.points.scan_strips import Before
 from tilewright.passes.segments.form import Chunks, Segments, space_of, split_point
-from tilewright.passes.sweeps.scan_lanes import scan_rows, total_of_rows
-from tilewright.passes.sweeps.scan_strips import Before
 
 
 def part(place: ArrayView, at: Sequence[Size]) -> ArrayView:

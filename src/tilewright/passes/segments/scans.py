@@ -18,9 +18,9 @@ from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import Barrier, Expression, Name, integer, multiply, operation
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_folds import Rows
-from tilewright.passes.items.lower_general import Places, Points
 from tilewright.passes.items.lower_items import call, row_of, write
 from tilewright.passes.items.lower_scalar import Value, assign_values, declare_value, lower_atom, lower_size
+from tilewright.passes.points.lower_general import Places, Points
 from tilewright.passes.segments.form import Chunks, Segments, shared_arrays
 from tilewright.passes.segments.groups import Group, RowRange, in_groups, range_of, scalars_of
 from tilewright.passes.segments.points import scan_points, values_before

@@ -4,7 +4,7 @@ A fold in chunks is two kernels: of the chunks, then of what they give. A scan i
 gives, a scan of that, then each chunk goes on from what stands before it. It reads its rows twice; a single pass of
 chunks that look back at others (look_back.py) reads them once, but waits for blocks that have begun, and not every
 machine promises that these go on: neither OpenCL nor the queue of a CPU's pool does. One thread of a CPU takes the same
-chunks in a single pass: it needs no kernel before, reads its rows once, and gives the same bits (sweeps/scan_lanes.py).
+chunks in a single pass: it needs no kernel before, reads its rows once, and gives the same bits (points/scan_lanes.py).
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from tilewright.machine.model import Machine
 from tilewright.passes.core.fills import NOTHING, Fills, without_filled
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_folds import Rows
-from tilewright.passes.items.lower_general import Points
 from tilewright.passes.items.lower_items import AnyValue
 from tilewright.passes.lanes.vectorise import is_vectorisable
+from tilewright.passes.points.lower_general import Points
+from tilewright.passes.points.scan_strips import STRIP
 from tilewright.passes.segments.choice import (
     ROWS_OF_ONE_PASS,
     Sharing,
@@ -49,7 +50,6 @@ from tilewright.passes.segments.look_back import clearing_points, look_back_scan
 from tilewright.passes.segments.points import fold_points, scan_points, total_points
 from tilewright.passes.segments.row_folds import column_segments
 from tilewright.passes.segments.scans import group_scan
-from tilewright.passes.sweeps.scan_strips import STRIP
 from tilewright.runtime.cpu_pool import get_num_threads
 from tilewright.runtime.host import KernelStep, SegmentPlan, SegmentStep
 

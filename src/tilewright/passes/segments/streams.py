@@ -8,7 +8,7 @@ from tilewright.ir.nodes import Expression, Level, SegMap, Statement, Variable
 from tilewright.ir.traversal import all_statements
 from tilewright.machine.model import Machine
 from tilewright.passes.core.nest_folds import with_folds, without_kept_rows
-from tilewright.passes.items.lower_general import points_of
+from tilewright.passes.points.lower_general import points_of
 from tilewright.passes.segments.rows import as_nested_maps
 from tilewright.passes.streams.form import StreamForm, stream_form
 from tilewright.rewrite.rules.flatten_regular import SOAC

@@ -16,8 +16,8 @@ from tilewright.ir import nodes
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Expression, Statement
 from tilewright.machine.model import Machine
+from tilewright.passes.core.nests import Nest, nest_of
 from tilewright.passes.core.variance import Fold, Read, Variance, streams_of, variance_of
-from tilewright.passes.items.nests import Nest, nest_of
 
 WIDEST_ROW = 16
 """Elements of a row that is staged as a whole."""

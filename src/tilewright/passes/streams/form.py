@@ -8,11 +8,11 @@ from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Expression
 from tilewright.ir.sizes import Size
 from tilewright.machine.model import Machine
+from tilewright.passes.core.nests import nest_of
 from tilewright.passes.core.variance import variance_of, variance_table
-from tilewright.passes.items.lower_general import Points
-from tilewright.passes.items.nests import nest_of
-from tilewright.passes.lanes.lane_choice import lane_form, lane_text
+from tilewright.passes.points.lower_general import Points
 from tilewright.passes.streams.choice import NotTiled, StreamTiling, stream_tiling, tiling_text
+from tilewright.passes.streams.lane_choice import lane_form, lane_text
 from tilewright.passes.streams.lanes import with_lanes
 from tilewright.passes.streams.tiles import tile_points
 from tilewright.runtime.host import KernelStep, SegmentPlan, SegmentStep, Step

@@ -1,4 +1,4 @@
-"""The code of a nest of streams with neighbouring points in the lanes of vectors (the choice: lanes/lane_choice.py).
+"""The code of a nest of streams with neighbouring points in the lanes of vectors (the choice: streams/lane_choice.py).
 
     for j: for k: acc = combine(acc, f(x[j], y[k]))
     =>  for each group of points: for k: for each vector of the group: acc = combine(acc, f(x[its points], y[k]))
@@ -39,12 +39,12 @@ from tilewright.passes.core.variance import Fold
 from tilewright.passes.items import lower_folds
 from tilewright.passes.items.checks import checked
 from tilewright.passes.items.item_memory import ArrayValue, IotaArray, Item
-from tilewright.passes.items.lower_general import Places, Points
 from tilewright.passes.items.lower_items import bind, bind_index, lower_statement, value_of
 from tilewright.passes.items.lower_scalar import assign_values, lower_atom, lower_size
 from tilewright.passes.items.scalar_values import Value
-from tilewright.passes.lanes.lane_choice import LaneForm, function_of, is_lane_load
 from tilewright.passes.lanes.vectorise import lower_lambda_vector
+from tilewright.passes.points.lower_general import Places, Points
+from tilewright.passes.streams.lane_choice import LaneForm, function_of, is_lane_load
 from tilewright.passes.streams.rows import Group, side_by_side
 
 PIECE = 256

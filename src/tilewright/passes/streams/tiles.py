@@ -34,13 +34,14 @@ from tilewright.kernel.ir import (
     operation,
 )
 from tilewright.passes.core.variance import Read
-from tilewright.passes.items import lower_folds, lower_reduction  # noqa: F401  # folds are registered there
+from tilewright.passes.items import lower_folds
 from tilewright.passes.items.accumulators import Accumulators
 from tilewright.passes.items.item_memory import ArrayValue, Item
-from tilewright.passes.items.lower_general import Places, Points
 from tilewright.passes.items.lower_items import AnyValue, bind, bind_index, call, lower_body, lower_statement
 from tilewright.passes.items.lower_scalar import lower_size
 from tilewright.passes.items.scalar_values import LoweringError
+from tilewright.passes.points import lower_reduction  # noqa: F401  # folds are registered there
+from tilewright.passes.points.lower_general import Places, Points
 from tilewright.passes.streams.choice import StreamTiling
 
 Fold = nodes.Reduce | nodes.Redomap

@@ -8,8 +8,8 @@ from tilewright.ir.nodes import Variable
 from tilewright.ir.sizes import Size
 from tilewright.passes.items import lower_folds
 from tilewright.passes.items.item_memory import Item
-from tilewright.passes.items.lower_general import Places, Points
 from tilewright.passes.items.lower_items import call, row_of, write
+from tilewright.passes.points.lower_general import Places, Points
 from tilewright.passes.sweeps.form import SweepForm
 
 

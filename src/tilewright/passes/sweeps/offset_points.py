@@ -1,6 +1,6 @@
 """The kernels of folds between offsets (`ir.nodes.OffsetFolds`) on a CPU: a guard, and the folds in vectors.
 
-The rows of all folds of a worker lie one after another, and are folded as items/short_folds.py does it.
+The rows of all folds of a worker lie one after another, and are folded as points/short_folds.py does it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from tilewright.kernel.ir import (
 )
 from tilewright.passes.items import lower_folds
 from tilewright.passes.items.item_memory import Item
-from tilewright.passes.items.lower_general import Places, Points, Range
 from tilewright.passes.items.lower_items import call, row_of, view
 from tilewright.passes.items.lower_scalar import lower_size
 from tilewright.passes.items.scalar_values import LoweringError
-from tilewright.passes.items.short_folds import ShortFolds
+from tilewright.passes.points.lower_general import Places, Points, Range
+from tilewright.passes.points.short_folds import ShortFolds
 from tilewright.runtime.host import ERRORS, ERRORS_BUFFER, CheckedIndex
 
 

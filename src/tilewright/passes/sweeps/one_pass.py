@@ -9,8 +9,8 @@ from tilewright.ir import nodes
 from tilewright.ir.nodes import OffsetFolds, Variable
 from tilewright.machine.model import Machine
 from tilewright.passes.items.item_memory import Item
-from tilewright.passes.items.lower_general import Points
 from tilewright.passes.items.lower_items import AnyValue, lower_expression, lower_statement, value_of
+from tilewright.passes.points.lower_general import Points
 from tilewright.passes.sweeps.form import SweepForm, unfolded
 from tilewright.passes.sweeps.map_points import map_points
 from tilewright.passes.sweeps.offset_points import guard_points, offset_points, reads_of_folds

@@ -31,16 +31,16 @@ from tilewright.kernel.ir import (
 )
 from tilewright.passes.items import lower_folds
 from tilewright.passes.items.item_memory import Item
-from tilewright.passes.items.lower_general import Places, Points
 from tilewright.passes.items.lower_items import AnyValue, bind, call, row_of, value_of, write
 from tilewright.passes.items.lower_scalar import declare_value, lower_atom, lower_size
-from tilewright.passes.items.point_loops import emit_points
 from tilewright.passes.items.scalar_values import Value
 from tilewright.passes.lanes.vectorise import as_mask
+from tilewright.passes.points.lower_general import Places, Points
+from tilewright.passes.points.point_loops import emit_points
+from tilewright.passes.points.scan_lanes import total_of_strips
+from tilewright.passes.points.scan_strips import STRIP, Before, Strip, each_row, each_strip, given_value, held_value
 from tilewright.passes.segments.form import Chunks
 from tilewright.passes.sweeps.form import SweepForm
-from tilewright.passes.sweeps.scan_lanes import total_of_strips
-from tilewright.passes.sweeps.scan_strips import STRIP, Before, Strip, each_row, each_strip, given_value, held_value
 
 
 def chunk_rows(sweep: SweepForm, chunks: Chunks | None, at: Sequence[Size]) -> tuple[Size, Size]:

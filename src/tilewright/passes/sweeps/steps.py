@@ -10,7 +10,7 @@ from typing import TypeAlias
 from tilewright.ir.nodes import Variable
 from tilewright.ir.traversal import used_variables
 from tilewright.machine.model import Machine
-from tilewright.passes.items.lower_general import Points
+from tilewright.passes.points.lower_general import Points
 from tilewright.passes.segments.choice import ROWS_OF_ONE_PASS, share_out
 from tilewright.passes.segments.form import Chunks, chunk_variables
 from tilewright.passes.segments.steps import in_strips

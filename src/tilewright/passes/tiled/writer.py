@@ -10,7 +10,7 @@ from tilewright.kernel.ir import (
     multiply,
     operation,
 )
-from tilewright.passes.launch_writer import LaunchWriter
+from tilewright.passes.items.launch_writer import LaunchWriter
 from tilewright.passes.tiled.form import TileForm
 
 

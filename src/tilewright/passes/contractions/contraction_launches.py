@@ -15,12 +15,12 @@ from tilewright.contraction.normalise import normalise, order_dimensions, reclas
 from tilewright.contraction.split_sum import SplitSum
 from tilewright.kernel.launch import Launch, Temporary
 from tilewright.machine.model import Machine
+from tilewright.passes.contractions.form_choice import FormChoice, choose_form
+from tilewright.passes.contractions.relaid import relaid_launches, relaid_of
+from tilewright.passes.contractions.split_sums import split_of, split_over_blocks
 from tilewright.passes.direct.form import DirectForm
-from tilewright.passes.form_choice import FormChoice, choose_form
 from tilewright.passes.matrix_vector.form import MatrixVectorForm
 from tilewright.passes.packed.form import PackedForm
-from tilewright.passes.relaid import relaid_launches, relaid_of
-from tilewright.passes.split_sums import split_of, split_over_blocks
 from tilewright.passes.tiled.tiling import IllegalTiling
 
 if TYPE_CHECKING:  # what writes a kernel is imported when it is written

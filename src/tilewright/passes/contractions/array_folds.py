@@ -42,6 +42,6 @@ def fold_of_one_array(statement: Statement) -> Contraction | None:
 
 
 def _launches(contraction: Contraction, machine: Machine, values: Mapping[str, int]) -> tuple[Launch, ...]:
-    from tilewright.passes.items.map_folds import fold_launches
+    from tilewright.passes.contractions.map_folds import fold_launches
 
     return fold_launches(contraction, machine, values)

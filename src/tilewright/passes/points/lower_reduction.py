@@ -22,9 +22,12 @@ from tilewright.passes.items.first_best import FirstBest, first_best
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_columns import has_read_rows, has_simple_rows
 from tilewright.passes.items.lower_items import AnyValue, call, lower_expression, row_of, write
-from tilewright.passes.items.lower_order import SHORT, fold_in_order
 from tilewright.passes.items.lower_scalar import assign_values, declare_value, lower_atom, lower_size
-from tilewright.passes.items.register_folds import (
+from tilewright.passes.items.sum_trees import LEAST_ROWS, grows_errors
+from tilewright.passes.lanes.lane_variance import NotInLanes
+from tilewright.passes.lanes.vectorise import lower_lambda_vector
+from tilewright.passes.points.lower_order import SHORT, fold_in_order
+from tilewright.passes.points.register_folds import (
     PIECE,
     fold_in_registers,
     folded_halves,
@@ -32,9 +35,6 @@ from tilewright.passes.items.register_folds import (
     goes_in_vectors,
     lanes_of,
 )
-from tilewright.passes.items.sum_trees import LEAST_ROWS, grows_errors
-from tilewright.passes.lanes.lane_variance import NotInLanes
-from tilewright.passes.lanes.vectorise import lower_lambda_vector
 
 LANES, STEP = 32, 8
 """Rows that are folded side by side, and so many at a time of those that are left."""

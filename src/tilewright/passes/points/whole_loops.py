@@ -20,11 +20,11 @@ from tilewright.passes.items.all_replaced import all_replaced
 from tilewright.passes.items.changed_ranges import changed_range
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_columns import has_simple_rows
-from tilewright.passes.items.lower_general import Places, Points, write_whole
 from tilewright.passes.items.rounds_left import RoundLeft
 from tilewright.passes.items.scalar_values import LoweringError
 from tilewright.passes.items.upper_bounds import defined_size, upper_bound
 from tilewright.passes.lanes.masked_lanes import WRITTEN_OUT
+from tilewright.passes.points.lower_general import Places, Points, write_whole
 from tilewright.runtime.host import KernelStep, LoopStep
 
 SCALAR = 5

@@ -21,9 +21,9 @@ from tilewright.ir.dataclass import dataclass
 from tilewright.ir.sizes import size
 from tilewright.kernel.launch import Launch, Temporary
 from tilewright.machine.model import Machine
+from tilewright.passes.contractions.form_choice import PACKED_ELEMENT, FormChoice, choose_form, packed_cycles
 from tilewright.passes.direct.cost import direct_cost
 from tilewright.passes.direct.form import DirectForm
-from tilewright.passes.form_choice import PACKED_ELEMENT, FormChoice, choose_form, packed_cycles
 from tilewright.passes.items.scalar_values import LoweringError
 from tilewright.passes.packed.form import PackedForm
 

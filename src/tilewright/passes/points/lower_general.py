@@ -21,7 +21,8 @@ from tilewright.ir.traversal import bound_variables, mentioned_names
 from tilewright.ir.views import ArrayView
 from tilewright.kernel import ir as kernel
 from tilewright.machine.model import Machine
-from tilewright.passes.items import inner_maps, lower_folds, lower_loops, lower_segments  # noqa: F401  # some register
+from tilewright.passes.core.nests import Level, map_nest
+from tilewright.passes.items import lower_folds, lower_loops, lower_segments  # noqa: F401  # some register
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_columns import column_fold, write_columns
 from tilewright.passes.items.lower_items import (
@@ -35,9 +36,9 @@ from tilewright.passes.items.lower_items import (
     write,
 )
 from tilewright.passes.items.lower_scalar import lower_atom, lower_size
-from tilewright.passes.items.nests import Level, map_nest
-from tilewright.passes.items.short_folds import short_fold, write_short_folds
 from tilewright.passes.lanes.lane_loops import LANES, carries_arrays, columns_in_lanes, wants_lanes
+from tilewright.passes.points import inner_maps  # noqa: F401  # registers maps inside points
+from tilewright.passes.points.short_folds import short_fold, write_short_folds
 
 Places = Sequence[ArrayView]
 Range: TypeAlias = tuple[kernel.Expression, kernel.Expression]

@@ -30,7 +30,7 @@ from tilewright.passes.items.lower_items import AnyValue, lower_expression
 from tilewright.passes.items.lower_scalar import lower_size
 from tilewright.passes.items.scalar_values import Value
 from tilewright.passes.lanes.vectorise import is_vectorisable
-from tilewright.passes.sweeps.scan_strips import Before, Strip, each_strip, given_value
+from tilewright.passes.points.scan_strips import Before, Strip, each_strip, given_value
 
 LEAST_ROWS = 32
 """Fewer rows are scanned one after another."""

@@ -39,7 +39,7 @@ from tilewright.passes.items.lower_folds import Rows
 from tilewright.passes.items.lower_items import call, row_of, write
 from tilewright.passes.items.lower_scalar import lower_atom, lower_size
 from tilewright.passes.lanes.vectorise import is_vectorisable, lower_lambda_vector
-from tilewright.passes.sweeps.scan_strips import STRIP, VECTOR_BYTES, each_row, strip_array
+from tilewright.passes.points.scan_strips import STRIP, VECTOR_BYTES, each_row, strip_array
 
 Finish = Callable[[Size, Expression, Expression, Expression], None]
 MOST_ROWS = 128

@@ -19,8 +19,8 @@ from tilewright.ir.sizes import Size
 from tilewright.ir.traversal import all_statements
 from tilewright.machine.model import Machine
 from tilewright.passes.core.narrow_indices import with_narrow_indices
+from tilewright.passes.core.nests import Nest, nest_of
 from tilewright.passes.core.variance import Fold, Variance, streams_of, variance_of
-from tilewright.passes.items.nests import Nest, nest_of
 from tilewright.passes.lanes.vectorise import is_vectorisable
 from tilewright.passes.streams.choice import NotTiled
 

@@ -25,7 +25,7 @@ from tilewright.runtime.devices import Device
 from tilewright.runtime.host import Block, ContractionStep, Note, Step, ViewStep
 
 if TYPE_CHECKING:
-    from tilewright.passes.tiled.tile import Tiles
+    from tilewright.passes.contractions.contraction_launches import Tiles
 
 VIEWS = nodes.Alias | nodes.Copy | nodes.Slice | nodes.Rearrange | nodes.Reshape | nodes.Index
 _NESTS = nodes.Map | nodes.Reduce | nodes.Redomap
@@ -53,7 +53,7 @@ def contraction_step(
     found = recognised(statement, device, iotas)
     if isinstance(found, Refusal):
         return found
-    from tilewright.passes.bound_contraction import launches_of  # with all forms of contractions
+    from tilewright.passes.contractions.bound_contraction import launches_of  # with all forms of contractions
 
     (target,) = statement.targets
     kinds = ", ".join(f"{d.name}:{d.kind.value}[{d.size}]" for d in found.dimensions)
@@ -108,8 +108,13 @@ def reading_cells(statement: Statement, scalars: Sequence[Variable]) -> tuple[St
     return (*(Statement((cells[one.name],), nodes.Replicate(ONE, one)) for one in scalars), changed)
 
 
-def contraction_block(program: Program, device: Device, tiles: Tiles | None) -> tuple[Block, tuple[Note, ...]] | None:
-    """The steps of a program of contractions and views, and what is to be told of them; None of any other program."""
+def contraction_block(
+    program: Program, device: Device, tiles: Tiles | None, general: Callable[[int], Step]
+) -> tuple[Block, tuple[Note, ...]] | None:
+    """The steps of a program of contractions and views, and what is to be told of them; None of any other program.
+
+    `general` makes the general lowering of the statement of a number, for sizes that the tiling declines.
+    """
     steps: list[Step] = []
     notes: list[Note] = []
     for number, statement in enumerate(program.body.statements):
@@ -119,16 +124,10 @@ def contraction_block(program: Program, device: Device, tiles: Tiles | None) -> 
             continue
         if not isinstance(expression, _NESTS):
             return None
-        otherwise = functools.cache(functools.partial(_otherwise, program, number, device, tiles))
+        otherwise = functools.cache(functools.partial(general, number))
         found = contraction_step(program.name, statement, device, tiles, (), otherwise)
         if isinstance(found, Refusal):
             return None
         steps.append(found[0])
         notes.append(found[1])
     return Block(tuple(steps), program.body.results), tuple(notes)
-
-
-def _otherwise(program: Program, number: int, device: Device, tiles: Tiles | None) -> Step:
-    from tilewright.passes.statements import statements_of
-
-    return statements_of(program, device, tiles).step_without_tiling(program.body, number)

@@ -18,12 +18,12 @@ from tilewright.ir.sizes import Size, size
 from tilewright.ir.views import ArrayView
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import BlockIndex, Constant, Declare, For, Kernel, Name, Space, ThreadIndex
-from tilewright.passes.items.dead_stores import without_unread_arrays
 from tilewright.passes.items.item_memory import WORKER, IotaArray, Item
-from tilewright.passes.items.lower_general import Places, Points
 from tilewright.passes.items.lower_scalar import lower_scalar_statement, lower_size
-from tilewright.passes.items.point_loops import emit_points
-from tilewright.passes.items.waiting_last import all_waiting_last
+from tilewright.passes.points.dead_stores import without_unread_arrays
+from tilewright.passes.points.lower_general import Places, Points
+from tilewright.passes.points.point_loops import emit_points
+from tilewright.passes.points.waiting_last import all_waiting_last
 from tilewright.runtime.host import (
     CHUNK,
     CHUNKS,

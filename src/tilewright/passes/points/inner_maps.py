@@ -27,9 +27,9 @@ from tilewright.passes.items.lower_columns import has_read_rows, has_simple_rows
 from tilewright.passes.items.lower_folds import arrays_of, function_rows
 from tilewright.passes.items.lower_items import AnyValue, bind, lower_expression, row_of
 from tilewright.passes.items.lower_scalar import lower_size
-from tilewright.passes.items.point_loops import emit_points
 from tilewright.passes.lanes.lane_loops import in_lanes, wants_lanes
 from tilewright.passes.lanes.masked_lanes import WRITTEN_OUT
+from tilewright.passes.points.point_loops import emit_points
 
 _Fold = nodes.Reduce | nodes.Redomap
 FEWEST_POINTS = 6

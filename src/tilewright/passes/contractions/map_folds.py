@@ -14,12 +14,12 @@ from tilewright.contraction.form import Contraction
 from tilewright.contraction.normalise import normalise
 from tilewright.kernel.launch import Launch, LaunchDeclined
 from tilewright.machine.model import Machine
-from tilewright.passes.bound_contraction import check_indices
-from tilewright.passes.items.array_folds import fold_of_one_array
+from tilewright.passes.contractions.array_folds import fold_of_one_array
+from tilewright.passes.contractions.bound_contraction import check_indices
+from tilewright.passes.contractions.contraction_launches import cpu_form, split_launches, write_cpu_kernel
+from tilewright.passes.contractions.split_sums import split_of
 from tilewright.passes.matrix_vector.form import choose_matrix_vector_form
 from tilewright.passes.matrix_vector.kernel import write_matrix_vector_kernel
-from tilewright.passes.split_sums import split_of
-from tilewright.passes.tiled.tile import cpu_form, split_launches, write_cpu_kernel
 from tilewright.runtime.cpu_pool import get_num_threads
 
 __all__ = ["fold_launches", "fold_of_one_array"]

@@ -12,10 +12,10 @@ from tilewright.ir.scalars import compute_type
 from tilewright.ir.sizes import product
 from tilewright.kernel.launch import Launch, LaunchDeclined
 from tilewright.machine.model import Machine
+from tilewright.passes.contractions.contraction_launches import Tiles, contraction_launches
 from tilewright.passes.items.scalar_values import LoweringError
 from tilewright.passes.items.sum_trees import LEAST_ROWS
 from tilewright.passes.matrix_vector.form import choose_matrix_vector_form
-from tilewright.passes.tiled.tile import Tiles, contraction_launches
 from tilewright.passes.tiled.tiling import IllegalTiling
 from tilewright.rewrite.names import expression_key
 from tilewright.runtime.cache import MemoryCache

@@ -1,0 +1,6 @@
+"""Contractions as steps of programs: each gets one of the forms of direct/, packed/, matrix_vector/ and tiled/.
+
+steps       contraction_steps.py; bound_contraction.py (for known sizes); array_folds.py, map_folds.py (of one array)
+launches    contraction_launches.py, by the choice of form_choice.py; relaid.py (operands that are copied first),
+            split_sums.py (sums in pieces)
+"""
