@@ -21,6 +21,7 @@ from dataclasses import replace
 from typing import Any
 
 from tilewright.ir import nodes
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Body, Lambda, Statement, Variable
 from tilewright.ir.scalars import I64, ScalarType, compute_type
 from tilewright.ir.sizes import ONE, ZERO, Size, minimum, size
@@ -182,80 +183,104 @@ def _write_together(
     bounds: tuple[Expression, Expression], finish: Callable[[Size, Sequence[AnyValue]], None],
 ) -> None:  # fmt: skip
     emit = item.emit
-    totals = [column_array(item, atom.type.element) for atom in fold.neutral]
+    totals = _column_arrays(item, fold)
     first, first_size = item.index("first", arrays[0].lmad.shape[0])
-    function = fold.function if isinstance(fold, nodes.Redomap) else None
-
-    def each_column(stop: Expression, write_column: Callable[[Size], None], lanes: bool = True) -> None:
-        start = Constant(0, I64)
-        item.loop_from(start, stop, size(COLUMNS), "column", write_column, independent=lanes, scalar=not lanes)
-
     with emit.scope() as group:
         count = emit.let(operation("min", Constant(COLUMNS, I64), operation("sub", bounds[1], first)), "count")
-        initial = [lower_atom(atom, emit) for atom in fold.neutral]
-
-        def begin(into: Sequence[ArrayView], column: Size) -> None:
-            for total, value in zip(into, initial, strict=True):
-                item.store(total, (column,), value)
-
-        def take(into: Sequence[ArrayView], column: Size, values: Sequence[AnyValue]) -> None:
-            before = [item.load(total, (column,)) for total in into]
-            for total, value in zip(into, call(item, fold.combine, [*before, *values]), strict=True):
-                write(item, value, row_of(total, column))
-
-        def row(column: Size, k: Size, views: Sequence[ArrayView]) -> Sequence[AnyValue]:
-            own = iter(views)
-            elements = [
-                item.row(shared[one], k) if one in shared else item.load(next(own), (first_size + column, k))
-                for one in fold.arrays
-            ]
-            return elements if function is None else call(item, function, elements, [None] * len(totals))
-
-        def in_order(
-            start: Size, rows: Size, into: Sequence[ArrayView], views: Sequence[ArrayView], lanes: bool
-        ) -> None:
-            def some(first_row: Size, number: int) -> None:
-                def step(column: Size) -> None:
-                    values = [row(column, first_row + one, views) for one in range(number)]
-                    while len(values) > 1:
-                        pairs = zip(values[::2], values[1::2], strict=True)
-                        values = [call(item, fold.combine, [*one, *two]) for one, two in pairs]
-                    take(into, column, values[0])
-
-                each_column(count, step, lanes)
-
-            together = ROWS if is_cheap(fold) else 1
-            if together > 1:
-                item.loop(rows // together, "rows", lambda number: some(start + number * together, together))
-                start, rows = start + rows // together * together, rows - rows // together * together
-            item.loop(rows, "k", lambda k: some(start + k, 1))
-
-        def pieces(start: Size, rows: Size, into: Sequence[ArrayView], levels: int) -> None:
-            """A tree of so many levels above the rows, as in `lower_folds.fold`."""
-            if not levels:
-                by_distance(item, fold, arrays, functools.partial(in_order, start, rows, into))
-                return
-            length = size(PIECE**levels)
-            inner = [column_array(item, atom.type.element) for atom in fold.neutral]
-
-            def piece(number: Size) -> None:
-                each_column(count, lambda column: begin(inner, column))
-                pieces(start + number * length, minimum(length, rows - number * length), inner, levels - 1)
-                each_column(count, lambda column: take(into, column, [item.load(one, (column,)) for one in inner]))
-
-            item.loop((rows + length - 1) // length, "piece", piece)
-
-        each_column(count, lambda column: begin(totals, column))
-        whole = functools.partial(pieces, ZERO, fold.width, totals)
+        initial = tuple(lower_atom(atom, emit) for atom in fold.neutral)
+        columns = _Columns(item, fold, arrays, shared, initial, first_size, count)
+        columns.begin(totals)
+        whole = functools.partial(columns.pieces, ZERO, fold.width, totals)
         if grows_errors(fold.combine):
             lower_folds.if_long(item, fold.width, lambda: whole(lower_folds.LEVELS), lambda: whole(0))
         else:
             whole(0)
-
-        each_column(
-            count, lambda column: finish(first_size + column, [item.load(total, (column,)) for total in totals])
-        )
+        columns.each(lambda column: finish(first_size + column, [item.load(total, (column,)) for total in totals]))
     emit.emit(For(first.name, bounds[0], bounds[1], tuple(group), step=Constant(COLUMNS, I64)))
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Code for the `count` points from `first` on, which are folded together.
+
+    Attributes:
+        item, fold, arrays, shared: of the map; the points' own arrays, and those that all of its points share.
+        initial: the fold's neutral values.
+    """
+
+    item: Item
+    fold: Reduction
+    arrays: Sequence[ArrayView]
+    shared: Mapping[Variable, ArrayValue]
+    initial: tuple[AnyValue, ...]
+    first: Size
+    count: Expression
+
+    def each(self, write: Callable[[Size], None], lanes: bool = True) -> None:
+        """A loop over the columns."""
+        start = Constant(0, I64)
+        self.item.loop_from(start, self.count, size(COLUMNS), "column", write, independent=lanes, scalar=not lanes)
+
+    def begin(self, into: Sequence[ArrayView]) -> None:
+        """into = neutral"""
+
+        def column(at: Size) -> None:
+            for total, value in zip(into, self.initial, strict=True):
+                self.item.store(total, (at,), value)
+
+        self.each(column)
+
+    def take(self, into: Sequence[ArrayView], column: Size, values: Sequence[AnyValue]) -> None:
+        """into[column] = combine(into[column], values)"""
+        before = [self.item.load(total, (column,)) for total in into]
+        for total, value in zip(into, call(self.item, self.fold.combine, [*before, *values]), strict=True):
+            write(self.item, value, row_of(total, column))
+
+    def row(self, column: Size, k: Size, views: Sequence[ArrayView]) -> Sequence[AnyValue]:
+        """What row k of a column gives to be combined."""
+        own = iter(views)
+        elements = [
+            self.item.row(self.shared[one], k)
+            if one in self.shared
+            else self.item.load(next(own), (self.first + column, k))
+            for one in self.fold.arrays
+        ]
+        if isinstance(self.fold, nodes.Reduce):
+            return elements
+        return call(self.item, self.fold.function, elements, [None] * len(self.fold.neutral))
+
+    def rows(self, start: Size, rows: Size, into: Sequence[ArrayView], views: Sequence[ArrayView], lanes: bool) -> None:
+        """Rows from `start` on, one after another, or a few together."""
+
+        def some(first_row: Size, number: int) -> None:
+            def step(column: Size) -> None:
+                values = [self.row(column, first_row + one, views) for one in range(number)]
+                while len(values) > 1:
+                    pairs = zip(values[::2], values[1::2], strict=True)
+                    values = [call(self.item, self.fold.combine, [*one, *two]) for one, two in pairs]
+                self.take(into, column, values[0])
+
+            self.each(step, lanes)
+
+        if is_cheap(self.fold):
+            self.item.loop(rows // ROWS, "rows", lambda number: some(start + number * ROWS, ROWS))
+            start, rows = start + rows // ROWS * ROWS, rows - rows // ROWS * ROWS
+        self.item.loop(rows, "k", lambda k: some(start + k, 1))
+
+    def pieces(self, start: Size, rows: Size, into: Sequence[ArrayView], levels: int) -> None:
+        """A tree of so many levels above the rows, as in `lower_folds.fold`."""
+        if not levels:
+            by_distance(self.item, self.fold, self.arrays, functools.partial(self.rows, start, rows, into))
+            return
+        length = size(PIECE**levels)
+        inner = _column_arrays(self.item, self.fold)
+
+        def piece(number: Size) -> None:
+            self.begin(inner)
+            self.pieces(start + number * length, minimum(length, rows - number * length), inner, levels - 1)
+            self.each(lambda column: self.take(into, column, [self.item.load(one, (column,)) for one in inner]))
+
+        self.item.loop((rows + length - 1) // length, "piece", piece)
 
 
 def is_cheap(fold: Reduction) -> bool:
@@ -288,3 +313,7 @@ def by_distance(
 def column_array(item: Item, element: ScalarType) -> ArrayView:
     """One private element for each column. Small floats are carried in f32 here, as in variables."""
     return item.own("columns", compute_type(element), COLUMNS)
+
+
+def _column_arrays(item: Item, fold: Reduction) -> list[ArrayView]:
+    return [column_array(item, atom.type.element) for atom in fold.neutral]

@@ -15,11 +15,13 @@ A flat index of a side is turned into offsets once per block, in tables; an oper
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeAlias
 
 from tilewright.contraction.form import Dimension, Kind, Operand
 from tilewright.contraction.normalise import constant
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import I64, U8, U32
 from tilewright.kernel.ir import (
     BlockIndex,
@@ -36,17 +38,19 @@ from tilewright.passes.packed.ahead import Cut, ask_ahead
 from tilewright.passes.packed.blocks import BLOCK
 from tilewright.passes.packed.combine import gives_no_nan
 from tilewright.passes.packed.form import PackedForm, SideDimension
-from tilewright.passes.packed.micro import write_micro_kernels
+from tilewright.passes.packed.micro import PanelPair, write_micro_kernels
 from tilewright.passes.packed.operands import panel_types
 from tilewright.passes.packed.panels import pack
 from tilewright.passes.packed.reading import steps_of, what_zeros_give
 from tilewright.passes.packed.runs import runs_of
 from tilewright.passes.packed.tables import fill_depth_tables, fill_tables, mark_runs
 from tilewright.passes.packed.two_sides import Bases
-from tilewright.passes.packed.waiting import Edges
+from tilewright.passes.packed.waiting import Edges, Target
 from tilewright.passes.packed.writer import PackedWriter, Side
 
 Range: TypeAlias = tuple[Expression, Expression]
+_Piece: TypeAlias = tuple[Expression, Expression, Expression | None]
+"""Where a piece of the sum begins, how long it is, and whether its panels give no nan."""
 
 
 def write_packed_kernel(form: PackedForm) -> Launch:
@@ -58,77 +62,99 @@ def write_packed_kernel(form: PackedForm) -> Launch:
     out = w.global_buffer(contraction.out, "out", False)
     further = [w.global_buffer(one.operand, "further", True) for one in contraction.epilogue_operands]
     w.emit.emit(Comment(f"packed panels, register tile of {form.vectors} x {form.lanes} by {form.rows}"))
-    vector_step, scalar_step = (
-        w.parameter("vector_block", form.vector_block),
-        w.parameter("scalar_block", form.scalar_block),
-    )
+    steps = w.parameter("vector_block", form.vector_block), w.parameter("scalar_block", form.scalar_block)
     depth_step, pitch = w.parameter("depth_block", form.depth), w.parameter("pitch", form.pitch)
-    further_count = len(further)
-    vector = _make_side(w, "v", form.vector_operand, vector_source, form.vector_dimensions, further_count, pitch)
-    scalar = _make_side(w, "s", form.scalar_operand, scalar_source, form.scalar_dimensions, further_count, pitch)
+    vector = _make_side(w, "v", form.vector_operand, vector_source, form.vector_dimensions, len(further), pitch)
+    scalar = _make_side(w, "s", form.scalar_operand, scalar_source, form.scalar_dimensions, len(further), pitch)
     depth_sizes = [w.parameter(f"k{i}_size", constant(d.size)) for i, d in enumerate(contraction.of_kind(Kind.K))]
     vector_total, scalar_total = form.total(form.vector_dimensions), form.total(form.scalar_dimensions)
     blocks = _blocks(form)
     contracted = w.parameter("contracted", form.contracted_total)
     loop_end = w.parameter("contracted_loop_end", max(1, form.contracted_total))
-
-    def part(bases: Bases, vector_range: Range, scalar_range: Range) -> None:
-        (vector_start, vector_stop), (scalar_start, scalar_stop) = vector_range, scalar_range
-
-        def scalar_block(start: Expression) -> None:
-            count = w.minimum(operation("sub", scalar_stop, start), scalar_step)
-            fill_tables(w, scalar, start, count, bases.scalar)
-
-            def piece(depth_start: Expression, write: Callable[[Expression, Expression | None], None]) -> None:
-                depth = w.minimum(operation("sub", contracted, depth_start), depth_step)
-                fill_depth_tables(w, vector, scalar, depth_sizes, depth_start, depth)
-                pack(w, scalar, count, depth)
-                write(depth, gives_no_nan(w, scalar, count, depth))
-
-            def vector_tables(vector_at: Expression) -> tuple[Expression, Expression]:
-                vector_count = w.minimum(operation("sub", vector_stop, vector_at), vector_step)
-                vector_count = fill_tables(w, vector, vector_at, vector_count, bases.vector)
-                mark_runs(w, vector, vector_count)
-                return vector_at, vector_count
-
-            def block(
-                of: tuple[Expression, Expression], depth_start: Expression, depth: Expression, no_nan: Expression | None
-            ) -> None:
-                vector_at, vector_count = of
-                pack(w, vector, vector_count, depth)
-                if no_nan is not None and (vector_too := gives_no_nan(w, vector, vector_count, depth)) is not None:
-                    no_nan = w.emit.let(operation("and", no_nan, vector_too), "no_nan")
-                begun = what_zeros_give(w, vector, vector_count, depth)
-                edges = _edges(w, Cut(depth_start, depth_step, loop_end))
-                counts = vector_count, count, steps_of(w, depth)
-                present = Cut(vector_at, vector_step, vector_stop), Cut(depth_start, depth_step, contracted)
-                vectors = vector_start, present[0]
-                ahead = ask_ahead(w, (vector, scalar), depth_sizes, vectors, present[1], bases.vector, counts)
-                column = (
-                    integer(0) if form.levels < 2 else w.emit.let(operation("sub", vector_at, vector_start), "column")
-                )
-                arrays = vector, scalar, out, further
-                write_micro_kernels(w, *arrays, bases, counts, (vector_at, column), edges, no_nan, ahead, begun)
-
-            def pieces(write: Callable[[Expression, Expression, Expression | None], None]) -> None:
-                def at(start: Expression) -> None:
-                    piece(start, lambda depth, no_nan: write(start, depth, no_nan))
-
-                w.loop("depth_at", integer(0), loop_end, at, depth_step)
-
-            def vector_blocks(write: Callable[[tuple[Expression, Expression]], None]) -> None:
-                w.loop("vector_at", vector_start, vector_stop, lambda at: write(vector_tables(at)), vector_step)
-
-            if form.levels == 1:  # the sums of one pair of blocks wait until all pieces are in
-                vector_blocks(lambda n: pieces(lambda start, depth, no_nan: block(n, start, depth, no_nan)))
-            else:
-                pieces(lambda start, depth, no_nan: vector_blocks(lambda n: block(n, start, depth, no_nan)))
-
-        w.loop("scalar_at", scalar_start, scalar_stop, scalar_block, scalar_step)
-
-    _each_part(w, vector_total, scalar_total, blocks, part)
+    loops = _Loops(w, vector, scalar, out, further, depth_sizes, (*steps, depth_step), contracted, loop_end)
+    _each_part(w, vector_total, scalar_total, blocks, loops.part)
     total_blocks = math.prod(blocks) if vector_total and scalar_total else 0
     return w.launch("contraction", total_blocks)
+
+
+@dataclass(frozen=True)
+class _Loops:
+    """The loops over blocks of either side and pieces of the sum.
+
+    Attributes:
+        w, vector, scalar, out, further: the kernel's parts.
+        depth_sizes: the extents that are contracted.
+        steps: elements of a vector block, of a scalar block, of a piece.
+        contracted, loop_end: elements of the sum, and where the loop over pieces ends: an empty sum has a piece, too.
+    """
+
+    w: PackedWriter
+    vector: Side
+    scalar: Side
+    out: Buffer
+    further: Sequence[Buffer]
+    depth_sizes: Sequence[Expression]
+    steps: tuple[Expression, Expression, Expression]
+    contracted: Expression
+    loop_end: Expression
+
+    def part(self, bases: Bases, vectors: Range, scalars: Range) -> None:
+        """The results of ranges of either side."""
+        w = self.w
+
+        def scalar_block(start: Expression) -> None:
+            count = w.minimum(operation("sub", scalars[1], start), self.steps[1])
+            fill_tables(w, self.scalar, start, count, bases.scalar)
+            blocks, pieces = partial(self._vector_blocks, bases, vectors), partial(self._pieces, count)
+            if w.form.levels == 1:  # the sums of one pair of blocks wait until all pieces are in
+                blocks(lambda block: pieces(lambda piece: self._pair(bases, vectors, block, count, piece)))
+            else:
+                pieces(lambda piece: blocks(lambda block: self._pair(bases, vectors, block, count, piece)))
+
+        w.loop("scalar_at", *scalars, scalar_block, self.steps[1])
+
+    def _pieces(self, scalar_count: Expression, write: Callable[[_Piece], None]) -> None:
+        """The loop over pieces of the sum, of which the scalar side is packed."""
+        w, step = self.w, self.steps[2]
+
+        def piece(start: Expression) -> None:
+            depth = w.minimum(operation("sub", self.contracted, start), step)
+            fill_depth_tables(w, self.vector, self.scalar, self.depth_sizes, start, depth)
+            pack(w, self.scalar, scalar_count, depth)
+            write((start, depth, gives_no_nan(w, self.scalar, scalar_count, depth)))
+
+        w.loop("depth_at", integer(0), self.loop_end, piece, step)
+
+    def _vector_blocks(self, bases: Bases, vectors: Range, write: Callable[[Range], None]) -> None:
+        """The loop over blocks of the vector side: where each begins, and how many elements it has."""
+        w, step = self.w, self.steps[0]
+
+        def block(start: Expression) -> None:
+            count = w.minimum(operation("sub", vectors[1], start), step)
+            count = fill_tables(w, self.vector, start, count, bases.vector)
+            mark_runs(w, self.vector, count)
+            write((start, count))
+
+        w.loop("vector_at", *vectors, block, step)
+
+    def _pair(self, bases: Bases, vectors: Range, block: Range, scalar_count: Expression, piece: _Piece) -> None:
+        """A block of either side over a piece of the sum."""
+        w, vector = self.w, self.vector
+        (vector_at, vector_count), (depth_start, depth, no_nan) = block, piece
+        pack(w, vector, vector_count, depth)
+        if no_nan is not None and (vector_too := gives_no_nan(w, vector, vector_count, depth)) is not None:
+            no_nan = w.emit.let(operation("and", no_nan, vector_too), "no_nan")
+        begun = what_zeros_give(w, vector, vector_count, depth)
+        edges = _edges(w, Cut(depth_start, self.steps[2], self.loop_end))
+        counts = vector_count, scalar_count, steps_of(w, depth)
+        present = Cut(vector_at, self.steps[0], vectors[1]), Cut(depth_start, self.steps[2], self.contracted)
+        sides, cuts = (vector, self.scalar), (vectors[0], present[0])
+        ahead = ask_ahead(w, sides, self.depth_sizes, cuts, present[1], bases.vector, counts)
+        in_row = w.form.levels >= 2
+        column = w.emit.let(operation("sub", vector_at, vectors[0]), "column") if in_row else integer(0)
+        target = Target(self.out, self.further, bases)
+        pair = PanelPair(w, vector, self.scalar, target, counts, (vector_at, column), edges, no_nan, ahead, begun)
+        write_micro_kernels(pair)
 
 
 def _edges(w: PackedWriter, piece: Cut) -> Edges:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.kernel.ir import (
     Buffer,
     Expression,
@@ -30,32 +31,19 @@ from tilewright.passes.packed.on_the_way import is_packed_on_the_way
 from tilewright.passes.packed.register_tile import tile_at
 from tilewright.passes.packed.store import Place
 from tilewright.passes.packed.turned import is_turned, write_turned
-from tilewright.passes.packed.two_sides import Bases
-from tilewright.passes.packed.waiting import Accumulators, Edges, Scratch
+from tilewright.passes.packed.waiting import Accumulators, Edges, Scratch, Target
 from tilewright.passes.packed.writer import PackedWriter, Side
 
 LINES_OF_NEXT = 2  # cache lines of each of the next rows of the scalar side that are asked for
 MOST_NEXT_ROWS = 8  # of more, the beginnings would take too much of the first cache, and of the time
 
 
-def write_micro_kernels(
-    w: PackedWriter,
-    vector: Side,
-    scalar: Side,
-    out: Buffer,
-    further: Sequence[Buffer],
-    bases: Bases,
-    counts: tuple[Expression, Expression, Expression],
-    start: tuple[Expression, Expression],
-    edges: Edges,
-    no_nan: Expression | None = None,
-    ahead: Ahead | None = None,
-    begun: Buffer | None = None,
-) -> None:
-    """The two loops over panels around the register tile.
+@dataclass(frozen=True)
+class PanelPair:
+    """A block of either side in panels, whose products are summed over a piece of the sum.
 
-    Args:
-        w, vector, scalar, out, further, bases: the kernel's parts.
+    Attributes:
+        w, vector, scalar, target: the kernel's parts.
         counts: elements of the vector block, of the scalar block, of the piece of the sum.
         start: the block's first element of the vector side, and where its results are in a row of scratch memory.
         edges: whether this piece is the first of each level of partial sums, and whether it is the last.
@@ -63,85 +51,108 @@ def write_micro_kernels(
         ahead: what is asked for meanwhile, for the next block.
         begun: what the sums of each element of the vector block begin with, where that is not the neutral element.
     """
-    vector_count, scalar_count, depth = counts
-    form = w.form
-    pitch: Expression = integer(form.vector_tile)
-    held = form.vector_tile * form.rows
-    collected = form.buffered or form.levels > 0
-    if collected:  # one more vector per row, so that rows do not share a cache set
-        pitch, held = w.parameter("buffer_pitch", form.scratch_columns + form.lanes), form.scratch_capacity
-    tiles = [
-        Scratch(tuple(w.workspace("tile", part, held) for part in component_types(form.accumulator)), pitch, start[1])
-        for _ in range(max(1, form.levels))
-    ]
-    tile, last = tiles[-1], edges[-1][1]
 
-    def panels(v: Expression, s: Expression) -> None:
-        vector_first = w.emit.let(multiply(v, integer(vector.width)), "vector_first")
-        scalar_first = w.emit.let(multiply(s, integer(scalar.width)), "scalar_first")
-        place = Place(w, vector, scalar, out, further, bases, vector_first, scalar_first, edges)
-        soon = None if collected or form.nontemporal or form.lanes == 1 else place.prefetch_row
-        if form.levels > 1 and form.lanes > 1:
-            soon = partial(place.prefetch_waiting, tiles[0])
-        asks_rows = form.scalar_rows and form.rows <= MOST_NEXT_ROWS
-        follow = partial(_ask_next_rows, w, scalar, scalar_first, scalar_count) if asks_rows else None
-        narrow = None
-        if form.tail < form.vectors:
-            left = operation("sub", vector_count, vector_first)
-            narrow = w.emit.let(operation("le", left, integer(form.tail * form.lanes)), "narrow")
-        ready = None
-        if is_packed_on_the_way(w, vector):
-            sticks_out = operation("gt", add(vector_first, integer(vector.width)), vector_count)
-            ready = w.emit.let(operation("or", operation("gt", s, integer(0)), sticks_out), "ready")
-        sides, places = (vector, scalar), (vector_first, scalar_first)
-        accumulators = _accumulate(w, *sides, *places, depth, no_nan, begun, soon, ahead, follow, narrow, ready)
-        rows = w.minimum(operation("sub", scalar_count, scalar_first), integer(scalar.width))
-        columns = w.minimum(operation("sub", vector_count, vector_first), integer(vector.width))
-        if form.levels:
-            place.wait(tiles, accumulators, scalar_first, vector_first)
-            if not form.written_by_blocks:
-                w.emit.when(last, lambda: place.write_tile(tile, scalar_first, vector_first, rows, columns))
-        elif form.buffered:
-            place.spill(tile, accumulators, scalar_first, vector_first)
-        else:
-            place.write_results(tile, accumulators, rows, columns)
+    w: PackedWriter
+    vector: Side
+    scalar: Side
+    target: Target
+    counts: tuple[Expression, Expression, Expression]
+    start: tuple[Expression, Expression]
+    edges: Edges
+    no_nan: Expression | None
+    ahead: Ahead | None
+    begun: Buffer | None
 
-    zero = integer(0)
+    def place(self, first: tuple[Expression, Expression], target: Target | None = None) -> Place:
+        """The register tile that begins there in either side."""
+        return Place(self.w, (self.vector, self.scalar), target or self.target, first, self.edges)
+
+
+def write_micro_kernels(pair: PanelPair) -> None:
+    """The two loops over panels around the register tile, and the results."""
+    w, form, zero = pair.w, pair.w.form, integer(0)
+    tiles = _scratch(pair)
     if form.boxes is not None:
-        _write_boxes(w, (vector, scalar), out, bases, counts, edges, no_nan, begun, ahead)
+        _write_boxes(pair)
         return
-    vector_panels, scalar_panels = w.panels(vector_count, vector.width), w.panels(scalar_count, scalar.width)
-    if w.form.scalar_inner:
-        w.loop("v", zero, vector_panels, lambda v: w.loop("s", zero, scalar_panels, lambda s: panels(v, s)))
+    vector_panels, scalar_panels = (
+        w.panels(pair.counts[0], pair.vector.width),
+        w.panels(pair.counts[1], pair.scalar.width),
+    )
+
+    def tile(v: Expression, s: Expression) -> None:
+        _write_tile(pair, tiles, v, s)
+
+    if form.scalar_inner:
+        w.loop("v", zero, vector_panels, lambda v: w.loop("s", zero, scalar_panels, lambda s: tile(v, s)))
     else:
-        w.loop("s", zero, scalar_panels, lambda s: w.loop("v", zero, vector_panels, lambda v: panels(v, s)))
-    block = Place(w, vector, scalar, out, further, bases, zero, zero, edges)
+        w.loop("s", zero, scalar_panels, lambda s: w.loop("v", zero, vector_panels, lambda v: tile(v, s)))
+    block = pair.place((zero, zero))
 
     def write_block() -> None:
-        if is_turned(w, tile, block):
-            write_turned(w, block, tile, scalar_count, vector_count, start[0])
+        if is_turned(w, tiles[-1], block):
+            write_turned(w, block, tiles[-1], pair.counts[1], pair.counts[0], pair.start[0])
         else:
-            block.write_block(tile, scalar_count, vector_count)
+            block.write_block(tiles[-1], pair.counts[1], pair.counts[0])
 
     if form.levels and form.written_by_blocks:
-        w.emit.when(last, write_block)
+        w.emit.when(pair.edges[-1][1], write_block)
     elif form.buffered:
         write_block()
 
 
-def _write_boxes(
-    w: PackedWriter,
-    sides: tuple[Side, Side],
-    out: Buffer,
-    bases: Bases,
-    counts: tuple[Expression, Expression, Expression],
-    edges: Edges,
-    no_nan: Expression | None,
-    begun: Buffer | None,
-    ahead: Ahead | None,
-) -> None:
+def _scratch(pair: PanelPair) -> list[Scratch]:
+    """Where results wait: one for each level of partial sums."""
+    w, form = pair.w, pair.w.form
+    pitch: Expression = integer(form.vector_tile)
+    held = form.vector_tile * form.rows
+    if form.buffered or form.levels > 0:  # one more vector per row, so that rows do not share a cache set
+        pitch, held = w.parameter("buffer_pitch", form.scratch_columns + form.lanes), form.scratch_capacity
+    types = component_types(form.accumulator)
+    return [
+        Scratch(tuple(w.workspace("tile", one, held) for one in types), pitch, pair.start[1])
+        for _ in range(max(1, form.levels))
+    ]
+
+
+def _write_tile(pair: PanelPair, tiles: Sequence[Scratch], v: Expression, s: Expression) -> None:
+    """The register tile of panel v of the vector side and panel s of the scalar side."""
+    w, form, vector, scalar = pair.w, pair.w.form, pair.vector, pair.scalar
+    vector_first = w.emit.let(multiply(v, integer(vector.width)), "vector_first")
+    scalar_first = w.emit.let(multiply(s, integer(scalar.width)), "scalar_first")
+    place = pair.place((vector_first, scalar_first))
+    collected = form.buffered or form.levels > 0
+    soon = None if collected or form.nontemporal or form.lanes == 1 else place.prefetch_row
+    if form.levels > 1 and form.lanes > 1:
+        soon = partial(place.prefetch_waiting, tiles[0])
+    asks_rows = form.scalar_rows and form.rows <= MOST_NEXT_ROWS
+    follow = partial(_ask_next_rows, w, scalar, scalar_first, pair.counts[1]) if asks_rows else None
+    narrow = None
+    if form.tail < form.vectors:
+        left = operation("sub", pair.counts[0], vector_first)
+        narrow = w.emit.let(operation("le", left, integer(form.tail * form.lanes)), "narrow")
+    ready = None
+    if is_packed_on_the_way(w, vector):
+        sticks_out = operation("gt", add(vector_first, integer(vector.width)), pair.counts[0])
+        ready = w.emit.let(operation("or", operation("gt", s, integer(0)), sticks_out), "ready")
+    accumulators = _accumulate(pair, (vector_first, scalar_first), soon, follow, narrow, ready)
+    rows = w.minimum(operation("sub", pair.counts[1], scalar_first), integer(scalar.width))
+    columns = w.minimum(operation("sub", pair.counts[0], vector_first), integer(vector.width))
+    tile, last = tiles[-1], pair.edges[-1][1]
+    if form.levels:
+        place.wait(tiles, accumulators, scalar_first, vector_first)
+        if not form.written_by_blocks:
+            w.emit.when(last, lambda: place.write_tile(tile, scalar_first, vector_first, rows, columns))
+    elif form.buffered:
+        place.spill(tile, accumulators, scalar_first, vector_first)
+    else:
+        place.write_results(tile, accumulators, rows, columns)
+
+
+def _write_boxes(pair: PanelPair) -> None:
     """The loops over boxes, and over their panels, around the register tile."""
-    (vector, scalar), form, emit, zero = sides, w.form, w.emit, integer(0)
+    w, vector, scalar, out = pair.w, pair.vector, pair.scalar, pair.target.out
+    form, emit, counts, zero = w.form, w.emit, pair.counts, integer(0)
     boxes = form.boxes
     assert boxes is not None
     assembly = start_assembly(w, out)
@@ -153,13 +164,14 @@ def _write_boxes(
 
     def box(vector_first: Expression, scalar_first: Expression) -> None:
         offsets = load(vector.out_table, vector_first), load(scalar.out_table, scalar_first)
-        to = emit.let(add(bases.out, add(*offsets)), "to")
-        moved = replace(bases, out=assembly.place(emit.let(add(*offsets), "offset")))
+        to = emit.let(add(pair.target.bases.out, add(*offsets)), "to")
+        bases = replace(pair.target.bases, out=assembly.place(emit.let(add(*offsets), "offset")))
+        target = Target(assembly.buffer, (), bases)
 
         def tile(i: Expression, j: Expression) -> None:
             at = emit.let(add(vector_first, i), "vector_at"), emit.let(add(scalar_first, j), "scalar_at")
-            place = Place(w, vector, scalar, assembly.buffer, (), moved, *at, edges)
-            accumulators = _accumulate(w, vector, scalar, *at, counts[2], no_nan, begun, None, ahead)
+            place = pair.place(at, target)
+            accumulators = _accumulate(pair, at)
             assembly.share(share)
             if waiting is not None:
                 place.spill(Scratch((waiting,), padded, zero), accumulators, j, i)
@@ -172,7 +184,7 @@ def _write_boxes(
 
         w.loop("v", zero, padded, columns, integer(vector.width))
         if waiting is not None:
-            assembly.spread(waiting, sides, (vector_first, scalar_first))
+            assembly.spread(waiting, (vector, scalar), (vector_first, scalar_first))
         assembly.turn(to)
 
     def across(first: Expression) -> None:
@@ -189,16 +201,9 @@ def _write_boxes(
 
 
 def _accumulate(
-    w: PackedWriter,
-    vector: Side,
-    scalar: Side,
-    vector_first: Expression,
-    scalar_first: Expression,
-    depth: Expression,
-    no_nan: Expression | None,
-    begun: Buffer | None,
-    soon: Callable[[Expression], None] | None,
-    ahead: Ahead | None,
+    pair: PanelPair,
+    first: tuple[Expression, Expression],
+    soon: Callable[[Expression], None] | None = None,
     follow: Callable[[], None] | None = None,
     narrow: Expression | None = None,
     ready: Expression | None = None,
@@ -211,14 +216,13 @@ def _accumulate(
     part is a branch guessed wrong. The operands' lines for the next block are asked for there, too,
     and once all rows have been, `follow()` asks for what the next register tile begins with.
     """
-    form, emit = w.form, w.emit
-    lanes = form.lanes
+    w, form, emit, ahead, depth = pair.w, pair.w.form, pair.w.emit, pair.ahead, pair.counts[2]
     accumulators = {
-        (i, j): start(w, begun, add(vector_first, integer(i * lanes)))
+        (i, j): start(w, pair.begun, add(first[0], integer(i * form.lanes)))
         for j in range(form.rows)
         for i in range(form.vectors)
     }
-    tile = tile_at(w, (vector, scalar), (vector_first, scalar_first), depth, accumulators, ready)
+    tile = tile_at(w, (pair.vector, pair.scalar), first, depth, accumulators, ready)
 
     def steps(no_nan: bool, vectors: int) -> None:
         if soon is None and ahead is None:
@@ -254,10 +258,10 @@ def _accumulate(
         w.loop("part", integer(0), depth, part_of, length)
 
     def either(vectors: int) -> None:
-        if no_nan is None:
+        if pair.no_nan is None:
             steps(False, vectors)
         else:
-            w.branch(no_nan, lambda: steps(True, vectors), lambda: steps(False, vectors))
+            w.branch(pair.no_nan, lambda: steps(True, vectors), lambda: steps(False, vectors))
 
     if narrow is None:
         either(form.vectors)

@@ -30,23 +30,29 @@ class Scratch:
         return add(self.origin, multiply(j, self.pitch))
 
 
+@dataclass(frozen=True)
+class Target:
+    """Where results go: the array, what the epilogue reads, and where each begins for a block of the launch."""
+
+    out: Buffer
+    further: Sequence[Buffer]
+    bases: Bases
+
+
 class Waiting:
-    """One register tile: its sides, where it begins in either, and how it goes to scratch memory."""
+    """One register tile: its sides, where it begins in either (`first`), and how it goes to scratch memory."""
 
     def __init__(
         self,
         w: PackedWriter,
-        vector: Side,
-        scalar: Side,
-        out: Buffer,
-        further: Sequence[Buffer],
-        bases: Bases,
-        vector_first: Expression,
-        scalar_first: Expression,
+        sides: tuple[Side, Side],
+        target: Target,
+        first: tuple[Expression, Expression],
         edges: Edges,
     ) -> None:
-        self.w, self.vector, self.scalar, self.out, self.further, self.bases = w, vector, scalar, out, further, bases
-        self.vector_first, self.scalar_first = vector_first, scalar_first
+        self.w, (self.vector, self.scalar) = w, sides
+        self.out, self.further, self.bases = target.out, target.further, target.bases
+        self.vector_first, self.scalar_first = first
         self.edges = edges
         self.first = edges[0][0]
 
