@@ -28,8 +28,8 @@ from tilewright.kernel.ir import (
     integer,
     load,
     operation,
-    walk,
 )
+from tilewright.kernel.traversal import walk
 from tilewright.passes.compile import compile_program
 from tilewright.runtime import cpu_device
 from tilewright.runtime.backends import argument_block

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tilewright as tw
-from tilewright.kernel.ir import For, If, Kernel, walk
+from tilewright.kernel.ir import For, If, Kernel
+from tilewright.kernel.traversal import walk
 from tilewright.runtime import cpu_device
 
 

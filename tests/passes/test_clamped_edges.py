@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
-from tilewright.kernel.ir import For, Kernel, expressions, walk
+from tilewright.kernel.ir import For, Kernel
+from tilewright.kernel.traversal import expressions, walk
 from tilewright.runtime import cpu_device
 
 

@@ -15,7 +15,8 @@ import tilewright as tw
 from tilewright.contraction.form import Contraction
 from tilewright.contraction.normalise import normalise
 from tilewright.ir.scalars import F32, F64, I32, ScalarType
-from tilewright.kernel.ir import Store, walk
+from tilewright.kernel.ir import Store
+from tilewright.kernel.traversal import walk
 from tilewright.machine.detect import host_machine
 from tilewright.machine.named import CPU_AVX2, CPU_AVX512
 from tilewright.machine.paces import TWO_MULTIPLY_ADDS

@@ -18,9 +18,10 @@ from tilewright.ir.nodes import Type, Variable
 from tilewright.ir.scalars import BOOL, C64, F16, F32, F64, I8, I64
 from tilewright.ir.sizes import size
 from tilewright.kernel.c_names import entry_name
-from tilewright.kernel.ir import Barrier, For, If, Kernel, Load, Statement, Store, VectorType, expressions, walk
+from tilewright.kernel.ir import Barrier, For, If, Kernel, Load, Statement, Store, VectorType
 from tilewright.kernel.launch import Launch
 from tilewright.kernel.opencl import opencl_text
+from tilewright.kernel.traversal import expressions, walk
 from tilewright.machine.named import OPENCL_CPU
 from tilewright.passes.contractions.contraction_launches import tiled_form
 from tilewright.passes.tiled.form import PartialTiles, make_form

@@ -12,7 +12,8 @@ from naive import assert_close, einsum_contraction, examples, random_buffers
 
 from tilewright.contraction.normalise import normalise
 from tilewright.ir.scalars import F32, F64, I32, ScalarType
-from tilewright.kernel.ir import Let, Shuffle, walk
+from tilewright.kernel.ir import Let, Shuffle
+from tilewright.kernel.traversal import walk
 from tilewright.machine.named import CPU_AVX2, CPU_AVX512, CPU_NEON
 from tilewright.passes.direct.choice import choose_direct_form
 from tilewright.passes.direct.form import DirectForm

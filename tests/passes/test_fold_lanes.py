@@ -14,8 +14,9 @@ from naive import examples, random_values
 
 import tilewright as tw
 from tilewright.ir.scalars import C64, F16, F32, F64, I8, I32, U16, ScalarType, scalar_type_of
-from tilewright.kernel.ir import For, Kernel, walk
+from tilewright.kernel.ir import For, Kernel
 from tilewright.kernel.llvm import CpuTarget, llvm_text
+from tilewright.kernel.traversal import walk
 from tilewright.passes.flattening.kinds import Flattening
 from tilewright.passes.items.lower_columns import COLUMNS
 from tilewright.passes.points.lower_reduction import BRANCHES, LANES, LEAST_ROWS

@@ -20,9 +20,10 @@ from tilewright.ir.scalars import F16, F32, F64, ScalarType
 from tilewright.ir.sizes import size
 from tilewright.kernel.checks import KernelReport, check_kernel
 from tilewright.kernel.cuda import cuda_text
-from tilewright.kernel.ir import Barrier, walk
+from tilewright.kernel.ir import Barrier
 from tilewright.kernel.launch import Launch
 from tilewright.kernel.nvrtc import compile_cuda
+from tilewright.kernel.traversal import walk
 from tilewright.kernel.warp import Sample, touches
 from tilewright.machine.model import Machine
 from tilewright.machine.named import A100, H100, OPENCL_GPU

@@ -13,6 +13,7 @@ from naive import examples
 
 import tilewright as tw
 from tilewright.kernel import ir as kernel
+from tilewright.kernel.traversal import walk
 from tilewright.passes.lanes.lane_loops import LANES as POINTS
 from tilewright.passes.points import point_kernels
 from tilewright.passes.points.lower_reduction import FEW, LANES
@@ -158,7 +159,7 @@ def test_neighbours_inside_the_edges(n: int, rounds: int) -> None:
 def test_conjunctions_say_which_indices_are_in_range_and_rounds_copy_nothing() -> None:
     (made,) = kernels_of(heat, np.ones(9), 3)
     assert not any(one.name.startswith("errors") for one in made.buffers)
-    loops = [one for one in kernel.walk(made.body) if isinstance(one, kernel.For)]
+    loops = [one for one in walk(made.body) if isinstance(one, kernel.For)]
     assert sum(isinstance(one.step, kernel.Constant) and one.step.value == 2 for one in loops) == 1
     assert any(one.independent for one in loops)
 

@@ -35,7 +35,7 @@ from tilewright.kernel.ir import (
     integer,
     operation,
 )
-from tilewright.kernel.ir import walk as walk_statements
+from tilewright.kernel.traversal import walk as walk_statements
 from tilewright.passes.items.scalar_values import KernelBuilder
 from tilewright.passes.lanes.lane_code import write_group
 from tilewright.passes.lanes.lane_loops import LANES, wants_lanes

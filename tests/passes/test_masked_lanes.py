@@ -38,9 +38,9 @@ from tilewright.kernel.ir import (
     integer,
     load,
     operation,
-    walk,
 )
 from tilewright.kernel.opencl import opencl_text
+from tilewright.kernel.traversal import walk
 from tilewright.passes.items.scalar_values import KernelBuilder
 from tilewright.passes.lanes import masked_lanes
 from tilewright.passes.lanes.lane_variance import NotInLanes, lane_variance

@@ -14,7 +14,8 @@ from naive import assert_close, einsum_contraction, examples, random_buffers
 from tilewright.contraction.form import Contraction
 from tilewright.contraction.normalise import normalise
 from tilewright.ir.scalars import C64, F32, F64, I32, ScalarType
-from tilewright.kernel.ir import Store, VectorType, walk
+from tilewright.kernel.ir import Store, VectorType
+from tilewright.kernel.traversal import walk
 from tilewright.machine.model import Machine
 from tilewright.machine.named import CPU_AVX2, CPU_AVX512
 from tilewright.passes.packed.boxes import LONGEST_SUM, with_boxes

@@ -19,7 +19,7 @@ from tilewright.ir.builder import Builder
 from tilewright.ir.nodes import Type
 from tilewright.ir.scalars import BF16, F16, F32, I8, I16, I32, I64, U8, U32, ScalarType
 from tilewright.kernel.dots import Dot
-from tilewright.kernel.ir import expressions, walk
+from tilewright.kernel.traversal import expressions, walk
 from tilewright.machine.detect import host_machine
 from tilewright.machine.model import Machine
 from tilewright.machine.named import CPU_AVX2, CPU_AVX512

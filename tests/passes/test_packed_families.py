@@ -16,8 +16,9 @@ from tilewright.ir.builder import Builder
 from tilewright.ir.nodes import Atom, Lambda, Literal, Type, Variable
 from tilewright.ir.scalars import BOOL, C64, F16, F32, F64, I8, I32, I64, U16, ScalarType
 from tilewright.ir.sizes import size
-from tilewright.kernel.ir import Prefetch, walk
+from tilewright.kernel.ir import Prefetch
 from tilewright.kernel.llvm import CpuTarget, llvm_text
+from tilewright.kernel.traversal import walk
 from tilewright.machine.detect import host_machine
 from tilewright.machine.model import Machine
 from tilewright.machine.named import CPU_AVX2, CPU_AVX512, CPU_NEON

@@ -13,7 +13,8 @@ from naive import assert_close, einsum_contraction, examples, random_buffers
 
 from tilewright.contraction.normalise import normalise
 from tilewright.ir.scalars import C64, F32, F64, I32, ScalarType
-from tilewright.kernel.ir import Load, Store, VectorType, walk
+from tilewright.kernel.ir import Load, Store, VectorType
+from tilewright.kernel.traversal import walk
 from tilewright.machine.named import CPU_AVX2, CPU_AVX512, CPU_NEON
 from tilewright.passes.packed.choice import make_packed_form
 from tilewright.passes.packed.form import PackedForm

@@ -18,7 +18,8 @@ from tilewright.ir.builder import Builder
 from tilewright.ir.nodes import Atom, Lambda, Literal, Type
 from tilewright.ir.scalars import BOOL, C64, C128, F16, F32, F64, I8, I16, I32, I64, U8, ScalarType
 from tilewright.ir.sizes import size
-from tilewright.kernel.ir import Operation, VectorType, element_of, expressions, walk
+from tilewright.kernel.ir import Operation, VectorType, element_of
+from tilewright.kernel.traversal import expressions, walk
 from tilewright.machine.detect import host_machine
 from tilewright.machine.model import Machine
 from tilewright.machine.named import CPU_AVX2, CPU_AVX512, CPU_NEON

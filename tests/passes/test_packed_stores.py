@@ -16,7 +16,8 @@ from tilewright.contraction.form import Contraction
 from tilewright.contraction.normalise import normalise
 from tilewright.ir.scalars import C64, F32, F64, ScalarType
 from tilewright.ir.sizes import size
-from tilewright.kernel.ir import Prefetch, Store, VectorType, walk
+from tilewright.kernel.ir import Prefetch, Store, VectorType
+from tilewright.kernel.traversal import walk
 from tilewright.machine.named import CPU_AVX512
 from tilewright.passes.packed.choice import make_packed_form
 from tilewright.passes.packed.form import PackedForm

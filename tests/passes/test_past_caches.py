@@ -31,8 +31,8 @@ from tilewright.kernel.ir import (
     integer,
     load,
     operation,
-    walk,
 )
+from tilewright.kernel.traversal import walk
 from tilewright.passes.items.scalar_values import KernelBuilder
 from tilewright.passes.lanes.past_caches import SHORTEST, emit_past_caches
 from tilewright.passes.points import point_kernels

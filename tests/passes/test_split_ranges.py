@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import tilewright as tw
 from tilewright.ir.scalars import I64
-from tilewright.kernel.ir import For, If, Kernel, Let, Name, Operation, walk
+from tilewright.kernel.ir import For, If, Kernel, Let, Name, Operation
+from tilewright.kernel.traversal import walk
 from tilewright.passes.items import loop_cuts, renaming
 from tilewright.passes.items.loop_cuts import cuts_of
 from tilewright.runtime import cpu_device

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import tilewright as tw
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Kernel
+from tilewright.kernel.traversal import walk
 from tilewright.passes.items.lower_columns import COLUMNS, ROWS
 from tilewright.passes.points import point_kernels
 from tilewright.runtime import host
@@ -49,7 +50,7 @@ def loops_over_columns(program: Any, *arrays: Any) -> list[kernel.For]:
 
         patch.setattr(point_kernels, "_plan", seen)
         tw.program(program.function)(*arrays, target="cpu")
-    loops = [loop for one in found for loop in kernel.walk(one.body) if isinstance(loop, kernel.For)]
+    loops = [loop for one in found for loop in walk(one.body) if isinstance(loop, kernel.For)]
     return [one for one in loops if one.index.startswith("column")]
 
 

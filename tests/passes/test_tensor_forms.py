@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from tensor_support import check, random_contraction, random_elementwise
 
 from tilewright.contraction.tensor_operation import TensorDimension, TensorOperation
-from tilewright.kernel.ir import Kernel, Let, Shuffle, Store, VectorType, walk
+from tilewright.kernel.ir import Kernel, Let, Shuffle, Store, VectorType
+from tilewright.kernel.traversal import walk
 from tilewright.machine.named import named_machine
 from tilewright.passes.tensor.compile import CompiledTensorOperation
 from tilewright.passes.tensor.gemm_form import chunks, gemm_form

@@ -16,7 +16,8 @@ from tilewright.ir.nodes import Type, Variable
 from tilewright.ir.scalars import BOOL, C64, C128, F16, F32, F64, I8, I16, I32, I64, U8, ScalarType
 from tilewright.ir.sizes import size
 from tilewright.kernel.checks import check_kernel
-from tilewright.kernel.ir import Store, VectorType, walk
+from tilewright.kernel.ir import Store, VectorType
+from tilewright.kernel.traversal import walk
 from tilewright.kernel.warp import Sample, touches
 from tilewright.machine.model import Machine
 from tilewright.machine.named import NAMED_MACHINES, OPENCL_CPU, OPENCL_GPU

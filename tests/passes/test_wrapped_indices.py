@@ -12,20 +12,8 @@ from hypothesis import strategies as st
 
 import tilewright as tw
 from tilewright.ir.scalars import I64
-from tilewright.kernel.ir import (
-    Constant,
-    Expression,
-    For,
-    Kernel,
-    Let,
-    Load,
-    Name,
-    Operation,
-    Statement,
-    children,
-    expressions,
-    walk,
-)
+from tilewright.kernel.ir import Constant, Expression, For, Kernel, Let, Load, Name, Operation, Statement
+from tilewright.kernel.traversal import children, expressions, walk
 from tilewright.passes.items.loop_cuts import cuts_of
 from tilewright.runtime import cpu_device
 

@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterable, Mapping
 
 from tilewright.ir.dataclass import dataclass
-from tilewright.kernel.ir import AtomicUpdate, Declare, For, Kernel, Let, walk
+from tilewright.kernel.ir import AtomicUpdate, Declare, For, Kernel, Let
+from tilewright.kernel.traversal import walk
 
 _WORD_LIST = """
     auto break case char const continue default do double else enum extern float for goto if inline int long

@@ -38,7 +38,6 @@ from tilewright.kernel.ir import (
     Kernel,
     Let,
     Load,
-    Name,
     Prefetch,
     Space,
     Statement,
@@ -47,12 +46,10 @@ from tilewright.kernel.ir import (
     ValueType,
     VectorType,
     While,
-    children,
     element_of,
-    expressions,
-    walk,
 )
 from tilewright.kernel.ranges import kernel_ranges
+from tilewright.kernel.traversal import children, depends_on, expressions, walk
 
 
 @dataclass(frozen=True)
@@ -239,16 +236,10 @@ class _Printer:
         if isinstance(bound, Constant):
             return literal(self.dialect, bound.value, type_)
         piece = self.values.text(bound) if bound.type == type_ else self.values.cast(Cast(bound, type_))
-        if not self.may_change(bound):
+        if not depends_on(bound, self.mutable):
             return piece
         self.line(f"const {self.dialect.type_name(type_)} {PREFIX}{name} = {piece.code};")
         return Piece(f"{PREFIX}{name}")
-
-    def may_change(self, expression: Expression) -> bool:
-        """True for what reads a declared variable or memory."""
-        if isinstance(expression, Load) or (isinstance(expression, Name) and expression.name in self.mutable):
-            return True
-        return any(self.may_change(child) for child in children(expression))
 
     def while_loop(self, statement: While) -> None:
         """A while loop; with a prelude, an endless one that is left in its middle."""

@@ -33,10 +33,8 @@ from tilewright.kernel.ir import (
     Store,
     ThreadIndex,
     Window,
-    children,
-    expressions,
-    walk,
 )
+from tilewright.kernel.traversal import children, expressions, parts, walk
 from tilewright.kernel.warp import Place, Sample, Touch, contains, touches
 
 BANKS = 32
@@ -197,7 +195,7 @@ def check_index_types(kernel: Kernel) -> tuple[str, ...]:
     for statement in walk(kernel.body):
         indices = [(statement.buffer.name, statement.index)] if isinstance(statement, Store | AtomicUpdate) else []
         for expression in expressions(statement):
-            indices.extend(_load_indices(expression))
+            indices.extend((one.buffer.name, one.index) for one in parts([expression]) if isinstance(one, Load))
         for name, index in indices:
             place = f"{name}[{describe(index)}]"
             if index.type != expected:
@@ -208,13 +206,6 @@ def check_index_types(kernel: Kernel) -> tuple[str, ...]:
                 if isinstance(part, Cast) and isinstance(part.operand, Operation):
                     messages[f"{place}: computed in {part.operand.type}, then cast to {part.type}"] = None
     return tuple(messages)
-
-
-def _load_indices(expression: Expression) -> Iterable[tuple[str, Expression]]:
-    if isinstance(expression, Load):
-        yield expression.buffer.name, expression.index
-    for child in children(expression):
-        yield from _load_indices(child)
 
 
 def _index_parts(expression: Expression) -> Iterable[Expression]:

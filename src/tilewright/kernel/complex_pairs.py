@@ -14,8 +14,6 @@ from tilewright.ir.scalars import F32, F64
 from tilewright.kernel.ir import (
     Buffer,
     Constant,
-    For,
-    If,
     Kernel,
     Lane,
     Let,
@@ -26,11 +24,11 @@ from tilewright.kernel.ir import (
     Space,
     Statement,
     VectorType,
-    While,
     add,
     element_of,
     load,
 )
+from tilewright.kernel.traversal import bodies, with_bodies
 
 
 def paired_complex_loads(kernel: Kernel) -> Kernel:
@@ -53,17 +51,10 @@ def paired_complex_loads(kernel: Kernel) -> Kernel:
 def _paired(body: tuple[Statement, ...]) -> tuple[Statement, ...]:
     found: list[Statement] = []
     for statement in body:
-        match statement:
-            case For(body=inner):
-                found.append(replace(statement, body=_paired(inner)))
-            case While(prelude=prelude, body=inner):
-                found.append(replace(statement, prelude=_paired(prelude), body=_paired(inner)))
-            case If(then=then, otherwise=otherwise):
-                found.append(replace(statement, then=_paired(then), otherwise=_paired(otherwise)))
-            case _:
-                found.append(statement)
-                if len(found) >= 3:
-                    found[-3:] = _pair(found[-3], found[-2], found[-1])
+        inside = bodies(statement)
+        found.append(with_bodies(statement, tuple(map(_paired, inside))))
+        if not inside and len(found) >= 3:
+            found[-3:] = _pair(found[-3], found[-2], found[-1])
     return tuple(found)
 
 

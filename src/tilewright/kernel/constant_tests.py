@@ -5,22 +5,8 @@ Only there does it pay: a loop around others goes round too rarely, and what it 
 
 from __future__ import annotations
 
-from tilewright.kernel.ir import (
-    Assign,
-    AtomicUpdate,
-    Declare,
-    Expression,
-    For,
-    If,
-    Let,
-    Load,
-    Name,
-    Statement,
-    While,
-    bodies,
-    children,
-    walk,
-)
+from tilewright.kernel.ir import Assign, AtomicUpdate, Declare, For, If, Let, Statement, While
+from tilewright.kernel.traversal import bodies, depends_on, walk
 
 
 def has_constant_tests(body: tuple[Statement, ...]) -> bool:
@@ -52,12 +38,6 @@ def _tests_what_stays(loop: For | While, inside: tuple[Statement, ...]) -> bool:
         match one:
             case Assign(name=name) | AtomicUpdate(old=name) | Declare(name=name):
                 changing.add(name)
-            case Let(name=name, value=value) if _changes(value, changing):
+            case Let(name=name, value=value) if depends_on(value, changing):
                 changing.add(name)
-    return any(isinstance(one, If) and not _changes(one.condition, changing) for one in inside)
-
-
-def _changes(value: Expression, changing: set[str]) -> bool:
-    if isinstance(value, Load) or (isinstance(value, Name) and value.name in changing):
-        return True
-    return any(_changes(one, changing) for one in children(value))
+    return any(isinstance(one, If) and not depends_on(one.condition, changing) for one in inside)

@@ -26,11 +26,9 @@ from tilewright.kernel.ir import (
     Name,
     Operation,
     Statement,
-    While,
-    bodies,
-    walk,
 )
 from tilewright.kernel.ranges import whole_range
+from tilewright.kernel.traversal import bodies, walk, with_bodies
 
 LARGE = 64
 """Statements of a branch that are worth another kernel for the launches that do not take it."""
@@ -129,11 +127,7 @@ def as_decided(kernel: Kernel, answers: Answers) -> Kernel:
                 answer = known.get(next(numbers))
                 both = rest(then), rest(otherwise)  # both, since their conditions are numbered
                 return (replace(one, then=both[0], otherwise=both[1]),) if answer is None else both[not answer]
-            case For(body=body):
-                return (replace(one, body=rest(body)),)
-            case While(prelude=prelude, body=body):
-                return (replace(one, prelude=rest(prelude), body=rest(body)),)
-        return (one,)
+        return (with_bodies(one, tuple(map(rest, bodies(one)))),)
 
     return replace(kernel, body=rest(kernel.body)) if answers else kernel
 

@@ -23,8 +23,8 @@ from tilewright.kernel.ir import (
     Store,
     ThreadIndex,
     While,
-    children,
 )
+from tilewright.kernel.traversal import children
 
 
 def divergent_barriers(kernel: Kernel) -> tuple[str, ...]:

@@ -22,7 +22,6 @@ Conventions, which every printer and every producer of kernels relies on:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import field
 from enum import Enum
 from typing import TypeAlias
@@ -457,69 +456,3 @@ def load(buffer: Buffer, index: Expression, lanes: int = 1, aligned: bool = Fals
     element = compute_type(buffer.element)
     lanes = lanes if buffer.vector == 1 else buffer.vector
     return Load(buffer, index, element if lanes == 1 else VectorType(element, lanes), aligned)
-
-
-_WITH_BODIES = frozenset({For, While, If})
-
-
-def children(expression: Expression) -> tuple[Expression, ...]:
-    """The direct subexpressions."""
-    match expression:
-        case Name() | Constant():  # most are
-            return ()
-        case Operation(operands=operands) | Bits(operands=operands) | Dot(operands=operands):
-            return operands
-        case Cast(operand=operand) | Broadcast(operand=operand) | Lane(operand=operand) | AnyLane(operand=operand):
-            return (operand,)
-        case Load(index=index, mask=mask):
-            return (index,) if mask is None else (index, mask)
-        case FirstLanes(count=count):
-            return (count,)
-        case PackedLanes(operand=operand, mask=mask):
-            return (operand, mask)
-        case CountLanes(mask=mask):
-            return (mask,)
-        case Shuffle(first=first, second=second):
-            return (first, second)
-        case Window(first=first, second=second, begin=begin):
-            return (first, second, begin)
-        case _:
-            return ()
-
-
-def bodies(statement: Statement) -> tuple[tuple[Statement, ...], ...]:
-    """The statement lists directly inside a statement."""
-    match statement:
-        case For(body=body):
-            return (body,)
-        case While(prelude=prelude, body=body):
-            return (prelude, body)
-        case If(then=then, otherwise=otherwise):
-            return (then, otherwise)
-        case _:
-            return ()
-
-
-def expressions(statement: Statement) -> tuple[Expression, ...]:
-    """The expressions directly inside a statement."""
-    match statement:
-        case Let(value=value) | Declare(value=value) | Assign(value=value) | Prefetch(index=value):
-            return (value,)
-        case AtomicUpdate(index=index, value=value):
-            return (index, value)
-        case Store(index=index, value=value, mask=mask):
-            return (index, value) if mask is None else (index, value, mask)
-        case For(start=start, stop=stop, step=step):
-            return (start, stop, step)
-        case While(condition=condition) | If(condition=condition):
-            return (condition,)
-        case _:
-            return ()
-
-
-def walk(body: tuple[Statement, ...]) -> Iterator[Statement]:
-    """All statements, outside in, in program order."""
-    for statement in body:
-        yield statement
-        for inner in bodies(statement) if type(statement) in _WITH_BODIES else ():
-            yield from walk(inner)

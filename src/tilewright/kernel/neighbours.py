@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from tilewright.kernel import ir
 from tilewright.kernel.ir import Constant, Expression, For, Kernel, Let, Load, Name, Operation, VectorType
+from tilewright.kernel.traversal import expressions, parts, walk
 
 LINE_BITS = 512
 
@@ -22,8 +23,8 @@ def vector_bits(kernel: Kernel, preferred: int, loads_two_lines: bool = False) -
     """
     if loads_two_lines:
         return preferred
-    statements = tuple(ir.walk(kernel.body))
-    if any(isinstance(part.type, VectorType) for one in statements for part in _parts(one)):
+    statements = tuple(walk(kernel.body))
+    if any(isinstance(part.type, VectorType) for one in statements for part in parts(expressions(one))):
         return preferred
     near = any(isinstance(one, For) and one.independent and _reads_neighbours(one) for one in statements)
     return min(preferred, LINE_BITS // 2) if near else preferred
@@ -31,14 +32,14 @@ def vector_bits(kernel: Kernel, preferred: int, loads_two_lines: bool = False) -
 
 def _reads_neighbours(loop: For) -> bool:
     """Whether a loop without further loops reads at its index and a distance that is a constant."""
-    if any(isinstance(one, For | ir.While) for one in ir.walk(loop.body)):
+    if any(isinstance(one, For | ir.While) for one in walk(loop.body)):
         return False
     index = Name(loop.index, loop.start.type)
     shifted: set[str] = set()
-    for one in ir.walk(loop.body):
+    for one in walk(loop.body):
         if isinstance(one, Let) and _is_shifted(one.value, index, shifted):
             shifted.add(one.name)
-        if any(isinstance(part, Load) and _is_shifted(part.index, index, shifted) for part in _parts(one)):
+        if any(isinstance(part, Load) and _is_shifted(part.index, index, shifted) for part in parts(expressions(one))):
             return True
     return False
 
@@ -53,14 +54,3 @@ def _is_shifted(expression: Expression, index: Name, shifted: set[str]) -> bool:
         case Operation("add", operands):
             return any(_is_shifted(one, index, shifted) for one in operands)
     return False
-
-
-def _parts(statement: ir.Statement) -> list[Expression]:
-    """All expressions of a statement, without those of statements inside."""
-    found: list[Expression] = []
-    waiting = list(ir.expressions(statement))
-    while waiting:
-        one = waiting.pop()
-        found.append(one)
-        waiting += ir.children(one)
-    return found

@@ -24,8 +24,8 @@ from tilewright.kernel.ir import (
     Operation,
     ThreadIndex,
     VectorType,
-    walk,
 )
+from tilewright.kernel.traversal import walk
 
 Interval: TypeAlias = tuple[int, int]
 

@@ -36,10 +36,8 @@ from tilewright.kernel.ir import (
     ThreadIndex,
     VectorType,
     While,
-    bodies,
-    children,
-    expressions,
 )
+from tilewright.kernel.traversal import bodies, expressions, parts
 
 Value: TypeAlias = "np.ndarray[Any, Any] | None"
 
@@ -147,11 +145,10 @@ class Walker:
 
     def loads(self, expression: Expression, place: Place, active: np.ndarray[Any, Any]) -> None:
         """Note the loads inside an expression."""
-        if isinstance(expression, Load):
-            lanes = expression.type.lanes if isinstance(expression.type, VectorType) else 1
-            self.touch(expression.buffer, lanes, False, expression.index, place, active)
-        for child in children(expression):
-            self.loads(child, place, active)
+        for one in parts([expression]):
+            if isinstance(one, Load):
+                lanes = one.type.lanes if isinstance(one.type, VectorType) else 1
+                self.touch(one.buffer, lanes, False, one.index, place, active)
 
     def touch(
         self,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tilewright.kernel.decided import Answers, Questions, as_decided, questions_of
-from tilewright.kernel.ir import Declare, For, Kernel, Let, Statement, VectorType, While, bodies, walk
+from tilewright.kernel.ir import Declare, For, Kernel, Let, Statement, VectorType, While
 from tilewright.kernel.llvm import llvm_text
+from tilewright.kernel.traversal import bodies, walk
 from tilewright.runtime.cache import MemoryCache, default_disk_cache, package_version
 from tilewright.runtime.collecting import collection_later
 from tilewright.runtime.cpu_jit import MANY_LOOPS, Optimisation, compile_text, host_cpu, load_object, text_key

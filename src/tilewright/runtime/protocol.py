@@ -10,7 +10,8 @@ import numpy as np
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import F64, ScalarType
-from tilewright.kernel.ir import AtomicUpdate, Kernel, Space, Store, walk
+from tilewright.kernel.ir import AtomicUpdate, Kernel, Space, Store
+from tilewright.kernel.traversal import walk
 from tilewright.machine.model import Machine
 from tilewright.runtime.devices import Device
 from tilewright.runtime.errors import DeviceError, DeviceMemoryError, LaunchError

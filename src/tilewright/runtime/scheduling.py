@@ -5,20 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tilewright.kernel.ir import (
-    Assign,
-    AtomicUpdate,
-    Declare,
-    Expression,
-    For,
-    Kernel,
-    Let,
-    Load,
-    Name,
-    While,
-    children,
-    walk,
-)
+from tilewright.kernel.ir import Assign, AtomicUpdate, Declare, For, Kernel, Let, While
+from tilewright.kernel.traversal import depends_on, walk
 from tilewright.runtime import host
 from tilewright.runtime.backends import Backend
 from tilewright.runtime.host import KernelPlan, Schedule
@@ -105,19 +93,14 @@ def loops_by_memory(kernel: Kernel) -> bool:
     """
     read: set[str] = set()
 
-    def depends(expression: Expression) -> bool:
-        if isinstance(expression, Load) or (isinstance(expression, Name) and expression.name in read):
-            return True
-        return any(map(depends, children(expression)))
-
     for statement in [*walk(kernel.body)] * 2:  # what a loop assigns is there in its next round
         match statement:
             case While():
                 return True
-            case For(start=start, stop=stop) if depends(start) or depends(stop):
+            case For(start=start, stop=stop) if depends_on(start, read) or depends_on(stop, read):
                 return True
             case Let(name=name, value=value) | Declare(name=name, value=value) | Assign(name=name, value=value):
-                if depends(value):
+                if depends_on(value, read):
                     read.add(name)
             case AtomicUpdate(old=old):
                 read.add(old)

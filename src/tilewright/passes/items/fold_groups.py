@@ -18,6 +18,7 @@ from tilewright.ir.scalars import BOOL
 from tilewright.ir.sizes import Size
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Constant, Expression, For, If, While
+from tilewright.kernel.traversal import walk
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.scalar_values import KernelBuilder, Value
 from tilewright.passes.items.speculation import Speculation
@@ -67,7 +68,7 @@ def emit_rows(item: Item, count: Size, rows: FoldRows) -> None:
     before = _memory(item)
     with item.emit.scope() as plain:
         item.loop(count, "k", rows.one)
-    row = [one for loop in plain if isinstance(loop, For) for one in kernel.walk(loop.body)]
+    row = [one for loop in plain if isinstance(loop, For) for one in walk(loop.body)]
     simple = not any(isinstance(one, For | While | If) for one in row)
     if not simple or len(row) > MOST_STATEMENTS or _memory(item) != before or not item.vector_lanes:
         for statement in plain:

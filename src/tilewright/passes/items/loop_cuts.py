@@ -9,6 +9,7 @@ from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, I64
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Cast, Constant, Expression, If, Let, Name, Operation, Statement
+from tilewright.kernel.traversal import walk
 
 NEAR = 64
 """A cut at most so far from one end of an array leaves nearly all of it on its other side."""
@@ -130,7 +131,7 @@ def _wrapped(name: str, value: Expression, left: Linear, extent: Expression) -> 
 def _deciding(body: Sequence[Statement]) -> set[str]:
     """Names of bools that decide which value is taken, directly or in conjunctions and the like."""
     names: set[str] = set()
-    for one in reversed(tuple(kernel.walk(tuple(body)))):
+    for one in reversed(tuple(walk(tuple(body)))):
         conditions = [one.condition] if isinstance(one, If) else []
         if isinstance(one, Let) and isinstance(one.value, Operation):
             operands = one.value.operands

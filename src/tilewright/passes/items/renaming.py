@@ -9,6 +9,7 @@ from tilewright.ir.scalars import ScalarType
 from tilewright.ir.traversal import fields_of
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Assign, AtomicUpdate, Declare, For, Let, Name, Statement
+from tilewright.kernel.traversal import walk
 from tilewright.passes.items.scalar_values import KernelBuilder
 
 
@@ -21,7 +22,7 @@ def renamed(emit: KernelBuilder, index: Name, body: Sequence[Statement]) -> tupl
     ('i_1', 't_1', True, 'n')
     """
     names = {index.name: emit.name(index.name)}
-    for one in kernel.walk(tuple(body)):
+    for one in walk(tuple(body)):
         match one:
             case Let(name=name) | Declare(name=name) | AtomicUpdate(old=name) | For(index=name):
                 names[name] = emit.name(name)

@@ -19,6 +19,7 @@ from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import I64
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Constant, Expression, For, Name, Statement, While
+from tilewright.kernel.traversal import walk
 from tilewright.passes.items.loop_cuts import Cut, cuts_of, simplified
 from tilewright.passes.items.renaming import renamed
 from tilewright.passes.items.scalar_values import KernelBuilder
@@ -60,7 +61,7 @@ def emit_split(
         is_near_end: whether little of the loop lies from this index on.
     """
     loop = _Loop(index, body, is_near_end)
-    if any(isinstance(one, For | While) for one in kernel.walk(tuple(body))):
+    if any(isinstance(one, For | While) for one in walk(tuple(body))):
         _emit_loop(emit, bounds, loop)
     else:
         _emit_parts(emit, bounds, loop, 0)
@@ -73,7 +74,7 @@ def emit_first_apart(emit: KernelBuilder, bound: Expression, index: Name, body: 
 
     What an iteration reads of the last one's results then waits in registers: LLVM sees that it is always written.
     """
-    short = len(body) <= _SHORT and not any(isinstance(one, For | While) for one in kernel.walk(tuple(body)))
+    short = len(body) <= _SHORT and not any(isinstance(one, For | While) for one in walk(tuple(body)))
     cuts = [one for one in cuts_of(body, index) if _begins(one)] if short else []
     if not cuts:
         emit.emit(For(index.name, Constant(0, I64), bound, tuple(body)))

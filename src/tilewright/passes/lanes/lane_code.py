@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from tilewright.ir.scalars import BOOL, I64, ScalarType
-from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import (
     Assign,
     Broadcast,
@@ -45,6 +44,7 @@ from tilewright.kernel.ir import (
     multiply,
     operation,
 )
+from tilewright.kernel.traversal import expressions, expressions_in, parts, walk
 from tilewright.passes.items.scalar_values import KernelBuilder
 from tilewright.passes.lanes.lane_strips import (
     Access,
@@ -234,7 +234,7 @@ class LaneCode:
                 continue
             parts = [self.emit.let(operation("not", one), "not") for one in conditions] if negate else conditions
             inner = self._both(masks, parts)
-            if not any(_is_guarded(one) for one in kernel.walk(side)):
+            if not any(_is_guarded(one) for one in walk(side)):
                 self.run(side, inner)
                 continue
             with self.emit.scope() as inside:
@@ -340,26 +340,13 @@ class LaneCode:
 
 def _is_guarded(statement: Statement) -> bool:
     """What lanes that do not want it must not do for nothing: loop, and touch memory at an index of theirs."""
-    return isinstance(statement, For | While | Store) or any(map(_loads, kernel.expressions(statement)))
-
-
-def _loads(expression: Expression) -> bool:
-    return isinstance(expression, Load) or any(map(_loads, kernel.children(expression)))
+    return isinstance(statement, For | While | Store) or any(
+        isinstance(one, Load) for one in parts(expressions(statement))
+    )
 
 
 def _only_inside(statements: Sequence[Statement], position: int) -> frozenset[str]:
     """Variables that are declared before a loop, in the same list of statements, and read nowhere but in the loop."""
     declared = {one.name for one in statements[:position] if isinstance(one, Declare)}
     others = [one for place, one in enumerate(statements) if place != position]
-    read: set[str] = set()
-    for one in kernel.walk(tuple(others)):
-        for expression in kernel.expressions(one):
-            _note_names(expression, read)
-    return frozenset(declared - read)
-
-
-def _note_names(expression: Expression, names: set[str]) -> None:
-    if isinstance(expression, Name):
-        names.add(expression.name)
-    for one in kernel.children(expression):
-        _note_names(one, names)
+    return frozenset(declared - {one.name for one in expressions_in(others) if isinstance(one, Name)})

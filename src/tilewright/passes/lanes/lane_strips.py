@@ -32,12 +32,11 @@ from tilewright.kernel.ir import (
     Store,
     VectorType,
     add,
-    expressions,
     integer,
     multiply,
     operation,
-    walk,
 )
+from tilewright.kernel.traversal import expressions, walk
 from tilewright.passes.items.scalar_values import KernelBuilder, memory_element
 from tilewright.passes.lanes.lane_variance import loads
 from tilewright.passes.lanes.vector_transposes import transposed

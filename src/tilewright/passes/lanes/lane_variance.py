@@ -7,7 +7,6 @@ from dataclasses import field
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import I64
-from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import (
     Assign,
     BlockIndex,
@@ -29,6 +28,7 @@ from tilewright.kernel.ir import (
     While,
     element_of,
 )
+from tilewright.kernel.traversal import expressions, parts, walk
 
 UNIFORM, LINEAR, STRIDED, NEAR, WIDE = range(5)
 """The same in all lanes; an i64 that is one more in each lane; one that is so much more in each; one that is one more
@@ -86,14 +86,13 @@ class LaneVariance:
 
     def reads_side_by_side(self, body: Sequence[Statement]) -> bool:
         """Whether no lane reads memory but next to its neighbour, or all of them at one place."""
-        every = (value for one in kernel.walk(tuple(body)) for value in kernel.expressions(one))
+        every = (value for one in walk(tuple(body)) for value in expressions(one))
         return all(self.kind(one.index) in (UNIFORM, LINEAR) for value in every for one in loads(value))
 
 
 def loads(value: Expression) -> list[Load]:
     """What an expression reads."""
-    inside = [one for child in kernel.children(value) for one in loads(child)]
-    return [value, *inside] if isinstance(value, Load) else inside
+    return [one for one in parts([value]) if isinstance(one, Load)]
 
 
 def _combined(operator: str, kinds: Sequence[int]) -> int:
@@ -143,7 +142,7 @@ def lane_variance(
     if index.type != I64:
         raise NotInLanes(f"the index is of type {index.type}")
     found = LaneVariance({index.name: LINEAR} | dict.fromkeys(flags, WIDE), apart, set(flags))
-    stored = {one.buffer.name for one in kernel.walk(tuple(body)) if isinstance(one, Store) and not apart}
+    stored = {one.buffer.name for one in walk(tuple(body)) if isinstance(one, Store) and not apart}
     walker = _Walker(found, stored.difference(turning), depth=dict.fromkeys(flags, -1))
     while True:  # a variable that differs makes others differ
         before = len(found.variables)
@@ -166,8 +165,8 @@ class _Walker:
     def visit(self, statements: Sequence[Statement], depth: int) -> None:
         """Note the names of statements inside of `depth` conditions that differ between lanes."""
         for statement in statements:
-            for expression in kernel.expressions(statement):
-                self._check(expression)
+            for one in parts(expressions(statement)):
+                self._check(one)
             match statement:
                 case Let(name, value):
                     self.found.names[name] = self._note(value)
@@ -239,5 +238,3 @@ class _Walker:
         """Refuse to read what the loop itself writes."""
         if isinstance(expression, Load) and expression.buffer.name in self.stored:
             raise NotInLanes(f"{expression.buffer.name} is read and written")
-        for one in kernel.children(expression):
-            self._check(one)

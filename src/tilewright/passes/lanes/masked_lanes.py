@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import I64
-from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import (
     Assign,
     Constant,
@@ -25,6 +24,7 @@ from tilewright.kernel.ir import (
     operation,
 )
 from tilewright.kernel.llvm_vector_math import FUNCTIONS
+from tilewright.kernel.traversal import children, depends_on, expressions, parts, walk
 from tilewright.machine.model import Machine
 from tilewright.passes.items.scalar_values import KernelBuilder
 from tilewright.passes.lanes.lane_code import LaneCode
@@ -108,7 +108,7 @@ def emit_in_lanes(
 
 def is_worth_lanes(body: Sequence[Statement], machine: Machine) -> bool:
     """Whether there are loops, or functions whose vector forms are better than what LLVM makes of scalars."""
-    every = tuple(kernel.walk(tuple(body)))
+    every = tuple(walk(tuple(body)))
     if any(isinstance(one, For | While) for one in every):
         return True
     return _has_functions(body, machine)
@@ -117,25 +117,17 @@ def is_worth_lanes(body: Sequence[Statement], machine: Machine) -> bool:
 def _has_functions(body: Sequence[Statement], machine: Machine) -> bool:
     read: set[str] = set()  # names of what memory holds, and of what is computed from that
 
-    def is_read(value: Expression) -> bool:
-        return isinstance(value, Load) or (isinstance(value, Name) and value.name in read) or any(
-            map(is_read, kernel.children(value))
-        )  # fmt: skip
-
     def is_function(value: Expression) -> bool:
-        if isinstance(value, Operation) and value.operator in WRITTEN_OUT:
-            return True
-        if isinstance(value, Operation) and value.operator in DIVISIONS:
-            element, divisor = element_of(value.type), value.operands[1]
-            short = element.bytes < 8 or machine.vector_bytes >= LONG_DIVISION
-            if element.is_float or (short and not isinstance(divisor, Constant) and is_read(value)):
-                return True
-        return any(map(is_function, kernel.children(value)))
+        if not isinstance(value, Operation) or value.operator not in DIVISIONS:
+            return isinstance(value, Operation) and value.operator in WRITTEN_OUT
+        element, divisor = element_of(value.type), value.operands[1]
+        short = element.bytes < 8 or machine.vector_bytes >= LONG_DIVISION
+        return element.is_float or (short and not isinstance(divisor, Constant) and depends_on(value, read))
 
-    for one in kernel.walk(tuple(body)):
-        if any(map(is_function, kernel.expressions(one))):
+    for one in walk(tuple(body)):
+        if any(map(is_function, parts(expressions(one)))):
             return True
-        if isinstance(one, Let | Declare | Assign) and is_read(one.value):
+        if isinstance(one, Let | Declare | Assign) and depends_on(one.value, read):
             read.add(one.name)
     return False
 
@@ -146,7 +138,7 @@ def _gathers_pay(body: Sequence[Statement], variance: LaneVariance, machine: Mac
     It is where functions are computed, which take longer still, and where a loop waits for what it has read to know
     where it reads next: lanes wait together. Where a loop only counts through places, a processor reads ahead.
     """
-    every = tuple(kernel.walk(tuple(body)))
+    every = tuple(walk(tuple(body)))
     if not any(isinstance(one, For | While) for one in every) or _has_functions(body, machine):
         return True
     bound = {one.name: one.value for one in every if isinstance(one, Let)}
@@ -157,14 +149,14 @@ def _gathers_pay(body: Sequence[Statement], variance: LaneVariance, machine: Mac
         if isinstance(expression, Name):
             inside = bound.get(expression.name)
             return expression.name in carried or (inside is not None and follows(inside))
-        return any(map(follows, kernel.children(expression)))
+        return any(map(follows, children(expression)))
 
     def pays(expression: Expression) -> bool:
         if isinstance(expression, Load) and variance.kind(expression.index) == WIDE and not follows(expression.index):
             return False
-        return all(map(pays, kernel.children(expression)))
+        return all(map(pays, children(expression)))
 
-    return all(pays(expression) for one in every for expression in kernel.expressions(one))
+    return all(pays(expression) for one in every for expression in expressions(one))
 
 
 def _counts(step: Assign, bound: Mapping[str, Expression], variance: LaneVariance) -> bool:
@@ -180,5 +172,5 @@ def _counts(step: Assign, bound: Mapping[str, Expression], variance: LaneVarianc
 
 def _vectors(body: Sequence[Statement], variance: LaneVariance, machine: Machine) -> int:
     """Vectors of lanes that go on together: two, if the variables of loops inside have room for two."""
-    live = sum(isinstance(one, Declare) and one.name in variance.variables for one in kernel.walk(tuple(body)))
+    live = sum(isinstance(one, Declare) and one.name in variance.variables for one in walk(tuple(body)))
     return 2 if 2 * live + TEMPORARIES <= machine.vector_registers else 1

@@ -26,8 +26,8 @@ from tilewright.kernel.ir import (
     Statement,
     VectorType,
     element_of,
-    walk,
 )
+from tilewright.kernel.traversal import walk
 from tilewright.passes.items.lower_scalar import lower_lambda
 from tilewright.passes.items.scalar_values import KernelBuilder, Value, component_types
 

@@ -3,24 +3,10 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Sequence
 
-from tilewright.kernel.ir import (
-    Expression,
-    For,
-    If,
-    Let,
-    Load,
-    Name,
-    Statement,
-    Store,
-    While,
-    bodies,
-    children,
-    expressions,
-    walk,
-)
+from tilewright.kernel.ir import For, If, Let, Load, Name, Statement, Store, While
+from tilewright.kernel.traversal import bodies, expressions, expressions_in, parts, with_bodies
 from tilewright.passes.items.item_memory import Item
 
 
@@ -41,23 +27,12 @@ def without_unread_arrays(item: Item, statements: Sequence[Statement]) -> Sequen
 
 def loaded_buffers(statements: Sequence[Statement]) -> set[str]:
     """The names of all buffers that some statement reads."""
-    return {one.buffer.name for one in _expressions_in(statements) if isinstance(one, Load)}
+    return {one.buffer.name for one in expressions_in(statements) if isinstance(one, Load)}
 
 
 def used_names(statements: Sequence[Statement]) -> set[str]:
     """The names whose values some statement uses."""
-    return {one.name for one in _expressions_in(statements) if isinstance(one, Name)}
-
-
-def _expressions_in(statements: Sequence[Statement]) -> Iterator[Expression]:
-    return _with_parts([one for statement in walk(tuple(statements)) for one in expressions(statement)])
-
-
-def _with_parts(pending: list[Expression]) -> Iterator[Expression]:
-    while pending:
-        one = pending.pop()
-        yield one
-        pending += children(one)
+    return {one.name for one in expressions_in(statements) if isinstance(one, Name)}
 
 
 def without_stores(statements: Sequence[Statement], unread: Collection[str]) -> tuple[Statement, ...]:
@@ -81,20 +56,11 @@ def _needed(statements: tuple[Statement, ...], unread: Collection[str], used: se
                 continue
             case Let(name) if name not in used:
                 continue
-        used.update(part.name for part in _with_parts(list(expressions(one))) if isinstance(part, Name))
+        used.update(part.name for part in parts(expressions(one)) if isinstance(part, Name))
         if isinstance(one, For | While | If):
             inner = tuple(_needed(body, unread, used) for body in reversed(bodies(one)))[::-1]
-            one = one if all(map(operator.is_, inner, bodies(one))) else _with_bodies(one, inner)
+            one = one if all(map(operator.is_, inner, bodies(one))) else with_bodies(one, inner)
         kept.append(one)
     kept.reverse()
     same = len(kept) == len(statements) and all(map(operator.is_, kept, statements))
     return statements if same else tuple(kept)
-
-
-def _with_bodies(statement: For | While | If, inner: tuple[tuple[Statement, ...], ...]) -> Statement:
-    match statement:
-        case For():
-            return replace(statement, body=inner[0])
-        case While():
-            return replace(statement, prelude=inner[0], body=inner[1])
-    return replace(statement, then=inner[0], otherwise=inner[1])

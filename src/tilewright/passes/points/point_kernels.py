@@ -18,6 +18,7 @@ from tilewright.ir.sizes import Size, size
 from tilewright.ir.views import ArrayView
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import BlockIndex, Constant, Declare, For, Kernel, Name, Space, ThreadIndex
+from tilewright.kernel.traversal import bodies
 from tilewright.passes.items.item_memory import WORKER, IotaArray, Item
 from tilewright.passes.items.lower_scalar import lower_scalar_statement, lower_size
 from tilewright.passes.points.dead_stores import without_unread_arrays
@@ -146,7 +147,7 @@ def _loops(statement: kernel.Statement) -> bool:
 
 
 def _loop_depth(body: Sequence[kernel.Statement]) -> int:
-    loops = ((isinstance(one, For | kernel.While), inside) for one in body for inside in kernel.bodies(one))
+    loops = ((isinstance(one, For | kernel.While), inside) for one in body for inside in bodies(one))
     return max((is_loop + _loop_depth(inside) for is_loop, inside in loops), default=0)
 
 

@@ -9,6 +9,7 @@ from tilewright.ir.scalars import BOOL, I64
 from tilewright.ir.sizes import Size, product, size
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Constant, Expression, For, If, Let, Name, Operation, Statement, While
+from tilewright.kernel.traversal import walk
 from tilewright.machine.model import Machine
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.loop_cuts import NEAR
@@ -121,7 +122,7 @@ def _where_not_empty(
 
 def _is_flat(body: Sequence[Statement]) -> bool:
     """Whether there is no loop in a body."""
-    return not any(isinstance(one, For | While) for one in kernel.walk(tuple(body)))
+    return not any(isinstance(one, For | While) for one in walk(tuple(body)))
 
 
 def _branches(body: Sequence[Statement]) -> bool:
@@ -130,7 +131,7 @@ def _branches(body: Sequence[Statement]) -> bool:
         isinstance(one, If)
         or (isinstance(one, Let) and isinstance(one.value, Operation) and one.value.type == I64
             and one.value.operator in ("min", "max", "mod"))
-        for one in kernel.walk(tuple(body))
+        for one in walk(tuple(body))
     )  # fmt: skip
 
 

@@ -28,10 +28,8 @@ from tilewright.kernel.ir import (
     Statement,
     Store,
     While,
-    children,
-    expressions,
-    walk,
 )
+from tilewright.kernel.traversal import expressions_in, parts, walk
 
 _EXTREMA = ("min", "max")
 
@@ -72,7 +70,7 @@ def with_waiting_last(body: Sequence[Statement], index: str = "") -> tuple[State
         return tuple(body)
     depths = _depths(body, read_ahead(body, index))
     places = {one.name: place for place, one in enumerate(body) if isinstance(one, Let)}
-    uses = Counter(one.name for one in _inside(body) if isinstance(one, Name))
+    uses = Counter(one.name for one in expressions_in(body) if isinstance(one, Name))
     inner: set[str] = set()
 
     def let_within(value: Expression, operator: str, until: int) -> Let | None:
@@ -117,18 +115,10 @@ def _is_extremum(value: Expression) -> bool:
     return isinstance(value, Operation) and value.operator in _EXTREMA
 
 
-def _inside(statements: Sequence[Statement]) -> Iterator[Expression]:
-    pending = [one for statement in walk(tuple(statements)) for one in expressions(statement)]
-    while pending:
-        one = pending.pop()
-        yield one
-        pending += children(one)
-
-
 def _reads(statement: Statement) -> set[str]:
     """The names and buffers that a statement reads, and those in it."""
-    found = {one.name for one in _inside([statement]) if isinstance(one, Name)}
-    return found | {f"{one.buffer.name}[]" for one in _inside([statement]) if isinstance(one, Load)}
+    found = {one.name for one in expressions_in([statement]) if isinstance(one, Name)}
+    return found | {f"{one.buffer.name}[]" for one in expressions_in([statement]) if isinstance(one, Load)}
 
 
 def _writes(statement: Statement) -> set[str]:
@@ -177,14 +167,12 @@ def _in_circles(needed: Mapping[str, Set[str]]) -> list[str]:
 
 def _depth(value: Expression, depths: Mapping[str, int]) -> int:
     """The largest depth of what an expression reads; 0 where it waits for nothing."""
-    pending, most = [value], 0
-    while pending:
-        one = pending.pop()
+    most = 0
+    for one in parts([value]):
         if isinstance(one, Name):
             most = max(most, depths.get(one.name, 0))
         elif isinstance(one, Load):
             most = max(most, depths.get(f"{one.buffer.name}[]", 0))
-        pending += children(one)
     return most
 
 
@@ -208,7 +196,7 @@ def read_ahead(body: Sequence[Statement], index: str) -> set[str]:
         if isinstance(one, Store):
             written.setdefault(one.buffer.name, []).append(_affine(one.index, lets))
     read: dict[str, list[Affine]] = {name: [] for name in written}
-    for part in _inside(body):
+    for part in expressions_in(body):
         if isinstance(part, Load) and part.buffer.name in read:
             read[part.buffer.name].append(_affine(part.index, lets))
 
