@@ -11,5 +11,5 @@ What a kernel is like is decided in a `form.py` or `choice.py` before a line of 
                    contractions/ chooses among them
     copies         permute/
 
-Imports run downwards in a list of these that `tests/test_house.py` keeps.
+Imports run downwards in a list of these that the tests of the house keep.
 """

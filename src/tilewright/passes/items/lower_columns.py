@@ -41,6 +41,7 @@ from tilewright.passes.items.lower_items import (
     write,
 )
 from tilewright.passes.items.lower_scalar import lower_atom, lower_size
+from tilewright.passes.items.scalar_values import Value
 from tilewright.passes.items.sum_trees import grows_errors
 
 COLUMNS = 512
@@ -212,7 +213,7 @@ class _Columns:
     fold: Reduction
     arrays: Sequence[ArrayView]
     shared: Mapping[Variable, ArrayValue]
-    initial: tuple[AnyValue, ...]
+    initial: tuple[Value, ...]
     first: Size
     count: Expression
 

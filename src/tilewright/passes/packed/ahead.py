@@ -7,7 +7,7 @@ late: L lines, of which one turn asks for B, need L / B turns during tiles * dep
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import I64
@@ -71,7 +71,7 @@ class _Lines:
 def ask_ahead(
     w: PackedWriter,
     sides: tuple[Side, Side],
-    depth_sizes: list[Expression],
+    depth_sizes: Sequence[Expression],
     vectors: tuple[Expression, Cut],
     piece: Cut,
     vector_base: Expression,

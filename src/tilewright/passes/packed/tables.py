@@ -111,7 +111,7 @@ def _fill_part(
 
 
 def fill_depth_tables(
-    w: PackedWriter, vector: Side, scalar: Side, sizes: list[Expression], start: Expression, depth: Expression
+    w: PackedWriter, vector: Side, scalar: Side, sizes: Sequence[Expression], start: Expression, depth: Expression
 ) -> None:
     """Offsets of the piece's steps of the sum in both operands."""
 
