@@ -14,7 +14,7 @@ def has_constant_tests(body: tuple[Statement, ...]) -> bool:
 
     Example:
         >>> from tilewright.ir.scalars import I64
-        >>> from tilewright.kernel.ir import integer, operation
+        >>> from tilewright.kernel.ir import Name, integer, operation
         >>> def loop(tested):
         ...     test = operation("gt", Name(tested, I64), integer(3))
         ...     return For("i", integer(0), integer(9), (If(test, (Let("a", integer(1)),)),))

@@ -134,9 +134,9 @@ def lane_variance(
 
     Example:
         >>> from tilewright.ir.scalars import F32
-        >>> from tilewright.kernel.ir import Buffer, load
+        >>> from tilewright.kernel.ir import Buffer, add, load
         >>> x, i = Buffer("x", F32), Name("i", I64)
-        >>> lane_variance(i, [Let("at", kernel.add(i, Name("n", I64))), Let("e", load(x, Name("at", I64)))]).names
+        >>> lane_variance(i, [Let("at", add(i, Name("n", I64))), Let("e", load(x, Name("at", I64)))]).names
         {'i': 1, 'at': 1, 'e': 4}
     """
     if index.type != I64:
