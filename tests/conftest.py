@@ -68,6 +68,7 @@ def programs_are_compiled() -> Iterator[None]:
     """No test runs what another one has left of a program on the disk, perhaps with other limits of the compiler."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("tilewright.frontend.program_stored.fingerprint", lambda: None)
+        patched.setattr("tilewright.passes.tensor.compile.fingerprint", lambda: None)
         yield
 
 

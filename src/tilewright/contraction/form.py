@@ -11,33 +11,15 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Mapping
-from enum import Enum
-from typing import NoReturn
 
+from tilewright.contraction.kinds import Kind
 from tilewright.ir.cached import cached_property
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Lambda, Literal, Variable
 from tilewright.ir.scalars import ScalarType
 from tilewright.ir.sizes import Size, size
 
-
-def none_of(kind: type[Enum], value: object) -> NoReturn:
-    """Refuse a value that an enumeration does not have, naming those that it has."""
-    names = ", ".join(str(one.value) for one in kind)
-    raise ValueError(f"{value!r} is not a valid {kind.__name__}; there are {names}")
-
-
-class Kind(Enum):
-    """Which arrays have a dimension: M left and out, N right and out, K left and right (contracted), C all three."""
-
-    M = "M"
-    N = "N"
-    K = "K"
-    C = "C"
-
-    @classmethod
-    def _missing_(cls, value: object) -> NoReturn:
-        none_of(cls, value)
+__all__ = ["Contraction", "Dimension", "EpilogueOperand", "Kind", "Operand", "Refusal", "UsedIndex"]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NoReturn
 
-from tilewright.contraction.form import Kind, none_of
+from tilewright.contraction.kinds import Kind, none_of
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BF16, C64, C128, F16, F32, F64, I8, I32, ScalarType
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tilewright.contraction.form import Kind
+from tilewright.contraction.kinds import Kind
 from tilewright.contraction.tensor_primitives import Execution, Primitive, TensorDimension
 
 if TYPE_CHECKING:

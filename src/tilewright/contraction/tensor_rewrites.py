@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from tilewright.contraction.form import Kind
+from tilewright.contraction.kinds import Kind
 from tilewright.contraction.tensor_operation import Execution, Primitive, TensorDimension, TensorOperation
 from tilewright.ir.dataclass import dataclass
 

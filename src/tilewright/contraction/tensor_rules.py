@@ -28,7 +28,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
-from tilewright.contraction.form import Kind
+from tilewright.contraction.kinds import Kind
 from tilewright.contraction.tensor_primitives import (
     ELEMENTWISE,
     RESULTS,

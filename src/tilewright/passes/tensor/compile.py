@@ -1,24 +1,33 @@
-"""Tensor operations as functions of arrays: `TensorOperation.compile`."""
+"""Tensor operations as functions of arrays: `TensorOperation.compile`.
+
+Compiled operations are kept on the disk, machine code included, so that later processes run them without compiler and
+LLVM: one kernel and the numbers that its launch needs, in a record of `runtime.plan_record`.
+"""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from tilewright.contraction.tensor_operation import TensorOperation
 from tilewright.contraction.tensor_rules import ARRAYS, check_sizes
-from tilewright.kernel.launch import Launch
-from tilewright.passes.tensor.kernel import describe_primitive, tensor_launch
-from tilewright.passes.tensor.placing import regroup
+from tilewright.machine.model import Machine
 from tilewright.runtime import cpu_pool
-from tilewright.runtime.backends import argument_block
-from tilewright.runtime.cpu_device import compile_for_cpu
+from tilewright.runtime.cache import default_disk_cache
 from tilewright.runtime.cpu_entry import ArrayForm, EntryLaunch, NativeEntry, make_entry
 from tilewright.runtime.devices import Device, device_for
-from tilewright.runtime.flat_plan import address_of
+from tilewright.runtime.digest import sha256
+from tilewright.runtime.environment import is_on
+from tilewright.runtime.fingerprint import fingerprint
+from tilewright.runtime.flat_plan import FlatPlan, address_of
+from tilewright.runtime.plan_record import store_plan, stored_plan
+
+if TYPE_CHECKING:  # the compiler is imported when something is compiled
+    from tilewright.contraction.tensor_rewrites import TensorDerivation
+    from tilewright.kernel.launch import Launch
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
@@ -38,20 +47,24 @@ class CompiledTensorOperation:
 
     Attributes:
         operation: what was compiled.
-        launch: the kernel in the kernel language, and its launch parameters.
     """
 
-    def __init__(self, operation: TensorOperation, launch: Launch, notes: str = "") -> None:
-        """Compile, or take the code from the caches; `notes` tell how the launch came about."""
+    def __init__(
+        self,
+        operation: TensorOperation,
+        launch: Launch | None = None,
+        machine: Machine | None = None,
+        code: EntryLaunch | None = None,
+    ) -> None:
+        """Of a launch, which is compiled or taken from the caches; or of its code, with the machine it is for."""
         self.operation = operation
-        self._notes = notes
-        self.launch = launch
-        self._native = compile_for_cpu(launch.kernel)
+        self._launch, self._machine = launch, machine
+        self.code = code or _code_of(self.launch)
         types = (operation.dtype.numpy, operation.dtype.numpy, operation.out_dtype.numpy)
         self._arrays = tuple(zip(ARRAYS, types, operation.extents, strict=True))
         self._bytes = tuple(extent * dtype.itemsize for _, dtype, extent in self._arrays)
         work, enough = operation.flops, _PARALLEL_FLOPS if operation.main.family == "ternary" else _PARALLEL_ELEMENTS
-        self._is_small = work < enough or launch.blocks == 1
+        self._is_small = work < enough or self.code.blocks == 1
         self._free: dict[int, list[tuple[_Slots, Callable[[], None]]]] = {}
         self._entry: NativeEntry | None = None
         self._entries_left = _MOST_ENTRIES
@@ -95,8 +108,10 @@ class CompiledTensorOperation:
         try:
             slots, run = free.pop()
         except IndexError:
-            slots = argument_block(self.launch.kernel, self._scalars())
-            run = cpu_pool.prepare(self._native, slots, self.launch.blocks, threads)
+            slots = (ctypes.c_uint64 * (len(self.code.buffers) + len(self.code.scalars)))(
+                *(0 for _ in self.code.buffers), *self.code.scalars
+            )
+            run = cpu_pool.prepare(self.code.native, slots, self.code.blocks, threads)
         position = 0
         for address in addresses:
             if address:
@@ -121,22 +136,32 @@ class CompiledTensorOperation:
             in0: in vectors of 4
             out: in the caches
         """
-        return f"{self.operation}\n{self._notes}".rstrip()
+        if self._machine is None:
+            return str(self.operation)
+        from tilewright.passes.tensor.kernel import describe_primitive
+
+        derivation = _regrouped(self.operation, self._machine)
+        steps = [str(derivation), str(derivation.operation)] if derivation.steps else []
+        return "\n".join([str(self.operation), *steps, describe_primitive(derivation.operation, self._machine)])
+
+    @property
+    def launch(self) -> Launch:
+        """The kernel in the kernel language, and its launch parameters; written anew if it came from the disk."""
+        if self._launch is None:
+            from tilewright.passes.tensor.kernel import tensor_launch
+
+            assert self._machine is not None
+            self._launch = tensor_launch(_regrouped(self.operation, self._machine).operation, self._machine)
+        return self._launch
 
     def _entry_for(self, arrays: list[Array]) -> NativeEntry | None:
         """Native code for calls with arrays of the same shapes and strides that do not overlap."""
-        count = len(arrays)
-        slots = argument_block(self.launch.kernel, self._scalars())[count:]
         spans = [size for size in self._bytes if size]
         forms = [
             ArrayForm(one.dtype, one.shape, one.strides, one.dtype.alignment - 1, (0, span))
             for one, span in zip(arrays, spans, strict=True)
         ]
-        launch = EntryLaunch(self._native, self.launch.blocks, tuple(range(count)), tuple(slots))
-        return make_entry([launch], forms[:-1], forms[-1:], makes_results=False)
-
-    def _scalars(self) -> list[int]:
-        return [value for value in self.launch.scalars if isinstance(value, int)]
+        return make_entry([self.code], forms[:-1], forms[-1:], makes_results=False)
 
     def _address(self, array: Array | None, name: str, dtype: np.dtype[Any], needed: int) -> int:
         """The array's address, after checking all that is known of it; 0 for one that the operation does not have."""
@@ -175,10 +200,41 @@ class CompiledTensorOperation:
 
 
 def compile_operation(operation: TensorOperation, target: str | Device | None = None) -> CompiledTensorOperation:
-    """Compile a placed operation for the CPU; see `TensorOperation.compile`."""
-    device = device_for(target)
-    derivation = regroup(operation, device.machine)
-    launch = tensor_launch(derivation.operation, device.machine)
-    steps = f"{derivation}\n{derivation.operation}\n" if derivation.steps else ""
-    notes = steps + describe_primitive(derivation.operation, device.machine)
-    return CompiledTensorOperation(operation, launch, notes)
+    """Compile a placed operation for the CPU, or take it from the disk; see `TensorOperation.compile`."""
+    machine = device_for(target).machine
+    key = _record_key(operation, machine)
+    found = None if key is None else stored_plan(default_disk_cache(), key)
+    if found is not None:
+        (code,) = found[0].launches
+        return CompiledTensorOperation(operation, machine=machine, code=code)
+    compiled = CompiledTensorOperation(operation, machine=machine)
+    if key is not None:
+        masks = (0,) * len(compiled.code.buffers)
+        store_plan(default_disk_cache(), key, FlatPlan(masks, (), (compiled.code,)), {})
+    return compiled
+
+
+def _record_key(operation: TensorOperation, machine: Machine) -> tuple[str, ...] | None:
+    """The key of an operation on the disk; None where nothing is kept."""
+    print_ = fingerprint()
+    if machine.kind != "cpu" or print_ is None or is_on("TILEWRIGHT_VERIFY", False):
+        return None
+    parts = (*print_, repr(machine), operation.to_json())
+    return "tensor operation", sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _code_of(launch: Launch) -> EntryLaunch:
+    """The launch, compiled: its buffers are the arrays in their order, its scalars the slots that the kernel reads."""
+    from tilewright.runtime.backends import argument_block
+    from tilewright.runtime.cpu_device import compile_for_cpu
+
+    values = [value for value in launch.scalars if isinstance(value, int)]
+    count = len(launch.buffers)
+    slots = argument_block(launch.kernel, values)[count:]
+    return EntryLaunch(compile_for_cpu(launch.kernel), launch.blocks, tuple(range(count)), tuple(slots))
+
+
+def _regrouped(operation: TensorOperation, machine: Machine) -> TensorDerivation:
+    from tilewright.passes.tensor.placing import regroup
+
+    return regroup(operation, machine)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 
-from tilewright.contraction.form import Kind
+from tilewright.contraction.kinds import Kind
 from tilewright.contraction.tensor_operation import Execution, TensorDimension, TensorOperation
 from tilewright.ir.dataclass import dataclass
 from tilewright.machine.model import Machine

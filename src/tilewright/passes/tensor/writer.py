@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tilewright.contraction.form import Kind
+from tilewright.contraction.kinds import Kind
 from tilewright.contraction.tensor_operation import Execution, Primitive, TensorDimension, TensorOperation
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, I64, ScalarType, compute_type, real_of
