@@ -6,30 +6,16 @@ from collections.abc import Iterator
 from dataclasses import field
 
 from tilewright.contraction.affine import affine_value, is_index
+from tilewright.ir import nodes
 from tilewright.ir.counts import same_count
 from tilewright.ir.dataclass import dataclass
-from tilewright.ir.nodes import (
-    Alias,
-    Apply,
-    Cast,
-    Expression,
-    If,
-    Index,
-    Iota,
-    Loop,
-    Reshape,
-    SizeValue,
-    Slice,
-    Statement,
-    Variable,
-    atom_size,
-)
+from tilewright.ir.nodes import Expression, Statement, Variable
 from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import ONE, ZERO, Size, product, size
 from tilewright.ir.traversal import all_statements, sub_bodies
 from tilewright.ir.views import ArrayView, view_of
 
-_SCALAR = (Alias, Apply, Cast, SizeValue, If, Loop)
+_SCALAR = (nodes.Alias, nodes.Apply, nodes.Cast, nodes.SizeValue, nodes.If, nodes.Loop)
 
 
 class Refused(Exception):
@@ -78,11 +64,11 @@ class Nest:
 def absorb(nest: Nest, statement: Statement) -> bool:
     """Take note of a statement that is a view, an index or scalar code."""
     expression, name = statement.expression, statement.targets[0].name
-    if isinstance(expression, Iota) and expression.scalar == I64:
+    if isinstance(expression, nodes.Iota) and expression.scalar == I64:
         nest.iotas.add(name)
         return True
-    if isinstance(expression, Index) and expression.array.name in nest.iotas and len(expression.indices) == 1:
-        expression = Alias(expression.indices[0])
+    if isinstance(expression, nodes.Index) and expression.array.name in nest.iotas and len(expression.indices) == 1:
+        expression = nodes.Alias(expression.indices[0])
     index = affine_value(expression, nest.affine, nest.bound)
     if index is not None:
         nest.affine[name] = index
@@ -96,7 +82,7 @@ def absorb(nest: Nest, statement: Statement) -> bool:
         return True
     if isinstance(expression, _SCALAR) and all(one.type.rank == 0 for one in statement.targets):
         for inner in (one for body in sub_bodies(expression) for one in all_statements(body)):
-            if not isinstance(inner.expression, (*_SCALAR, Index)) or any(one.type.rank for one in inner.targets):
+            if not isinstance(inner.expression, (*_SCALAR, nodes.Index)) or any(one.type.rank for one in inner.targets):
                 raise Refused(f"{show(inner)} inside the nest's scalar code needs an array of its own")
         nest.scalar_statements.append(statement)
         return True
@@ -109,15 +95,15 @@ def _places(expression: Expression, nest: Nest) -> Iterator[tuple[Size, Size]]:
     That both ends of a slice are is more than is asked of one without elements; what fails is left to others to judge.
     """
     match expression:
-        case Index(array, indices) if expression.checked:
+        case nodes.Index(array, indices) if expression.checked:
             for atom, extent in zip(indices, nest.views[array.name].lmad.shape, strict=False):
-                yield atom_size(atom), extent
-        case Slice(array, dimensions) if expression.checked:
+                yield nodes.atom_size(atom), extent
+        case nodes.Slice(array, dimensions) if expression.checked:
             for one, extent in zip(dimensions, nest.views[array.name].lmad.shape, strict=True):
                 if one.start != ZERO or one.count != extent or one.step != 1:
                     yield one.start, extent
                     yield one.start + (one.count - 1) * one.step, extent
-        case Reshape(array, shape) if not same_count(array.type.shape, shape, lambda _: False):
+        case nodes.Reshape(array, shape) if not same_count(array.type.shape, shape, lambda _: False):
             yield product(shape) - product(array.type.shape), ONE
             for extent in (*array.type.shape, *shape):
                 if extent.constant is None:

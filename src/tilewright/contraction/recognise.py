@@ -14,22 +14,9 @@ from collections.abc import Collection, Mapping
 from tilewright.contraction.affine import is_index
 from tilewright.contraction.form import Contraction, Dimension, EpilogueOperand, Kind, Operand, Refusal, UsedIndex
 from tilewright.contraction.nest import Nest, Refused, absorb, show
+from tilewright.ir import nodes
 from tilewright.ir.dataclass import dataclass
-from tilewright.ir.nodes import (
-    Apply,
-    Atom,
-    Body,
-    Expression,
-    Lambda,
-    Literal,
-    Map,
-    Rearrange,
-    Redomap,
-    Reduce,
-    Statement,
-    Type,
-    Variable,
-)
+from tilewright.ir.nodes import Atom, Body, Expression, Lambda, Literal, Statement, Type, Variable
 from tilewright.ir.scalars import I64, compute_type
 from tilewright.ir.sizes import Size, size
 from tilewright.ir.traversal import (
@@ -83,7 +70,7 @@ def _recognise(
     alone: bool,
     products: bool,
 ) -> Contraction:
-    if not isinstance(statement.expression, (Map, Redomap, Reduce)):
+    if not isinstance(statement.expression, (nodes.Map, nodes.Redomap, nodes.Reduce)):
         raise Refused(f"{type(statement.expression).__name__.lower()} is not a map nest around a reduction")
     if len(statement.targets) != 1:
         raise Refused(f"the nest gives {len(statement.targets)} arrays, a contraction gives one")
@@ -94,7 +81,7 @@ def _recognise(
     epilogue_result: Atom | None = None
     accumulator = statement.targets[0]
     lmad = target.lmad
-    while isinstance(level, Map):
+    while isinstance(level, nodes.Map):
         index = nest.enter(level.width, level.function.parameters, level.arrays, reduction=False)
         lmad = lmad.fix([size(index)])
         if len(level.function.body.results) != 1:
@@ -105,7 +92,7 @@ def _recognise(
             if not products:
                 raise Refused("no dimension is contracted: there is no reduction in the nest")
             return _product(nest, target, lmad.offset, level.function.body.results[0], hoisted)
-        if isinstance(core.expression, Map):
+        if isinstance(core.expression, nodes.Map):
             if permutation:
                 lmad = lmad.rearrange(tuple(sorted(range(len(permutation)), key=permutation.__getitem__)))
         else:
@@ -114,7 +101,7 @@ def _recognise(
         level = core.expression
     if not nest.parallel:
         epilogue_result = accumulator
-    assert isinstance(level, (Redomap, Reduce)) and epilogue_result is not None
+    assert isinstance(level, (nodes.Redomap, nodes.Reduce)) and epilogue_result is not None
     combine, neutral, element = _reduction(nest, level)
     if len(nest.contracted) > 1 and not (level.commutative or is_commutative(combine)):
         raise Refused("several nested reductions with an operator that is not declared commutative keep their order")
@@ -144,11 +131,11 @@ def _scan_level(nest: Nest, body: Body) -> tuple[Statement | None, tuple[int, ..
     rearranged: dict[Atom, tuple[int, ...]] = {}
     for statement in body.statements:
         expression = statement.expression
-        if isinstance(expression, Rearrange) and expression.array in rearranged:
+        if isinstance(expression, nodes.Rearrange) and expression.array in rearranged:
             before = rearranged[expression.array]
             rearranged[statement.targets[0]] = tuple(before[axis] for axis in expression.permutation)
         elif not absorb(nest, statement):
-            if not isinstance(expression, (Map, Redomap, Reduce)):
+            if not isinstance(expression, (nodes.Map, nodes.Redomap, nodes.Reduce)):
                 raise Refused(f"{show(statement)} inside the nest needs an array of its own")
             if core is not None:
                 raise Refused(f"{show(core)} and {show(statement)} stand side by side in the nest")
@@ -158,14 +145,14 @@ def _scan_level(nest: Nest, body: Body) -> tuple[Statement | None, tuple[int, ..
         return None, ()
     if len(core.targets) != 1:
         raise Refused(f"{show(core)} gives {len(core.targets)} results")
-    if not isinstance(core.expression, Map):
+    if not isinstance(core.expression, nodes.Map):
         return core, ()
     if body.results[0] not in rearranged:
         raise Refused(f"the nest gives {body.results[0]}, which is not the result of its inner {show(core)}")
     return core, rearranged[body.results[0]]
 
 
-def _reduction(nest: Nest, level: Redomap | Reduce) -> tuple[Lambda, Literal, Atom]:
+def _reduction(nest: Nest, level: nodes.Redomap | nodes.Reduce) -> tuple[Lambda, Literal, Atom]:
     """Walk the nested reductions: their operator, its neutral element, and the value that is reduced."""
     combine, neutral = level.combine, level.neutral
     if len(neutral) != 1 or len(level.arrays) == 0:
@@ -173,7 +160,7 @@ def _reduction(nest: Nest, level: Redomap | Reduce) -> tuple[Lambda, Literal, At
     if not isinstance(neutral[0], Literal):
         raise Refused(f"the neutral element {neutral[0]} is not a constant")
     _check_operator(nest, level)
-    if isinstance(level, Reduce):
+    if isinstance(level, nodes.Reduce):
         (row,) = (one for one in level.combine.parameters[:1])
         row_element = Variable(f"{level.arrays[0].name}.element", row.type)
         nest.enter(level.width, (row_element,), level.arrays, reduction=True)
@@ -185,14 +172,14 @@ def _reduction(nest: Nest, level: Redomap | Reduce) -> tuple[Lambda, Literal, At
     inner: Statement | None = None
     for statement in body.statements:
         if not absorb(nest, statement):
-            if inner is not None or not isinstance(statement.expression, (Redomap, Reduce)):
+            if inner is not None or not isinstance(statement.expression, (nodes.Redomap, nodes.Reduce)):
                 raise Refused(f"{show(statement)} inside the reduction needs an array of its own")
             inner = statement
     if inner is None:
         return combine, neutral[0], body.results[0]
     if body.results[0] != inner.targets[0]:
         raise Refused("code between the nested reductions is not absorbed")
-    assert isinstance(inner.expression, (Redomap, Reduce))
+    assert isinstance(inner.expression, (nodes.Redomap, nodes.Reduce))
     inner_combine, inner_neutral, element = _reduction(nest, inner.expression)
     if canonical(inner_combine) != canonical(combine) or inner_neutral != neutral[0]:
         raise Refused("the nested reductions have different operators")
@@ -206,14 +193,14 @@ def is_commutative(combine: Lambda) -> bool:
     (statement,) = combine.body.statements
     expression = statement.expression
     return (
-        isinstance(expression, Apply)
+        isinstance(expression, nodes.Apply)
         and expression.operator in _COMMUTATIVE
         and set(expression.operands) == set(combine.parameters)
         and combine.body.results == statement.targets
     )
 
 
-def _check_operator(nest: Nest, level: Redomap | Reduce) -> None:
+def _check_operator(nest: Nest, level: nodes.Redomap | nodes.Reduce) -> None:
     """The operator is the same everywhere in the nest."""
     varying = sorted(free_names(level.combine) & nest.bound)
     if varying:

@@ -16,31 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias
 
-from tilewright.ir.nodes import (
-    Apply,
-    Atom,
-    Body,
-    Cast,
-    Expression,
-    ForLoop,
-    If,
-    Index,
-    Lambda,
-    Literal,
-    Loop,
-    Map,
-    Program,
-    Rearrange,
-    Redomap,
-    Reduce,
-    Scan,
-    SizeValue,
-    Statement,
-    Type,
-    Variable,
-    WhileLoop,
-    index_literal,
-)
+from tilewright.ir import nodes
+from tilewright.ir.nodes import Atom, Body, Expression, Lambda, Literal, Program, Statement, Type, Variable
 from tilewright.ir.scalars import I64, ScalarType
 from tilewright.ir.sizes import Size, SizeLike, size
 from tilewright.ir.traversal import FreshNames
@@ -112,26 +89,26 @@ class Builder:
 
     def apply(self, operator: str, *operands: Atom) -> Variable:
         """A scalar operation."""
-        return self.bind(Apply(operator, operands))
+        return self.bind(nodes.Apply(operator, operands))
 
     def cast(self, scalar: ScalarType, operand: Atom) -> Atom:
         """Conversion, or the operand itself where it has that type already."""
-        return operand if operand.type == Type(scalar) else self.bind(Cast(scalar, operand))
+        return operand if operand.type == Type(scalar) else self.bind(nodes.Cast(scalar, operand))
 
     def size_value(self, value: SizeLike) -> Atom:
         """A size as an i64 scalar."""
         constant = size(value).constant
-        return index_literal(constant) if constant is not None else self.bind(SizeValue(size(value)))
+        return nodes.index_literal(constant) if constant is not None else self.bind(nodes.SizeValue(size(value)))
 
     def index(self, array: Variable, *indices: Atom) -> Variable:
         """array[indices]."""
-        return self.bind(Index(array, indices))
+        return self.bind(nodes.Index(array, indices))
 
     def rearrange(self, array: Variable, permutation: Sequence[int], hint: str = "t") -> Variable:
         """Permuted dimensions, or the array itself for the identity."""
         if tuple(permutation) == tuple(range(array.type.rank)):
             return array
-        return self.bind(Rearrange(array, tuple(permutation)), hint)
+        return self.bind(nodes.Rearrange(array, tuple(permutation)), hint)
 
     # control
 
@@ -139,14 +116,14 @@ class Builder:
         self, condition: Atom, then: Callable[[], Results], otherwise: Callable[[], Results]
     ) -> tuple[Variable, ...]:
         """if."""
-        return self.emit(If(condition, self.body(then), self.body(otherwise)))
+        return self.emit(nodes.If(condition, self.body(then), self.body(otherwise)))
 
     def for_loop(self, bound: SizeLike, initial: Sequence[Atom], write: Callable[..., Results]) -> tuple[Variable, ...]:
         """for i < bound: carried = write(i, *carried)."""
         counter = self.variable("i", Type(I64))
         parameters = tuple(self.variable("carried", one.type) for one in initial)
         body = self.body(lambda: write(counter, *parameters))
-        return self.emit(Loop(parameters, tuple(initial), ForLoop(counter, size(bound)), body))
+        return self.emit(nodes.Loop(parameters, tuple(initial), nodes.ForLoop(counter, size(bound)), body))
 
     def while_loop(
         self, initial: Sequence[Atom], condition: Callable[..., Atom], write: Callable[..., Results]
@@ -154,8 +131,8 @@ class Builder:
         """while condition(*carried): carried = write(*carried)."""
         types = [one.type for one in initial]
         parameters = tuple(self.variable("carried", one) for one in types)
-        form = WhileLoop(self.function(types, condition))
-        return self.emit(Loop(parameters, tuple(initial), form, self.body(lambda: write(*parameters))))
+        form = nodes.WhileLoop(self.function(types, condition))
+        return self.emit(nodes.Loop(parameters, tuple(initial), form, self.body(lambda: write(*parameters))))
 
     # combinators
 
@@ -164,7 +141,7 @@ class Builder:
     ) -> tuple[Variable, ...]:
         """map; `write` gives any number of results."""
         width = arrays[0].type.shape[0]
-        return self.emit(Map(width, self.function([a.type.row for a in arrays], write), tuple(arrays)), hint)
+        return self.emit(nodes.Map(width, self.function([a.type.row for a in arrays], write), tuple(arrays)), hint)
 
     def map(self, arrays: Sequence[Variable], write: Callable[..., Atom], hint: str = "t") -> Variable:
         """map with one result."""
@@ -176,11 +153,11 @@ class Builder:
 
     def reduce(self, combine: Lambda, neutral: Atom, array: Variable, commutative: bool = False) -> Variable:
         """reduce of one array with a one-value operator."""
-        return self.bind(Reduce(array.type.shape[0], combine, (neutral,), (array,), commutative))
+        return self.bind(nodes.Reduce(array.type.shape[0], combine, (neutral,), (array,), commutative))
 
     def scan(self, combine: Lambda, neutral: Atom, array: Variable) -> Variable:
         """Inclusive scan of one array."""
-        return self.bind(Scan(array.type.shape[0], combine, (neutral,), (array,)))
+        return self.bind(nodes.Scan(array.type.shape[0], combine, (neutral,), (array,)))
 
     def redomap(
         self,
@@ -193,7 +170,7 @@ class Builder:
         """reduce combine neutral (map write arrays) with one result."""
         function = self.function([a.type.row for a in arrays], write)
         width: Size = arrays[0].type.shape[0]
-        return self.bind(Redomap(width, combine, (neutral,), function, tuple(arrays), commutative))
+        return self.bind(nodes.Redomap(width, combine, (neutral,), function, tuple(arrays), commutative))
 
     def program(self, name: str, parameters: Sequence[Variable], results: Sequence[Atom]) -> Program:
         """The program of everything emitted so far."""

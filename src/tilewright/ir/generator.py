@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.ir import nodes
 from tilewright.ir.arguments import Argument, Array
 from tilewright.ir.builder import Builder
 from tilewright.ir.generator_arrays import ARRAY_STATEMENTS
@@ -29,21 +30,7 @@ from tilewright.ir.generator_scalars import clamp, random_literal, random_scalar
 from tilewright.ir.generator_segmented import SEGMENTED_STATEMENTS
 from tilewright.ir.generator_soacs import SOAC_STATEMENTS
 from tilewright.ir.generator_variety import PLAIN, Variety
-from tilewright.ir.nodes import (
-    Alias,
-    Atom,
-    Index,
-    Level,
-    Literal,
-    Program,
-    Slice,
-    SliceDimension,
-    Type,
-    Update,
-    Variable,
-    array,
-    index_literal,
-)
+from tilewright.ir.nodes import Atom, Literal, Program, Type, Variable
 from tilewright.ir.scalars import BOOL, I64, ScalarType
 from tilewright.ir.sizes import Size, SizeLike, product, size
 from tilewright.ir.traversal import all_statements
@@ -89,7 +76,7 @@ class Generator:
         self.random = random
         self.segmented = segmented
         self.variety = variety
-        self.level: Level | None = None
+        self.level: nodes.Level | None = None
         self.scalars = variety.scalars if scalars is None else tuple(scalars)
         self.b = Builder()
         self.scopes: list[list[Variable]] = []
@@ -191,7 +178,7 @@ class Generator:
         if self.variety.careless and self.random.random() < self.variety.careless:
             return self.b.apply("mod", atom, self.b.size_value(extent + 1))
         if isinstance(atom, Literal) or self.random.random() < 0.3:
-            return index_literal(0)
+            return nodes.index_literal(0)
         return self.b.apply("mod", atom, self.b.size_value(extent))
 
     # bodies
@@ -217,7 +204,7 @@ class Generator:
         """One scalar operation."""
         atom = self.scalar()
         if self.random.random() < 0.05:
-            self.add(self.b.bind(Alias(atom)))
+            self.add(self.b.bind(nodes.Alias(atom)))
 
     def results(self, width: Size) -> list[Atom]:
         """One to three results for a function that is mapped over `width` rows."""
@@ -274,10 +261,10 @@ class Generator:
     def emit_while(self, types: Sequence[Type], depth: int) -> None:
         """while a counter stays below a constant, and (sometimes) another value differs from zero."""
         rounds = self.random.randint(0, 3)
-        initial = [index_literal(0), *(one for one in map(self.value, types) if one is not None)]
+        initial = [nodes.index_literal(0), *(one for one in map(self.value, types) if one is not None)]
 
         def condition(counter: Variable, *parameters: Variable) -> Atom:
-            going = self.b.apply("lt", counter, index_literal(rounds))
+            going = self.b.apply("lt", counter, nodes.index_literal(rounds))
             for one in parameters:
                 if one.type.rank == 0 and one.type.element.is_integer and self.random.random() < 0.5:
                     differs = self.b.apply("ne", one, Literal(0, one.type.element))
@@ -287,19 +274,21 @@ class Generator:
         def body(counter: Variable, *parameters: Variable) -> list[Atom]:
             with self.inside([counter, *parameters], rounds):
                 results = self.body_of(types, depth, tame=True)
-            return [self.b.apply("add", counter, index_literal(1)), *results]
+            return [self.b.apply("add", counter, nodes.index_literal(1)), *results]
 
         self.add(*self.b.while_loop(initial, condition, body))
 
     def program(self, name: str, depth: int, statements: int) -> Program:
         """A whole program."""
         sizes = sorted(self.size_names)
-        parameters = [self.b.variable("a", array(self.random.choice(self.scalars), one)) for one in sizes]
+        parameters = [self.b.variable("a", nodes.array(self.random.choice(self.scalars), one)) for one in sizes]
         for _ in range(self.random.randint(1, 3)):
             rank = self.random.choice((0, 0, 1, 2, 2))
             constant = size(self.random.choice(self.variety.constants))
             shape: list[SizeLike] = [self.random.choice((*map(size, sizes), constant)) for _ in range(rank)]
-            parameters.append(self.b.variable("a" if rank else "s", array(self.random.choice(self.scalars), *shape)))
+            parameters.append(
+                self.b.variable("a" if rank else "s", nodes.array(self.random.choice(self.scalars), *shape))
+            )
         with self.inside(parameters):
             self.statements(statements, depth)
             made = [one for one in self.scopes[-1] if one not in parameters] + self.extra_results
@@ -333,15 +322,15 @@ def _requirements(program: Program, names: set[str]) -> list[tuple[Size, int]]:
     needed: list[tuple[Size, int]] = []
     for statement in all_statements(program.body):
         match statement.expression:
-            case Index(indexed, indices) | Update(indexed, indices, _):
+            case nodes.Index(indexed, indices) | nodes.Update(indexed, indices, _):
                 needed += [(extent, 1) for extent in indexed.type.shape[: len(indices)]]
-            case Slice(indexed, dimensions):
+            case nodes.Slice(indexed, dimensions):
                 for one, extent in zip(dimensions, indexed.type.shape, strict=True):
                     needed += _slice_requirements(one, extent)
     return [(extent, least) for extent, least in needed if extent.names <= names]
 
 
-def _slice_requirements(one: SliceDimension, extent: Size) -> list[tuple[Size, int]]:
+def _slice_requirements(one: nodes.SliceDimension, extent: Size) -> list[tuple[Size, int]]:
     return [(one.count, 0), (extent - one.count, 0)]
 
 

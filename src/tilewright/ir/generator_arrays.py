@@ -5,20 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tilewright.ir.nodes import (
-    Concat,
-    Copy,
-    Iota,
-    Level,
-    Replicate,
-    Reshape,
-    SizeValue,
-    Slice,
-    SliceDimension,
-    Update,
-    Variable,
-    index_literal,
-)
+from tilewright.ir import nodes
+from tilewright.ir.nodes import Variable
 from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import ONE, ZERO, Size, minimum, product, size
 
@@ -44,36 +32,36 @@ def emit_update(g: Generator) -> None:
         for _ in range(count):
             row = row.row
         value = g.value(row)
-        g.add(g.b.bind(Update(array, indices, g.b.index(array, *indices) if value is None else value)))
+        g.add(g.b.bind(nodes.Update(array, indices, g.b.index(array, *indices) if value is None else value)))
 
 
-def _slice_dimension(g: Generator, extent: Size) -> SliceDimension:
+def _slice_dimension(g: Generator, extent: Size) -> nodes.SliceDimension:
     match g.random.randrange(6):
         case 0:
-            return SliceDimension(extent - 1, extent, -1)
+            return nodes.SliceDimension(extent - 1, extent, -1)
         case 1:
-            return SliceDimension(ONE, extent - 1)
+            return nodes.SliceDimension(ONE, extent - 1)
         case 2:
-            return SliceDimension(extent - 1, extent - 1, -1)
+            return nodes.SliceDimension(extent - 1, extent - 1, -1)
         case 3:
-            return SliceDimension(ZERO, (extent + 1) // 2, 2)
+            return nodes.SliceDimension(ZERO, (extent + 1) // 2, 2)
         case 4:
-            return SliceDimension(ZERO, minimum(extent, 2))
+            return nodes.SliceDimension(ZERO, minimum(extent, 2))
         case _:
-            return SliceDimension(ZERO, extent)
+            return nodes.SliceDimension(ZERO, extent)
 
 
 def emit_slice(g: Generator) -> None:
     """A slice: everything, reversed, all but one, every second element, or at most two."""
     array = g.choose(g.arrays(lambda one: g.is_indexable(one.type) and g.affordable(*one.type.shape)))
     if array is not None:
-        g.add(g.b.bind(Slice(array, tuple(_slice_dimension(g, extent) for extent in array.type.shape))))
+        g.add(g.b.bind(nodes.Slice(array, tuple(_slice_dimension(g, extent) for extent in array.type.shape))))
 
 
 def random_extent(g: Generator) -> Size:
     """A size: one of the program's, a constant, or (seldom) one computed here."""
     if g.random.random() < 0.15:
-        count = g.b.apply("mod", g.atom(I64), index_literal(4))
+        count = g.b.apply("mod", g.atom(I64), nodes.index_literal(4))
         g.add(count)
         return size(count.name)
     return g.random.choice([*map(size, sorted(g.size_names)), ONE, size(3)])
@@ -81,7 +69,7 @@ def random_extent(g: Generator) -> Size:
 
 def emit_iota(g: Generator) -> None:
     """0, 1, 2, ..."""
-    g.add(g.b.bind(Iota(random_extent(g), g.random.choice(g.variety.integers))))
+    g.add(g.b.bind(nodes.Iota(random_extent(g), g.random.choice(g.variety.integers))))
 
 
 def emit_replicate(g: Generator) -> None:
@@ -89,7 +77,7 @@ def emit_replicate(g: Generator) -> None:
     choices = g.visible(lambda one: one.type.rank < 3)
     value, count = g.choose(choices), random_extent(g)
     if value is not None and g.affordable(count, *value.type.shape):
-        g.add(g.b.bind(Replicate(count, value)))
+        g.add(g.b.bind(nodes.Replicate(count, value)))
 
 
 def emit_concat(g: Generator) -> None:
@@ -106,7 +94,7 @@ def emit_concat(g: Generator) -> None:
 
     second = g.choose(g.arrays(joins))
     if second is not None and g.affordable(*first.type.shape, size(2)) and g.affordable(*second.type.shape, size(2)):
-        g.add(g.b.bind(Concat(axis, (first, second))))
+        g.add(g.b.bind(nodes.Concat(axis, (first, second))))
 
 
 def emit_reshape(g: Generator) -> None:
@@ -116,7 +104,7 @@ def emit_reshape(g: Generator) -> None:
         shape = array.type.shape
         reversed_shape = tuple(reversed(shape))
         shapes = [(product(shape),), reversed_shape, (ONE, product(shape)), (*shape[:2], ONE, *shape[2:])]
-        g.add(g.b.bind(Reshape(array, g.random.choice([one for one in shapes if len(one) <= 3]))))
+        g.add(g.b.bind(nodes.Reshape(array, g.random.choice([one for one in shapes if len(one) <= 3]))))
 
 
 def emit_rearrange(g: Generator) -> None:
@@ -134,14 +122,14 @@ def emit_copy(g: Generator) -> None:
     """A fresh copy."""
     array = g.choose(g.arrays(lambda one: g.affordable(*one.type.shape)))
     if array is not None:
-        g.add(g.b.bind(Copy(array, g.random.choice((None, None, Level.BLOCK)))))
+        g.add(g.b.bind(nodes.Copy(array, g.random.choice((None, None, nodes.Level.BLOCK)))))
 
 
 def emit_size(g: Generator) -> None:
     """A size as a scalar."""
     array = g.choose(g.arrays())
     extent = size(g.random.choice(sorted(g.size_names))) if array is None else g.random.choice(array.type.shape)
-    g.add(g.b.bind(SizeValue(extent)))
+    g.add(g.b.bind(nodes.SizeValue(extent)))
 
 
 ARRAY_STATEMENTS: tuple[Callable[[Generator], None], ...] = (

@@ -9,22 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from tilewright.ir import nodes
 from tilewright.ir.generator_scalars import affine_composition, largest_with_place, random_fold
-from tilewright.ir.nodes import (
-    Atom,
-    Concat,
-    Hist,
-    Iota,
-    Literal,
-    Redomap,
-    Replicate,
-    Scanomap,
-    Slice,
-    SliceDimension,
-    Type,
-    Variable,
-    index_literal,
-)
+from tilewright.ir.nodes import Atom, Literal, Type, Variable
 from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import ZERO, Size, minimum
 
@@ -44,8 +31,8 @@ def _integers(g: Generator) -> Variable | None:
     )
 
 
-def _whole(extents: Sequence[Size]) -> tuple[SliceDimension, ...]:
-    return tuple(SliceDimension(ZERO, one) for one in extents)
+def _whole(extents: Sequence[Size]) -> tuple[nodes.SliceDimension, ...]:
+    return tuple(nodes.SliceDimension(ZERO, one) for one in extents)
 
 
 def emit_gather(g: Generator) -> None:
@@ -55,7 +42,7 @@ def emit_gather(g: Generator) -> None:
     if array is None:
         return
     if places is None or not g.affordable(*places.type.shape, *array.type.row.shape):
-        places = g.b.bind(Iota(array.type.shape[0]))
+        places = g.b.bind(nodes.Iota(array.type.shape[0]))
     if g.affordable(*places.type.shape, *array.type.row.shape):
         count = array.type.shape[0]
         careless = g.random.random() < g.variety.careless
@@ -75,19 +62,19 @@ def emit_stencil(g: Generator) -> None:
 
     def point(i: Variable) -> Atom:
         count = g.b.size_value(extent)
-        moved = g.b.apply("add", i, index_literal(offset))
+        moved = g.b.apply("add", i, nodes.index_literal(offset))
         if ring:
             place = g.b.apply("mod", moved, count)
         else:
-            last = g.b.apply("sub", count, index_literal(1))
-            place = g.b.apply("max", index_literal(0), g.b.apply("min", moved, last))
+            last = g.b.apply("sub", count, nodes.index_literal(1))
+            place = g.b.apply("max", nodes.index_literal(0), g.b.apply("min", moved, last))
         one, other = g.b.index(array, i), g.b.index(array, place)
         if array.type.element.kind in "fc":
             half = Literal(0.5, array.type.element)
             return g.b.apply("mul", g.b.apply(g.random.choice(("add", "sub")), one, other), half)
         return g.b.apply(g.random.choice(("xor", "and")), one, other)
 
-    g.add(g.b.map([g.b.bind(Iota(extent))], point))
+    g.add(g.b.map([g.b.bind(nodes.Iota(extent))], point))
 
 
 def emit_rotation(g: Generator) -> None:
@@ -95,9 +82,9 @@ def emit_rotation(g: Generator) -> None:
     array = _read_from(g)
     if array is not None:
         count, *inner = array.type.shape
-        rest = g.b.bind(Slice(array, (SliceDimension(ZERO + 1, count - 1), *_whole(inner))))
-        first = g.b.bind(Slice(array, (SliceDimension(ZERO, ZERO + 1), *_whole(inner))))
-        g.add(g.b.bind(Concat(0, (rest, first))))
+        rest = g.b.bind(nodes.Slice(array, (nodes.SliceDimension(ZERO + 1, count - 1), *_whole(inner))))
+        first = g.b.bind(nodes.Slice(array, (nodes.SliceDimension(ZERO, ZERO + 1), *_whole(inner))))
+        g.add(g.b.bind(nodes.Concat(0, (rest, first))))
 
 
 def emit_padding(g: Generator) -> None:
@@ -110,12 +97,16 @@ def emit_padding(g: Generator) -> None:
         return
     value: Atom = g.atom(array.type.element)
     for extent in reversed(inner):
-        value = g.b.bind(Replicate(extent, value))
-    edge = g.b.bind(Replicate(ZERO + g.random.randint(1, 2), value))
-    part = SliceDimension(count - 1, count, -1) if g.random.random() < 0.5 else SliceDimension(ZERO, minimum(count, 2))
-    parts = [edge, g.b.bind(Slice(array, (part, *_whole(inner)))), array, edge]
+        value = g.b.bind(nodes.Replicate(extent, value))
+    edge = g.b.bind(nodes.Replicate(ZERO + g.random.randint(1, 2), value))
+    part = (
+        nodes.SliceDimension(count - 1, count, -1)
+        if g.random.random() < 0.5
+        else nodes.SliceDimension(ZERO, minimum(count, 2))
+    )
+    parts = [edge, g.b.bind(nodes.Slice(array, (part, *_whole(inner)))), array, edge]
     g.random.shuffle(parts)
-    g.add(g.b.bind(Concat(0, tuple(parts[: g.random.randint(2, 4)]))))
+    g.add(g.b.bind(nodes.Concat(0, tuple(parts[: g.random.randint(2, 4)]))))
 
 
 def emit_pair_of_maps(g: Generator) -> None:
@@ -124,7 +115,7 @@ def emit_pair_of_maps(g: Generator) -> None:
     if array is None:
         return
     width, scalar = array.type.shape[0], array.type.element
-    places = g.b.bind(Iota(width))
+    places = g.b.bind(nodes.Iota(width))
     affine = g.random.random() < 0.6
     operator = affine_composition(g.b, scalar) if affine else largest_with_place(g.b, scalar)
 
@@ -135,7 +126,7 @@ def emit_pair_of_maps(g: Generator) -> None:
 
     function = g.b.function([array.type.row, Type(I64)], pair)
     common = (width, operator.combine, operator.neutral, function, (array, places))
-    fused = Redomap(*common) if g.random.random() < 0.5 else Scanomap(*common)
+    fused = nodes.Redomap(*common) if g.random.random() < 0.5 else nodes.Scanomap(*common)
     g.add(*g.b.emit(fused))
 
 
@@ -167,18 +158,18 @@ def emit_pair_histogram(g: Generator) -> None:
         return
     width, element = values.type.shape[0], values.type.element
     bins = g.random.choice(g.arrays(lambda one: one.type.rank == 1 and one.type.element == element))
-    counted = g.b.bind(Replicate(bins.type.shape[0], Literal(2**63 - 1, I64)))
+    counted = g.b.bind(nodes.Replicate(bins.type.shape[0], Literal(2**63 - 1, I64)))
     operator = largest_with_place(g.b, element)
-    ranks = g.b.bind(Iota(width))
+    ranks = g.b.bind(nodes.Iota(width))
     count = g.b.size_value(bins.type.shape[0] + 2)
-    shift, factor = index_literal(g.random.randint(0, 3)), index_literal(g.random.choice((1, 3)))
+    shift, factor = nodes.index_literal(g.random.randint(0, 3)), nodes.index_literal(g.random.choice((1, 3)))
 
     def place(i: Variable) -> Atom:
         moved = g.b.apply("mod", g.b.apply("add", g.b.apply("mul", i, factor), shift), count)
-        return g.b.apply("sub", moved, index_literal(1))
+        return g.b.apply("sub", moved, nodes.index_literal(1))
 
     places = g.b.map([ranks], place)
-    g.add(*g.b.emit(Hist((bins, counted), operator.combine, operator.neutral, places, (values, ranks))))
+    g.add(*g.b.emit(nodes.Hist((bins, counted), operator.combine, operator.neutral, places, (values, ranks))))
 
 
 def emit_halving(g: Generator) -> None:
@@ -190,11 +181,11 @@ def emit_halving(g: Generator) -> None:
     mask, one_bit = Literal(15, scalar), Literal(1, scalar)
 
     def row(x: Variable) -> Sequence[Atom]:
-        initial: list[Atom] = [g.b.apply("and", x, mask), index_literal(0)]
+        initial: list[Atom] = [g.b.apply("and", x, mask), nodes.index_literal(0)]
         return g.b.while_loop(
             initial,
             lambda rest, _: g.b.apply("ne", rest, Literal(0, scalar)),
-            lambda rest, rounds: [g.b.apply("shr", rest, one_bit), g.b.apply("add", rounds, index_literal(1))],
+            lambda rest, rounds: [g.b.apply("shr", rest, one_bit), g.b.apply("add", rounds, nodes.index_literal(1))],
         )
 
     mapped = g.b.map([array], lambda x: row(x)[1])

@@ -9,24 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from tilewright.ir import nodes
 from tilewright.ir.generator_scalars import clamp, combine_two, largest_with_place, random_fold
-from tilewright.ir.nodes import (
-    Atom,
-    Hist,
-    Index,
-    Iota,
-    Literal,
-    Redomap,
-    Replicate,
-    Scan,
-    Scatter,
-    Slice,
-    SliceDimension,
-    Type,
-    Update,
-    Variable,
-    index_literal,
-)
+from tilewright.ir.nodes import Atom, Literal, Type, Variable
 from tilewright.ir.scalars import BOOL, I64, ScalarType
 from tilewright.ir.sizes import Size, size
 
@@ -77,24 +62,24 @@ def emit_filter(g: Generator) -> None:
     width, element = values.type.shape[0], values.type.element
     flags = g.choose(g.arrays(lambda one: one.type == Type(BOOL, (width,))))
     if flags is None:
-        step = index_literal(g.random.randint(1, 3))
-        ranks = g.b.bind(Iota(width))
-        flags = g.b.map([ranks], lambda i: g.b.apply("eq", g.b.apply("mod", i, step), index_literal(0)))
+        step = nodes.index_literal(g.random.randint(1, 3))
+        ranks = g.b.bind(nodes.Iota(width))
+        flags = g.b.map([ranks], lambda i: g.b.apply("eq", g.b.apply("mod", i, step), nodes.index_literal(0)))
     ones = g.b.map([flags], lambda flag: g.b.cast(I64, flag))
-    numbers = g.b.scan(g.b.operator("add", I64), index_literal(0), ones)
+    numbers = g.b.scan(g.b.operator("add", I64), nodes.index_literal(0), ones)
 
     def place(flag: Variable, number: Variable) -> Atom:
-        return g.b.apply("select", flag, g.b.apply("sub", number, index_literal(1)), index_literal(-1))
+        return g.b.apply("select", flag, g.b.apply("sub", number, nodes.index_literal(1)), nodes.index_literal(-1))
 
     places = g.b.map([flags, numbers], place)
     others = g.arrays(lambda one: one.type.rank == 1 and one.type.element == element)
     filled = g.random.random() < 0.6
     for _ in range(g.random.randint(1, 2)):
-        destination = g.b.bind(Replicate(width, g.atom(element))) if filled else g.random.choice(others)
-        g.add(g.b.bind(Scatter(destination, places, values)))
+        destination = g.b.bind(nodes.Replicate(width, g.atom(element))) if filled else g.random.choice(others)
+        g.add(g.b.bind(nodes.Scatter(destination, places, values)))
         values = g.b.map([values, flags], lambda x, _: _mixed(g, x, x))
     if g.random.random() < 0.5:
-        g.add(g.b.reduce(g.b.operator("add", I64), index_literal(0), ones))
+        g.add(g.b.reduce(g.b.operator("add", I64), nodes.index_literal(0), ones))
 
 
 def emit_offsets(g: Generator) -> None:
@@ -105,36 +90,38 @@ def emit_offsets(g: Generator) -> None:
     width, element = values.type.shape[0], values.type.element
     count = size(g.random.choice(sorted(g.size_names)))
     end = g.b.size_value(width)
-    factor = index_literal(g.random.choice((1, 2, 3)))
+    factor = nodes.index_literal(g.random.choice((1, 2, 3)))
     if g.random.random() < 0.7:
-        starts = g.b.map([g.b.bind(Iota(count + 1))], lambda i: g.b.apply("min", g.b.apply("mul", i, factor), end))
+        starts = g.b.map(
+            [g.b.bind(nodes.Iota(count + 1))], lambda i: g.b.apply("min", g.b.apply("mul", i, factor), end)
+        )
     else:
         limit = g.b.size_value(width + 1)
         starts = g.b.map(
-            [g.b.bind(Iota(count + 1))], lambda i: g.b.apply("mod", g.b.apply("mul", i, g.atom(I64)), limit)
+            [g.b.bind(nodes.Iota(count + 1))], lambda i: g.b.apply("mod", g.b.apply("mul", i, g.atom(I64)), limit)
         )
     operator = random_fold(g.b, g.random, element, accumulating=True)
-    begins = g.b.bind(Replicate(width, _FALSE))
-    first = g.b.bind(Scatter(begins, starts, g.b.bind(Replicate(count + 1, _TRUE))))
+    begins = g.b.bind(nodes.Replicate(width, _FALSE))
+    first = g.b.bind(nodes.Scatter(begins, starts, g.b.bind(nodes.Replicate(count + 1, _TRUE))))
 
     def combine(old: Variable, before: Variable, new: Variable, anew: Variable) -> Sequence[Atom]:
         joined = combine_two(g.b, operator.name, old, new)
         return g.b.apply("select", anew, new, joined), g.b.apply("or", before, anew)
 
     function = g.b.function([Type(element), Type(BOOL)] * 2, combine, ("old", "before", "new", "anew"))
-    found, _ = g.b.emit(Scan(width, function, (operator.neutral[0], _FALSE), (values, first)))
+    found, _ = g.b.emit(nodes.Scan(width, function, (operator.neutral[0], _FALSE), (values, first)))
 
     def row(i: Variable) -> Atom:
         low = g.b.index(starts, i)
-        high = g.b.index(starts, g.b.apply("add", i, index_literal(1)))
+        high = g.b.index(starts, g.b.apply("add", i, nodes.index_literal(1)))
 
         def last() -> Sequence[Atom]:
-            return [g.b.index(found, g.b.apply("sub", high, index_literal(1)))]
+            return [g.b.index(found, g.b.apply("sub", high, nodes.index_literal(1)))]
 
         (result,) = g.b.cond(g.b.apply("gt", high, low), last, lambda: [_literal(element, 0)])
         return result
 
-    _keep(g, g.b.map([g.b.bind(Iota(count))], row))
+    _keep(g, g.b.map([g.b.bind(nodes.Iota(count))], row))
 
 
 def emit_sweep(g: Generator) -> None:
@@ -151,10 +138,10 @@ def emit_sweep(g: Generator) -> None:
     if g.random.random() < 0.5:
         _keep(g, zs)
     if g.random.random() < 0.5:
-        shift, factor = index_literal(g.random.randint(-2, 2)), index_literal(g.random.choice((-1, 1, 2)))
-        ranks = g.b.bind(Iota(width))
+        shift, factor = nodes.index_literal(g.random.randint(-2, 2)), nodes.index_literal(g.random.choice((-1, 1, 2)))
+        ranks = g.b.bind(nodes.Iota(width))
         places = g.b.map([ranks], lambda i: g.b.apply("add", g.b.apply("mul", i, factor), shift))
-        g.add(g.b.bind(Scatter(values, places, us)))
+        g.add(g.b.bind(nodes.Scatter(values, places, us)))
 
 
 def emit_column_scans(g: Generator) -> None:
@@ -179,7 +166,9 @@ def emit_slices(g: Generator) -> None:
         return
     shifts = g.random.sample([(0, 1), (1, 1), (2, 1), (1, 0), (1, 2)], 3)
     parts = [
-        g.b.bind(Slice(array, tuple(SliceDimension(size(s), n) for s, n in zip(shift, inner, strict=False))))
+        g.b.bind(
+            nodes.Slice(array, tuple(nodes.SliceDimension(size(s), n) for s, n in zip(shift, inner, strict=False)))
+        )
         for shift in shifts
     ]
 
@@ -199,24 +188,24 @@ def emit_histogram_of_rows(g: Generator) -> None:
     element, (outer, inner) = rows.type.element, rows.type.shape
     operator = random_fold(g.b, g.random, element, accumulating=True)
     bins = size(g.random.choice((1, 3, 5)))
-    most = index_literal(g.random.choice((2, 4, 7)))
+    most = nodes.index_literal(g.random.choice((2, 4, 7)))
 
     def spread(count: Size) -> Variable:
-        return g.b.map([g.b.bind(Iota(count))], lambda i: g.b.apply("mod", i, most))
+        return g.b.map([g.b.bind(nodes.Iota(count))], lambda i: g.b.apply("mod", i, most))
 
     if g.random.random() < 0.5:
-        row = g.b.bind(Replicate(inner, operator.neutral[0]))
+        row = g.b.bind(nodes.Replicate(inner, operator.neutral[0]))
         combine = g.b.function(
             [rows.type.row] * 2, lambda p, q: g.b.map([p, q], lambda x, y: combine_two(g.b, operator.name, x, y))
         )
-        into = g.b.bind(Replicate(bins, row))
-        _keep(g, g.b.emit(Hist((into,), combine, (row,), spread(outer), (rows,)))[0])
+        into = g.b.bind(nodes.Replicate(bins, row))
+        _keep(g, g.b.emit(nodes.Hist((into,), combine, (row,), spread(outer), (rows,)))[0])
         return
     places = spread(inner)
 
     def one(row: Variable) -> Atom:
-        into = g.b.bind(Replicate(bins, operator.neutral[0]))
-        return g.b.emit(Hist((into,), operator.combine, operator.neutral, places, (row,)))[0]
+        into = g.b.bind(nodes.Replicate(bins, operator.neutral[0]))
+        return g.b.emit(nodes.Hist((into,), operator.combine, operator.neutral, places, (row,)))[0]
 
     if g.affordable(outer, bins):
         _keep(g, g.b.map([rows], one))
@@ -231,11 +220,11 @@ def emit_recurrence(g: Generator) -> None:
 
     def along(row: Variable) -> Sequence[Atom]:
         extent = row.type.shape[0]
-        fresh = g.b.bind(Replicate(extent, _literal(element, 0)))
+        fresh = g.b.bind(nodes.Replicate(extent, _literal(element, 0)))
 
         def step(k: Variable, carry: Variable, made: Variable) -> Sequence[Atom]:
             value = _mixed(g, carry, g.b.index(row, k))
-            return value, g.b.bind(Update(made, (k,), value))
+            return value, g.b.bind(nodes.Update(made, (k,), value))
 
         return g.b.for_loop(extent, [_literal(element, 1), fresh], step)
 
@@ -257,7 +246,7 @@ def emit_uneven_loops(g: Generator) -> None:
 
     def changed(value: Variable, rounds: Variable) -> Atom:
         read = g.b.index(table, g.b.apply("mod", rounds, places))
-        odd = g.b.apply("eq", g.b.apply("mod", rounds, index_literal(2)), index_literal(1))
+        odd = g.b.apply("eq", g.b.apply("mod", rounds, nodes.index_literal(2)), nodes.index_literal(1))
         (found,) = g.b.cond(odd, lambda: [_mixed(g, value, read)], lambda: [value])
         return found
 
@@ -269,10 +258,10 @@ def emit_uneven_loops(g: Generator) -> None:
             if isinstance(bound, Variable):
                 return g.b.for_loop(size(bound.name), [start], lambda i, value: [changed(value, i)])
         rounds, value, _ = g.b.while_loop(
-            [index_literal(0), start, rest],
+            [nodes.index_literal(0), start, rest],
             lambda rounds, value, rest: g.b.apply("ne", rest, Literal(0, scalar)),
             lambda rounds, value, rest: [
-                g.b.apply("add", rounds, index_literal(1)),
+                g.b.apply("add", rounds, nodes.index_literal(1)),
                 changed(value, rounds),
                 g.b.apply("sub", rest, bit) if scalar.kind == "u" else g.b.apply("shr", rest, bit),
             ],
@@ -296,7 +285,7 @@ def emit_product(g: Generator) -> None:
     def dot(x: Variable, y: Variable) -> Atom:
         function = g.b.function([x.type.row, y.type.row], lambda p, q: g.b.apply(names[0], p, q))
         combine = g.b.operator(names[1], element)
-        return g.b.bind(Redomap(k, combine, (neutral,), function, (x, y), g.random.random() < 0.5))
+        return g.b.bind(nodes.Redomap(k, combine, (neutral,), function, (x, y), g.random.random() < 0.5))
 
     vectors = g.arrays(lambda one: one.type == Type(element, (k,)))
     if vectors and g.random.random() < 0.4:
@@ -322,8 +311,8 @@ def emit_nearest(g: Generator) -> None:
     def most(values: Variable, value: Callable[[Variable], Atom]) -> Sequence[Atom]:
         width = values.type.shape[0]
         function = g.b.function([values.type.row, Type(I64)], lambda v, i: [value(v), i])
-        ranks = g.b.bind(Iota(width))
-        return g.b.emit(Redomap(width, operator.combine, operator.neutral, function, (values, ranks), True))
+        ranks = g.b.bind(nodes.Iota(width))
+        return g.b.emit(nodes.Redomap(width, operator.combine, operator.neutral, function, (values, ranks), True))
 
     def gap(row: Variable, other: Variable) -> Atom:
         add = g.b.operator("add", element)
@@ -350,11 +339,11 @@ def emit_triangle(g: Generator) -> None:
     def row(i: Variable) -> Atom:
         def step(k: Variable, carry: Variable) -> Sequence[Atom]:
             place = g.b.apply("sub", i, k) if down else k
-            return [_mixed(g, carry, g.b.bind(Index(array, (place,))))]
+            return [_mixed(g, carry, g.b.bind(nodes.Index(array, (place,))))]
 
         return g.b.for_loop(size(i.name), [_literal(element, 0)], step)[0]
 
-    g.add(g.b.map([g.b.bind(Iota(array.type.shape[0]))], row))
+    g.add(g.b.map([g.b.bind(nodes.Iota(array.type.shape[0]))], row))
 
 
 IDIOM_STATEMENTS: tuple[Callable[[Generator], None], ...] = (

@@ -9,21 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from tilewright.ir import nodes
 from tilewright.ir.generator_scalars import random_fold, within_one
-from tilewright.ir.nodes import (
-    Atom,
-    Cast,
-    Concat,
-    Index,
-    Iota,
-    Redomap,
-    Replicate,
-    Reshape,
-    Scanomap,
-    Slice,
-    SliceDimension,
-    Variable,
-)
+from tilewright.ir.nodes import Atom, Variable
 from tilewright.ir.scalars import BOOL, I64
 from tilewright.ir.sizes import ONE, ZERO, Size, minimum, size
 
@@ -35,14 +23,14 @@ def _source(g: Generator) -> Variable:
     """A vector in scope, or numbers in order, of which there may be none."""
     found = g.choose(g.arrays(lambda one: one.type.rank == 1 and g.affordable(one.type.shape[0], size(2))))
     if found is None or g.random.random() < 0.1:
-        return g.b.bind(Iota(g.random.choice((ZERO, ZERO, size(3)))))
+        return g.b.bind(nodes.Iota(g.random.choice((ZERO, ZERO, size(3)))))
     return found
 
 
-def _part(g: Generator, extent: Size) -> SliceDimension:
+def _part(g: Generator, extent: Size) -> nodes.SliceDimension:
     """A part that is in range of any extent."""
-    ways = (SliceDimension(ZERO, minimum(extent, 2)), SliceDimension(ZERO, (extent + 1) // 2, 2),
-            SliceDimension(extent - 1, extent, -1), SliceDimension(ZERO, extent))  # fmt: skip
+    ways = (nodes.SliceDimension(ZERO, minimum(extent, 2)), nodes.SliceDimension(ZERO, (extent + 1) // 2, 2),
+            nodes.SliceDimension(extent - 1, extent, -1), nodes.SliceDimension(ZERO, extent))  # fmt: skip
     return g.random.choice(ways)
 
 
@@ -52,9 +40,9 @@ def _changed(g: Generator, x: Atom) -> Atom:
     if element == BOOL:
         return g.b.apply("xor", x, g.atom(BOOL))
     if element.is_integer:
-        x = x if g.random.random() < 0.7 else g.b.bind(Cast(element, g.b.bind(Cast(I64, x))))
+        x = x if g.random.random() < 0.7 else g.b.bind(nodes.Cast(element, g.b.bind(nodes.Cast(I64, x))))
         return g.b.apply(g.random.choice(("add", "xor", "max")), x, g.atom(element))
-    return g.b.apply("neg", g.b.bind(Cast(element, x)))
+    return g.b.apply("neg", g.b.bind(nodes.Cast(element, x)))
 
 
 def _mapped(g: Generator, array: Variable) -> Variable:
@@ -62,12 +50,12 @@ def _mapped(g: Generator, array: Variable) -> Variable:
 
 
 def _sliced(g: Generator, array: Variable) -> Variable:
-    return g.b.bind(Slice(array, tuple(_part(g, one) for one in array.type.shape)))
+    return g.b.bind(nodes.Slice(array, tuple(_part(g, one) for one in array.type.shape)))
 
 
 def _joined(g: Generator, array: Variable) -> Variable:
-    edge = g.b.bind(Replicate(size(g.random.randint(0, 2)), g.atom(array.type.element)))
-    return g.b.bind(Concat(0, (edge, array) if g.random.random() < 0.5 else (array, edge)))
+    edge = g.b.bind(nodes.Replicate(size(g.random.randint(0, 2)), g.atom(array.type.element)))
+    return g.b.bind(nodes.Concat(0, (edge, array) if g.random.random() < 0.5 else (array, edge)))
 
 
 def _branched(g: Generator, array: Variable) -> Variable:
@@ -81,16 +69,16 @@ def _branched(g: Generator, array: Variable) -> Variable:
 
 
 def _repeated(g: Generator, array: Variable) -> Variable:
-    return g.b.bind(Replicate(array.type.shape[0], g.atom(array.type.element)))
+    return g.b.bind(nodes.Replicate(array.type.shape[0], g.atom(array.type.element)))
 
 
 def _reshaped(g: Generator, array: Variable) -> Variable:
     """As it was, by way of a matrix of one row."""
-    return g.b.bind(Reshape(g.b.bind(Reshape(array, (ONE, array.type.shape[0]))), array.type.shape))
+    return g.b.bind(nodes.Reshape(g.b.bind(nodes.Reshape(array, (ONE, array.type.shape[0]))), array.type.shape))
 
 
 def _whole(g: Generator, array: Variable) -> Variable:
-    return g.b.bind(Index(array, ()))
+    return g.b.bind(nodes.Index(array, ()))
 
 
 def _folded(g: Generator, array: Variable) -> Variable:
@@ -101,7 +89,7 @@ def _folded(g: Generator, array: Variable) -> Variable:
         value = _changed(g, x)
         return within_one(g.b, value) if operator.shrink else value
 
-    kind = g.random.choice((Redomap, Scanomap))
+    kind = g.random.choice((nodes.Redomap, nodes.Scanomap))
     of_each = g.b.function([array.type.row], function)
     result = g.b.emit(kind(array.type.shape[0], operator.combine, operator.neutral, of_each, (array,)))[0]
     tamed = result if operator.bounded else g.tame(result)

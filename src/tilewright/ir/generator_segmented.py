@@ -5,21 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from tilewright.ir import nodes
 from tilewright.ir.generator_scalars import FoldOperator, random_fold, within_one
 from tilewright.ir.generator_soacs import keep_fold
-from tilewright.ir.nodes import (
-    Atom,
-    Body,
-    Level,
-    SegHist,
-    SegMap,
-    SegRed,
-    SegScan,
-    SegSpace,
-    Threshold,
-    Type,
-    index_literal,
-)
+from tilewright.ir.nodes import Atom, Body, Type
 from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import ONE, Size, product, size
 
@@ -27,14 +16,14 @@ if TYPE_CHECKING:
     from tilewright.ir.generator import Generator
 
 _DEEPER = {
-    None: (Level.CLUSTER, Level.BLOCK, Level.BLOCK, Level.THREAD),
-    Level.CLUSTER: (Level.BLOCK, Level.THREAD),
-    Level.BLOCK: (Level.THREAD,),
-    Level.THREAD: (),
+    None: (nodes.Level.CLUSTER, nodes.Level.BLOCK, nodes.Level.BLOCK, nodes.Level.THREAD),
+    nodes.Level.CLUSTER: (nodes.Level.BLOCK, nodes.Level.THREAD),
+    nodes.Level.BLOCK: (nodes.Level.THREAD,),
+    nodes.Level.THREAD: (),
 }  # fmt: skip
 
 
-def _level(g: Generator) -> Level | None:
+def _level(g: Generator) -> nodes.Level | None:
     """A level deeper than the one here, if there is one."""
     return g.random.choice(_DEEPER[g.level]) if _DEEPER[g.level] else None
 
@@ -48,11 +37,13 @@ def _extents(g: Generator, most: int) -> list[Size]:
     return extents
 
 
-def _space(g: Generator, extents: Sequence[Size]) -> SegSpace:
-    return SegSpace(tuple((g.b.variable("i", Type(I64)), extent) for extent in extents))
+def _space(g: Generator, extents: Sequence[Size]) -> nodes.SegSpace:
+    return nodes.SegSpace(tuple((g.b.variable("i", Type(I64)), extent) for extent in extents))
 
 
-def _body(g: Generator, level: Level, space: SegSpace, depth: int, write: Callable[[], Sequence[Atom]]) -> Body:
+def _body(
+    g: Generator, level: nodes.Level, space: nodes.SegSpace, depth: int, write: Callable[[], Sequence[Atom]]
+) -> Body:
     """Elements of arrays at the space's point, some statements, then what `write` gives."""
     indices = [index for index, _ in space.dimensions]
 
@@ -69,7 +60,7 @@ def _body(g: Generator, level: Level, space: SegSpace, depth: int, write: Callab
     return g.b.body(body)
 
 
-def _read(g: Generator, space: SegSpace) -> None:
+def _read(g: Generator, space: nodes.SegSpace) -> None:
     """An array at the innermost indices that its outer dimensions fit."""
     dimension = g.random.randrange(len(space.dimensions))
     dimensions = space.dimensions[dimension:]
@@ -87,7 +78,7 @@ def emit_segmap(g: Generator, depth: int) -> None:
     if level is not None and extents:
         space = _space(g, extents)
         body = _body(g, level, space, depth, lambda: g.results(product(extents)))
-        g.add(*g.b.emit(SegMap(level, space, body)))
+        g.add(*g.b.emit(nodes.SegMap(level, space, body)))
 
 
 def emit_segmented_fold(g: Generator, depth: int) -> None:
@@ -106,9 +97,9 @@ def emit_segmented_fold(g: Generator, depth: int) -> None:
     body = _body(g, level, space, depth, results)
     if g.random.random() < 0.5:
         declared = operator.commutative and g.random.random() < 0.7
-        fold, *mapped = g.b.emit(SegRed(level, space, operator.combine, operator.neutral, body, declared))
+        fold, *mapped = g.b.emit(nodes.SegRed(level, space, operator.combine, operator.neutral, body, declared))
     else:
-        fold, *mapped = g.b.emit(SegScan(level, space, operator.combine, operator.neutral, body))
+        fold, *mapped = g.b.emit(nodes.SegScan(level, space, operator.combine, operator.neutral, body))
     keep_fold(g, operator, fold)
     g.add(*mapped)
 
@@ -130,11 +121,11 @@ def emit_seghist(g: Generator, depth: int) -> None:
 
     def results() -> Sequence[Atom]:
         count = g.b.size_value(bins.type.shape[-1] + 2)
-        place = g.b.apply("sub", g.b.apply("mod", g.atom(I64), count), index_literal(1))
+        place = g.b.apply("sub", g.b.apply("mod", g.atom(I64), count), nodes.index_literal(1))
         return [place, _value(g, operator)]
 
     body = _body(g, level, space, depth, results)
-    (result,) = g.b.emit(SegHist(level, space, (bins,), operator.combine, operator.neutral, body))
+    (result,) = g.b.emit(nodes.SegHist(level, space, (bins,), operator.combine, operator.neutral, body))
     keep_fold(g, operator, result)
 
 
@@ -143,7 +134,7 @@ def emit_threshold(g: Generator, depth: int) -> None:
     if not g.host:
         return
     name = g.random.choice(("outer_0", "outer_1", "block_0"))
-    g.add(g.b.bind(Threshold(name, size(g.random.choice(sorted(g.size_names))))))
+    g.add(g.b.bind(nodes.Threshold(name, size(g.random.choice(sorted(g.size_names))))))
 
 
 SEGMENTED_STATEMENTS: tuple[Callable[[Generator, int], None], ...] = (

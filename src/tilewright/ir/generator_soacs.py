@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from tilewright.ir import nodes
 from tilewright.ir.generator_scalars import (
     FoldOperator,
     affine_composition,
@@ -13,23 +14,7 @@ from tilewright.ir.generator_scalars import (
     random_fold,
     within_one,
 )
-from tilewright.ir.nodes import (
-    Atom,
-    Hist,
-    Iota,
-    Lambda,
-    Map,
-    Redomap,
-    Reduce,
-    Replicate,
-    Scan,
-    Scanomap,
-    Scatter,
-    StreamSeq,
-    Type,
-    Variable,
-    index_literal,
-)
+from tilewright.ir.nodes import Atom, Lambda, Type, Variable
 from tilewright.ir.scalars import BOOL, I64
 from tilewright.ir.sizes import Size, size
 
@@ -65,7 +50,7 @@ def emit_map(g: Generator, depth: int) -> None:
     if arrays := _choose_arrays(g, 3):
         width = arrays[0].type.shape[0]
         function = _mapped_function(g, arrays, g.most(width), depth, lambda: g.results(width))
-        g.add(*g.b.emit(Map(width, function, tuple(arrays))))
+        g.add(*g.b.emit(nodes.Map(width, function, tuple(arrays))))
 
 
 def keep_fold(g: Generator, operator: FoldOperator, value: Variable) -> None:
@@ -118,9 +103,11 @@ def emit_fused_fold(g: Generator, depth: int) -> None:
     function = _mapped_function(g, arrays, g.most(width), depth, results)
     if g.random.random() < 0.5:
         declared = _declared(g, operator)
-        fold, *mapped = g.b.emit(Redomap(width, operator.combine, operator.neutral, function, tuple(arrays), declared))
+        fold, *mapped = g.b.emit(
+            nodes.Redomap(width, operator.combine, operator.neutral, function, tuple(arrays), declared)
+        )
     else:
-        fold, *mapped = g.b.emit(Scanomap(width, operator.combine, operator.neutral, function, tuple(arrays)))
+        fold, *mapped = g.b.emit(nodes.Scanomap(width, operator.combine, operator.neutral, function, tuple(arrays)))
     keep_fold(g, operator, fold)
     g.add(*mapped)
 
@@ -138,12 +125,12 @@ def emit_pair_fold(g: Generator, depth: int) -> None:
         other = g.random.choice(g.arrays(lambda one: one.type == array.type))
     else:
         operator = largest_with_place(g.b, scalar)
-        other = g.b.bind(Iota(width))
+        other = g.b.bind(nodes.Iota(width))
     if g.random.random() < 0.5:
         declared = _declared(g, operator)
-        g.add(*g.b.emit(Reduce(width, operator.combine, operator.neutral, (array, other), declared)))
+        g.add(*g.b.emit(nodes.Reduce(width, operator.combine, operator.neutral, (array, other), declared)))
     else:
-        g.add(*g.b.emit(Scan(width, operator.combine, operator.neutral, (array, other))))
+        g.add(*g.b.emit(nodes.Scan(width, operator.combine, operator.neutral, (array, other))))
 
 
 def emit_row_fold(g: Generator, depth: int) -> None:
@@ -152,7 +139,7 @@ def emit_row_fold(g: Generator, depth: int) -> None:
     if array is None:
         return
     operator = random_fold(g.b, g.random, array.type.element, accumulating=True)
-    neutral = g.b.bind(Replicate(array.type.shape[1], operator.neutral[0]))
+    neutral = g.b.bind(nodes.Replicate(array.type.shape[1], operator.neutral[0]))
     combine = g.b.function(
         [array.type.row] * 2,
         lambda p, q: g.b.map([p, q], lambda x, y: combine_two(g.b, operator.name, x, y)),
@@ -176,17 +163,17 @@ def emit_scatter(g: Generator, depth: int) -> None:
     factor, shift = g.random.choice((1, 1, 2, -1)), g.random.randint(-2, 3)
 
     def place(one: Variable) -> Atom:
-        return g.b.apply("add", g.b.apply("mul", one, index_literal(factor)), index_literal(shift))
+        return g.b.apply("add", g.b.apply("mul", one, nodes.index_literal(factor)), nodes.index_literal(shift))
 
-    g.add(g.b.bind(Scatter(destination, g.b.map([g.b.bind(Iota(width))], place), values)))
+    g.add(g.b.bind(nodes.Scatter(destination, g.b.map([g.b.bind(nodes.Iota(width))], place), values)))
 
 
 def _random_places(g: Generator, width: Size, bins: Size) -> Variable:
     """Indices from -1 to `bins`, hence some out of range."""
     sources = g.arrays(lambda one: one.type == Type(I64, (width,)))
-    source = g.random.choice(sources) if sources else g.b.bind(Iota(width))
+    source = g.random.choice(sources) if sources else g.b.bind(nodes.Iota(width))
     count = g.b.size_value(bins + 2)
-    return g.b.map([source], lambda one: g.b.apply("sub", g.b.apply("mod", one, count), index_literal(1)))
+    return g.b.map([source], lambda one: g.b.apply("sub", g.b.apply("mod", one, count), nodes.index_literal(1)))
 
 
 def emit_hist(g: Generator, depth: int) -> None:
@@ -198,7 +185,7 @@ def emit_hist(g: Generator, depth: int) -> None:
     bins = g.random.choice(g.arrays(lambda one: one.type.rank == 1 and one.type.element == element))
     operator = random_fold(g.b, g.random, element, accumulating=True)
     places = _random_places(g, values.type.shape[0], bins.type.shape[0])
-    (result,) = g.b.emit(Hist((bins,), operator.combine, operator.neutral, places, (values,)))
+    (result,) = g.b.emit(nodes.Hist((bins,), operator.combine, operator.neutral, places, (values,)))
     keep_fold(g, operator, result)
 
 
@@ -216,12 +203,12 @@ def emit_stream(g: Generator, depth: int) -> None:
     def body() -> Sequence[Atom]:
         folded = g.b.reduce(operator.combine, operator.neutral[0], parts[0])
         function = _mapped_function(g, parts, g.most(width), depth, lambda: g.results(width))
-        mapped = g.b.emit(Map(size(length.name), function, tuple(parts)))
+        mapped = g.b.emit(nodes.Map(size(length.name), function, tuple(parts)))
         return combine_two(g.b, operator.name, total, folded), *mapped
 
     function = Lambda((length, total, *parts), g.b.body(body))
     chunk = size(g.random.randint(1, 3))
-    folded, *mapped = g.b.emit(StreamSeq(width, chunk, function, operator.neutral, tuple(arrays)))
+    folded, *mapped = g.b.emit(nodes.StreamSeq(width, chunk, function, operator.neutral, tuple(arrays)))
     keep_fold(g, operator, folded)
     g.add(*mapped)
 

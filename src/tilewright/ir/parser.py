@@ -11,60 +11,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+from tilewright.ir import nodes
 from tilewright.ir.lexer import CONSTRUCTS, INFIX, SIZE_FUNCTIONS, SPECIAL_FLOATS, Cursor, ParseError
-from tilewright.ir.nodes import (
-    Alias,
-    Apply,
-    Atom,
-    Body,
-    Cast,
-    Concat,
-    Copy,
-    Expression,
-    ForLoop,
-    Hist,
-    If,
-    Index,
-    Iota,
-    Lambda,
-    Level,
-    Literal,
-    Loop,
-    Map,
-    OffsetFolds,
-    Program,
-    Rearrange,
-    Redomap,
-    Reduce,
-    Replicate,
-    Reshape,
-    Scan,
-    Scanomap,
-    Scatter,
-    SegHist,
-    SegMap,
-    SegRed,
-    SegScan,
-    SegSpace,
-    SizeValue,
-    Slice,
-    SliceDimension,
-    Statement,
-    StreamSeq,
-    Sweep,
-    Threshold,
-    Type,
-    Update,
-    Variable,
-    WhileLoop,
-)
+from tilewright.ir.nodes import Atom, Body, Expression, Lambda, Literal, Program, Statement, Type, Variable
 from tilewright.ir.operators import OPERATORS
 from tilewright.ir.scalars import BOOL, I64, SCALAR_TYPES, ScalarType
 from tilewright.ir.sizes import ZERO, Size, size, size_function
 
 Item = TypeVar("Item")
 _COMPLEX = tuple(name for name, scalar in SCALAR_TYPES.items() if scalar.is_complex)
-_LEVELS = {level.value: level for level in Level}
+_LEVELS = {level.value: level for level in nodes.Level}
 MOST_NESTING = 60
 
 
@@ -303,7 +259,7 @@ class _Parser:
         if self.cursor.accept("with"):
             indices = self.list_of(self.atom, "[", "]")
             self.cursor.expect("=")
-            return Update(variable, indices, self.atom(), line)
+            return nodes.Update(variable, indices, self.atom(), line)
         return self.after_atom(variable)
 
     def call(self) -> Expression:
@@ -313,37 +269,37 @@ class _Parser:
             self.cursor.expect("(")
             value = self.size()
             self.cursor.expect(")")
-            return SizeValue(value)
+            return nodes.SizeValue(value)
         if token.text not in OPERATORS:
             raise self.cursor.fail("an expression that begins with an operator or a word of the language", token)
-        return Apply(token.text, self.atoms())
+        return nodes.Apply(token.text, self.atoms())
 
     def after_atom(self, first: Atom) -> Expression:
         if self.cursor.accept("as"):
-            return Cast(self.scalar(), first)
+            return nodes.Cast(self.scalar(), first)
         if self.cursor.at(*INFIX):
             operator = INFIX[self.cursor.take().text]
-            return Apply(operator, (first, self.atom()))
-        return Alias(first)
+            return nodes.Apply(operator, (first, self.atom()))
+        return nodes.Alias(first)
 
     def subscript(self, array: Variable) -> Expression:
         ahead, line = 1, self.line()
         while not self.cursor.at("]", ":+", ahead=ahead) and self.cursor.peek(ahead).kind != "end":
             ahead += 1
         if not self.cursor.at(":+", ahead=ahead):
-            return Index(array, self.list_of(self.atom, "[", "]"), line)
+            return nodes.Index(array, self.list_of(self.atom, "[", "]"), line)
         if ahead == 1:  # x[:+], the slice of no dimension
             self.cursor.expect("[")
             self.cursor.expect(":+")
             self.cursor.expect("]")
-            return Slice(array, ())
-        return Slice(array, self.list_of(self.slice_dimension, "[", "]"), line)
+            return nodes.Slice(array, ())
+        return nodes.Slice(array, self.list_of(self.slice_dimension, "[", "]"), line)
 
-    def slice_dimension(self) -> SliceDimension:
+    def slice_dimension(self) -> nodes.SliceDimension:
         start = self.size()
         self.cursor.expect(":+")
         count = self.size()
-        return SliceDimension(start, count, self.cursor.expect_integer() if self.cursor.accept("by") else 1)
+        return nodes.SliceDimension(start, count, self.cursor.expect_integer() if self.cursor.accept("by") else 1)
 
     def construct(self, word: str) -> Expression:
         """The expression that begins with a word of the language, which was just read."""
@@ -353,30 +309,30 @@ class _Parser:
                 self.cursor.expect("then")
                 then = self.body()
                 self.cursor.expect("else")
-                return If(condition, then, self.body())
+                return nodes.If(condition, then, self.body())
             case "loop":
                 return self.loop()
             case "threshold":
-                return Threshold(self.cursor.expect_name("the threshold's name"), self.size_argument())
+                return nodes.Threshold(self.cursor.expect_name("the threshold's name"), self.size_argument())
             case "iota":
-                return Iota(self.size_argument(), self.scalar())
+                return nodes.Iota(self.size_argument(), self.scalar())
             case "replicate":
-                return Replicate(self.size_argument(), self.atom())
+                return nodes.Replicate(self.size_argument(), self.atom())
             case "concat":
-                return Concat(self.cursor.expect_integer("an axis"), self.variables())
+                return nodes.Concat(self.cursor.expect_integer("an axis"), self.variables())
             case "reshape":
                 shape = self.list_of(self.size)
-                return Reshape(self.variable(), shape)
+                return nodes.Reshape(self.variable(), shape)
             case "rearrange":
                 permutation = self.list_of(self.cursor.expect_integer)
-                return Rearrange(self.variable(), permutation)
+                return nodes.Rearrange(self.variable(), permutation)
             case "copy":
-                return Copy(self.variable(), self.level() if self.cursor.at("@") else None)
+                return nodes.Copy(self.variable(), self.level() if self.cursor.at("@") else None)
             case "scatter":
-                return Scatter(self.variable(), self.variable(), self.variable())
+                return nodes.Scatter(self.variable(), self.variable(), self.variable())
             case "hist":
                 destinations = self.list_of(self.variable)
-                return Hist(destinations, self.function(), self.atoms(), self.variable(), self.variables())
+                return nodes.Hist(destinations, self.function(), self.atoms(), self.variable(), self.variables())
             case _ if word.startswith("seg"):
                 return self.segmented(word)
             case _:
@@ -386,41 +342,43 @@ class _Parser:
         width, commutative = self.size_argument(), word.endswith("_comm")
         match word.removesuffix("_comm"):
             case "map":
-                return Map(width, self.function(), self.variables())
+                return nodes.Map(width, self.function(), self.variables())
             case "stream_seq":
-                return StreamSeq(width, self.size_argument(), self.function(), self.atoms(), self.variables())
+                return nodes.StreamSeq(width, self.size_argument(), self.function(), self.atoms(), self.variables())
             case "offset_folds":
                 head = self.size_argument(), self.variable(), self.function(), self.function(), self.atoms()
                 result, arrays = self.function(), self.variables()
                 self.cursor.expect("else")
-                return OffsetFolds(width, *head, result, arrays, self.body())
+                return nodes.OffsetFolds(width, *head, result, arrays, self.body())
             case "sweep" | "sweep_totals":
                 scan = self.function(), self.function(), self.atoms(), self.function()
-                return Sweep(width, *scan, self.list_of(self.variable), self.variables(), word == "sweep_totals")
+                return nodes.Sweep(width, *scan, self.list_of(self.variable), self.variables(), word == "sweep_totals")
             case "reduce":
-                return Reduce(width, self.function(), self.atoms(), self.variables(), commutative)
+                return nodes.Reduce(width, self.function(), self.atoms(), self.variables(), commutative)
             case "scan":
-                return Scan(width, self.function(), self.atoms(), self.variables())
+                return nodes.Scan(width, self.function(), self.atoms(), self.variables())
             case "redomap":
-                return Redomap(width, self.function(), self.atoms(), self.function(), self.variables(), commutative)
+                return nodes.Redomap(
+                    width, self.function(), self.atoms(), self.function(), self.variables(), commutative
+                )
             case _:
-                return Scanomap(width, self.function(), self.atoms(), self.function(), self.variables())
+                return nodes.Scanomap(width, self.function(), self.atoms(), self.function(), self.variables())
 
-    def loop(self) -> Loop:
+    def loop(self) -> nodes.Loop:
         parameters = self.list_of(self.binding)
         self.cursor.expect("=")
         initial = self.atoms()
         if self.cursor.accept("while"):
             condition = self.function()
             self.cursor.expect("do")
-            return Loop(parameters, initial, WhileLoop(condition), self.body(*parameters))
+            return nodes.Loop(parameters, initial, nodes.WhileLoop(condition), self.body(*parameters))
         if not self.cursor.accept("for"):
             raise self.cursor.fail("'for' or 'while'")
         index, bound = self.dimension()
         self.cursor.expect("do")
-        return Loop(parameters, initial, ForLoop(index, bound), self.body(*parameters, index))
+        return nodes.Loop(parameters, initial, nodes.ForLoop(index, bound), self.body(*parameters, index))
 
-    def level(self) -> Level:
+    def level(self) -> nodes.Level:
         self.cursor.expect("@")
         if not self.cursor.at(*_LEVELS):
             raise self.cursor.fail(f"a level ({', '.join(_LEVELS)})")
@@ -433,20 +391,20 @@ class _Parser:
 
     def segmented(self, word: str) -> Expression:
         level = self.level()
-        space = SegSpace(self.list_of(self.dimension))
+        space = nodes.SegSpace(self.list_of(self.dimension))
         destinations = self.list_of(self.variable) if word == "seghist" else ()
         if word == "segmap":
-            return SegMap(level, space, self.segment_body(space))
+            return nodes.SegMap(level, space, self.segment_body(space))
         combine, neutral = self.function(), self.atoms()
         body = self.segment_body(space)
         match word:
             case "seghist":
-                return SegHist(level, space, destinations, combine, neutral, body)
+                return nodes.SegHist(level, space, destinations, combine, neutral, body)
             case "segscan":
-                return SegScan(level, space, combine, neutral, body)
+                return nodes.SegScan(level, space, combine, neutral, body)
             case _:
-                return SegRed(level, space, combine, neutral, body, word == "segred_comm")
+                return nodes.SegRed(level, space, combine, neutral, body, word == "segred_comm")
 
-    def segment_body(self, space: SegSpace) -> Body:
+    def segment_body(self, space: nodes.SegSpace) -> Body:
         self.cursor.expect("do")
         return self.body(*(index for index, _ in space.dimensions))

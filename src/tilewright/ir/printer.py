@@ -29,52 +29,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+from tilewright.ir import nodes
 from tilewright.ir.lexer import quote
-from tilewright.ir.nodes import (
-    Alias,
-    Apply,
-    Atom,
-    Body,
-    Cast,
-    Concat,
-    Copy,
-    Expression,
-    ForLoop,
-    Hist,
-    If,
-    Index,
-    Iota,
-    Lambda,
-    Level,
-    Literal,
-    Loop,
-    Map,
-    OffsetFolds,
-    Program,
-    Rearrange,
-    Redomap,
-    Reduce,
-    Replicate,
-    Reshape,
-    Scan,
-    Scanomap,
-    Scatter,
-    SegHist,
-    SegMap,
-    SegRed,
-    SegScan,
-    SegSpace,
-    SizeValue,
-    Slice,
-    SliceDimension,
-    Statement,
-    StreamSeq,
-    Sweep,
-    Threshold,
-    Type,
-    Update,
-    Variable,
-)
+from tilewright.ir.nodes import Atom, Body, Expression, Lambda, Literal, Program, Statement, Type, Variable
 from tilewright.ir.operators import OPERATORS
 from tilewright.ir.sizes import Size, SizeAtom
 
@@ -197,11 +154,11 @@ def _block(word: str, body: Body, indent: int) -> str:
     return word + ("" if body.statements else " ") + _body(body, indent + 1)
 
 
-def _space(space: SegSpace) -> str:
+def _space(space: nodes.SegSpace) -> str:
     return _list(f"{_binding(index)} < {print_size(extent)}" for index, extent in space.dimensions)
 
 
-def _slice(one: SliceDimension) -> str:
+def _slice(one: nodes.SliceDimension) -> str:
     step = "" if one.step == 1 else f" by {one.step}"
     return f"{print_size(one.start)} :+ {print_size(one.count)}{step}"
 
@@ -214,40 +171,50 @@ def _names(variables: Sequence[Variable]) -> str:
     return " ".join(map(print_atom, variables))
 
 
-def _tag(word: str, level: Level, space: SegSpace) -> str:
+def _tag(word: str, level: nodes.Level, space: nodes.SegSpace) -> str:
     return f"{word}@{level.value} {_space(space)}"
 
 
 def print_expression(expression: Expression, indent: int = 0) -> str:
     """An expression of a statement that is `indent` steps deep."""
     match expression:
-        case Alias(atom):
+        case nodes.Alias(atom):
             return print_atom(atom)
-        case Apply(operator, operands):
+        case nodes.Apply(operator, operands):
             symbol = OPERATORS[operator].symbol if operator in OPERATORS else None
             if symbol and len(operands) == 2:
                 return f"{print_atom(operands[0])} {symbol} {print_atom(operands[1])}"
             return operator + _atoms(operands)
-        case Cast(scalar, operand):
+        case nodes.Cast(scalar, operand):
             return f"{print_atom(operand)} as {scalar}"
-        case SizeValue(size):
+        case nodes.SizeValue(size):
             return f"size({print_size(size)})"
-        case Threshold(name, parallelism):
+        case nodes.Threshold(name, parallelism):
             return f"threshold {quote(name)} {_size_argument(parallelism)}"
-        case If(condition, then, otherwise):
+        case nodes.If(condition, then, otherwise):
             first = _block(f"if {print_atom(condition)} then", then, indent)
             separator = "\n" + _STEP * indent if then.statements else " "
             return first + separator + _block("else", otherwise, indent)
-        case Loop(parameters, initial, form, body):
+        case nodes.Loop(parameters, initial, form, body):
             begin = f"loop {_bindings(parameters)} = {_atoms(initial)}"
-            if isinstance(form, ForLoop):
+            if isinstance(form, nodes.ForLoop):
                 head = f"for {_binding(form.index)} < {print_size(form.bound)}"
             else:
                 head = f"while {print_lambda(form.condition, indent)}"
             return _block(f"{begin} {head} do", body, indent)
-        case SegMap() | SegRed() | SegScan() | SegHist():
+        case nodes.SegMap() | nodes.SegRed() | nodes.SegScan() | nodes.SegHist():
             return _segmented(expression, indent)
-        case Map() | Reduce() | Scan() | Redomap() | Scanomap() | Hist() | StreamSeq() | Sweep() | OffsetFolds():
+        case (
+            nodes.Map()
+            | nodes.Reduce()
+            | nodes.Scan()
+            | nodes.Redomap()
+            | nodes.Scanomap()
+            | nodes.Hist()
+            | nodes.StreamSeq()
+            | nodes.Sweep()
+            | nodes.OffsetFolds()
+        ):
             return _combinator(expression, indent)
         case _:
             return _array(expression)
@@ -255,60 +222,69 @@ def print_expression(expression: Expression, indent: int = 0) -> str:
 
 def _array(expression: Expression) -> str:
     match expression:
-        case Index(array, indices):
+        case nodes.Index(array, indices):
             return f"{print_atom(array)}[{', '.join(map(print_atom, indices))}]"
-        case Slice(array, dimensions):
+        case nodes.Slice(array, dimensions):
             return f"{print_atom(array)}[{', '.join(map(_slice, dimensions)) or ':+'}]"
-        case Update(array, indices, value):
+        case nodes.Update(array, indices, value):
             return f"{print_atom(array)} with [{', '.join(map(print_atom, indices))}] = {print_atom(value)}"
-        case Iota(count, scalar):
+        case nodes.Iota(count, scalar):
             return f"iota {_size_argument(count)} {scalar}"
-        case Replicate(count, value):
+        case nodes.Replicate(count, value):
             return f"replicate {_size_argument(count)} {print_atom(value)}"
-        case Concat(axis, arrays):
+        case nodes.Concat(axis, arrays):
             return _words("concat", str(axis), _names(arrays))
-        case Reshape(array, shape):
+        case nodes.Reshape(array, shape):
             return f"reshape {_list(map(print_size, shape))} {print_atom(array)}"
-        case Rearrange(array, permutation):
+        case nodes.Rearrange(array, permutation):
             return f"rearrange {_list(map(str, permutation))} {print_atom(array)}"
-        case Copy(array, level):
+        case nodes.Copy(array, level):
             return f"copy {print_atom(array)}" + (f" @{level.value}" if level else "")
-        case Scatter(destination, indices, values):
+        case nodes.Scatter(destination, indices, values):
             return f"scatter {_names([destination, indices, values])}"
     raise TypeError(f"not an expression: {expression!r}")
 
 
 def _combinator(
-    node: Map | Reduce | Scan | Redomap | Scanomap | Hist | StreamSeq | Sweep | OffsetFolds, indent: int
+    node: nodes.Map
+    | nodes.Reduce
+    | nodes.Scan
+    | nodes.Redomap
+    | nodes.Scanomap
+    | nodes.Hist
+    | nodes.StreamSeq
+    | nodes.Sweep
+    | nodes.OffsetFolds,
+    indent: int,
 ) -> str:
-    if isinstance(node, Hist):
+    if isinstance(node, nodes.Hist):
         operator = f"{print_lambda(node.combine, indent)} {_atoms(node.neutral)}"
         return _words("hist", _atoms(node.destinations), operator, print_atom(node.indices), _names(node.values))
     width, arrays = _size_argument(node.width), _names(node.arrays)
-    if isinstance(node, Map):
+    if isinstance(node, nodes.Map):
         return _words("map", width, print_lambda(node.function, indent), arrays)
-    if isinstance(node, StreamSeq):
+    if isinstance(node, nodes.StreamSeq):
         chunk, function = _size_argument(node.chunk), print_lambda(node.function, indent)
         return _words("stream_seq", width, chunk, function, _atoms(node.initial), arrays)
-    if isinstance(node, OffsetFolds):
+    if isinstance(node, nodes.OffsetFolds):
         first, combine, last = (print_lambda(one, indent) for one in (node.function, node.combine, node.result))
         head = _words("offset_folds", _size_argument(node.count), width, print_atom(node.starts), first, combine)
         return _block(_words(head, _atoms(node.neutral), last, arrays, "else"), node.otherwise, indent)
-    if isinstance(node, Sweep):
+    if isinstance(node, nodes.Sweep):
         before, combine, after = (print_lambda(one, indent) for one in (node.before, node.combine, node.after))
         word = "sweep_totals" if node.totals else "sweep"
         return _words(word, width, before, combine, _atoms(node.neutral), after, _atoms(node.destinations), arrays)
-    commutative = "_comm" if isinstance(node, Reduce | Redomap) and node.commutative else ""
-    function = print_lambda(node.function, indent) if isinstance(node, Redomap | Scanomap) else ""
+    commutative = "_comm" if isinstance(node, nodes.Reduce | nodes.Redomap) and node.commutative else ""
+    function = print_lambda(node.function, indent) if isinstance(node, nodes.Redomap | nodes.Scanomap) else ""
     combine = print_lambda(node.combine, indent)
     return _words(type(node).__name__.lower() + commutative, width, combine, _atoms(node.neutral), function, arrays)
 
 
-def _segmented(node: SegMap | SegRed | SegScan | SegHist, indent: int) -> str:
-    commutative = "_comm" if isinstance(node, SegRed) and node.commutative else ""
+def _segmented(node: nodes.SegMap | nodes.SegRed | nodes.SegScan | nodes.SegHist, indent: int) -> str:
+    commutative = "_comm" if isinstance(node, nodes.SegRed) and node.commutative else ""
     parts = [_tag(type(node).__name__.lower() + commutative, node.level, node.space)]
-    if isinstance(node, SegHist):
+    if isinstance(node, nodes.SegHist):
         parts.append(_atoms(node.destinations))
-    if not isinstance(node, SegMap):
+    if not isinstance(node, nodes.SegMap):
         parts += [print_lambda(node.combine, indent), _atoms(node.neutral)]
     return _block(_words(*parts, "do"), node.body, indent)

@@ -7,27 +7,8 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from tilewright.ir.nodes import (
-    Alias,
-    Apply,
-    Atom,
-    Body,
-    Cast,
-    Expression,
-    ForLoop,
-    If,
-    Index,
-    Lambda,
-    Literal,
-    Loop,
-    Program,
-    SegSpace,
-    SizeValue,
-    Statement,
-    Type,
-    Variable,
-    atom_size,
-)
+from tilewright.ir import nodes
+from tilewright.ir.nodes import Atom, Body, Expression, Lambda, Literal, Program, Statement, Type, Variable
 from tilewright.ir.sizes import Size, size
 
 Node = TypeVar("Node")
@@ -76,7 +57,7 @@ def substitute(node: Node, values: Mapping[str, Atom | Size]) -> Node:
     A `Size` may stand for a name that occurs in sizes only (or else must itself be a name or a constant).
     """
     sizes = {
-        name: value if isinstance(value, Size) else atom_size(value)
+        name: value if isinstance(value, Size) else nodes.atom_size(value)
         for name, value in values.items()
         if isinstance(value, Size) or (value.type.rank == 0 and value.type.element.name == "i64")
     }
@@ -124,7 +105,7 @@ def bodies_of(expression: Expression | Lambda | Literal) -> tuple[Body, ...]:
     return known
 
 
-_PLAIN = Apply | Cast | Alias | SizeValue | Index | If
+_PLAIN = nodes.Apply | nodes.Cast | nodes.Alias | nodes.SizeValue | nodes.Index | nodes.If
 
 
 def is_plain(body: Body) -> bool:
@@ -162,11 +143,11 @@ def _binds(node: object) -> tuple[Variable, ...]:
     match node:
         case Statement(targets=targets):
             return targets
-        case Lambda(parameters=parameters) | Loop(parameters=parameters) | Program(parameters=parameters):
+        case Lambda(parameters=parameters) | nodes.Loop(parameters=parameters) | Program(parameters=parameters):
             return parameters
-        case ForLoop(index=index):
+        case nodes.ForLoop(index=index):
             return (index,)
-        case SegSpace(dimensions=dimensions):
+        case nodes.SegSpace(dimensions=dimensions):
             return tuple(index for index, _ in dimensions)
     return ()
 

@@ -2,45 +2,8 @@
 
 from __future__ import annotations
 
-from tilewright.ir.nodes import (
-    Alias,
-    Apply,
-    Atom,
-    Body,
-    Cast,
-    Concat,
-    Copy,
-    Expression,
-    Hist,
-    If,
-    Index,
-    Iota,
-    Lambda,
-    Loop,
-    Map,
-    OffsetFolds,
-    Rearrange,
-    Redomap,
-    Reduce,
-    Replicate,
-    Reshape,
-    Scan,
-    Scanomap,
-    Scatter,
-    SegHist,
-    SegMap,
-    SegRed,
-    SegScan,
-    SizeValue,
-    Slice,
-    StreamSeq,
-    Sweep,
-    Threshold,
-    Type,
-    Update,
-    Variable,
-    WhileLoop,
-)  # fmt: skip
+from tilewright.ir import nodes
+from tilewright.ir.nodes import Atom, Body, Expression, Lambda, Type, Variable
 from tilewright.ir.operators import result_type
 from tilewright.ir.scalars import BOOL, I64
 from tilewright.ir.sizes import ZERO, Size, product, size
@@ -109,41 +72,41 @@ def result_types(expression: Expression) -> tuple[Type, ...]:
         TypeError: if the expression is ill-formed, saying which part and why.
     """
     match expression:
-        case Alias(atom):
+        case nodes.Alias(atom):
             return (atom.type,)
-        case Apply(operator, operands):
+        case nodes.Apply(operator, operands):
             for one in operands:
                 _require(one.type.rank == 0, f"operator {operator} takes scalars, but {one} has type {one.type}")
             return (Type(result_type(operator, tuple(one.type.element for one in operands))),)
-        case Cast(scalar, operand):
+        case nodes.Cast(scalar, operand):
             _require(operand.type.rank == 0, f"cast takes a scalar, but {operand} has type {operand.type}")
             complex_to_real = operand.type.element.is_complex and not scalar.is_complex
             _require(not complex_to_real, f"cast of {operand} from {operand.type} to {scalar}: take real or imag first")
             return (Type(scalar),)
-        case SizeValue():
+        case nodes.SizeValue():
             return (Type(I64),)
-        case Threshold(name):
+        case nodes.Threshold(name):
             _require(bool(name), "a threshold needs a name")
             return (Type(BOOL),)
-        case If(condition, then, otherwise):
+        case nodes.If(condition, then, otherwise):
             _require(condition.type == Type(BOOL), f"if needs a bool condition, not {condition.type}")
             left, right = body_types(then), body_types(otherwise)
             _require(left == right, f"the branches of an if give {_show(left)} and {_show(right)}")
             return left
-        case Loop():
+        case nodes.Loop():
             return _loop_types(expression)
-        case Map(width, function, arrays):
+        case nodes.Map(width, function, arrays):
             return _outer(_apply_lambda(function, _row_types(arrays, width, "map"), "map"), width)
-        case Reduce() | Scan() | Redomap() | Scanomap():
+        case nodes.Reduce() | nodes.Scan() | nodes.Redomap() | nodes.Scanomap():
             return _fold_types(expression)
-        case Scatter(destination, indices, values):
+        case nodes.Scatter(destination, indices, values):
             _require_arrays((destination,), "scatter")
             _require(indices.type.element == I64 and indices.type.rank == 1, f"scatter: indices have {indices.type}")
             _require(values.type.rank >= 1, f"scatter: values have type {values.type}")
             _require(values.type.shape[0] == indices.type.shape[0], "scatter: as many values as indices are needed")
             _require(values.type.row == destination.type.row, f"scatter of {values.type} into {destination.type}")
             return (destination.type,)
-        case Hist(destinations, combine, neutral, indices, values):
+        case nodes.Hist(destinations, combine, neutral, indices, values):
             _require_arrays(destinations, "hist")
             _require(indices.type.element == I64 and indices.type.rank == 1, f"hist: indices have {indices.type}")
             rows = _row_types(values, indices.type.shape[0], "hist")
@@ -152,15 +115,15 @@ def result_types(expression: Expression) -> tuple[Type, ...]:
             targets = tuple(one.type.row for one in destinations)
             _require(targets == rows, f"hist: values {_show(rows)} into bins of {_show(targets)}")
             return types_of(destinations)
-        case Sweep():
+        case nodes.Sweep():
             return _sweep_types(expression)
-        case OffsetFolds():
+        case nodes.OffsetFolds():
             return _offset_types(expression)
-        case StreamSeq():
+        case nodes.StreamSeq():
             return _stream_types(expression)
-        case SegMap(_, space, body):
+        case nodes.SegMap(_, space, body):
             return _outer(body_types(body), *space.shape)
-        case SegRed() | SegScan() | SegHist():
+        case nodes.SegRed() | nodes.SegScan() | nodes.SegHist():
             return _segmented_types(expression)
         case _:
             return (_array_type(expression),)
@@ -168,27 +131,27 @@ def result_types(expression: Expression) -> tuple[Type, ...]:
 
 def _array_type(expression: Expression) -> Type:
     match expression:
-        case Index(array, indices):
+        case nodes.Index(array, indices):
             _check_indices(indices, array, "index")
             return Type(array.type.element, array.type.shape[len(indices) :])
-        case Slice(array, dimensions):
+        case nodes.Slice(array, dimensions):
             _require(
                 len(dimensions) == array.type.rank,
                 f"slice of {array}: {len(dimensions)} dimensions for rank {array.type.rank}",
             )
             _require(all(one.step for one in dimensions), f"slice of {array}: a step is zero")
             return Type(array.type.element, tuple(one.count for one in dimensions))
-        case Update(array, indices, value):
+        case nodes.Update(array, indices, value):
             _check_indices(indices, array, "update")
             expected = Type(array.type.element, array.type.shape[len(indices) :])
             _require(value.type == expected, f"update of {array}: the value has type {value.type}, not {expected}")
             return array.type
-        case Iota(count, scalar):
+        case nodes.Iota(count, scalar):
             _require(scalar.is_integer, f"iota gives integers, not {scalar}")
             return Type(scalar, (count,))
-        case Replicate(count, value):
+        case nodes.Replicate(count, value):
             return value.type.array_of(count)
-        case Concat(axis, arrays):
+        case nodes.Concat(axis, arrays):
             _require(bool(arrays), "concat: no arrays")
             first = arrays[0].type
             _require(0 <= axis < first.rank, f"concat: axis {axis} of arrays of rank {first.rank}")
@@ -200,30 +163,30 @@ def _array_type(expression: Expression) -> Type:
                 _require(same and others, f"concat along {axis}: {one} has type {one.type}, {arrays[0]} has {first}")
             total = sum((one.type.shape[axis] for one in arrays), ZERO)
             return Type(first.element, (*first.shape[:axis], total, *first.shape[axis + 1 :]))
-        case Reshape(array, shape):
+        case nodes.Reshape(array, shape):
             before, after = product(array.type.shape), product(shape)
             known_wrong = before.constant is not None and after.constant is not None and before != after
             _require(not known_wrong, f"reshape of {array}: {before} elements into a shape of {after}")
             return Type(array.type.element, shape)
-        case Rearrange(array, permutation):
+        case nodes.Rearrange(array, permutation):
             _require(
                 sorted(permutation) == list(range(array.type.rank)),
                 f"rearrange of {array} (rank {array.type.rank}): {permutation} is not a permutation",
             )
             return Type(array.type.element, tuple(array.type.shape[d] for d in permutation))
-        case Copy(array):
+        case nodes.Copy(array):
             return array.type
     raise TypeError(f"not an expression: {expression!r}")
 
 
-def _loop_types(loop: Loop) -> tuple[Type, ...]:
+def _loop_types(loop: nodes.Loop) -> tuple[Type, ...]:
     carried = types_of(loop.parameters)
     _require(
         types_of(loop.initial) == carried, f"loop starts from {_show(types_of(loop.initial))}, not {_show(carried)}"
     )
     results = body_types(loop.body)
     _require(results == carried, f"the loop body gives {_show(results)}, the loop carries {_show(carried)}")
-    if isinstance(loop.form, WhileLoop):
+    if isinstance(loop.form, nodes.WhileLoop):
         condition = _apply_lambda(loop.form.condition, carried, "while condition")
         _require(condition == (Type(BOOL),), f"a while condition gives one bool, not {_show(condition)}")
     else:
@@ -231,21 +194,24 @@ def _loop_types(loop: Loop) -> tuple[Type, ...]:
     return carried
 
 
-def _fold_types(expression: Reduce | Scan | Redomap | Scanomap) -> tuple[Type, ...]:
+def _fold_types(expression: nodes.Reduce | nodes.Scan | nodes.Redomap | nodes.Scanomap) -> tuple[Type, ...]:
     what = type(expression).__name__.lower()
     rows = _row_types(expression.arrays, expression.width, what)
-    if isinstance(expression, (Redomap, Scanomap)):
+    if isinstance(expression, (nodes.Redomap, nodes.Scanomap)):
         rows = _apply_lambda(expression.function, rows, what)
     neutral = types_of(expression.neutral)
     _check_combine(expression.combine, neutral, what)
     folded, mapped = rows[: len(neutral)], rows[len(neutral) :]
     _require(folded == neutral, f"{what}: elements {_show(folded)}, neutral element {_show(neutral)}")
-    _require(not mapped or isinstance(expression, (Redomap, Scanomap)), f"{what} over more arrays than its operator")
-    scanned = isinstance(expression, (Scan, Scanomap))
+    _require(
+        not mapped or isinstance(expression, (nodes.Redomap, nodes.Scanomap)),
+        f"{what} over more arrays than its operator",
+    )
+    scanned = isinstance(expression, (nodes.Scan, nodes.Scanomap))
     return (_outer(folded, expression.width) if scanned else folded) + _outer(mapped, expression.width)
 
 
-def _sweep_types(sweep: Sweep) -> tuple[Type, ...]:
+def _sweep_types(sweep: nodes.Sweep) -> tuple[Type, ...]:
     _require_arrays(sweep.destinations, "sweep")
     neutral = types_of(sweep.neutral)
     _check_combine(sweep.combine, neutral, "sweep")
@@ -259,7 +225,7 @@ def _sweep_types(sweep: Sweep) -> tuple[Type, ...]:
     return (neutral if sweep.totals else ()) + types_of(sweep.destinations) + _outer(mapped, sweep.width)
 
 
-def _offset_types(folds: OffsetFolds) -> tuple[Type, ...]:
+def _offset_types(folds: nodes.OffsetFolds) -> tuple[Type, ...]:
     index, neutral = Type(I64), types_of(folds.neutral)
     fits = folds.starts.type.rank == 1 and folds.starts.type.element == I64
     _require(fits, f"offset_folds: offsets of type {folds.starts.type}")
@@ -272,7 +238,7 @@ def _offset_types(folds: OffsetFolds) -> tuple[Type, ...]:
     return found
 
 
-def _stream_types(stream: StreamSeq) -> tuple[Type, ...]:
+def _stream_types(stream: nodes.StreamSeq) -> tuple[Type, ...]:
     rows = _row_types(stream.arrays, stream.width, "stream")
     _require(bool(stream.function.parameters), "stream: the function needs a parameter for the chunk length")
     length = size(stream.function.parameters[0].name)
@@ -285,12 +251,12 @@ def _stream_types(stream: StreamSeq) -> tuple[Type, ...]:
     return folded + tuple(Type(one.element, (stream.width, *one.shape[1:])) for one in mapped)
 
 
-def _segmented_types(expression: SegRed | SegScan | SegHist) -> tuple[Type, ...]:
+def _segmented_types(expression: nodes.SegRed | nodes.SegScan | nodes.SegHist) -> tuple[Type, ...]:
     what = type(expression).__name__.lower()
     neutral, results, shape = types_of(expression.neutral), body_types(expression.body), expression.space.shape
     _require(bool(shape), f"{what} needs at least one dimension")
     _check_combine(expression.combine, neutral, what)
-    if isinstance(expression, SegHist):
+    if isinstance(expression, nodes.SegHist):
         _require(results == (Type(I64), *neutral), f"{what}: the body gives {_show(results)}")
         count = len(expression.destinations)
         _require(count == len(neutral), f"{what}: {count} destinations for {len(neutral)} values")
@@ -301,4 +267,4 @@ def _segmented_types(expression: SegRed | SegScan | SegHist) -> tuple[Type, ...]
         return types_of(expression.destinations)
     folded, mapped = results[: len(neutral)], results[len(neutral) :]
     _require(folded == neutral, f"{what}: elements {_show(folded)}, neutral element {_show(neutral)}")
-    return _outer(folded, *(shape[:-1] if isinstance(expression, SegRed) else shape)) + _outer(mapped, *shape)
+    return _outer(folded, *(shape[:-1] if isinstance(expression, nodes.SegRed) else shape)) + _outer(mapped, *shape)

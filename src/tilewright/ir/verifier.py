@@ -15,33 +15,14 @@ import dataclasses
 import re
 from typing import Any
 
+from tilewright.ir import nodes
 from tilewright.ir.dataclass import dataclass
-from tilewright.ir.nodes import (
-    Apply,
-    Body,
-    Expression,
-    ForLoop,
-    Lambda,
-    Level,
-    Literal,
-    Loop,
-    Program,
-    SegHist,
-    SegMap,
-    SegRed,
-    SegScan,
-    Statement,
-    StreamSeq,
-    Threshold,
-    Type,
-    Variable,
-    WhileLoop,
-)
+from tilewright.ir.nodes import Body, Expression, Lambda, Literal, Program, Statement, Type, Variable
 from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import Size, size
 from tilewright.ir.typing import result_types
 
-_DEPTH = {level: depth for depth, level in enumerate((Level.CLUSTER, Level.BLOCK, Level.THREAD))}
+_DEPTH = {level: depth for depth, level in enumerate((nodes.Level.CLUSTER, nodes.Level.BLOCK, nodes.Level.THREAD))}
 _INDEX = Type(I64)
 
 
@@ -87,7 +68,7 @@ def verify(program: Program) -> None:
 
 def kind_of(expression: Expression) -> str:
     """A short name for what an expression does: `apply add`, `stream_seq`, `segmap`."""
-    if isinstance(expression, Apply):
+    if isinstance(expression, nodes.Apply):
         return f"apply {expression.operator}"
     name = type(expression).__name__
     return name.lower() if name.startswith("Seg") else re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
@@ -101,7 +82,7 @@ class _Scope:
 
     types: dict[str, Type]
     path: str
-    level: Level | None = None
+    level: nodes.Level | None = None
     host: bool = True
 
     def within(self, step: str) -> _Scope:
@@ -175,30 +156,30 @@ class _Checker:
 
     def expression(self, expression: Expression, scope: _Scope) -> None:
         match expression:
-            case Loop(parameters, initial, form, body):
+            case nodes.Loop(parameters, initial, form, body):
                 self.parts(initial, scope)
                 self.bind(parameters, scope, scope)
                 inner = scope.binding(parameters)
-                if isinstance(form, WhileLoop):
+                if isinstance(form, nodes.WhileLoop):
                     self.function(form.condition, scope.within("while"))
-                elif isinstance(form, ForLoop):
+                elif isinstance(form, nodes.ForLoop):
                     self.size(form.bound, scope, "the bound of the loop")
                     self.bind((form.index,), scope, scope)
                     inner = inner.binding((form.index,))
                 self.body(body, inner)
-            case SegMap() | SegRed() | SegScan() | SegHist():
+            case nodes.SegMap() | nodes.SegRed() | nodes.SegScan() | nodes.SegHist():
                 self.segmented(expression, scope)
-            case Threshold(name, parallelism):
+            case nodes.Threshold(name, parallelism):
                 if not scope.host:
                     self.report(scope, f"the threshold {name} is asked in a function, which is not run by the host")
                 self.parts(parallelism, scope)
             case _:
-                chunk = expression.chunk.constant if isinstance(expression, StreamSeq) else None
-                if isinstance(expression, StreamSeq) and chunk is not None and chunk < 1:
+                chunk = expression.chunk.constant if isinstance(expression, nodes.StreamSeq) else None
+                if isinstance(expression, nodes.StreamSeq) and chunk is not None and chunk < 1:
                     self.report(scope, f"the stream's chunk of {expression.chunk} rows is not positive")
                 self.fields(expression, scope)
 
-    def segmented(self, expression: SegMap | SegRed | SegScan | SegHist, scope: _Scope) -> None:
+    def segmented(self, expression: nodes.SegMap | nodes.SegRed | nodes.SegScan | nodes.SegHist, scope: _Scope) -> None:
         what = kind_of(expression)
         level = expression.level
         if scope.level is not None and _DEPTH[level] <= _DEPTH[scope.level]:
@@ -214,7 +195,7 @@ class _Checker:
         for field in dataclasses.fields(expression):
             if field.name in ("destinations", "neutral"):
                 self.parts(getattr(expression, field.name), scope)
-        if not isinstance(expression, SegMap):
+        if not isinstance(expression, nodes.SegMap):
             self.function(expression.combine, scope.within("combine"))
         self.body(expression.body, scope.binding(indices))
 

@@ -11,21 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tilewright.ir import nodes
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.lmad import LMAD, row_major
-from tilewright.ir.nodes import (
-    Alias,
-    Atom,
-    Expression,
-    Index,
-    Rearrange,
-    Replicate,
-    Reshape,
-    Slice,
-    Type,
-    Variable,
-    atom_size,
-)
+from tilewright.ir.nodes import Atom, Expression, Type, Variable
 from tilewright.ir.scalars import ScalarType
 from tilewright.ir.sizes import size
 
@@ -66,21 +55,21 @@ def view_of(expression: Expression, views: Mapping[str, ArrayView]) -> ArrayView
     array. An index may be any i64 atom in scope: its name then occurs in the view's offset.
     """
     match expression:
-        case Alias(atom):
+        case nodes.Alias(atom):
             return _known(atom, views)
-        case Replicate(count, value):
+        case nodes.Replicate(count, value):
             base = _known(value, views) if value.type.rank else None
             return base and _with(base, base.lmad.broadcast(count))
-        case Index(array, indices):
+        case nodes.Index(array, indices):
             base = _known(array, views)
-            return base and _with(base, base.lmad.fix([atom_size(one) for one in indices]))
-        case Slice(array, dimensions):
+            return base and _with(base, base.lmad.fix([nodes.atom_size(one) for one in indices]))
+        case nodes.Slice(array, dimensions):
             base = _known(array, views)
             return base and _with(base, base.lmad.slice(dimensions))
-        case Rearrange(array, permutation):
+        case nodes.Rearrange(array, permutation):
             base = _known(array, views)
             return base and _with(base, base.lmad.rearrange(permutation))
-        case Reshape(array, shape):
+        case nodes.Reshape(array, shape):
             base = _known(array, views)
             reshaped = base and base.lmad.reshape(shape)
             return _with(base, reshaped) if base and reshaped else None

@@ -12,18 +12,8 @@ from __future__ import annotations
 
 import itertools
 
-from tilewright.ir.nodes import (
-    Body,
-    If,
-    Loop,
-    Map,
-    Program,
-    Statement,
-    StreamSeq,
-    Threshold,
-    Type,
-    Variable,
-)
+from tilewright.ir import nodes
+from tilewright.ir.nodes import Body, Program, Statement, Type, Variable
 from tilewright.ir.scalars import BOOL
 from tilewright.ir.sizes import product
 from tilewright.ir.traversal import with_fresh_names
@@ -60,7 +50,7 @@ def flat_statements(program: Program) -> frozenset[str]:
 
 def _at_host(at: Place) -> bool:
     around = (body.statements[index].expression for body, index in at.chain[:-1])
-    return all(isinstance(one, If | Loop) for one in around)
+    return all(isinstance(one, nodes.If | nodes.Loop) for one in around)
 
 
 def _is_contraction_at(at: Place) -> bool:
@@ -71,7 +61,7 @@ def _asked_for_contraction(at: Place) -> int | None:
     """In which branch (0, 1) of the question for a contraction this place stands; None if in none."""
     for (body, index), (_, number) in zip(at.chain[:-1], at.site.path, strict=True):
         expression = body.statements[index].expression
-        if isinstance(expression, If):
+        if isinstance(expression, nodes.If):
             asked = comparisons(body, expression.condition)
             if asked and asked[0][0].name.startswith(CONTRACTION):
                 return number
@@ -80,7 +70,7 @@ def _asked_for_contraction(at: Place) -> int | None:
 
 def _in_stream(at: Place) -> bool:
     """A sequential stream is one kernel, in which nothing is parallel and no version can be picked."""
-    return any(isinstance(body.statements[index].expression, StreamSeq) for body, index in at.chain[:-1])
+    return any(isinstance(body.statements[index].expression, nodes.StreamSeq) for body, index in at.chain[:-1])
 
 
 def _is_spared(at: Place) -> bool:
@@ -91,7 +81,7 @@ def _is_kept_version(at: Place) -> bool:
     return _in_stream(at) or (_asked_for_contraction(at) == 0 and _is_contraction_at(at))
 
 
-@rule("contraction versions", Map)
+@rule("contraction versions", nodes.Map)
 def version_contraction(at: Place) -> Body | Declined:
     """c = (S |- redomap f xs ys)  =>  if Par(S) >= t then c by tiling else (S |- redomap f xs ys), if c contracts"""
     if not _is_contraction_at(at):
@@ -103,9 +93,9 @@ def version_contraction(at: Place) -> Body | Declined:
     taken = threshold_names(at.program.body)
     name = next(one for number in itertools.count() if (one := f"{CONTRACTION}{number}") not in taken)
     enough = Variable(at.names("enough"), Type(BOOL))
-    question = Statement((enough,), Threshold(name, product(nest_of(at.statement).shape)))
+    question = Statement((enough,), nodes.Threshold(name, product(nest_of(at.statement).shape)))
     tiled, flat = Body((copy,), copy.targets), Body((Statement(targets, at.expression),), targets)
-    return at.replace(question, Statement(at.statement.targets, If(enough, tiled, flat)))
+    return at.replace(question, Statement(at.statement.targets, nodes.If(enough, tiled, flat)))
 
 
 # --- passes -----------------------------------------------------------------------------------------------------------

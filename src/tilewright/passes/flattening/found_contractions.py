@@ -6,27 +6,14 @@ from collections.abc import Iterator
 
 from tilewright.contraction.form import Contraction, Kind
 from tilewright.contraction.recognise import recognise
-from tilewright.ir.nodes import (
-    Body,
-    Hist,
-    If,
-    Iota,
-    Loop,
-    Map,
-    Program,
-    Redomap,
-    Reduce,
-    Scan,
-    Scanomap,
-    Scatter,
-    Statement,
-)
+from tilewright.ir import nodes
+from tilewright.ir.nodes import Body, Program, Statement
 from tilewright.ir.scalars import I64
 from tilewright.ir.traversal import bodies_of, used_variables
 from tilewright.ir.views import parameter_view
 from tilewright.rewrite.names import bound, mentioned
 
-NESTS = (Map, Redomap, Reduce)
+NESTS = (nodes.Map, nodes.Redomap, nodes.Reduce)
 
 
 def contraction_of(statement: Statement, program: Program) -> Contraction | None:
@@ -51,7 +38,7 @@ def iota_names(body: Body) -> frozenset[str]:
     known: frozenset[str] | None = body.__dict__.get("_iotas")
     if known is None:
         own = (one.targets[0].name for one in body.statements
-               if isinstance(one.expression, Iota) and one.expression.scalar == I64)  # fmt: skip
+               if isinstance(one.expression, nodes.Iota) and one.expression.scalar == I64)  # fmt: skip
         inside = (iota_names(inner) for one in body.statements for inner in bodies_of(one.expression))
         known = body.__dict__["_iotas"] = frozenset(own).union(*inside)
     return known
@@ -74,7 +61,7 @@ def host_statements(program: Program) -> Iterator[Statement]:
     def found(body: Body) -> Iterator[Statement]:
         for one in body.statements:
             yield one
-            if isinstance(one.expression, If | Loop):
+            if isinstance(one.expression, nodes.If | nodes.Loop):
                 for inner in bodies_of(one.expression):
                     yield from found(inner)
 
@@ -88,6 +75,6 @@ def contractions(program: Program) -> tuple[Statement, ...]:
 
 def only_contractions(program: Program) -> bool:
     """Whether all combinators at the level of the host are contractions, and there is one."""
-    combinators = Map | Reduce | Scan | Redomap | Scanomap | Scatter | Hist
+    combinators = nodes.Map | nodes.Reduce | nodes.Scan | nodes.Redomap | nodes.Scanomap | nodes.Scatter | nodes.Hist
     found = [one for one in host_statements(program) if isinstance(one.expression, combinators)]
     return bool(found) and all(is_contraction(one, program) for one in found)

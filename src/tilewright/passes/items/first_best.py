@@ -24,27 +24,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from tilewright.ir import nodes
 from tilewright.ir.dataclass import dataclass
-from tilewright.ir.nodes import (
-    Apply,
-    Atom,
-    Body,
-    Expression,
-    If,
-    Index,
-    Lambda,
-    Literal,
-    Redomap,
-    Reduce,
-    SegRed,
-    Statement,
-    Type,
-    Variable,
-)
+from tilewright.ir.nodes import Atom, Body, Expression, Lambda, Literal, Statement, Type, Variable
 from tilewright.ir.scalars import BOOL, ScalarType
 from tilewright.passes.items.item_memory import IotaArray, Item
 
-Fold = Reduce | Redomap | SegRed
+Fold = nodes.Reduce | nodes.Redomap | nodes.SegRed
 _STRICT, _MIRRORED = {"lt": "gt", "gt": "lt"}, {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
 _OTHERWISE = {"le": "gt", "ge": "lt"}
 
@@ -104,7 +90,7 @@ class _Made:
     def __call__(self, name: str, operator: str, *operands: Atom) -> Variable:
         type_ = operands[-1].type if operator == "select" else Type(BOOL)
         target = Variable(f"{self.named}.{name}", type_)
-        self.statements.append(Statement((target,), Apply(operator, operands)))
+        self.statements.append(Statement((target,), nodes.Apply(operator, operands)))
         return target
 
 
@@ -154,7 +140,7 @@ def _comparison(body: Body, left: Sequence[Variable], right: Sequence[Variable])
     condition, takes_right = choice
     beside = _beside_nan(made, condition, left, right) if takes_right else None
     match made.get(beside[0] if beside else condition):
-        case Apply(operator, (one, other)) if operator in _MIRRORED:
+        case nodes.Apply(operator, (one, other)) if operator in _MIRRORED:
             if one in left and other in right:
                 operator, one, other = _MIRRORED[operator], other, one
             if one not in right or other not in left or right.index(one) != left.index(other):
@@ -172,12 +158,12 @@ def _beside_nan(
 ) -> tuple[Atom, int] | None:
     """The comparison in "a == a and (comparison or b != b)", the parts in any order, and which values a and b are."""
     match made.get(condition):
-        case Apply("and", parts):
+        case nodes.Apply("and", parts):
             for number, rest in (parts, parts[::-1]):
                 match made.get(number), made.get(rest):
-                    case Apply("eq", (a, also_a)), Apply("or", either) if a == also_a and a in left:
+                    case nodes.Apply("eq", (a, also_a)), nodes.Apply("or", either) if a == also_a and a in left:
                         for comparison, nan in (either, either[::-1]):
-                            if made.get(nan) == Apply("ne", (b := right[left.index(a)], b)):
+                            if made.get(nan) == nodes.Apply("ne", (b := right[left.index(a)], b)):
                                 return comparison, left.index(a)
     return None
 
@@ -186,9 +172,9 @@ def _choice(made: dict[Atom, Expression], result: Atom, x: Variable, y: Variable
     """The condition under which a result is y, x otherwise (True), or the other way round (False)."""
     expression = made.get(result)
     match expression:
-        case Apply("select", (condition, yes, no)):
+        case nodes.Apply("select", (condition, yes, no)):
             pass
-        case If(condition, Body((), thens), Body((), others)):
+        case nodes.If(condition, Body((), thens), Body((), others)):
             places = [key for key, one in made.items() if one is expression]
             yes, no = thens[places.index(result)], others[places.index(result)]
         case _:
@@ -200,16 +186,16 @@ def _is_row_number(item: Item, fold: Fold, place: int) -> bool:
     """Whether a value of the rows is their number."""
     array: Atom | None = None
     match fold:
-        case Reduce(arrays=arrays):
+        case nodes.Reduce(arrays=arrays):
             array = arrays[place]
-        case Redomap(function=function, arrays=arrays):
+        case nodes.Redomap(function=function, arrays=arrays):
             result = function.body.results[place]
             array = next((a for p, a in zip(function.parameters, arrays, strict=True) if p == result), None)
-        case SegRed(space=space, body=body):
+        case nodes.SegRed(space=space, body=body):
             row, _ = space.dimensions[-1]
             array = body.results[place]
             if array == row:
                 return True
             reads = [one.expression for one in body.statements if one.targets == (array,)]
-            array = next((one.array for one in reads if isinstance(one, Index) and one.indices == (row,)), None)
+            array = next((one.array for one in reads if isinstance(one, nodes.Index) and one.indices == (row,)), None)
     return isinstance(array, Variable) and isinstance(item.arrays.get(array.name), IotaArray)

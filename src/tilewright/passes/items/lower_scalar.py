@@ -9,21 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from tilewright.ir.nodes import (
-    Alias,
-    Apply,
-    Atom,
-    Body,
-    Cast,
-    Expression,
-    ForLoop,
-    If,
-    Lambda,
-    Literal,
-    Loop,
-    SizeValue,
-    Statement,
-)
+from tilewright.ir import nodes
+from tilewright.ir.nodes import Atom, Body, Expression, Lambda, Literal, Statement
 from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import Size, SizeAtom
 from tilewright.kernel import ir as kernel
@@ -95,18 +82,18 @@ def lower_scalar_expression(expression: Expression, emit: KernelBuilder) -> tupl
         LoweringError: for an expression on arrays.
     """
     match expression:
-        case Alias(atom):
+        case nodes.Alias(atom):
             return (lower_atom(atom, emit),)
-        case Apply(operator, operands):
+        case nodes.Apply(operator, operands):
             types = tuple(one.type.element for one in operands)
             return (apply_operator(operator, types, [lower_atom(one, emit) for one in operands], emit),)
-        case Cast(scalar, operand):
+        case nodes.Cast(scalar, operand):
             return (cast_value(lower_atom(operand, emit), operand.type.element, scalar, emit),)
-        case SizeValue(value):
+        case nodes.SizeValue(value):
             return ((emit.let(lower_size(value, emit), "size"),),)
-        case If():
+        case nodes.If():
             return lower_if(expression, emit, lambda body: lower_scalar_body(body, emit))
-        case Loop():
+        case nodes.Loop():
             return lower_loop(expression, emit, lambda body: lower_scalar_body(body, emit))
     raise LoweringError(f"{type(expression).__name__} is not an expression on scalars")
 
@@ -129,7 +116,7 @@ def assign_values(variables: Sequence[tuple[Name, ...]], values: Sequence[Value]
                 emit.assign(target, part)
 
 
-def lower_if(expression: If, emit: KernelBuilder, lower_body: BodyLowering) -> tuple[Value, ...]:
+def lower_if(expression: nodes.If, emit: KernelBuilder, lower_body: BodyLowering) -> tuple[Value, ...]:
     """`if` with scalar results; only the chosen branch is evaluated."""
     condition = lower_atom(expression.condition, emit)[0]
     types = [atom.type.element for atom in expression.then.results]
@@ -143,7 +130,7 @@ def lower_if(expression: If, emit: KernelBuilder, lower_body: BodyLowering) -> t
     return tuple(results)
 
 
-def lower_loop(expression: Loop, emit: KernelBuilder, lower_body: BodyLowering) -> tuple[Value, ...]:
+def lower_loop(expression: nodes.Loop, emit: KernelBuilder, lower_body: BodyLowering) -> tuple[Value, ...]:
     """`loop` with scalar merge values."""
     initial = [lower_atom(atom, emit) for atom in expression.initial]
     merged = [
@@ -163,10 +150,13 @@ def lower_loop(expression: Loop, emit: KernelBuilder, lower_body: BodyLowering) 
 
 
 def write_loop(
-    expression: Loop, emit: KernelBuilder, round_: Callable[[], tuple[kernel.Statement, ...]], lower_body: BodyLowering
+    expression: nodes.Loop,
+    emit: KernelBuilder,
+    round_: Callable[[], tuple[kernel.Statement, ...]],
+    lower_body: BodyLowering,
 ) -> None:
     """The kernel loop of `expression`, whose merge values are bound already and changed by `round_`."""
-    if isinstance(expression.form, ForLoop):
+    if isinstance(expression.form, nodes.ForLoop):
         bound = emit.let(lower_size(expression.form.bound, emit), "bound")
         index = Name(emit.name(expression.form.index.name), I64)
         emit.values[expression.form.index.name] = (index,)

@@ -10,27 +10,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from tilewright.ir.nodes import (
-    Alias,
-    Apply,
-    Atom,
-    Body,
-    Cast,
-    Concat,
-    If,
-    Index,
-    Iota,
-    Lambda,
-    Literal,
-    Map,
-    Rearrange,
-    Replicate,
-    SizeValue,
-    Slice,
-    Statement,
-    Type,
-    Variable,
-)
+from tilewright.ir import nodes
+from tilewright.ir.nodes import Atom, Body, Lambda, Literal, Statement, Type, Variable
 from tilewright.ir.scalars import BOOL, I64
 from tilewright.ir.sizes import Size, size
 from tilewright.rewrite.names import definitions, mentioned
@@ -40,14 +21,14 @@ Source: TypeAlias = tuple[Variable, tuple[Size, ...]]
 """An array and the indices at which a part or an element of it stands for a parameter."""
 
 
-@rule("concatenations", Map)
+@rule("concatenations", nodes.Map)
 def map_concat(at: Place) -> Body | Declined:
     """zs = concat xs ys; map f zs  =>  map (\\i -> f (if i < n then xs[i] else ys[i - n])) (iota (n + m))
 
     For xs of n and ys of m rows, if zs is used by maps only and its rows, where they are arrays, again by maps only.
     Seen through slices, permutations and repetitions; further inputs of f stay what they are.
     """
-    consumer = at.expect(Map)
+    consumer = at.expect(nodes.Map)
     positions: list[int] = []
     reasons: dict[str, None] = {}
     for k, array in enumerate(consumer.arrays):
@@ -69,9 +50,9 @@ def _concatenation(at: Place, array: Variable) -> Variable | None:
     """The concatenation of the same body that an array is, or is a view of."""
     while array.name in definitions(at.body):
         match at.definition(array):
-            case Concat():
+            case nodes.Concat():
                 return array
-            case Slice(inner) | Rearrange(inner) | Alias(Variable() as inner):
+            case nodes.Slice(inner) | nodes.Rearrange(inner) | nodes.Alias(Variable() as inner):
                 array = inner
             case _:
                 return None
@@ -88,18 +69,18 @@ def _needed_whole(at: Place, array: Variable) -> str | None:
             return f"{array} is a result"
         statement = at.body.statements[use]
         match statement.expression:
-            case Slice() | Rearrange() | Alias():
+            case nodes.Slice() | nodes.Rearrange() | nodes.Alias():
                 reason = _needed_whole(at, statement.targets[0])
                 if reason is not None:
                     return reason
-            case Map() as consumer if _takes_apart(consumer, array.name):
+            case nodes.Map() as consumer if _takes_apart(consumer, array.name):
                 pass
             case _:
                 return f"{array} is used by {at.describe_use(use)} as a whole"
     return None
 
 
-def _takes_apart(consumer: Map, name: str) -> bool:
+def _takes_apart(consumer: nodes.Map, name: str) -> bool:
     """Whether a map uses an array for nothing but its elements, one after the other."""
     function = consumer.function
     if name in mentioned(function):
@@ -112,13 +93,13 @@ def _only_mapped(body: Body, name: str) -> bool:
     if any(isinstance(one, Variable) and one.name == name for one in body.results):
         return False
     users = [one.expression for one in body.statements if name in mentioned(one.expression)]
-    return all(isinstance(one, Map) and _takes_apart(one, name) for one in users)
+    return all(isinstance(one, nodes.Map) and _takes_apart(one, name) for one in users)
 
 
 # --- reading by index -------------------------------------------------------------------------------------------------
 
 
-def _read_by_index(at: Place, consumer: Map, sources: Mapping[int, Source]) -> tuple[list[Statement], Map]:
+def _read_by_index(at: Place, consumer: nodes.Map, sources: Mapping[int, Source]) -> tuple[list[Statement], nodes.Map]:
     """A map whose inputs at these positions are rows of other arrays, read by an index that is a new input."""
     parameters = list(consumer.function.parameters)
     index = Variable(at.names("i"), Type(I64))
@@ -130,7 +111,7 @@ def _read_by_index(at: Place, consumer: Map, sources: Mapping[int, Source]) -> t
     function = Lambda((index, *(parameters[k] for k in kept)), body)
     arrays = (count, *(consumer.arrays[k] for k in kept))
     mapped = dataclasses.replace(consumer, function=function, arrays=arrays)
-    return [Statement((count,), Iota(consumer.width, I64))], mapped
+    return [Statement((count,), nodes.Iota(consumer.width, I64))], mapped
 
 
 def _with_rows(at: Place, body: Body, parameters: Sequence[Variable], rows: Mapping[str, Source]) -> Body:
@@ -140,11 +121,11 @@ def _with_rows(at: Place, body: Body, parameters: Sequence[Variable], rows: Mapp
         if parameter.type.rank == 0:
             array, indices = rows[parameter.name]
             before, atom = _element(at, array, indices)
-            statements += [*before, Statement((parameter,), Alias(atom))]
+            statements += [*before, Statement((parameter,), nodes.Alias(atom))]
     arrays = {one.name for one in parameters if one.type.rank}
     for statement in body.statements:
         inner = statement.expression
-        if isinstance(inner, Map) and (
+        if isinstance(inner, nodes.Map) and (
             taken := {k: rows[a.name] for k, a in enumerate(inner.arrays) if a.name in arrays}
         ):
             counting, mapped = _read_by_index(at, inner, taken)
@@ -157,24 +138,24 @@ def _with_rows(at: Place, body: Body, parameters: Sequence[Variable], rows: Mapp
 def _element(at: Place, array: Variable, indices: tuple[Size, ...]) -> tuple[list[Statement], Atom]:
     """Code for array[indices], with the array's definition in place of the array where it is made of others."""
     match at.definition(array):
-        case Alias(Variable() as inner):
+        case nodes.Alias(Variable() as inner):
             return _element(at, inner, indices)
-        case Slice(inner, dimensions):
+        case nodes.Slice(inner, dimensions):
             places = zip(indices, dimensions, strict=True)
             return _element(at, inner, tuple(one.start + index * one.step for index, one in places))
-        case Rearrange(inner, permutation):
+        case nodes.Rearrange(inner, permutation):
             order = sorted(range(len(indices)), key=permutation.__getitem__)
             return _element(at, inner, tuple(indices[d] for d in order))
-        case Replicate(_, Literal() as value):
+        case nodes.Replicate(_, Literal() as value):
             return [], value
-        case Replicate(_, Variable() as value):
+        case nodes.Replicate(_, Variable() as value):
             return _element(at, value, indices[1:]) if value.type.rank else ([], value)
-        case Concat(axis, arrays):
+        case nodes.Concat(axis, arrays):
             return _part(at, axis, arrays, indices)
-        case Iota(_, scalar):
+        case nodes.Iota(_, scalar):
             before, position = _position(at, indices[0])
             number = Variable(at.names("at"), Type(scalar))
-            return [*before, Statement((number,), Cast(scalar, position))], number
+            return [*before, Statement((number,), nodes.Cast(scalar, position))], number
     statements: list[Statement] = []
     atoms: list[Atom] = []
     for index in indices:
@@ -182,7 +163,7 @@ def _element(at: Place, array: Variable, indices: tuple[Size, ...]) -> tuple[lis
         statements += before
         atoms.append(atom)
     element = Variable(at.names("e"), Type(array.type.element))
-    return [*statements, Statement((element,), Index(array, tuple(atoms)))], element
+    return [*statements, Statement((element,), nodes.Index(array, tuple(atoms)))], element
 
 
 def _part(at: Place, axis: int, arrays: Sequence[Variable], indices: tuple[Size, ...]) -> tuple[list[Statement], Atom]:
@@ -201,8 +182,8 @@ def _part(at: Place, axis: int, arrays: Sequence[Variable], indices: tuple[Size,
     return [
         *before,
         *end,
-        Statement((below,), Apply("lt", (index, end_atom))),
-        Statement((found,), If(below, Body(tuple(then), (one,)), Body(tuple(otherwise), (two,)))),
+        Statement((below,), nodes.Apply("lt", (index, end_atom))),
+        Statement((found,), nodes.If(below, Body(tuple(then), (one,)), Body(tuple(otherwise), (two,)))),
     ], found
 
 
@@ -217,4 +198,4 @@ def _number(at: Place, value: Size) -> tuple[list[Statement], Atom]:
     if value.constant is not None:
         return [], Literal(value.constant, I64)
     number = Variable(at.names("at"), Type(I64))
-    return [Statement((number,), SizeValue(value))], number
+    return [Statement((number,), nodes.SizeValue(value))], number

@@ -4,27 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tilewright.ir.nodes import (
-    Atom,
-    Body,
-    Expression,
-    ForLoop,
-    If,
-    Iota,
-    Lambda,
-    Loop,
-    Map,
-    Rearrange,
-    Redomap,
-    Reduce,
-    Replicate,
-    Scan,
-    Scanomap,
-    Statement,
-    StreamSeq,
-    Type,
-    Variable,
-)
+from tilewright.ir import nodes
+from tilewright.ir.nodes import Atom, Body, Expression, Lambda, Statement, Type, Variable
 from tilewright.ir.sizes import Size
 from tilewright.ir.traversal import bodies_of
 from tilewright.rewrite.names import bound, mentioned, replace_names, with_body
@@ -54,7 +35,7 @@ from tilewright.rewrite.rules.flatten_regular import (
 INSIDE = no_match("it stands inside a construct that is flattened, or not, as a whole")
 
 
-@rule("flattening", Map)
+@rule("flattening", nodes.Map)
 def distribute(at: Place) -> Body | Declined:
     """S |- let a = e1 in e2  =>  let as = (S |- e1) in (S, a in as |- e2), if a's sizes do not vary in S
 
@@ -115,7 +96,7 @@ def _split(at: Place, nest: Nest, first: Group, rest: tuple[Statement, ...]) -> 
     return at.substitute(same, here)
 
 
-@rule("flattening", Map)
+@rule("flattening", nodes.Map)
 def interchange_loop(at: Place) -> Body | Declined:
     """S |- loop p = p0 for i < n do e  =>  loop ps = p0s for i < n do (S, p in ps |- e), if n does not vary in S
 
@@ -125,9 +106,9 @@ def interchange_loop(at: Place) -> Body | Declined:
         return INSIDE
     nest = nest_of(at.statement)
     loop = nest.sole.expression if nest.sole is not None else None
-    if not isinstance(loop, Loop):
+    if not isinstance(loop, nodes.Loop):
         return no_match("the nest is not around a loop")
-    if not can_interchange_loop(loop, nest.varying) or not isinstance(loop.form, ForLoop):
+    if not can_interchange_loop(loop, nest.varying) or not isinstance(loop.form, nodes.ForLoop):
         return Declined("the loop's bound or values vary in the nest, or there is no regular parallelism inside")
     before: list[Statement] = []
     initial: list[Variable] = []
@@ -139,10 +120,12 @@ def interchange_loop(at: Place) -> Body | Declined:
     inner = extended(Nest(nest.levels, loop.body), list(zip(loop.parameters, carried, strict=True)), at.names)
     results = tuple(Variable(at.names(one.name), one.type) for one in carried)
     body = Body(write_nest(without_unused(inner), results, at.names), results)
-    return at.replace(*before, Statement(at.statement.targets, Loop(tuple(carried), tuple(initial), loop.form, body)))
+    return at.replace(
+        *before, Statement(at.statement.targets, nodes.Loop(tuple(carried), tuple(initial), loop.form, body))
+    )
 
 
-@rule("flattening", Map)
+@rule("flattening", nodes.Map)
 def interchange_if(at: Place) -> Body | Declined:
     """S |- if c then e1 else e2  =>  if c then (S |- e1) else (S |- e2), if c does not vary in S
 
@@ -152,7 +135,7 @@ def interchange_if(at: Place) -> Body | Declined:
         return INSIDE
     nest = nest_of(at.statement)
     branch = nest.sole.expression if nest.sole is not None else None
-    if not isinstance(branch, If):
+    if not isinstance(branch, nodes.If):
         return no_match("the nest is not around an if")
     if not can_interchange_if(branch, nest.varying):
         return Declined("the condition varies in the nest, or neither branch holds regular parallelism")
@@ -161,17 +144,17 @@ def interchange_if(at: Place) -> Body | Declined:
         copy = without_unused(renamed(Nest(nest.levels, inside), at.names))
         targets = tuple(Variable(at.names(one.name), one.type) for one in at.statement.targets)
         bodies.append(Body(write_nest(copy, targets, at.names), targets))
-    return at.become(If(branch.condition, *bodies))
+    return at.become(nodes.If(branch.condition, *bodies))
 
 
-@rule("flattening", Map, Redomap, Scanomap)
+@rule("flattening", nodes.Map, nodes.Redomap, nodes.Scanomap)
 def split_fold(at: Place) -> Body | Declined:
     """S |- redomap op ne f xs  =>  S |- let ys = map f xs in reduce op ne ys, if f holds parallelism; also scanomap"""
     if inner_level(at) is None:
         return INSIDE
     nest = nest_of(at.statement)
     fold = nest.sole.expression if nest.sole is not None else None
-    if nest.sole is None or not isinstance(fold, Redomap | Scanomap):
+    if nest.sole is None or not isinstance(fold, nodes.Redomap | nodes.Scanomap):
         return no_match("the nest is not around a fused fold")
     if not exploitable(nest.sole, nest.varying) or not holds_parallelism(fold.function.body, nest.varying):
         return no_match("the fold's function holds no regular parallelism")
@@ -180,7 +163,7 @@ def split_fold(at: Place) -> Body | Declined:
 
 
 def map_and_fold(
-    statement: Statement, fold: Redomap | Scanomap, names: Callable[[str], str]
+    statement: Statement, fold: nodes.Redomap | nodes.Scanomap, names: Callable[[str], str]
 ) -> tuple[Statement, Statement]:
     """redomap op ne f xs = reduce op ne (map f xs), and the same for scanomap; `names` names what is mapped."""
     count = len(fold.neutral)
@@ -188,16 +171,16 @@ def map_and_fold(
         Variable(names(target.name), atom.type.array_of(fold.width))
         for target, atom in zip(statement.targets[:count], fold.neutral, strict=True)
     )
-    mapped = Statement((*rows, *statement.targets[count:]), Map(fold.width, fold.function, fold.arrays))
-    folded: Reduce | Scan
-    if isinstance(fold, Redomap):
-        folded = Reduce(fold.width, fold.combine, fold.neutral, rows, fold.commutative)
+    mapped = Statement((*rows, *statement.targets[count:]), nodes.Map(fold.width, fold.function, fold.arrays))
+    folded: nodes.Reduce | nodes.Scan
+    if isinstance(fold, nodes.Redomap):
+        folded = nodes.Reduce(fold.width, fold.combine, fold.neutral, rows, fold.commutative)
     else:
-        folded = Scan(fold.width, fold.combine, fold.neutral, rows)
+        folded = nodes.Scan(fold.width, fold.combine, fold.neutral, rows)
     return mapped, Statement(statement.targets[:count], folded)
 
 
-@rule("flattening", Map, Reduce)
+@rule("flattening", nodes.Map, nodes.Reduce)
 def interchange_reduce(at: Place) -> Body | Declined:
     """S |- reduce (\\x y -> map op x y) (replicate m ne) xss  =>  S |- map (\\xs -> reduce op ne xs) (transpose xss)
 
@@ -207,14 +190,14 @@ def interchange_reduce(at: Place) -> Body | Declined:
         return INSIDE
     nest = nest_of(at.statement)
     fold = nest.sole.expression if nest.sole is not None else None
-    if nest.sole is None or not isinstance(fold, Reduce):
+    if nest.sole is None or not isinstance(fold, nodes.Reduce):
         return no_match("the nest is not around a reduction")
     inner = Nest((), fold.combine.body).sole
     columns = inner.expression if inner is not None else None
-    if not isinstance(columns, Map) or columns.arrays != fold.combine.parameters:
+    if not isinstance(columns, nodes.Map) or columns.arrays != fold.combine.parameters:
         return no_match("the operator is not a map of both rows")
     neutral = [at.definition(one) for one in fold.neutral]
-    values = tuple(one.value for one in neutral if isinstance(one, Replicate))
+    values = tuple(one.value for one in neutral if isinstance(one, nodes.Replicate))
     if len(values) < len(neutral) or not exploitable(nest.sole, nest.varying):
         return Declined("the neutral row is not known to be copies of one value")
     turned = tuple(
@@ -222,18 +205,18 @@ def interchange_reduce(at: Place) -> Body | Declined:
         for one in fold.arrays
     )
     views = tuple(
-        Statement((new,), Rearrange(old, (1, 0, *range(2, old.type.rank))))
+        Statement((new,), nodes.Rearrange(old, (1, 0, *range(2, old.type.rank))))
         for old, new in zip(fold.arrays, turned, strict=True)
     )
     rows = tuple(Variable(at.names(one.name), one.type.row) for one in turned)
     sums = tuple(Variable(at.names(one.name), one.type.row) for one in nest.sole.targets)
-    reduce = Reduce(fold.width, columns.function, values, rows, fold.commutative)
+    reduce = nodes.Reduce(fold.width, columns.function, values, rows, fold.commutative)
     each = Lambda(rows, Body((Statement(sums, reduce),), sums))
-    body = Body((*views, Statement(nest.sole.targets, Map(columns.width, each, turned))), nest.body.results)
+    body = Body((*views, Statement(nest.sole.targets, nodes.Map(columns.width, each, turned))), nest.body.results)
     return at.replace(*write_nest(Nest(nest.levels, body), at.statement.targets, at.names))
 
 
-@rule("flattening", Map, Redomap, Scanomap, Loop, StreamSeq)
+@rule("flattening", nodes.Map, nodes.Redomap, nodes.Scanomap, nodes.Loop, nodes.StreamSeq)
 def lift_constant(at: Place) -> Body | Declined:
     """map (\\x -> a = iota n; e) xs  =>  a = iota n; map (\\x -> e) xs, for the program's sizes; also replicate
 
@@ -242,7 +225,7 @@ def lift_constant(at: Place) -> Body | Declined:
     if in_segment(at):
         return no_match("it stands inside an operation")
     expression = at.expression
-    if isinstance(expression, Loop) and all(isinstance(one, If | Loop) for one in _around(at)):
+    if isinstance(expression, nodes.Loop) and all(isinstance(one, nodes.If | nodes.Loop) for one in _around(at)):
         return no_match("the loop stands in no nest, and what it fills in each round needs no array")
     varying = bound(expression)
     moved: list[Statement] = []
@@ -261,9 +244,9 @@ def _around(at: Place) -> tuple[Expression, ...]:
 
 def _is_constant(statement: Statement, varying: frozenset[str], at: Place) -> bool:
     match statement.expression:
-        case Iota(count):
+        case nodes.Iota(count):
             return is_product_of_sizes(count, at)
-        case Replicate(count, value):
+        case nodes.Replicate(count, value):
             return is_product_of_sizes(count, at) and mentioned(value).isdisjoint(varying)
     return False
 

@@ -8,29 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 
-from tilewright.ir.nodes import (
-    Alias,
-    Apply,
-    Atom,
-    Body,
-    Cast,
-    Index,
-    Iota,
-    Level,
-    SegHist,
-    SegMap,
-    SegRed,
-    SegScan,
-    SizeValue,
-    Statement,
-    Variable,
-)
+from tilewright.ir import nodes
+from tilewright.ir.nodes import Atom, Body, Statement, Variable
 from tilewright.ir.traversal import used_variables
 from tilewright.rewrite.names import bound, definitions, mentioned, replace_names, used
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 
-Operation = SegMap | SegRed | SegScan | SegHist
-CHEAP = Alias | Apply | Cast | Index | SizeValue
+Operation = nodes.SegMap | nodes.SegRed | nodes.SegScan | nodes.SegHist
+CHEAP = nodes.Alias | nodes.Apply | nodes.Cast | nodes.Index | nodes.SizeValue
 DEAR = frozenset((
     "exp", "exp2", "log", "log2", "log10", "log1p", "expm1", "cbrt", "hypot", "sin", "cos", "tan", "asin", "acos",
     "atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "pow", "sqrt", "div",
@@ -38,7 +23,7 @@ DEAR = frozenset((
 """Operators that cost more than reading a number."""
 
 
-@rule("segment fusion", SegMap, SegRed, SegScan, SegHist)
+@rule("segment fusion", nodes.SegMap, nodes.SegRed, nodes.SegScan, nodes.SegHist)
 def segmap_into_operation(at: Place) -> Body | Declined:
     """ys = segmap S e; zs = segop (S, T) f[ys[S]]  =>  zs = segop (S, T) f[e], if ys is read nowhere else
 
@@ -52,7 +37,7 @@ def segmap_into_operation(at: Place) -> Body | Declined:
     declined: Declined | None = None
     for index in sorted({bound_at[name] for name in used(at.statement) if name in bound_at}, reverse=True):
         producer = at.body.statements[index]
-        if not isinstance(producer.expression, SegMap):
+        if not isinstance(producer.expression, nodes.SegMap):
             continue
         names = ", ".join(one.name for one in producer.targets)
         if reason := _why_not(at, producer, producer.expression, consumer, indices):
@@ -63,10 +48,10 @@ def segmap_into_operation(at: Place) -> Body | Declined:
 
 
 def _why_not(
-    at: Place, producer: Statement, inner: SegMap, outer: Operation, indices: tuple[Variable, ...]
+    at: Place, producer: Statement, inner: nodes.SegMap, outer: Operation, indices: tuple[Variable, ...]
 ) -> str | None:
     rank = len(inner.space.dimensions)
-    if Level.BLOCK in (inner.level, outer.level):
+    if nodes.Level.BLOCK in (inner.level, outer.level):
         return "is computed by blocks, whose memory would have to hold more"
     if outer.space.shape[:rank] != inner.space.shape:
         return "is computed over another space"
@@ -80,7 +65,7 @@ def _why_not(
         expression = statement.expression
         if mentioned(statement).isdisjoint(made):
             continue
-        if not isinstance(expression, Index) or expression.indices[:rank] != indices[:rank]:
+        if not isinstance(expression, nodes.Index) or expression.indices[:rank] != indices[:rank]:
             return "is read at other points too"
     elsewhere = (
         getattr(outer, f.name) for f in dataclasses.fields(outer) if f.name not in ("body", "level", "commutative")
@@ -93,13 +78,13 @@ def _why_not(
 def _is_cheap(body: Body) -> bool:
     return all(
         isinstance(one.expression, CHEAP)
-        and not (isinstance(one.expression, Apply) and one.expression.operator in DEAR)
+        and not (isinstance(one.expression, nodes.Apply) and one.expression.operator in DEAR)
         and all(target.type.rank == 0 for target in one.targets)
         for one in body.statements
     )
 
 
-def _fused(at: Place, index: int, inner: SegMap, outer: Operation, indices: tuple[Variable, ...]) -> Body:
+def _fused(at: Place, index: int, inner: nodes.SegMap, outer: Operation, indices: tuple[Variable, ...]) -> Body:
     targets = at.body.statements[index].targets
     points = [point for point, _ in inner.space.dimensions]
     values: dict[str, Atom] = {point.name: new for point, new in zip(points, indices, strict=False)}
@@ -108,9 +93,9 @@ def _fused(at: Place, index: int, inner: SegMap, outer: Operation, indices: tupl
     statements: list[Statement] = []
     for statement in outer.body.statements:
         expression = statement.expression
-        if isinstance(expression, Index) and expression.array.name in made:
+        if isinstance(expression, nodes.Index) and expression.array.name in made:
             value, rest = made[expression.array.name], expression.indices[len(points) :]
-            picked = Index(value, rest) if rest and isinstance(value, Variable) else Alias(value)
+            picked = nodes.Index(value, rest) if rest and isinstance(value, Variable) else nodes.Alias(value)
             statements.append(Statement(statement.targets, picked))
         else:
             statements.append(statement)
@@ -120,23 +105,23 @@ def _fused(at: Place, index: int, inner: SegMap, outer: Operation, indices: tupl
     return Body((*old[:index], *old[index + 1 : at.index], fused, *old[at.index + 1 :]), at.body.results)
 
 
-@rule("numbering", SegMap)
+@rule("numbering", nodes.SegMap)
 def iota_into_operation(at: Place) -> Body | Declined:
     """is = iota n; ys = segmap S (e is)  =>  ys = segmap S (js = iota n; e js), for threads
 
     There, numbers in order need no memory, and are known to be small; outside they are an array like any other.
     """
     operation = at.expression
-    if not isinstance(operation, SegMap):
+    if not isinstance(operation, nodes.SegMap):
         raise TypeError("iota_into_operation is for segmented maps")
-    if operation.level is not Level.THREAD:
+    if operation.level is not nodes.Level.THREAD:
         return no_match("its threads share arrays")
     free = {one.name: one for one in used_variables(operation.body)}
     values: dict[str, Atom] = {}
     made: list[Statement] = []
     for name in sorted(mentioned(operation.body) - bound(operation)):
         counted = at.definition(free[name]) if name in free else None
-        if isinstance(counted, Iota):
+        if isinstance(counted, nodes.Iota):
             values[name] = inside = Variable(at.names(name), free[name].type)
             made.append(Statement((inside,), counted))
     if not made:

@@ -13,23 +13,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from tilewright.ir import nodes
 from tilewright.ir.dataclass import dataclass
-from tilewright.ir.nodes import (
-    Apply,
-    Body,
-    Expression,
-    ForLoop,
-    Hist,
-    Lambda,
-    Loop,
-    Map,
-    Redomap,
-    Reduce,
-    Scan,
-    Scanomap,
-    Statement,
-    Variable,
-)
+from tilewright.ir.nodes import Body, Expression, Lambda, Statement, Variable
 from tilewright.ir.sizes import Size
 from tilewright.ir.traversal import FreshNames, bodies_of, with_fresh_names
 from tilewright.rewrite.names import bound, mentioned, used
@@ -39,11 +25,11 @@ from tilewright.rewrite.rules.flatten_nest import Nest, holds_operation, in_segm
 from tilewright.rewrite.rules.flatten_regular import SOAC, is_regular
 from tilewright.rewrite.rules.hoisting import can_fail
 
-_OPENED = Map | Redomap | Scanomap
-_FOLDS = Reduce | Scan | Redomap | Scanomap | Hist | Loop
+_OPENED = nodes.Map | nodes.Redomap | nodes.Scanomap
+_FOLDS = nodes.Reduce | nodes.Scan | nodes.Redomap | nodes.Scanomap | nodes.Hist | nodes.Loop
 
 
-@rule("flattening", Map)
+@rule("flattening", nodes.Map)
 def split_invariant(at: Place) -> Body | Declined:
     """S |- (ys = map (\\x -> v = e1; e2) xs; e3)  =>  vs = map (\\x -> e1) xs; S |- (ys = map (\\x v -> e2) xs vs; e3)
 
@@ -77,7 +63,7 @@ def _rounds(at: Place) -> dict[str, Size]:
     found: dict[str, Size] = {}
     for body, index in at.chain[:-1]:
         expression = body.statements[index].expression
-        if isinstance(expression, Loop) and isinstance(expression.form, ForLoop):
+        if isinstance(expression, nodes.Loop) and isinstance(expression.form, nodes.ForLoop):
             found[expression.form.index.name] = expression.form.bound
     return found
 
@@ -136,7 +122,7 @@ def _opened(
     taken = [pair for pair in fixed if pair[0].name in needed] or fixed[:1]
     targets = tuple(Variable(names(one.name), one.type.array_of(expression.width)) for one in divided.crossing)
     function = Lambda(tuple(one for one, _ in taken), Body(divided.moved, divided.crossing))
-    whole = Map(expression.width, function, tuple(array for _, array in taken))
+    whole = nodes.Map(expression.width, function, tuple(array for _, array in taken))
     rows += zip(divided.crossing, targets, strict=True)
     rest = Body(divided.kept, body.results)
     read = [pair for pair in rows if pair[0].name in mentioned(rest)] or rows[:1]
@@ -179,7 +165,7 @@ def _is_scalar(statement: Statement) -> bool:
 def _is_dear(statement: Statement, top: bool = False) -> bool:
     """Whether something costs more than reading it; of a nest's own statements (`top`), all parallelism does."""
     expression = statement.expression
-    if isinstance(expression, Apply):
+    if isinstance(expression, nodes.Apply):
         return expression.operator in DEAR and not top
     if top:
         return isinstance(expression, SOAC)

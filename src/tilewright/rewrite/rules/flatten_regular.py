@@ -8,33 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from tilewright.ir import nodes
 from tilewright.ir.dataclass import dataclass
-from tilewright.ir.nodes import (
-    Body,
-    Concat,
-    Copy,
-    ForLoop,
-    Hist,
-    If,
-    Loop,
-    Map,
-    Rearrange,
-    Redomap,
-    Reduce,
-    Replicate,
-    Reshape,
-    Scan,
-    Scanomap,
-    Scatter,
-    Slice,
-    Statement,
-    Variable,
-)
+from tilewright.ir.nodes import Body, Statement, Variable
 from tilewright.ir.traversal import bodies_of
 from tilewright.rewrite.names import bound, mentioned, used
 from tilewright.rewrite.rules.flatten_nest import Nest
 
-SOAC = (Map, Reduce, Scan, Redomap, Scanomap, Scatter, Hist)
+SOAC = (nodes.Map, nodes.Reduce, nodes.Scan, nodes.Redomap, nodes.Scanomap, nodes.Scatter, nodes.Hist)
 
 
 def _fixed(node: object, varying: frozenset[str]) -> bool:
@@ -55,24 +36,24 @@ def exploitable(statement: Statement, varying: frozenset[str]) -> bool:
     if not is_regular(statement.targets, varying):
         return False
     match statement.expression:
-        case Map(width=width):
+        case nodes.Map(width=width):
             return _fixed(width, varying)
-        case Reduce() | Scan() | Redomap() | Scanomap() as fold:
+        case nodes.Reduce() | nodes.Scan() | nodes.Redomap() | nodes.Scanomap() as fold:
             return _fixed(fold.width, varying) and _fixed((fold.combine, fold.neutral), varying)
-        case Scatter(destination, indices, values):
+        case nodes.Scatter(destination, indices, values):
             return is_regular((destination, indices, values), varying)
-        case Hist(destinations, combine, neutral, indices, values):
+        case nodes.Hist(destinations, combine, neutral, indices, values):
             return is_regular((*destinations, indices, *values), varying) and _fixed((combine, neutral), varying)
-        case Loop() as loop:
+        case nodes.Loop() as loop:
             return can_interchange_loop(loop, varying)
-        case If() as branch:
+        case nodes.If() as branch:
             return can_interchange_if(branch, varying)
     return False
 
 
-def can_interchange_loop(loop: Loop, varying: frozenset[str]) -> bool:
+def can_interchange_loop(loop: nodes.Loop, varying: frozenset[str]) -> bool:
     """Whether every point runs the loop equally often, carries regular values, and has parallelism inside."""
-    if not isinstance(loop.form, ForLoop) or not _fixed(loop.form.bound, varying):
+    if not isinstance(loop.form, nodes.ForLoop) or not _fixed(loop.form.bound, varying):
         return False
     if not is_regular(loop.parameters, varying):
         return False
@@ -80,7 +61,7 @@ def can_interchange_loop(loop: Loop, varying: frozenset[str]) -> bool:
     return any(exploitable(one, inside) for one in loop.body.statements)
 
 
-def can_interchange_if(branch: If, varying: frozenset[str]) -> bool:
+def can_interchange_if(branch: nodes.If, varying: frozenset[str]) -> bool:
     """Whether all points take the same branch, and there is parallelism in one."""
     inside = varying.union(bound(branch))
     both = branch.then.statements + branch.otherwise.statements
@@ -142,12 +123,12 @@ def _alone(nest: Nest) -> list[bool]:
     found: list[bool] = []
     for statement in nest.body.statements:
         match statement.expression:
-            case Rearrange(array) | Reshape(array) | Slice(array) | Copy(array, None):
+            case nodes.Rearrange(array) | nodes.Reshape(array) | nodes.Slice(array) | nodes.Copy(array, None):
                 free = mentioned(statement.expression) - {array.name}
                 single = array.name in rows and free.isdisjoint(varying)
-            case Concat(_, arrays):
+            case nodes.Concat(_, arrays):
                 single = all(one.name in rows for one in arrays)
-            case Replicate(count, value):
+            case nodes.Replicate(count, value):
                 single = isinstance(value, Variable) and value.name in rows and _fixed(count, varying)
             case _:
                 single = exploitable(statement, varying)

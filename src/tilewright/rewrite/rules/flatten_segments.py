@@ -2,31 +2,9 @@
 
 from __future__ import annotations
 
+from tilewright.ir import nodes
 from tilewright.ir.counts import element_count
-from tilewright.ir.nodes import (
-    Apply,
-    Body,
-    Hist,
-    Index,
-    Level,
-    Map,
-    Redomap,
-    Reduce,
-    Reshape,
-    Scan,
-    Scanomap,
-    Scatter,
-    SegHist,
-    SegMap,
-    SegRed,
-    SegScan,
-    SegSpace,
-    SizeValue,
-    Statement,
-    Type,
-    Variable,
-    index_literal,
-)
+from tilewright.ir.nodes import Body, Statement, Type, Variable
 from tilewright.ir.scalars import BOOL, I64
 from tilewright.ir.sizes import Size
 from tilewright.ir.traversal import FreshNames
@@ -36,19 +14,19 @@ from tilewright.rewrite.rules.flatten_nest import Nest, NestLevel, inner_level, 
 from tilewright.rewrite.rules.flatten_regular import exploitable
 
 
-@rule("flattening", Map)
+@rule("flattening", nodes.Map)
 def flatten_map(at: Place) -> Body | Declined:
     """S |- e  =>  segmap S e, when no other rule applies; what is parallel in e runs sequentially"""
     level = inner_level(at)
     return INSIDE if level is None else at.become(segmap(nest_of(at.statement), level, at.names))
 
 
-def segmap(nest: Nest, level: Level, names: FreshNames) -> SegMap:
+def segmap(nest: Nest, level: nodes.Level, names: FreshNames) -> nodes.SegMap:
     """The nest as one segmented map."""
-    return SegMap(level, *open_space(nest, names))
+    return nodes.SegMap(level, *open_space(nest, names))
 
 
-@rule("flattening", Map, Reduce, Redomap)
+@rule("flattening", nodes.Map, nodes.Reduce, nodes.Redomap)
 def flatten_redomap(at: Place) -> Body | Declined:
     """S |- redomap op (\\x -> e) ne xs  =>  segred (S, <x in xs>) op ne e"""
     level = inner_level(at)
@@ -56,15 +34,15 @@ def flatten_redomap(at: Place) -> Body | Declined:
         return INSIDE
     nest = nest_of(at.statement)
     fold = nest.sole.expression if nest.sole is not None else None
-    if nest.sole is None or not isinstance(fold, Reduce | Redomap):
+    if nest.sole is None or not isinstance(fold, nodes.Reduce | nodes.Redomap):
         return no_match("the nest is not around a reduction")
     if not exploitable(nest.sole, nest.varying):
         return Declined("the operator, the neutral element or a size varies in the nest")
     space, body = open_space(fold_nest(nest, fold, at.names), at.names)
-    return at.become(SegRed(level, space, fold.combine, fold.neutral, body, fold.commutative))
+    return at.become(nodes.SegRed(level, space, fold.combine, fold.neutral, body, fold.commutative))
 
 
-@rule("flattening", Map, Scan, Scanomap)
+@rule("flattening", nodes.Map, nodes.Scan, nodes.Scanomap)
 def flatten_scan(at: Place) -> Body | Declined:
     """S |- scanomap op (\\x -> e) ne xs  =>  segscan (S, <x in xs>) op ne e"""
     level = inner_level(at)
@@ -72,17 +50,17 @@ def flatten_scan(at: Place) -> Body | Declined:
         return INSIDE
     nest = nest_of(at.statement)
     fold = nest.sole.expression if nest.sole is not None else None
-    if nest.sole is None or not isinstance(fold, Scan | Scanomap):
+    if nest.sole is None or not isinstance(fold, nodes.Scan | nodes.Scanomap):
         return no_match("the nest is not around a scan")
     if not exploitable(nest.sole, nest.varying):
         return Declined("the operator, the neutral element or a size varies in the nest")
     space, body = open_space(fold_nest(nest, fold, at.names), at.names)
-    return at.become(SegScan(level, space, fold.combine, fold.neutral, body))
+    return at.become(nodes.SegScan(level, space, fold.combine, fold.neutral, body))
 
 
-def fold_nest(nest: Nest, fold: Reduce | Redomap | Scan | Scanomap, names: FreshNames) -> Nest:
+def fold_nest(nest: Nest, fold: nodes.Reduce | nodes.Redomap | nodes.Scan | nodes.Scanomap, names: FreshNames) -> Nest:
     """The nest with the rows of the fold inside as its innermost level."""
-    if isinstance(fold, Redomap | Scanomap):
+    if isinstance(fold, nodes.Redomap | nodes.Scanomap):
         parameters, body = fold.function.parameters, fold.function.body
     else:
         parameters = tuple(Variable(names(one.name), one.type.row) for one in fold.arrays)
@@ -90,7 +68,7 @@ def fold_nest(nest: Nest, fold: Reduce | Redomap | Scan | Scanomap, names: Fresh
     return Nest((*nest.levels, NestLevel(fold.width, parameters, fold.arrays)), body)
 
 
-@rule("flattening", Map, Hist)
+@rule("flattening", nodes.Map, nodes.Hist)
 def flatten_hist(at: Place) -> Body | Declined:
     """S |- hist d op ne is xs  =>  seghist (S, <i, x in is, xs>) ds op ne (i, x), each point with bins of its own"""
     level = inner_level(at)
@@ -98,7 +76,7 @@ def flatten_hist(at: Place) -> Body | Declined:
         return INSIDE
     nest = nest_of(at.statement)
     hist = nest.sole.expression if nest.sole is not None else None
-    if nest.sole is None or not isinstance(hist, Hist):
+    if nest.sole is None or not isinstance(hist, nodes.Hist):
         return no_match("the nest is not around a histogram")
     if not exploitable(nest.sole, nest.varying):
         return Declined("the operator, the neutral element or a size varies in the nest")
@@ -112,11 +90,11 @@ def flatten_hist(at: Place) -> Body | Declined:
     parameters = tuple(Variable(at.names(one.name), one.type.row) for one in arrays)
     inner = Nest((*nest.levels, NestLevel(arrays[0].type.shape[0], parameters, arrays)), Body((), parameters))
     space, body = open_space(inner, at.names)
-    operation = SegHist(level, space, tuple(bins), hist.combine, hist.neutral, body)
+    operation = nodes.SegHist(level, space, tuple(bins), hist.combine, hist.neutral, body)
     return at.replace(*before, Statement(at.statement.targets, operation))
 
 
-@rule("flattening", Map)
+@rule("flattening", nodes.Map)
 def flatten_scatter(at: Place) -> Body | Declined:
     """S |- scatter d is xs  =>  reshape (scatter (reshape ds) (segmap (S, <i in is>) (place of S, i)) (reshape xss))
 
@@ -127,7 +105,7 @@ def flatten_scatter(at: Place) -> Body | Declined:
         return INSIDE
     nest = nest_of(at.statement)
     scatter = nest.sole.expression if nest.sole is not None else None
-    if nest.sole is None or not isinstance(scatter, Scatter):
+    if nest.sole is None or not isinstance(scatter, nodes.Scatter):
         return no_match("the nest is not around a scatter")
     if not exploitable(nest.sole, nest.varying):
         return Declined("a size varies in the nest")
@@ -150,33 +128,33 @@ def flatten_scatter(at: Place) -> Body | Declined:
         (values, (all_values, *row)),
     ):
         flat.append(Variable(at.names(one.name), Type(one.type.element, shape)))
-        statements.append(Statement((flat[-1],), Reshape(one, shape)))
+        statements.append(Statement((flat[-1],), nodes.Reshape(one, shape)))
     done = Variable(at.names("scattered"), flat[0].type)
-    statements.append(Statement((done,), Scatter(*flat)))
+    statements.append(Statement((done,), nodes.Scatter(*flat)))
     (target,) = at.statement.targets
-    return at.replace(*statements, Statement((target,), Reshape(done, target.type.shape)))
+    return at.replace(*statements, Statement((target,), nodes.Reshape(done, target.type.shape)))
 
 
-def _places(nest: Nest, indices: Variable, bins: Size, level: Level, names: FreshNames) -> SegMap:
+def _places(nest: Nest, indices: Variable, bins: Size, level: nodes.Level, names: FreshNames) -> nodes.SegMap:
     """For each index its place among the destinations of all points, or -1 if it is out of range."""
-    space = SegSpace(tuple((Variable(names("i"), Type(I64)), extent) for extent in indices.type.shape))
+    space = nodes.SegSpace(tuple((Variable(names("i"), Type(I64)), extent) for extent in indices.type.shape))
     statements: list[Statement] = []
 
-    def scalar(expression: Apply | SizeValue | Index, hint: str) -> Variable:
-        compared = isinstance(expression, Apply) and expression.operator in ("ge", "lt", "and")
+    def scalar(expression: nodes.Apply | nodes.SizeValue | nodes.Index, hint: str) -> Variable:
+        compared = isinstance(expression, nodes.Apply) and expression.operator in ("ge", "lt", "and")
         variable = Variable(names(hint), Type(BOOL if compared else I64))
         statements.append(Statement((variable,), expression))
         return variable
 
     points = [index for index, _ in space.dimensions]
-    at = scalar(Index(indices, tuple(points)), "index")
-    extent = scalar(SizeValue(bins), "bins")
-    low = scalar(Apply("ge", (at, index_literal(0))), "low")
-    inside = scalar(Apply("and", (low, scalar(Apply("lt", (at, extent)), "high"))), "inside")
+    at = scalar(nodes.Index(indices, tuple(points)), "index")
+    extent = scalar(nodes.SizeValue(bins), "bins")
+    low = scalar(nodes.Apply("ge", (at, nodes.index_literal(0))), "low")
+    inside = scalar(nodes.Apply("and", (low, scalar(nodes.Apply("lt", (at, extent)), "high"))), "inside")
     segment = points[0]
     for index, width in zip(points[1:-1], nest.shape[1:], strict=True):
-        outer = scalar(Apply("mul", (segment, scalar(SizeValue(width), "width"))), "outer")
-        segment = scalar(Apply("add", (outer, index)), "segment")
-    place = scalar(Apply("add", (scalar(Apply("mul", (segment, extent)), "start"), at)), "place")
-    result = scalar(Apply("select", (inside, place, index_literal(-1))), "place")
-    return SegMap(level, space, Body(tuple(statements), (result,)))
+        outer = scalar(nodes.Apply("mul", (segment, scalar(nodes.SizeValue(width), "width"))), "outer")
+        segment = scalar(nodes.Apply("add", (outer, index)), "segment")
+    place = scalar(nodes.Apply("add", (scalar(nodes.Apply("mul", (segment, extent)), "start"), at)), "place")
+    result = scalar(nodes.Apply("select", (inside, place, nodes.index_literal(-1))), "place")
+    return nodes.SegMap(level, space, Body(tuple(statements), (result,)))

@@ -21,34 +21,8 @@ import functools
 import itertools
 from collections.abc import Sequence
 
-from tilewright.ir.nodes import (
-    Apply,
-    Atom,
-    Body,
-    Expression,
-    Hist,
-    If,
-    Level,
-    Loop,
-    Map,
-    Program,
-    Rearrange,
-    Redomap,
-    Reduce,
-    Reshape,
-    Scan,
-    Scanomap,
-    Scatter,
-    SegMap,
-    SegRed,
-    SegScan,
-    Slice,
-    Statement,
-    StreamSeq,
-    Threshold,
-    Type,
-    Variable,
-)
+from tilewright.ir import nodes
+from tilewright.ir.nodes import Atom, Body, Expression, Program, Statement, Type, Variable
 from tilewright.ir.scalars import BOOL
 from tilewright.ir.sizes import ONE, ZERO, Size, maximum, product
 from tilewright.ir.traversal import all_statements, bodies_of, with_fresh_names
@@ -60,7 +34,7 @@ from tilewright.rewrite.rules.flatten_regular import exploitable, holds_parallel
 from tilewright.rewrite.rules.flatten_segments import fold_nest
 
 BLOCK_THREADS, BLOCK_BYTES = "threads_per_block", "bytes_per_block"
-_VIEWS = Rearrange | Reshape | Slice
+_VIEWS = nodes.Rearrange | nodes.Reshape | nodes.Slice
 MOST_QUESTIONS = 32
 """Each question adds a version, which takes time to make and to tune; LocVolCalib, with 10, is large."""
 
@@ -74,13 +48,13 @@ def thresholds_of(program: Program) -> dict[str, Size]:
     """The thresholds of a program and what is compared with each (the largest, where there are several)."""
     found: dict[str, Size] = {}
     for statement in all_statements(program.body):
-        if isinstance(statement.expression, Threshold):
+        if isinstance(statement.expression, nodes.Threshold):
             name, size = statement.expression.name, statement.expression.parallelism
             found[name] = maximum(found[name], size) if name in found else size
     return found
 
 
-@rule("incremental flattening", Map, Redomap, Scanomap)
+@rule("incremental flattening", nodes.Map, nodes.Redomap, nodes.Scanomap)
 def version_outer(at: Place) -> Body | Declined:
     """S |- e  =>  if Par(S) >= t then segmap S e else (S |- e), if e holds parallelism; also segred, segscan"""
     if inner_level(at) is None or in_segment(at):
@@ -94,7 +68,11 @@ def version_outer(at: Place) -> Body | Declined:
     if nest.levels and product(nest.shape) not in asked:
         return _choice(at, whole_fold=False)
     fold = nest.sole.expression if nest.sole is not None else None
-    if nest.sole is None or not isinstance(fold, Redomap | Scanomap) or not exploitable(nest.sole, nest.varying):
+    if (
+        nest.sole is None
+        or not isinstance(fold, nodes.Redomap | nodes.Scanomap)
+        or not exploitable(nest.sole, nest.varying)
+    ):
         return no_match("it was already asked whether the points are enough")
     if not holds_parallelism(fold.function.body, nest.varying):
         return no_match("the fold inside holds no parallelism of its own")
@@ -107,19 +85,19 @@ def _choice(at: Place, whole_fold: bool) -> Body:
     """The nest as it is (or with the fold inside, if that is parallel too) as an operation, if it has points enough."""
     copy = with_fresh_names(at.statement, at.names)
     outer = nest_of(copy)
-    operation: SegMap | SegRed | SegScan
+    operation: nodes.SegMap | nodes.SegRed | nodes.SegScan
     fold = outer.sole.expression if outer.sole is not None else None
-    if whole_fold and isinstance(fold, Redomap | Scanomap):
+    if whole_fold and isinstance(fold, nodes.Redomap | nodes.Scanomap):
         outer = fold_nest(outer, fold, at.names)
         space, body = open_space(outer, at.names)
-        if isinstance(fold, Redomap):
-            operation = SegRed(Level.THREAD, space, fold.combine, fold.neutral, body, fold.commutative)
+        if isinstance(fold, nodes.Redomap):
+            operation = nodes.SegRed(nodes.Level.THREAD, space, fold.combine, fold.neutral, body, fold.commutative)
         else:
-            operation = SegScan(Level.THREAD, space, fold.combine, fold.neutral, body)
+            operation = nodes.SegScan(nodes.Level.THREAD, space, fold.combine, fold.neutral, body)
     else:
-        operation = SegMap(Level.THREAD, *open_space(outer, at.names))
+        operation = nodes.SegMap(nodes.Level.THREAD, *open_space(outer, at.names))
     enough = Variable(at.names("enough"), Type(BOOL))
-    question = Statement((enough,), Threshold(_new_name(at.program, "outer_"), product(outer.shape)))
+    question = Statement((enough,), nodes.Threshold(_new_name(at.program, "outer_"), product(outer.shape)))
     return _either(at, (question,), enough, Statement(copy.targets, operation))
 
 
@@ -128,11 +106,11 @@ def _either(at: Place, questions: tuple[Statement, ...], condition: Variable, ve
     targets = tuple(Variable(at.names(one.name), one.type) for one in at.statement.targets)
     otherwise = Body((Statement(targets, at.expression),), targets)
     return at.replace(
-        *questions, Statement(at.statement.targets, If(condition, Body((version,), version.targets), otherwise))
+        *questions, Statement(at.statement.targets, nodes.If(condition, Body((version,), version.targets), otherwise))
     )
 
 
-@rule("incremental flattening", Map)
+@rule("incremental flattening", nodes.Map)
 def version_block(at: Place) -> Body | Declined:
     """S |- e  =>  if Par(S) >= t and e fits a block then segmap@block S e else (S |- e), if e holds parallelism
 
@@ -153,19 +131,19 @@ def version_block(at: Place) -> Body | Declined:
             "the parallelism or the arrays inside vary in size, so that it is not known if a block holds them"
         )
     copy = with_fresh_names(at.statement, at.names)
-    version = Statement(copy.targets, SegMap(Level.BLOCK, *open_space(nest_of(copy), at.names)))
+    version = Statement(copy.targets, nodes.SegMap(nodes.Level.BLOCK, *open_space(nest_of(copy), at.names)))
     questions: list[Statement] = []
 
-    def ask(expression: Threshold | Apply, hint: str) -> Variable:
+    def ask(expression: nodes.Threshold | nodes.Apply, hint: str) -> Variable:
         variable = Variable(at.names(hint), Type(BOOL))
         questions.append(Statement((variable,), expression))
         return variable
 
-    condition = ask(Threshold(_new_name(at.program, "block_"), product(nest.shape)), "enough")
+    condition = ask(nodes.Threshold(_new_name(at.program, "block_"), product(nest.shape)), "enough")
     for name, needed in ((BLOCK_THREADS, threads), (BLOCK_BYTES, memory)):
         if needed != ZERO:
-            fits = ask(Apply("not", (ask(Threshold(name, needed), "beyond"),)), "fits")
-            condition = ask(Apply("and", (condition, fits)), "chosen")
+            fits = ask(nodes.Apply("not", (ask(nodes.Threshold(name, needed), "beyond"),)), "fits")
+            condition = ask(nodes.Apply("and", (condition, fits)), "chosen")
     return _either(at, tuple(questions), condition, version)
 
 
@@ -181,9 +159,9 @@ def _asked(at: Place, prefix: str) -> set[Size]:
     asked: set[Size] = set()
     for (body, index), (_, number), inner in zip(at.chain[:-1], at.site.path, at.chain[1:], strict=True):
         expression = body.statements[index].expression
-        if isinstance(expression, Loop) and _shares(at.expression, *inner):
+        if isinstance(expression, nodes.Loop) and _shares(at.expression, *inner):
             asked.clear()
-        if isinstance(expression, If) and number == 1:
+        if isinstance(expression, nodes.If) and number == 1:
             thresholds = (one for one, _ in comparisons(body, expression.condition))
             asked.update(one.parallelism for one in thresholds if one.name.startswith(prefix))
     return asked
@@ -195,7 +173,7 @@ def _shares(nest: Expression, body: Body, index: int) -> bool:
     return any(not mentioned(inner).isdisjoint(made) for inner in bodies_of(nest))
 
 
-def comparisons(body: Body, condition: Atom, wanted: bool = True) -> list[tuple[Threshold, bool]]:
+def comparisons(body: Body, condition: Atom, wanted: bool = True) -> list[tuple[nodes.Threshold, bool]]:
     """The thresholds that a condition, computed in this body, asks for, each with the answer that it wants.
 
     The first is the one that belongs to this version alone.
@@ -203,11 +181,11 @@ def comparisons(body: Body, condition: Atom, wanted: bool = True) -> list[tuple[
     index = definitions(body).get(condition.name) if isinstance(condition, Variable) else None
     expression = body.statements[index].expression if index is not None else None
     match expression:
-        case Threshold():
+        case nodes.Threshold():
             return [(expression, wanted)]
-        case Apply("and", operands) if wanted:
+        case nodes.Apply("and", operands) if wanted:
             return [one for operand in operands for one in comparisons(body, operand)]
-        case Apply("not", (operand,)):
+        case nodes.Apply("not", (operand,)):
             return comparisons(body, operand, not wanted)
     return []
 
@@ -217,7 +195,7 @@ def threshold_names(body: Body) -> frozenset[str]:
     known: frozenset[str] | None = body.__dict__.get("_thresholds")
     if known is None:
         expressions = [one.expression for one in body.statements]
-        own = (one.name for one in expressions if isinstance(one, Threshold))
+        own = (one.name for one in expressions if isinstance(one, nodes.Threshold))
         inside = (threshold_names(inner) for one in expressions for inner in bodies_of(one))
         known = body.__dict__["_thresholds"] = frozenset(own).union(*inside)
     return known
@@ -252,15 +230,15 @@ def _parallelisms(body: Body, varying: frozenset[str]) -> frozenset[Size] | None
         expression = statement.expression
         width = _width(expression)
         inside: frozenset[Size] | None = frozenset()
-        if isinstance(expression, StreamSeq) or (width is not None and not mentioned(width).isdisjoint(varying)):
+        if isinstance(expression, nodes.StreamSeq) or (width is not None and not mentioned(width).isdisjoint(varying)):
             return None
-        if isinstance(expression, Map | Reduce | Redomap | Scanomap):
-            function = expression.combine if isinstance(expression, Reduce) else expression.function
+        if isinstance(expression, nodes.Map | nodes.Reduce | nodes.Redomap | nodes.Scanomap):
+            function = expression.combine if isinstance(expression, nodes.Reduce) else expression.function
             inside = _parallelisms(_regular(function.body, bound(expression)), varying)
             sizes.update(expression.width * one for one in inside or (ONE,))
         elif width is not None:
             sizes.add(width)
-        elif isinstance(expression, Loop | If):
+        elif isinstance(expression, nodes.Loop | nodes.If):
             found = [_parallelisms(inner, varying) for inner in bodies_of(expression)]
             known = [one for one in found if one is not None]
             inside = frozenset().union(*known) if len(known) == len(found) else None
@@ -272,9 +250,15 @@ def _parallelisms(body: Body, varying: frozenset[str]) -> frozenset[Size] | None
 
 def _width(expression: object) -> Size | None:
     match expression:
-        case Map(width=width) | Reduce(width=width) | Scan(width=width) | Redomap(width=width) | Scanomap(width=width):
+        case (
+            nodes.Map(width=width)
+            | nodes.Reduce(width=width)
+            | nodes.Scan(width=width)
+            | nodes.Redomap(width=width)
+            | nodes.Scanomap(width=width)
+        ):
             return width
-        case Scatter(indices=indices) | Hist(indices=indices):
+        case nodes.Scatter(indices=indices) | nodes.Hist(indices=indices):
             return indices.type.shape[0]
     return None
 
@@ -294,18 +278,22 @@ def block_bytes(body: Body, varying: frozenset[str], points: Size | None = None)
     for statement in body.statements:
         expression = statement.expression
         kept = [one for one in statement.targets if one.name not in results]
-        if isinstance(expression, Loop | If):
-            if isinstance(expression, Loop):  # the values of one round, and those of the next while they are made
+        if isinstance(expression, nodes.Loop | nodes.If):
+            if isinstance(expression, nodes.Loop):  # the values of one round, and those of the next while they are made
                 kept = 2 * list(expression.parameters)
             for inner in bodies_of(expression):
                 total = total + block_bytes(inner, varying, points)
-        if isinstance(expression, Map | Redomap | Scanomap):
+        if isinstance(expression, nodes.Map | nodes.Redomap | nodes.Scanomap):
             function = expression.function
             if holds_parallelism(function.body, bound(expression)):
                 total = total + block_bytes(function.body, varying, count * expression.width)
-                rows = () if isinstance(expression, Map) else expression.neutral  # of the map that a fold is split into
+                rows = (
+                    () if isinstance(expression, nodes.Map) else expression.neutral
+                )  # of the map that a fold is split into
                 total = total + _bytes(rows, count * expression.width)
-        if isinstance(expression, Scatter) and points is not None:  # the places, and what is reshaped into the result
+        if (
+            isinstance(expression, nodes.Scatter) and points is not None
+        ):  # the places, and what is reshaped into the result
             total = total + _bytes((expression.indices, expression.destination), count)
         if not isinstance(expression, _VIEWS) and is_regular(statement.targets, varying):
             total = total + _bytes([one for one in kept if one.type.rank > 0 or points is not None], count)

@@ -13,63 +13,55 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from tilewright.ir.nodes import (
-    Atom,
-    Body,
-    Expression,
-    Hist,
-    Lambda,
-    Map,
-    Rearrange,
-    Redomap,
-    Reduce,
-    Reshape,
-    Scan,
-    Scanomap,
-    Scatter,
-    Slice,
-    Statement,
-    StreamSeq,
-    Variable,
-)
+from tilewright.ir import nodes
+from tilewright.ir.nodes import Atom, Body, Expression, Lambda, Statement, Variable
 from tilewright.ir.traversal import bodies_of
 from tilewright.rewrite.names import definitions, mentioned, replace_names, users
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 
-Consumer: TypeAlias = Map | Reduce | Scan | Redomap | Scanomap
-_PARALLEL = Map | Reduce | Scan | Redomap | Scanomap | Scatter | Hist | StreamSeq
+Consumer: TypeAlias = nodes.Map | nodes.Reduce | nodes.Scan | nodes.Redomap | nodes.Scanomap
+_PARALLEL = (
+    nodes.Map
+    | nodes.Reduce
+    | nodes.Scan
+    | nodes.Redomap
+    | nodes.Scanomap
+    | nodes.Scatter
+    | nodes.Hist
+    | nodes.StreamSeq
+)
 
 
-@rule("fusion", Map)
+@rule("fusion", nodes.Map)
 def map_map(at: Place) -> Body | Declined:
     """ys = map f xs; zs = map g ys  =>  zs = map (g . f) xs, if ys is used nowhere else"""
-    consumer = at.expect(Map)
+    consumer = at.expect(nodes.Map)
     return _fuse(at, consumer, consumer.function)
 
 
-@rule("fusion", Reduce)
+@rule("fusion", nodes.Reduce)
 def reduce_map(at: Place) -> Body | Declined:
     """ys = map f xs; z = reduce op ne ys  =>  z = redomap op ne f xs, if ys is used nowhere else"""
-    return _fuse(at, at.expect(Reduce), None)
+    return _fuse(at, at.expect(nodes.Reduce), None)
 
 
-@rule("fusion", Redomap)
+@rule("fusion", nodes.Redomap)
 def redomap_map(at: Place) -> Body | Declined:
     """ys = map f xs; z = redomap op ne g ys  =>  z = redomap op ne (g . f) xs, if ys is used nowhere else"""
-    consumer = at.expect(Redomap)
+    consumer = at.expect(nodes.Redomap)
     return _fuse(at, consumer, consumer.function)
 
 
-@rule("fusion", Scan)
+@rule("fusion", nodes.Scan)
 def scan_map(at: Place) -> Body | Declined:
     """ys = map f xs; zs = scan op ne ys  =>  zs = scanomap op ne f xs, if ys is used nowhere else"""
-    return _fuse(at, at.expect(Scan), None)
+    return _fuse(at, at.expect(nodes.Scan), None)
 
 
-@rule("fusion", Scanomap)
+@rule("fusion", nodes.Scanomap)
 def scanomap_map(at: Place) -> Body | Declined:
     """ys = map f xs; zs = scanomap op ne g ys  =>  zs = scanomap op ne (g . f) xs, if ys is used nowhere else"""
-    consumer = at.expect(Scanomap)
+    consumer = at.expect(nodes.Scanomap)
     return _fuse(at, consumer, consumer.function)
 
 
@@ -81,7 +73,7 @@ def _fuse(at: Place, consumer: Consumer, function: Lambda | None) -> Body | Decl
         producer = at.body.statements[index] if index >= 0 else None
         if producer is None:
             continue
-        if not isinstance(producer.expression, Map):
+        if not isinstance(producer.expression, nodes.Map):
             reasons.update(dict.fromkeys(_seen_through(at, producer)))
             continue
         reason = _used_elsewhere(at, producer, consumer) or _imperfect(at, producer, consumer, function)
@@ -100,11 +92,11 @@ def _seen_through(at: Place, between: Statement) -> list[str]:
     """The reason for not fusing with a map that is seen only through a view, or as a further result of a fold."""
     names = ", ".join(one.name for one in between.targets)
     match between.expression:
-        case Rearrange(array) | Reshape(array) | Slice(array):
+        case nodes.Rearrange(array) | nodes.Reshape(array) | nodes.Slice(array):
             index = definitions(at.body).get(array.name)
-            if index is not None and isinstance(at.body.statements[index].expression, Map):
+            if index is not None and isinstance(at.body.statements[index].expression, nodes.Map):
                 return [f"{names} takes the rows of {array} in another order"]
-        case Redomap() | Scanomap():
+        case nodes.Redomap() | nodes.Scanomap():
             return [f"{names} is the result of a fused fold, into which no further function is fused"]
     return []
 
@@ -129,11 +121,11 @@ def identity(at: Place, arrays: tuple[Variable, ...]) -> Lambda:
 
 def _with_function(consumer: Consumer, function: Lambda, arrays: tuple[Variable, ...]) -> Expression:
     match consumer:
-        case Reduce(width, combine, neutral, _, commutative):
-            return Redomap(width, combine, neutral, function, arrays, commutative)
-        case Scan(width, combine, neutral, _):
-            return Scanomap(width, combine, neutral, function, arrays)
-        case Map() | Redomap() | Scanomap():
+        case nodes.Reduce(width, combine, neutral, _, commutative):
+            return nodes.Redomap(width, combine, neutral, function, arrays, commutative)
+        case nodes.Scan(width, combine, neutral, _):
+            return nodes.Scanomap(width, combine, neutral, function, arrays)
+        case nodes.Map() | nodes.Redomap() | nodes.Scanomap():
             return dataclasses.replace(consumer, function=function, arrays=arrays)
 
 
@@ -145,7 +137,7 @@ def composed(
     An array that both read is read once.
     """
     inner = producer.expression
-    if not isinstance(inner, Map):
+    if not isinstance(inner, nodes.Map):
         raise TypeError(f"the producer is a {type(inner).__name__}, not a map")
     positions = {target.name: k for k, target in enumerate(producer.targets)}
     inputs: dict[str, tuple[Variable, Variable]] = {}  # array name to (parameter, array)
@@ -189,7 +181,7 @@ def _imperfect(at: Place, producer: Statement, consumer: Consumer, function: Lam
     names = ", ".join(one.name for one in producer.targets)
     inputs = (None,) * len(consumer.arrays) if function is None else function.parameters
     taken = {array.name: q for array, q in zip(consumer.arrays, inputs, strict=True)}
-    if _nests_fuse(producer, taken, function, fold=not isinstance(consumer, Map)):
+    if _nests_fuse(producer, taken, function, fold=not isinstance(consumer, nodes.Map)):
         return None
     return (
         f"{names} is computed by parallelism inside a map, and {at.describe_use(at.index)} does not take its rows "
@@ -202,7 +194,7 @@ def _nests_fuse(producer: Statement, taken: Mapping[str, Variable | None], funct
 
     `taken` gives, for each array that the consumer reads, its function's parameter (None: it has no function).
     """
-    if not isinstance(producer.expression, Map):
+    if not isinstance(producer.expression, nodes.Map):
         return False
     first = producer.expression.function.body
     inner = parallel_statements(first)
@@ -230,13 +222,13 @@ def _inner_fuses(producer: Statement, first: Body, rows: Mapping[str, list[Varia
     if len(consumers) != 1 or (where := consumers.pop()) == len(second.statements):
         return False
     consumer = second.statements[where].expression
-    if not isinstance(consumer, Map | Reduce | Scan | Redomap | Scanomap):
+    if not isinstance(consumer, nodes.Map | nodes.Reduce | nodes.Scan | nodes.Redomap | nodes.Scanomap):
         return False
-    function = None if isinstance(consumer, Reduce | Scan) else consumer.function
+    function = None if isinstance(consumer, nodes.Reduce | nodes.Scan) else consumer.function
     inputs = (None,) * len(consumer.arrays) if function is None else function.parameters
     taken = {
         parameters[array.name]: q for array, q in zip(consumer.arrays, inputs, strict=True) if array.name in parameters
     }
     if function is not None and not mentioned(function).isdisjoint(parameters):
         return False
-    return bool(taken) and _nests_fuse(producer, taken, function, fold=not isinstance(consumer, Map))
+    return bool(taken) and _nests_fuse(producer, taken, function, fold=not isinstance(consumer, nodes.Map))

@@ -8,51 +8,41 @@ from __future__ import annotations
 
 import dataclasses
 
-from tilewright.ir.nodes import (
-    Atom,
-    Body,
-    Expression,
-    If,
-    Lambda,
-    Map,
-    Redomap,
-    Reduce,
-    Scan,
-    Scanomap,
-    Statement,
-    Variable,
-)
+from tilewright.ir import nodes
+from tilewright.ir.nodes import Atom, Body, Expression, Lambda, Statement, Variable
 from tilewright.ir.traversal import with_fresh_names
 from tilewright.rewrite.names import definitions, mentioned, replace_names, used
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 from tilewright.rewrite.rules.fusion import composed, identity, parallel_statements
 from tilewright.rewrite.rules.horizontal import beside, folds_beside
 
-Consumer = Map | Reduce | Redomap | Scan | Scanomap
+Consumer = nodes.Map | nodes.Reduce | nodes.Redomap | nodes.Scan | nodes.Scanomap
 
 
 def _function(at: Place, expression: Consumer, arrays: tuple[Variable, ...]) -> Lambda:
-    return identity(at, arrays) if isinstance(expression, Reduce | Scan) else expression.function
+    return identity(at, arrays) if isinstance(expression, nodes.Reduce | nodes.Scan) else expression.function
 
 
 def _is_flat(expression: Expression) -> bool:
     """True for a map or a fold without parallelism in its function."""
     if not isinstance(expression, Consumer):
         return False
-    return isinstance(expression, Reduce | Scan) or not parallel_statements(expression.function.body)
+    return isinstance(expression, nodes.Reduce | nodes.Scan) or not parallel_statements(expression.function.body)
 
 
-def _folding(expression: Consumer, function: Lambda, arrays: tuple[Variable, ...]) -> Map | Redomap | Scanomap:
+def _folding(
+    expression: Consumer, function: Lambda, arrays: tuple[Variable, ...]
+) -> nodes.Map | nodes.Redomap | nodes.Scanomap:
     """The construct with another function over other arrays."""
     match expression:
-        case Reduce(width, combine, neutral, _, commutative):
-            return Redomap(width, combine, neutral, function, arrays, commutative)
-        case Scan(width, combine, neutral, _):
-            return Scanomap(width, combine, neutral, function, arrays)
+        case nodes.Reduce(width, combine, neutral, _, commutative):
+            return nodes.Redomap(width, combine, neutral, function, arrays, commutative)
+        case nodes.Scan(width, combine, neutral, _):
+            return nodes.Scanomap(width, combine, neutral, function, arrays)
     return dataclasses.replace(expression, function=function, arrays=arrays)
 
 
-@rule("further fusion", Map, Reduce, Redomap, Scan, Scanomap)
+@rule("further fusion", nodes.Map, nodes.Reduce, nodes.Redomap, nodes.Scan, nodes.Scanomap)
 def map_kept(at: Place) -> Body | Declined:
     """ys = map f xs; z = redomap op ne g ys  =>  z, ys = redomap op ne (\\x -> (g (f x), f x)) xs, ys being used later
 
@@ -67,7 +57,7 @@ def map_kept(at: Place) -> Body | Declined:
     declined: Declined | None = None
     for index in sorted({bound_at[one.name] for one in consumer.arrays if one.name in bound_at}, reverse=True):
         producer = at.body.statements[index]
-        if not isinstance(producer.expression, Map) or not _is_flat(producer.expression):
+        if not isinstance(producer.expression, nodes.Map) or not _is_flat(producer.expression):
             continue
         names = ", ".join(one.name for one in producer.targets)
         uses = {use for one in producer.targets for use in at.uses(one.name)}
@@ -93,36 +83,36 @@ def _without_arrays(consumer: Consumer) -> tuple[object, ...]:
     return tuple(one for one in fields if not isinstance(one, bool))
 
 
-@rule("further fusion", Scan, Scanomap)
+@rule("further fusion", nodes.Scan, nodes.Scanomap)
 def scan_beside_scan(at: Place) -> Body | Declined:
     """ys = scanomap op a f xs; zs = scanomap op' b g xs => ys, zs = scanomap (op, op') (a, b) (\\x -> (f x, g x)) xs"""
     second = at.expression
-    found = _partner(at, Scan | Scanomap)
-    if isinstance(found, Declined) or not isinstance(second, Scan | Scanomap):
+    found = _partner(at, nodes.Scan | nodes.Scanomap)
+    if isinstance(found, Declined) or not isinstance(second, nodes.Scan | nodes.Scanomap):
         return found if isinstance(found, Declined) else no_match("it is no scan")
     statement = at.body.statements[found]
     first = statement.expression
-    if not isinstance(first, Scan | Scanomap):
+    if not isinstance(first, nodes.Scan | nodes.Scanomap):
         raise TypeError("the partner of a scan is a scan")
     one, two = (
-        Scanomap(each.width, each.combine, each.neutral, _function(at, each, each.arrays), each.arrays)
+        nodes.Scanomap(each.width, each.combine, each.neutral, _function(at, each, each.arrays), each.arrays)
         for each in (first, second)
     )
     m, n, left, right = len(one.neutral), len(two.neutral), statement.targets, at.statement.targets
-    fused = Scanomap(one.width, *folds_beside(one, two))
+    fused = nodes.Scanomap(one.width, *folds_beside(one, two))
     return _at_first(at, found, Statement((*left[:m], *right[:n], *left[m:], *right[n:]), fused))
 
 
-@rule("further fusion", Map, Reduce, Redomap)
+@rule("further fusion", nodes.Map, nodes.Reduce, nodes.Redomap)
 def map_beside_reduce(at: Place) -> Body | Declined:
     """ys = map f xs; z = redomap op ne g xs  =>  z, ys = redomap op ne (\\x -> (g x, f x)) xs, in either order"""
-    kinds = Reduce | Redomap if isinstance(at.expression, Map) else Map
+    kinds = nodes.Reduce | nodes.Redomap if isinstance(at.expression, nodes.Map) else nodes.Map
     found = _partner(at, kinds)
     if isinstance(found, Declined):
         return found
     pair = (at.body.statements[found], at.statement)
-    fold, mapped = pair if isinstance(at.expression, Map) else (pair[1], pair[0])
-    if not isinstance(fold.expression, Reduce | Redomap) or not isinstance(mapped.expression, Map):
+    fold, mapped = pair if isinstance(at.expression, nodes.Map) else (pair[1], pair[0])
+    if not isinstance(fold.expression, nodes.Reduce | nodes.Redomap) or not isinstance(mapped.expression, nodes.Map):
         raise TypeError("a map and a reduction are needed")
     first = _function(at, fold.expression, fold.expression.arrays)
     function, arrays = beside(first, fold.expression.arrays, mapped.expression.function, mapped.expression.arrays)
@@ -160,7 +150,7 @@ def _at_first(at: Place, index: int, fused: Statement) -> Body:
 # --- across ifs -------------------------------------------------------------------------------------------------------
 
 
-@rule("further fusion", Map)
+@rule("further fusion", nodes.Map)
 def sink_into_branch(at: Place) -> Body | Declined:
     """ys = map f xs; z = if c then e1 else e2  =>  z = if c then (ys = map f xs; e1) else e2, if only e1 uses ys"""
     uses = {use for one in at.statement.targets for use in at.uses(one.name)}
@@ -168,7 +158,7 @@ def sink_into_branch(at: Place) -> Body | Declined:
         return no_match("there is not one statement that uses the results")
     statement = at.body.statements[user]
     branch = statement.expression
-    if not isinstance(branch, If):
+    if not isinstance(branch, nodes.If):
         return no_match("what uses the results is not an if")
     made = {one.name for one in at.statement.targets}
     inside = [not mentioned(body).isdisjoint(made) for body in (branch.then, branch.otherwise)]
@@ -179,11 +169,11 @@ def sink_into_branch(at: Place) -> Body | Declined:
         for body, uses_it in zip((branch.then, branch.otherwise), inside, strict=True)
     ]
     old = at.body.statements
-    moved = Statement(statement.targets, If(branch.condition, *bodies))
+    moved = Statement(statement.targets, nodes.If(branch.condition, *bodies))
     return Body((*old[: at.index], *old[at.index + 1 : user], moved, *old[user + 1 :]), at.body.results)
 
 
-@rule("further fusion", Map, Reduce, Redomap, Scan, Scanomap)
+@rule("further fusion", nodes.Map, nodes.Reduce, nodes.Redomap, nodes.Scan, nodes.Scanomap)
 def consumer_into_branches(at: Place) -> Body | Declined:
     """ys = if c then (ys1 = map f xs; ys1) else e2; z = map g ys  =>  z = if c then (...; map g ys1) else (e2; map g)
 
@@ -195,12 +185,14 @@ def consumer_into_branches(at: Place) -> Body | Declined:
     bound_at = definitions(at.body)
     for index in sorted({bound_at[one.name] for one in consumer.arrays if one.name in bound_at}, reverse=True):
         statement = at.body.statements[index]
-        if isinstance(statement.expression, If):
+        if isinstance(statement.expression, nodes.If):
             return _into_branches(at, consumer, index, statement, statement.expression)
     return no_match("no input is computed by an if of the same body")
 
 
-def _into_branches(at: Place, consumer: Consumer, index: int, statement: Statement, branch: If) -> Body | Declined:
+def _into_branches(
+    at: Place, consumer: Consumer, index: int, statement: Statement, branch: nodes.If
+) -> Body | Declined:
     names = ", ".join(one.name for one in statement.targets)
     read = {one.name for one in consumer.arrays}
     taken = [k for k, one in enumerate(statement.targets) if one.name in used(at.statement)]
@@ -222,7 +214,7 @@ def _into_branches(at: Place, consumer: Consumer, index: int, statement: Stateme
         bodies.append(Body((*body.statements, inner), (*(body.results[k] for k in kept), *copy.targets)))
     targets = (*(statement.targets[k] for k in kept), *at.statement.targets)
     old = list(at.body.statements)
-    old[index] = Statement(targets, If(branch.condition, *bodies))
+    old[index] = Statement(targets, nodes.If(branch.condition, *bodies))
     del old[at.index]
     return Body(tuple(old), at.body.results)
 
@@ -231,6 +223,6 @@ def _is_mapped(body: Body, results: list[int]) -> bool:
     for k in results:
         result = body.results[k]
         where = definitions(body).get(result.name) if isinstance(result, Variable) else None
-        if where is not None and isinstance(body.statements[where].expression, Map):
+        if where is not None and isinstance(body.statements[where].expression, nodes.Map):
             return True
     return False

@@ -8,40 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.ir.nodes import (
-    Alias,
-    Apply,
-    Atom,
-    Body,
-    Cast,
-    Hist,
-    Index,
-    Iota,
-    Level,
-    Map,
-    Replicate,
-    SegHist,
-    SegSpace,
-    SizeValue,
-    Statement,
-    Type,
-    Variable,
-)
+from tilewright.ir import nodes
+from tilewright.ir.nodes import Atom, Body, Statement, Type, Variable
 from tilewright.ir.scalars import I64
 from tilewright.ir.traversal import all_statements
 from tilewright.rewrite.names import definitions, mentioned, used, users
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 
-_SCALAR = Apply | Cast | Alias | SizeValue | Index
+_SCALAR = nodes.Apply | nodes.Cast | nodes.Alias | nodes.SizeValue | nodes.Index
 
 
-@rule("histogram rows", Hist)
+@rule("histogram rows", nodes.Hist)
 def hist_map(at: Place) -> Body | Declined:
     """js = map f xs; vs = replicate n v; hs = hist ds op ne js vs  =>  hs = seghist (i < n) ds op ne (f xs[i], v)
 
     Of maps, replicates and iotas; no work is done twice: a map is taken in if nothing else reads its results.
     """
-    body, index, hist = at.body, at.index, at.expect(Hist)
+    body, index, hist = at.body, at.index, at.expect(nodes.Hist)
     if not at.is_on_host:
         return no_match("it is not the host that runs the histogram")
     if any(one.type.rank for one in hist.neutral):
@@ -60,10 +43,10 @@ def hist_map(at: Place) -> Body | Declined:
     for array in arrays:
         if array.name not in values:
             values[array.name] = element = Variable(at.names(f"{array.name}.row"), array.type.row)
-            statements.append(Statement((element,), Index(array, (row,))))
+            statements.append(Statement((element,), nodes.Index(array, (row,))))
     inside = Body(tuple(statements), tuple(values[one.name] for one in arrays))
-    space = SegSpace(((row, hist.indices.type.shape[0]),))
-    expression = SegHist(Level.THREAD, space, hist.destinations, hist.combine, hist.neutral, inside)
+    space = nodes.SegSpace(((row, hist.indices.type.shape[0]),))
+    expression = nodes.SegHist(nodes.Level.THREAD, space, hist.destinations, hist.combine, hist.neutral, inside)
     fused = Statement(at.statement.targets, expression)
     kept = [*body.statements[:index], fused, *body.statements[index + 1 :]]
     made = {target.name for one in producers for target in one.targets}
@@ -72,14 +55,14 @@ def hist_map(at: Place) -> Body | Declined:
     return Body(tuple(one for one in kept if one not in gone), body.results)
 
 
-def _is_taken_in(body: Body, producer: int, consumer: int, hist: Hist) -> bool:
+def _is_taken_in(body: Body, producer: int, consumer: int, hist: nodes.Hist) -> bool:
     statement = body.statements[producer]
     match statement.expression:
-        case Iota():
+        case nodes.Iota():
             return True
-        case Replicate(value=value):
+        case nodes.Replicate(value=value):
             return value.type.rank == 0
-        case Map(function=function):
+        case nodes.Map(function=function):
             simple = all(
                 isinstance(one.expression, _SCALAR) and all(target.type.rank == 0 for target in one.targets)
                 for one in all_statements(function.body)
@@ -93,16 +76,16 @@ def _is_taken_in(body: Body, producer: int, consumer: int, hist: Hist) -> bool:
 def _take_in(producer: Statement, row: Variable, statements: list[Statement], values: dict[str, Atom]) -> None:
     """The code that makes one row, and the row's values by the names of the arrays."""
     match producer.expression:
-        case Iota(_, scalar):
+        case nodes.Iota(_, scalar):
             (target,) = producer.targets
             values[target.name] = row
             if scalar != I64:
                 element = Variable(f"{target.name}.row", target.type.row)
-                statements.append(Statement((element,), Cast(scalar, row)))
+                statements.append(Statement((element,), nodes.Cast(scalar, row)))
                 values[target.name] = element
-        case Replicate(_, value):
+        case nodes.Replicate(_, value):
             values[producer.targets[0].name] = value
-        case Map(_, function, arrays):
+        case nodes.Map(_, function, arrays):
             statements += _rows(function.parameters, arrays, row)
             statements += function.body.statements
             for target, result in zip(producer.targets, function.body.results, strict=True):
@@ -110,4 +93,6 @@ def _take_in(producer: Statement, row: Variable, statements: list[Statement], va
 
 
 def _rows(parameters: Sequence[Variable], arrays: Sequence[Variable], row: Variable) -> list[Statement]:
-    return [Statement((parameter,), Index(array, (row,))) for parameter, array in zip(parameters, arrays, strict=True)]
+    return [
+        Statement((parameter,), nodes.Index(array, (row,))) for parameter, array in zip(parameters, arrays, strict=True)
+    ]

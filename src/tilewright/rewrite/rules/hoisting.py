@@ -12,42 +12,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TypeAlias
 
+from tilewright.ir import nodes
 from tilewright.ir.counts import same_count
 from tilewright.ir.index_ranges import is_within
-from tilewright.ir.nodes import (
-    Alias,
-    Apply,
-    Atom,
-    Body,
-    Cast,
-    Concat,
-    Copy,
-    Expression,
-    ForLoop,
-    Hist,
-    If,
-    Index,
-    Iota,
-    Literal,
-    Loop,
-    Map,
-    Rearrange,
-    Redomap,
-    Reduce,
-    Replicate,
-    Reshape,
-    Scan,
-    Scanomap,
-    Scatter,
-    SizeValue,
-    Slice,
-    Statement,
-    StreamSeq,
-    Threshold,
-    Update,
-    Variable,
-    atom_size,
-)
+from tilewright.ir.nodes import Atom, Body, Expression, Literal, Statement, Variable
 from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import Size, SizeFunction
 from tilewright.ir.traversal import bodies_of
@@ -62,7 +30,7 @@ def _unknown(atom: Atom) -> Expression | None:
     return None
 
 
-@rule("simplification", Map, Reduce, Scan, Redomap, Scanomap, Loop, StreamSeq)
+@rule("simplification", nodes.Map, nodes.Reduce, nodes.Scan, nodes.Redomap, nodes.Scanomap, nodes.Loop, nodes.StreamSeq)
 def hoist_invariant(at: Place) -> Body | Declined:
     """ys = map (\\x -> v = e1; e2) xs  =>  v = e1; ys = map (\\x -> e2) xs, if e1 cannot fail and does not vary"""
     expression = at.expression
@@ -91,9 +59,13 @@ def hoist_invariant(at: Place) -> Body | Declined:
 
 def _runs_for_certain(expression: Expression, body: Body) -> bool:
     match expression:
-        case Map(width, function) | Redomap(width=width, function=function) | Scanomap(width=width, function=function):
+        case (
+            nodes.Map(width, function)
+            | nodes.Redomap(width=width, function=function)
+            | nodes.Scanomap(width=width, function=function)
+        ):
             return body is function.body and (width.constant or 0) > 0
-        case Loop(form=ForLoop(bound=rounds)):
+        case nodes.Loop(form=nodes.ForLoop(bound=rounds)):
             return (rounds.constant or 0) > 0
     return False
 
@@ -103,7 +75,7 @@ def _why_not(statement: Statement, varying: set[str], certain: bool, definition:
     own = bound(statement)
     if not mentioned(statement).isdisjoint(varying - own):
         return ""
-    if isinstance(statement.expression, Alias | Iota | Replicate | Threshold):
+    if isinstance(statement.expression, nodes.Alias | nodes.Iota | nodes.Replicate | nodes.Threshold):
         return ""
     if not can_fail(statement.expression, definition) or (certain and not _may_not_end(statement.expression)):
         return None
@@ -122,28 +94,37 @@ def can_fail(
         indices: what such elements in scope are below.
     """
     match expression:
-        case Index(array, places):
+        case nodes.Index(array, places):
             return not _in_range(array, places, definition, indices)
-        case Update(array, places, _):
+        case nodes.Update(array, places, _):
             return not _in_range(array, places, definition, indices)
-        case Slice(array, dimensions):
+        case nodes.Slice(array, dimensions):
             return not all(
                 one.step == 1 and one.start.constant == 0 and one.count == extent
                 for one, extent in zip(dimensions, array.type.shape, strict=True)
             )
-        case Reshape(array, shape):
+        case nodes.Reshape(array, shape):
             return not same_count(array.type.shape, shape)
-        case SizeValue(size):
+        case nodes.SizeValue(size):
             return _can_divide_by_zero(size)
-        case Iota(count) | Replicate(count, _):
+        case nodes.Iota(count) | nodes.Replicate(count, _):
             return (count.constant if count.constant is not None else -1) < 0
-        case Alias() | Apply() | Cast() | Rearrange() | Concat() | Scatter():
+        case nodes.Alias() | nodes.Apply() | nodes.Cast() | nodes.Rearrange() | nodes.Concat() | nodes.Scatter():
             return False
-        case Copy(_, level):
+        case nodes.Copy(_, level):
             return level is not None
-        case Loop(form=form) if not isinstance(form, ForLoop):
+        case nodes.Loop(form=form) if not isinstance(form, nodes.ForLoop):
             return True
-        case If() | Loop() | Map() | Reduce() | Scan() | Redomap() | Scanomap() | Hist():
+        case (
+            nodes.If()
+            | nodes.Loop()
+            | nodes.Map()
+            | nodes.Reduce()
+            | nodes.Scan()
+            | nodes.Redomap()
+            | nodes.Scanomap()
+            | nodes.Hist()
+        ):
             inner = {**indices, **_counted(expression, definition)}
             return any(_body_can_fail(body, definition, inner) for body in bodies_of(expression))
     return True  # streams, segmented operations: they stay at their level
@@ -161,23 +142,23 @@ def _body_can_fail(body: Body, definition: Definition, indices: Mapping[str, Siz
 def _counted(expression: Expression, definition: Definition) -> dict[str, Size]:
     """The indices that the bodies of an expression are given, with what they are below; a round runs, so it has one."""
     match expression:
-        case Loop(form=ForLoop(index, bound)):
+        case nodes.Loop(form=nodes.ForLoop(index, bound)):
             return {index.name: bound}
-        case Map(width, function, arrays):
+        case nodes.Map(width, function, arrays):
             pairs = list(zip(function.parameters, arrays, strict=True))
-        case Redomap(width=width, function=function, arrays=arrays):
+        case nodes.Redomap(width=width, function=function, arrays=arrays):
             pairs = list(zip(function.parameters, arrays, strict=True))
-        case Scanomap(width=width, function=function, arrays=arrays):
+        case nodes.Scanomap(width=width, function=function, arrays=arrays):
             pairs = list(zip(function.parameters, arrays, strict=True))
         case _:
             return {}
     found = ((parameter, definition(array)) for parameter, array in pairs)
-    places = {one.name: iota.count for one, iota in found if isinstance(iota, Iota) and iota.scalar == I64}
+    places = {one.name: iota.count for one, iota in found if isinstance(iota, nodes.Iota) and iota.scalar == I64}
     return {f"%round of {width}": width, **places}
 
 
 def _may_not_end(expression: Expression) -> bool:
-    if isinstance(expression, Loop) and not isinstance(expression.form, ForLoop):
+    if isinstance(expression, nodes.Loop) and not isinstance(expression.form, nodes.ForLoop):
         return True
     inside = (one for body in bodies_of(expression) for one in body.statements)
     return any(_may_not_end(one.expression) for one in inside)
@@ -197,10 +178,10 @@ def _in_range(array: Variable, places: tuple[Atom, ...], definition: Definition,
 
 def _as_size(atom: Atom, definition: Definition, indices: Mapping[str, Size]) -> Size:
     """An index in terms of those that are counted, as far as it was computed from them."""
-    value = atom_size(atom)
+    value = nodes.atom_size(atom)
     if isinstance(atom, Variable) and atom.name not in indices:
         computed = definition(atom)
-        if isinstance(computed, SizeValue):
+        if isinstance(computed, nodes.SizeValue):
             return computed.size
     return value
 

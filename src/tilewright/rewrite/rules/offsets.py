@@ -4,27 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tilewright.ir.nodes import (
-    Alias,
-    Apply,
-    Atom,
-    Body,
-    Expression,
-    If,
-    Index,
-    Iota,
-    Lambda,
-    Literal,
-    Map,
-    OffsetFolds,
-    Replicate,
-    Scan,
-    Scanomap,
-    Scatter,
-    SizeValue,
-    Statement,
-    Variable,
-)
+from tilewright.ir import nodes
+from tilewright.ir.nodes import Atom, Body, Expression, Lambda, Literal, Statement, Variable
 from tilewright.ir.scalars import BOOL, I64
 from tilewright.ir.sizes import ONE, size
 from tilewright.ir.traversal import is_plain, with_fresh_names
@@ -33,7 +14,7 @@ from tilewright.rewrite.rule import Declined, Place, no_match, rule
 from tilewright.rewrite.rules.sweeps import in_place_of, is_scalar_code, made_by
 
 
-@rule("one pass", Scan, Scanomap)
+@rule("one pass", nodes.Scan, nodes.Scanomap)
 def offset_folds(at: Place) -> Body | Declined:
     """first = scatter (replicate e False) starts True; sums = scan (restarting op) ne (f xs) first;
     ys = map (\\i -> if starts[i+1] > starts[i] then g sums[starts[i+1] - 1] else h) (iota n)  =>
@@ -43,7 +24,7 @@ def offset_folds(at: Place) -> Body | Declined:
     Here (restarting op) (a, f) (b, g) = (if g then b else op a b, f | g).
     """
     body, index, fold = at.body, at.index, at.expression
-    assert isinstance(fold, Scan | Scanomap)
+    assert isinstance(fold, nodes.Scan | nodes.Scanomap)
     if not at.is_on_host:
         return no_match("it is not the host that runs the scan")
     operator = _restarting(fold)
@@ -54,23 +35,23 @@ def offset_folds(at: Place) -> Body | Declined:
     function, arrays, first = rows
     (last,) = uses
     scatter, flags = _defined(body, first)
-    if not isinstance(flags, Scatter) or at.uses(first.name) != (index,) or last >= len(body.statements):
+    if not isinstance(flags, nodes.Scatter) or at.uses(first.name) != (index,) or last >= len(body.statements):
         return no_match("its flags are not set for this scan alone")
     filled, set_at = _defined(body, flags.destination), _defined(body, flags.values)
     if not (_is_filled(filled[1], False) and _is_filled(set_at[1], True)) or flags.indices.type.element != I64:
         return no_match("its flags are not those of offsets")
     reader = body.statements[last]
     outer = reader.expression
-    if not isinstance(outer, Map) or len(outer.arrays) != 1 or not is_plain(outer.function.body):
+    if not isinstance(outer, nodes.Map) or len(outer.arrays) != 1 or not is_plain(outer.function.body):
         return no_match("no map of numbers reads its results")
     numbers = _defined(body, outer.arrays[0])[1]
     result = _result(outer.function, flags.indices, at.statement.targets)
-    if not isinstance(numbers, Iota) or numbers.scalar != I64 or result is None:
+    if not isinstance(numbers, nodes.Iota) or numbers.scalar != I64 or result is None:
         return no_match("what reads its results does not take the last one between two offsets")
     fills = ((filled[0], flags.destination), (set_at[0], flags.values))
     members = {index, scatter, last, *(place for place, one in fills if _alone(body, one))}
     original = Body(tuple(body.statements[place] for place in sorted(members)), reader.targets)
-    folds = OffsetFolds(
+    folds = nodes.OffsetFolds(
         outer.width, fold.width, flags.indices, function, operator, fold.neutral[:1], result, arrays,
         with_fresh_names(original, at.names),
     )  # fmt: skip
@@ -87,10 +68,10 @@ def _alone(body: Body, array: Variable) -> bool:
 
 
 def _is_filled(expression: Expression | None, value: bool) -> bool:
-    return isinstance(expression, Replicate) and expression.value == Literal(value, BOOL)
+    return isinstance(expression, nodes.Replicate) and expression.value == Literal(value, BOOL)
 
 
-def _restarting(fold: Scan | Scanomap) -> Lambda | None:
+def _restarting(fold: nodes.Scan | nodes.Scanomap) -> Lambda | None:
     """The operator that is applied where no row begins."""
     if len(fold.neutral) != 2 or fold.neutral[1] != Literal(False, BOOL):
         return None
@@ -103,12 +84,12 @@ def _restarting(fold: Scan | Scanomap) -> Lambda | None:
         return None
     made = made_by(fold.combine.body)
     match made.get(flag):
-        case Apply("or", operands) if set(operands) == {before, begins}:
+        case nodes.Apply("or", operands) if set(operands) == {before, begins}:
             pass
         case _:
             return None
     match made.get(value):
-        case Apply("select", (chosen, restart, combined)) if chosen == begins and restart == new:
+        case nodes.Apply("select", (chosen, restart, combined)) if chosen == begins and restart == new:
             statements = tuple(one for one in fold.combine.body.statements if one.targets[0] not in (value, flag))
             inner = Lambda((old, new), Body(statements, (combined,)))
             alien: set[str] = {before.name, begins.name} & mentioned(inner.body)
@@ -116,11 +97,11 @@ def _restarting(fold: Scan | Scanomap) -> Lambda | None:
     return None
 
 
-def _rows(fold: Scan | Scanomap) -> tuple[Lambda, tuple[Variable, ...], Variable] | None:
+def _rows(fold: nodes.Scan | nodes.Scanomap) -> tuple[Lambda, tuple[Variable, ...], Variable] | None:
     """A function of the rows of arrays, and the array of flags."""
     if any(one.type.rank != 1 for one in fold.arrays):
         return None
-    if isinstance(fold, Scan):
+    if isinstance(fold, nodes.Scan):
         row = Variable(f"{fold.arrays[0]}.row", fold.arrays[0].type.row)
         return Lambda((row,), Body((), (row,))), fold.arrays[:1], fold.arrays[1]
     value, flag, *mapped = fold.function.body.results
@@ -149,12 +130,12 @@ def _result(function: Lambda, starts: Variable, scanned: tuple[Variable, ...]) -
         expression = one.expression
         if one.targets in ((start,), (end,)):
             continue
-        if isinstance(expression, If) and made.get(expression.condition) in (
-            Apply("gt", (end, start)), Apply("lt", (start, end)),
+        if isinstance(expression, nodes.If) and made.get(expression.condition) in (
+            nodes.Apply("gt", (end, start)), nodes.Apply("lt", (start, end)),
         ):  # fmt: skip
             then = _with_total(expression.then, scanned[0], end, total)
             found = found or then != expression.then
-            expression = If(expression.condition, then, expression.otherwise)
+            expression = nodes.If(expression.condition, then, expression.otherwise)
         statements.append(Statement(one.targets, expression))
     body = Body(tuple(statements), function.body.results)
     if not found or any(one.name in mentioned(body) for one in (*scanned, starts)):
@@ -166,7 +147,7 @@ def _read_at(made: Mapping[Atom, Expression], array: Variable, is_place: object)
     """What a function reads from an array at a place."""
     assert callable(is_place)
     for target, one in made.items():
-        if isinstance(one, Index) and one.array == array and is_place(one.indices[0]):
+        if isinstance(one, nodes.Index) and one.array == array and is_place(one.indices[0]):
             assert isinstance(target, Variable)
             return target
     return None
@@ -174,8 +155,8 @@ def _read_at(made: Mapping[Atom, Expression], array: Variable, is_place: object)
 
 def _is_next(made: Mapping[Atom, Expression], atom: Atom, index: Variable) -> bool:
     one = made.get(atom)
-    following = one == SizeValue(size(index.name) + ONE)
-    return following or one == Apply("add", (index, Literal(1, I64)))
+    following = one == nodes.SizeValue(size(index.name) + ONE)
+    return following or one == nodes.Apply("add", (index, Literal(1, I64)))
 
 
 def _with_total(body: Body, sums: Variable, end: Variable, total: Variable) -> Body:
@@ -184,9 +165,9 @@ def _with_total(body: Body, sums: Variable, end: Variable, total: Variable) -> B
     statements = []
     for one in body.statements:
         expression = one.expression
-        if isinstance(expression, Index) and expression.array == sums:
+        if isinstance(expression, nodes.Index) and expression.array == sums:
             at = made.get(expression.indices[0])
-            if at in (Apply("sub", (end, Literal(1, I64))), SizeValue(size(end.name) - ONE)):
-                expression = Alias(total)
+            if at in (nodes.Apply("sub", (end, Literal(1, I64))), nodes.SizeValue(size(end.name) - ONE)):
+                expression = nodes.Alias(total)
         statements.append(Statement(one.targets, expression))
     return Body(tuple(statements), body.results)

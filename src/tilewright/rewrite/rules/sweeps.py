@@ -8,26 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 
+from tilewright.ir import nodes
 from tilewright.ir.dataclass import dataclass
-from tilewright.ir.nodes import (
-    Apply,
-    Atom,
-    Body,
-    Cast,
-    Expression,
-    Index,
-    Lambda,
-    Literal,
-    Map,
-    Reduce,
-    Scan,
-    Scanomap,
-    Scatter,
-    Statement,
-    Sweep,
-    Type,
-    Variable,
-)
+from tilewright.ir.nodes import Atom, Body, Expression, Lambda, Literal, Statement, Type, Variable
 from tilewright.ir.scalars import BOOL, I64
 from tilewright.ir.sizes import Size
 from tilewright.ir.traversal import FreshNames, all_statements, is_plain
@@ -35,7 +18,7 @@ from tilewright.rewrite.names import definitions, mentioned, replace_names, used
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 
 
-@rule("one pass", Scan, Scanomap)
+@rule("one pass", nodes.Scan, nodes.Scanomap)
 def sweep_scan(at: Place) -> Body | Declined:
     """ys = map f xs; zs = scan op ne ys; is, vs = map g zs ys; out = scatter dest is vs  =>
     out = sweep f op ne g dest xs, that is, for each row: y = f x; z = z op y; i, v = g z y; out[i] = v
@@ -57,12 +40,12 @@ def sweep_scan(at: Place) -> Body | Declined:
     return in_place_of(at.body, members, Statement(targets, sweep))
 
 
-@rule("one pass", Scatter)
+@rule("one pass", nodes.Scatter)
 def sweep_scatter(at: Place) -> Body | Declined:
     """is = map f xs; vs = map g ys; out = scatter dest is vs  =>
     out = sweep (\\x y -> (f x, g y)) dest xs ys, that is, for each row: out[f x] = g y, if nothing else reads is and vs
     """
-    scatter = at.expect(Scatter)
+    scatter = at.expect(nodes.Scatter)
     if not at.is_on_host:
         return no_match("it is not the host that runs the scatter")
     maps = _only_scattered(at, scatter)
@@ -73,7 +56,7 @@ def sweep_scatter(at: Place) -> Body | Declined:
         rows.add(at.body.statements[index])
     results = (rows.row(scatter.indices), rows.row(scatter.values))
     through = tuple(Variable(at.names(hint), Type(one.type.element)) for hint, one in zip("iv", results, strict=True))
-    sweep = Sweep(
+    sweep = nodes.Sweep(
         scatter.indices.type.shape[0],
         rows.function(results),
         Lambda((), Body((), ())),
@@ -95,7 +78,7 @@ def in_place_of(body: Body, members: set[int], made: Statement) -> Body:
 
 def is_scalar_code(body: Body) -> bool:
     """Whether a body is code on scalars without loops that reads no arrays."""
-    return is_plain(body) and not any(isinstance(one.expression, Index) for one in all_statements(body))
+    return is_plain(body) and not any(isinstance(one.expression, nodes.Index) for one in all_statements(body))
 
 
 # --- which statements -------------------------------------------------------------------------------------------------
@@ -105,7 +88,7 @@ def _is_row_map(statement: Statement, width: Size) -> bool:
     """Whether a statement maps scalars to real scalars by code without loops."""
     one = statement.expression
     return (
-        isinstance(one, Map)
+        isinstance(one, nodes.Map)
         and one.width == width
         and is_plain(one.function.body)
         and all(array.type.rank == 1 for array in one.arrays)
@@ -113,7 +96,7 @@ def _is_row_map(statement: Statement, width: Size) -> bool:
     )
 
 
-def _only_scattered(at: Place, scatter: Scatter) -> list[int]:
+def _only_scattered(at: Place, scatter: nodes.Scatter) -> list[int]:
     """The maps whose results only the scatter here uses."""
     if scatter.values.type.rank != 1:
         return []
@@ -131,7 +114,7 @@ def _only_scattered(at: Place, scatter: Scatter) -> list[int]:
 def _members(body: Body, scan: int) -> set[int] | None:
     """The statements that the pass around a scan takes; None if there is nothing but the scan and what it reads."""
     fold = body.statements[scan].expression
-    if not isinstance(fold, Scan | Scanomap) or not _is_simple_scan(fold):
+    if not isinstance(fold, nodes.Scan | nodes.Scanomap) or not _is_simple_scan(fold):
         return None
     made = {target.name for target in body.statements[scan].targets}
     after: set[int] = set()
@@ -142,13 +125,15 @@ def _members(body: Body, scan: int) -> set[int] | None:
         if not beyond.isdisjoint(used(statement)):
             beyond |= names
             continue
-        if isinstance(one, Map) and _is_row_map(statement, fold.width):
+        if isinstance(one, nodes.Map) and _is_row_map(statement, fold.width):
             follows = any(array.name in made for array in one.arrays)
         else:
-            follows = isinstance(one, Scatter) and one.indices.name in made and _is_simple_scatter(one, fold.width)
+            follows = (
+                isinstance(one, nodes.Scatter) and one.indices.name in made and _is_simple_scatter(one, fold.width)
+            )
         if follows:
             after.add(index)
-            (beyond if isinstance(one, Scatter) else made).update(names)
+            (beyond if isinstance(one, nodes.Scatter) else made).update(names)
     members = {scan, *after}
     bound_at = definitions(body)
     waiting = list(members)
@@ -161,13 +146,13 @@ def _members(body: Body, scan: int) -> set[int] | None:
     return members if after and _can_stand_together(body, members) else None
 
 
-def _is_simple_scan(fold: Scan | Scanomap) -> bool:
+def _is_simple_scan(fold: nodes.Scan | nodes.Scanomap) -> bool:
     real = not any(atom.type.rank or atom.type.element.is_complex for atom in fold.neutral)
-    plain = isinstance(fold, Scan) or is_plain(fold.function.body)
+    plain = isinstance(fold, nodes.Scan) or is_plain(fold.function.body)
     return real and plain and is_scalar_code(fold.combine.body) and all(one.type.rank == 1 for one in fold.arrays)
 
 
-def _is_simple_scatter(one: Scatter, width: Size) -> bool:
+def _is_simple_scatter(one: nodes.Scatter, width: Size) -> bool:
     same = one.indices.type.shape == (width,) and one.values.type.shape == (width,)
     return same and not one.values.type.element.is_complex
 
@@ -175,20 +160,20 @@ def _is_simple_scatter(one: Scatter, width: Size) -> bool:
 def _read(statement: Statement) -> tuple[Variable, ...]:
     """The arrays of which a statement reads rows."""
     one = statement.expression
-    if isinstance(one, Scatter):
+    if isinstance(one, nodes.Scatter):
         return (one.indices, one.values)
-    return one.arrays if isinstance(one, Map | Scan | Scanomap | Reduce) else ()
+    return one.arrays if isinstance(one, nodes.Map | nodes.Scan | nodes.Scanomap | nodes.Reduce) else ()
 
 
 def _totals(body: Body, scan: int) -> set[int]:
     """Reductions that give the last result of the scan of integers."""
     fold = body.statements[scan].expression
-    if not isinstance(fold, Scan) or fold.neutral != (Literal(0, I64),) or _operator(fold.combine) != "add":
+    if not isinstance(fold, nodes.Scan) or fold.neutral != (Literal(0, I64),) or _operator(fold.combine) != "add":
         return set()
     return {
         index
         for index, one in enumerate(body.statements)
-        if isinstance(one.expression, Reduce) and one.expression.arrays == fold.arrays
+        if isinstance(one.expression, nodes.Reduce) and one.expression.arrays == fold.arrays
         and one.expression.neutral == fold.neutral and _operator(one.expression.combine) == "add"
     }  # fmt: skip
 
@@ -242,7 +227,7 @@ class _RowCode:
     def add(self, statement: Statement) -> None:
         """Compute the rows that a map gives."""
         one = statement.expression
-        assert isinstance(one, Map)
+        assert isinstance(one, nodes.Map)
         for target, value in zip(statement.targets, self.apply(one.function, one.arrays), strict=True):
             self.values[target.name] = value
 
@@ -251,16 +236,16 @@ class _RowCode:
         return Lambda(tuple(self.parameters.values()), Body(tuple(self.statements), results))
 
 
-def _composed(at: Place, members: set[int], names: FreshNames) -> tuple[tuple[Variable, ...], Sweep]:
+def _composed(at: Place, members: set[int], names: FreshNames) -> tuple[tuple[Variable, ...], nodes.Sweep]:
     """The targets and the sweep of some statements around the scan here; reductions among them give its totals."""
     statement, body = at.statement, at.body
     fold = statement.expression
-    assert isinstance(fold, Scan | Scanomap)
+    assert isinstance(fold, nodes.Scan | nodes.Scanomap)
     count = len(fold.neutral)
     first, second = _RowCode(names, "row"), _RowCode(names, "kept")
     for one in _in_order(body, members, at.index, before=True):
         first.add(one)
-    if isinstance(fold, Scan):
+    if isinstance(fold, nodes.Scan):
         scanned = tuple(first.row(array) for array in fold.arrays)
     else:
         results = first.apply(fold.function, fold.arrays)
@@ -273,9 +258,9 @@ def _composed(at: Place, members: set[int], names: FreshNames) -> tuple[tuple[Va
     scattered: list[Statement] = []
     for one in _in_order(body, members, at.index, before=False):
         match one.expression:
-            case Map():
+            case nodes.Map():
                 second.add(one)
-            case Scatter(_, indices, values):
+            case nodes.Scatter(_, indices, values):
                 outputs += [second.row(indices), second.row(values)]
                 scattered.append(one)
     made = [t for index in sorted(members) for t in body.statements[index].targets if t.type.rank]
@@ -285,10 +270,10 @@ def _composed(at: Place, members: set[int], names: FreshNames) -> tuple[tuple[Va
     kept = tuple(first.row(one) for one in second.arrays.values())
     after = second.function(tuple(outputs))
     after = Lambda((*prefixes, *after.parameters), after.body)
-    destinations = tuple(one.expression.destination for one in scattered if isinstance(one.expression, Scatter))
+    destinations = tuple(one.expression.destination for one in scattered if isinstance(one.expression, nodes.Scatter))
     totals = [t for index in sorted(members) for t in body.statements[index].targets if not t.type.rank]
     before, arrays = first.function((*scanned, *kept)), tuple(first.arrays.values())
-    sweep = Sweep(fold.width, before, fold.combine, fold.neutral, after, destinations, arrays, bool(totals))
+    sweep = nodes.Sweep(fold.width, before, fold.combine, fold.neutral, after, destinations, arrays, bool(totals))
     return (*totals, *into, *mapped), sweep
 
 
@@ -304,14 +289,14 @@ def _in_order(body: Body, members: set[int], scan: int, before: bool) -> Iterato
         follows = any(one.name in made for one in _read(statement))
         if follows:
             made.update(target.name for target in statement.targets)
-        if follows != before and not isinstance(statement.expression, Reduce):
+        if follows != before and not isinstance(statement.expression, nodes.Reduce):
             yield statement
 
 
 # --- filters ----------------------------------------------------------------------------------------------------------
 
 
-def picked_flag(sweep: Sweep) -> int | None:
+def picked_flag(sweep: nodes.Sweep) -> int | None:
     """The position, among what `before` gives beside the scanned value, of a flag that picks the scattered rows.
 
         is = map (\\b z -> if b then z - 1 else -1) bs zs, zs = scan (+) 0 (map (\\b -> b as i64) bs)
@@ -332,12 +317,14 @@ def picked_flag(sweep: Sweep) -> int | None:
     number, *others = sweep.before.body.results
     position = kept.index(flag)
     match made_by(sweep.before.body).get(number):
-        case Cast(scalar, operand) if scalar == I64 and operand == others[position] and operand.type == Type(BOOL):
+        case nodes.Cast(scalar, operand) if (
+            scalar == I64 and operand == others[position] and operand.type == Type(BOOL)
+        ):
             return None if prefix.name in mentioned(without_indices(sweep).body) else position
     return None
 
 
-def without_indices(sweep: Sweep) -> Lambda:
+def without_indices(sweep: nodes.Sweep) -> Lambda:
     """The second function of a filter, which gives the values of each destination without indices."""
     results, count = sweep.after.body.results, len(sweep.destinations)
     wanted = (*results[1 : 2 * count : 2], *results[2 * count :])
@@ -361,7 +348,7 @@ def _operator(combine: Lambda) -> str | None:
         return None
     (one,) = combine.body.statements
     match one.expression:
-        case Apply(operator, operands) if operands == combine.parameters and combine.body.results == one.targets:
+        case nodes.Apply(operator, operands) if operands == combine.parameters and combine.body.results == one.targets:
             return operator
     return None
 
@@ -369,8 +356,8 @@ def _operator(combine: Lambda) -> str | None:
 def _flag(made: Mapping[Atom, Expression], index: Atom, prefix: Atom) -> Variable | None:
     """The flag of select(flag, prefix - 1, a negative number)."""
     match made.get(index):
-        case Apply("select", (Variable() as flag, number, Literal(value=int(other)))) if other < 0:
+        case nodes.Apply("select", (Variable() as flag, number, Literal(value=int(other)))) if other < 0:
             match made.get(number):
-                case Apply("sub", (one, Literal(value=1))) if one == prefix:
+                case nodes.Apply("sub", (one, Literal(value=1))) if one == prefix:
                     return flag
     return None

@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-from tilewright.ir.nodes import (
-    Alias,
-    Apply,
-    Body,
-    Cast,
-    Expression,
-    Lambda,
-    Map,
-    Rearrange,
-    Redomap,
-    Reduce,
-    SizeValue,
-    Statement,
-    Type,
-    Variable,
-)
+from tilewright.ir import nodes
+from tilewright.ir.nodes import Body, Expression, Lambda, Statement, Type, Variable
 from tilewright.rewrite.names import bound, definitions, mentioned
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 
 _TURNED = (1, 0)
-_SCALAR = Apply | Cast | Alias | SizeValue
+_SCALAR = nodes.Apply | nodes.Cast | nodes.Alias | nodes.SizeValue
 
 
-@rule("fusion", Rearrange)
+@rule("fusion", nodes.Rearrange)
 def rearrange_map(at: Place) -> Body | Declined:
     """ys = map n (map m f) xs; zs = rearrange (1, 0) ys  =>  zs = map m (map n f) (rearrange (1, 0) xs), if only folds
     of the rows of zs follow
@@ -33,10 +19,10 @@ def rearrange_map(at: Place) -> Body | Declined:
     Each row of zs is then computed where it is folded. Rows that all points of the outer map share become elements,
     and elements that all points of the inner one share become rows.
     """
-    rearranged = at.expect(Rearrange)
+    rearranged = at.expect(nodes.Rearrange)
     index = definitions(at.body).get(rearranged.array.name)
     producer = None if index is None else at.body.statements[index]
-    if index is None or producer is None or not isinstance(producer.expression, Map):
+    if index is None or producer is None or not isinstance(producer.expression, nodes.Map):
         return no_match("the array is not computed by a map of the same body")
     nest = producer.expression
     inner = _inner_map(nest)
@@ -53,13 +39,13 @@ def rearrange_map(at: Place) -> Body | Declined:
     return Body((*old[:index], *old[index + 1 : at.index], *turned, *old[at.index + 1 :]), at.body.results)
 
 
-def _inner_map(nest: Map) -> Map | None:
+def _inner_map(nest: nodes.Map) -> nodes.Map | None:
     """The map of a function of numbers that a function of rows is."""
     body = nest.function.body
     if len(body.statements) != 1 or body.results != body.statements[0].targets:
         return None
     inner = body.statements[0].expression
-    if not isinstance(inner, Map) or not mentioned(inner.width).isdisjoint(bound(nest.function)):
+    if not isinstance(inner, nodes.Map) or not mentioned(inner.width).isdisjoint(bound(nest.function)):
         return None
     simple = all(isinstance(one.expression, _SCALAR) for one in inner.function.body.statements)
     return inner if simple and inner.function.body.results[0].type.rank == 0 else None
@@ -72,7 +58,11 @@ def _is_folded(at: Place) -> bool:
     if len(uses) != 1 or uses[0] == len(at.body.statements):
         return False
     consumer = at.body.statements[uses[0]].expression
-    if not isinstance(consumer, Map) or target not in consumer.arrays or target.name in mentioned(consumer.function):
+    if (
+        not isinstance(consumer, nodes.Map)
+        or target not in consumer.arrays
+        or target.name in mentioned(consumer.function)
+    ):
         return False
     pairs = zip(consumer.function.parameters, consumer.arrays, strict=True)
     rows = {parameter.name for parameter, array in pairs if array == target}
@@ -82,14 +72,14 @@ def _is_folded(at: Place) -> bool:
 
 
 def _folds(expression: Expression, rows: set[str]) -> bool:
-    if not isinstance(expression, Reduce | Redomap) or any(one.type.rank for one in expression.neutral):
+    if not isinstance(expression, nodes.Reduce | nodes.Redomap) or any(one.type.rank for one in expression.neutral):
         return False
-    functions = [expression.combine, *([expression.function] if isinstance(expression, Redomap) else [])]
+    functions = [expression.combine, *([expression.function] if isinstance(expression, nodes.Redomap) else [])]
     plain = all(isinstance(one.expression, _SCALAR) for each in functions for one in each.body.statements)
     return plain and mentioned((*functions, *expression.neutral)).isdisjoint(rows)
 
 
-def _interchanged(at: Place, nest: Map, inner: Map) -> tuple[Statement, ...] | None:
+def _interchanged(at: Place, nest: nodes.Map, inner: nodes.Map) -> tuple[Statement, ...] | None:
     """The statements that bind the rearrangement's target by maps the other way round; None if there are none."""
     given = dict(zip(nest.function.parameters, nest.arrays, strict=True))
     if any(one.type.rank and one.name in mentioned(inner.function) for one in given):
@@ -105,7 +95,7 @@ def _interchanged(at: Place, nest: Map, inner: Map) -> tuple[Statement, ...] | N
         element, (rows, columns) = whole.type.element, whole.type.shape
         view = Variable(at.names(f"{whole}.turned"), Type(element, (columns, rows)))
         column = Variable(at.names(f"{whole}.column"), Type(element, (rows,)))
-        views.append(Statement((view,), Rearrange(whole, _TURNED)))
+        views.append(Statement((view,), nodes.Rearrange(whole, _TURNED)))
         over.append((column, view))
         along.append((parameter, column))
     along += [(one, array) for one, array in given.items() if one.name in mentioned(inner.function)]
@@ -114,6 +104,6 @@ def _interchanged(at: Place, nest: Map, inner: Map) -> tuple[Statement, ...] | N
     function = Lambda(tuple(one for one, _ in along), inner.function.body)
     (target,) = at.statement.targets
     results = (Variable(at.names(f"{target}.row"), target.type.row),)
-    points = Statement(results, Map(nest.width, function, tuple(array for _, array in along)))
+    points = Statement(results, nodes.Map(nest.width, function, tuple(array for _, array in along)))
     outer = Lambda(tuple(one for one, _ in over), Body((points,), results))
-    return (*views, Statement((target,), Map(inner.width, outer, tuple(array for _, array in over))))
+    return (*views, Statement((target,), nodes.Map(inner.width, outer, tuple(array for _, array in over))))

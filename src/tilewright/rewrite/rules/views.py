@@ -2,98 +2,81 @@
 
 from __future__ import annotations
 
+from tilewright.ir import nodes
 from tilewright.ir.counts import same_count
-from tilewright.ir.nodes import (
-    Alias,
-    Atom,
-    Body,
-    Cast,
-    Copy,
-    Index,
-    Iota,
-    Literal,
-    Map,
-    Rearrange,
-    Replicate,
-    Reshape,
-    Slice,
-    SliceDimension,
-    Statement,
-    Variable,
-    index_literal,
-)
+from tilewright.ir.nodes import Atom, Body, Literal, Statement, Variable
 from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import Size
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 
 
-@rule("simplification", Index)
+@rule("simplification", nodes.Index)
 def index_nothing(at: Place) -> Body | Declined:
     """a[]  =>  a"""
-    index = at.expect(Index)
+    index = at.expect(nodes.Index)
     return no_match("there are indices") if index.indices else at.bind(index.array)
 
 
-@rule("simplification", Index)
+@rule("simplification", nodes.Index)
 def index_iota(at: Place) -> Body | Declined:
     """(iota n)[i]  =>  i"""
-    index = at.expect(Index)
+    index = at.expect(nodes.Index)
     iota = at.definition(index.array)
-    if not isinstance(iota, Iota) or not index.indices:
+    if not isinstance(iota, nodes.Iota) or not index.indices:
         return no_match("the array is not an iota")
     position = index.indices[0]
-    return at.bind(position) if iota.scalar == I64 else at.become(Cast(iota.scalar, position))
+    return at.bind(position) if iota.scalar == I64 else at.become(nodes.Cast(iota.scalar, position))
 
 
-@rule("simplification", Index)
+@rule("simplification", nodes.Index)
 def index_replicate(at: Place) -> Body | Declined:
     """(replicate n v)[i, is...]  =>  v[is...]"""
-    index = at.expect(Index)
+    index = at.expect(nodes.Index)
     replicate = at.definition(index.array)
-    if not isinstance(replicate, Replicate) or not index.indices:
+    if not isinstance(replicate, nodes.Replicate) or not index.indices:
         return no_match("the array is not a replicate")
     rest = index.indices[1:]
     if not rest or not isinstance(replicate.value, Variable):
         return at.bind(replicate.value)
-    return at.become(Index(replicate.value, rest, index.line))
+    return at.become(nodes.Index(replicate.value, rest, index.line))
 
 
-@rule("simplification", Index)
+@rule("simplification", nodes.Index)
 def index_index(at: Place) -> Body | Declined:
     """(a[is...])[js...]  =>  a[is..., js...]"""
-    index = at.expect(Index)
+    index = at.expect(nodes.Index)
     inner = at.definition(index.array)
-    if not isinstance(inner, Index):
+    if not isinstance(inner, nodes.Index):
         return no_match("the array is not itself indexed")
     lines = dict.fromkeys(one for one in (inner.line, index.line) if one)
-    return at.become(Index(inner.array, inner.indices + index.indices, " and ".join(lines)))
+    return at.become(nodes.Index(inner.array, inner.indices + index.indices, " and ".join(lines)))
 
 
-@rule("simplification", Index)
+@rule("simplification", nodes.Index)
 def index_rearrange(at: Place) -> Body | Declined:
     """(rearrange p a)[i0, ..., ik]  =>  a[indices put in the order of a], if they index a's outer dimensions"""
-    index = at.expect(Index)
+    index = at.expect(nodes.Index)
     inner = at.definition(index.array)
-    if not isinstance(inner, Rearrange):
+    if not isinstance(inner, nodes.Rearrange):
         return no_match("the array is not a rearrange")
     count, permutation = len(index.indices), inner.permutation
     if set(permutation[:count]) != set(range(count)) or list(permutation[count:]) != sorted(permutation[count:]):
         return Declined(f"{count} indices of a rearrange by {permutation} are not outer indices of {inner.array}")
-    ordered: list[Atom] = [index_literal(0)] * count
+    ordered: list[Atom] = [nodes.index_literal(0)] * count
     for dimension, atom in zip(permutation, index.indices, strict=False):
         ordered[dimension] = atom
-    return at.become(Index(inner.array, tuple(ordered), index.line))
+    return at.become(nodes.Index(inner.array, tuple(ordered), index.line))
 
 
-@rule("simplification", Index)
+@rule("simplification", nodes.Index)
 def index_slice(at: Place) -> Body | Declined:
     """(slice a)[i0, ..., ik]  =>  a[i0 + start, ...], if that needs no arithmetic and the other dimensions are whole
 
     An index that a user wrote is in range of the slice, not only of `a`: it stays where it is unless that is known.
     """
-    index = at.expect(Index)
+    index = at.expect(nodes.Index)
     inner = at.definition(index.array)
-    if not isinstance(inner, Slice):
+    if not isinstance(inner, nodes.Slice):
         return no_match("the array is not a slice")
     indices: list[Atom] = []
     for d, (atom, dimension) in enumerate(zip(index.indices, inner.dimensions, strict=False)):
@@ -101,7 +84,7 @@ def index_slice(at: Place) -> Body | Declined:
         if start == 0 and dimension.step == 1:
             indices.append(atom)
         elif start is not None and isinstance(atom, Literal):
-            indices.append(index_literal(start + dimension.step * int(atom.value.real)))
+            indices.append(nodes.index_literal(start + dimension.step * int(atom.value.real)))
         else:
             return no_match("the position in the sliced array would have to be computed")
         known = isinstance(atom, Literal) and _is_below(atom, dimension.count)
@@ -110,30 +93,30 @@ def index_slice(at: Place) -> Body | Declined:
     kept = inner.dimensions[len(indices) :]
     if not all(_is_whole(one, inner.array, d + len(indices)) for d, one in enumerate(kept)):
         return no_match("a dimension without an index is cut")
-    return at.become(Index(inner.array, tuple(indices), index.line))
+    return at.become(nodes.Index(inner.array, tuple(indices), index.line))
 
 
-@rule("simplification", Index)
+@rule("simplification", nodes.Index)
 def index_copy(at: Place) -> Body | Declined:
     """(copy a)[is...]  =>  a[is...]"""
-    index = at.expect(Index)
+    index = at.expect(nodes.Index)
     inner = at.definition(index.array)
-    if not isinstance(inner, Copy):
+    if not isinstance(inner, nodes.Copy):
         return no_match("the array is not a copy")
     if inner.level is not None:
         return Declined(f"the copy is there to stage {inner.array} in the memory of level {inner.level.value}")
-    return at.become(Index(inner.array, index.indices, index.line))
+    return at.become(nodes.Index(inner.array, index.indices, index.line))
 
 
-@rule("simplification", Index)
+@rule("simplification", nodes.Index)
 def index_map(at: Place) -> Body | Declined:
     """ys = map f xs; y = ys[i]  =>  y = f xs[i], if this is the only use of ys"""
-    index = at.expect(Index)
+    index = at.expect(nodes.Index)
     producer_index = next((k for k in range(at.index) if index.array in at.body.statements[k].targets), None)
     if producer_index is None:
         return no_match("the array is not computed in the same body")
     producer = at.body.statements[producer_index]
-    if not isinstance(producer.expression, Map) or not index.indices:
+    if not isinstance(producer.expression, nodes.Map) or not index.indices:
         return no_match("the array is not the result of a map")
     for target in producer.targets:
         others = [k for k in at.uses(target.name) if k != at.index or target != index.array]
@@ -142,9 +125,9 @@ def index_map(at: Place) -> Body | Declined:
     function = producer.expression.function
     row, rest = index.indices[0], index.indices[1:]
     rows = zip(function.parameters, producer.expression.arrays, strict=True)
-    picked = (Statement((parameter,), Index(array, (row,), index.line)) for parameter, array in rows)
+    picked = (Statement((parameter,), nodes.Index(array, (row,), index.line)) for parameter, array in rows)
     value = function.body.results[producer.targets.index(index.array)]
-    last = Index(value, rest, index.line) if rest and isinstance(value, Variable) else Alias(value)
+    last = nodes.Index(value, rest, index.line) if rest and isinstance(value, Variable) else nodes.Alias(value)
     here = (*picked, *function.body.statements, Statement(at.statement.targets, last))
     old = at.body.statements
     before = (*old[:producer_index], *old[producer_index + 1 : at.index])
@@ -155,7 +138,7 @@ def _is_below(index: Literal, count: Size) -> bool:
     return index.value.real >= 0 and count.constant is not None and index.value.real < count.constant
 
 
-def _is_inside(dimension: SliceDimension, extent: Size) -> bool:
+def _is_inside(dimension: nodes.SliceDimension, extent: Size) -> bool:
     """Whether a slice is known to be in range of an extent."""
     last = dimension.start + (dimension.count - 1) * dimension.step
     low, high = (dimension.start, last) if dimension.step > 0 else (last, dimension.start)
@@ -163,75 +146,75 @@ def _is_inside(dimension: SliceDimension, extent: Size) -> bool:
     return below is not None and below >= 0 and above is not None and above >= 0
 
 
-def _is_whole(dimension: SliceDimension, array: Variable, axis: int) -> bool:
+def _is_whole(dimension: nodes.SliceDimension, array: Variable, axis: int) -> bool:
     return dimension.start.constant == 0 and dimension.step == 1 and dimension.count == array.type.shape[axis]
 
 
-@rule("simplification", Slice)
+@rule("simplification", nodes.Slice)
 def slice_whole(at: Place) -> Body | Declined:
     """a[0 : n, 0 : m, ...]  =>  a, for a of shape n, m, ..."""
-    expression = at.expect(Slice)
+    expression = at.expect(nodes.Slice)
     if not all(_is_whole(one, expression.array, axis) for axis, one in enumerate(expression.dimensions)):
         return no_match("a dimension is cut")
     return at.bind(expression.array)
 
 
-@rule("simplification", Slice)
+@rule("simplification", nodes.Slice)
 def slice_slice(at: Place) -> Body | Declined:
     """slice (start, n, step) (slice (start', n', step') a)  =>  slice (start' + start*step', n, step*step') a
 
     Where a user wrote it, it must be known to be in range of the slice, not only of `a`.
     """
-    outer = at.expect(Slice)
+    outer = at.expect(nodes.Slice)
     inner = at.definition(outer.array)
-    if not isinstance(inner, Slice):
+    if not isinstance(inner, nodes.Slice):
         return no_match("the array is not a slice")
     if outer.line and not all(
         _is_inside(one, e) for one, e in zip(outer.dimensions, outer.array.type.shape, strict=True)
     ):
         return Declined(f"it may be out of range of {outer.array} where it is in range of {inner.array}")
     dimensions = tuple(
-        SliceDimension(first.start + second.start * first.step, second.count, first.step * second.step)
+        nodes.SliceDimension(first.start + second.start * first.step, second.count, first.step * second.step)
         for first, second in zip(inner.dimensions, outer.dimensions, strict=True)
     )
-    return at.become(Slice(inner.array, dimensions, outer.line))
+    return at.become(nodes.Slice(inner.array, dimensions, outer.line))
 
 
-@rule("simplification", Rearrange)
+@rule("simplification", nodes.Rearrange)
 def rearrange_identity(at: Place) -> Body | Declined:
     """rearrange (0, 1, ..., n-1) a  =>  a"""
-    expression = at.expect(Rearrange)
+    expression = at.expect(nodes.Rearrange)
     if list(expression.permutation) != sorted(expression.permutation):
         return no_match("the permutation is not the identity")
     return at.bind(expression.array)
 
 
-@rule("simplification", Rearrange)
+@rule("simplification", nodes.Rearrange)
 def rearrange_rearrange(at: Place) -> Body | Declined:
     """rearrange q (rearrange p a)  =>  rearrange (p after q) a"""
-    outer = at.expect(Rearrange)
+    outer = at.expect(nodes.Rearrange)
     inner = at.definition(outer.array)
-    if not isinstance(inner, Rearrange):
+    if not isinstance(inner, nodes.Rearrange):
         return no_match("the array is not a rearrange")
-    return at.become(Rearrange(inner.array, tuple(inner.permutation[axis] for axis in outer.permutation)))
+    return at.become(nodes.Rearrange(inner.array, tuple(inner.permutation[axis] for axis in outer.permutation)))
 
 
-@rule("simplification", Reshape)
+@rule("simplification", nodes.Reshape)
 def reshape_same(at: Place) -> Body | Declined:
     """reshape s a  =>  a, if a has shape s"""
-    expression = at.expect(Reshape)
+    expression = at.expect(nodes.Reshape)
     if expression.shape != expression.array.type.shape:
         return no_match("the shapes differ")
     return at.bind(expression.array)
 
 
-@rule("simplification", Reshape)
+@rule("simplification", nodes.Reshape)
 def reshape_reshape(at: Place) -> Body | Declined:
     """reshape s (reshape r a)  =>  reshape s a, if a surely has the elements that r says"""
-    outer = at.expect(Reshape)
+    outer = at.expect(nodes.Reshape)
     inner = at.definition(outer.array)
-    if not isinstance(inner, Reshape):
+    if not isinstance(inner, nodes.Reshape):
         return no_match("the array is not a reshape")
     if not same_count(inner.array.type.shape, inner.shape, at.program.size_names.__contains__):
         return Declined(f"{outer.array} may not have as many elements as {inner.array}, which is checked")
-    return at.become(Reshape(inner.array, outer.shape))
+    return at.become(nodes.Reshape(inner.array, outer.shape))
