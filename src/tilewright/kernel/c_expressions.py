@@ -7,6 +7,7 @@ from dataclasses import field, replace
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BF16, BOOL, F16, I32, U32, ScalarType, compute_type
+from tilewright.kernel import ir
 from tilewright.kernel.c_dialect import (
     EQUALITY,
     PREFIX,
@@ -22,34 +23,15 @@ from tilewright.kernel.c_names import NameTable
 from tilewright.kernel.c_operators import FUNCTIONS, Facts, call, infix, operator_text
 from tilewright.kernel.dots import Bits, Dot
 from tilewright.kernel.ir import (
-    ATOMIC_OPERATORS,
-    COMPARISONS,
-    Address,
-    AnyLane,
-    AtomicUpdate,
-    BlockIndex,
-    Broadcast,
     Buffer,
-    Cast,
     Constant,
-    CountLanes,
     Expression,
-    FirstLanes,
     Kernel,
-    Lane,
-    LaneNumbers,
     Load,
     Name,
-    Operation,
-    Order,
-    PackedLanes,
-    Shuffle,
-    Space,
     Store,
-    ThreadIndex,
     ValueType,
     VectorType,
-    Window,
     element_of,
 )
 from tilewright.kernel.ranges import Ranges
@@ -68,9 +50,9 @@ class ExpressionPrinter:
     helpers: Helpers = field(default_factory=dict)
     bound: dict[str, ValueType] = field(default_factory=dict)
 
-    def index_name(self, kind: type[BlockIndex] | type[ThreadIndex], type_: ScalarType) -> str:
+    def index_name(self, kind: type[ir.BlockIndex] | type[ir.ThreadIndex], type_: ScalarType) -> str:
         """The variable that holds the block or thread index in a type."""
-        base = self.names.thread if kind is ThreadIndex else self.names.block
+        base = self.names.thread if kind is ir.ThreadIndex else self.names.block
         return base if type_ == self.kernel.index_type else f"{PREFIX}{base}_{type_}"
 
     def access(self, buffer: Buffer, index: Expression, type_: ValueType, aligned: bool, streaming: bool) -> Access:
@@ -96,19 +78,19 @@ class ExpressionPrinter:
         access = self.access(buffer, statement.index, value.type, statement.aligned, statement.nontemporal)
         if buffer.vector > 1:
             return f"{access.name}[{access.index.code}] = {self.text(value).code};"
-        if statement.order is Order.PLAIN:
+        if statement.order is ir.Order.PLAIN:
             return self.dialect.store(self.helpers, access, self.text(value))
         access = self.coherent(access, statement.order)
-        if statement.order is Order.COHERENT:
+        if statement.order is ir.Order.COHERENT:
             return self.dialect.store(self.helpers, access, self.text(value))
         return f"{call(self.ordered('tw_publish'), [Piece(access.pointer), self.text(value)]).code};"
 
-    def coherent(self, access: Access, order: Order) -> Access:
+    def coherent(self, access: Access, order: ir.Order) -> Access:
         """The access to what all blocks see."""
         buffer, where = access.buffer, f"buffer {access.buffer.name} of {access.buffer.element}"
-        if buffer.space is not Space.GLOBAL or isinstance(access.type, VectorType) or buffer.element in (F16, BF16):
+        if buffer.space is not ir.Space.GLOBAL or isinstance(access.type, VectorType) or buffer.element in (F16, BF16):
             raise TypeError(f"{where}: only single elements in global memory, and no halves, are accessed coherently")
-        if order is Order.ORDERED and buffer.element != U32:
+        if order is ir.Order.ORDERED and buffer.element != U32:
             raise TypeError(f"{where}: ordered accesses are to elements of type u32")
         return replace(access, name=f"(({self.dialect.coherent(buffer)}){access.name})", aligned=False)
 
@@ -117,12 +99,12 @@ class ExpressionPrinter:
         self.helpers.setdefault(name, self.dialect.function + self.dialect.ordered[name])
         return name
 
-    def atomic(self, statement: AtomicUpdate) -> str:
+    def atomic(self, statement: ir.AtomicUpdate) -> str:
         """An atomic update, as an expression that gives what was there."""
         buffer, value = statement.buffer, statement.value
-        if statement.operator not in ATOMIC_OPERATORS or buffer.element not in (I32, U32):
+        if statement.operator not in ir.ATOMIC_OPERATORS or buffer.element not in (I32, U32):
             raise TypeError(f"buffer {buffer.name} of {buffer.element}: no atomic {statement.operator}")
-        if buffer.space not in (Space.GLOBAL, Space.SHARED) or buffer.read_only:
+        if buffer.space not in (ir.Space.GLOBAL, ir.Space.SHARED) or buffer.read_only:
             raise TypeError(f"buffer {buffer.name} is updated atomically; no other thread can write to it")
         access = self.access(buffer, statement.index, value.type, False, False)
         place = f"&{access.name}[{access.index.code}]"
@@ -140,27 +122,27 @@ class ExpressionPrinter:
                 parameter = type_ == BOOL and any(name == scalar.name for scalar in self.kernel.scalars)
                 spelled = self.names.values[name]
                 return Piece(f"{spelled} != 0", EQUALITY) if parameter else Piece(spelled)
-            case BlockIndex(after=True):
+            case ir.BlockIndex(after=True):
                 raise TypeError("several blocks are one call in CPU kernels only")
-            case BlockIndex(type=scalar) | ThreadIndex(type=scalar):
+            case ir.BlockIndex(type=scalar) | ir.ThreadIndex(type=scalar):
                 return Piece(self.index_name(type(expression), scalar))
-            case Address(buffer=buffer):
+            case ir.Address(buffer=buffer):
                 raise TypeError(f"the address of buffer {buffer.name} is known to CPU kernels only")
-            case Operation():
+            case ir.Operation():
                 return self.operation(expression)
-            case Cast():
+            case ir.Cast():
                 return self.cast(expression)
-            case Window() | FirstLanes() | PackedLanes() | CountLanes() | LaneNumbers() | AnyLane():
+            case ir.Window() | ir.FirstLanes() | ir.PackedLanes() | ir.CountLanes() | ir.LaneNumbers() | ir.AnyLane():
                 raise TypeError("lanes are numbered and masked in CPU kernels only")
             case Bits() | Dot():
                 raise TypeError("several elements lie in one lane in CPU kernels only")
             case Load():
                 return self.load(expression)
-            case Broadcast(operand=operand, type=type_):
+            case ir.Broadcast(operand=operand, type=type_):
                 return self.by_lane(type_, "splat", [operand], lambda parts, lane: parts[0])
-            case Lane(operand=operand, lane=lane, type=scalar):
+            case ir.Lane(operand=operand, lane=lane, type=scalar):
                 return self.dialect.lane(self.text(operand).at(PRIMARY), lane, scalar)
-            case Shuffle(first=first, second=second, lanes=lanes, type=type_):
+            case ir.Shuffle(first=first, second=second, lanes=lanes, type=type_):
                 return self.shuffle(first, second, lanes, type_)
 
     def load(self, load: Load) -> Piece:
@@ -173,13 +155,13 @@ class ExpressionPrinter:
         access = self.access(buffer, load.index, load.type, load.aligned, False)
         if buffer.vector > 1:
             return Piece(f"{access.name}[{access.index.code}]")
-        if load.order is not Order.PLAIN:
+        if load.order is not ir.Order.PLAIN:
             access = self.coherent(access, load.order)
-        if load.order is Order.ORDERED:
+        if load.order is ir.Order.ORDERED:
             return call(self.ordered("tw_observe"), [Piece(access.pointer)])
         return self.dialect.load(self.helpers, access)
 
-    def operation(self, operation: Operation) -> Piece:
+    def operation(self, operation: ir.Operation) -> Piece:
         """An operator, elementwise on vectors."""
         operands = operation.operands
         type_ = operands[-1].type
@@ -192,7 +174,7 @@ class ExpressionPrinter:
         if native and operation.operator in _NATIVE_ON_VECTORS:
             pieces = [self.text(operand) for operand in operands]
             return operator_text(self.dialect, self.helpers, operation.operator, type_.element, pieces)
-        result = VectorType(BOOL, type_.lanes) if operation.operator in {*COMPARISONS, "isnan", "isinf"} else type_
+        result = VectorType(BOOL, type_.lanes) if operation.operator in {*ir.COMPARISONS, "isnan", "isinf"} else type_
         return self.by_lane(
             result,
             operation.operator,
@@ -200,9 +182,9 @@ class ExpressionPrinter:
             lambda parts, lane: operator_text(self.dialect, self.helpers, operation.operator, type_.element, parts),
         )
 
-    def facts(self, operation: Operation, type_: ScalarType) -> Facts:
+    def facts(self, operation: ir.Operation, type_: ScalarType) -> Facts:
         """What makes the text of an integer operation simpler."""
-        if not type_.is_integer or operation.operator in COMPARISONS:
+        if not type_.is_integer or operation.operator in ir.COMPARISONS:
             return Facts()
         right = operation.operands[-1]
         constant = int(right.value) if isinstance(right, Constant) else None
@@ -217,7 +199,7 @@ class ExpressionPrinter:
                 return Facts(right=constant)
         return Facts()
 
-    def cast(self, cast: Cast) -> Piece:
+    def cast(self, cast: ir.Cast) -> Piece:
         """A conversion; to bool it is a comparison with zero."""
         source, target = cast.operand.type, cast.type
         if source == target:

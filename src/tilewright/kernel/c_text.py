@@ -11,6 +11,7 @@ from dataclasses import field
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, F64, ScalarType, compute_type
+from tilewright.kernel import ir
 from tilewright.kernel.c_dialect import (
     PREFIX,
     RELATION,
@@ -23,29 +24,15 @@ from tilewright.kernel.c_expressions import ExpressionPrinter
 from tilewright.kernel.c_names import NameTable, name_table
 from tilewright.kernel.c_operators import infix, operator_text
 from tilewright.kernel.ir import (
-    Assign,
-    AtomicUpdate,
-    Barrier,
-    BlockIndex,
     Buffer,
-    Cast,
-    Comment,
     Constant,
-    Declare,
     Expression,
-    For,
-    If,
     Kernel,
-    Let,
     Load,
-    Prefetch,
-    Space,
     Statement,
     Store,
-    ThreadIndex,
     ValueType,
     VectorType,
-    While,
     element_of,
 )
 from tilewright.kernel.ranges import kernel_ranges
@@ -117,16 +104,16 @@ def check_buffers(kernel: Kernel) -> None:
         ValueError: for a local array without a size.
     """
     for buffer in kernel.buffers:
-        if buffer.space is not Space.GLOBAL:
+        if buffer.space is not ir.Space.GLOBAL:
             raise TypeError(f"parameter {buffer.name} of kernel {kernel.name} is in {buffer.space.value} memory")
     for array in kernel.arrays:
-        if array.space not in (Space.SHARED, Space.PRIVATE):
+        if array.space not in (ir.Space.SHARED, ir.Space.PRIVATE):
             raise TypeError(f"array {array.name} of kernel {kernel.name}: no {array.space.value} arrays on a GPU")
         if array.size is None or array.size < 1:
             raise ValueError(f"array {array.name} of kernel {kernel.name} needs a positive size, not {array.size}")
         if array.vector > 1 and compute_type(array.element) != array.element:
             raise TypeError(f"array {array.name} of kernel {kernel.name}: no vectors of {array.element} exist")
-        if array.vector > 1 and array.space is not Space.PRIVATE:
+        if array.vector > 1 and array.space is not ir.Space.PRIVATE:
             raise TypeError(f"array {array.name} of kernel {kernel.name}: only private arrays hold vectors")
 
 
@@ -147,8 +134,8 @@ class _Printer:
     def indices(self) -> None:
         """Name the block and thread index, in each type in which the body uses them."""
         everything = all_expressions(self.values.kernel)
-        used = {(type(e), e.type) for e in everything if isinstance(e, BlockIndex | ThreadIndex)}
-        for kind, builtin in ((BlockIndex, self.dialect.block), (ThreadIndex, self.dialect.thread)):
+        used = {(type(e), e.type) for e in everything if isinstance(e, ir.BlockIndex | ir.ThreadIndex)}
+        for kind, builtin in ((ir.BlockIndex, self.dialect.block), (ir.ThreadIndex, self.dialect.thread)):
             for type_ in sorted((t for k, t in used if k is kind), key=str):
                 spelled = self.dialect.type_name(type_)
                 self.line(f"const {spelled} {self.values.index_name(kind, type_)} = ({spelled}){builtin};")
@@ -169,38 +156,38 @@ class _Printer:
     def statement(self, statement: Statement) -> None:
         """Print one statement."""
         match statement:
-            case Let(name=name, value=value):
+            case ir.Let(name=name, value=value):
                 self.line(f"const {self.declared(name, value)};")
-            case Declare(name=name, value=value):
+            case ir.Declare(name=name, value=value):
                 self.line(f"{self.declared(name, value)};")
                 self.mutable.add(name)
-            case Assign(name=name, value=value):
+            case ir.Assign(name=name, value=value):
                 if name not in self.mutable:
                     raise ValueError(f"kernel {self.values.kernel.name} assigns to {name}, which is not declared there")
                 self.line(f"{self.values.names.values[name]} = {self.values.text(value).code};")
             case Store():
                 self.line(self.values.store(statement))
-            case AtomicUpdate(old=old, value=value):
+            case ir.AtomicUpdate(old=old, value=value):
                 update = self.values.atomic(statement)
                 self.values.bound[old] = value.type
                 spelled = self.dialect.type_name(value.type)
                 self.line(f"const {spelled} {self.values.names.values[old]} = {update};")
-            case Prefetch(buffer=buffer):
+            case ir.Prefetch(buffer=buffer):
                 raise TypeError(f"buffer {buffer.name} is prefetched, in CPU kernels only")
-            case For():
+            case ir.For():
                 self.loop(statement)
-            case While():
+            case ir.While():
                 self.while_loop(statement)
-            case If(condition=condition, then=then, otherwise=otherwise):
+            case ir.If(condition=condition, then=then, otherwise=otherwise):
                 self.line(f"if ({self.values.text(condition).code}) {{")
                 self.nested(then)
                 if otherwise:
                     self.line("} else {")
                     self.nested(otherwise)
                 self.line("}")
-            case Barrier():
+            case ir.Barrier():
                 self.line(f"{self.dialect.barrier};")
-            case Comment(text=text):
+            case ir.Comment(text=text):
                 for part in text.splitlines() or [""]:
                     self.line(f"// {part.rstrip().rstrip(chr(92))}".rstrip())
 
@@ -210,7 +197,7 @@ class _Printer:
         self.values.bound[name] = value.type
         return f"{self.dialect.type_name(value.type)} {self.values.names.values[name]} = {code}"
 
-    def loop(self, statement: For) -> None:
+    def loop(self, statement: ir.For) -> None:
         """A for loop; bounds that the body might change are evaluated once, before it."""
         type_ = statement.start.type
         if isinstance(type_, VectorType) or not type_.is_integer:
@@ -235,13 +222,13 @@ class _Printer:
         """A loop's stop or step: as it is where nothing in the loop can change it, else held in a variable."""
         if isinstance(bound, Constant):
             return literal(self.dialect, bound.value, type_)
-        piece = self.values.text(bound) if bound.type == type_ else self.values.cast(Cast(bound, type_))
+        piece = self.values.text(bound) if bound.type == type_ else self.values.cast(ir.Cast(bound, type_))
         if not depends_on(bound, self.mutable):
             return piece
         self.line(f"const {self.dialect.type_name(type_)} {PREFIX}{name} = {piece.code};")
         return Piece(f"{PREFIX}{name}")
 
-    def while_loop(self, statement: While) -> None:
+    def while_loop(self, statement: ir.While) -> None:
         """A while loop; with a prelude, an endless one that is left in its middle."""
         if not statement.prelude:
             self.line(f"while ({self.values.text(statement.condition).code}) {{")

@@ -12,28 +12,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tilewright.ir.dataclass import dataclass
+from tilewright.kernel import ir
 from tilewright.kernel.divergence import divergent_barriers
-from tilewright.kernel.ir import (
-    AnyLane,
-    AtomicUpdate,
-    Barrier,
-    BlockIndex,
-    Cast,
-    Constant,
-    CountLanes,
-    Expression,
-    FirstLanes,
-    Kernel,
-    Load,
-    Name,
-    Operation,
-    Order,
-    PackedLanes,
-    Space,
-    Store,
-    ThreadIndex,
-    Window,
-)
+from tilewright.kernel.ir import Constant, Expression, Kernel, Load, Name, Store
 from tilewright.kernel.traversal import children, expressions, parts, walk
 from tilewright.kernel.warp import Place, Sample, Touch, contains, touches
 
@@ -96,15 +77,15 @@ def check_kernel(kernel: Kernel, scalars: Mapping[str, int], warp: int = 32) -> 
     samples = [Sample(block, first, warp, iteration) for first in sorted({0, last}) for block, iteration in _SAMPLES]
     found = [touches(kernel, scalars, sample) for sample in samples]
     return KernelReport(
-        _judge(found, Space.SHARED, bank_degree),
-        _judge(found, Space.GLOBAL, sectors),
+        _judge(found, ir.Space.SHARED, bank_degree),
+        _judge(found, ir.Space.GLOBAL, sectors),
         divergent_barriers(kernel),
         check_index_types(kernel),
     )
 
 
 def _judge(
-    found: list[list[Touch]], space: Space, measure: Callable[[Addresses, int], int]
+    found: list[list[Touch]], space: ir.Space, measure: Callable[[Addresses, int], int]
 ) -> tuple[AccessReport, ...]:
     """The worst over the samples, which list the same accesses in the same order; equal accesses appear once."""
     reports: dict[AccessReport, None] = {}
@@ -135,7 +116,7 @@ def _judge(
 
 
 def _report(touch: Touch, degree: int | None, ideal: int) -> AccessReport:
-    staging = touch.is_store and touch.buffer.space is Space.SHARED
+    staging = touch.is_store and touch.buffer.space is ir.Space.SHARED
     inner = not touch.is_store and _is_inner(touch.place)
     lanes = f" x{touch.lanes}" if touch.lanes > 1 else ""
     action = "store" if touch.is_store else "load"
@@ -144,7 +125,7 @@ def _report(touch: Touch, degree: int | None, ideal: int) -> AccessReport:
 
 
 def _is_inner(place: Place) -> bool:
-    return len(place.loops) >= 2 and not contains(place.loops[-1].body, Barrier)
+    return len(place.loops) >= 2 and not contains(place.loops[-1].body, ir.Barrier)
 
 
 def bank_degree(addresses: Addresses, width: int) -> int:
@@ -193,7 +174,7 @@ def check_index_types(kernel: Kernel) -> tuple[str, ...]:
     expected = kernel.index_type
     messages: dict[str, None] = {}
     for statement in walk(kernel.body):
-        indices = [(statement.buffer.name, statement.index)] if isinstance(statement, Store | AtomicUpdate) else []
+        indices = [(statement.buffer.name, statement.index)] if isinstance(statement, Store | ir.AtomicUpdate) else []
         for expression in expressions(statement):
             indices.extend((one.buffer.name, one.index) for one in parts([expression]) if isinstance(one, Load))
         for name, index in indices:
@@ -201,9 +182,9 @@ def check_index_types(kernel: Kernel) -> tuple[str, ...]:
             if index.type != expected:
                 messages[f"{place}: the index is {index.type}, the kernel's index type {expected}"] = None
             for part in _index_parts(index):
-                if isinstance(part, BlockIndex | ThreadIndex) and part.type != expected:
+                if isinstance(part, ir.BlockIndex | ir.ThreadIndex) and part.type != expected:
                     messages[f"{place}: {describe(part)} is {part.type}, the kernel's index type {expected}"] = None
-                if isinstance(part, Cast) and isinstance(part.operand, Operation):
+                if isinstance(part, ir.Cast) and isinstance(part.operand, ir.Operation):
                     messages[f"{place}: computed in {part.operand.type}, then cast to {part.type}"] = None
     return tuple(messages)
 
@@ -226,28 +207,28 @@ def describe(expression: Expression) -> str:
             return str(value)
         case Name(name=name):
             return name
-        case ThreadIndex():
+        case ir.ThreadIndex():
             return "thread"
-        case BlockIndex(after=after):
+        case ir.BlockIndex(after=after):
             return "block after the last" if after else "block"
         case Load(buffer=buffer, index=index, mask=mask, order=order):
-            kind = "" if order is Order.PLAIN else f"{order.value} "
+            kind = "" if order is ir.Order.PLAIN else f"{order.value} "
             return f"{kind}{buffer.name}[{describe(index)}]" + ("" if mask is None else f" where {describe(mask)}")
-        case FirstLanes(count=count):
+        case ir.FirstLanes(count=count):
             return f"first({describe(count)})"
-        case PackedLanes(operand=operand, mask=picked):
+        case ir.PackedLanes(operand=operand, mask=picked):
             return f"packed({describe(operand)}, {describe(picked)})"
-        case Window(first=first, second=second, begin=begin):
+        case ir.Window(first=first, second=second, begin=begin):
             return f"window({describe(first)}, {describe(second)}, {describe(begin)})"
-        case CountLanes(mask=picked):
+        case ir.CountLanes(mask=picked):
             return f"count({describe(picked)})"
-        case AnyLane(operand=operand):
+        case ir.AnyLane(operand=operand):
             return f"any({describe(operand)})"
-        case Operation(operator=operator, operands=(left, right)) if operator in _SIGNS:
+        case ir.Operation(operator=operator, operands=(left, right)) if operator in _SIGNS:
             return f"({describe(left)} {_SIGNS[operator]} {describe(right)})"
-        case Operation(operator=operator, operands=operands):
+        case ir.Operation(operator=operator, operands=operands):
             return f"{operator}({', '.join(map(describe, operands))})"
-        case Cast(operand=operand, type=type_):
+        case ir.Cast(operand=operand, type=type_):
             return f"{type_}({describe(operand)})"
     return f"{type(expression).__name__.lower()}({', '.join(map(describe, children(expression)))})"
 

@@ -11,23 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tilewright.ir.scalars import F32, F64
-from tilewright.kernel.ir import (
-    Buffer,
-    Constant,
-    Kernel,
-    Lane,
-    Let,
-    Load,
-    Name,
-    Operation,
-    Order,
-    Space,
-    Statement,
-    VectorType,
-    add,
-    element_of,
-    load,
-)
+from tilewright.kernel import ir
+from tilewright.kernel.ir import Buffer, Constant, Kernel, Load, Name, Statement, VectorType, add, element_of, load
 from tilewright.kernel.traversal import bodies, with_bodies
 
 
@@ -38,7 +23,7 @@ def paired_complex_loads(kernel: Kernel) -> Kernel:
 
     Example:
         >>> from tilewright.ir.scalars import F32, I64
-        >>> from tilewright.kernel.ir import Buffer, integer, load, multiply
+        >>> from tilewright.kernel.ir import Buffer, Let, integer, load, multiply
         >>> b, at = Buffer("b", F32, read_only=True), Name("at", I64)
         >>> first = Let("at", multiply(Name("i", I64), integer(2)))
         >>> parts = Let("re", load(b, at)), Let("im", load(b, add(at, integer(1))))
@@ -62,16 +47,18 @@ def _pair(place: Statement, first: Statement, second: Statement) -> tuple[Statem
     """The three statements, or what takes their place."""
     match place, first, second:
         case (
-            Let(name=at, value=Operation(operator="mul", operands=(_, Constant(value=2)), type=counted)),
-            Let(name=real, value=Load(buffer=buffer, index=start, mask=None, order=Order.PLAIN)),
-            Let(name=imaginary, value=Load(buffer=same, index=there, mask=None, order=Order.PLAIN)),
+            ir.Let(name=at, value=ir.Operation(operator="mul", operands=(_, Constant(value=2)), type=counted)),
+            ir.Let(name=real, value=Load(buffer=buffer, index=start, mask=None, order=ir.Order.PLAIN)),
+            ir.Let(name=imaginary, value=Load(buffer=same, index=there, mask=None, order=ir.Order.PLAIN)),
         ) if start == Name(at, counted) and buffer == same and _holds_parts(buffer):
             if there == add(start, Constant(1, element_of(counted))):
                 pair = Name(f"{real}.pair", VectorType(buffer.element, 2))
-                parts = (Let(name, Lane(pair, lane, buffer.element)) for lane, name in enumerate((real, imaginary)))
-                return place, Let(pair.name, load(buffer, start, 2)), *parts
+                parts = (
+                    ir.Let(name, ir.Lane(pair, lane, buffer.element)) for lane, name in enumerate((real, imaginary))
+                )
+                return place, ir.Let(pair.name, load(buffer, start, 2)), *parts
     return place, first, second
 
 
 def _holds_parts(buffer: Buffer) -> bool:
-    return buffer.space is Space.GLOBAL and buffer.element in (F32, F64)
+    return buffer.space is ir.Space.GLOBAL and buffer.element in (F32, F64)

@@ -5,25 +5,8 @@ from __future__ import annotations
 from dataclasses import field
 
 from tilewright.ir.dataclass import dataclass
-from tilewright.kernel.ir import (
-    Assign,
-    AtomicUpdate,
-    Barrier,
-    Declare,
-    Expression,
-    For,
-    If,
-    Kernel,
-    Let,
-    Load,
-    Name,
-    Order,
-    Space,
-    Statement,
-    Store,
-    ThreadIndex,
-    While,
-)
+from tilewright.kernel import ir
+from tilewright.kernel.ir import Expression, Kernel, Load, Name, Statement, Store
 from tilewright.kernel.traversal import children
 
 
@@ -53,11 +36,13 @@ class _Analysis:
     def varies(self, expression: Expression) -> bool:
         """True if an expression may differ between the threads of a block."""
         match expression:
-            case ThreadIndex():
+            case ir.ThreadIndex():
                 return True
             case Name(name=name):
                 return ("name", name) in self.varying
-            case Load(buffer=buffer, order=order) if order is not Order.PLAIN or ("array", buffer.name) in self.varying:
+            case Load(buffer=buffer, order=order) if (
+                order is not ir.Order.PLAIN or ("array", buffer.name) in self.varying
+            ):
                 return True
         return any(self.varies(child) for child in children(expression))
 
@@ -65,29 +50,29 @@ class _Analysis:
         """`reasons` are the conditions around the statements that differ between threads."""
         for statement in body:
             match statement:
-                case Let(name=name, value=value) | Declare(name=name, value=value):
+                case ir.Let(name=name, value=value) | ir.Declare(name=name, value=value):
                     if self.varies(value):
                         self.varying.add(("name", name))
-                case AtomicUpdate(old=name):
+                case ir.AtomicUpdate(old=name):
                     self.varying.add(("name", name))
-                case Assign(name=name, value=value):
+                case ir.Assign(name=name, value=value):
                     if reasons or self.varies(value):
                         self.varying.add(("name", name))
                 case Store(buffer=buffer, index=index, value=value):
-                    if buffer.space is Space.PRIVATE and (reasons or self.varies(index) or self.varies(value)):
+                    if buffer.space is ir.Space.PRIVATE and (reasons or self.varies(index) or self.varies(value)):
                         self.varying.add(("array", buffer.name))
-                case For(index=index, start=start, stop=stop, step=step, body=inside):
+                case ir.For(index=index, start=start, stop=stop, step=step, body=inside):
                     bounds = any(self.varies(bound) for bound in (start, stop, step))
                     if bounds:
                         self.varying.add(("name", index))
                     self.walk(inside, self.extended(reasons, bounds, f"the bounds of loop {index}"))
-                case While(prelude=prelude, condition=condition, body=inside):
+                case ir.While(prelude=prelude, condition=condition, body=inside):
                     self.loop(prelude, condition, inside, reasons)
-                case If(condition=condition, then=then, otherwise=otherwise):
+                case ir.If(condition=condition, then=then, otherwise=otherwise):
                     within = self.extended(reasons, self.varies(condition), "the condition of an if")
                     self.walk(then, within)
                     self.walk(otherwise, within)
-                case Barrier() if reasons:
+                case ir.Barrier() if reasons:
                     self.findings.append(f"barrier under {' and '.join(reasons)}, which may differ between threads")
 
     def loop(

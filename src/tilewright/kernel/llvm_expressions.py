@@ -3,34 +3,9 @@
 from __future__ import annotations
 
 from tilewright.ir.scalars import BF16, BOOL, F16, I64, ScalarType, compute_type
+from tilewright.kernel import ir
 from tilewright.kernel.dots import Bits, Dot
-from tilewright.kernel.ir import (
-    Address,
-    AnyLane,
-    BlockIndex,
-    Broadcast,
-    Buffer,
-    Cast,
-    Constant,
-    CountLanes,
-    Expression,
-    FirstLanes,
-    Lane,
-    LaneNumbers,
-    Load,
-    Name,
-    Operation,
-    Order,
-    PackedLanes,
-    Shuffle,
-    Space,
-    Store,
-    ThreadIndex,
-    ValueType,
-    VectorType,
-    Window,
-    element_of,
-)
+from tilewright.kernel.ir import Buffer, Constant, Expression, Load, Name, Store, ValueType, VectorType, element_of
 from tilewright.kernel.llvm_conversions import convert, float_to_half, half_to_float
 from tilewright.kernel.llvm_dots import emit_dots
 from tilewright.kernel.llvm_emitter import (
@@ -67,35 +42,35 @@ def _emit(emitter: Emitter, node: Expression) -> str:
             return literal(value, type_)
         case Name(name=name, type=type_):
             return _name(emitter, name, type_)
-        case BlockIndex(type=type_, after=after):
+        case ir.BlockIndex(type=type_, after=after):
             return convert(emitter, LAST if after else BLOCK, I64, type_)
-        case ThreadIndex():
+        case ir.ThreadIndex():
             return "0"
-        case Address(buffer=buffer):
+        case ir.Address(buffer=buffer):
             return emitter.emit(f"ptrtoint ptr {buffer_register(buffer)} to i64", "address")
-        case Operation():
+        case ir.Operation():
             return _operation(emitter, node)
-        case Cast(operand=operand, type=type_):
+        case ir.Cast(operand=operand, type=type_):
             if lanes_of(operand.type) != lanes_of(type_):
                 raise TypeError(f"cannot cast {operand.type} to {type_}: the numbers of lanes differ")
             return convert(emitter, emit_expression(emitter, operand), operand.type, type_)
         case Load():
             refuse_order(node)
             return _load(emitter, node)
-        case Broadcast(operand=operand, type=type_):
+        case ir.Broadcast(operand=operand, type=type_):
             return _broadcast(emitter, operand, type_)
-        case Lane(operand=operand, lane=lane):
+        case ir.Lane(operand=operand, lane=lane):
             vector = emit_expression(emitter, operand)
             if not 0 <= lane < lanes_of(operand.type):
                 raise TypeError(f"lane {lane} of a value of type {operand.type} does not exist")
             return emitter.emit(f"extractelement {spelling(operand.type)} {vector}, i32 {lane}")
-        case FirstLanes(count=count, type=type_):
+        case ir.FirstLanes(count=count, type=type_):
             return _first_lanes(emitter, count, type_)
-        case Window() | PackedLanes() | CountLanes() | LaneNumbers() | AnyLane():
+        case ir.Window() | ir.PackedLanes() | ir.CountLanes() | ir.LaneNumbers() | ir.AnyLane():
             return emit_lanes(emitter, node, lambda operand: emit_expression(emitter, operand))
         case Bits() | Dot():
             return emit_dots(emitter, node, lambda operand: emit_expression(emitter, operand))
-        case Shuffle(first=first, second=second, lanes=lanes):
+        case ir.Shuffle(first=first, second=second, lanes=lanes):
             text = spelling(first.type)
             if first.type != second.type or not lanes or not 0 <= min(lanes) <= max(lanes) < 2 * lanes_of(first.type):
                 raise TypeError(f"cannot pick the lanes {lanes} from {first.type} and {second.type}")
@@ -115,7 +90,7 @@ def _name(emitter: Emitter, name: str, type_: ValueType) -> str:
     return emitter.names[name]
 
 
-def _operation(emitter: Emitter, node: Operation) -> str:
+def _operation(emitter: Emitter, node: ir.Operation) -> str:
     operands = node.operands
     values = operands[1:] if node.operator == "select" else operands
     if not values or any(value.type != values[0].type for value in values):
@@ -197,7 +172,7 @@ def _access(emitter: Emitter, buffer: Buffer, index: Expression, value: ValueTyp
     whole = max(lanes, 1) * buffer.element.bytes
     is_whole = (aligned or buffer.vector > 1) and whole.bit_count() == 1
     attributes = f", align {whole if is_whole else buffer.element.bytes}"
-    if emitter.access_groups and buffer.space is not Space.PRIVATE:
+    if emitter.access_groups and buffer.space is not ir.Space.PRIVATE:
         groups = emitter.access_groups
         node = groups[0] if len(groups) == 1 else emitter.node(f"!{{{', '.join(groups)}}}")
         attributes += f", !llvm.access.group {node}"
@@ -286,7 +261,7 @@ def emit_prefetch(emitter: Emitter, buffer: Buffer, index: Expression, level: in
 
 def refuse_order(node: Load | Store) -> None:
     """Refuse what no kernel for a CPU does: its blocks wait for none another."""
-    if node.order is not Order.PLAIN:
+    if node.order is not ir.Order.PLAIN:
         raise TypeError(f"{node.order.value} accesses, in GPU kernels only: buffer {node.buffer.name}")
 
 

@@ -11,20 +11,8 @@ from typing import TypeAlias
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import I32, ScalarType
-from tilewright.kernel.ir import (
-    COMPARISONS,
-    BlockIndex,
-    Cast,
-    Constant,
-    Expression,
-    For,
-    Kernel,
-    Let,
-    Name,
-    Operation,
-    ThreadIndex,
-    VectorType,
-)
+from tilewright.kernel import ir
+from tilewright.kernel.ir import Constant, Expression, Kernel, Name, VectorType
 from tilewright.kernel.traversal import walk
 
 Interval: TypeAlias = tuple[int, int]
@@ -65,7 +53,7 @@ class Ranges:
         """To be called after the bounds of a name changed."""
         self._memo.clear()
 
-    def fits(self, operation: Operation) -> bool:
+    def fits(self, operation: ir.Operation) -> bool:
         """True if add, sub, mul or neg on these operands can never leave the type, so that nothing wraps."""
         type_ = operation.type
         if isinstance(type_, VectorType) or not type_.is_integer:
@@ -73,7 +61,7 @@ class Ranges:
         exact = self._exact(operation)
         return exact is not None and _inside(exact, whole_range(type_))
 
-    def divides_plainly(self, operation: Operation) -> bool:
+    def divides_plainly(self, operation: ir.Operation) -> bool:
         """True if C's / and % have Python's meaning here: no negative dividend, and a positive divisor."""
         if isinstance(operation.type, VectorType) or not operation.type.is_integer:
             return False
@@ -90,23 +78,23 @@ class Ranges:
                 exact: Interval | None = (int(value), int(value))
             case Name(name=name):
                 exact = self.names.get(name)
-            case ThreadIndex():
+            case ir.ThreadIndex():
                 exact = (0, self.threads - 1)
-            case BlockIndex():
+            case ir.BlockIndex():
                 exact = (0, whole_range(I32)[1] - 1 if type_ == I32 else MOST_BLOCKS)
-            case Cast(operand=operand):
+            case ir.Cast(operand=operand):
                 source = operand.type
                 known = not isinstance(source, VectorType) and source.kind in "biu" and type_.kind != "b"
                 exact = self.of(operand) if known else None
-            case Operation():
+            case ir.Operation():
                 exact = self._exact(expression)
             case _:
                 exact = None
         return exact if exact is not None and _inside(exact, whole) else whole
 
-    def _exact(self, operation: Operation) -> Interval | None:
+    def _exact(self, operation: ir.Operation) -> Interval | None:
         """Bounds of the mathematical result, before wrapping; None where nothing is known."""
-        if operation.operator in COMPARISONS or operation.operator in ("isnan", "isinf"):
+        if operation.operator in ir.COMPARISONS or operation.operator in ("isnan", "isinf"):
             return (0, 1)
         if operation.operator == "select":
             branches = [self.of(operand) for operand in operation.operands[1:]]
@@ -149,11 +137,11 @@ def kernel_ranges(kernel: Kernel) -> Ranges:
     seen: set[str] = set()
     for statement in walk(kernel.body):
         match statement:
-            case Let(name=name, value=value):
+            case ir.Let(name=name, value=value):
                 type_, interval = value.type, None
                 if not isinstance(type_, VectorType) and type_.kind in "biu":
                     interval = ranges.of(value)
-            case For(index=name, start=start, stop=stop):
+            case ir.For(index=name, start=start, stop=stop):
                 low, high = ranges.of(start)[0], ranges.of(stop)[1] - 1
                 interval = (low, max(low, high))
             case _:

@@ -5,35 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
+from tilewright.kernel import ir
 from tilewright.kernel.dots import Bits, Dot
-from tilewright.kernel.ir import (
-    AnyLane,
-    Assign,
-    AtomicUpdate,
-    Broadcast,
-    Cast,
-    Constant,
-    CountLanes,
-    Declare,
-    Expression,
-    FirstLanes,
-    For,
-    If,
-    Lane,
-    Let,
-    Load,
-    Name,
-    Operation,
-    PackedLanes,
-    Prefetch,
-    Shuffle,
-    Statement,
-    Store,
-    While,
-    Window,
-)
+from tilewright.kernel.ir import Constant, Expression, Load, Name, Statement, Store
 
-_WITH_BODIES = frozenset({For, While, If})
+_WITH_BODIES = frozenset({ir.For, ir.While, ir.If})
 
 
 def children(expression: Expression) -> tuple[Expression, ...]:
@@ -41,21 +17,26 @@ def children(expression: Expression) -> tuple[Expression, ...]:
     match expression:
         case Name() | Constant():  # most are
             return ()
-        case Operation(operands=operands) | Bits(operands=operands) | Dot(operands=operands):
+        case ir.Operation(operands=operands) | Bits(operands=operands) | Dot(operands=operands):
             return operands
-        case Cast(operand=operand) | Broadcast(operand=operand) | Lane(operand=operand) | AnyLane(operand=operand):
+        case (
+            ir.Cast(operand=operand)
+            | ir.Broadcast(operand=operand)
+            | ir.Lane(operand=operand)
+            | ir.AnyLane(operand=operand)
+        ):
             return (operand,)
         case Load(index=index, mask=mask):
             return (index,) if mask is None else (index, mask)
-        case FirstLanes(count=count):
+        case ir.FirstLanes(count=count):
             return (count,)
-        case PackedLanes(operand=operand, mask=mask):
+        case ir.PackedLanes(operand=operand, mask=mask):
             return (operand, mask)
-        case CountLanes(mask=mask):
+        case ir.CountLanes(mask=mask):
             return (mask,)
-        case Shuffle(first=first, second=second):
+        case ir.Shuffle(first=first, second=second):
             return (first, second)
-        case Window(first=first, second=second, begin=begin):
+        case ir.Window(first=first, second=second, begin=begin):
             return (first, second, begin)
         case _:
             return ()
@@ -64,11 +45,11 @@ def children(expression: Expression) -> tuple[Expression, ...]:
 def bodies(statement: Statement) -> tuple[tuple[Statement, ...], ...]:
     """The statement lists directly inside a statement."""
     match statement:
-        case For(body=body):
+        case ir.For(body=body):
             return (body,)
-        case While(prelude=prelude, body=body):
+        case ir.While(prelude=prelude, body=body):
             return (prelude, body)
-        case If(then=then, otherwise=otherwise):
+        case ir.If(then=then, otherwise=otherwise):
             return (then, otherwise)
         case _:
             return ()
@@ -77,15 +58,15 @@ def bodies(statement: Statement) -> tuple[tuple[Statement, ...], ...]:
 def expressions(statement: Statement) -> tuple[Expression, ...]:
     """The expressions directly inside a statement."""
     match statement:
-        case Let(value=value) | Declare(value=value) | Assign(value=value) | Prefetch(index=value):
+        case ir.Let(value=value) | ir.Declare(value=value) | ir.Assign(value=value) | ir.Prefetch(index=value):
             return (value,)
-        case AtomicUpdate(index=index, value=value):
+        case ir.AtomicUpdate(index=index, value=value):
             return (index, value)
         case Store(index=index, value=value, mask=mask):
             return (index, value) if mask is None else (index, value, mask)
-        case For(start=start, stop=stop, step=step):
+        case ir.For(start=start, stop=stop, step=step):
             return (start, stop, step)
-        case While(condition=condition) | If(condition=condition):
+        case ir.While(condition=condition) | ir.If(condition=condition):
             return (condition,)
         case _:
             return ()
@@ -102,11 +83,11 @@ def walk(body: tuple[Statement, ...]) -> Iterator[Statement]:
 def with_bodies(statement: Statement, inner: tuple[tuple[Statement, ...], ...]) -> Statement:
     """The statement with other statement lists directly inside, in the order of `bodies`."""
     match statement:
-        case For():
+        case ir.For():
             return replace(statement, body=inner[0])
-        case While():
+        case ir.While():
             return replace(statement, prelude=inner[0], body=inner[1])
-        case If():
+        case ir.If():
             return replace(statement, then=inner[0], otherwise=inner[1])
         case _:
             return statement

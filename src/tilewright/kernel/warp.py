@@ -15,28 +15,8 @@ import numpy as np
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.operators import OPERATORS
 from tilewright.ir.scalars import ScalarType
-from tilewright.kernel.ir import (
-    Assign,
-    AtomicUpdate,
-    BlockIndex,
-    Buffer,
-    Cast,
-    Constant,
-    Declare,
-    Expression,
-    For,
-    If,
-    Kernel,
-    Let,
-    Load,
-    Name,
-    Operation,
-    Statement,
-    Store,
-    ThreadIndex,
-    VectorType,
-    While,
-)
+from tilewright.kernel import ir
+from tilewright.kernel.ir import Buffer, Constant, Expression, Kernel, Load, Name, Statement, Store, VectorType
 from tilewright.kernel.traversal import bodies, expressions, parts
 
 Value: TypeAlias = "np.ndarray[Any, Any] | None"
@@ -56,10 +36,10 @@ class Sample:
 class Place:
     """Where a statement stands: the loops around it, outermost first."""
 
-    loops: tuple[For | While, ...] = ()
+    loops: tuple[ir.For | ir.While, ...] = ()
 
     def __str__(self) -> str:
-        return "".join(f"for {loop.index} / " if isinstance(loop, For) else "while / " for loop in self.loops)
+        return "".join(f"for {loop.index} / " if isinstance(loop, ir.For) else "while / " for loop in self.loops)
 
 
 @dataclass(frozen=True)
@@ -95,27 +75,27 @@ class Walker:
             for expression in expressions(statement):
                 self.loads(expression, place, active)
             match statement:
-                case Let(name=name, value=value) | Declare(name=name, value=value):
+                case ir.Let(name=name, value=value) | ir.Declare(name=name, value=value):
                     self.environment[name] = self.value(value)
-                case AtomicUpdate(old=name, buffer=buffer, index=index):
+                case ir.AtomicUpdate(old=name, buffer=buffer, index=index):
                     self.environment[name] = None
                     self.touch(buffer, 1, True, index, place, active)
-                case Assign(name=name, value=value):
+                case ir.Assign(name=name, value=value):
                     self.assign(name, self.value(value), active)
                 case Store(buffer=buffer, index=index, value=value):
                     lanes = value.type.lanes if isinstance(value.type, VectorType) else 1
                     self.touch(buffer, lanes, True, index, place, active)
-                case For():
+                case ir.For():
                     self.loop(statement, place, active)
-                case While(prelude=prelude, body=inside):
+                case ir.While(prelude=prelude, body=inside):
                     within = replace(place, loops=(*place.loops, statement))
                     self.walk(prelude, within, active)
                     self.walk(inside, within, active & self.holds(statement.condition, True))
-                case If(condition=condition, then=then, otherwise=otherwise):
+                case ir.If(condition=condition, then=then, otherwise=otherwise):
                     self.walk(then, place, active & self.holds(condition, True))
                     self.walk(otherwise, place, active & self.holds(condition, False))
 
-    def loop(self, statement: For, place: Place, active: np.ndarray[Any, Any]) -> None:
+    def loop(self, statement: ir.For, place: Place, active: np.ndarray[Any, Any]) -> None:
         """One iteration: the sample's, or the last one where the loop has fewer."""
         start, stop, step = (self.value(e) for e in (statement.start, statement.stop, statement.step))
         value, outside = start, self.times
@@ -174,17 +154,17 @@ class Walker:
                 return _everywhere(constant, type_, self.sample.warp)
             case Name(name=name):
                 return self.environment.get(name)
-            case BlockIndex():
+            case ir.BlockIndex():
                 return np.full(self.sample.warp, self.sample.block, type_.numpy)
-            case ThreadIndex():
+            case ir.ThreadIndex():
                 return np.arange(self.sample.first_thread, self.sample.first_thread + self.sample.warp).astype(
                     type_.numpy
                 )
-            case Cast(operand=operand):
+            case ir.Cast(operand=operand):
                 value = self.value(operand)
                 with np.errstate(all="ignore"):
                     return None if value is None else value.astype(type_.numpy)
-            case Operation(operator=operator, operands=operands):
+            case ir.Operation(operator=operator, operands=operands):
                 values = [self.value(operand) for operand in operands]
                 if operator not in OPERATORS or any(value is None for value in values):
                     return None

@@ -20,20 +20,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.kernel.ir import (
-    BlockIndex,
-    Comment,
-    Expression,
-    Lane,
-    Name,
-    Shuffle,
-    VectorType,
-    add,
-    element_of,
-    integer,
-    multiply,
-    operation,
-)
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Expression, Name, VectorType, add, element_of, integer, multiply, operation
 from tilewright.kernel.launch import Launch
 from tilewright.machine.model import power_of_two_at_least
 from tilewright.passes.items.scalar_values import Value
@@ -50,12 +38,12 @@ def write_matrix_vector_kernel(form: MatrixVectorForm, name: str = "contraction"
     """The kernel of a form and everything that its launch needs."""
     w = RowWriter(form)
     what = "sums of rows" if form.way is Way.DOTS else "rows summed"
-    w.emit.emit(Comment(f"{what}, {form.rows} at a time, in steps of {form.vectors} vectors of {form.lanes}"))
+    w.emit.emit(kernel.Comment(f"{what}, {form.rows} at a time, in steps of {form.vectors} vectors of {form.lanes}"))
     write = _dots if form.way is Way.DOTS else _sums
     if form.serial and form.blocks > 1:
         w.loop("block", ZERO, w.parameter("blocks", form.blocks), lambda block: write(w, block))
         return w.launch(name, 1)
-    write(w, BlockIndex())
+    write(w, kernel.BlockIndex())
     return w.launch(name, form.blocks)
 
 
@@ -191,7 +179,7 @@ def _store_dots(w: RowWriter, bases: dict[str, Expression], rows: list[Value]) -
 
 
 def _lane(value: Value, number: int) -> Value:
-    return tuple(Lane(part, number, element_of(part.type)) for part in value)
+    return tuple(kernel.Lane(part, number, element_of(part.type)) for part in value)
 
 
 def _folded(w: RowWriter, rows: list[Value]) -> Value:
@@ -212,8 +200,10 @@ def _folded(w: RowWriter, rows: list[Value]) -> Value:
         groups = width // size
         size //= 2
         if groups == 1 and size == 1:
-            turned = tuple(Shuffle(part, part, (1, 0), part.type) for part in one)  # type: ignore[arg-type]
-            return tuple(w.emit.let(Lane(part, 0, element_of(part.type)), "sum") for part in w.combined(one, turned))
+            turned = tuple(kernel.Shuffle(part, part, (1, 0), part.type) for part in one)  # type: ignore[arg-type]
+            return tuple(
+                w.emit.let(kernel.Lane(part, 0, element_of(part.type)), "sum") for part in w.combined(one, turned)
+            )
         width //= 2
         one = _halves(w, one, one, [group * 2 * size for group in range(groups)], size, width)
     return one
@@ -226,7 +216,7 @@ def _halves(w: RowWriter, x: Value, y: Value, starts: Sequence[int], size: int, 
         lanes = tuple(start + half * size + lane for start in starts for lane in range(size))
         pairs = zip(x, y, strict=True)
         picked.append(
-            tuple(Shuffle(one, other, lanes, VectorType(element_of(one.type), width)) for one, other in pairs)
+            tuple(kernel.Shuffle(one, other, lanes, VectorType(element_of(one.type), width)) for one, other in pairs)
         )
     return w.combined(picked[0], picked[1])
 

@@ -15,20 +15,8 @@ from tilewright.ir.nodes import Atom, Lambda, Literal
 from tilewright.ir.scalars import BOOL, I32, I64, ScalarType
 from tilewright.ir.sizes import ZERO, Size, minimum, size
 from tilewright.ir.views import ArrayView
-from tilewright.kernel.ir import (
-    Buffer,
-    Cast,
-    Lane,
-    Load,
-    Shuffle,
-    Space,
-    VectorType,
-    add,
-    element_of,
-    integer,
-    multiply,
-    operation,
-)
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Buffer, Load, VectorType, add, element_of, integer, multiply, operation
 from tilewright.passes.items.accumulators import Accumulators
 from tilewright.passes.items.first_best import FirstBest
 from tilewright.passes.items.item_memory import Item
@@ -88,18 +76,18 @@ def fold_in_registers(
         at = item.known_index(start + round_ * lanes + lane_size, start + extent)
         values = [*rows(at, [None] * count)][:count]
         if best is not None:
-            values[best.number] = (Cast(lower_size(round_, emit), initial[best.number].type.element),)
+            values[best.number] = (kernel.Cast(lower_size(round_, emit), initial[best.number].type.element),)
         into.update(step, [*into.values, *values])
 
     def numbered(value: Value) -> Value:
         """The number of the row that a lane met in a round; what the neutral element has if it met none."""
         assert best is not None
         (met,) = value
-        wide = emit.let(Cast(met, I64), "round")
+        wide = emit.let(kernel.Cast(met, I64), "round")
         at = add(add(multiply(wide, integer(lanes)), lane), lower_size(start, emit))
         none = lower_atom(neutral[best.number], emit)[0]
         element = types[best.number].element
-        row = at if element == I64 else Cast(at, element)
+        row = at if element == I64 else kernel.Cast(at, element)
         return (operation("select", operation("lt", wide, integer(0)), none, row),)
 
     def rounds(first: Size, number: Size, into: Accumulators, levels: int) -> None:
@@ -126,7 +114,7 @@ def fold_in_registers(
             item.store(place, (lane_size,), numbered(value) if is_number else value)
 
     def memory(element: ScalarType, count: int) -> Buffer:
-        return item.buffers[item.own("wide", element, count, Space.PRIVATE).buffer]
+        return item.buffers[item.own("wide", element, count, kernel.Space.PRIVATE).buffer]
 
     if beside and not lane_variance(lane, statements, apart=True).reads_side_by_side(statements):
         raise NotInLanes("memory is read at places that are not side by side")
@@ -145,11 +133,11 @@ def folded_halves(item: Item, merge: Lambda, places: Sequence[ArrayView], lanes:
         for first in (0, half):
             chosen = tuple(range(first, first + half))
             sides += [
-                (emit.let(Shuffle(one, one, chosen, VectorType(element_of(one.type), half)), "side"),)
+                (emit.let(kernel.Shuffle(one, one, chosen, VectorType(element_of(one.type), half)), "side"),)
                 for one in vectors
             ]
         vectors = [emit.let(part, "x") for (part,) in lower_lambda_vector(merge, sides, half, emit)]
-    pair = [(emit.let(Lane(one, lane, element_of(one.type)), "x"),) for lane in (0, 1) for one in vectors]
+    pair = [(emit.let(kernel.Lane(one, lane, element_of(one.type)), "x"),) for lane in (0, 1) for one in vectors]
     return call(item, merge, pair)
 
 

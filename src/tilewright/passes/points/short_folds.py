@@ -18,20 +18,8 @@ from tilewright.ir.scalars import BOOL, compute_type
 from tilewright.ir.sizes import ONE, Size, size
 from tilewright.ir.traversal import all_statements, is_plain
 from tilewright.ir.views import ArrayView
-from tilewright.kernel.ir import (
-    Broadcast,
-    Expression,
-    FirstLanes,
-    Lane,
-    Load,
-    Name,
-    Shuffle,
-    VectorType,
-    While,
-    add,
-    integer,
-    operation,
-)
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Expression, Load, Name, VectorType, add, integer, operation
 from tilewright.passes.core.used_names import free_variables
 from tilewright.passes.items import lower_folds
 from tilewright.passes.items.item_memory import Item
@@ -86,7 +74,7 @@ class ShortFolds:
             with emit.scope() as inside:
                 emit.when(operation("ge", at, self.filled), lambda: self._fill(at, stop))
                 self._take(at, end, total)
-            emit.emit(While((), operation("lt", at, end), tuple(inside)))
+            emit.emit(kernel.While((), operation("lt", at, end), tuple(inside)))
             self.finish(point, start, end, emit.snapshot(total, "fold"))
 
         self.item.loop_from(lower_size(low, emit), lower_size(high, emit), count, "i", fold)
@@ -117,19 +105,19 @@ class ShortFolds:
         item, emit, lanes = self.item, self.item.emit, self.kind.lanes
         count = emit.let(operation("sub", operation("min", end, self.filled), at), "rows")
         offset = emit.let(operation("sub", at, self.base), "from")
-        neutral = emit.let(Broadcast(lower_atom(self.neutral, emit)[0], self.kind), "neutral")
+        neutral = emit.let(kernel.Broadcast(lower_atom(self.neutral, emit)[0], self.kind), "neutral")
 
         def take(index: Name) -> None:
             rest = operation("sub", count, index)
-            mask = emit.let(FirstLanes(rest, VectorType(BOOL, lanes)), "mask")
+            mask = emit.let(kernel.FirstLanes(rest, VectorType(BOOL, lanes)), "mask")
             loaded = emit.let(Load(item.buffer_of(self.strip), add(offset, index), self.kind), "x")
             x: Expression = emit.let(operation("select", mask, loaded, neutral), "x")
             distance = 1
             while distance < lanes:
                 places = tuple(min(lane + distance, lanes - 1) for lane in range(lanes))
-                x = self._combined(x, emit.let(Shuffle(x, x, places, self.kind), "next"))
+                x = self._combined(x, emit.let(kernel.Shuffle(x, x, places, self.kind), "next"))
                 distance *= 2
-            pair = [(emit.snapshot(total, "old"),), (emit.let(Lane(x, 0, self.kind.element), "x"),)]
+            pair = [(emit.snapshot(total, "old"),), (emit.let(kernel.Lane(x, 0, self.kind.element), "x"),)]
             (value,) = call(item, self.combine, pair)
             assert isinstance(value, tuple)
             emit.assign(total, value[0])

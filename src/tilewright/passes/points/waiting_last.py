@@ -15,20 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import TypeAlias
 
-from tilewright.kernel.ir import (
-    Assign,
-    Constant,
-    Expression,
-    For,
-    If,
-    Let,
-    Load,
-    Name,
-    Operation,
-    Statement,
-    Store,
-    While,
-)
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Constant, Expression, Load, Name, Statement, Store
 from tilewright.kernel.traversal import expressions_in, parts, walk
 
 _EXTREMA = ("min", "max")
@@ -39,12 +27,12 @@ def all_waiting_last(statements: Sequence[Statement]) -> tuple[Statement, ...]:
     found: list[Statement] = []
     for one in statements:
         match one:
-            case For(body=body):
+            case kernel.For(body=body):
                 inside = all_waiting_last(body)
                 found.append(replace(one, body=inside if one.independent else with_waiting_last(inside, one.index)))
-            case While(body=body):
+            case kernel.While(body=body):
                 found.append(replace(one, body=all_waiting_last(body)))
-            case If(then=then, otherwise=otherwise):
+            case kernel.If(then=then, otherwise=otherwise):
                 found.append(replace(one, then=all_waiting_last(then), otherwise=all_waiting_last(otherwise)))
             case _:
                 found.append(one)
@@ -60,27 +48,27 @@ def with_waiting_last(body: Sequence[Statement], index: str = "") -> tuple[State
 
     Example:
         >>> from tilewright.ir.scalars import I64
-        >>> from tilewright.kernel.ir import operation
+        >>> from tilewright.kernel.ir import Assign, Let, operation
         >>> last, here = Name("last", I64), Name("here", I64)
         >>> body = (Let("t", operation("min", last, here)), Assign("last", Name("t", I64)))
         >>> [one.name for one in with_waiting_last(body)[0].value.operands]
         ['here', 'last']
     """
-    if not any(isinstance(one, Let) and _is_extremum(one.value) for one in body):
+    if not any(isinstance(one, kernel.Let) and _is_extremum(one.value) for one in body):
         return tuple(body)
     depths = _depths(body, read_ahead(body, index))
-    places = {one.name: place for place, one in enumerate(body) if isinstance(one, Let)}
+    places = {one.name: place for place, one in enumerate(body) if isinstance(one, kernel.Let)}
     uses = Counter(one.name for one in expressions_in(body) if isinstance(one, Name))
     inner: set[str] = set()
 
-    def let_within(value: Expression, operator: str, until: int) -> Let | None:
+    def let_within(value: Expression, operator: str, until: int) -> kernel.Let | None:
         """What binds an operand, if it is the same operator, for this use only, and means the same there."""
         if not isinstance(value, Name) or uses[value.name] > 1 or value.name not in places:
             return None
         place = places[value.name]
         let = body[place]
-        assert isinstance(let, Let)
-        if not isinstance(let.value, Operation) or let.value.operator != operator:
+        assert isinstance(let, kernel.Let)
+        if not isinstance(let.value, kernel.Operation) or let.value.operator != operator:
             return None
         reads = _reads(let)
         return let if all(reads.isdisjoint(_writes(one)) for one in body[place + 1 : until]) else None
@@ -90,7 +78,7 @@ def with_waiting_last(body: Sequence[Statement], index: str = "") -> tuple[State
         if let is not None:
             inner.add(let.name)
             value = let.value
-        if isinstance(value, Operation) and value.operator == operator:
+        if isinstance(value, kernel.Operation) and value.operator == operator:
             for one in value.operands:
                 yield from leaves(one, operator, until)
         else:
@@ -98,21 +86,21 @@ def with_waiting_last(body: Sequence[Statement], index: str = "") -> tuple[State
 
     found: list[Statement] = []
     for place, one in reversed(list(enumerate(body))):
-        if isinstance(one, Let) and one.name in inner:
+        if isinstance(one, kernel.Let) and one.name in inner:
             continue
-        if isinstance(one, Let) and _is_extremum(one.value) and depths.get(one.name, 0):
-            assert isinstance(one.value, Operation)
+        if isinstance(one, kernel.Let) and _is_extremum(one.value) and depths.get(one.name, 0):
+            assert isinstance(one.value, kernel.Operation)
             operands = leaves(one.value, one.value.operator, place)
             first, *others = sorted(operands, key=lambda leaf: _depth(leaf, depths))
             for other in others:
                 first = replace(one.value, operands=(first, other))
-            one = Let(one.name, first)
+            one = kernel.Let(one.name, first)
         found.append(one)
     return tuple(reversed(found))
 
 
 def _is_extremum(value: Expression) -> bool:
-    return isinstance(value, Operation) and value.operator in _EXTREMA
+    return isinstance(value, kernel.Operation) and value.operator in _EXTREMA
 
 
 def _reads(statement: Statement) -> set[str]:
@@ -123,7 +111,7 @@ def _reads(statement: Statement) -> set[str]:
 
 def _writes(statement: Statement) -> set[str]:
     """What of it later rounds may read: variables and buffers."""
-    found = {one.name for one in walk((statement,)) if isinstance(one, Assign)}
+    found = {one.name for one in walk((statement,)) if isinstance(one, kernel.Assign)}
     return found | {f"{one.buffer.name}[]" for one in walk((statement,)) if isinstance(one, Store)}
 
 
@@ -134,14 +122,14 @@ def _depths(body: Sequence[Statement], ahead: Set[str]) -> dict[str, int]:
     needed: dict[str, set[str]] = {one: set() for one in carried}
     for one in body:
         behind: set[str] = set().union(*(sources.get(name, set()) for name in _reads(one)))
-        if isinstance(one, Let):
+        if isinstance(one, kernel.Let):
             sources[one.name] = behind
         for written in _writes(one) & carried:
             needed[written] |= behind
     waiting = _in_circles(needed)
     depths = dict.fromkeys(waiting, 1)
     for one in body:
-        if isinstance(one, Let):
+        if isinstance(one, kernel.Let):
             depth = _depth(one.value, depths)
             if depth:
                 depths[one.name] = depth + 1
@@ -188,9 +176,9 @@ def read_ahead(body: Sequence[Statement], index: str) -> set[str]:
         >>> sorted(read_ahead((Store(x, add(i, integer(1)), Load(x, i, F64)),), "i"))
         []
     """
-    lets = {one.name: one.value for one in body if isinstance(one, Let)}
-    inside = {one.name for one in walk(tuple(body)) if isinstance(one, Let | Assign)}
-    inside |= {one.index for one in walk(tuple(body)) if isinstance(one, For)}
+    lets = {one.name: one.value for one in body if isinstance(one, kernel.Let)}
+    inside = {one.name for one in walk(tuple(body)) if isinstance(one, kernel.Let | kernel.Assign)}
+    inside |= {one.index for one in walk(tuple(body)) if isinstance(one, kernel.For)}
     written: dict[str, list[Affine]] = {}
     for one in walk(tuple(body)):
         if isinstance(one, Store):
@@ -220,7 +208,7 @@ def _affine(value: Expression, lets: Mapping[str, Expression]) -> Affine:
             return _affine(lets[name], lets)
         case Name(name):
             return {"": 0, name: 1}
-        case Operation("add" | "sub" | "mul" as operator, (left, right)):
+        case kernel.Operation("add" | "sub" | "mul" as operator, (left, right)):
             one, two = _affine(left, lets), _affine(right, lets)
             if one is None or two is None:
                 return None

@@ -22,26 +22,8 @@ from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Type, Variable
 from tilewright.ir.scalars import BOOL, I64, U32
 from tilewright.ir.sizes import Size, size
-from tilewright.kernel.ir import (
-    AtomicUpdate,
-    Barrier,
-    BlockIndex,
-    Buffer,
-    Cast,
-    Constant,
-    Expression,
-    Load,
-    Name,
-    Order,
-    Space,
-    Store,
-    ThreadIndex,
-    While,
-    add,
-    integer,
-    multiply,
-    operation,
-)
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Buffer, Constant, Expression, Load, Name, Store, add, integer, multiply, operation
 from tilewright.passes.items.item_memory import WORKER, Item
 from tilewright.passes.items.lower_scalar import Value, assign_values, declare_value, lower_atom, lower_size
 from tilewright.passes.points.lower_general import Places, Points
@@ -100,21 +82,21 @@ def look_back_scan(segments: Segments, threads: int, rows_each: int, chunks: Chu
 
     def write_blocks(item: Item, places: Places, block: int) -> None:
         emit = item.emit
-        thread, number = emit.let(ThreadIndex(), "thread"), emit.let(BlockIndex(), "block")
+        thread, number = emit.let(kernel.ThreadIndex(), "thread"), emit.let(kernel.BlockIndex(), "block")
         emit.values[WORKER] = (emit.let(operation("add", multiply(number, integer(block)), thread), "worker"),)
         group = Group(threads, block, thread, thread, integer(0), Constant(True, BOOL))
-        taken = Buffer(emit.name("taken"), U32, Space.SHARED, 1)
+        taken = Buffer(emit.name("taken"), U32, kernel.Space.SHARED, 1)
         item.private.append(taken)
         with emit.scope() as taking:
             emit.when(operation("eq", thread, integer(0)), lambda: _take(item, records, taken))
-            emit.emit(Barrier())
-            tile = emit.let(Cast(Load(taken, integer(0), U32), I64), "tile")
+            emit.emit(kernel.Barrier())
+            tile = emit.let(kernel.Cast(Load(taken, integer(0), U32), I64), "tile")
         with emit.scope() as body:
             at = decompose(item, tile, points.space)
             results = places[: len(places) - len(records.values)]
             tiles = make_tiles(item, segments, chunks, group, rows_each, at, results)
             _Tile(item, segments, group, records, at, tiles).write()
-        emit.emit(While(tuple(taking), operation("lt", tile, emit.value_of(ITEMS)[0]), tuple(body)))
+        emit.emit(kernel.While(tuple(taking), operation("lt", tile, emit.value_of(ITEMS)[0]), tuple(body)))
 
     plain = scan_points(segments, chunks)
     points = dataclasses.replace(plain, group=threads, write_blocks=write_blocks, updates=records.cleared)
@@ -125,7 +107,7 @@ def _take(item: Item, records: Records, taken: Buffer) -> None:
     """The number of the next tile into shared memory."""
     tickets = item.buffer_of(item.as_view(item.arrays[records.tickets.name]))
     old = Name(item.emit.name("old"), U32)
-    item.emit.emit(AtomicUpdate(old.name, "add", tickets, integer(0), Constant(1, U32)))
+    item.emit.emit(kernel.AtomicUpdate(old.name, "add", tickets, integer(0), Constant(1, U32)))
     item.emit.emit(Store(taken, integer(0), old))
 
 
@@ -166,7 +148,7 @@ class _Tile:
         mine = item.named(thread, "place")
         for array, value in zip(shared, values, strict=True):
             item.store(array, (mine,), value)
-        emit.emit(Barrier())
+        emit.emit(kernel.Barrier())
         tree(item, self.segments, self.group, shared)
         return [item.load(array, (size(0),)) for array in shared]
 
@@ -176,22 +158,24 @@ class _Tile:
         for variable, value in zip(self.records.values, values, strict=True):
             buffer, places = self._places(variable, self.at)
             for place, part in zip(places, value, strict=True):
-                emit.emit(Store(buffer, place, part, order=Order.COHERENT))
+                emit.emit(Store(buffer, place, part, order=kernel.Order.COHERENT))
         buffer, (place,) = self._places(self.records.states, self.at)
-        emit.emit(Store(buffer, place, _PUBLISHED, order=Order.ORDERED))
+        emit.emit(Store(buffer, place, _PUBLISHED, order=kernel.Order.ORDERED))
 
     def _await(self, position: Size) -> list[Value]:
         """The record at a position, once it has been published."""
         emit, at = self.item.emit, (position, *self.at[1:])
         buffer, (place,) = self._places(self.records.states, at)
         with emit.scope() as looking:
-            state = emit.let(Load(buffer, place, U32, order=Order.ORDERED), "state")
-        emit.emit(While(tuple(looking), operation("eq", state, _NOTHING), ()))
+            state = emit.let(Load(buffer, place, U32, order=kernel.Order.ORDERED), "state")
+        emit.emit(kernel.While(tuple(looking), operation("eq", state, _NOTHING), ()))
         values: list[Value] = []
         for variable, atom in zip(self.records.values, self.segments.neutral, strict=True):
             buffer, places = self._places(variable, at)
             kinds = [part.type for part in lower_atom(atom, emit)]
-            loads = [Load(buffer, one, kind, order=Order.COHERENT) for one, kind in zip(places, kinds, strict=True)]
+            loads = [
+                Load(buffer, one, kind, order=kernel.Order.COHERENT) for one, kind in zip(places, kinds, strict=True)
+            ]
             values.append(tuple(emit.let(load, "record") for load in loads))
         return values
 

@@ -19,21 +19,8 @@ from tilewright.ir.scalars import BOOL, I64, ScalarType, compute_type
 from tilewright.ir.sizes import ONE, Size, minimum, size
 from tilewright.ir.traversal import all_statements, mentioned_names, sub_bodies, used_variables
 from tilewright.ir.views import ArrayView
-from tilewright.kernel.ir import (
-    Broadcast,
-    Constant,
-    Expression,
-    FirstLanes,
-    For,
-    If,
-    Load,
-    Name,
-    Store,
-    VectorType,
-    add,
-    element_of,
-    operation,
-)
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Constant, Expression, Load, Name, Store, VectorType, add, element_of, operation
 from tilewright.passes.core.narrow_indices import MOST
 from tilewright.passes.core.variance import Fold
 from tilewright.passes.items import lower_folds
@@ -73,7 +60,7 @@ def with_lanes(points: Points, form: LaneForm) -> Points:
         enough = operation("ge", operation("sub", high, low), _i64(lanes // 2))
         for extent in form.narrow:
             enough = operation("and", enough, operation("le", lower_size(extent, item.emit), _i64(MOST)))
-        item.emit.emit(If(item.emit.let(enough, "together"), tuple(together), tuple(single)))
+        item.emit.emit(kernel.If(item.emit.let(enough, "together"), tuple(together), tuple(single)))
 
     return dataclasses.replace(points, columns=columns, flat=None, together=form.lanes * form.vectors)
 
@@ -102,7 +89,7 @@ def _groups(
         count = None if end is None else item.emit.let(operation("sub", end, name), "count")
         _Group(item, form, vectors, first, count).write(at, places)
     step = _i64(vectors * form.lanes)
-    item.emit.emit(For(name.name, bounds[0], bounds[1], tuple(body), step=step))
+    item.emit.emit(kernel.For(name.name, bounds[0], bounds[1], tuple(body), step=step))
 
 
 class _Group:
@@ -115,7 +102,7 @@ class _Group:
         self.rows: dict[str, ArrayView] = {}
         self.inside = 0  # folds around
         lanes = VectorType(BOOL, form.lanes)
-        self.mask = None if points is None else item.emit.let(FirstLanes(points, lanes), "mask")
+        self.mask = None if points is None else item.emit.let(kernel.FirstLanes(points, lanes), "mask")
 
     def write(self, at: Sequence[Size], places: Places) -> None:
         """Compute the points and store their results."""
@@ -215,7 +202,7 @@ class _Group:
         if isinstance(atom, Variable) and atom.name in self.vectors:
             return self.vectors[atom.name]
         uniform = lower_atom(atom, self.item.emit)
-        whole = tuple(Broadcast(part, self._type(element_of(part.type))) for part in uniform)
+        whole = tuple(kernel.Broadcast(part, self._type(element_of(part.type))) for part in uniform)
         return [whole] * self.count
 
     def body(self, body: Body) -> list[list[Value]]:

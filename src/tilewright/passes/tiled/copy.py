@@ -9,20 +9,8 @@ from typing import TypeAlias
 
 from tilewright.contraction.normalise import constant
 from tilewright.ir.nodes import Literal
-from tilewright.kernel.ir import (
-    Broadcast,
-    Buffer,
-    Expression,
-    Lane,
-    Load,
-    Space,
-    Store,
-    ThreadIndex,
-    VectorType,
-    add,
-    multiply,
-    operation,
-)
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Buffer, Expression, Load, Store, VectorType, add, multiply, operation
 from tilewright.passes.items.scalar_values import (
     Value,
     component_types,
@@ -42,7 +30,7 @@ def prepare_copy(
     """Emit what is the same for all pieces; the result emits the copy of the piece that starts at given positions."""
     emit, form = w.emit, w.form
     parts = component_types(staged.operand.element)
-    tiles = [Buffer(emit.name(f"{staged.name}_tile"), part, Space.SHARED, staged.layout.size) for part in parts]
+    tiles = [Buffer(emit.name(f"{staged.name}_tile"), part, kernel.Space.SHARED, staged.layout.size) for part in parts]
     w.arrays.extend(tiles)
     parallel_count = len(form.parallel)
     strides = [
@@ -83,7 +71,7 @@ def prepare_copy(
 
         return copy
 
-    thread = ThreadIndex(w.index)
+    thread = kernel.ThreadIndex(w.index)
     steps, threads = staged.copy_steps, form.tiling.threads
     rounds = -(-steps // threads)
     if rounds > UNROLLED_COPY_STEPS:
@@ -166,7 +154,7 @@ def _copy_element(
     emit, scalar = w.emit, staged.operand.element
     pad = constant_value(padding.value if padding is not None else 0, scalar)
     if staged.vector > 1:
-        pad = (Broadcast(pad[0], VectorType(staged.shared_element, staged.vector)),)
+        pad = (kernel.Broadcast(pad[0], VectorType(staged.shared_element, staged.vector)),)
     if conditions:
         held = tuple(emit.declare(one, staged.name) for one in pad)
 
@@ -200,4 +188,4 @@ def _store_shared(w: TileWriter, staged: StagedOperand, tile: Buffer, address: E
     unit = layout.copy_order[-1]
     for lane in range(staged.vector):
         place = w.integer(layout.address(unit, lane))
-        w.emit.emit(Store(tile, add(address, place), Lane(part, lane, staged.shared_element)))
+        w.emit.emit(Store(tile, add(address, place), kernel.Lane(part, lane, staged.shared_element)))

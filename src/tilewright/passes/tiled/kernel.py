@@ -17,20 +17,8 @@ from functools import partial
 from tilewright.contraction.form import Operand
 from tilewright.contraction.normalise import constant
 from tilewright.ir.scalars import ScalarType
-from tilewright.kernel.ir import (
-    BlockIndex,
-    Broadcast,
-    Buffer,
-    Comment,
-    Expression,
-    Name,
-    Shuffle,
-    Store,
-    ThreadIndex,
-    VectorType,
-    multiply,
-    operation,
-)
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Buffer, Expression, Name, Store, VectorType, multiply, operation
 from tilewright.kernel.launch import Launch
 from tilewright.passes.items.lower_scalar import lower_lambda
 from tilewright.passes.items.scalar_values import (
@@ -53,7 +41,7 @@ def write_kernel(form: TileForm, name: str = "contraction") -> Launch:
     left = w.global_buffer(form.contraction.left, "left", True)
     right = w.global_buffer(form.contraction.right, "right", True)
     out = w.global_buffer(form.contraction.out, "out", False)
-    emit.emit(Comment(_describe(form)))
+    emit.emit(kernel.Comment(_describe(form)))
     sizes = [w.parameter(f"n_{d.name}", constant(d.size)) for d in (*form.parallel, *form.contracted)]
     starts = _block_starts(w)
     threads = _thread_coordinates(w)
@@ -84,7 +72,7 @@ def _describe(form: TileForm) -> str:
 
 def _block_starts(w: TileWriter) -> list[Expression]:
     """First element of this block along each parallel dimension; the last dimension varies fastest over blocks."""
-    rest: Expression = BlockIndex(w.index)
+    rest: Expression = kernel.BlockIndex(w.index)
     starts: list[Expression] = []
     pairs = list(zip(w.form.parallel, w.form.tiling.block, strict=True))
     for position, (dimension, block) in reversed(list(enumerate(pairs))):
@@ -102,7 +90,7 @@ def _block_starts(w: TileWriter) -> list[Expression]:
 
 
 def _thread_coordinates(w: TileWriter) -> list[Expression]:
-    rest: Expression = ThreadIndex(w.index)
+    rest: Expression = kernel.ThreadIndex(w.index)
     coordinates: list[Expression] = []
     shape = w.form.tiling.thread
     for position, extent in reversed(list(enumerate(shape))):
@@ -182,15 +170,15 @@ def vector_of(lanes: list[Expression]) -> Expression:
     assert isinstance(scalar, ScalarType)
     wide = VectorType(scalar, len(lanes))
     pairs: list[Expression] = [
-        Shuffle(
-            Broadcast(one, wide),
-            Broadcast(other, wide),
+        kernel.Shuffle(
+            kernel.Broadcast(one, wide),
+            kernel.Broadcast(other, wide),
             tuple(range(0, 2 * len(lanes), len(lanes))) * (len(lanes) // 2),
             wide,
         )
         for one, other in zip(lanes[::2], lanes[1::2], strict=True)
     ]
-    return pairs[0] if len(pairs) == 1 else Shuffle(pairs[0], pairs[1], (0, 1, 4, 5), wide)
+    return pairs[0] if len(pairs) == 1 else kernel.Shuffle(pairs[0], pairs[1], (0, 1, 4, 5), wide)
 
 
 class _Target:
