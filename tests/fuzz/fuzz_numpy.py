@@ -49,6 +49,9 @@ class NumpyTrial:
     arguments: tuple[Sequence[Any], ...] = ()
     large: bool = False
     generic: bool = False  # arrays of any type are taken
+    further: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {})  # names that NumPy's text has, and the traced
+    exact: bool = False  # numbers are NumPy's to the last bit
+    unsigned: frozenset[str] = frozenset()  # results of which zeros have any sign
 
     @property
     def text(self) -> str:
@@ -67,13 +70,13 @@ class NumpyTrial:
 
     def on_arrays(self, arguments: Sequence[Any]) -> Any:
         """What NumPy gives."""
-        names: dict[str, Any] = {"tw": tw, "np": np, **NUMPYS}
+        names: dict[str, Any] = {"tw": tw, "np": np, **NUMPYS, **self.further[0]}
         exec(compile(self.text, "<random>", "exec"), names)
         return names["f"](*arguments)
 
     def program(self) -> Any:
         """The function, to be traced."""
-        names: dict[str, Any] = {"tw": tw, "np": np, **TRACED}
+        names: dict[str, Any] = {"tw": tw, "np": np, **TRACED, **self.further[1]}
         exec(compile(self.text, "<random>", "exec"), names)
         return tw.program(names["f"])
 
@@ -342,15 +345,33 @@ def _difference(trial: NumpyTrial, expected: Sequence[Any], found: Sequence[Any]
         one, other = np.asarray(one), np.asarray(other)
         if one.shape != other.shape or one.dtype != other.dtype:
             return name, f"{name}: {other.dtype} {other.shape} where NumPy gives {one.dtype} {one.shape}"
+        if trial.exact:
+            wrong = np.argwhere(~_same(one, other, name in trial.unsigned))
+            if len(wrong):
+                return name, _first_of(name, wrong, one, other)
+            continue
         allowed = _ROUNDINGS.get(one.dtype.name, 1e-9) if one.dtype.kind in "fc" else 0
         if one.dtype.kind == "c":  # parts of products may be nan or infinite, as they are computed
             finite = np.isfinite(one)
             one, other = np.where(finite, one, 0), np.where(finite, other, 0)
         wrong = np.argwhere(~np.isclose(other, one, rtol=allowed, atol=allowed, equal_nan=True))
         if len(wrong):
-            place = tuple(int(i) for i in wrong[0])
-            return name, f"{name}{list(place)}: {other[place]!r} where NumPy gives {one[place]!r}, {len(wrong)} such"
+            return name, _first_of(name, wrong, one, other)
     return None
+
+
+def _first_of(name: str, wrong: Any, one: Any, other: Any) -> str:
+    place = tuple(int(i) for i in wrong[0])
+    return f"{name}{list(place)}: {other[place]!r} where NumPy gives {one[place]!r}, {len(wrong)} such"
+
+
+def _same(one: Any, other: Any, unsigned: bool) -> Any:
+    """Where numbers are the same, nan like nan, and 0.0 other than -0.0 unless its sign is not known."""
+    if one.dtype.kind == "c":
+        return _same(one.real, other.real, True) & _same(one.imag, other.imag, True)
+    if one.dtype.kind != "f":
+        return one == other
+    return ((one == other) & (unsigned | (np.signbit(one) == np.signbit(other)))) | (np.isnan(one) & np.isnan(other))
 
 
 def _only(trial: NumpyTrial, name: str) -> NumpyTrial:

@@ -4,6 +4,7 @@
     python tests/fuzz/run_fuzz.py --minutes 20 --target opencl --keep /tmp/failures
     python tests/fuzz/run_fuzz.py --contractions --count 2000     (of contractions, in place of programs)
     python tests/fuzz/run_fuzz.py --numpy --count 2000            (of NumPy's functions, also against NumPy)
+    python tests/fuzz/run_fuzz.py --extremes --count 2000         (of numbers at the ends of their types, bit for bit)
     python tests/fuzz/run_fuzz.py --bf16 --count 500              (of programs that compute on bf16)
     python tests/fuzz/run_fuzz.py --target cuda-emulated --count 1000     (CUDA's text, without a GPU)
     python tests/fuzz/run_fuzz.py --target cuda-races --count 200         (the same, watched for data races)
@@ -53,6 +54,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--keep", type=Path, help="a folder for the failures")
     parser.add_argument("--contractions", action="store_true", help="random contractions in place of programs")
     parser.add_argument("--numpy", action="store_true", help="random programs of NumPy's functions")
+    parser.add_argument("--extremes", action="store_true", help="numbers at the ends of their types, against NumPy")
     parser.add_argument("--bf16", action="store_true", help="programs that compute on bf16, which needs ml_dtypes")
     parser.add_argument("--as-it-is", action="store_true", help="do not make failing programs smaller")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
@@ -71,6 +73,7 @@ def work(given: argparse.Namespace) -> None:
     """Run trials and tell of each: that it starts, and how it went."""
     sys.path[:0] = [str(TESTS / folder) for folder in ("passes", "fuzz", "frontend", "kernel")]
     import fuzz_contractions
+    import fuzz_extremes
     import fuzz_numpy
     import fuzz_trials
     from fuzz_emulated import device_of
@@ -80,7 +83,8 @@ def work(given: argparse.Namespace) -> None:
 
     from tilewright.ir.scalars import BF16
 
-    kind: Any = fuzz_contractions if given.contractions else fuzz_numpy if given.numpy else fuzz_trials
+    kinds: Any = ((given.contractions, fuzz_contractions), (given.numpy, fuzz_numpy), (given.extremes, fuzz_extremes))
+    kind = next((one for asked, one in kinds if asked), fuzz_trials)
     make_trial = partial(fuzz_trials.make_trial, varied=True, always=(BF16,)) if given.bf16 else kind.make_trial
     with device_of(given.target, given.first):
         pass  # where there is no such device no trial begins
@@ -197,7 +201,7 @@ def _all_reached(run: Run) -> bool:
     print(f"in how many trials rules fired, and modules of passes/ worked (of {1 / TRACED:.0%} of the trials):")
     print(table(run.reached, wanted))
     print(f"reached by none: {', '.join(missing) or 'nothing'}")
-    return not missing or run.given.numpy or run.totals["trials"] < MANY_TRIALS
+    return not missing or run.given.numpy or run.given.extremes or run.totals["trials"] < MANY_TRIALS
 
 
 def _work_through(run: Run) -> None:
@@ -213,7 +217,9 @@ def _one_worker(run: Run, part: range) -> range:
     command = [sys.executable, __file__, "--worker", "--target", given.target, "--first", str(part.start)]
     command += ["--count", str(len(part))]
     command += [
-        f"--{name}" for name in ("as-it-is", "contractions", "numpy", "bf16") if getattr(given, name.replace("-", "_"))
+        f"--{name}"
+        for name in ("as-it-is", "contractions", "numpy", "extremes", "bf16")
+        if getattr(given, name.replace("-", "_"))
     ]
     running: int | None = None
     problem: str | None = None

@@ -23,6 +23,7 @@ from tilewright.frontend.array_arguments import (
 from tilewright.frontend.array_proxy import ArrayProxy, index_atom
 from tilewright.frontend.einsum_arrays import as_array
 from tilewright.frontend.program_tracing import (
+    IndexProxy,
     active_tracer,
     as_element,
     atom_of,
@@ -322,6 +323,8 @@ def roll(array: Any, shift: Any, axis: int | tuple[int, ...] | list[int] | None 
     if axis is None and given.ndim != 1:
         return reshape(roll(reshape(given, -1), shift), given.shape)
     place = dimension_of("roll", given, axis or 0)
+    if isinstance(shift, ScalarProxy):  # in a type that holds the extent, and at first less, as it is turned over
+        shift = (shift if isinstance(shift, IndexProxy) else shift.astype(I64)) % given.shape[place]
     before = (slice(None),) * place
     at = (0 - shift) % given.shape[place]
     return concat(given[(*before, slice(at, None))], given[(*before, slice(None, at))], axis=place)

@@ -103,6 +103,8 @@ def take(a: Any, indices: Any, axis: int | None = None, mode: str = "raise") -> 
     extent = values.shape[place]
     if mode not in ("raise", "clip", "wrap"):
         raise TypeError(f"numpy.take: mode is 'raise', 'clip' or 'wrap', not {mode!r}")
+    if mode != "raise" and (is_array(indices) or isinstance(indices, ScalarProxy)):
+        indices = indices if isinstance(indices, IndexProxy) else indices.astype(I64)  # which holds the extent
     if mode == "clip":
         indices = scalar_functions.clip(indices, 0, extent - 1)
     elif mode == "wrap":
@@ -136,16 +138,16 @@ def _in_rows(values: Any, indices: Any) -> Any:
 # --- places in sorted arrays ------------------------------------------------------------------------------------------
 
 
-def searchsorted(a: Any, v: Any, side: str = "left", sorter: None = None) -> Any:
+def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
     """`numpy.searchsorted`: where elements would be put into a sorted array; nans are the greatest."""
-    if sorter is not None or side not in ("left", "right"):
-        raise TypeError(f"numpy.searchsorted: side is 'left' or 'right', not {side!r}, and there is no sorter")
+    if side not in ("left", "right"):
+        raise TypeError(f"numpy.searchsorted: side is 'left' or 'right', not {side!r}")
     before: Callable[[Any, Any], Any] = _less if side == "left" else lambda one, other: ~_less(other, one)
 
     def place(value: Any) -> Any:
         def halved(low: Any, high: Any) -> Any:
             middle = low + (high - low) // 2
-            right = before(a[middle], value)
+            right = before(a[middle if sorter is None else sorter[middle]], value)
             return scalar_functions.where(right, middle + 1, low), scalar_functions.where(right, high, middle)
 
         zero = scalar_functions.cast(0, I64)

@@ -197,7 +197,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     **shape_functions.METHODS,
     **gather_functions.METHODS,
     "clip": scalar_functions.clip,
-    "round": rounded,
+    "round": lambda value, decimals=0: rounded(value, decimals),
     "transpose": lambda array, *axes: array_functions.transpose(array, axes or None),
 }
 """What traced arrays have as methods, beside those that `ArrayProxy` has itself."""

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.frontend import scalar_integers
 from tilewright.frontend.scalar_constants import constant, type_named
 from tilewright.ir.builder import Builder
 from tilewright.ir.nodes import Apply, Atom, Literal, Variable
@@ -338,13 +339,22 @@ def _apply_traced(builder: Builder, operator: str, operands: Sequence[Any]) -> S
         operator = _LOGIC_OF_BOOL.get(operator, operator)
     if operator == "conj" and not scalar.is_complex:
         return proxies[0]
+    if (operator in ("floor", "ceil", "trunc") and scalar.kind in "biu") or (operator == "abs" and scalar == BOOL):
+        return proxies[0]
+    strong = [one.scalar for one in proxies if not one.weak]
+    if operator in scalar_integers.COMPARISONS and scalar_integers.meets_u64(strong):
+        sides = [_atom(builder, one, one.scalar) for one in proxies]
+        return ScalarProxy(scalar_integers.compared_with_u64(builder, operator, *sides), builder)
+    power_of_integers = operator == "pow" and all(map(scalar_integers.is_whole, values))
+    of_integers = scalar.kind in "iu" and (operator in ("shl", "shr") or power_of_integers)
     kinds = OPERATORS[operator].kinds
-    if scalar.kind in "biu" and kinds in ("f", "fc"):
-        scalar = F64  # division and the real functions of integers, as in NumPy
+    if scalar.kind in "biu" and kinds in ("f", "fc") and not of_integers:
+        scalar = F64  # division as in NumPy, and all real functions of integers
     atoms = [_atom(builder, one, scalar) for one in values]
     if operator == "select":
         atoms.insert(0, _atom(builder, operands[0], BOOL))
-    result = builder.apply(operator, *atoms)
+    emit = scalar_integers.apply_to_integers if of_integers else Builder.apply
+    result = emit(builder, operator, *atoms)
     numbers_only = not any(isinstance(one, np.generic | np.ndarray) for one in values)
     weak = numbers_only and result.type.element != BOOL and all(one.weak for one in proxies)
     return (WeakProxy if weak else ScalarProxy)(result, builder)

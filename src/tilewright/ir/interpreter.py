@@ -66,7 +66,7 @@ from tilewright.ir.nodes import (
     Variable,
 )  # fmt: skip
 from tilewright.ir.operators import OPERATORS, result_type
-from tilewright.ir.scalars import compute_type
+from tilewright.ir.scalars import compute_type, wrapped_i64
 from tilewright.ir.sizes import Size
 from tilewright.ir.typing import body_types, types_of
 
@@ -223,7 +223,7 @@ def _cast(x: Cast, e: Environment) -> Values:
 
 
 def _size_value(x: SizeValue, e: Environment) -> Values:
-    return (np.int64(e.size(x.size)),)
+    return (wrapped_i64(e.size(x.size)),)
 
 
 def _threshold(x: Threshold, e: Environment) -> Values:

@@ -107,3 +107,12 @@ def real_of(scalar: ScalarType) -> ScalarType:
 def compute_type(scalar: ScalarType) -> ScalarType:
     """The type in which values are computed on: f16 and bf16 are carried in f32 and rounded when stored."""
     return F32 if scalar in (F16, BF16) else scalar
+
+
+def wrapped_i64(value: int) -> np.int64:
+    """An integer of any size as an i64, as arithmetic of i64 would have made it.
+
+    >>> int(wrapped_i64(2**63 + 5)) == 5 - 2**63
+    True
+    """
+    return np.int64((value + 2**63) % 2**64 - 2**63)

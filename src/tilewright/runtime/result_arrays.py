@@ -35,7 +35,7 @@ def given_arrays(name: str, results: Sequence[Atom], out: Any) -> tuple[Array | 
             raise TypeError(f"{name}: out[{position}] has dtype {one.dtype}, the result has {atom.type.element}")
         if not one.flags.writeable:
             raise ValueError(f"{name}: out[{position}] is read-only")
-        if any(stride == 0 and extent > 1 for stride, extent in zip(one.strides, one.shape, strict=True)):
+        if one.size and any(stride == 0 and extent > 1 for stride, extent in zip(one.strides, one.shape, strict=True)):
             raise ValueError(
                 f"{name}: elements of out[{position}] lie on one another in memory (strides {one.strides})"
             )

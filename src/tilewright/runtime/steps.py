@@ -28,7 +28,7 @@ from tilewright.ir.nodes import (
     Variable,
 )  # fmt: skip
 from tilewright.ir.operators import OPERATORS, result_type
-from tilewright.ir.scalars import I64
+from tilewright.ir.scalars import I64, wrapped_i64
 from tilewright.ir.sizes import Size, size
 from tilewright.kernel.launch import Launch, LaunchDeclined
 from tilewright.runtime import host, rounds
@@ -211,7 +211,7 @@ def run_scalar(e: Executor, step: host.ScalarStep) -> None:
                 value = as_scalar(scalars[0].value, scalar)
             case SizeValue(extent):
                 scalars, grows = growing_size(e, extent)
-                value = np.int64(e.size(extent) if grows is None else sum(int(one.value) for one in scalars))
+                value = wrapped_i64(e.size(extent) if grows is None else sum(int(one.value) for one in scalars))
             case _:
                 raise TypeError(f"{type(step.expression).__name__} is not scalar code")
     changing = any(one.changing or one.argument is not None for one in scalars)
