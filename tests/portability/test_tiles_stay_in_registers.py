@@ -37,3 +37,19 @@ def test_tiles_of_a_batch(vectors: int, prefetched: bool, scalar: ScalarType) ->
     for loop in loops:
         in_memory = re.findall(r"^\s+v\w+.*%[xyz]mm.*\(%rsp\).*$|^\s+v\w+.*\(%rsp\).*%[xyz]mm.*$", loop, re.MULTILINE)
         assert not [line for line in in_memory if "vbroadcast" not in line], loop
+
+
+@pytest.mark.parametrize("scalar", [F32, F64], ids=str)
+@pytest.mark.parametrize("columns", [20, 24, 36, 40, 52, 56, 68, 84])
+def test_tiles_whose_rows_share_vectors(columns: int, scalar: ScalarType) -> None:
+    contraction = einsum_contraction("zaq,zqb->zab", dict(z=8, a=320, b=columns, q=300), scalar)
+    forms = [
+        form
+        for form in direct_forms(normalise(contraction), machine_for("znver5"))
+        if form.shared_rows > 1 and not (form.vector_packed or form.scalar_packed or form.scalar_outer)
+    ]
+    for form in forms:
+        text = assembly(write_direct_kernel(form).kernel, "none", named_target("znver5"))
+        parts = re.split(r"^(?=\.L\w+:)", text, flags=re.MULTILINE)
+        for loop in [one for one in parts if len(re.findall("vfmadd", one)) > 8]:
+            assert not re.findall(r"%zmm.*\(%rsp\)|\(%rsp\).*%zmm", loop), form

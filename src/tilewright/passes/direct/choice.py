@@ -264,16 +264,38 @@ def _tiles(form: DirectForm, machine: Machine) -> Iterator[DirectForm]:
         else:
             is_last = vectors >= form.column_size
             lanes = exact_vectors(min(form.vector_size, widest), widest) * vectors
-        broadcasts = 2 if len(lanes) == 1 else 1  # where each serves one multiply-add, the next is loaded meanwhile
-        most = min(form.scalar_size, (registers - broadcasts - len(lanes)) // len(lanes))
-        for rows in _rows(form, lanes, most):
-            tile = replace(form, lanes=lanes, rows=rows)
+        for rows, shared in _rows_of(form, lanes, widest, registers):
+            tile = replace(form, lanes=lanes, rows=rows, shared_rows=shared)
             if form.collected is not None:
                 tile = replace(tile, vector_chunk=_read_together(tile, machine))
             if panels_fit(tile):
                 yield tile
         if is_last:
             return
+
+
+def _rows_of(form: DirectForm, lanes: tuple[int, ...], widest: int, registers: int) -> Iterator[tuple[int, int]]:
+    """Numbers of rows for tiles of these vectors, and of how many rows the narrower last vectors are one."""
+    broadcasts = 2 if len(lanes) == 1 else 1  # where each serves one multiply-add, the next is loaded meanwhile
+    most = min(form.scalar_size, (registers - broadcasts - len(lanes)) // len(lanes))
+    for rows in _rows(form, lanes, most):
+        yield rows, 1
+    shared = widest // lanes[-1]
+    if shared == 1 or len(lanes) == 1 or not _may_share(form):
+        return
+    # Beside sums and columns: an element, those of several rows, and where more than two rows share, one on its way.
+    free = registers - len(lanes) - min(shared, 3)
+    most = free * shared // ((len(lanes) - 1) * shared + 1)
+    most = min(form.scalar_size, most) // shared * shared
+    for rows in sorted({min(most, -(-one // shared) * shared) for one in _rows(form, lanes, most)}):
+        yield rows, shared
+
+
+def _may_share(form: DirectForm) -> bool:
+    """Whether vectors follow each other along a dimension of one side, of the elements that are summed."""
+    accumulator = form.accumulator
+    alike = form.vector_operand.element == form.scalar_operand.element == accumulator
+    return alike and form.columns is None and not form.elementwise and form.fused_multiply_add
 
 
 def _rows(form: DirectForm, lanes: tuple[int, ...], most: int) -> Sequence[int]:

@@ -91,8 +91,10 @@ def direct_cost(form: DirectForm, machine: Machine) -> DirectCost:
 def _tile_cycles(form: DirectForm, machine: Machine) -> float:
     """A register tile: its multiply-adds, or what they wait for, and the stores."""
     widest = machine.lanes(component_types(form.accumulator)[0].bytes)
-    wide = sum(max(lanes / widest, machine.pace.narrow) for lanes in form.lanes)
     pace = machine.pace
+    wide = sum(max(lanes / widest, pace.narrow) for lanes in form.lanes[: form.own_vectors])
+    if form.shared_rows > 1:
+        wide += 1 / form.shared_rows
     each_row = pace.element_load
     if form.elementwise:
         each_row = pace.vector_load * (len(form.lanes) if form.columns is None else 1)

@@ -62,6 +62,7 @@ class DirectForm(TwoSidedForm):
         outer: all others, outermost first; each point of them is a block of the launch (or several).
         lanes: of each vector of the tile.
         rows: of the tile.
+        shared_rows: so many rows have a whole vector for the narrower last vectors of all of them.
         vector_packed, scalar_packed: the operand is copied into panels first.
         results: how the tile is stored.
         fused_multiply_add: products and sums are one instruction.
@@ -108,6 +109,7 @@ class DirectForm(TwoSidedForm):
     boxed: bool = False
     joined: Dimension | None = None
     joined_chunk: int = 1
+    shared_rows: int = 1
 
     @property
     def width(self) -> int:
@@ -153,6 +155,16 @@ class DirectForm(TwoSidedForm):
         line = LINE // self.vector_operand.element.bytes
         most = -(-(self.vector_chunk * self.width - 1) // line) + 1
         return -(-most // (self.vector_chunk * self.scalar_tiles))
+
+    @property
+    def own_vectors(self) -> int:
+        """Vectors that each row of the tile has for itself."""
+        return len(self.lanes) - (self.shared_rows > 1)
+
+    @property
+    def sums(self) -> int:
+        """Vectors of sums of the tile."""
+        return self.own_vectors * self.rows + (self.rows // self.shared_rows if self.shared_rows > 1 else 0)
 
     @property
     def vector_size(self) -> int:

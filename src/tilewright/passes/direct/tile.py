@@ -16,7 +16,6 @@ from tilewright.kernel.ir import (
     Expression,
     Load,
     Name,
-    Operation,
     Prefetch,
     Shuffle,
     Store,
@@ -30,9 +29,9 @@ from tilewright.kernel.ir import (
 )
 from tilewright.passes.direct.form import LINE, rows_are_one_run
 from tilewright.passes.direct.panels import Panel
+from tilewright.passes.direct.shared_vectors import SharedVectors, combine, neutral_vector
 from tilewright.passes.direct.writer import DirectWriter, Step
 from tilewright.passes.items.scalar_values import component_types
-from tilewright.passes.items.scalar_values import constant as constant_value
 from tilewright.passes.items.sum_trees import PieceLoop, grows_errors, levels_of, tree_loops
 from tilewright.passes.lanes.vectorise import lower_lambda_vector
 from tilewright.passes.packed.two_sides import Bases
@@ -87,12 +86,12 @@ def starts(lanes: Sequence[int]) -> list[int]:
 def accumulate(w: DirectWriter, place: Place) -> Accumulators:
     """The sums of one tile, in registers."""
     form, emit = w.form, w.emit
-    (neutral,) = constant_value(form.contraction.neutral.value, form.contraction.neutral.scalar)
     accumulators = {
-        (i, j): emit.declare(Broadcast(neutral, VectorType(element_of(neutral.type), lanes)), "sum")
+        (i, j): emit.declare(neutral_vector(w, lanes), "sum")
         for j in range(form.rows)
-        for i, lanes in enumerate(form.lanes)
+        for i, lanes in enumerate(form.lanes[: form.own_vectors])
     }
+    shared = SharedVectors(w) if form.shared_rows > 1 else None
     vector_base = emit.let(add(place.bases.vector, multiply(place.v, w.stride(form.vector, "vector"))), "vector_at")
     stride = integer(0) if form.scalar is None else w.stride(form.scalar, "scalar")
     start = add(place.bases.scalar, place.v) if form.elementwise else place.bases.scalar
@@ -105,12 +104,14 @@ def accumulate(w: DirectWriter, place: Place) -> Accumulators:
         for request in place.requests:
             request(one)
         columns = _columns(w, place, vector_base, one, offsets)
+        if shared is not None:
+            shared.begin(columns.pop())
         along = emit.let(add(scalar_base, one.scalar), "along")
         for j in range(form.rows):
             if form.elementwise:
                 wide = _vectors_of_row(w, place, add(along, rows[j]))
                 for i, column in enumerate(columns):
-                    _combine(w, accumulators[i, j], column, wide[i])
+                    combine(w, accumulators[i, j], column, wide[i])
                 continue
             if place.scalars is None:
                 element: Expression = load(w.scalar_source, add(along, rows[j]))
@@ -119,31 +120,37 @@ def accumulate(w: DirectWriter, place: Place) -> Accumulators:
                 element = load(place.scalars.buffer, at)
             wide = _broadcasts(w, element)
             for i, column in enumerate(columns):
-                _combine(w, accumulators[i, j], column, wide[i])
+                combine(w, accumulators[i, j], column, wide[i])
+            if shared is not None:
+                shared.add(j, wide[-1])
 
     loops = tree_loops([constant(one.size) for one in form.contracted])
     if grows_errors(form.contraction.combine) and levels_of(loops):
-        _accumulate_tree(w, accumulators, step, loops)
+        sums = (*accumulators.values(), *(() if shared is None else shared.sums))
+        _accumulate_tree(w, sums, step, loops)
     else:
         w.over_sum(step)
+    if shared is not None:
+        accumulators |= {(form.own_vectors, j): shared.of_row(j) for j in range(form.rows)}
     return accumulators
 
 
 def _accumulate_tree(
-    w: DirectWriter, accumulators: Accumulators, step: Callable[[Step], None], loops: Sequence[PieceLoop]
+    w: DirectWriter, sums: Sequence[Name], step: Callable[[Step], None], loops: Sequence[PieceLoop]
 ) -> None:
     """A long sum as a tree, whose upper levels lie in scratch memory; the registers hold all of it at the end."""
     form, emit = w.form, w.emit
     levels = levels_of(loops)
-    (neutral,) = constant_value(form.contraction.neutral.value, form.contraction.neutral.scalar)
     element = component_types(form.accumulator)[0]
     room = form.rows * sum(form.lanes)
     memory = [w.level(number, element, room) for number in range(levels)]
     parts = []
-    for (i, j), total in accumulators.items():
+    place = 0
+    for total in sums:
         assert isinstance(total.type, VectorType)
-        at = integer(j * sum(form.lanes) + starts(form.lanes)[i])
-        parts.append((total, at, total.type.lanes, emit.let(Broadcast(neutral, total.type), "neutral")))
+        lanes = total.type.lanes
+        parts.append((total, integer(place), lanes, emit.let(neutral_vector(w, lanes), "neutral")))
+        place += lanes
 
     def fold(level: int) -> None:
         for total, at, lanes, nothing in parts:
@@ -290,23 +297,12 @@ def lines_ahead(w: DirectWriter, distance: Expression, number: Expression) -> tu
 
 def _broadcasts(w: DirectWriter, element: Expression) -> list[Expression]:
     """The element in all lanes, for each vector of the tile; narrower vectors are parts of the widest."""
-    widest = max(w.form.lanes)
+    form = w.form
+    vectors = (*form.lanes[:-1], form.lanes[-1] * form.shared_rows)
+    widest = max(vectors)
     type_ = element_of(element.type)
     wide = w.emit.let(Broadcast(element, VectorType(type_, widest)), "scalar")
     return [
         wide if lanes == widest else Shuffle(wide, wide, tuple(range(lanes)), VectorType(type_, lanes))
-        for lanes in w.form.lanes
+        for lanes in vectors
     ]
-
-
-def _combine(w: DirectWriter, total: Name, vector: Expression, element: Expression) -> None:
-    form, emit = w.form, w.emit
-    if form.fused_multiply_add and element_of(vector.type) == element_of(element.type) == element_of(total.type):
-        emit.assign(total, Operation("fma", (vector, element, total), total.type))
-        return
-    assert isinstance(total.type, VectorType)
-    vector, element = emit.let(vector, "left"), emit.let(element, "right")
-    pair = (vector, element) if form.vector_left else (element, vector)
-    (mapped,) = lower_lambda_vector(form.contraction.map, [(one,) for one in pair], total.type.lanes, emit)
-    ((combined,),) = lower_lambda_vector(form.contraction.combine, ((total,), mapped), total.type.lanes, emit)
-    emit.assign(total, combined)
