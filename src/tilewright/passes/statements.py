@@ -24,6 +24,7 @@ from tilewright.passes.core.fills import without_fills
 from tilewright.passes.core.nest_folds import with_folds
 from tilewright.passes.core.overwriting import with_overwriting
 from tilewright.passes.core.used_names import free_variables
+from tilewright.passes.host_control import control_step
 from tilewright.passes.items.scalar_values import LoweringError
 from tilewright.passes.kernel_steps import computes_scalar, kernel_step, read_by, threads_per_block
 from tilewright.passes.known import Known
@@ -31,7 +32,6 @@ from tilewright.passes.lanes.vectorise import NotVectorisable, is_vectorisable
 from tilewright.passes.pipelines import machine_pipeline, run_pipeline
 from tilewright.passes.points import lower_reduction  # noqa: F401  # folds inside work items
 from tilewright.passes.points.lower_general import Points, points_of
-from tilewright.passes.points.whole_loops import control_points, with_whole
 from tilewright.passes.segments.rows import as_nested_maps
 from tilewright.passes.streams.choice import NotTiled
 from tilewright.passes.streams.form import stream_form, stream_table
@@ -46,12 +46,6 @@ if TYPE_CHECKING:
     from tilewright.passes.contractions.contraction_launches import Tiles
     from tilewright.passes.sweeps.one_pass import MakeStep
 
-_COMBINATORS = (
-    nodes.Map, nodes.Reduce, nodes.Scan, nodes.Redomap, nodes.Scanomap, nodes.Scatter, nodes.Hist, nodes.StreamSeq,
-    nodes.Sweep, nodes.OffsetFolds,
-    nodes.SegMap, nodes.SegRed, nodes.SegScan, nodes.SegHist,
-)  # fmt: skip
-
 
 class Statements:
     """Statements to steps, with notes."""
@@ -64,9 +58,8 @@ class Statements:
         self.threads = threads_per_block(device)
         self.known = known
         self.notes: list[Note | Later] = []
-        self.reasons: tuple[str, ...] = ()
 
-    def _as_now(self) -> Statements:
+    def as_now(self) -> Statements:
         """What lowers code at this place later; what it notes is not told here."""
         return Statements(self.name, self.device, self.tiles, self.known.copy())
 
@@ -117,7 +110,7 @@ class Statements:
         """The step, after a trial that its kernels can be lowered."""
         for one in trials:
             self._try(one)
-        self._mark_cells(targets)
+        self.mark_cells(targets)
         self.notes.append(note)
         return step
 
@@ -166,7 +159,7 @@ class Statements:
                 if computes_scalar(statement, given):
                     self.known.computed[targets[0].name] = statement
                 elif not self.known.on_host and computes_scalar(statement, given, self.known.cells):
-                    return self._general(statement)
+                    return self.general(statement)
                 self.known.note_question(statement)
                 self.known.note_count(statement)
                 return host.ScalarStep(targets, expression)
@@ -174,7 +167,7 @@ class Statements:
                 self.known.asked.add(targets[0].name)
                 return host.ThresholdStep(targets[0], name, parallelism)
             case _ if isinstance(expression, VIEWS):
-                self._mark_cells(targets)
+                self.mark_cells(targets)
                 return host.ViewStep(targets[0], expression)
             case nodes.Replicate(_, value) if value.type.rank:
                 return host.ViewStep(targets[0], expression)
@@ -185,24 +178,27 @@ class Statements:
                 self.note(statement, "a copy and a part written over it")
                 return host.UpdateStep(targets[0], array, indices, value, line)
             case nodes.If() | nodes.Loop():
-                return self._control(statement)
+                return control_step(self, statement)
             case nodes.Reduce() | nodes.Redomap():
-                label = f"{self.name}_{targets[0]}"
-                return self._contraction(statement) or with_streams(
-                    label, statement, self._segments(statement, self.reasons), self.device.machine
-                )
+                found = self._contraction(statement)
+                if not isinstance(found, Refusal):
+                    return found
+                step = self._segments(statement, found.reasons)
+                return with_streams(f"{self.name}_{targets[0]}", statement, step, self.device.machine)
             case nodes.Map():
-                return self._contraction(statement) or self._nest(statement, self.reasons)
+                found = self._contraction(statement)
+                return self._nest(statement, found.reasons) if isinstance(found, Refusal) else found
             case nodes.Scan() | nodes.Scanomap() | nodes.SegRed() | nodes.SegScan() | nodes.Hist() | nodes.SegHist():
                 return self._segments(statement)
-        return self._general(statement)
+        return self.general(statement)
 
-    def _mark_cells(self, targets: Sequence[Variable]) -> None:
+    def mark_cells(self, targets: Sequence[Variable]) -> None:
+        """Note the scalars that lie in memory."""
         self.known.cells.update(target.name for target in targets if target.type.rank == 0)
 
     # kernels
 
-    def _kernel(self, statement: Statement, points: Points, suffix: str = "") -> KernelStep:
+    def kernel(self, statement: Statement, points: Points, suffix: str = "") -> KernelStep:
         """The step, after a trial that the points can be lowered."""
         targets = statement.targets
         reads = read_by(statement.expression, points)
@@ -221,7 +217,7 @@ class Statements:
         )
         step = dataclasses.replace(step, reads=tuple(one for one in step.reads if one.name not in counted))
         self._try(step)
-        self._mark_cells(targets)
+        self.mark_cells(targets)
         return step
 
     def _try(self, step: KernelStep) -> KernelPlan:
@@ -235,14 +231,15 @@ class Statements:
     def _nest(self, nest: Statement, reasons: Sequence[str] = ()) -> Step:
         """A map as one kernel, by itself or with what tiles its streams."""
         label = f"{self.name}_{nest.targets[0]}"
-        return with_streams(label, nest, self._general(nest, reasons), self.device.machine)
+        return with_streams(label, nest, self.general(nest, reasons), self.device.machine)
 
-    def _general(self, statement: Statement, reasons: Sequence[str] = ()) -> Step:
+    def general(self, statement: Statement, reasons: Sequence[str] = ()) -> Step:
+        """A statement as one kernel, whatever it is; of a map that no kernel can be, its rows on the host."""
         statement = Statement(statement.targets, with_folds(statement.expression))
         expression = statement.expression
         try:
             points = dataclasses.replace(points_of(expression, statement.targets), machine=self.device.machine)
-            plain = self._kernel(statement, points)
+            plain = self.kernel(statement, points)
         except LoweringError as error:
             if not isinstance(expression, nodes.Map):
                 raise LoweringError(f"{self.name}: {_shown(statement)} cannot be lowered: {error}") from error
@@ -280,7 +277,7 @@ class Statements:
 
     def _rows(self, statement: Statement, expression: nodes.Map) -> Step:
         function = expression.function
-        self._mark_cells(function.parameters)
+        self.mark_cells(function.parameters)
         body = self.block(self._swept(function.body))
         return host.RowsStep(statement.targets, expression.width, function.parameters, expression.arrays, body)
 
@@ -299,14 +296,14 @@ class Statements:
             found = step_of(statement, reads, self.device.machine, self.threads, make)
             if found is None:
                 why = ["not shared out among workers: what is combined are arrays"] if arrays else []
-                return self._general(statement, [*reasons, *why])
+                return self.general(statement, [*reasons, *why])
             step, trials = found
             step = dataclasses.replace(step, reads=tuple(one for one in step.reads if one.name not in counted))
             reasons = (*reasons, *step.refused)
             reasons = (*reasons, *dict.fromkeys(why for one in trials for why in self._try(one).refused))
         except LoweringError as error:
-            return self._general(statement, [*reasons, str(error)])
-        self._mark_cells(statement.targets)
+            return self.general(statement, [*reasons, str(error)])
+        self.mark_cells(statement.targets)
         *outer, width = map(str, step.extents)
         bins = f" into {outer.pop()} bins" if is_histogram else ""
         segments = f"{' x '.join(outer)} segments" if outer else "one segment"
@@ -314,19 +311,17 @@ class Statements:
         self.note(statement, lowered, reasons)
         return step
 
-    def _contraction(self, statement: Statement) -> Step | None:
-        """The tiled form of a contraction, if the statement is one; `self.reasons` are why it is not."""
-        self.reasons = ()
-        otherwise = functools.cache(functools.partial(self._as_now()._without_tiling, statement))
+    def _contraction(self, statement: Statement) -> Step | Refusal:
+        """The tiled form of a contraction, if the statement is one; else why it is not."""
+        otherwise = functools.cache(functools.partial(self.as_now()._without_tiling, statement))
         # Maps around reductions that are reduced in turn are nested reductions to a contraction.
         nested = Statement(statement.targets, with_folds(statement.expression))
         found = contraction_step(self.name, nested, self.device, self.tiles, self.known.iotas, otherwise)
         if isinstance(found, Refusal):
-            self.reasons = tuple(f"not a contraction: {reason}" for reason in found.reasons)
-            return None
+            return Refusal(tuple(f"not a contraction: {reason}" for reason in found.reasons))
         step, note = found
         self.notes.append(note)
-        self._mark_cells(statement.targets)
+        self.mark_cells(statement.targets)
         return step
 
     def _with_cells(self, statement: Statement) -> Sequence[Statement] | None:
@@ -351,85 +346,7 @@ class Statements:
 
     def _without_tiling(self, statement: Statement) -> Step:
         is_fold = isinstance(statement.expression, nodes.Reduce | nodes.Redomap)
-        return self._segments(statement) if is_fold else self._general(statement)
-
-    # control
-
-    def _one_kernel(self, body: Body) -> Block:
-        """A body whose last scalar statements, those after all others, are one kernel: the host asks for nothing."""
-        tail: dict[str, Statement] = {}
-        for one in reversed(body.statements):
-            if not isinstance(one.expression, nodes.Apply | nodes.Cast):
-                break
-            tail[one.targets[0].name] = one
-        asked = tail.pop(str(body.results[0]), None)
-        if asked is None:
-            return self.block(body)
-        before = body.statements[: -1 - len(tail)]
-        first = self.block(Body(before, ()))
-        computed = dict(self.known.computed)
-        self.known.computed |= reversed(tail.items())
-        step = self._general(asked)
-        self.known.computed = computed
-        return Block((*first.steps, step), body.results)
-
-    def _later(self, body: Body) -> Later:
-        """A block that is lowered when it is first run, as things stand here."""
-        now = self._as_now()
-
-        def make() -> tuple[Block, tuple[Note | Later, ...]]:
-            return now.block(body), tuple(now.notes)
-
-        later = Later(body.results, self.known.mentioned_in(body), make)
-        self.notes.append(later)
-        return later
-
-    def _control(self, statement: Statement) -> Step:
-        """Control flow without parallel code inside is a sequential kernel; the host runs any other."""
-        parallel = any(
-            isinstance(one.expression, _COMBINATORS)
-            for body in sub_bodies(statement.expression)
-            for one in all_statements(body)
-        )
-        reasons: list[str] = []
-        if not parallel:
-            try:
-                step = self._kernel(statement, control_points(statement, self.known.iotas, self.device.machine))
-                self.note(statement, "a sequential kernel")
-                return step
-            except LoweringError as error:
-                reasons.append(str(error))
-        expression = statement.expression
-        self._mark_cells(statement.targets)
-        if isinstance(expression, nodes.If):
-            self.note(statement, "run by the host", reasons)
-            wait = self.known.may_wait(expression)
-            branches = [self._later(one) if wait else self.block(one) for one in sub_bodies(expression)]
-            return host.IfStep(expression.condition, statement.targets, branches[0], branches[1])
-        assert isinstance(expression, nodes.Loop)
-        self._mark_cells(expression.parameters)
-        place, outer, on_host, counting = len(self.notes), self.known.in_loop, self.known.on_host, self.known.counting
-        self.known.in_loop = True
-        if isinstance(expression.form, nodes.ForLoop) and self.threads == 1:
-            self.known.counting |= {expression.form.index.name}
-        body = self.block(expression.body)
-        self.known.in_loop, self.known.on_host, self.known.counting = outer, on_host, counting
-        common = (statement.targets, expression.parameters, expression.initial, body)
-        if isinstance(expression.form, nodes.ForLoop):
-            loop = host.LoopStep(*common, index=expression.form.index, bound=expression.form.bound)
-        else:
-            asked = expression.form.condition
-            self._mark_cells(asked.parameters)
-            self.known.on_host = True
-            condition = self._one_kernel(asked.body) if self.threads == 1 else self.block(asked.body)
-            self.known.on_host = on_host
-            loop = host.LoopStep(*common, condition_parameters=asked.parameters, condition=condition)
-        further = ""
-        if self.threads == 1:  # a lane of a GPU would be far slower than the launches
-            loop, further = with_whole(loop, statement, self.known.iotas, self.device.machine, self._kernel)
-        self.note(statement, "run by the host" + further, reasons)
-        self.notes.insert(place, self.notes.pop())
-        return loop
+        return self._segments(statement) if is_fold else self.general(statement)
 
 
 def lower_program(program: Program, device: Device, tiles: Tiles | None) -> tuple[Block, tuple[Note | Later, ...]]:
