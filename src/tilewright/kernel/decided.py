@@ -32,6 +32,8 @@ from tilewright.kernel.traversal import bodies, walk, with_bodies
 
 LARGE = 64
 """Statements of a branch that are worth another kernel for the launches that do not take it."""
+LOOP = 32
+"""Statements that a loop counts as, since compilers copy it: in vectors, several rounds at once, and what is left."""
 
 Body: TypeAlias = tuple[Statement, ...]
 Answers: TypeAlias = tuple[tuple[int, bool], ...]
@@ -181,7 +183,7 @@ def _inside(value: int | None, type_: ScalarType) -> int | None:
 
 
 def _is_large(body: Body) -> bool:
-    return sum(1 for _ in walk(body)) >= LARGE
+    return sum(LOOP if isinstance(one, For | While) else 1 for one in walk(body)) >= LARGE
 
 
 def _values(kernel: Kernel) -> dict[str, Expression]:
