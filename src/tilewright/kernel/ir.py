@@ -327,10 +327,9 @@ class Prefetch:
 class For:
     """for (index = start; index < stop; index += step) body. The index has the type of `start`; `step` is positive.
 
-    `unroll`: the printer asks the target compiler for full unrolling (bounds are constants then).
-    `independent`: iterations may run in any order or in vector lanes (a promise of the producer).
-    `scalar`: the compiler is asked not to put them into lanes, which would gather what they read.
-    """
+    `independent`: iterations may run in any order or in vector lanes (a promise of the producer). The compiler is
+    asked for full unrolling by `unroll` (bounds are constants then); by `scalar` for no lanes, which would gather what
+    they read; by `few` not to copy the code, since hardly any iterations are left for the loop."""
 
     index: str
     start: Expression
@@ -340,6 +339,7 @@ class For:
     unroll: bool = False
     independent: bool = False
     scalar: bool = False
+    few: bool = False
 
 
 @dataclass(frozen=True)

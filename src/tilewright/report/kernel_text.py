@@ -91,6 +91,7 @@ def _statement(statement: Statement, depth: int) -> list[str]:
                     ("unrolled", statement.unroll),
                     ("independent", statement.independent),
                     ("scalar", statement.scalar),
+                    ("few", statement.few),
                 )
                 if on
             )

@@ -20,7 +20,7 @@ from tilewright.ir.scalars import I64
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Constant, Expression, For, Name, Statement, While
 from tilewright.kernel.traversal import walk
-from tilewright.passes.items.loop_cuts import Cut, cuts_of, simplified
+from tilewright.passes.items.loop_cuts import NEAR, Cut, cuts_of, simplified
 from tilewright.passes.items.renaming import renamed
 from tilewright.passes.items.scalar_values import KernelBuilder
 
@@ -30,19 +30,31 @@ _SHORT = 64
 """Statements that are written twice."""
 _FIRST = 4
 """Iterations that are done apart."""
+_FEW = 4
+"""Iterations at an edge that are not worth vectors."""
 
 
 @dataclass(frozen=True)
 class _Loop:
-    """Iterations that may run together, and which cuts leave little of them beyond: see `emit_split`."""
+    """Iterations that may run together, and how many of them cuts leave beyond: see `emit_split`."""
 
     index: Name
     body: Sequence[Statement]
-    is_near_end: Callable[[Expression], bool]
+    left_from: Callable[[Expression], int | None]
 
     def knowing(self, values: Mapping[str, Expression]) -> _Loop:
         """The loop where some of its statements' values are known."""
-        return _Loop(self.index, simplified(self.body, values), self.is_near_end)
+        return _Loop(self.index, simplified(self.body, values), self.left_from)
+
+    def is_near_end(self, edge: Expression) -> bool:
+        """Whether little of the loop lies from this index on."""
+        left = self.left_from(edge)
+        return left is not None and left <= NEAR
+
+    def is_last(self, edge: Expression) -> bool:
+        """Whether hardly any iterations are left from this index on."""
+        left = self.left_from(edge)
+        return left is not None and left <= _FEW
 
 
 def emit_split(
@@ -50,7 +62,7 @@ def emit_split(
     bounds: Bounds,
     index: Name,
     body: Sequence[Statement],
-    is_near_end: Callable[[Expression], bool],
+    left_from: Callable[[Expression], int | None],
 ) -> None:
     """Emit a loop whose iterations may run together, in parts if that frees it from comparisons and clamps.
 
@@ -58,9 +70,9 @@ def emit_split(
         emit: where to.
         bounds: the first index and the one after the last.
         index, body: the loop's index and what is done for it.
-        is_near_end: whether little of the loop lies from this index on.
+        left_from: how many iterations there are from an index on, if that is known.
     """
-    loop = _Loop(index, body, is_near_end)
+    loop = _Loop(index, body, left_from)
     if any(isinstance(one, For | While) for one in walk(tuple(body))):
         _emit_loop(emit, bounds, loop)
     else:
@@ -91,10 +103,10 @@ def _begins(cut: Cut) -> bool:
     return cut.above and not cut.wraps and isinstance(cut.edge, Constant) and 0 < cut.edge.value <= _FIRST
 
 
-def _emit_loop(emit: KernelBuilder, bounds: Bounds, loop: _Loop) -> None:
+def _emit_loop(emit: KernelBuilder, bounds: Bounds, loop: _Loop, few: bool = False) -> None:
     """The loop as it is, under new names."""
     index, body = renamed(emit, loop.index, loop.body)
-    emit.emit(For(index.name, *bounds, body, independent=True))
+    emit.emit(For(index.name, *bounds, body, independent=True, few=few))
 
 
 def _emit_parts(emit: KernelBuilder, bounds: Bounds, loop: _Loop, depth: int) -> None:
@@ -111,7 +123,8 @@ def _emit_parts(emit: KernelBuilder, bounds: Bounds, loop: _Loop, depth: int) ->
     beyond = {one.name: one.beyond for one in cuts if one.edge in below and not one.above and one.beyond is not None}
     again = len(set(below)) == 1 and len(beyond) == len(below) and not loop.is_near_end(below[0])
     parts = [(low, first)] if above or fixed else []
-    _emit_edges(emit, parts if again or not below else [*parts, (last, high)], loop)
+    few = not fixed and all(map(_is_first, above)) and (again or all(map(loop.is_last, below)))
+    _emit_edges(emit, parts if again or not below else [*parts, (last, high)], loop, few)
     _emit_parts(emit, (first, last), loop.knowing(known), depth + 1)
     if again:
         _emit_parts(emit, (last, high), loop.knowing(known | beyond), depth + 1)
@@ -147,11 +160,16 @@ def _middle(
     return first, emit.let(kernel.operation("max", first, last), "last")
 
 
-def _emit_edges(emit: KernelBuilder, parts: Sequence[Bounds], loop: _Loop) -> None:
-    """The loop over ranges that are usually short, its code once."""
+def _is_first(edge: Expression) -> bool:
+    """Whether hardly any indices are below one."""
+    return isinstance(edge, Constant) and edge.value <= _FEW
+
+
+def _emit_edges(emit: KernelBuilder, parts: Sequence[Bounds], loop: _Loop, few: bool) -> None:
+    """The loop over ranges that are usually short, its code once; `few`: that always are."""
     if len(parts) < 2:
         for bounds in parts:
-            _emit_loop(emit, bounds, loop)
+            _emit_loop(emit, bounds, loop, few)
         return
     (low, first), (last, high) = parts
 
@@ -159,6 +177,6 @@ def _emit_edges(emit: KernelBuilder, parts: Sequence[Bounds], loop: _Loop) -> No
         is_first = emit.let(kernel.operation("eq", part, Constant(0, I64)), "before")
         start = emit.let(kernel.operation("select", is_first, low, last), "from")
         stop = emit.let(kernel.operation("select", is_first, first, high), "to")
-        _emit_loop(emit, (start, stop), loop)
+        _emit_loop(emit, (start, stop), loop, few)
 
     emit.loop("part", Constant(0, I64), Constant(2, I64), edge)

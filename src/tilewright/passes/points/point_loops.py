@@ -12,7 +12,6 @@ from tilewright.kernel.ir import Constant, Expression, For, If, Let, Name, Opera
 from tilewright.kernel.traversal import walk
 from tilewright.machine.model import Machine
 from tilewright.passes.items.item_memory import Item
-from tilewright.passes.items.loop_cuts import NEAR
 from tilewright.passes.items.lower_scalar import lower_size
 from tilewright.passes.items.speculation import Speculation
 from tilewright.passes.items.split_ranges import emit_split
@@ -86,7 +85,7 @@ def _unchecked(
         return 1
 
     def split() -> None:
-        emit_split(item.emit, bounds, index, inside, lambda edge: _is_near_end(item, edge, extent))
+        emit_split(item.emit, bounds, index, inside, lambda edge: _left_from(item, edge, extent))
 
     if space:
         item.scalar_loops |= emit_past_caches(
@@ -171,8 +170,7 @@ def _checked_together(
     return together
 
 
-def _is_near_end(item: Item, edge: kernel.Expression, extent: Size) -> bool:
-    """Whether an index is known to be close to the end of a dimension."""
+def _left_from(item: Item, edge: kernel.Expression, extent: Size) -> int | None:
+    """How much of a dimension lies from an index on, if that is known."""
     value = item.as_size(edge)
-    left = None if value is None else item.resolved(extent - value).constant
-    return left is not None and left <= NEAR
+    return None if value is None else item.resolved(extent - value).constant
