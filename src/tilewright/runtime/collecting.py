@@ -3,6 +3,9 @@
 A compiler makes very many small objects, most of which stay for a while. Their number alone has Python search all
 objects of the process again and again, NumPy's and the user's too: a third of compiling a large program. They are freed
 without it, but for a few.
+
+There is one switch for all threads of a process. What others leave in cycles meanwhile waits until the compiler is
+done; where one thread begins to compile before the other one is done, again and again, one of them makes the search.
 """
 
 from __future__ import annotations
@@ -11,29 +14,43 @@ import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import monotonic
 
 from tilewright.runtime.forking import ForkSafeLock
 
+LONGEST = 10.0
+"""Seconds without a search, after which whoever begins to compile makes one."""
+
 
 class _Compilations:
-    """How many are under way, and whether cycles are searched for otherwise."""
+    """How many are under way, since when, and whether cycles are searched for otherwise."""
 
     def __init__(self) -> None:
         self.lock = ForkSafeLock()
         self.under_way = 0
         self.searched = False
+        self.since = 0.0
 
     def begin(self) -> None:
         with self.lock:
+            now = monotonic()
+            late = self.under_way > 0 and self.searched and now - self.since > LONGEST
             if self.under_way == 0:
                 self.searched = gc.isenabled()
                 gc.disable()
+            if self.under_way == 0 or late:
+                self.since = now
             self.under_way += 1
+        if late:  # without the lock: what is freed may do anything
+            gc.collect()
 
     def end(self) -> None:
         with self.lock:
             self.under_way -= 1
             if self.under_way == 0 and self.searched:
+                if gc.get_freeze_count() == 0:  # else the user keeps objects apart, which would be mixed with others
+                    gc.freeze()
+                    gc.unfreeze()  # all objects are old ones now; those of the compiler would be searched as new ones
                 gc.enable()
 
     def forget_other_threads(self) -> None:
