@@ -119,14 +119,26 @@ def definitions(body: Body) -> Mapping[str, int]:
 
 
 def alike(body: Body, statement: Statement) -> Sequence[int]:
-    """The statements of a body, by index, with the same kind of expression over the same names."""
-    known: dict[Hashable, list[int]] | None = body.__dict__.get("_alike")
+    """The statements of a body, by index, with the same kind of expression over the same names.
+
+    Those with bodies of their own are found without the names of the others, which for a large nest are many, and have
+    changed whenever anything in it has.
+    """
+    known: tuple[dict[Hashable, list[int]], dict[type, list[int]]] | None = body.__dict__.get("_alike")
     if known is None:
-        known = {}
+        plain: dict[Hashable, list[int]] = {}
+        nests: dict[type, list[int]] = {}
         for index, one in enumerate(body.statements):
-            known.setdefault((type(one.expression), used(one)), []).append(index)
-        _remember(body, "_alike", known)
-    return known.get((type(statement.expression), used(statement)), ())
+            kind = type(one.expression)
+            if bodies_of(one.expression):
+                nests.setdefault(kind, []).append(index)
+            else:
+                plain.setdefault((kind, used(one)), []).append(index)
+        known = _remember(body, "_alike", (plain, nests))
+    kind = type(statement.expression)
+    if not bodies_of(statement.expression):
+        return known[0].get((kind, used(statement)), ())
+    return known[1].get(kind, ())
 
 
 def expression_key(expression: Expression | Lambda | Literal) -> Hashable:

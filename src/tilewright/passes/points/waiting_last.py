@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Constant, Expression, Load, Name, Statement, Store
-from tilewright.kernel.traversal import expressions_in, parts, walk
+from tilewright.kernel.traversal import bodies, expressions, expressions_in, parts, walk
 
 _EXTREMA = ("min", "max")
 
@@ -56,7 +56,11 @@ def with_waiting_last(body: Sequence[Statement], index: str = "") -> tuple[State
     """
     if not any(isinstance(one, kernel.Let) and _is_extremum(one.value) for one in body):
         return tuple(body)
+    if not _any_waits(body, _depths(body, set())):  # nor will they if something is read ahead, which is long to see
+        return tuple(body)
     depths = _depths(body, read_ahead(body, index))
+    if not _any_waits(body, depths):
+        return tuple(body)
     places = {one.name: place for place, one in enumerate(body) if isinstance(one, kernel.Let)}
     uses = Counter(one.name for one in expressions_in(body) if isinstance(one, Name))
     inner: set[str] = set()
@@ -99,20 +103,40 @@ def with_waiting_last(body: Sequence[Statement], index: str = "") -> tuple[State
     return tuple(reversed(found))
 
 
+def _any_waits(body: Sequence[Statement], depths: Mapping[str, int]) -> bool:
+    """Whether an extremum among the statements waits for an earlier round."""
+    return any(isinstance(one, kernel.Let) and _is_extremum(one.value) and depths.get(one.name, 0) for one in body)
+
+
 def _is_extremum(value: Expression) -> bool:
     return isinstance(value, kernel.Operation) and value.operator in _EXTREMA
 
 
-def _reads(statement: Statement) -> set[str]:
-    """The names and buffers that a statement reads, and those in it."""
-    found = {one.name for one in expressions_in([statement]) if isinstance(one, Name)}
-    return found | {f"{one.buffer.name}[]" for one in expressions_in([statement]) if isinstance(one, Load)}
+def _reads(statement: Statement) -> frozenset[str]:
+    """The names and buffers that a statement reads, and those in it; remembered on them, as nests are asked about once
+    for each loop around.
+    """
+    known: frozenset[str] | None = statement.__dict__.get("_reads")
+    if known is None:
+        own = [*parts(expressions(statement))]
+        names = [one.name for one in own if isinstance(one, Name)]
+        buffers = [f"{one.buffer.name}[]" for one in own if isinstance(one, Load)]
+        inside = [_reads(one) for body in bodies(statement) for one in body]
+        known = statement.__dict__["_reads"] = frozenset((*names, *buffers)).union(*inside)
+    return known
 
 
-def _writes(statement: Statement) -> set[str]:
-    """What of it later rounds may read: variables and buffers."""
-    found = {one.name for one in walk((statement,)) if isinstance(one, kernel.Assign)}
-    return found | {f"{one.buffer.name}[]" for one in walk((statement,)) if isinstance(one, Store)}
+def _writes(statement: Statement) -> frozenset[str]:
+    """What of it later rounds may read: variables and buffers; remembered, too."""
+    known: frozenset[str] | None = statement.__dict__.get("_writes")
+    if known is None:
+        own = frozenset[str]()
+        if isinstance(statement, kernel.Assign):
+            own = frozenset((statement.name,))
+        elif isinstance(statement, Store):
+            own = frozenset((f"{statement.buffer.name}[]",))
+        known = statement.__dict__["_writes"] = own.union(*(_writes(one) for body in bodies(statement) for one in body))
+    return known
 
 
 def _depths(body: Sequence[Statement], ahead: Set[str]) -> dict[str, int]:
@@ -121,7 +145,7 @@ def _depths(body: Sequence[Statement], ahead: Set[str]) -> dict[str, int]:
     sources: dict[str, Set[str]] = {one: {one} for one in carried}
     needed: dict[str, set[str]] = {one: set() for one in carried}
     for one in body:
-        behind: set[str] = set().union(*(sources.get(name, set()) for name in _reads(one)))
+        behind: set[str] = set().union(*(sources[name] for name in _reads(one) if name in sources))
         if isinstance(one, kernel.Let):
             sources[one.name] = behind
         for written in _writes(one) & carried:

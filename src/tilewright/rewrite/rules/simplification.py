@@ -83,12 +83,14 @@ def common_subexpression(at: Place) -> Body | Declined:
     """
     if isinstance(at.expression, Alias | Copy | SegMap | SegRed | SegScan | SegHist | Replicate):
         return no_match(f"{type(at.expression).__name__} is not shared")
+    chain = [(body, [index for index in alike(body, at.statement) if index < before]) for body, before in at.chain]
+    if not any(indices for _, indices in chain):
+        return no_match("nothing in scope is alike")
     names = used(at.statement)
-    for body, before in reversed(at.chain):
-        for index in alike(body, at.statement):
-            same = body.statements[index].expression
-            if index < before and expression_key(same) == expression_key(at.expression):
-                return at.bind(*body.statements[index].targets)
+    for body, indices in reversed(chain):
+        for same in (body.statements[index] for index in indices):
+            if used(same) == names and expression_key(same.expression) == expression_key(at.expression):
+                return at.bind(*same.targets)
         if not names.isdisjoint(definitions(body)):
             break  # what is further out cannot use these
     return no_match("nothing in scope computes the same")
