@@ -124,7 +124,7 @@ def test_what_belongs_to_the_fingerprint(
             elif change == "variable":
                 patch.setenv("TILEWRIGHT_CPU", "haswell")
             elif change == "llvmlite":
-                patch.setattr(fingerprint_module, "_file_stamp", lambda module: f"another {module}")
+                patch.setattr(fingerprint_module, "build_of", lambda module: f"another {module}")
             else:
                 patch.setattr(fingerprint_module, "source_stamp", lambda folder: ("other sources", 0))
             fingerprint.cache_clear()

@@ -8,7 +8,8 @@ import pytest
 import tilewright as tw
 from tilewright.ir.scalars import I64
 from tilewright.kernel.decided import LARGE, LOOP, as_decided, questions_of
-from tilewright.kernel.ir import Buffer, For, If, Kernel, Name, ScalarParameter, Store, integer, operation, walk
+from tilewright.kernel.ir import Buffer, For, If, Kernel, Name, ScalarParameter, Store, integer, operation
+from tilewright.kernel.traversal import walk
 from tilewright.passes.compile import compile_program
 from tilewright.runtime import cpu_device
 from tilewright.runtime.cpu_device import compile_for_cpu

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright.kernel.ir import For, walk
+from tilewright.kernel.ir import For
 from tilewright.kernel.llvm import llvm_text
+from tilewright.kernel.traversal import walk
 from tilewright.passes.compile import compile_program
 from tilewright.runtime import cpu_device
 from tilewright.runtime.cpu_device import compile_for_cpu

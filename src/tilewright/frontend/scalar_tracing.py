@@ -113,7 +113,7 @@ class ScalarProxy:
         return _apply_traced(self.builder, operator, operands)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        from tilewright.frontend.numpy_functions import traced_ufunc
+        from tilewright.frontend.numpy_ufuncs import traced_ufunc
 
         return traced_ufunc(ufunc, method, inputs, options)
 

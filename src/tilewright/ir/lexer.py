@@ -39,14 +39,12 @@ INFIX = {operator.symbol: operator.name for operator in OPERATORS.values() if op
 
 _NAME = re.compile(r"[^\W\d][\w.]*")
 _ESCAPE = re.compile(r"\\\{([0-9a-f]+)\}")
-_TOKEN = re.compile(
-    r"""(?P<space>\s+|--[^\n]*)
+_TOKEN = r"""(?P<space>\s+|--[^\n]*)
     |(?P<number>[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)(?P<suffix>[^\W\d]\w*)?
     |(?P<name>[^\W\d][\w.]*)
     |`(?P<quoted>[^`\n]*)`
-    |(?P<symbol>:\+|->|\*\*|//|<<|>>|<=|>=|==|!=|[-+*/%&|^<>()\[\]:,=\\@])""",
-    re.VERBOSE,
-)
+    |(?P<symbol>:\+|->|\*\*|//|<<|>>|<=|>=|==|!=|[-+*/%&|^<>()\[\]:,=\\@])"""
+"""Compiled when something is read: names are also written in processes that read nothing."""
 
 
 class ParseError(ValueError):
@@ -89,11 +87,12 @@ def tokenize(text: str) -> list[Token]:
     Raises:
         ParseError: at a character that begins no token.
     """
+    token = re.compile(_TOKEN, re.VERBOSE)
     tokens: list[Token] = []
     position, line, line_start = 0, 1, 0
     while position < len(text):
         column = position - line_start + 1
-        found = _TOKEN.match(text, position)
+        found = token.match(text, position)
         if found is None:
             raise ParseError(f"unexpected character {text[position]!r}", line, column)
         if (number := found["number"]) is not None:

@@ -26,6 +26,7 @@ from tilewright.kernel.ir import (
     Name,
     Operation,
     Statement,
+    While,
 )
 from tilewright.kernel.ranges import whole_range
 from tilewright.kernel.traversal import bodies, walk, with_bodies

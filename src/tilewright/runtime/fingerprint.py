@@ -43,7 +43,7 @@ def fingerprint() -> tuple[str, ...] | None:
     return (
         versions,
         stamp,
-        _file_stamp("llvmlite"),
+        build_of("llvmlite"),
         processor,
         *(os.environ.get(one, "") for one in PROCESSOR_VARIABLES),
     )
@@ -69,8 +69,13 @@ def source_stamp(folder: str) -> tuple[str, int]:
     return sha256("\n".join(sorted(found)).encode()).hexdigest(), newest
 
 
-def _file_stamp(module: str) -> str:
-    """Which build of a package is installed, without importing it."""
+def build_of(module: str) -> str:
+    """Which build of a package is installed, without importing it.
+
+    Example:
+        >>> build_of("no such package")
+        'none'
+    """
     spec = PathFinder.find_spec(module)
     if spec is None or spec.origin is None:
         return "none"
