@@ -43,8 +43,7 @@ UPWARDS = {
 WRITES_A_METHOD = PACKAGE / "ir" / "dataclass.py"  # the names of a class's own fields, as the standard decorator does
 LONGEST_FILE = 450
 LONGER = {  # whole languages, to be read in one go
-    "ir/nodes.py": 570,
-    "ir/interpreter.py": 470,
+    "ir/nodes.py": 550,
     "kernel/ir.py": 460,
 }
 TEXTS = ("*.py", "*.md", "*.toml", "*.json", "*.txt", "*.cl", "*.cu", "Makefile")

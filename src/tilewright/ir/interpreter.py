@@ -22,49 +22,10 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.ir import nodes
 from tilewright.ir.arguments import Argument, Array, Value, as_scalar, convert_arguments, infer_sizes
 from tilewright.ir.joined import Part, check_part
-from tilewright.ir.nodes import (
-    Alias,
-    Apply,
-    Atom,
-    Body,
-    Cast,
-    Concat,
-    Copy,
-    ForLoop,
-    Hist,
-    If,
-    Index,
-    Iota,
-    Lambda,
-    Literal,
-    Loop,
-    Map,
-    OffsetFolds,
-    Program,
-    Rearrange,
-    Redomap,
-    Reduce,
-    Replicate,
-    Reshape,
-    Scan,
-    Scanomap,
-    Scatter,
-    SegHist,
-    SegMap,
-    SegRed,
-    SegScan,
-    SegSpace,
-    SizeValue,
-    Slice,
-    StreamSeq,
-    Sweep,
-    Threshold,
-    Type,
-    Update,
-    Variable,
-)  # fmt: skip
+from tilewright.ir.nodes import Atom, Body, Lambda, Literal, Program, Type, Variable
 from tilewright.ir.operators import OPERATORS, result_type
 from tilewright.ir.scalars import compute_type, wrapped_i64
 from tilewright.ir.sizes import Size
@@ -193,7 +154,7 @@ def _rows(arrays: Sequence[Variable], width: Size, e: Environment) -> list[Value
     return [tuple(_element(e.array(one), one.type, i) for one in arrays) for i in range(count)]
 
 
-def _check_index(x: Index | Update, e: Environment) -> tuple[int, ...]:
+def _check_index(x: nodes.Index | nodes.Update, e: Environment) -> tuple[int, ...]:
     values = tuple(int(e.atom(one)) for one in x.indices)
     for d, (index, extent) in enumerate(zip(values, e.array(x.array).shape, strict=False)):
         if not 0 <= index < extent:
@@ -201,7 +162,7 @@ def _check_index(x: Index | Update, e: Environment) -> tuple[int, ...]:
     return values
 
 
-def _at(x: Index | Slice | Update) -> str:
+def _at(x: nodes.Index | nodes.Slice | nodes.Update) -> str:
     """Where the user wrote it."""
     return f"{x.line}: " if x.line else ""
 
@@ -209,34 +170,34 @@ def _at(x: Index | Slice | Update) -> str:
 # --- scalars and control ----------------------------------------------------------------------------------------------
 
 
-def _alias(x: Alias, e: Environment) -> Values:
+def _alias(x: nodes.Alias, e: Environment) -> Values:
     return (e.atom(x.atom),)
 
 
-def _apply(x: Apply, e: Environment) -> Values:
+def _apply(x: nodes.Apply, e: Environment) -> Values:
     result = result_type(x.operator, tuple(one.type.element for one in x.operands))
     return (as_scalar(OPERATORS[x.operator].meaning(*e.atoms(x.operands)), result),)
 
 
-def _cast(x: Cast, e: Environment) -> Values:
+def _cast(x: nodes.Cast, e: Environment) -> Values:
     return (as_scalar(e.atom(x.operand), x.scalar),)
 
 
-def _size_value(x: SizeValue, e: Environment) -> Values:
+def _size_value(x: nodes.SizeValue, e: Environment) -> Values:
     return (wrapped_i64(e.size(x.size)),)
 
 
-def _threshold(x: Threshold, e: Environment) -> Values:
+def _threshold(x: nodes.Threshold, e: Environment) -> Values:
     return (np.bool_(e.size(x.parallelism) >= e.thresholds.get(x.name, DEFAULT_THRESHOLD)),)
 
 
-def _if(x: If, e: Environment) -> Values:
+def _if(x: nodes.If, e: Environment) -> Values:
     return e.body(x.then if e.atom(x.condition) else x.otherwise)
 
 
-def _loop(x: Loop, e: Environment) -> Values:
+def _loop(x: nodes.Loop, e: Environment) -> Values:
     carried = e.atoms(x.initial)
-    if isinstance(x.form, ForLoop):
+    if isinstance(x.form, nodes.ForLoop):
         for index in range(e.size(x.form.bound)):
             e.bind((x.form.index, *x.parameters), (np.int64(index), *carried))
             carried = e.body(x.body)
@@ -250,11 +211,11 @@ def _loop(x: Loop, e: Environment) -> Values:
 # --- arrays -----------------------------------------------------------------------------------------------------------
 
 
-def _index(x: Index, e: Environment) -> Values:
+def _index(x: nodes.Index, e: Environment) -> Values:
     return (_element(e.array(x.array), x.array.type, *_check_index(x, e)),)
 
 
-def _slice(x: Slice, e: Environment) -> Values:
+def _slice(x: nodes.Slice, e: Environment) -> Values:
     places = []
     for d, (one, extent) in enumerate(zip(x.dimensions, e.array(x.array).shape, strict=True)):
         start, count = e.size(one.start), e.extent(one.count)
@@ -268,40 +229,40 @@ def _slice(x: Slice, e: Environment) -> Values:
     return (e.array(x.array)[np.ix_(*places)],)
 
 
-def _update(x: Update, e: Environment) -> Values:
+def _update(x: nodes.Update, e: Environment) -> Values:
     result = e.array(x.array).copy()
     result[_check_index(x, e)] = e.atom(x.value)
     return (result,)
 
 
-def _iota(x: Iota, e: Environment) -> Values:
+def _iota(x: nodes.Iota, e: Environment) -> Values:
     return (np.arange(e.extent(x.count)).astype(x.scalar.numpy),)
 
 
-def _replicate(x: Replicate, e: Environment) -> Values:
+def _replicate(x: nodes.Replicate, e: Environment) -> Values:
     value = np.asarray(e.atom(x.value), x.value.type.element.numpy)
     return (np.broadcast_to(value, (e.extent(x.count), *value.shape)),)
 
 
-def _concat(x: Concat, e: Environment) -> Values:
+def _concat(x: nodes.Concat, e: Environment) -> Values:
     for number, one in enumerate(x.arrays):
         extent = one.type.shape[x.axis]
         check_part("program", Part(one.name, number, x.axis, extent), e.size(extent))
     return (np.concatenate([e.array(one) for one in x.arrays], axis=x.axis),)
 
 
-def _reshape(x: Reshape, e: Environment) -> Values:
+def _reshape(x: nodes.Reshape, e: Environment) -> Values:
     value, shape = e.array(x.array), tuple(map(e.extent, x.shape))
     if value.size != int(np.prod(shape)):
         raise ValueError(f"reshape of {x.array}: {value.shape} has {value.size} elements, {shape} does not")
     return (value.reshape(shape),)
 
 
-def _rearrange(x: Rearrange, e: Environment) -> Values:
+def _rearrange(x: nodes.Rearrange, e: Environment) -> Values:
     return (np.transpose(e.array(x.array), x.permutation),)
 
 
-def _copy(x: Copy, e: Environment) -> Values:
+def _copy(x: nodes.Copy, e: Environment) -> Values:
     return (e.array(x.array).copy(),)
 
 
@@ -313,14 +274,14 @@ def _collect(e: Environment, rows: Sequence[Values], types: Sequence[Type], oute
     return tuple(e.collect([row[i] for row in rows], one, outer) for i, one in enumerate(types))
 
 
-def _map(x: Map, e: Environment) -> Values:
+def _map(x: nodes.Map, e: Environment) -> Values:
     rows = [e.call(x.function, row) for row in _rows(x.arrays, x.width, e)]
     return _collect(e, rows, body_types(x.function.body), (len(rows),))
 
 
-def _fold(x: Reduce | Scan | Redomap | Scanomap, e: Environment) -> Values:
+def _fold(x: nodes.Reduce | nodes.Scan | nodes.Redomap | nodes.Scanomap, e: Environment) -> Values:
     """All four: map, fold from the neutral element, keeping every prefix for a scan."""
-    function = x.function if isinstance(x, Redomap | Scanomap) else None
+    function = x.function if isinstance(x, nodes.Redomap | nodes.Scanomap) else None
     folded = len(x.neutral)
     accumulators = e.atoms(x.neutral)
     prefixes, rest = [], []
@@ -331,12 +292,12 @@ def _fold(x: Reduce | Scan | Redomap | Scanomap, e: Environment) -> Values:
         rest.append(values[folded:])
     mapped = body_types(function.body)[folded:] if function else ()
     outer = (len(prefixes),)
-    if isinstance(x, Scan | Scanomap):
+    if isinstance(x, nodes.Scan | nodes.Scanomap):
         accumulators = _collect(e, prefixes, types_of(x.neutral), outer)
     return accumulators + _collect(e, rest, mapped, outer)
 
 
-def _scatter(x: Scatter, e: Environment) -> Values:
+def _scatter(x: nodes.Scatter, e: Environment) -> Values:
     result = e.array(x.destination).copy()
     for place, value in zip(e.array(x.indices), e.array(x.values), strict=True):
         if 0 <= place < len(result):
@@ -344,7 +305,7 @@ def _scatter(x: Scatter, e: Environment) -> Values:
     return (result,)
 
 
-def _sweep(x: Sweep, e: Environment) -> Values:
+def _sweep(x: nodes.Sweep, e: Environment) -> Values:
     results = tuple(e.array(one).copy() for one in x.destinations)
     accumulators, mapped = e.atoms(x.neutral), []
     for row in _rows(x.arrays, x.width, e):
@@ -360,7 +321,7 @@ def _sweep(x: Sweep, e: Environment) -> Values:
     return (accumulators if x.totals else ()) + results + _collect(e, mapped, types, (len(mapped),))
 
 
-def _offset_folds(x: OffsetFolds, e: Environment) -> Values:
+def _offset_folds(x: nodes.OffsetFolds, e: Environment) -> Values:
     starts, count = e.array(x.starts), e.extent(x.count)
     ascend = len(starts) > count and starts[0] >= 0 and bool((starts[1:] >= starts[:-1]).all())
     if not ascend or starts[count] > e.extent(x.width):
@@ -385,14 +346,14 @@ def _combine_into(
             one[place] = new
 
 
-def _hist(x: Hist, e: Environment) -> Values:
+def _hist(x: nodes.Hist, e: Environment) -> Values:
     bins = tuple(e.array(one).copy() for one in x.destinations)
     for place, *values in _rows((x.indices, *x.values), x.indices.type.shape[0], e):
         _combine_into(bins, (int(place),), x.combine, tuple(values), e)
     return bins
 
 
-def _stream(x: StreamSeq, e: Environment) -> Values:
+def _stream(x: nodes.StreamSeq, e: Environment) -> Values:
     width, chunk = e.extent(x.width), e.size(x.chunk)
     if chunk < 1:
         raise ValueError(f"stream: the chunk size {x.chunk} is {chunk}, at least 1 is needed")
@@ -414,18 +375,18 @@ def _stream(x: StreamSeq, e: Environment) -> Values:
 # --- segmented operations ---------------------------------------------------------------------------------------------
 
 
-def _point(space: SegSpace, point: tuple[int, ...], body: Body, e: Environment) -> Values:
+def _point(space: nodes.SegSpace, point: tuple[int, ...], body: Body, e: Environment) -> Values:
     e.bind([index for index, _ in space.dimensions], [np.int64(one) for one in point])
     return e.body(body)
 
 
-def _seg_map(x: SegMap, e: Environment) -> Values:
+def _seg_map(x: nodes.SegMap, e: Environment) -> Values:
     shape = tuple(map(e.size, x.space.shape))
     rows = [_point(x.space, point, x.body, e) for point in np.ndindex(*shape)]
     return _collect(e, rows, body_types(x.body), shape)
 
 
-def _seg_fold(x: SegRed | SegScan, e: Environment) -> Values:
+def _seg_fold(x: nodes.SegRed | nodes.SegScan, e: Environment) -> Values:
     """Both: fold each innermost segment from the neutral element."""
     *outer, inner = map(e.size, x.space.shape)
     folded = len(x.neutral)
@@ -439,14 +400,14 @@ def _seg_fold(x: SegRed | SegScan, e: Environment) -> Values:
             rest.append(values[folded:])
         totals.append(accumulators)
     shape = (*outer, inner)
-    if isinstance(x, SegRed):
+    if isinstance(x, nodes.SegRed):
         results = _collect(e, totals, types_of(x.neutral), tuple(outer))
     else:
         results = _collect(e, prefixes, types_of(x.neutral), shape)
     return results + _collect(e, rest, body_types(x.body)[folded:], shape)
 
 
-def _seg_hist(x: SegHist, e: Environment) -> Values:
+def _seg_hist(x: nodes.SegHist, e: Environment) -> Values:
     bins = tuple(e.array(one).copy() for one in x.destinations)
     for point in np.ndindex(*map(e.size, x.space.shape)):
         place, *values = _point(x.space, point, x.body, e)
@@ -455,10 +416,11 @@ def _seg_hist(x: SegHist, e: Environment) -> Values:
 
 
 _MEANINGS: dict[type, Callable[[Any, Environment], Values]] = {
-    Alias: _alias, Apply: _apply, Cast: _cast, SizeValue: _size_value, Threshold: _threshold, If: _if, Loop: _loop,
-    Index: _index, Slice: _slice, Update: _update, Iota: _iota, Replicate: _replicate, Concat: _concat,
-    Reshape: _reshape, Rearrange: _rearrange, Copy: _copy,
-    Map: _map, Reduce: _fold, Scan: _fold, Redomap: _fold, Scanomap: _fold,
-    Scatter: _scatter, Sweep: _sweep, OffsetFolds: _offset_folds, Hist: _hist, StreamSeq: _stream,
-    SegMap: _seg_map, SegRed: _seg_fold, SegScan: _seg_fold, SegHist: _seg_hist,
+    nodes.Alias: _alias, nodes.Apply: _apply, nodes.Cast: _cast, nodes.SizeValue: _size_value,
+    nodes.Threshold: _threshold, nodes.If: _if, nodes.Loop: _loop, nodes.Index: _index, nodes.Slice: _slice,
+    nodes.Update: _update, nodes.Iota: _iota, nodes.Replicate: _replicate, nodes.Concat: _concat,
+    nodes.Reshape: _reshape, nodes.Rearrange: _rearrange, nodes.Copy: _copy, nodes.Map: _map, nodes.Reduce: _fold,
+    nodes.Scan: _fold, nodes.Redomap: _fold, nodes.Scanomap: _fold, nodes.Scatter: _scatter, nodes.Sweep: _sweep,
+    nodes.OffsetFolds: _offset_folds, nodes.Hist: _hist, nodes.StreamSeq: _stream, nodes.SegMap: _seg_map,
+    nodes.SegRed: _seg_fold, nodes.SegScan: _seg_fold, nodes.SegHist: _seg_hist,
 }  # fmt: skip
