@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -61,22 +62,33 @@ def modules() -> list[Path]:
     return sorted(PACKAGE.rglob("*.py"))
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
+def imported_names(path: Path) -> tuple[str, ...]:
+    """What a module imports, wherever it does, by whole names."""
+    found: list[str] = []
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} imports relatively"
+            found += [f"{node.module}.{one.name}" for one in node.names]
+        elif isinstance(node, ast.Import):
+            found += [one.name for one in node.names]
+    return tuple(found)
+
+
 def imported_folders(path: Path, with_upwards: bool = True) -> Iterator[str]:
     """The folders that a module imports; without those that it may import upwards if `with_upwards` is false."""
     permitted = UPWARDS.get(str(path.relative_to(PACKAGE)), set())
-    for node in ast.walk(ast.parse(path.read_text())):
-        names = []
-        if isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path} imports relatively"
-            names = [f"{node.module}.{one.name}" for one in node.names]
-        elif isinstance(node, ast.Import):
-            names = [one.name for one in node.names]
-        for name in names:
-            parts = name.split(".")
-            if parts[0] == "tilewright":
-                folder = parts[1] if len(parts) > 1 and (PACKAGE / parts[1]).is_dir() else ""
-                if with_upwards or folder not in permitted:
-                    yield folder
+    for name in imported_names(path):
+        parts = name.split(".")
+        if parts[0] == "tilewright":
+            folder = parts[1] if len(parts) > 1 and (PACKAGE / parts[1]).is_dir() else ""
+            if with_upwards or folder not in permitted:
+                yield folder
 
 
 def test_the_permitted_ways_upwards_are_in_use() -> None:
@@ -115,11 +127,11 @@ def test_folders_of_passes_form_layers() -> None:
     wrong = []
     for path in sorted((PACKAGE / "passes").rglob("*.py")):
         place = path.relative_to(PACKAGE / "passes").with_suffix("").parts[0]
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith("tilewright.passes."):
-                for name in [f"{node.module}.{one.name}".split(".")[2] for one in node.names]:
-                    if name != place and place in layer and layer[place] < layer.get(name, len(layer)):
-                        wrong.append(f"{path.relative_to(PACKAGE)} imports {name}")
+        for name in imported_names(path):
+            if name.startswith("tilewright.passes."):
+                other = name.split(".")[2]
+                if other != place and place in layer and layer[place] < layer.get(other, len(layer)):
+                    wrong.append(f"{path.relative_to(PACKAGE)} imports {other}")
     assert wrong == []
 
 
@@ -129,7 +141,7 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
     needed = {
         name: {
             whole if (whole := f"{node.module}.{one.name}") in files else node.module
-            for node in ast.parse(path.read_text()).body
+            for node in tree_of(path).body
             if isinstance(node, ast.ImportFrom)
             for one in node.names
         }
@@ -146,7 +158,7 @@ def test_files_can_be_read(path: Path) -> None:
     text = path.read_text()
     limit = LONGER.get(str(path.relative_to(PACKAGE)), LONGEST_FILE)
     assert text.count("\n") <= limit, f"{path} has {text.count(chr(10))} lines, the limit is {limit}"
-    assert ast.get_docstring(ast.parse(text)), f"{path} does not say what it is for"
+    assert ast.get_docstring(tree_of(path)), f"{path} does not say what it is for"
 
 
 @pytest.mark.parametrize("head", sorted(PACKAGE.rglob("__init__.py")), ids=lambda path: path.parent.name)
@@ -159,7 +171,7 @@ def test_heads_of_packages_name_modules_that_exist(head: Path) -> None:
 def test_nothing_evaluates_data() -> None:
     found = []
     for path in modules():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree_of(path)):
             name = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
             imports = [one.name for one in node.names] if isinstance(node, ast.Import) else []
             if (
