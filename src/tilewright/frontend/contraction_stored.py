@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.ir.nodes import Program
 from tilewright.ir.printer import print_program
-from tilewright.runtime.devices import Device
+from tilewright.runtime.devices import Device, device_for
 from tilewright.runtime.digest import sha256
 from tilewright.runtime.environment import is_on
 from tilewright.runtime.fingerprint import fingerprint
@@ -33,8 +33,8 @@ def stored_contraction(program: Program, device: Device, compiled: Callable[[], 
         compiled: compiles it.
     """
     print_ = fingerprint()
-    if device.machine.kind != "cpu" or print_ is None or is_on("TILEWRIGHT_VERIFY", False):
+    if device.name != "cpu" or print_ is None or is_on("TILEWRIGHT_VERIFY", False):
         return None
-    parts = (*print_, repr(device.machine), print_program(program))
+    parts = (*print_, "" if device is device_for("cpu") else repr(device.machine), print_program(program))
     digest = sha256("\0".join(parts).encode()).hexdigest()
     return StoredProgram(program, ("contraction", digest), compiled, lambda executable: True)

@@ -12,7 +12,6 @@ import numpy as np
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import ScalarType
-from tilewright.machine.model import Machine
 from tilewright.runtime import cpu_pool
 from tilewright.runtime.devices import Device, open_device
 from tilewright.runtime.memory import aligned_empty
@@ -20,6 +19,7 @@ from tilewright.runtime.native_image import NativeKernel
 
 if TYPE_CHECKING:  # programs from the disk do without the kernel language
     from tilewright.kernel.ir import Kernel
+    from tilewright.machine.model import Machine
     from tilewright.runtime.protocol import CompiledKernel, DeviceBuffer, DeviceRuntime
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]

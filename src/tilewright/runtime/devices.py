@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tilewright.ir.dataclass import dataclass
-from tilewright.machine.detect import host_machine, opencl_machine
-from tilewright.machine.model import Machine
 from tilewright.runtime.cache import MemoryCache
 from tilewright.runtime.errors import DeviceError
-from tilewright.runtime.known_processor import known_processor
 from tilewright.runtime.messages import value_text
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # contractions from the disk ask nothing of the CPU that runs them
+    from tilewright.machine.model import Machine
     from tilewright.runtime.protocol import DeviceRuntime
 
 TARGET_VARIABLE = "TILEWRIGHT_TARGET"
@@ -36,6 +34,16 @@ class Device:
 
     def __str__(self) -> str:
         return f"{self.name}: {self.description}"
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """What this computer's CPU is, asked when it is needed first: that takes as long as a contraction does."""
+            if name not in ("machine", "description"):
+                raise AttributeError(f"a Device has no {name}")
+            machine = _host()
+            self.__dict__.update(machine=machine, description=f"{machine.name}, {machine.cores} cores")
+            return self.__dict__[name]
 
 
 def devices() -> tuple[Device, ...]:
@@ -119,12 +127,21 @@ def _inventory() -> str:
 
 
 def _probe_cpu() -> tuple[Device, ...]:
+    device = Device.__new__(Device)
+    device.__dict__["name"] = "cpu"
+    return (device,)
+
+
+def _host() -> Machine:
+    from tilewright.machine.detect import host_machine
+    from tilewright.runtime.known_processor import known_processor
+
     known_processor()
-    machine = host_machine()
-    return (Device("cpu", machine, f"{machine.name}, {machine.cores} cores"),)
+    return host_machine()
 
 
 def _probe_opencl() -> tuple[Device, ...]:
+    from tilewright.machine.detect import opencl_machine
     from tilewright.runtime.opencl_probe import opencl_native_devices
 
     found = []
