@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -101,6 +101,17 @@ def test_threads_are_measured_on_one_and_on_two() -> None:
     assert len(names) == len(threads.PRODUCTS) + len(threads.CONTRACTIONS) + len(threads.LONG_SUMS)
     shown = threads.shown({"what": "x", "dtype": "f32", "machine": "quiet", **row, "ideal": 2.0, "share_of_ideal": 0.5})
     assert "50% of 2.0" in shown
+
+
+def test_reductions_mean_the_same_to_every_contender() -> None:
+    reductions = load("reductions")
+    options = SimpleNamespace(
+        name="*", dtype="f32,i8", shape="12x7", peers="numpy", threads=1, clock="cpu", seconds=0.0
+    )
+    rows = [reductions.measure(case, options) for case in reductions.cases(options)]
+    assert len(rows) == len({(row["function"], row["over"], row["dtype"]) for row in rows}) > 30
+    assert all(row["correct"] and {"tilewright", "numpy"} <= set(row["contenders"]) for row in rows)
+    assert not reductions.is_right(np.ones(3), np.full(3, 2.0), "f32", 4)
 
 
 def test_the_half_busy_core_ends_with_its_block() -> None:

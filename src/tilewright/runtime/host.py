@@ -98,6 +98,7 @@ class KernelPlan:
         together: points of the innermost dimension that run in lanes of vectors: chunks are whole groups of them.
         apart: unless there are fewer groups than cores, for points then go one by one.
         by_rows: points of the innermost dimension are folded beside each other, a row of them after the other.
+        columns: the least and the most of them in a block where each of these rows has results, too.
         refused: why something does not run in lanes of vectors, a sentence each.
     """
 
@@ -113,6 +114,7 @@ class KernelPlan:
     together: int = 1
     apart: bool = False
     by_rows: bool = False
+    columns: tuple[int, int] | None = None
     refused: tuple[str, ...] = ()
 
 

@@ -49,7 +49,9 @@ def schedule(
         together = plan.together if chunk < 16 * WHOLE_LINES else math.lcm(plan.together, WHOLE_LINES)
         if plan.apart and points < plan.together * backend.machine.cores:
             together = 1
-        if plan.by_rows:
+        if plan.columns is not None:
+            together = _scanned_together(points, backend.machine.cores, *plan.columns)
+        elif plan.by_rows:
             together = _columns_together(points, backend.machine.cores)
         chunk = min(innermost, -(-chunk // together) * together)
         chunks = -(-innermost // chunk)
@@ -76,6 +78,20 @@ def _columns_together(points: int, cores: int) -> int:
     """
     together = 1
     while together < MOST_COLUMNS and points >= 4 * together * cores:
+        together *= 2
+    return together
+
+
+def _scanned_together(points: int, cores: int, least: int, most: int) -> int:
+    """How many points that are scanned row by row a block takes at the least: longer pieces of rows are read and
+    written faster, but each core has one or two parts.
+
+    Example:
+        >>> [_scanned_together(points, 2, 32, 1024) for points in (3, 130, 1000, 4000, 9000)]
+        [32, 64, 256, 1024, 1024]
+    """
+    together = least
+    while together < most and points >= 2 * together * cores:
         together *= 2
     return together
 

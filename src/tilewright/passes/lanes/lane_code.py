@@ -34,6 +34,7 @@ from tilewright.kernel.ir import (
     Name,
     Operation,
     Prefetch,
+    Space,
     Statement,
     Store,
     VectorType,
@@ -93,7 +94,7 @@ def write_group(statements: Sequence[Statement], lane: Name, lanes: int, emit: K
 
 class LaneCode:
     """Statements on scalars, emitted for `count` vectors of lanes. `memory`: for squares; without it there are none.
-    `past_caches`: what is written side by side fills whole lines, past the caches.
+    `past_caches`: what is written to arrays side by side fills whole lines, past the caches.
     """
 
     def __init__(
@@ -170,9 +171,10 @@ class LaneCode:
                 self.emit.emit(Store(square, add(at, integer(r * self.lanes)), part))
         elif kind == LINEAR:
             base = self.emit.let(self.values.line(statement.index).base, "base")
+            past = self.past and statement.buffer.space is Space.GLOBAL
             for r, part in enumerate(values):
                 place = add(base, integer(r * self.lanes))
-                self.emit.emit(Store(statement.buffer, place, part, self.past, self.past, masks[r] if masks else None))
+                self.emit.emit(Store(statement.buffer, place, part, past, past, masks[r] if masks else None))
         else:
             self._store_apart(statement, values, masks)
 

@@ -110,7 +110,7 @@ def _one_by_one(
 def _only_store(index: Name, body: Sequence[Statement]) -> tuple[Store, LaneVariance, Expression] | None:
     """The store of a body without branches that reads and writes side by side, and where; None for another body."""
     stores = [one for one in body if isinstance(one, Store)]
-    if len(stores) != 1 or not all(isinstance(one, Let | Store) for one in body) or not _has_lines(stores[0].buffer):
+    if len(stores) != 1 or not all(isinstance(one, Let | Store) for one in body) or not has_lines(stores[0].buffer):
         return None
     try:
         variance = lane_variance(index, body)
@@ -119,27 +119,28 @@ def _only_store(index: Name, body: Sequence[Statement]) -> tuple[Store, LaneVari
     if not variance.reads_side_by_side(body):
         return None
     bound = {one.name: one.value for one in body if isinstance(one, Let)}
-    place = _inlined(stores[0].index, bound)
+    place = inlined(stores[0].index, bound)
     return None if place is None else (stores[0], variance, place)
 
 
-def _has_lines(buffer: Buffer) -> bool:
+def has_lines(buffer: Buffer) -> bool:
+    """Whether vectors of its elements as they are computed with fill its lines."""
     element = buffer.element
     return buffer.space is Space.GLOBAL and element.bytes in (4, 8) and compute_type(element) == element
 
 
-def _inlined(value: Expression, bound: Mapping[str, Expression]) -> Expression | None:
+def inlined(value: Expression, bound: Mapping[str, Expression]) -> Expression | None:
     """An integer in terms of names from outside of the body and the index; None if it is not made by arithmetic."""
     match value:
         case Constant():
             return value
         case Name(name):
-            return _inlined(bound[name], bound) if name in bound else value
+            return inlined(bound[name], bound) if name in bound else value
         case Cast(operand, type_):
-            inner = _inlined(operand, bound)
+            inner = inlined(operand, bound)
             return None if inner is None else Cast(inner, type_)
         case Operation(operator, operands, type_):
-            parts = [_inlined(one, bound) for one in operands]
+            parts = [inlined(one, bound) for one in operands]
             known = tuple(one for one in parts if one is not None)
             return Operation(operator, known, type_) if len(known) == len(parts) else None
     return None

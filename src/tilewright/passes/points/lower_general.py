@@ -50,8 +50,9 @@ class Points:
 
     `copied` pairs a target's position with the array that it begins as. `columns` writes a range of points of the
     innermost dimension together where that is faster (lower_columns.py), else as its last argument does; `together`:
-    how many of them; `by_rows`: they are folded row by row. `by_block`: a point is the work of a whole block of
-    threads, which stay together. `updates` are arrays among those read that the points change.
+    how many of them; `by_rows`: they are folded row by row; `scanned`: each row has results, and a block so many points
+    at the least and at the most. `by_block`: a point is the work of a whole block of threads, which stay together.
+    `updates` are arrays among those read that the points change.
     """
 
     space: tuple[Size, ...]
@@ -62,6 +63,7 @@ class Points:
     group: int = 1
     together: int = 1
     by_rows: bool = False
+    scanned: tuple[int, int] | None = None
     write_blocks: Callable[[Item, Places, int], None] | None = None
     by_block: bool = False
     updates: tuple[Variable, ...] = ()

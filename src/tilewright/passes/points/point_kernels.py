@@ -137,6 +137,7 @@ def _plan(
         together=max(points.together, item.together) if threads == 1 else 1,
         apart=points.together > 1,
         by_rows=points.by_rows,
+        columns=points.scanned,
         refused=tuple(dict.fromkeys(item.refused)) if item.lanes is None else (),
     )
 

@@ -15,18 +15,19 @@ from typing import TypeAlias
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Variable
-from tilewright.ir.scalars import I64
+from tilewright.ir.scalars import I64, compute_type
 from tilewright.ir.sizes import Size, minimum, size
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import Constant, Expression, For, operation
 from tilewright.passes.items.accumulators import PIECE
 from tilewright.passes.items.item_memory import Item
-from tilewright.passes.items.lower_columns import COLUMNS, column_array
+from tilewright.passes.items.lower_columns import COLUMNS
 from tilewright.passes.items.lower_folds import if_long
 from tilewright.passes.items.lower_items import AnyValue, call, row_of, write
 from tilewright.passes.items.lower_scalar import Value, lower_atom, lower_size
 from tilewright.passes.items.sum_trees import grows_errors
 from tilewright.passes.points.lower_general import Places, Points, Range
+from tilewright.passes.segments.column_rows import ScannedRows, write_row
 from tilewright.passes.segments.form import Chunks, Segments, split_point
 from tilewright.passes.segments.points import part, values_before
 
@@ -38,12 +39,21 @@ LEAST_SEGMENTS = 4
 
 TOGETHER_COLUMNS = 64
 """Segments that no two workers share: they read the same cache lines."""
+SCANNED_TOGETHER = 32, 64
+"""Segments of a scan that no two workers share: they write the same cache lines; and the most that a worker takes at
+once, for two that are at work side by side in the same rows take lines from each other that they ask for ahead."""
+SCANNED_PAST = 32, 1024
+"""The same past the caches, where lines are only written; the most are a page of each row."""
 TOGETHER = 4
 """Rows that are combined with each other before the total of a column is loaded and stored."""
 
 
 def with_columns(
-    points: Points, segments: Segments, chunks: Chunks | None, is_scan: bool, before: Sequence[Variable] = ()
+    points: Points,
+    segments: Segments,
+    chunks: Chunks | None,
+    scan: ScannedRows | None = None,
+    before: Sequence[Variable] = (),
 ) -> Points:
     """The points of `fold_points` or `scan_points`, some taken together where that reads memory in order."""
     if not segments.simple or not segments.strides or not segments.outer:
@@ -56,9 +66,11 @@ def with_columns(
             return
         many = operation("ge", operation("sub", bounds[1], bounds[0]), Constant(LEAST_SEGMENTS, I64))
         nearer = operation("and", many, nearer)
-        together = _Together(item, segments, chunks, places, before, is_scan)
+        together = _Together(item, segments, chunks, places, before, scan)
         item.emit.when(item.emit.let(nearer, "together"), lambda: together.write(at, bounds), otherwise)
 
+    if scan is not None:
+        return dataclasses.replace(points, columns=columns, scanned=SCANNED_PAST if scan.past else SCANNED_TOGETHER)
     return dataclasses.replace(points, columns=columns, together=TOGETHER_COLUMNS)
 
 
@@ -86,7 +98,17 @@ class _Together:
     chunks: Chunks | None
     places: Places
     before: Sequence[Variable]
-    is_scan: bool
+    scan: ScannedRows | None
+
+    @property
+    def is_scan(self) -> bool:
+        """Whether each row has results."""
+        return self.scan is not None
+
+    @property
+    def width(self) -> int:
+        """Segments of a group."""
+        return COLUMNS if self.scan is None else SCANNED_PAST[1]
 
     def write(self, at: Sequence[Size], bounds: Range) -> None:
         """All of them, COLUMNS at a time; `at` are the other indices."""
@@ -97,7 +119,7 @@ class _Together:
         start, length, _ = split_point(segments, self.chunks, (*at, first_size))
         with emit.scope() as group:
             left = operation("sub", bounds[1], first)
-            count = emit.let(operation("min", Constant(COLUMNS, I64), left), "count")
+            count = emit.let(operation("min", Constant(self.width, I64), left), "count")
 
             def each(write_column: Callable[[Size, Sequence[Size]], None]) -> None:
                 self._each_column(count, lambda column: write_column(column, (*at, first_size + column)))
@@ -114,10 +136,11 @@ class _Together:
                 )
             if not self.is_scan:
                 each(lambda column, point: self._end(totals, column, point))
-        emit.emit(For(first.name, bounds[0], bounds[1], tuple(group), step=Constant(COLUMNS, I64)))
+        emit.emit(For(first.name, bounds[0], bounds[1], tuple(group), step=Constant(self.width, I64)))
 
     def _arrays(self) -> list[ArrayView]:
-        return [column_array(self.item, atom.type.element) for atom in self.segments.neutral]
+        kept = [compute_type(atom.type.element) for atom in self.segments.neutral]
+        return [self.item.own("columns", one, self.width) for one in kept]
 
     def _in_order(
         self, each: EachColumn, start: Size, length: Size, totals: Arrays, before: Arrays = ()
@@ -176,8 +199,15 @@ class _Together:
             write(self.item, value, row_of(one, column))
 
     def _each_column(self, stop: Expression, write_column: Callable[[Size], None]) -> None:
-        item = self.item
-        item.loop_in_lanes(stop, size(COLUMNS), "column", write_column)
+        item, extent = self.item, size(self.width)
+        if self.scan is None:
+            item.loop_in_lanes(stop, extent, "column", write_column)
+            return
+        steps = {}
+        for array, row, _ in self.segments.strides:
+            view = item.as_view(item.arrays[array.name])
+            steps[item.buffer_of(view).name] = lower_size(view.lmad.strides[row], item.emit)
+        write_row(item, self.scan, stop, extent, write_column, steps)
 
     def _begin(self, totals: Sequence[ArrayView], column: Size, point: Sequence[Size]) -> None:
         item = self.item

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -36,6 +37,7 @@ from tilewright.passes.segments.choice import (
     rows_of_tile,
     share_out,
 )
+from tilewright.passes.segments.column_rows import ScannedRows
 from tilewright.passes.segments.columns import with_columns
 from tilewright.passes.segments.form import (
     Chunks,
@@ -102,6 +104,11 @@ class Kernels:
         alone = self.segments.adjacent or not fits
         return share_out(self.machine, self.threads, number, width, alone)
 
+    def are_past_caches(self, values: Sequence[int]) -> bool:
+        """Whether no cache of a CPU holds results with a value for each row of segments of these extents."""
+        nbytes = math.prod(values) * self.targets[0].type.element.bytes
+        return self.threads == 1 and nbytes > max(self.machine.l2_bytes, self.machine.l3_bytes // 4)
+
     @property
     def rows_of_tile(self) -> int:
         """Rows of each thread in a scan whose tiles look back at others; 0 where they may not wait for each other."""
@@ -155,7 +162,7 @@ def fold_step(kernels: Kernels, suffix: str = "") -> tuple[SegmentStep, tuple[Ke
     fits = kernels.threads * segments.bytes_per_row <= kernels.machine.shared_bytes_per_block
 
     def points(of: Segments, group: int, cut: Chunks | None = None) -> Points:
-        alone = with_columns(fold_points(of, cut), of, cut, is_scan=False)
+        alone = with_columns(fold_points(of, cut), of, cut)
         return alone if group == 1 else group_fold(of, group, cut)
 
     @functools.cache
@@ -195,18 +202,21 @@ def _scan_step(kernels: Kernels) -> tuple[SegmentStep, tuple[KernelStep, ...]]:
     each = rows_each(kernels.machine, kernels.threads, segments.bytes_per_row)
     records, tile = records_of(segments, kernels.targets, chunks), kernels.rows_of_tile
 
-    def points(of: Segments, group: int, cut: Chunks | None = None, start: Sequence[Variable] = ()) -> Points:
-        alone = with_columns(scan_points(of, cut, start), of, cut, is_scan=True, before=start)
+    def points(
+        of: Segments, group: int, cut: Chunks | None = None, start: Sequence[Variable] = (), past: bool = False
+    ) -> Points:
+        scan = ScannedRows(kernels.machine, past)
+        alone = with_columns(scan_points(of, cut, start), of, cut, scan, before=start)
         return alone if group == 1 else group_scan(of, group, each, cut, start)
 
     @functools.cache
-    def whole(group: int) -> KernelStep:
-        return kernels.make("", points(segments, group), kernels.targets, kernels.reads)
+    def whole(group: int, past: bool = False) -> KernelStep:
+        return kernels.make("", points(segments, group, past=past), kernels.targets, kernels.reads)
 
     @functools.cache
     def sums(group: int) -> KernelStep:
         fold_of = total_points if in_lanes else fold_points
-        alone = with_columns(fold_of(folded, chunks), folded, chunks, is_scan=False)
+        alone = with_columns(fold_of(folded, chunks), folded, chunks)
         fold = alone if group == 1 else group_fold(folded, group, chunks)
         return kernels.make("_chunks", fold, tuple(partial), kernels.reads)
 
@@ -215,9 +225,9 @@ def _scan_step(kernels: Kernels) -> tuple[SegmentStep, tuple[KernelStep, ...]]:
         return kernels.make("_before", points(last, group), tuple(before), kernels.operator_reads(partial))
 
     @functools.cache
-    def rest(group: int) -> KernelStep:
+    def rest(group: int, past: bool) -> KernelStep:
         reads = (*kernels.reads, *before)
-        return kernels.make("_scans", points(segments, group, chunks, before), kernels.targets, reads)
+        return kernels.make("_scans", points(segments, group, chunks, before, past), kernels.targets, reads)
 
     @functools.cache
     def in_one_pass() -> KernelStep:
@@ -234,8 +244,9 @@ def _scan_step(kernels: Kernels) -> tuple[SegmentStep, tuple[KernelStep, ...]]:
         sharing = kernels.share_out(values, each > 0)
         if tile and sharing.group == kernels.threads:
             sharing = _in_tiles(sharing, values[-1], tile * kernels.threads)
+        past = kernels.are_past_caches(values)
         if sharing.chunks < 2:
-            return SegmentPlan((whole(sharing.group),), ())
+            return SegmentPlan((whole(sharing.group, past),), ())
         if in_lanes:
             sharing = in_strips(sharing, values[-1])
             if get_num_threads() == 1 or values[-1] <= ROWS_OF_ONE_PASS:
@@ -243,7 +254,7 @@ def _scan_step(kernels: Kernels) -> tuple[SegmentStep, tuple[KernelStep, ...]]:
         if tile and sharing.group == kernels.threads:
             return SegmentPlan(looking_back(), _sizes(kernels, sharing))
         group = group_threads(kernels.threads, sharing.chunks) if each else 1
-        steps = (sums(sharing.group), starts(group), rest(sharing.group))
+        steps = (sums(sharing.group), starts(group), rest(sharing.group, past))
         return SegmentPlan(steps, _sizes(kernels, sharing))
 
     trials = (whole(1),) if kernels.threads == 1 or not each else (whole(1), whole(kernels.threads))
