@@ -37,38 +37,41 @@ Rows: TypeAlias = Callable[[Size, Sequence[ArrayView | None]], Sequence[AnyValue
 
 
 @dataclass(frozen=True)
-class _Fold:
-    """What is folded: `extent` rows from `start` on, and where results of theirs go (see `fold`)."""
+class Fold:
+    """A fold in a work item: of `rows(index, destinations)` for `extent` indices from `start` on.
+
+    The first results of `rows` are combined in order, the further ones written to rows of `mapped`.
+    """
 
     item: Item
     extent: Size
     combine: Lambda
     neutral: Sequence[Atom]
     rows: Rows
-    mapped: Sequence[ArrayView]
-    scanned: Sequence[ArrayView]
-    start: Size | None
+    mapped: Sequence[ArrayView] = ()
+    start: Size = ZERO
 
     @property
     def types(self) -> list[Type]:
+        """Of what is combined."""
         return [atom.type for atom in self.neutral]
 
     def row(self, k: Size) -> tuple[Size, Sequence[AnyValue]]:
         """Where row k is, and its values; what is mapped is written."""
-        index = k if self.start is None else self.start + k
+        index = self.start + k
         nothing: list[ArrayView | None] = [None] * len(self.neutral)
         return index, self.rows(index, nothing + [row_of(place, index) for place in self.mapped])
 
-    def step(self, k: Size, into: Accumulators) -> None:
+    def step(self, k: Size, into: Accumulators, scanned: Sequence[ArrayView] = ()) -> None:
         """Add row k."""
         index, values = self.row(k)
         into.update(self.combine, [*into.values, *values[: len(self.neutral)]])
-        for value, place in zip(into.values, self.scanned, strict=bool(self.scanned)):
+        for value, place in zip(into.values, scanned, strict=bool(scanned)):
             write(self.item, value, row_of(place, index))
 
-    def in_order(self, into: Accumulators) -> None:
+    def in_order(self, into: Accumulators, scanned: Sequence[ArrayView]) -> None:
         """Add all rows, one after another."""
-        self.item.loop(self.extent, "k", lambda k: self.step(k, into))
+        self.item.loop(self.extent, "k", lambda k: self.step(k, into, scanned))
 
     def some(self, first: Size, count: Size, into: Accumulators) -> None:
         """Rows that are added up without a tree of pieces."""
@@ -104,33 +107,28 @@ class _Fold:
 
 
 def fold(
-    item: Item,
-    extent: Size,
-    combine: Lambda,
-    neutral: Sequence[Atom],
-    rows: Rows,
-    accumulator_places: Sequence[ArrayView | None],
-    mapped: Sequence[ArrayView],
+    whole: Fold,
+    places: Sequence[ArrayView | None] | None = None,
     scanned: Sequence[ArrayView] = (),
-    start: Size | None = None,
     short: bool = False,
     initial: Sequence[Atom] | None = None,
 ) -> list[AnyValue]:
-    """Fold `rows(index, destinations)` for extent indices from `start`; the accumulators at the end.
+    """The accumulators of a fold at the end; those that are arrays lie in `places`.
 
-    The first results of `rows` are combined in order, the further ones written to rows of `mapped`. With `scanned`,
-    each accumulator is written there after every step. Long sums (unless `short` says that there are few rows) are
-    those of pieces, so that their error hardly grows with their length. The accumulators begin as `initial`, or as the
-    neutral element.
+    With `scanned`, each accumulator is written there after every step. Long sums (unless `short` says that there are
+    few rows) are those of pieces, so that their error hardly grows with their length. The accumulators begin as
+    `initial`, or as the neutral element.
     """
-    whole = _Fold(item, extent, combine, neutral, rows, mapped, scanned, start)
+    item, extent = whole.item, whole.extent
     into = Accumulators(item)
-    into.begin(neutral if initial is None else initial, whole.types, accumulator_places)
-    if short or not grows_errors(combine):
-        whole.in_order(into)
+    begun = whole.neutral if initial is None else initial
+    into.begin(begun, whole.types, [None] * len(begun) if places is None else places)
+    in_order = functools.partial(whole.in_order, into, scanned)
+    if short or not grows_errors(whole.combine):
+        in_order()
     elif scanned:
-        prefixes = functools.partial(write_prefixes, item, extent, combine, neutral, whole.row, into, scanned)
-        if_long(item, extent, prefixes, lambda: whole.in_order(into))
+        arguments = item, extent, whole.combine, whole.neutral, whole.row, into, scanned
+        if_long(item, extent, functools.partial(write_prefixes, *arguments), in_order)
     else:
         if_long(
             item,

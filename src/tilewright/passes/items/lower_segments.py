@@ -9,7 +9,7 @@ from tilewright.ir.nodes import Variable
 from tilewright.ir.sizes import Size
 from tilewright.ir.views import ArrayView
 from tilewright.passes.items.item_memory import Item
-from tilewright.passes.items.lower_folds import Rows, combine_into_bin, fold
+from tilewright.passes.items.lower_folds import Fold, Rows, combine_into_bin, fold
 from tilewright.passes.items.lower_items import AnyValue, bind_index, lower_body, lower_expression, row_of, view, write
 
 
@@ -59,12 +59,12 @@ def write_segment(item: Item, expression: nodes.SegRed | nodes.SegScan, parts: S
     count = len(expression.neutral)
     extent = expression.space.dimensions[-1][1]
     rows = segment_rows(item, expression)
+    whole = Fold(item, extent, expression.combine, expression.neutral, rows, parts[count:])
     if isinstance(expression, nodes.SegScan):
-        nowhere = [None] * count
-        fold(item, extent, expression.combine, expression.neutral, rows, nowhere, parts[count:], parts[:count])
+        fold(whole, scanned=parts[:count])
         return
     places = [part if part.lmad.rank else None for part in parts[:count]]
-    values = fold(item, extent, expression.combine, expression.neutral, rows, places, parts[count:])
+    values = fold(whole, places)
     for value, part in zip(values, parts, strict=False):
         write(item, value, part)
 
@@ -79,7 +79,7 @@ def _(expression: nodes.SegRed | nodes.SegScan, item: Item, targets: tuple[Varia
         mapped = [item.target(target) for target in targets[count:]]
         extent = expression.space.dimensions[-1][1]
         rows = segment_rows(item, expression)
-        values = fold(item, extent, expression.combine, expression.neutral, rows, places, mapped)
+        values = fold(Fold(item, extent, expression.combine, expression.neutral, rows, mapped), places)
         return [*values, *mapped]
     whole = [item.target(target) for target in targets]
     over_space(item, outer, whole, lambda parts: write_segment(item, expression, parts))

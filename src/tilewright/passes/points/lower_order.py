@@ -11,9 +11,9 @@ A block of n rows takes n operators in all, as one after another would, but in v
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tilewright.ir import nodes
-from tilewright.ir.nodes import Atom
 from tilewright.ir.scalars import compute_type
 from tilewright.ir.sizes import Size, size
 from tilewright.ir.views import ArrayView
@@ -21,7 +21,8 @@ from tilewright.kernel.ir import Lane, Load, Shuffle, VectorType, element_of, in
 from tilewright.passes.items import lower_folds
 from tilewright.passes.items.accumulators import Accumulators
 from tilewright.passes.items.item_memory import Item
-from tilewright.passes.items.lower_items import AnyValue, row_of
+from tilewright.passes.items.lower_folds import Fold
+from tilewright.passes.items.lower_items import AnyValue
 from tilewright.passes.items.lower_scalar import Value
 from tilewright.passes.lanes.vectorise import as_mask, lower_lambda_vector
 
@@ -30,29 +31,17 @@ BLOCK, SHORT = 256, 32
 """Rows of a tree, and of one for what is left of these."""
 
 
-def fold_in_order(
-    item: Item,
-    extent: Size,
-    combine: nodes.Lambda,
-    neutral: Sequence[Atom],
-    rows: lower_folds.Rows,
-    places: Sequence[ArrayView | None],
-    mapped: Sequence[ArrayView],
-    scanned: Sequence[ArrayView] = (),
-    start: Size | None = None,
-) -> list[AnyValue]:
+def fold_in_order(whole: Fold) -> list[AnyValue]:
     """`lower_folds.fold` of real scalars by straight-line code; blocks of rows are folded as trees of vectors."""
-    first = size(0) if start is None else start
+    item, combine = whole.item, whole.combine
     accumulators = Accumulators(item)
-    accumulators.begin(neutral, [atom.type for atom in neutral], places)
-    staged = [item.own("rows", compute_type(atom.type.element), BLOCK) for atom in neutral]
+    accumulators.begin(whole.neutral, whole.types, [None] * len(whole.neutral))
+    staged = [item.own("rows", compute_type(one.element), BLOCK) for one in whole.types]
     item.scalar_loops = True
 
     def block(begin: Size, length: int) -> None:
         def stage(row: Size) -> None:
-            at = begin + row
-            nothing: list[ArrayView | None] = [None] * len(neutral)
-            values = rows(at, nothing + [row_of(place, at) for place in mapped])
+            _, values = whole.row(begin + row)
             for memory, value in zip(staged, values, strict=False):
                 assert isinstance(value, tuple)
                 item.store(memory, (row,), value)
@@ -66,10 +55,10 @@ def fold_in_order(
 
     done = size(0)
     for length in (BLOCK, SHORT):
-        blocks, begin = (extent - done) // length, first + done
-        item.loop(blocks, "block", lambda k, begin=begin, length=length: block(begin + k * length, length))  # type: ignore[misc]
+        blocks = (whole.extent - done) // length
+        item.loop(blocks, "block", lambda k, begin=done, length=length: block(begin + k * length, length))  # type: ignore[misc]
         done = done + blocks * length
-    rest = lower_folds.fold(item, extent - done, combine, neutral, rows, places, mapped, start=first + done)
+    rest = lower_folds.fold(replace(whole, extent=whole.extent - done, start=whole.start + done))
     accumulators.update(combine, [*accumulators.values, *rest])
     return accumulators.values
 

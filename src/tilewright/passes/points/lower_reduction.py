@@ -21,6 +21,7 @@ from tilewright.passes.items.attempts import ItemState
 from tilewright.passes.items.first_best import FirstBest, first_best
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_columns import has_read_rows, has_simple_rows
+from tilewright.passes.items.lower_folds import Fold
 from tilewright.passes.items.lower_items import AnyValue, call, lower_expression, row_of, write
 from tilewright.passes.items.lower_scalar import assign_values, declare_value, lower_atom, lower_size
 from tilewright.passes.items.sum_trees import LEAST_ROWS, grows_errors
@@ -61,70 +62,59 @@ def _(expression: Reduction, item: Item, targets: tuple[Variable, ...]) -> Seque
     mapped = [item.target(target) for target in targets[count:]]
     function = expression.function if isinstance(expression, nodes.Redomap) else None
     rows = lower_folds.function_rows(item, function, lower_folds.arrays_of(item, expression.arrays))
-    common = item, expression.width, expression.combine, expression.neutral, rows
+    whole = Fold(item, expression.width, expression.combine, expression.neutral, rows, mapped)
     commutes, simple = expression.commutative, has_simple_rows(expression)
     reads = not simple and commutes and item.speculation is None and has_read_rows(expression)
     if not (item.vector_lanes and item.lanes is None and (simple or reads)):
-        return [*lower_folds.fold(*common, places, mapped), *mapped]
+        return [*lower_folds.fold(whole, places), *mapped]
     if reads:
-        return [*_fold_what_is_read(*common, mapped), *mapped]
+        return [*_fold_what_is_read(whole), *mapped]
     best = None if commutes else first_best(item, expression)
-    return [*fold_rows(*common, mapped, ZERO, commutes, in_order=not commutes, best=best), *mapped]
+    return [*fold_rows(whole, commutes, in_order=not commutes, best=best), *mapped]
 
 
-def fold_rows(
-    item: Item,
-    extent: Size,
-    combine: nodes.Lambda,
-    neutral: Sequence[Atom],
-    rows: lower_folds.Rows,
-    mapped: Sequence[ArrayView],
-    start: Size,
-    lanes: bool,
-    in_order: bool = False,
-    best: FirstBest | None = None,
-) -> Sequence[AnyValue]:
-    """`lower_folds.fold` of scalars from row `start` on; with `lanes`, or `in_order`, in vectors where there are enough
-    rows. One that keeps the first of the best rows is in lanes, too.
+def fold_rows(whole: Fold, lanes: bool, in_order: bool = False, best: FirstBest | None = None) -> Sequence[AnyValue]:
+    """`lower_folds.fold` of scalars; with `lanes`, or `in_order`, in vectors where there are enough rows. One that
+    keeps the first of the best rows is in lanes, too.
     """
+    item, combine, neutral = whole.item, whole.combine, whole.neutral
     lanes, merge = lanes or best is not None, None if best is None else best.merging()
-    arguments = item, extent, combine, neutral, rows, [None] * len(neutral), mapped
     # LLVM puts folds of integers by one operator into vectors by itself, and our lanes would be in its way.
     exact = not any(atom.type.element.is_float for atom in neutral) and is_commutative(combine)
     if not (lanes or in_order) or exact:
-        return lower_folds.fold(*arguments, start=start)
+        return lower_folds.fold(whole)
     together: Callable[[], Sequence[AnyValue]]
     if lanes:
-        least, together = LEAST_ROWS, functools.partial(_fold_in_lanes, *arguments, start=start, merge=merge)
-        if goes_in_registers(combine, neutral, mapped):
-            by, otherwise = merge or combine, together
-            held = functools.partial(fold_in_registers, item, extent, combine, neutral, rows, start, by, best=best)
+        least, together = LEAST_ROWS, functools.partial(_fold_in_lanes, whole, merge or combine)
+        if goes_in_registers(whole):
+            otherwise = together
+            held = functools.partial(fold_in_registers, whole, merge or combine, best=best)
             least, together = FEW, lambda: _unless_refused(item, held, otherwise)
             if item.round is not None:
-                least, together = _in_rounds(item, extent, combine, neutral, held, together)
+                least, together = _in_rounds(whole, held, together)
             elif best is not None:
                 one, some = WIDEST // neutral[best.by].type.element.bytes, together
                 few, many = (
                     functools.partial(_unless_refused, item, functools.partial(held, lanes=lanes_), otherwise)
                     for lanes_ in (one, CHAINS * one)
                 )
-                longer = functools.partial(_by_length, item, extent, neutral, MANY, many, some)
-                least, together = LEAST, lambda: _by_length(item, extent, neutral, FEW, longer, few)
+                longer = functools.partial(_by_length, whole, MANY, many, some)
+                least, together = LEAST, lambda: _by_length(whole, FEW, longer, few)
     else:
-        least, together = SHORT, functools.partial(fold_in_order, *arguments, start=start)
-    short = functools.partial(lower_folds.fold, *arguments, start=start, short=True)
-    return _by_length(item, extent, neutral, least, together, short)
+        least, together = SHORT, functools.partial(fold_in_order, whole)
+    short = functools.partial(lower_folds.fold, whole, short=True)
+    return _by_length(whole, least, together, short)
 
 
 def _in_rounds(
-    item: Item, extent: Size, combine: nodes.Lambda, neutral: Sequence[Atom],
-    held: Callable[..., Sequence[AnyValue]], otherwise: Callable[[], Sequence[AnyValue]],
-) -> tuple[int, Callable[[], Sequence[AnyValue]]]:  # fmt: skip
+    whole: Fold, held: Callable[..., Sequence[AnyValue]], otherwise: Callable[[], Sequence[AnyValue]]
+) -> tuple[int, Callable[[], Sequence[AnyValue]]]:
     """From how many rows on, and how, a fold goes in registers for which the rest of a round waits: in one at first,
     and as a tree only if there are enough rows for one.
     """
+    item = whole.item
     vector = item.machine.vector_bytes if item.machine is not None else 0
-    one = vector // max(atom.type.element.bytes for atom in neutral)
+    one = vector // max(atom.type.element.bytes for atom in whole.neutral)
     if one < 2:
         return FEW, otherwise
 
@@ -135,35 +125,32 @@ def _in_rounds(
         return _unless_refused(item, lambda: held(levels=0), otherwise)
 
     def not_many() -> Sequence[AnyValue]:
-        return _by_length(item, extent, neutral, FEW, some, few)
+        return _by_length(whole, FEW, some, few)
 
-    if not grows_errors(combine):
+    if not grows_errors(whole.combine):
         return one, not_many
-    return one, lambda: _by_length(item, extent, neutral, PIECE * LANES, otherwise, not_many)
+    return one, lambda: _by_length(whole, PIECE * LANES, otherwise, not_many)
 
 
-def _fold_what_is_read(
-    item: Item, extent: Size, combine: nodes.Lambda, neutral: Sequence[Atom], rows: lower_folds.Rows,
-    mapped: Sequence[ArrayView],
-) -> Sequence[AnyValue]:  # fmt: skip
+def _fold_what_is_read(whole: Fold) -> Sequence[AnyValue]:
     """`lower_folds.fold` of rows that read elements of arrays: in registers where neighbours read neighbours."""
-    plain = functools.partial(lower_folds.fold, item, extent, combine, neutral, rows, [None] * len(neutral), mapped)
-    if not goes_in_registers(combine, neutral, mapped):
+    plain = functools.partial(lower_folds.fold, whole)
+    if not goes_in_registers(whole):
         return plain()
-    held = functools.partial(fold_in_registers, item, extent, combine, neutral, rows, ZERO, combine, beside=True)
-    return _unless_refused(item, lambda: _by_length(item, extent, neutral, FEW, held, plain), plain)
+    held = functools.partial(fold_in_registers, whole, whole.combine, beside=True)
+    return _unless_refused(whole.item, lambda: _by_length(whole, FEW, held, plain), plain)
 
 
 def _by_length(
-    item: Item, extent: Size, neutral: Sequence[Atom], least: int, long: Callable[[], Sequence[AnyValue]],
-    short: Callable[[], Sequence[AnyValue]],
-) -> list[AnyValue]:  # fmt: skip
+    whole: Fold, least: int, long: Callable[[], Sequence[AnyValue]], short: Callable[[], Sequence[AnyValue]]
+) -> list[AnyValue]:
     """What one fold gives from so many rows on, and another one for fewer: results of scalars. Where it is known how
     many there are, there is nothing of the other fold, not even its memory.
     """
+    item, extent = whole.item, whole.extent
     if extent.constant is not None:
         return [*(long() if extent.constant >= least else short())]
-    results = [declare_value(lower_atom(atom, item.emit), "folded", item.emit) for atom in neutral]
+    results = [declare_value(lower_atom(atom, item.emit), "folded", item.emit) for atom in whole.neutral]
     branches = []
     for fold in (long, short):
         with item.emit.scope() as statements:
@@ -189,36 +176,24 @@ def _unless_refused(
     return values
 
 
-def _fold_in_lanes(
-    item: Item,
-    extent: Size,
-    combine: nodes.Lambda,
-    neutral: Sequence[Atom],
-    rows: lower_folds.Rows,
-    accumulator_places: Sequence[ArrayView | None],
-    mapped: Sequence[ArrayView],
-    scanned: Sequence[ArrayView] = (),
-    start: Size = ZERO,
-    merge: nodes.Lambda | None = None,
-) -> list[AnyValue]:
-    """`lower_folds.fold` for scalars: lane l takes the rows l, l + LANES, ...; then all lanes are folded, by `merge` if
-    there is one.
+def _fold_in_lanes(whole: Fold, merge: nodes.Lambda) -> list[AnyValue]:
+    """`lower_folds.fold` for scalars: lane l takes the rows l, l + LANES, ...; then all lanes are folded by `merge`.
 
     The rounds of a lane are a tree of `LEVELS` levels, at whose nodes `BRANCHES` values are folded, and the lanes are
     folded by halves. So the error of a sum hardly grows with its length. Where vectors can hold the lanes, only their
     rows are loops: LLVM takes far longer to make vectors of loops than to print them.
     """
-    vectors = goes_in_vectors(neutral, combine, merge or combine)
+    item, combine, neutral = whole.item, whole.combine, whole.neutral
+    vectors = goes_in_vectors(neutral, combine, merge)
     item.scalar_loops |= vectors
-    whole, partial = extent // LANES, _lanes(item, neutral, vectors)
+    full, partial = whole.extent // LANES, _lanes(item, neutral, vectors)
 
     def take_rows(first: Size, count: int | Size, into: Sequence[ArrayView], lane_from: Size = ZERO) -> None:
         """Row `first` + l for each of `count` lanes from `lane_from` on."""
 
         def step(number: Size) -> None:
-            at, lane = start + first + number, lane_from + number
-            nothing: list[ArrayView | None] = [None] * len(neutral)
-            values = rows(at, nothing + [row_of(place, at) for place in mapped])
+            lane = lane_from + number
+            _, values = whole.row(first + number)
             old = [item.load(place, (lane,)) for place in into]
             for place, value in zip(into, call(item, combine, [*old, *values[: len(neutral)]]), strict=True):
                 write(item, value, row_of(place, lane))
@@ -242,20 +217,20 @@ def _fold_in_lanes(
 
         item.loop((count + length - 1) // length, "piece", piece)
 
-    rounds(ZERO, whole, partial, LEVELS)
-    done = whole * LANES
-    steps = (extent - done) // STEP
+    rounds(ZERO, full, partial, LEVELS)
+    done = full * LANES
+    steps = (whole.extent - done) // STEP
     item.loop(steps, "step", lambda number: take_rows(done + number * STEP, STEP, partial, number * STEP))
-    take_rows(done + steps * STEP, extent - done - steps * STEP, partial, steps * STEP)
+    take_rows(done + steps * STEP, whole.extent - done - steps * STEP, partial, steps * STEP)
     if vectors:
-        return folded_halves(item, merge or combine, partial)
+        return folded_halves(item, merge, partial)
     half = LANES
     while half := half // 2:
         far = size(half)
         _each_lane(
             item,
             half,
-            lambda lane, far=far: _take_over(item, merge or combine, partial, lane, partial, lane + far),  # type: ignore[misc]
+            lambda lane, far=far: _take_over(item, merge, partial, lane, partial, lane + far),  # type: ignore[misc]
         )
     return [item.load(place, (ZERO,)) for place in partial]
 

@@ -20,7 +20,7 @@ from tilewright.kernel.ir import Buffer, Load, VectorType, add, element_of, inte
 from tilewright.passes.items.accumulators import Accumulators
 from tilewright.passes.items.first_best import FirstBest
 from tilewright.passes.items.item_memory import Item
-from tilewright.passes.items.lower_folds import Rows
+from tilewright.passes.items.lower_folds import Fold
 from tilewright.passes.items.lower_items import AnyValue, call
 from tilewright.passes.items.lower_scalar import lower_atom, lower_size
 from tilewright.passes.items.scalar_values import Value
@@ -32,10 +32,10 @@ from tilewright.passes.lanes.vectorise import is_vectorisable, lower_lambda_vect
 LANES, PIECE, LEVELS = 32, 16, 3
 
 
-def goes_in_registers(combine: Lambda, neutral: Sequence[Atom], mapped: Sequence[ArrayView]) -> bool:
+def goes_in_registers(fold: Fold) -> bool:
     """Whether a fold of straight-line code can have its partial results in registers."""
-    wide = all(atom.type.element.bytes >= 4 for atom in neutral)
-    return not mapped and wide and goes_in_vectors(neutral, combine)
+    wide = all(atom.type.element.bytes >= 4 for atom in fold.neutral)
+    return not fold.mapped and wide and goes_in_vectors(fold.neutral, fold.combine)
 
 
 def goes_in_vectors(neutral: Sequence[Atom], *functions: Lambda) -> bool:
@@ -45,10 +45,14 @@ def goes_in_vectors(neutral: Sequence[Atom], *functions: Lambda) -> bool:
 
 
 def fold_in_registers(
-    item: Item, extent: Size, combine: Lambda, neutral: Sequence[Atom], rows: Rows, start: Size, merge: Lambda,
-    beside: bool = False, lanes: int = LANES, levels: int = LEVELS, best: FirstBest | None = None,
-) -> list[AnyValue]:  # fmt: skip
-    """`lower_folds.fold` of `extent` rows from `start` on; `merge` combines what lanes give.
+    fold: Fold,
+    merge: Lambda,
+    beside: bool = False,
+    lanes: int = LANES,
+    levels: int = LEVELS,
+    best: FirstBest | None = None,
+) -> list[AnyValue]:
+    """`lower_folds.fold` of a fold that maps nothing; `merge` combines what lanes give.
 
     Without levels the rounds of a lane are a chain, which must be short. For the `best` row lanes keep the round in
     which they met it, as a number no wider than what is compared, in place of the number of the row.
@@ -57,12 +61,12 @@ def fold_in_registers(
         NotInLanes: where the rows do something that vectors do not do; with `beside`, where neighbours read what is not
             side by side, too.
     """
+    item, neutral, types, start = fold.item, fold.neutral, fold.types, fold.start
     emit, count = item.emit, len(neutral)
-    types = [atom.type for atom in neutral]
     lane, lane_size = item.index("lane", size(lanes))
     places = [item.own("lanes", one.element, lanes) for one in types]
-    whole = extent // lanes
-    initial, step = [*neutral], combine
+    whole = fold.extent // lanes
+    initial, step = [*neutral], fold.combine
     if best is not None:
         number = I64 if neutral[best.by].type.element.bytes > I32.bytes else I32
         initial[best.number], step = Literal(-1, number), best.counting(number)
@@ -73,8 +77,8 @@ def fold_in_registers(
         return found
 
     def take(round_: Size, into: Accumulators) -> None:
-        at = item.known_index(start + round_ * lanes + lane_size, start + extent)
-        values = [*rows(at, [None] * count)][:count]
+        at = item.known_index(start + round_ * lanes + lane_size, start + fold.extent)
+        values = [*fold.rows(at, [None] * count)][:count]
         if best is not None:
             values[best.number] = (kernel.Cast(lower_size(round_, emit), initial[best.number].type.element),)
         into.update(step, [*into.values, *values])
@@ -99,14 +103,14 @@ def fold_in_registers(
         def piece(k: Size) -> None:
             inner, begin = accumulators(), k * length
             rounds(first + begin, minimum(length, number - begin), inner, levels - 1)
-            into.update(combine, [*into.values, *inner.values])
+            into.update(fold.combine, [*into.values, *inner.values])
 
         item.loop((number + length - 1) // length, "piece", piece)
 
     with emit.scope() as statements:
         total = accumulators()
-        rounds(ZERO, whole, total, levels if grows_errors(combine) else 0)
-        rest = emit.let(lower_size(extent - whole * lanes, emit), "rest")
+        rounds(ZERO, whole, total, levels if grows_errors(fold.combine) else 0)
+        rest = emit.let(lower_size(fold.extent - whole * lanes, emit), "rest")
         emit.when(operation("lt", lane, rest), lambda: take(whole, total))
         for position, (place, value) in enumerate(zip(places, total.values, strict=True)):
             assert isinstance(value, tuple)

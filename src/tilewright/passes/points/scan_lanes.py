@@ -19,13 +19,13 @@ from collections.abc import Callable, Sequence
 from tilewright.ir import nodes
 from tilewright.ir.nodes import Atom, Lambda, Variable
 from tilewright.ir.scalars import BOOL, compute_type
-from tilewright.ir.sizes import ONE, ZERO, Size
+from tilewright.ir.sizes import ONE, Size
 from tilewright.ir.traversal import is_plain
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import If, Lane, element_of, integer, operation
 from tilewright.passes.items import lower_folds
 from tilewright.passes.items.item_memory import Item
-from tilewright.passes.items.lower_folds import Rows
+from tilewright.passes.items.lower_folds import Fold
 from tilewright.passes.items.lower_items import AnyValue, lower_expression
 from tilewright.passes.items.lower_scalar import lower_size
 from tilewright.passes.items.scalar_values import Value
@@ -46,14 +46,8 @@ def _obstacle(combine: Lambda, neutral: Sequence[Atom], plain: bool) -> str:
 
 
 def scan_rows(
-    item: Item,
-    extent: Size,
-    combine: Lambda,
-    neutral: Sequence[Atom],
-    rows: Rows,
-    mapped: Sequence[ArrayView],
+    whole: Fold,
     scanned: Sequence[ArrayView],
-    start: Size = ZERO,
     lanes: bool = True,
     before: Before | None = None,
     sources: Sequence[Variable] = (),
@@ -63,15 +57,13 @@ def scan_rows(
     there are enough rows (always, if something stands before them) and the operator allows it. `sources` are arrays
     whose elements are the rows, if they are no more than that. As a `chain` rows are added one after another.
     """
+    item, start = whole.item, whole.start
     direct = _direct(item, sources)
-    nowhere: list[ArrayView | None] = [None] * len(neutral)
 
     def in_order(short: bool = False) -> None:
-        given = None if before is None else before.values
-        common = item, extent, combine, neutral, rows, nowhere, mapped, scanned, start
-        lower_folds.fold(*common, short=short, initial=given)
+        lower_folds.fold(whole, None, scanned, short, None if before is None else before.values)
 
-    obstacle = _obstacle(combine, neutral, lanes)
+    obstacle = _obstacle(whole.combine, whole.neutral, lanes)
     if chain or obstacle or not item.vector_lanes or item.lanes is not None:
         if obstacle and item.vector_lanes and not chain:
             item.refused.append(f"a scan row by row, not in the lanes of vectors: {obstacle}")
@@ -80,19 +72,19 @@ def scan_rows(
 
     def write_strip(strip: Strip) -> None:
         if not direct:
-            strip.read(rows, start, mapped)
+            strip.read(whole.rows, start, whole.mapped)
         loaded = [_part(one, start + strip.first) for one in direct]
         strip.scan([_part(place, start + strip.first) for place in scanned], loaded)
 
     with item.emit.scope() as in_strips:
-        each_strip(item, extent, combine, neutral, write_strip, before)
+        each_strip(item, whole.extent, whole.combine, whole.neutral, write_strip, before)
     if before is not None:
         for one in in_strips:
             item.emit.emit(one)
         return
     with item.emit.scope() as one_by_one:
         in_order(short=True)
-    many = operation("ge", lower_size(extent, item.emit), integer(LEAST_ROWS))
+    many = operation("ge", lower_size(whole.extent, item.emit), integer(LEAST_ROWS))
     item.emit.emit(If(item.emit.let(many, "many"), tuple(in_strips), tuple(one_by_one)))
 
 
@@ -108,23 +100,19 @@ def _direct(item: Item, sources: Sequence[Variable]) -> list[ArrayView]:
     return found if len(found) == len(views) else []
 
 
-def total_of_rows(
-    item: Item, extent: Size, combine: Lambda, neutral: Sequence[Atom], rows: Rows, start: Size,
-    sources: Sequence[Variable] = (),
-) -> list[Value]:  # fmt: skip
+def total_of_rows(whole: Fold, sources: Sequence[Variable] = ()) -> list[Value]:
     """What `scan_rows` in vectors has at the end of a chunk, to the bit, without writing anything.
 
     That is only so if the extent is a multiple of the lanes; otherwise a neutral element is combined once too often.
     """
-
-    direct = _direct(item, sources)
+    direct = _direct(whole.item, sources)
 
     def read(strip: Strip) -> list[ArrayView]:
         if not direct:
-            strip.read(rows, start, ())
-        return [_part(one, start + strip.first) for one in direct]
+            strip.read(whole.rows, whole.start, ())
+        return [_part(one, whole.start + strip.first) for one in direct]
 
-    return total_of_strips(item, extent, combine, neutral, read)
+    return total_of_strips(whole.item, whole.extent, whole.combine, whole.neutral, read)
 
 
 def total_of_strips(
@@ -151,8 +139,8 @@ def _(expression: nodes.Scan | nodes.Scanomap, item: Item, targets: tuple[Variab
     function = expression.function if isinstance(expression, nodes.Scanomap) else None
     rows = lower_folds.function_rows(item, function, lower_folds.arrays_of(item, expression.arrays))
     lanes = function is None or is_plain(function.body)
-    given = (item, expression.width, expression.combine, expression.neutral, rows, places[count:], places[:count])
-    scan_rows(*given, lanes=lanes, sources=expression.arrays if function is None else ())
+    whole = Fold(item, expression.width, expression.combine, expression.neutral, rows, places[count:])
+    scan_rows(whole, places[:count], lanes, sources=expression.arrays if function is None else ())
     return places
 
 

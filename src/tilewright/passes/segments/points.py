@@ -14,6 +14,7 @@ from tilewright.ir.sizes import ONE, Size, maximum, size
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import Constant, operation
 from tilewright.passes.items.item_memory import Item
+from tilewright.passes.items.lower_folds import Fold
 from tilewright.passes.items.lower_items import bind, write
 from tilewright.passes.items.lower_scalar import Value, lower_atom, lower_size
 from tilewright.passes.points.lower_general import Places, Points
@@ -41,9 +42,9 @@ def fold_points(segments: Segments, chunks: Chunks | None = None) -> Points:
         rows = segments.rows(item, segment)
         mapped = [segments.part(place, segment) for place in places[count:]]
         vectors, commutes = item.vector_lanes and segments.simple, segments.commutative
-        common = (item, length, segments.combine, segments.neutral, rows, mapped, start)
+        whole = Fold(item, length, segments.combine, segments.neutral, rows, mapped, start)
         best = segments.best(item) if vectors else None
-        values = fold_rows(*common, vectors and commutes, in_order=vectors and not commutes, best=best)
+        values = fold_rows(whole, vectors and commutes, in_order=vectors and not commutes, best=best)
         for value, place in zip(values, places, strict=False):
             write(item, value, part(place, at))
 
@@ -56,7 +57,8 @@ def total_points(segments: Segments, chunks: Chunks) -> Points:
     def write_point(item: Item, at: Sequence[Size], places: Places) -> None:
         start, length, segment = split_point(segments, chunks, at)
         rows = segments.rows(item, segment)
-        values = total_of_rows(item, length, segments.combine, segments.neutral, rows, start, segments.sources)
+        whole = Fold(item, length, segments.combine, segments.neutral, rows, (), start)
+        values = total_of_rows(whole, segments.sources)
         for value, place in zip(values, places, strict=True):
             write(item, value, part(place, at))
 
@@ -85,8 +87,8 @@ def scan_points(
             given = Before(segments.neutral, size(inside.length))
         rows = segments.rows(item, segment)
         parts = [segments.part(place, segment) for place in places]
-        fixed = item, length, segments.combine, segments.neutral, rows, parts[count:], parts[:count], start
-        scan_rows(*fixed, segments.plain, given, segments.sources, segments.chain)
+        whole = Fold(item, length, segments.combine, segments.neutral, rows, parts[count:], start)
+        scan_rows(whole, parts[:count], segments.plain, given, segments.sources, segments.chain)
 
     return Points(space_of(segments, chunks), write_point)
 

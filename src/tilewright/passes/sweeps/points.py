@@ -111,10 +111,8 @@ def sums_points(sweep: SweepForm, chunks: Chunks, partial: Sequence[Variable]) -
 
     def write_point(item: Item, at: Sequence[Size], places: Places) -> None:
         rows = lower_folds.function_rows(item, None, [item.arrays[one.name] for one in partial])
-        nowhere: list[ArrayView | None] = [None] * count
-        values = lower_folds.fold(
-            item, size(chunks.count), sweep.combine, sweep.neutral, rows, nowhere, (), places[:count], short=True
-        )
+        whole = lower_folds.Fold(item, size(chunks.count), sweep.combine, sweep.neutral, rows)
+        values = lower_folds.fold(whole, scanned=places[:count], short=True)
         for place in places[count:]:
             write(item, values[0], place)
 
