@@ -34,7 +34,7 @@ ALLOWED: dict[str, set[str]] = {
 # behind all of them.
 LAYERS_OF_PASSES = (
     *("core", "items", "lanes", "points", "streams", "segments", "sweeps", "last_rewrites", "pipelines", "flattening"),
-    *("permute", "packed", "direct", "matrix_vector", "tiled", "tensor", "contractions"),
+    *("permute", "packed", "direct", "matrix_vector", "lane_products", "tiled", "tensor", "contractions"),
 )
 # Imports against the order that are made when a method is called, so that an object can offer what is above it.
 UPWARDS = {

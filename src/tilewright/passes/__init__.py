@@ -8,7 +8,7 @@ line of it is written:
     inside a point items/ (sequential code of one work item), lanes/ (neighbouring points in the lanes of vectors)
     points         points/ (a kernel of points), segments/ (folds, scans, histograms of segments), streams/ (tiling),
                    sweeps/ (one pass over rows)
-    contractions   direct/, packed/ and matrix_vector/ (CPU), tiled/ (blocks of threads), tensor/ (tensor operations);
+    contractions   direct/, packed/, matrix_vector/, lane_products/ (CPU), tiled/ (blocks of threads), tensor/;
                    contractions/ chooses among them
     copies         permute/
 

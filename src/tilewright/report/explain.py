@@ -19,10 +19,12 @@ from tilewright.machine.model import Machine
 from tilewright.passes.contractions.bound_contraction import why_a_fold
 from tilewright.passes.contractions.contraction_launches import Tiles, cpu_form, tiled_form, write_cpu_kernel
 from tilewright.passes.contractions.form_choice import FormChoice
+from tilewright.passes.contractions.lane_choice import LaneChoice, choose_lane_product
 from tilewright.passes.contractions.relaid import Relaid, relaid_of
 from tilewright.passes.contractions.split_sums import split_of, split_over_blocks
 from tilewright.passes.direct.form import DirectForm
 from tilewright.passes.items.scalar_values import LoweringError
+from tilewright.passes.lane_products.kernel import write_lane_product
 from tilewright.passes.matrix_vector.form import MatrixVectorForm
 from tilewright.passes.tiled.choice import best_by_place
 from tilewright.passes.tiled.kernel import write_kernel
@@ -34,6 +36,7 @@ from tilewright.report.declined import (
 )
 from tilewright.report.declined_places import declined_places
 from tilewright.report.direct_text import DirectDetails, direct_details, direct_lines
+from tilewright.report.lane_text import LaneDetails, lane_details, lane_lines
 from tilewright.report.matrix_vector_text import (
     MatrixVectorDetails,
     matrix_vector_details,
@@ -54,8 +57,8 @@ class Explanation:
         machine: the machine meant.
         contraction: with its dimensions as they are after dropping, fusing and ordering.
         roofline: the lower bound of its time.
-        tiled, packed, direct, streamed: the details of the form that was chosen; the others are None, and all are if
-            it has no form of its own and is lowered as a general map or fold.
+        tiled, packed, direct, streamed, lanes: the details of the form that was chosen; the others are None, and all
+            are if it has no form of its own and is lowered as a general map or fold.
         reason: why a CPU gets its form, or none; empty for other machines.
         declined: why each optimisation that did not happen did not.
         split: the pieces of a sum that is split; the form and its dimensions are then those of the pieces.
@@ -74,11 +77,13 @@ class Explanation:
     streamed: MatrixVectorDetails | None = None
     split: SplitSum | None = None
     relaid: Relaid | None = None
+    lanes: LaneDetails | None = None
 
     @property
     def form(self) -> str:
-        """ "tiled", "packed", "direct", "streamed" or "general"."""
-        details = {"tiled": self.tiled, "packed": self.packed, "direct": self.direct, "streamed": self.streamed}
+        """ "tiled", "packed", "direct", "streamed", "lanes" or "general"."""
+        details = {"tiled": self.tiled, "packed": self.packed, "direct": self.direct, "streamed": self.streamed,
+                   "lanes": self.lanes}  # fmt: skip
         return next((name for name, one in details.items() if one is not None), "general")
 
     def __str__(self) -> str:
@@ -97,6 +102,8 @@ class Explanation:
             lines += direct_lines(self.direct, self.machine)
         if self.streamed is not None:
             lines += matrix_vector_lines(self.streamed, self.machine)
+        if self.lanes is not None:
+            lines += lane_lines(self.lanes)
         if self.form == "general":
             lines.append(f"form       {_GENERAL[bool(self.contraction.of_kind(Kind.K))]}")
         if self.reason:
@@ -131,9 +138,12 @@ def explain_contraction(contraction: Contraction, machine: Machine, tiles: Tiles
     if tiles or isinstance(split, str):
         try:
             chosen = cpu_form(contraction, machine, tiles)
+            in_lanes = "tiles are given" if tiles else choose_lane_product(contraction, machine)
             relaid = relaid_of(contraction, machine)
         except LoweringError as error:
             return Explanation(machine, contraction, bound, reason=str(error))
+        if not isinstance(in_lanes, str):
+            return _in_lanes(in_lanes, machine, bound)
         if isinstance(relaid, str):
             return _explained(chosen, machine, bound, "" if tiles else str(split))
         return replace(_explained(cpu_form(relaid.contraction, machine), machine, bound), relaid=relaid)
@@ -166,6 +176,12 @@ def _explained(chosen: FormChoice, machine: Machine, bound: Roofline, not_split:
     reasons = declined_packed(form, machine, launch.blocks) + why
     packed = packed_details(form, launch)
     return Explanation(machine, form.contraction, bound, reasons, packed=packed, reason=chosen.reason)
+
+
+def _in_lanes(chosen: LaneChoice, machine: Machine, bound: Roofline) -> Explanation:
+    """The explanation of a product in lanes."""
+    details = lane_details(chosen.form, write_lane_product(chosen.form))
+    return Explanation(machine, chosen.form.contraction, bound, lanes=details, reason=chosen.reason)
 
 
 _GENERAL = {

@@ -16,6 +16,7 @@ from tilewright.contraction.split_sum import SplitSum
 from tilewright.kernel.launch import Launch, Temporary
 from tilewright.machine.model import Machine
 from tilewright.passes.contractions.form_choice import FormChoice, choose_form
+from tilewright.passes.contractions.lane_choice import choose_lane_product
 from tilewright.passes.contractions.relaid import relaid_launches, relaid_of
 from tilewright.passes.contractions.split_sums import split_of, split_over_blocks
 from tilewright.passes.direct.form import DirectForm
@@ -112,6 +113,11 @@ def contraction_launches(contraction: Contraction, machine: Machine, tiles: Tile
 
 def _cpu_launches(contraction: Contraction, machine: Machine) -> tuple[Launch, ...]:
     """The launches of a contraction whose sum is not split."""
+    in_lanes = choose_lane_product(contraction, machine)
+    if not isinstance(in_lanes, str):
+        from tilewright.passes.lane_products.kernel import write_lane_product
+
+        return (write_lane_product(in_lanes.form),)
     relaid = relaid_of(contraction, machine)
     if isinstance(relaid, str):
         return (write_cpu_kernel(cpu_form(contraction, machine).form),)

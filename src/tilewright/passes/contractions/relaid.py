@@ -102,7 +102,7 @@ def relaid_of(contraction: Contraction, machine: Machine) -> Relaid | str:
     choice = choose_form(contraction, alone)
     best = None
     for one in mixed:
-        without = _cycles(choice, contraction, alone, [one])
+        without = cycles_of(choice, contraction, alone, [one])
         for innermost in (True, False):
             found = _relaid(contraction, one, innermost, without, alone)
             if found is not None and found.cycles < (GAIN * without if best is None else best.cycles):
@@ -163,7 +163,7 @@ def _relaid(
         choice = choose_form(changed, machine)
     except LoweringError:  # an outer product that no form writes in this order
         return None
-    then = _cycles(choice, changed, machine)
+    then = cycles_of(choice, changed, machine)
     copying = sum(
         LAUNCH + machine.pace.packing * PACKED_ELEMENT * one.elements * one.copied.element.bytes / 4 for one in copies
     )
@@ -194,7 +194,7 @@ def _copied(contraction: Contraction, place: int, array: str, innermost: bool) -
     return copy, dataclasses.replace(contraction, **changes)
 
 
-def _cycles(choice: FormChoice, contraction: Contraction, machine: Machine, mixed: Sequence[Dimension] = ()) -> float:
+def cycles_of(choice: FormChoice, contraction: Contraction, machine: Machine, mixed: Sequence[Dimension] = ()) -> float:
     """What the model says of a form on one core.
 
     A form that reads an operand once, in order, is bound by reading; but where its vectors run along a dimension that
