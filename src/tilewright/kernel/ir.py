@@ -127,7 +127,7 @@ class Address:
 class Operation:
     """An operator of `tilewright.ir.operators` on operands of one type (comparisons give bool; select takes a bool).
 
-    On vectors, elementwise. `fma(a, b, c)` is a*b + c, contracted where the target can.
+    On vectors, elementwise. `fma(a, b, c)` is a*b + c, contracted where the target can; a CPU's `mul_apart` never is.
     """
 
     operator: str

@@ -302,6 +302,7 @@ for _name, _float, _integer in (("add", "fadd", "add"), ("sub", "fsub", "sub"), 
     # A product that is added to may be rounded once with the sum, as compilers of CUDA and OpenCL do it.
     _BY_KIND[_name, "f"] = _binary(f"{_float} contract")
     _BY_KIND[_name, "i"] = _BY_KIND[_name, "u"] = _binary(_integer)
+_BY_KIND["mul_apart", "f"] = _binary("fmul")
 for _kind in "iu":
     _BY_KIND["neg", _kind] = lambda c, value: c.binary("sub", c.constant(0), value)
     _BY_KIND["shl", _kind] = _shift("shl")

@@ -3,6 +3,6 @@
 a kernel    lower_general.py (points), point_kernels.py; point_loops.py (loops over points), inner_maps.py
 folds on a  short_folds.py, lower_reduction.py with lower_order.py and register_folds.py (in lanes); scan_strips.py and
   CPU       scan_lanes.py (scans in vectors)
-after that  dead_stores.py, waiting_last.py
+after that  dead_stores.py, waiting_last.py, products_apart.py
             whole_loops.py (loops of the host as one kernel)
 """

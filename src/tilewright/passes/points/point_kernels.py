@@ -24,6 +24,7 @@ from tilewright.passes.items.lower_scalar import lower_scalar_statement, lower_s
 from tilewright.passes.points.dead_stores import without_unread_arrays
 from tilewright.passes.points.lower_general import Places, Points
 from tilewright.passes.points.point_loops import emit_points
+from tilewright.passes.points.products_apart import all_products_apart
 from tilewright.passes.points.waiting_last import all_waiting_last
 from tilewright.runtime.host import (
     CHUNK,
@@ -93,6 +94,8 @@ def lower_points(
     if item.checks:
         first.append(Declare(item.failed.name, Constant(False, BOOL)))
     read = all_waiting_last(without_unread_arrays(item, body))
+    if threads_per_block == 1:
+        read = all_products_apart(read)
     return _plan(name, item, points, schedule, threads_per_block, first, read)
 
 

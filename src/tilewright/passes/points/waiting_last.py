@@ -58,7 +58,7 @@ def with_waiting_last(body: Sequence[Statement], index: str = "") -> tuple[State
         return tuple(body)
     if not _any_waits(body, _depths(body, set())):  # nor will they if something is read ahead, which is long to see
         return tuple(body)
-    depths = _depths(body, read_ahead(body, index))
+    depths = depths_of(body, index)
     if not _any_waits(body, depths):
         return tuple(body)
     places = {one.name: place for place, one in enumerate(body) if isinstance(one, kernel.Let)}
@@ -106,6 +106,11 @@ def with_waiting_last(body: Sequence[Statement], index: str = "") -> tuple[State
 def _any_waits(body: Sequence[Statement], depths: Mapping[str, int]) -> bool:
     """Whether an extremum among the statements waits for an earlier round."""
     return any(isinstance(one, kernel.Let) and _is_extremum(one.value) and depths.get(one.name, 0) for one in body)
+
+
+def depths_of(body: Sequence[Statement], index: str) -> dict[str, int]:
+    """How many operations after what rounds of a loop wait for each name of its body is known; others are not there."""
+    return _depths(body, read_ahead(body, index))
 
 
 def _is_extremum(value: Expression) -> bool:
