@@ -13,7 +13,7 @@ from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Program
 from tilewright.machine.model import Machine
 from tilewright.passes.core.fuse import fuse
-from tilewright.passes.core.nest_maps import nest_maps
+from tilewright.passes.core.nest_maps import nest_folds, nest_maps
 from tilewright.passes.core.read_concatenations import read_concatenations
 from tilewright.passes.core.simplify import simplify
 from tilewright.passes.last_rewrites import compute_rows, fill_histograms, scan_columns, sweep
@@ -52,6 +52,7 @@ def machine_pipeline(machine: Machine) -> tuple[Pass, ...]:
         return first
     return (
         *first,
+        Pass("nest folds", "points that divide their number by the length of rows are folded row by row", nest_folds),
         Pass(
             "compute rows", "columns that are only joined are never stored, and each row is written once", compute_rows
         ),

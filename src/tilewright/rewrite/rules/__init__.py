@@ -16,7 +16,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "horizontal": ("horizontal fusion",),
     "fusion_further": ("further fusion",),
     "concats": ("concatenations",),
-    "divided_maps": ("nests",),
+    "divided_maps": ("nests", "nested folds"),
     "flatten_invariant": ("flattening",),
     "flatten_distribute": ("flattening",),
     "flatten_arrays": ("flattening",),

@@ -1,6 +1,8 @@
-"""Maps that divide the number of their point by the length of a row: nests over rows and the places in them."""
+"""Maps and folds that divide the number of their point by the length of a row: nests over rows and places in them."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from tilewright.ir.nodes import (
     Apply,
@@ -9,6 +11,8 @@ from tilewright.ir.nodes import (
     Iota,
     Lambda,
     Map,
+    Redomap,
+    Reduce,
     Reshape,
     SizeValue,
     Statement,
@@ -18,7 +22,7 @@ from tilewright.ir.nodes import (
 )
 from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import ONE, ZERO, Size, SizeFunction, exact_quotient, product, size, size_function
-from tilewright.ir.traversal import all_statements, replace_bodies
+from tilewright.ir.traversal import all_statements, replace_bodies, with_fresh_names
 from tilewright.rewrite.names import bound, replace_names
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 
@@ -46,7 +50,26 @@ def map_divided(at: Place) -> Body | Declined:
     return at.replace(*_nested(at, points, index, *found))
 
 
-def _index_of(at: Place, points: Map) -> Variable | None:
+@rule("nested folds", Redomap)
+def fold_divided(at: Place) -> Body | Declined:
+    """redomap op ne (\\i -> f (i // m) (i % m)) (iota (n*m))
+    =>  reduce op ne (map n (\\q -> redomap op ne (\\r -> f q r) (iota m)) (iota n))
+
+    The rows of `map_divided`, folded before they are folded together, as an associative operator allows.
+    """
+    points = at.expect(Redomap)
+    index = _index_of(at, points)
+    if index is None:
+        return no_match("the fold does not count its points")
+    if len(points.function.body.results) > len(points.neutral) or any(one.type.rank for one in points.neutral):
+        return no_match("the fold gives more than numbers")
+    found = _row_length(at, points, index)
+    if found is None:
+        return no_match("no point divides its number by the length of rows of the fold")
+    return at.replace(*_folded(at, points, index, *found))
+
+
+def _index_of(at: Place, points: Map | Redomap) -> Variable | None:
     """The parameter that is a point's number."""
     for parameter, array in zip(points.function.parameters, points.arrays, strict=True):
         if isinstance(at.definition(array), Iota) and parameter.type == Type(I64):
@@ -54,7 +77,7 @@ def _index_of(at: Place, points: Map) -> Variable | None:
     return None
 
 
-def _row_length(at: Place, points: Map, index: Variable) -> tuple[Size, Size] | None:
+def _row_length(at: Place, points: Map | Redomap, index: Variable) -> tuple[Size, Size] | None:
     """How many rows there are, and of how many points each: the first divisor that divides the others, too, or tells
     at all.
     """
@@ -133,6 +156,40 @@ def _is_sum_of(value: Size, extents: set[str]) -> bool:
 def _nested(at: Place, points: Map, index: Variable, rows: Size, length: Size) -> tuple[Statement, ...]:
     """The statements that bind the map's targets by a nest."""
     names = at.names
+    nests = tuple(Variable(names(f"{one}.nest"), _parted(one, rows, length)) for one in at.statement.targets)
+    lines = tuple(Variable(names(f"{one}.line"), one.type.row) for one in nests)
+
+    def of_row(point: Lambda, arrays: tuple[Variable, ...]) -> Map:
+        return Map(length, point, arrays)
+
+    pairs = zip(at.statement.targets, nests, strict=True)
+    flat = (Statement((one,), Reshape(made, one.type.shape)) for one, made in pairs)
+    return (*_over_rows(at, points, index, (rows, length), nests, lines, of_row), *flat)
+
+
+def _folded(at: Place, points: Redomap, index: Variable, rows: Size, length: Size) -> tuple[Statement, ...]:
+    """The statements that bind the fold's targets by folds of the rows."""
+    names, targets = at.names, at.statement.targets
+    parts = tuple(Variable(names(f"{one}.rows"), Type(one.type.element, (rows,))) for one in targets)
+    lines = tuple(Variable(names(f"{one}.row"), one.type) for one in targets)
+    inner = with_fresh_names(points.combine, names)
+
+    def of_row(point: Lambda, arrays: tuple[Variable, ...]) -> Redomap:
+        return Redomap(length, inner, points.neutral, point, arrays, points.commutative)
+
+    whole = Reduce(rows, points.combine, points.neutral, parts, points.commutative)
+    return (*_over_rows(at, points, index, (rows, length), parts, lines, of_row), Statement(targets, whole))
+
+
+def _over_rows(
+    at: Place, points: Map | Redomap, index: Variable, extents: tuple[Size, Size], nests: tuple[Variable, ...],
+    lines: tuple[Variable, ...], of_row: Callable[[Lambda, tuple[Variable, ...]], Map | Redomap],
+) -> tuple[Statement, ...]:  # fmt: skip
+    """The statements that bind `nests` by a map over rows, what each of which gives, by `of_row`, is bound to `lines`.
+
+    `of_row` is given the function of a place in a row, and the arrays of the row that it goes over.
+    """
+    names, (rows, length) = at.names, extents
     row, place = Variable(names(f"{index}.row"), Type(I64)), Variable(names(f"{index}.place"), Type(I64))
     numbers, places = Variable(names("rows"), Type(I64, (rows,))), Variable(names("places"), Type(I64, (length,)))
     over, along, views = [(row, numbers)], [(place, places)], [Statement((numbers,), Iota(rows, I64))]
@@ -143,19 +200,15 @@ def _nested(at: Place, points: Map, index: Variable, rows: Size, length: Size) -
             views.append(Statement((parted,), Reshape(array, parted.type.shape)))
             over.append((line, parted))
             along.append((parameter, line))
-    nests = tuple(Variable(names(f"{one}.nest"), _parted(one, rows, length)) for one in at.statement.targets)
-    lines = tuple(Variable(names(f"{one}.line"), one.type.row) for one in nests)
     body = _divided(at, points.function.body, index, (row, place, length), _sizes_in(points.function.body))
     number = Statement((index,), SizeValue(atom_size(row) * length + atom_size(place)))
     point = Lambda(tuple(one for one, _ in along), Body((number, *body.statements), body.results))
-    of_row = (
+    statements = (
         Statement((places,), Iota(length, I64)),
-        Statement(lines, Map(length, point, tuple(array for _, array in along))),
+        Statement(lines, of_row(point, tuple(array for _, array in along))),
     )
-    nest = Map(rows, Lambda(tuple(one for one, _ in over), Body(of_row, lines)), tuple(array for _, array in over))
-    pairs = zip(at.statement.targets, nests, strict=True)
-    flat = (Statement((one,), Reshape(made, one.type.shape)) for one, made in pairs)
-    return (*views, Statement(nests, nest), *flat)
+    nest = Map(rows, Lambda(tuple(one for one, _ in over), Body(statements, lines)), tuple(array for _, array in over))
+    return (*views, Statement(nests, nest))
 
 
 def _parted(array: Variable, rows: Size, length: Size) -> Type:
