@@ -8,11 +8,13 @@
 False
 >>> is_within(2 * i + 1, n, {"i": n // 2})
 True
+>>> is_within(minimum(i + 1, n), n + 1, {"i": n + 1})
+True
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from tilewright.ir.sizes import ONE, Size, SizeFunction, size
 
@@ -31,9 +33,20 @@ def is_within(index: Size, extent: Size, ranges: Mapping[str, Size]) -> bool:
         True only if it is certain.
     """
     names = [name for name in index.names | extent.names if name in ranges]
-    positive = frozenset(one for one in map(ranges.__getitem__, names) if len(one.names) == 1)
-    known = {name: size(name) + 1 for one in positive for name in one.names if one == size(name) and name not in ranges}
+    least: dict[str, int] = {}
+    for name, value in _positive(frozenset(map(ranges.__getitem__, names)), ranges):
+        least[name] = max(value, least.get(name, value))
+    known = {name: size(name) + value for name, value in least.items()}
     return all(_is_nonnegative(one, ranges, known) for one in (index, extent - 1 - index))
+
+
+def _positive(extents: Collection[Size], ranges: Mapping[str, Size]) -> Iterator[tuple[str, int]]:
+    """Names that extents are a constant more than, and the least that they can be: indices below the extents exist."""
+    for extent in extents:
+        for name in extent.names - ranges.keys() if len(extent.names) == 1 else ():
+            more = (extent - size(name)).constant
+            if more is not None:
+                yield name, 1 - more
 
 
 def is_within_where_positive(index: Size, extent: str, ranges: Mapping[str, Size]) -> bool:
@@ -75,7 +88,9 @@ def narrowed(difference: Size, ranges: Mapping[str, Size], new: str) -> tuple[st
 
 
 def _is_nonnegative(value: Size, ranges: Mapping[str, Size], positive: Mapping[str, Size], depth: int = 0) -> bool:
-    """Whether a polynomial is at least 0 wherever its names can be; `positive` has e + 1 for each extent e > 0."""
+    """Whether a polynomial is at least 0 wherever its names can be; `positive` has for each name its least value plus
+    itself: e + 1 for each extent e > 0.
+    """
     for monomial, coefficient in value.terms:
         chosen = next((atom for atom in monomial if isinstance(atom, SizeFunction)), None)
         if chosen is None:

@@ -9,7 +9,7 @@ from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, I64
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Cast, Constant, Expression, If, Let, Name, Operation, Statement
-from tilewright.kernel.traversal import walk
+from tilewright.kernel.traversal import expressions_in, walk
 
 NEAR = 64
 """A cut at most so far from one end of an array leaves nearly all of it on its other side."""
@@ -60,7 +60,7 @@ def cuts_of(body: Sequence[Statement], index: Name) -> list[Cut]:
         operator, operands = one.value.operator, one.value.operands
         if len(operands) != 2 or any(operand.type != I64 for operand in operands):
             continue
-        left, right = (_linear(operand, index, bound) for operand in operands)
+        left, right = (linear_in(operand, index, bound) for operand in operands)
         if left is None or right is None:
             continue
         if operator in _MIRRORED and one.name in deciding:
@@ -143,7 +143,7 @@ def _deciding(body: Sequence[Statement]) -> set[str]:
     return names
 
 
-def _linear(expression: Expression, index: Name, bound: Mapping[str, Expression | None]) -> Linear | None:
+def linear_in(expression: Expression, index: Name, bound: Mapping[str, Expression | None]) -> Linear | None:
     """An expression in terms of the index and of names from outside; None if it is not linear, or reads memory."""
     match expression:
         case Constant():
@@ -154,12 +154,12 @@ def _linear(expression: Expression, index: Name, bound: Mapping[str, Expression 
             if name not in bound:
                 return 0, expression
             value = bound[name]
-            return None if value is None else _linear(value, index, bound)
+            return None if value is None else linear_in(value, index, bound)
         case Cast(operand):
-            inner = _linear(operand, index, bound)
+            inner = linear_in(operand, index, bound)
             return (0, Cast(inner[1], expression.type)) if inner is not None and inner[0] == 0 else None
         case Operation(operator, operands):
-            parts = [_linear(one, index, bound) for one in operands]
+            parts = [linear_in(one, index, bound) for one in operands]
             known = [one for one in parts if one is not None]
             if len(known) < len(parts):
                 return None
@@ -215,6 +215,22 @@ def simplified(body: Sequence[Statement], values: Mapping[str, Expression]) -> t
         else:
             result.append(one)
     return tuple(result)
+
+
+def without_unused(body: Sequence[Statement]) -> tuple[Statement, ...]:
+    """A body without what is bound in it and used by nothing.
+
+    >>> i = Name("i", I64)
+    >>> without_unused((Let("a", i), Let("b", Name("a", I64))))
+    ()
+    """
+    kept: list[Statement] = []
+    used: set[str] = set()
+    for one in reversed(tuple(body)):
+        if not isinstance(one, Let) or one.name in used:
+            kept.append(one)
+            used |= {part.name for part in expressions_in((one,)) if isinstance(part, Name)}
+    return tuple(reversed(kept))
 
 
 def _decided(expression: Operation, known: Mapping[str, object]) -> bool | None:

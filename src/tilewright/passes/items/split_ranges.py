@@ -6,7 +6,13 @@
 In the middle, which is nearly everything, neighbours are read at consecutive places, so in vectors. (Index set
 splitting [Wolfe, High Performance Compilers for Parallel Computing, 1996, section 9.7].) Where a comparison that does
 not change in the loop comes out otherwise than in the middle of an array, all of the loop is at an edge. Beyond a cut
-that may lie anywhere (one array ends there and another one begins) the loop is split again.
+that may lie anywhere (one array ends there and another one begins) the loop is split again, and so are both its sides
+where there are more of them.
+
+Indices that count with a loop are checked at its ends, so that it reads at consecutive places:
+
+    for i from low below high: bad = bad or not (0 <= i + c < n); ...
+=>  if 0 <= low + c and high - 1 + c < n: for i from low below high: ...   else: bad = true
 """
 
 from __future__ import annotations
@@ -16,11 +22,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from tilewright.ir.dataclass import dataclass
-from tilewright.ir.scalars import I64
+from tilewright.ir.scalars import BOOL, I64
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Constant, Expression, For, Name, Statement, While
 from tilewright.kernel.traversal import walk
-from tilewright.passes.items.loop_cuts import NEAR, Cut, cuts_of, simplified
+from tilewright.passes.items.loop_checks import certain_at_ends, checks_of, without_checks
+from tilewright.passes.items.loop_cuts import NEAR, Cut, cuts_of, simplified, without_unused
 from tilewright.passes.items.renaming import renamed
 from tilewright.passes.items.scalar_values import KernelBuilder
 
@@ -32,6 +39,8 @@ _FIRST = 4
 """Iterations that are done apart."""
 _FEW = 4
 """Iterations at an edge that are not worth vectors."""
+_MOST_SIDES = 2
+"""Splits, one inside of another, at cuts that may lie anywhere, and at choices that are the same in a whole loop."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +50,14 @@ class _Loop:
     index: Name
     body: Sequence[Statement]
     left_from: Callable[[Expression], int | None]
+    bad: Name | None = None
 
     def knowing(self, values: Mapping[str, Expression]) -> _Loop:
         """The loop where some of its statements' values are known."""
-        return _Loop(self.index, simplified(self.body, values), self.left_from)
+        body = without_unused(simplified(self.body, values))
+        if self.bad is not None:
+            body = without_checks(body, self.bad)
+        return _Loop(self.index, body, self.left_from, self.bad)
 
     def is_near_end(self, edge: Expression) -> bool:
         """Whether little of the loop lies from this index on."""
@@ -63,6 +76,7 @@ def emit_split(
     index: Name,
     body: Sequence[Statement],
     left_from: Callable[[Expression], int | None],
+    bad: Name | None = None,
 ) -> None:
     """Emit a loop whose iterations may run together, in parts if that frees it from comparisons and clamps.
 
@@ -71,9 +85,11 @@ def emit_split(
         bounds: the first index and the one after the last.
         index, body: the loop's index and what is done for it.
         left_from: how many iterations there are from an index on, if that is known.
+        bad: a variable that the body sets where an index is out of range; all iterations are done once more then.
     """
-    loop = _Loop(index, body, left_from)
-    if any(isinstance(one, For | While) for one in walk(tuple(body))):
+    loop = _Loop(index, body, left_from, bad)
+    long = bad is not None and len(body) > _SHORT
+    if long or any(isinstance(one, For | While) for one in walk(tuple(body))):
         _emit_loop(emit, bounds, loop)
     else:
         _emit_parts(emit, bounds, loop, 0)
@@ -104,15 +120,27 @@ def _begins(cut: Cut) -> bool:
 
 
 def _emit_loop(emit: KernelBuilder, bounds: Bounds, loop: _Loop, few: bool = False) -> None:
-    """The loop as it is, under new names."""
-    index, body = renamed(emit, loop.index, loop.body)
-    emit.emit(For(index.name, *bounds, body, independent=True, few=few))
+    """The loop as it is, under new names; what counts with its index is checked at its ends."""
+
+    def emit_body(body: Sequence[Statement]) -> None:
+        index, inside = renamed(emit, loop.index, body)
+        emit.emit(For(index.name, *bounds, inside, independent=True, few=few))
+
+    checks = checks_of(loop.body, loop.index, loop.bad) if loop.bad is not None and not few else ()
+    if loop.bad is None or not checks:
+        emit_body(loop.body)
+        return
+    bad, inside = loop.bad, without_checks(loop.body, loop.bad, {one.name for one in checks})
+    certain = emit.let(certain_at_ends(checks, bounds), "certain")
+    emit.when(certain, lambda: emit_body(inside), lambda: emit.assign(bad, Constant(True, BOOL)))
 
 
 def _emit_parts(emit: KernelBuilder, bounds: Bounds, loop: _Loop, depth: int) -> None:
     cuts = _worthwhile(cuts_of(loop.body, loop.index), loop) if depth < _DEEPEST else []
     if not cuts:
         _emit_loop(emit, bounds, loop)
+        return
+    if _emit_sides(emit, bounds, loop, cuts, depth):
         return
     low, high = bounds
     above = [one.edge for one in cuts if one.edge is not None and one.above]
@@ -128,6 +156,35 @@ def _emit_parts(emit: KernelBuilder, bounds: Bounds, loop: _Loop, depth: int) ->
     _emit_parts(emit, (first, last), loop.knowing(known), depth + 1)
     if again:
         _emit_parts(emit, (last, high), loop.knowing(known | beyond), depth + 1)
+
+
+def _emit_sides(emit: KernelBuilder, bounds: Bounds, loop: _Loop, cuts: Sequence[Cut], depth: int) -> bool:
+    """Emit both sides of a cut that may lie anywhere where there are others, and, of indices that are checked, of a
+    choice that is the same in the whole loop; whether there is such a cut.
+    """
+    if depth >= _MOST_SIDES:
+        return False
+    if loop.bad is not None and (same := next((one for one in cuts if one.holds is not None), None)) is not None:
+        assert isinstance(same.value, Constant) and same.holds is not None
+        other = {same.name: Constant(not same.value.value, BOOL)}
+        emit.when(
+            same.holds,
+            lambda: _emit_parts(emit, bounds, loop.knowing({same.name: same.value}), depth + 1),
+            lambda: _emit_parts(emit, bounds, loop.knowing(other), depth + 1),
+        )
+        return True
+    edges = dict.fromkeys(one.edge for one in cuts if one.edge is not None)
+    for edge in edges if len(edges) > 1 else ():
+        there = [one for one in cuts if one.edge == edge]
+        if any(one.above or one.beyond is None or one.wraps for one in there) or loop.is_near_end(edge):
+            continue
+        low, high = bounds
+        middle = emit.let(kernel.operation("max", low, kernel.operation("min", edge, high)), "middle")
+        _emit_parts(emit, (low, middle), loop.knowing({one.name: one.value for one in there}), depth + 1)
+        beyond = {one.name: one.beyond for one in there if one.beyond is not None}
+        _emit_parts(emit, (middle, high), loop.knowing(beyond), depth + 1)
+        return True
+    return False
 
 
 def _worthwhile(cuts: Sequence[Cut], loop: _Loop) -> list[Cut]:

@@ -55,7 +55,7 @@ def emit_points(
     elif checks:
         clamped = _where_not_empty(item, point) if _is_flat(inside) and _branches(inside) else None
         if clamped is None:
-            return _checked_together(item, bounds, point, in_order, machine)
+            return _checked_together(item, bounds, extent, point, in_order, machine)
         together: list[int] = []
         certain, index, inside = clamped
         item.emit.when(
@@ -149,7 +149,7 @@ def _obstacle(arrays: int, alone: bool) -> str:
 
 
 def _checked_together(
-    item: Item, bounds: Range, point: Callable[[], tuple[Name, Sequence[Statement]]], recording: For,
+    item: Item, bounds: Range, extent: Size, point: Callable[[], tuple[Name, Sequence[Statement]]], recording: For,
     machine: Machine | None,
 ) -> int:  # fmt: skip
     """A loop over points without branches for their indices; if one is out of range, `recording` runs, too, which is
@@ -163,7 +163,10 @@ def _checked_together(
     if isinstance(group := emit_in_lanes(item.emit, bounds, index, inside, machine, bad, item.turning), OneByOne):
         if group.scalar:
             item.refused.append(f"points one by one, not in the lanes of vectors: {group.reason}")
-        item.emit.emit(For(index.name, *bounds, tuple(inside), independent=True))
+        if _is_flat(inside):
+            emit_split(item.emit, bounds, index, inside, lambda edge: _left_from(item, edge, extent), bad)
+        else:
+            item.emit.emit(For(index.name, *bounds, tuple(inside), independent=True))
     else:
         together = group
     item.emit.when(bad, lambda: item.emit.emit(recording))
