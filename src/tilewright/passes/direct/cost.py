@@ -80,6 +80,7 @@ def direct_cost(form: DirectForm, machine: Machine) -> DirectCost:
     memory, again = _read_once(form, machine), _memory_again(form, machine)
     out, others = array_bytes(form, "out"), array_bytes(form, "vector") + array_bytes(form, "scalar")
     packing = _packing(form, outer, pace)
+    memory += _through_second_cache(form, machine) * outer * form.column_tiles * form.scalar_tiles
     writing, pieces = written_once(out, others, past, machine), _pieces_written(form, machine)
     if past:
         # The busier the memory is, the more pieces disturb it.
@@ -277,6 +278,17 @@ def _vector_loads(form: DirectForm, machine: Machine) -> float:
     else:
         each = 2 * machine.pace.vector_load if _levels_again(form, machine)[0] == 1 else machine.pace.far_load
     return len(form.lanes) * each
+
+
+def _through_second_cache(form: DirectForm, machine: Machine) -> float:
+    """Cycles in which a row of tiles reads vectors from the second cache, if that is being filled from main memory:
+    these are on the same way, so that one hides nothing of the other.
+    """
+    if form.vector_packed or _levels_again(form, machine)[0] == 1:
+        return 0.0
+    if level_of(sum(array_bytes(form, side) for side in ("vector", "scalar", "out")), machine) < 4:
+        return 0.0
+    return form.fitting_tiles * form.contracted_total * _vector_loads(form, machine)
 
 
 def _outer_times(form: DirectForm, side: str) -> int:

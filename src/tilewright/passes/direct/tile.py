@@ -281,16 +281,21 @@ def _columns(
 def lines_ahead(w: DirectWriter, distance: Expression, number: Expression) -> tuple[Expression, ...]:
     """What the row tile of this number prefetches at each step of the sum: its share of the lines that the next tile's
     vectors lie on, which begin `distance` after this one's. So requests come evenly, while all row tiles are computed.
+
+    Where the next tile is this one's neighbour, those are asked for in which its vectors end: if tiles begin within a
+    line, the first one has been read. One that is asked for in vain takes the place of another one.
     """
     form = w.form
     if not form.prefetched:
         return ()
     line = LINE // w.vector_source.element.bytes
-    lines = -(-(form.width - 1) // line) + 1  # a tile that begins within a line lies on one more
+    adjacent = form.collected is None
+    lines = -(-form.width // line) if adjacent else -(-(form.width - 1) // line) + 1
     each = -(-lines // form.scalar_tiles)
     found = []
     for i in range(each):
         place = multiply(add(multiply(number, integer(each)), integer(i)), integer(line))
+        place = add(place, integer(line - 1 if adjacent else 0))
         found.append(w.emit.let(add(distance, operation("min", place, integer(form.width - 1))), "ahead"))
     return tuple(found)
 
