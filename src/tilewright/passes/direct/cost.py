@@ -284,7 +284,9 @@ def _through_second_cache(form: DirectForm, machine: Machine) -> float:
     """Cycles in which a row of tiles reads vectors from the second cache, if that is being filled from main memory:
     these are on the same way, so that one hides nothing of the other.
     """
-    if form.vector_packed or _levels_again(form, machine)[0] == 1:
+    strip = form.contracted_total * sum(form.lanes) * form.vector_operand.element.bytes
+    passing = 1 if form.collected is None else 2  # collected results pass through the first cache too
+    if form.vector_packed or level_of(passing * strip, machine) == 1:
         return 0.0
     if level_of(sum(array_bytes(form, side) for side in ("vector", "scalar", "out")), machine) < 4:
         return 0.0
