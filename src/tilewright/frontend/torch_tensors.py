@@ -119,15 +119,33 @@ def on_arrays(function: Callable[..., Any], what: str, arguments: Sequence[Any],
     arrays = [array_of(one, f"{what} {number}") if is_tensor(one) else one for number, one in enumerate(arguments)]
     if out is None:
         return tensor_of(function(*arrays, **options))
-    if isinstance(out, tuple):
-        function(*arrays, out=tuple(_place(one) for one in out), **options)
-    else:
-        function(*arrays, out=_place(out), **options)
+    places = tuple(map(_place, out)) if isinstance(out, tuple) else _place(out)
+    function(*arrays, out=places, **options)
+    for one in out if isinstance(out, tuple) else (out,):
+        _tell_of_write(one)
     return out
 
 
 def _place(out: Any) -> Any:
-    return array_of(out, "out") if is_tensor(out) else out
+    """The memory that a result is written to.
+
+    Raises:
+        ValueError: for a tensor whose elements are not those of its memory.
+    """
+    if not is_tensor(out):
+        return out
+    if out.is_conj() or out.is_neg():
+        raise ValueError(
+            "out: the elements of this tensor are its memory's, conjugated or negated when they are read; give "
+            ".resolve_conj().resolve_neg() of it, a tensor of its own, or the one that it was made of"
+        )
+    return array_of(out, "out")
+
+
+def _tell_of_write(out: Any) -> None:
+    """Torch is told that a tensor was written, so that no gradient is computed of what it was before."""
+    if is_tensor(out):
+        sys.modules["torch"].autograd.graph.increment_version(out)
 
 
 def dtype_of(dtype: Any) -> Any:
@@ -163,6 +181,7 @@ def einsum_of_tensors(operands: Sequence[Any], out: Any, options: Mapping[str, A
     if out is None:
         return tensor_of(einsum(*arrays, **options))
     einsum(*arrays, out=_place(out), **options)
+    _tell_of_write(out)
     return out
 
 
