@@ -110,8 +110,7 @@ class QuickView:
         dtype, shape, strides = operand.dtype, operand.shape, operand.strides
         view = PlainView(labels, output)
 
-        def entry(*arguments: Any) -> Any:
-            array, out = arguments
+        def entry(array: Any, out: Any) -> Any:
             if out is not None or type(array) is not _NDARRAY:
                 return None
             if array.shape != shape or array.strides != strides or array.dtype != dtype:

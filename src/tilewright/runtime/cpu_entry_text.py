@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.runtime.cpu_entry_guards import GUARDS
 from tilewright.runtime.cpu_entry_steps import FIELDS, STEPS
 
-WORKSPACE_BYTES = 8 << 20
+WORKSPACE_BYTES = 64 << 20
 """Kernels that need more than this get no entry. Only the pages that a kernel touches take memory."""
 
 TEMPORARY_BYTES = 16 << 20
