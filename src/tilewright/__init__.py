@@ -30,32 +30,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tilewright.contraction.tensor_operation import TensorDimension as TensorDimension
     from tilewright.contraction.tensor_operation import TensorOperation as TensorOperation
-    from tilewright.frontend.annotations import any_ as any_
-    from tilewright.frontend.annotations import array as array
-    from tilewright.frontend.annotations import bf16 as bf16
-    from tilewright.frontend.annotations import bool_ as bool_
-    from tilewright.frontend.annotations import c64 as c64
-    from tilewright.frontend.annotations import c128 as c128
-    from tilewright.frontend.annotations import complex_ as complex_
-    from tilewright.frontend.annotations import f16 as f16
-    from tilewright.frontend.annotations import f32 as f32
-    from tilewright.frontend.annotations import f64 as f64
-    from tilewright.frontend.annotations import float_ as float_
-    from tilewright.frontend.annotations import i8 as i8
-    from tilewright.frontend.annotations import i16 as i16
-    from tilewright.frontend.annotations import i32 as i32
-    from tilewright.frontend.annotations import i64 as i64
-    from tilewright.frontend.annotations import integer_ as integer_
-    from tilewright.frontend.annotations import u8 as u8
-    from tilewright.frontend.annotations import u16 as u16
-    from tilewright.frontend.annotations import u32 as u32
-    from tilewright.frontend.annotations import u64 as u64
     from tilewright.frontend.array_functions import concat as concat
     from tilewright.frontend.array_functions import iota as iota
     from tilewright.frontend.array_functions import map as map
     from tilewright.frontend.array_functions import rearrange as rearrange
     from tilewright.frontend.array_functions import replicate as replicate
     from tilewright.frontend.array_functions import reshape as reshape
+    from tilewright.frontend.array_functions import roll as roll
     from tilewright.frontend.array_functions import scatter as scatter
     from tilewright.frontend.array_functions import transpose as transpose
     from tilewright.frontend.array_functions import update as update
@@ -72,18 +53,90 @@ if TYPE_CHECKING:
     from tilewright.frontend.fold_functions import scanomap as scanomap
     from tilewright.frontend.program import TracedProgram as TracedProgram
     from tilewright.frontend.program import program as program
+    from tilewright.frontend.scalar_functions import abs as abs
+    from tilewright.frontend.scalar_functions import acos as acos
+    from tilewright.frontend.scalar_functions import acosh as acosh
+    from tilewright.frontend.scalar_functions import asin as asin
+    from tilewright.frontend.scalar_functions import asinh as asinh
+    from tilewright.frontend.scalar_functions import atan as atan
+    from tilewright.frontend.scalar_functions import atan2 as atan2
+    from tilewright.frontend.scalar_functions import atanh as atanh
+    from tilewright.frontend.scalar_functions import cast as cast
+    from tilewright.frontend.scalar_functions import cbrt as cbrt
+    from tilewright.frontend.scalar_functions import ceil as ceil
+    from tilewright.frontend.scalar_functions import clip as clip
+    from tilewright.frontend.scalar_functions import conj as conj
+    from tilewright.frontend.scalar_functions import copysign as copysign
+    from tilewright.frontend.scalar_functions import cos as cos
+    from tilewright.frontend.scalar_functions import cosh as cosh
+    from tilewright.frontend.scalar_functions import erf as erf
+    from tilewright.frontend.scalar_functions import erfc as erfc
+    from tilewright.frontend.scalar_functions import exp as exp
+    from tilewright.frontend.scalar_functions import exp2 as exp2
+    from tilewright.frontend.scalar_functions import expm1 as expm1
+    from tilewright.frontend.scalar_functions import floor as floor
+    from tilewright.frontend.scalar_functions import fma as fma
+    from tilewright.frontend.scalar_functions import fmod as fmod
+    from tilewright.frontend.scalar_functions import hypot as hypot
+    from tilewright.frontend.scalar_functions import isfinite as isfinite
+    from tilewright.frontend.scalar_functions import isinf as isinf
+    from tilewright.frontend.scalar_functions import isnan as isnan
+    from tilewright.frontend.scalar_functions import log as log
+    from tilewright.frontend.scalar_functions import log1p as log1p
+    from tilewright.frontend.scalar_functions import log2 as log2
+    from tilewright.frontend.scalar_functions import log10 as log10
+    from tilewright.frontend.scalar_functions import maximum as maximum
+    from tilewright.frontend.scalar_functions import minimum as minimum
+    from tilewright.frontend.scalar_functions import relu as relu
+    from tilewright.frontend.scalar_functions import rint as rint
+    from tilewright.frontend.scalar_functions import rsqrt as rsqrt
+    from tilewright.frontend.scalar_functions import sigmoid as sigmoid
+    from tilewright.frontend.scalar_functions import sign as sign
+    from tilewright.frontend.scalar_functions import sin as sin
+    from tilewright.frontend.scalar_functions import sinh as sinh
+    from tilewright.frontend.scalar_functions import sqrt as sqrt
+    from tilewright.frontend.scalar_functions import square as square
+    from tilewright.frontend.scalar_functions import tan as tan
+    from tilewright.frontend.scalar_functions import tanh as tanh
+    from tilewright.frontend.scalar_functions import trunc as trunc
+    from tilewright.frontend.scalar_functions import where as where
     from tilewright.frontend.semiring import Semiring as Semiring
     from tilewright.frontend.tensordot import tensordot as tensordot
     from tilewright.frontend.tree import einsum_tree as einsum_tree
     from tilewright.frontend.tree import plan_tree as plan_tree
     from tilewright.frontend.tree_plan import TreePlan as TreePlan
+    from tilewright.passes.tiled.tiling import IllegalTiling as IllegalTiling
     from tilewright.runtime.devices import Device as Device
     from tilewright.runtime.devices import device_for as device_for
     from tilewright.runtime.devices import devices as devices
+    from tilewright.runtime.errors import DeviceError as DeviceError
+    from tilewright.runtime.errors import DeviceMemoryError as DeviceMemoryError
     from tilewright.runtime.thread_count import get_num_threads as get_num_threads
     from tilewright.runtime.thread_count import num_threads as num_threads
     from tilewright.runtime.thread_count import set_num_threads as set_num_threads
     from tilewright.runtime.thread_limits import register_with_threadpoolctl as register_with_threadpoolctl
+
+    # In annotations a checker takes what has no type for Any, whatever the brackets hold: names of sizes are no types.
+    any_: Any
+    array: Any
+    bf16: Any
+    bool_: Any
+    c128: Any
+    c64: Any
+    complex_: Any
+    f16: Any
+    f32: Any
+    f64: Any
+    float_: Any
+    i16: Any
+    i32: Any
+    i64: Any
+    i8: Any
+    integer_: Any
+    u16: Any
+    u32: Any
+    u64: Any
+    u8: Any
 
 __version__ = "0.1.0"
 _IMPORTED_AT = time_ns()
@@ -124,7 +177,7 @@ _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = sorted(["__version__", *_HOMES])  # noqa: PLE0605  # one table serves both
 
 
-def __getattr__(name: str) -> Any:
+def _imported(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'tilewright' has no attribute {name!r}")
     import_module("tilewright.runtime.forking")  # first: a child of a fork does not wait for what is imported after it
@@ -132,6 +185,10 @@ def __getattr__(name: str) -> Any:
     import_module("tilewright.frontend.torch_compiler").tell_torch_compiler()
     globals()[name] = value
     return value
+
+
+if not TYPE_CHECKING:  # a checker would take any name for one of ours
+    __getattr__ = _imported
 
 
 def __dir__() -> list[str]:

@@ -63,6 +63,8 @@ def _user_errors() -> Iterator[None]:
     """What the library refuses, told in one line."""
     try:
         yield
+    except BrokenPipeError:  # whoever reads, such as `head`, has had enough: the command line ends in silence
+        raise
     except _TOLD as error:
         if os.environ.get("TILEWRIGHT_TRACEBACK", "0") not in ("", "0") or isinstance(error, typer.Exit):
             raise

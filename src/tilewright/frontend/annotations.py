@@ -73,6 +73,10 @@ class Annotation:
 
     __repr__ = __str__
 
+    def __call__(self, *values: Any) -> Any:
+        """Refused: NumPy's types convert what they are called with, these do not."""
+        raise TypeError(f"tw.{self.name} is a type and converts nothing: write x.astype(tw.{self.name})")
+
 
 def _extent(name: str, extent: Any) -> Size:
     """A size: a number, a name, or an expression of names as text."""
@@ -140,6 +144,11 @@ def parameters_of(function: Callable[..., Any], around: Mapping[str, Any]) -> tu
         if isinstance(annotation, ScalarType):
             annotation = Annotation(annotation.name, (annotation,))
         if not isinstance(annotation, Annotation):
+            if one.name in ("self", "cls") and annotation is None:
+                raise TypeError(
+                    f"program {name}: a program is a function of arrays and scalars, not a method: write it outside of "
+                    f"the class, or as a @staticmethod, with what it needs of {one.name} as parameters"
+                )
             said = "has no annotation" if annotation is None else f"is annotated with {annotation!r}"
             raise TypeError(
                 f"program {name}: parameter {one.name} {said}; write its type, such as {one.name}: tw.f32['n', 'm'] "
@@ -158,7 +167,8 @@ def _annotations(function: Callable[..., Any], around: Mapping[str, Any]) -> dic
         return inspect.get_annotations(function, eval_str=True, locals={**around, **_enclosed(function)})
     except (NameError, SyntaxError, AttributeError) as error:
         name = getattr(function, "__name__", repr(function))
-        raise TypeError(f"program {name}: an annotation cannot be read: {error}") from error
+        hint = "; names of sizes are text, tw.f64['n']" if isinstance(error, NameError) else ""
+        raise TypeError(f"program {name}: an annotation cannot be read: {error}{hint}") from error
 
 
 def _enclosed(function: Callable[..., Any]) -> dict[str, Any]:

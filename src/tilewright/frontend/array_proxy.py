@@ -185,6 +185,11 @@ class ArrayProxy:
 
         return matmul(other, self)
 
+    def __format__(self, form: str) -> str:
+        if form:
+            raise TypeError(f"the elements of {self.variable} are not known while the function is traced")
+        return str(self)
+
     def __repr__(self) -> str:
         return f"ArrayProxy({self.variable}: {self.variable.type})"
 

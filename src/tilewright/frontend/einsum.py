@@ -152,6 +152,12 @@ def einsum(
                 found = entry(first, second, out)
                 if found is not None:
                     return found
+        elif len(operands) == 2:
+            _, first = operands
+            for entry in _RECENT.get(recent, ()):
+                found = entry(first, out)
+                if found is not None:
+                    return found
         else:
             for entry in _RECENT.get(recent, ()):
                 found = entry(*operands[1:], out)
@@ -255,9 +261,13 @@ def _by_form(
 
 
 def _expression_and_arrays(operands: tuple[Any, ...]) -> tuple[Hashable, tuple[Array, ...]]:
-    if operands and type(operands[0]) is str:
-        expression: Hashable = operands[0]
+    if operands and isinstance(operands[0], str):
+        expression: Hashable = str(operands[0])
         arrays = operands[1:]
+        if len(arrays) == 1 and type(arrays[0]) in (list, tuple) and "," in operands[0]:
+            raise TypeError(
+                f"einsum {expression!r}: operands are given one by one, einsum(expression, a, b); a list is one operand"
+            )
     else:
         from tilewright.frontend.einsum_lists import interleaved
 

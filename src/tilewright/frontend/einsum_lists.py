@@ -24,6 +24,8 @@ def interleaved(operands: Sequence[Any]) -> tuple[Hashable, tuple[Any, ...]]:
             "einsum needs an expression (a str) and operands, or operands and their indices; it was given only "
             f"{value_text(operands[0])}"
         )
+    if operands[0] is None:
+        raise TypeError("einsum needs an expression (a str) or an array as its first argument, not None")
     return interleaved_key(operands), tuple(operands[0 : len(operands) - len(operands) % 2 : 2])
 
 
@@ -41,6 +43,8 @@ def interleaved_key(arguments: Sequence[Any]) -> tuple[tuple[tuple[Label, ...], 
 def _interleaved_labels(labels: Any, what: str) -> tuple[Label, ...]:
     if isinstance(labels, bytes) or not isinstance(labels, Iterable):
         raise TypeError(f"einsum: {what} needs a sequence of indices, not {value_text(labels)}")
+    if type(labels) is str and not {"-", ","}.isdisjoint(labels):
+        raise TypeError(f"einsum: the expression comes first, einsum({labels!r}, ...), and {what} after it")
     read: list[Label] = []
     for written in labels:
         one: Any = written

@@ -29,7 +29,7 @@ from tilewright.ir.sizes import Size, exact_quotient, size, size_function
 from tilewright.ir.traversal import bound_variables
 from tilewright.runtime.messages import value_text
 
-_PACKAGE = os.path.dirname(tilewright.__file__)
+_NOT_USERS = (os.path.dirname(tilewright.__file__), os.path.dirname(np.__file__))  # NumPy hands its functions to us
 _CURRENT: ContextVar[Tracer | None] = ContextVar("tilewright_tracer", default=None)
 _RING: dict[str, Callable[[Size, Size], Size]] = {"add": Size.__add__, "sub": Size.__sub__, "mul": Size.__mul__}
 _POLYNOMIAL = {*_RING, "neg", "min", "max", "floordiv", "mod"}
@@ -91,8 +91,8 @@ def current(what: str) -> Tracer:
 
 
 def is_ours(filename: str) -> bool:
-    """Whether a source file is one of this package."""
-    return filename.startswith(_PACKAGE)
+    """Whether a source file is one of this package, or of NumPy, whose functions call it."""
+    return filename.startswith(_NOT_USERS)
 
 
 def user_location() -> str:
@@ -145,8 +145,8 @@ class IndexProxy(ScalarProxy):
     def __index__(self) -> int:
         if self.extent.constant is None:
             raise TypeError(
-                f"the value of {self.extent} is not known while the function is traced, so range() and other Python "
-                "functions cannot have it; use tw.loop, or tw.map over tw.iota"
+                f"the value of {self.extent} is not known while the function is traced, so range() and other functions "
+                "of Python and NumPy cannot have it; use tw.loop, tw.map over tw.iota, or tw.replicate"
             )
         return self.extent.constant
 

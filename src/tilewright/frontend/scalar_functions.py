@@ -148,8 +148,9 @@ def cast(value: Any, scalar: object) -> Any:
 
 def _function(operator: str, meaning: str) -> Callable[..., Any]:
     def function(*operands: Any) -> Any:
-        if len(operands) != OPERATORS[operator].arity:
-            raise TypeError(f"{operator} takes {OPERATORS[operator].arity} operands, not {len(operands)}")
+        arity = OPERATORS[operator].arity
+        if len(operands) != arity:
+            raise TypeError(f"{operator} takes {arity} {'operand' if arity == 1 else 'operands'}, not {len(operands)}")
         return apply(operator, *operands)
 
     function.__name__ = function.__qualname__ = operator

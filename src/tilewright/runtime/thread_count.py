@@ -16,6 +16,7 @@ The environment is read when the first launch happens, and again in a child afte
 from __future__ import annotations
 
 import math
+import operator
 import os
 import time
 from collections.abc import Iterator
@@ -114,9 +115,11 @@ def _find_out() -> None:
     if _state.most is None:
         text = os.environ.get(THREADS_VARIABLE, "").strip()
         if text:
-            if not text.lstrip("-").isdecimal():
-                raise ValueError(f"{THREADS_VARIABLE} is {text!r}, not a number")
-            _state.known, _state.known_until = _checked(int(text), THREADS_VARIABLE), math.inf
+            try:
+                number = int(text)
+            except ValueError:
+                raise ValueError(f"{THREADS_VARIABLE} is {text!r}, not a number") from None
+            _state.known, _state.known_until = _checked(number, THREADS_VARIABLE), math.inf
             return
         # What is wrong with a variable of OpenMP is for OpenMP to say.
         first = os.environ.get(OPENMP_VARIABLE, "").split(",")[0].strip()
@@ -132,7 +135,7 @@ def _checked(number: int, what: str) -> int:
         raise TypeError(f"{what} is {value_text(number)}; it must be an integer")
     if not 1 <= number <= MOST_THREADS:
         raise ValueError(f"{what} is {number}; it must be from 1 to {MOST_THREADS}")
-    return number
+    return operator.index(number)
 
 
 if hasattr(os, "register_at_fork"):
