@@ -35,7 +35,6 @@ def method() -> None:
 MISTAKES: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: tw.einsum("ij,jk->ik", [A, B[:, :4]]), TypeError, "operands are given one by one, einsum(expression, a, "),
     (lambda: tw.einsum(A, "ij->ji"), TypeError, "the expression comes first, einsum('ij->ji', ...), and operand 0"),
-    (lambda: tw.einsum(None, A), TypeError, "an expression (a str) or an array as its first argument, not None"),
     (run(lambda x: x, "tw.f64[n]"), TypeError, "name 'n' is not defined; names of sizes are text, tw.f64['n']"),
     (run(tw.f32), TypeError, "tw.f32 is a type and converts nothing: write x.astype(tw.f32)"),
     (run(lambda x: f"{x:.3f}"), TypeError, "the elements of x are not known while the function is traced"),

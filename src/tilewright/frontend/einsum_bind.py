@@ -345,7 +345,7 @@ def _is_view(
         and not options.extra_labels
         and options.alpha == 1
         and not options.beta
-        and operand.dtype == dtype
+        and (operand.dtype if options.dtype is not None else operand.dtype.newbyteorder("=")) == dtype
         and len(set(spec.output)) == len(spec.output)
         and set(spec.output) == set(spec.inputs[0])
         and (order not in "CF" or _lies_as(spec, operand, order))

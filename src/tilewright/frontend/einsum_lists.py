@@ -24,8 +24,6 @@ def interleaved(operands: Sequence[Any]) -> tuple[Hashable, tuple[Any, ...]]:
             "einsum needs an expression (a str) and operands, or operands and their indices; it was given only "
             f"{value_text(operands[0])}"
         )
-    if operands[0] is None:
-        raise TypeError("einsum needs an expression (a str) or an array as its first argument, not None")
     return interleaved_key(operands), tuple(operands[0 : len(operands) - len(operands) % 2 : 2])
 
 
