@@ -18,10 +18,11 @@ epilogue follows on vectors of results before they are stored, or on the piece w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.kernel import ir as kernel
-from tilewright.kernel.ir import Expression, Name, VectorType, add, element_of, integer, multiply, operation
+from tilewright.kernel.ir import Buffer, Expression, Name, VectorType, add, element_of, integer, multiply, operation
 from tilewright.kernel.launch import Launch
 from tilewright.machine.model import power_of_two_at_least
 from tilewright.passes.items.scalar_values import Value
@@ -234,43 +235,13 @@ def _sums(w: RowWriter, block: Expression) -> None:
         step = w.parameter("chunk", form.chunk)
         start = emit.let(multiply(piece, step), "start")
         stop = emit.let(operation("min", add(start, step), w.length), "stop")
-
     groups = max(1, form.row_count // form.rows)
     loops = w.tree_of(groups, GROUPS)
     room = power_of_two_at_least(min(form.chunk, form.along_size))
-    levels = [w.level(room) for _ in range(levels_of(loops))]
-    scalar = form.accumulator
-    places = [(w.out, bases["out"]), *((one, operation("sub", ZERO, start)) for one in levels)]
-
-    def begin(at: Expression, vectors: int, mask: Mask | None) -> None:
-        for buffer, from_ in places:
-            for v in range(vectors):
-                here = emit.let(add(add(from_, at), integer(v * form.lanes)), "here")
-                w.store(buffer, here, w.neutral(), mask)
-
-    w.in_steps(start, stop, begin)
-
-    def fold(level: int) -> None:
-        """Add the sums of a level to those of the next one, and begin it anew."""
-        (low, from_), (high, to) = places[level : level + 2]
-
-        def step(at: Expression, vectors: int, mask: Mask | None) -> None:
-            for v in range(vectors):
-                here = emit.let(add(at, integer(v * form.lanes)), "here")
-                source, target = emit.let(add(from_, here), "from"), emit.let(add(to, here), "to")
-                total = w.combined(w.read(high, scalar, target, mask), w.read(low, scalar, source, mask))
-                w.store(high, target, total, mask)
-                w.store(low, source, w.neutral(), mask)
-
-        w.in_steps(start, stop, step)
-
-    def end(at: Expression, vectors: int, mask: Mask | None) -> None:
-        for v in range(vectors):
-            here = emit.let(add(at, integer(v * form.lanes)), "here")
-            source = emit.let(add(places[-1][1], here), "from")
-            sums = w.read(places[-1][0], scalar, source, mask)
-            total = w.finished(sums, bases, form.along, here, mask)
-            w.store(w.out, emit.let(add(bases["out"], here), "to"), total, mask)
+    levels = [(w.level(room), operation("sub", ZERO, start)) for _ in range(levels_of(loops))]
+    sums = _Sums(w, bases, start, stop, ((w.out, bases["out"]), *levels))
+    sums.begin()
+    count = w.parameter("groups", groups)
 
     def add_groups(bases: dict[str, Expression], first: Expression, end: Expression) -> None:
         def group(number: Expression) -> None:
@@ -282,10 +253,66 @@ def _sums(w: RowWriter, block: Expression) -> None:
             last = operation("eq", end, count)
             emit.when(emit.let(last, "last"), lambda: _add_rest(w, bases, start, stop))
 
-    count = w.parameter("groups", groups)
-    w.over_tree(loops, bases, count, add_groups, fold)
+    w.over_tree(loops, bases, count, add_groups, sums.fold)
     if levels or form.contraction.epilogue is not None:
-        w.in_steps(start, stop, end)
+        sums.end()
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """The sums of a piece of the output, from `start` to `stop`.
+
+    Attributes:
+        places: where they are and begin, level by level: those of the lowest one lie in the output itself.
+    """
+
+    w: RowWriter
+    bases: dict[str, Expression]
+    start: Expression
+    stop: Expression
+    places: Sequence[tuple[Buffer, Expression]]
+
+    def _each_vector(self, at: Expression, vectors: int) -> Iterator[Expression]:
+        for v in range(vectors):
+            yield self.w.emit.let(add(at, integer(v * self.w.form.lanes)), "here")
+
+    def begin(self) -> None:
+        """All levels are neutral."""
+        w = self.w
+
+        def step(at: Expression, vectors: int, mask: Mask | None) -> None:
+            for buffer, origin in self.places:
+                for here in self._each_vector(add(origin, at), vectors):
+                    w.store(buffer, here, w.neutral(), mask)
+
+        w.in_steps(self.start, self.stop, step)
+
+    def fold(self, level: int) -> None:
+        """Add the sums of a level to those of the next one, and begin it anew."""
+        w, scalar = self.w, self.w.form.accumulator
+        (low, below), (high, above) = self.places[level : level + 2]
+
+        def step(at: Expression, vectors: int, mask: Mask | None) -> None:
+            for here in self._each_vector(at, vectors):
+                source, target = w.emit.let(add(below, here), "from"), w.emit.let(add(above, here), "to")
+                total = w.combined(w.read(high, scalar, target, mask), w.read(low, scalar, source, mask))
+                w.store(high, target, total, mask)
+                w.store(low, source, w.neutral(), mask)
+
+        w.in_steps(self.start, self.stop, step)
+
+    def end(self) -> None:
+        """Write the results of the sums of the highest level."""
+        w, form = self.w, self.w.form
+        buffer, origin = self.places[-1]
+
+        def step(at: Expression, vectors: int, mask: Mask | None) -> None:
+            for here in self._each_vector(at, vectors):
+                sums = w.read(buffer, form.accumulator, w.emit.let(add(origin, here), "from"), mask)
+                total = w.finished(sums, self.bases, form.along, here, mask)
+                w.store(w.out, w.emit.let(add(self.bases["out"], here), "to"), total, mask)
+
+        w.in_steps(self.start, self.stop, step)
 
 
 def _add_rest(w: RowWriter, bases: dict[str, Expression], start: Expression, stop: Expression) -> None:
