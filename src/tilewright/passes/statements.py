@@ -313,7 +313,7 @@ class Statements:
 
     def _contraction(self, statement: Statement) -> Step | Refusal:
         """The tiled form of a contraction, if the statement is one; else why it is not."""
-        otherwise = functools.cache(functools.partial(self.as_now()._without_tiling, statement))
+        otherwise = functools.cache(functools.partial(self.as_now().without_tiling, statement))
         # Maps around reductions that are reduced in turn are nested reductions to a contraction.
         nested = Statement(statement.targets, with_folds(statement.expression))
         found = contraction_step(self.name, nested, self.device, self.tiles, self.known.iotas, otherwise)
@@ -342,9 +342,10 @@ class Statements:
     def step_without_tiling(self, body: Body, number: int) -> Step:
         """The general lowering of a statement of a body, as things stand after those before it."""
         self.block(Body(body.statements[:number], ()))
-        return self._without_tiling(body.statements[number])
+        return self.without_tiling(body.statements[number])
 
-    def _without_tiling(self, statement: Statement) -> Step:
+    def without_tiling(self, statement: Statement) -> Step:
+        """The general lowering of a statement that may be a contraction."""
         is_fold = isinstance(statement.expression, nodes.Reduce | nodes.Redomap)
         return self._segments(statement) if is_fold else self.general(statement)
 

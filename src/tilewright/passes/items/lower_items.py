@@ -289,13 +289,13 @@ def _(expression: nodes.Concat, item: Item, targets: tuple[Variable, ...]) -> Se
         room = memory.lmad.shape[expression.axis] - start
         extent = minimum(maximum(source.lmad.shape[expression.axis], 0), room)
         shape = [extent if d == expression.axis else one for d, one in enumerate(source.lmad.shape)]
-        lmad = memory.lmad.slice(part_of(memory, expression.axis, start, shape))
+        lmad = memory.lmad.slice(_part_of(expression.axis, start, shape))
         item.copy(source, ArrayView(memory.buffer, memory.element, lmad))
         start = start + extent
     return (memory,)
 
 
-def part_of(memory: ArrayView, axis: int, start: Size, shape: Sequence[Size]) -> tuple[nodes.SliceDimension, ...]:
+def _part_of(axis: int, start: Size, shape: Sequence[Size]) -> tuple[nodes.SliceDimension, ...]:
     """The slice in which a part of a concatenation lies."""
     return tuple(nodes.SliceDimension(start if d == axis else size(0), extent) for d, extent in enumerate(shape))
 
