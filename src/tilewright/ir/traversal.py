@@ -35,6 +35,21 @@ def _rebuild(node: Any, on_variable: Callable[[Variable], Any], on_size: Callabl
     return _with_fields(node, lambda value: _rebuild(value, on_variable, on_size))
 
 
+def visit(node: object, on_variable: Callable[[Variable], object], on_size: Callable[[Size], object]) -> None:
+    """Call these with every variable, binding or use, and with every size outside of a variable's type, in order."""
+    kind = type(node)
+    if kind is Variable:
+        on_variable(node)  # type: ignore[arg-type]
+    elif kind is Size:
+        on_size(node)  # type: ignore[arg-type]
+    elif isinstance(node, tuple):
+        for one in node:
+            visit(one, on_variable, on_size)
+    elif kind is not Literal:
+        for name in fields_of(kind):
+            visit(getattr(node, name), on_variable, on_size)
+
+
 def fields_of(kind: type) -> tuple[str, ...]:
     """The names of the fields of a class of nodes, known after the first question; none of other classes."""
     names = _FIELDS.get(kind)
@@ -155,12 +170,7 @@ def _binds(node: object) -> tuple[Variable, ...]:
 def used_variables(node: object) -> tuple[Variable, ...]:
     """Every occurrence of a variable in a node, bindings included, in order."""
     found: list[Variable] = []
-
-    def on_variable(one: Variable) -> Variable:
-        found.append(one)
-        return one
-
-    rebuild(node, on_variable, lambda one: one)
+    visit(node, found.append, lambda size: None)
     return tuple(found)
 
 
@@ -168,17 +178,12 @@ def mentioned_names(node: object) -> set[str]:
     """Every name that occurs anywhere in a node, in sizes and types too."""
     names: set[str] = set()
 
-    def on_size(one: Size) -> Size:
-        names.update(one.names)
-        return one
-
-    def on_variable(one: Variable) -> Variable:
+    def on_variable(one: Variable) -> None:
         names.add(one.name)
         for extent in one.type.shape:
             names.update(extent.names)
-        return one
 
-    rebuild(node, on_variable, on_size)
+    visit(node, on_variable, lambda size: names.update(size.names))
     return names
 
 

@@ -84,22 +84,22 @@ class Place:
     site: Site
     chain: tuple[tuple[Body, int], ...]
 
-    @property
+    @cached_property
     def body(self) -> Body:
         """The body that the statement stands in."""
         return self.chain[-1][0]
 
-    @property
+    @cached_property
     def index(self) -> int:
         """The statement's index in its body."""
         return self.chain[-1][1]
 
-    @property
+    @cached_property
     def statement(self) -> Statement:
         """The statement."""
         return self.body.statements[self.index]
 
-    @property
+    @cached_property
     def expression(self) -> Expression:
         """The statement's right-hand side."""
         return self.statement.expression
@@ -190,17 +190,29 @@ def resolve(program: Program, site: Site) -> Place:
     Raises:
         RewriteError: if the program has no such statement.
     """
-    chain: list[tuple[Body, int]] = []
-    body = program.body
-    for index, number in site.path:
-        chain.append((body, index))
-        inside = bodies_of(body.statements[index].expression) if index < len(body.statements) else ()
-        if number >= len(inside):
-            body_at(program, site.path)  # which says what is missing
-        body = inside[number]
+    around, body = _way_to(program, site.path)
     if not 0 <= site.index < len(body.statements):
         raise RewriteError(f"program {program.name} has no statement at {site}: {len(body.statements)} there")
-    return Place(program, site, (*chain, (body, site.index)))
+    return Place(program, site, (*around, (body, site.index)))
+
+
+def _way_to(program: Program, path: tuple[tuple[int, int], ...]) -> tuple[tuple[tuple[Body, int], ...], Body]:
+    """The bodies on a path, each with an index, and the one at its end. The last path is remembered on the program:
+    sweeps ask for the statements of a body one after the other.
+    """
+    known = program.__dict__.get("_way")
+    if known is not None and known[0] == path:
+        return known[1], known[2]
+    around: list[tuple[Body, int]] = []
+    body = program.body
+    for index, number in path:
+        around.append((body, index))
+        inside = bodies_of(body.statements[index].expression) if index < len(body.statements) else ()
+        if number >= len(inside):
+            body_at(program, path)  # which says what is missing
+        body = inside[number]
+    program.__dict__["_way"] = path, tuple(around), body
+    return tuple(around), body
 
 
 def replace_body(place: Place, body: Body) -> Program:

@@ -22,6 +22,7 @@ from tilewright.ir import nodes
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Atom, Body, Statement, Variable
 from tilewright.passes.core.used_names import free_variables
+from tilewright.rewrite.names import mentioned
 from tilewright.runtime import host
 from tilewright.runtime.liveness import names_in
 
@@ -143,10 +144,10 @@ def _followed(
     current, names, former = start, set(names), set[str]()
     taken: dict[str, Variable] = {}
     for line in code.statements if isinstance(code, Body) else code.steps:
-        mentioned = set(names_in(line))
-        if mentioned & former:
+        named = _mentions(line)
+        if not named.isdisjoint(former):
             return None
-        if mentioned.isdisjoint(names):
+        if named.isdisjoint(names):
             continue
         kind = _kind(line)
         after = _replacement(kind, current, names, code.results if place is None else code.results[place : place + 1])
@@ -205,8 +206,12 @@ def _places(array: Variable, atoms: tuple[Atom, ...]) -> list[int]:
     return [n for n, one in enumerate(atoms) if isinstance(one, Variable) and one.name == array.name]
 
 
-def _mentions(node: object) -> set[str]:
-    return set(names_in(node))
+def _mentions(node: object) -> AbstractSet[str]:
+    """As `names_in`; of statements that is remembered, as they are asked about for each array."""
+    if not isinstance(node, Statement):
+        return set(names_in(node))
+    names = mentioned(node)
+    return names.union(name.rpartition(".")[0] for name in names if "." in name)
 
 
 def _kind(line: Line) -> _Kind:

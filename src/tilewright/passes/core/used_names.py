@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from tilewright.ir.nodes import Variable
-from tilewright.ir.sizes import Size
-from tilewright.ir.traversal import bound_variables, rebuild, used_variables
+from tilewright.ir.traversal import bound_variables, used_variables, visit
 
 
 def size_names(node: object) -> set[str]:
     """Names that occur in the sizes of a node, those in types included."""
     names: set[str] = set()
 
-    def on_size(one: Size) -> Size:
-        names.update(one.names)
-        return one
-
-    def on_variable(one: Variable) -> Variable:
+    def on_variable(one: Variable) -> None:
         for extent in one.type.shape:
-            on_size(extent)
-        return one
+            names.update(extent.names)
 
-    rebuild(node, on_variable, on_size)
+    visit(node, on_variable, lambda size: names.update(size.names))
     return names
 
 
