@@ -25,7 +25,10 @@ from tilewright.runtime.devices import Device
 
 TYPES = ("bool_", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f16", "f32", "f64", "f32", "f64", "c64")
 SIZES = (0, 1, 2, 3, 5, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127)
-LARGE = (1000, 4099, 20011, 100_003)
+LARGE, HUGE = (1000, 4099), (20_011, 100_003)
+ONE_BY_ONE = ("integers", "floats", "compared", "chosen", "cast", "logic", "folded", "scanned", "placed")
+"""The lines that make no arrays of as many elements as the product of two."""
+
 MOST_ELEMENTS, MOST_LARGE = 1500, 400_000
 LINES_TRIED = 14
 
@@ -45,7 +48,8 @@ def written(number: int) -> tuple[NumpyTrial, list[str]]:
     for name in "abcde"[: random.randint(2, 5)]:
         sizes = tuple(random.choice((*names, "n", "3")) for _ in range(random.choice((0, 1, 1, 1, 2, 2, 3))))
         parameters.append((name, random.choice(kinds), sizes))
-    arguments = tuple(_arguments(random, parameters, names, large) for _ in range(2))
+    huge = large and max(len(sizes) for _, _, sizes in parameters) < 2
+    arguments = tuple(_arguments(random, parameters, names, large, most) for most in (huge, False))
     shown = tuple((name, kind, tuple(int(s) if s.isdigit() else s for s in sizes)) for name, kind, sizes in parameters)
     trial = NumpyTrial(
         number,
@@ -60,17 +64,19 @@ def written(number: int) -> tuple[NumpyTrial, list[str]]:
     others = {name: value for (name, _, _), value in zip(parameters, arguments[1], strict=True)}
     for (name, _, _), value in zip(parameters, arguments[0], strict=True):
         scope.keep(name, value, False)
+    lines = [one for one in LINES if one.__name__ in ONE_BY_ONE] if huge else LINES
     for _ in range(random.randint(4, LINES_TRIED)):
-        trial = _longer(trial, scope, others, refused)
+        trial = _longer(trial, scope, others, refused, random.choice(lines)(scope))
     made = [one.name for one in scope.known if one.name.startswith("v")] or [parameters[0][0]]
     results = (made[-1], *random.sample(made[:-1], min(len(made) - 1, random.randint(0, 3))))
     unsigned = frozenset(one for one in results if "zero" in scope.marked(one))
     return fuzz_numpy._replaced(trial, results=results, unsigned=unsigned), refused
 
 
-def _longer(trial: NumpyTrial, scope: Extremes, others: dict[str, Any], refused: list[str]) -> NumpyTrial:
-    """One more line, if there is one to be kept."""
-    line = scope.random.choice(LINES)(scope)
+def _longer(
+    trial: NumpyTrial, scope: Extremes, others: dict[str, Any], refused: list[str], line: tuple[str, str] | None
+) -> NumpyTrial:
+    """One more line, if it is one to be kept."""
     if line is None:
         return trial
     text, own = line
@@ -100,13 +106,15 @@ def _longer(trial: NumpyTrial, scope: Extremes, others: dict[str, Any], refused:
     return longer
 
 
-def _arguments(random: Random, parameters: Sequence[Any], names: Sequence[str], large: bool) -> tuple[Any, ...]:
+def _arguments(
+    random: Random, parameters: Sequence[Any], names: Sequence[str], large: bool, huge: bool
+) -> tuple[Any, ...]:
     most = max(sum(not one.isdigit() for one in sizes) for _, _, sizes in parameters)
     limit = MOST_LARGE if large else MOST_ELEMENTS
     fewer = [one for one in ((*SIZES, *LARGE) if large else SIZES) if max(one, 1) ** most <= limit]
     values = {name: random.choice(fewer) for name in names}
-    if large and most == 1:
-        values["n"] = random.choice(LARGE)
+    if huge:
+        values["n"] = random.choice(HUGE)
     found: list[Any] = []
     for _, kind, sizes in parameters:
         shape = tuple(values.get(one, 3) for one in sizes)
