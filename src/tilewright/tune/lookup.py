@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tilewright.runtime.executable import Executable
-from tilewright.runtime.thresholds import threshold_of
+from tilewright.runtime.thresholds import check_values, threshold_of
 from tilewright.tune.keys import TuningWarning, device_key, program_digest
 from tilewright.tune.store import TuningStore
 from tilewright.tune.text import Tuning, TuningError, file_beside, read_tunings
@@ -63,12 +63,21 @@ def _from_tunings(executable: Executable, tunings: Sequence[Tuning], where: str)
 
 
 def _known(executable: Executable, values: Mapping[str, float], where: str = "the tuning store") -> dict[str, float]:
-    """The values of thresholds that the program has."""
+    """The values of thresholds that the program has and can take; what else somebody has written is told."""
     unknown = [one for one in values if threshold_of(one) not in executable.thresholds]
     if unknown:
         known = ", ".join(executable.thresholds)
         _warn(f"{where}: {executable.name} has no threshold {', '.join(unknown)}; it has {known}")
-    return {name: value for name, value in values.items() if name not in unknown}
+    kept: dict[str, float] = {}
+    for name, value in values.items():
+        if name in unknown:
+            continue
+        try:
+            check_values(executable.name, executable.thresholds, {name: value})
+            kept[name] = value
+        except ValueError as error:
+            _warn(f"{where}: {error}; the model's value is taken")
+    return kept
 
 
 def _warn(message: str) -> None:

@@ -59,10 +59,10 @@ class TuningStore:
     # --- choices
 
     def get(self, program: str, device: str, shapes: str = ANY_SHAPE) -> dict[str, float]:
-        """The values chosen for a program on a device; nothing if there are none."""
+        """The values chosen for a program on a device; nothing if there are none. What is no number is nan."""
         query = "select name, value from choices where program = ? and device = ? and shapes = ? order by rowid"
         rows = self._rows(query, program, device, shapes)
-        return {str(name): float(value) for name, value in rows}
+        return {str(name): _number(value) for name, value in rows}
 
     def put(
         self, program: str, device: str, values: Mapping[str, float], shapes: str = ANY_SHAPE, title: str = ""
@@ -193,6 +193,13 @@ class TuningStore:
         warnings.warn(
             f"the tuning store {self.path} {what}", TuningWarning, stacklevel=1
         )  # the place that all share: told once
+
+
+def _number(text: str | None) -> float:
+    try:
+        return float(text or "nan")
+    except ValueError:  # written by something else
+        return float("nan")
 
 
 def _read_measurement(

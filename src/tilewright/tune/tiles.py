@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -24,7 +25,7 @@ from tilewright.passes.pipelines import run_pipeline
 from tilewright.passes.tiled.choice import ranked_tilings
 from tilewright.passes.tiled.tiling import IllegalTiling, Tiling, parallel_dimensions
 from tilewright.runtime.devices import Device
-from tilewright.tune.keys import ANY_SHAPE, device_key, program_digest, shape_class
+from tilewright.tune.keys import ANY_SHAPE, TuningWarning, device_key, program_digest, shape_class
 from tilewright.tune.search import Progress, silent
 from tilewright.tune.store import TuningStore
 from tilewright.tune.tuner import Timing
@@ -114,7 +115,15 @@ def stored_tiles(
 ) -> dict[str, dict[str, tuple[int, int] | int]]:
     """The tile sizes found for a program, by shape class of its arguments (`keys.shape_class`)."""
     store, key = store or TuningStore(), (program_digest(program), device_key(device))
-    return {one: _tiles(store.get(*key, one)) for one in store.shapes(*key) if one != ANY_SHAPE}
+    found = {}
+    for shapes in store.shapes(*key):
+        try:
+            if shapes != ANY_SHAPE:
+                found[shapes] = _tiles(store.get(*key, shapes))
+        except (ValueError, KeyError, OverflowError):  # written by something else
+            message = f"the tuning store: what it has for {program.name} and arguments of {shapes} are no tiles"
+            warnings.warn(message, TuningWarning, stacklevel=2)
+    return found
 
 
 def _tiles(values: Mapping[str, float]) -> dict[str, tuple[int, int] | int]:
