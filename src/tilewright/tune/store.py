@@ -129,6 +129,12 @@ class TuningStore:
         query += "" if number is None else f" and id = {number:d}"
         self._attempt(lambda c: c.execute(query, (program, device)), None)
 
+    def forget_begun(self, program: str, device: str) -> None:
+        """Drop what this process has begun and not finished."""
+        query = "delete from measurements where program = ? and device = ? and process = ?"
+        query += " and seconds is null and failure = ''"
+        self._attempt(lambda c: c.execute(query, (program, device, os.getpid())), None)
+
     # --- the file
 
     def _rows(self, query: str, *values: str) -> list[Any]:

@@ -144,11 +144,15 @@ def tune(
         bench.store.forget(bench.digest, bench.measured_on)
     known = bench.known()
     before = machine_thresholds(executable.program, executable.device.machine)
-    found = search(
-        asked, before, list(data), bench.run,
-        cost=cost, tolerance=TOLERANCE, known=known, progress=progress, race=bench.race,
-        is_over=bench.is_over, inside=bench.inside,
-    )  # fmt: skip
+    try:
+        found = search(
+            asked, before, list(data), bench.run,
+            cost=cost, tolerance=TOLERANCE, known=known, progress=progress, race=bench.race,
+            is_over=bench.is_over, inside=bench.inside,
+        )  # fmt: skip
+    except BaseException:  # stopped by who waits, wherever it was: what had begun has not failed
+        bench.store.forget_begun(bench.digest, bench.measured_on)
+        raise
     if not found.answers and found.failures:
         failures = "\n".join(dict.fromkeys(f"{one.data}: {one.failure}" for one in found.failures))
         raise RuntimeError(f"{executable.program.name}: no data set could be run:\n{failures}")
@@ -232,9 +236,6 @@ class _Bench:
             measured = Measured(data, compared, taken, "", given)
         except Exception as error:  # a candidate may fail in any way: a limit of the device, memory, a driver's bug
             measured = Measured(data, compared, math.inf, f"{type(error).__name__}: {error}", given)
-        except BaseException:
-            self.store.forget(self.digest, self.measured_on, number)
-            raise
         self.store.finish(number, measured)
         return measured
 
