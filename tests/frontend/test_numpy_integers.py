@@ -139,6 +139,18 @@ def test_rounding_of_integers_and_of_arrays() -> None:
     check(traced, given, several(*given))
 
 
+def test_remainders_of_integers_that_meet_as_floats() -> None:
+    """The least integer has no absolute value in its own type."""
+
+    @tw.program
+    def traced(xs: tw.i8["n"], ys: tw.u64["n"], zs: tw.f32["n"]) -> Any:
+        return np.fmod(xs, ys), np.fmod(xs, zs), np.fmod(zs, xs)
+
+    given = np.array([-128, 127, -7], np.int8), np.array([2**64 - 1, 2, 3], np.uint64), np.array([3, -2, 5], np.float32)
+    xs, ys, zs = given
+    check(traced, given, (np.fmod(xs, ys), np.fmod(xs, zs), np.fmod(zs, xs)))
+
+
 def test_places_in_arrays_that_a_sorter_sorts() -> None:
     def places(xs: Any, vs: Any, order: Any) -> Any:
         return np.searchsorted(xs, vs, sorter=order), xs.searchsorted(vs, "right", order)

@@ -98,6 +98,7 @@ def fmod(left: Any, right: Any) -> Any:
     remainder = left % right
     if remainder.scalar.is_integer:
         return where((remainder != 0) & ((left < 0) != (right < 0)), remainder - right, remainder)
+    left, right = (cast(one, remainder.scalar) if hasattr(one, "astype") else one for one in (left, right))
     return copysign(abs(left) % abs(right), left)
 
 

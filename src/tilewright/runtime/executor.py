@@ -64,8 +64,8 @@ class Executor:
         self.counts: dict[int, int] = {}
 
     def drop(self, name: str) -> None:
-        """Forget an array that is not used any more."""
-        if isinstance(self.scope.entries.get(name), Placed):
+        """Forget an array that is not used any more; a scalar may count what is inside of later kernels."""
+        if isinstance(self.scope.entries.get(name), Placed) and self.cell(name) is None:
             del self.scope.entries[name]
         for key in [one for one in self.turned if one[0] == name]:
             del self.turned[key]
@@ -103,9 +103,14 @@ class Executor:
     def force_sizes(self, names: Sequence[str]) -> None:
         """Read scalars that sizes mention."""
         for name in names:
-            entry = self.scope.entries.get(name)
-            if isinstance(entry, Placed) and not entry.shape:
-                self.scalar(Variable(name, Type(entry.element)))
+            cell = self.cell(name)
+            if cell is not None:
+                self.scalar(Variable(name, Type(cell.element)))
+
+    def cell(self, name: str) -> Placed | None:
+        """A scalar in memory, if the name is that of one."""
+        entry = self.scope.entries.get(name)
+        return entry if isinstance(entry, Placed) and not entry.shape else None
 
     def size(self, value: Size) -> int:
         """The value of a size."""
@@ -196,6 +201,8 @@ class Executor:
                 self.copy(given, place)
         if any(self.size(extent) < 0 for target in step.targets for extent in target.type.shape):
             return
+        plan = step.lower(self.scope.layouts([variable.name for variable in (*step.reads, *step.targets)]))
+        self.force_sizes([name for name, _ in plan.scalars])  # rounds of loops, ends of slices
         before: dict[str, Entry] = {}
         if self.backend.machine.warp > 1:
             from tilewright.runtime.turning import turn

@@ -144,6 +144,7 @@ class ContractionStep:
     """Compute one array by the launches of a contraction, made when its sizes and strides are known.
 
     `launches` raises LaunchDeclined where the tiling declines; then the step that `otherwise` makes is run.
+    `size_names` are what sizes and strides are made of.
     """
 
     label: str
@@ -151,6 +152,7 @@ class ContractionStep:
     reads: tuple[Variable, ...]
     launches: Callable[[Mapping[str, int]], tuple[Launch, ...]] = field(repr=False, compare=False)
     otherwise: Callable[[], Step] = field(repr=False, compare=False)
+    size_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

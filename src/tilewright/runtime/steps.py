@@ -40,7 +40,7 @@ from tilewright.runtime.scope import Entry, Placed, Scalar
 
 def run_contraction(e: Executor, step: host.ContractionStep) -> None:
     """Launch a contraction's kernels, or what is done otherwise."""
-    e.force_sizes([variable.name for variable in step.reads])
+    e.force_sizes([*(variable.name for variable in step.reads), *step.size_names])
     e.force_sizes(sorted({name for variable in step.reads for e in variable.type.shape for name in e.names}))
     target = e.scope.entries[step.target.name] = e.destination(step.target)
     try:

@@ -26,7 +26,8 @@ def with_streams(label: str, statement: Statement, otherwise: Step, machine: Mac
     reads = tuple(one for one in used_variables(statement.expression) if one.name not in bound)
     (target,) = statement.targets
     launches = functools.partial(_launches, found, machine)
-    return ContractionStep(label, target, tuple(dict.fromkeys(reads)), launches, lambda: otherwise)
+    names = tuple(sorted(found.size_names))
+    return ContractionStep(label, target, tuple(dict.fromkeys(reads)), launches, lambda: otherwise, names)
 
 
 def fold_of_one_array(statement: Statement) -> Contraction | None:

@@ -57,7 +57,8 @@ def contraction_step(
 
     (target,) = statement.targets
     kinds = ", ".join(f"{d.name}:{d.kind.value}[{d.size}]" for d in found.dimensions)
-    step = ContractionStep(f"{name}_{target}", target, reads, launches_of(found, device.machine, tiles), otherwise)
+    launches, names = launches_of(found, device.machine, tiles), tuple(sorted(found.size_names))
+    step = ContractionStep(f"{name}_{target}", target, reads, launches, otherwise, names)
     return step, note_of(statement, f"a contraction over {kinds}")
 
 
