@@ -46,15 +46,15 @@ from tilewright.frontend.semiring import semiring_named
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Program
 from tilewright.ir.scalars import scalar_type_of
-from tilewright.runtime.cache import MemoryCache
+from tilewright.runtime.cache import HashedOnce, MemoryCache
 from tilewright.runtime.devices import Device, device_for
 
 if TYPE_CHECKING:  # the compiler is imported when something is compiled
     from tilewright.runtime.executable import Executable
     from tilewright.runtime.stored_program import StoredProgram
 
-_EXECUTABLES: MemoryCache[tuple[Program, str, tuple[Any, ...]], Callable[..., Any]] = MemoryCache(capacity=1024)
-_COMPILED: MemoryCache[tuple[Program, str, tuple[Any, ...]], Executable] = MemoryCache(capacity=1024)
+_EXECUTABLES: MemoryCache[HashedOnce, Callable[..., Any]] = MemoryCache(capacity=1024)
+_COMPILED: MemoryCache[HashedOnce, Executable] = MemoryCache(capacity=1024)
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ _program = lru_cache(maxsize=1024)(einsum_program)
 def executable_of(program: Program, device: Device, tiles: tuple[tuple[str, Any], ...] = ()) -> Callable[..., Any]:
     """The program, compiled or from the disk; equal programs on one device are compiled once."""
 
-    key = program, device.name, tiles
+    key = HashedOnce((program, device.name, tiles))
 
     def compiled() -> Executable:
         from tilewright.passes.compile import compile_program

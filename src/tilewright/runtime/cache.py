@@ -13,7 +13,7 @@ import sys
 import time
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from functools import lru_cache
 from typing import Generic, TypeVar
@@ -177,6 +177,26 @@ class DiskCache:
     @staticmethod
     def _warn(message: str) -> None:
         warnings.warn(message, CacheWarning, stacklevel=4)
+
+
+class HashedOnce:
+    """A key that is hashed when it is made, and not at each look-up: of a long program that takes milliseconds.
+
+    Example:
+        >>> HashedOnce((1, "a")) == HashedOnce((1, "a")), hash(HashedOnce(2)) == hash(2)
+        (True, True)
+    """
+
+    __slots__ = ("_hash", "value")
+
+    def __init__(self, value: Hashable) -> None:
+        self.value, self._hash = value, hash(value)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, HashedOnce) and self._hash == other._hash and self.value == other.value
 
 
 class MemoryCache(Generic[Key, Value]):
