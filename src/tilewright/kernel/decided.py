@@ -13,21 +13,8 @@ from typing import TypeAlias
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, ScalarType
-from tilewright.kernel.ir import (
-    AtomicUpdate,
-    Cast,
-    Constant,
-    Declare,
-    Expression,
-    For,
-    If,
-    Kernel,
-    Let,
-    Name,
-    Operation,
-    Statement,
-    While,
-)
+from tilewright.kernel import ir
+from tilewright.kernel.ir import Constant, Expression, Kernel, Name, Statement
 from tilewright.kernel.ranges import whole_range
 from tilewright.kernel.traversal import bodies, walk, with_bodies
 
@@ -88,7 +75,7 @@ def questions_of(kernel: Kernel) -> Questions:
     """What a kernel asks that the scalars of a launch may decide.
 
     Example:
-        >>> from tilewright.kernel.ir import Constant, ScalarParameter, integer, operation
+        >>> from tilewright.kernel.ir import Constant, If, Let, ScalarParameter, integer, operation
         >>> from tilewright.ir.scalars import I64
         >>> many = operation("ge", Name("n", I64), integer(16))
         >>> vectors, single = (tuple(Let(f"{kind}{k}", integer(k)) for k in range(LARGE)) for kind in "vs")
@@ -103,7 +90,7 @@ def questions_of(kernel: Kernel) -> Questions:
 
     def asked(body: Body) -> Iterator[Question]:
         for one in body:
-            if isinstance(one, If):
+            if isinstance(one, ir.If):
                 number, counts = next(numbers), (_is_large(one.then), _is_large(one.otherwise))
                 then, otherwise = tuple(asked(one.then)), tuple(asked(one.otherwise))
                 if any(counts):
@@ -126,7 +113,7 @@ def as_decided(kernel: Kernel, answers: Answers) -> Kernel:
 
     def kept_of(one: Statement) -> Body:
         match one:
-            case If(then=then, otherwise=otherwise):
+            case ir.If(then=then, otherwise=otherwise):
                 answer = known.get(next(numbers))
                 both = rest(then), rest(otherwise)  # both, since their conditions are numbered
                 return (replace(one, then=both[0], otherwise=both[1]),) if answer is None else both[not answer]
@@ -142,9 +129,9 @@ def evaluated(expression: Expression, value: Callable[[str], int | None]) -> int
             return int(constant)
         case Name(name=name, type=ScalarType() as type_) if _is_counted(type_):
             return value(name)
-        case Cast(operand=operand, type=ScalarType() as type_) if _is_counted(type_) and type_ != BOOL:
+        case ir.Cast(operand=operand, type=ScalarType() as type_) if _is_counted(type_) and type_ != BOOL:
             return _inside(evaluated(operand, value), type_)
-        case Operation(operator=operator, operands=operands, type=ScalarType() as type_) if _is_counted(type_):
+        case ir.Operation(operator=operator, operands=operands, type=ScalarType() as type_) if _is_counted(type_):
             sides = [evaluated(one, value) for one in operands]
             return _inside(_result(operator, sides, type_), type_)
     return None
@@ -184,7 +171,7 @@ def _inside(value: int | None, type_: ScalarType) -> int | None:
 
 
 def _is_large(body: Body) -> bool:
-    return sum(LOOP if isinstance(one, For | While) else 1 for one in walk(body)) >= LARGE
+    return sum(LOOP if isinstance(one, ir.For | ir.While) else 1 for one in walk(body)) >= LARGE
 
 
 def _values(kernel: Kernel) -> dict[str, Expression]:
@@ -193,9 +180,9 @@ def _values(kernel: Kernel) -> dict[str, Expression]:
     changing: set[str] = set()
     for one in walk(kernel.body):
         match one:
-            case Let(name=name, value=value):
+            case ir.Let(name=name, value=value):
                 if found.setdefault(name, value) is not value:
                     changing.add(name)
-            case For(index=name) | AtomicUpdate(old=name) | Declare(name=name):
+            case ir.For(index=name) | ir.AtomicUpdate(old=name) | ir.Declare(name=name):
                 changing.add(name)
     return {name: value for name, value in found.items() if name not in changing}

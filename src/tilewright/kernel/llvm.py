@@ -18,27 +18,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tilewright.ir.scalars import BOOL, ScalarType
+from tilewright.kernel import ir
 from tilewright.kernel.constant_tests import has_constant_tests
-from tilewright.kernel.ir import (
-    Assign,
-    AtomicUpdate,
-    Barrier,
-    BlockIndex,
-    Comment,
-    Constant,
-    Declare,
-    Expression,
-    For,
-    If,
-    Kernel,
-    Let,
-    Prefetch,
-    Space,
-    Statement,
-    Store,
-    VectorType,
-    While,
-)
+from tilewright.kernel.ir import Constant, Expression, Kernel, Statement, Store, VectorType
 from tilewright.kernel.llvm_emitter import CpuTarget, Emitter, literal, scalar_spelling, spelling
 from tilewright.kernel.llvm_expressions import (
     BLOCK,
@@ -83,7 +65,7 @@ def llvm_text(kernel: Kernel, target: CpuTarget) -> str:
     emitter = Emitter(target, mixed=kernel.scalar_loops)
     _arrays(emitter, kernel)
     emitter.names = {scalar.name: f"%{scalar.name}" for scalar in kernel.scalars}
-    if any(isinstance(one, Let) and one.value == BlockIndex(after=True) for one in kernel.body):
+    if any(isinstance(one, ir.Let) and one.value == ir.BlockIndex(after=True) for one in kernel.body):
         emitter.effect(f"{BLOCK} = add i64 %.first, 0")
         _body(emitter, kernel.body)
     else:
@@ -174,11 +156,11 @@ def _arrays(emitter: Emitter, kernel: Kernel) -> None:
     """Private (and, with one thread per block, shared) arrays on the stack; workspace arrays at constant offsets."""
     offset = stack = 0
     for array in kernel.arrays:
-        if array.size is None or array.space is Space.GLOBAL:
+        if array.size is None or array.space is ir.Space.GLOBAL:
             raise TypeError(f"array {array.name} of kernel {kernel.name} needs a size and a space other than global")
         register = buffer_register(array)
         size = array.size * array.element.bytes * array.vector
-        if array.space is Space.WORKSPACE:
+        if array.space is ir.Space.WORKSPACE:
             line = f"  {register} = getelementptr inbounds i8, ptr {WORKSPACE}, i64 {offset}"
             offset += -(-size // 64) * 64
         else:
@@ -199,18 +181,18 @@ def _body(emitter: Emitter, body: Sequence[Statement]) -> None:
 
 def _statement(emitter: Emitter, statement: Statement) -> None:
     match statement:
-        case Let(name=name, value=value):
+        case ir.Let(name=name, value=value):
             with emitter.statement():
                 before = len(emitter.lines)
                 register = emit_expression(emitter, value)
                 # What emits no line (abs(u), a cast of i64 to u64) has the register of something else, which keeps its
                 # name.
                 emitter.names[name] = register if len(emitter.lines) == before else emitter.rename_last(register, name)
-        case Declare(name=name, value=value):
+        case ir.Declare(name=name, value=value):
             slot = emitter.allocate(spelling(value.type), f"{name}.address")
             _assign(emitter, slot, value)
             emitter.variables[name] = (slot, value.type)
-        case Assign(name=name, value=value):
+        case ir.Assign(name=name, value=value):
             if name not in emitter.variables:
                 raise TypeError(f"variable {name!r} is assigned but was not declared")
             slot, type_ = emitter.variables[name]
@@ -220,20 +202,20 @@ def _statement(emitter: Emitter, statement: Statement) -> None:
         case Store():
             with emitter.statement():
                 emit_store(emitter, statement)
-        case AtomicUpdate(buffer=buffer):
+        case ir.AtomicUpdate(buffer=buffer):
             raise TypeError(f"a kernel for a CPU updates nothing atomically: buffer {buffer.name}")
-        case Prefetch(buffer=buffer, index=index, level=level):
+        case ir.Prefetch(buffer=buffer, index=index, level=level):
             with emitter.statement():
                 emit_prefetch(emitter, buffer, index, level)
-        case For():
+        case ir.For():
             _for(emitter, statement)
-        case While():
+        case ir.While():
             _while(emitter, statement)
-        case If():
+        case ir.If():
             _if(emitter, statement)
-        case Barrier():
+        case ir.Barrier():
             raise TypeError("a kernel for a CPU has no barriers: it runs one thread per block")
-        case Comment(text=text):
+        case ir.Comment(text=text):
             emitter.lines.extend(f"  ; {line}" for line in text.splitlines())
 
 
@@ -282,7 +264,7 @@ def _counted_loop(
     emitter.label(f"{label}.exit")
 
 
-def _for(emitter: Emitter, node: For) -> None:
+def _for(emitter: Emitter, node: ir.For) -> None:
     type_ = node.start.type
     if not isinstance(type_, ScalarType) or not type_.is_integer or node.stop.type != type_:
         raise TypeError(f"loop {node.index} runs from {type_} to {node.stop.type}; both must be one integer type")
@@ -313,7 +295,7 @@ def _for(emitter: Emitter, node: For) -> None:
         emitter.access_groups.pop()
 
 
-def _step(emitter: Emitter, node: For, type_: ScalarType) -> str:
+def _step(emitter: Emitter, node: ir.For, type_: ScalarType) -> str:
     """The step in the index's type; a constant of another integer type is taken over."""
     if isinstance(node.step, Constant):
         if not node.step.value > 0:
@@ -324,7 +306,7 @@ def _step(emitter: Emitter, node: For, type_: ScalarType) -> str:
     return emit_expression(emitter, node.step)
 
 
-def _loop_metadata(emitter: Emitter, node: For, group: str) -> str:
+def _loop_metadata(emitter: Emitter, node: ir.For, group: str) -> str:
     properties = []
     if node.unroll:
         properties.append(emitter.node('!{!"llvm.loop.unroll.full"}'))
@@ -339,14 +321,14 @@ def _loop_metadata(emitter: Emitter, node: For, group: str) -> str:
     return ", !llvm.loop " + emitter.node(f"distinct !{{@, {', '.join(properties)}}}")
 
 
-def _has_own_vectors(node: For) -> bool:
+def _has_own_vectors(node: ir.For) -> bool:
     """The loop's own statements compute on vectors, several at a time as a rule. Unrolled by LLVM as well, they would
     take longer to compile, and no less to run.
     """
-    return any(isinstance(one, Let | Declare) and isinstance(one.value.type, VectorType) for one in node.body)
+    return any(isinstance(one, ir.Let | ir.Declare) and isinstance(one.value.type, VectorType) for one in node.body)
 
 
-def _while(emitter: Emitter, node: While) -> None:
+def _while(emitter: Emitter, node: ir.While) -> None:
     label = _new_label(emitter, "while")
     emitter.effect(f"br label %{label}.head")
     emitter.label(f"{label}.head")
@@ -360,7 +342,7 @@ def _while(emitter: Emitter, node: While) -> None:
     emitter.label(f"{label}.exit")
 
 
-def _if(emitter: Emitter, node: If) -> None:
+def _if(emitter: Emitter, node: ir.If) -> None:
     label = _new_label(emitter, "if")
     with emitter.statement():
         condition = _condition(emitter, node.condition)

@@ -11,21 +11,8 @@ import operator
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from tilewright.ir.nodes import (
-    Atom,
-    Body,
-    Expression,
-    ForLoop,
-    Lambda,
-    Literal,
-    Loop,
-    Program,
-    SegSpace,
-    Statement,
-    Type,
-    Variable,
-    atom_size,
-)
+from tilewright.ir import nodes
+from tilewright.ir.nodes import Atom, Body, Expression, Lambda, Literal, Program, Statement, Type, Variable
 from tilewright.ir.scalars import I64, ScalarType
 from tilewright.ir.sizes import Size, size
 from tilewright.ir.traversal import bodies_of, bound_variables, fields_of
@@ -75,11 +62,11 @@ def bound(node: object) -> frozenset[str]:
     match node:
         case Statement(targets=binders):
             names = frozenset(one.name for one in binders)
-        case Lambda(parameters=binders) | Loop(parameters=binders) | Program(parameters=binders):
+        case Lambda(parameters=binders) | nodes.Loop(parameters=binders) | Program(parameters=binders):
             names = frozenset(one.name for one in binders)
-        case ForLoop(index=index):
+        case nodes.ForLoop(index=index):
             names = frozenset((index.name,))
-        case SegSpace(dimensions=dimensions):
+        case nodes.SegSpace(dimensions=dimensions):
             names = frozenset(index.name for index, _ in dimensions)
         case _:
             names = _NOTHING
@@ -175,7 +162,7 @@ def replace_names(node: Node, values: Mapping[str, Atom]) -> Node:
     """`traversal.substitute` of atoms for free names, which leaves every part that mentions none of them untouched."""
     if mentioned(node).isdisjoint(values):
         return node
-    sizes = {name: atom_size(value) for name, value in values.items() if value.type == Type(I64)}
+    sizes = {name: nodes.atom_size(value) for name, value in values.items() if value.type == Type(I64)}
 
     def visit(one: Any) -> Any:
         if isinstance(one, tuple):

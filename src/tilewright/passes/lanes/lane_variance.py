@@ -7,27 +7,8 @@ from dataclasses import field
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import I64
-from tilewright.kernel.ir import (
-    Assign,
-    BlockIndex,
-    Cast,
-    Comment,
-    Constant,
-    Declare,
-    Expression,
-    For,
-    If,
-    Let,
-    Load,
-    Name,
-    Operation,
-    Prefetch,
-    Statement,
-    Store,
-    VectorType,
-    While,
-    element_of,
-)
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Constant, Expression, Load, Name, Statement, Store, VectorType, element_of
 from tilewright.kernel.traversal import expressions, parts, walk
 
 UNIFORM, LINEAR, STRIDED, NEAR, WIDE = range(5)
@@ -65,11 +46,11 @@ class LaneVariance:
         if isinstance(expression.type, VectorType):
             raise NotInLanes("a vector is not widened again")
         match expression:
-            case Constant() | BlockIndex():
+            case Constant() | kernel.BlockIndex():
                 return UNIFORM
             case Name(name):
                 return self.names.get(name, UNIFORM)
-            case Cast(operand):
+            case kernel.Cast(operand):
                 kind = self.kind(operand)
                 return kind if kind == UNIFORM or operand.type == expression.type else WIDE
             case Load(index=index, mask=None):
@@ -77,7 +58,7 @@ class LaneVariance:
                 if kind == STRIDED and not self.apart:
                     raise NotInLanes("memory is read at places that are not side by side")
                 return UNIFORM if kind == UNIFORM else WIDE
-            case Operation(operator, operands):
+            case kernel.Operation(operator, operands):
                 kinds = [self.kind(one) for one in operands]
                 if all(one == UNIFORM for one in kinds):
                     return UNIFORM
@@ -134,7 +115,7 @@ def lane_variance(
 
     Example:
         >>> from tilewright.ir.scalars import F32
-        >>> from tilewright.kernel.ir import Buffer, add, load
+        >>> from tilewright.kernel.ir import Buffer, Let, add, load
         >>> x, i = Buffer("x", F32), Name("i", I64)
         >>> lane_variance(i, [Let("at", add(i, Name("n", I64))), Let("e", load(x, Name("at", I64)))]).names
         {'i': 1, 'at': 1, 'e': 4}
@@ -168,33 +149,33 @@ class _Walker:
             for one in parts(expressions(statement)):
                 self._check(one)
             match statement:
-                case Let(name, value):
+                case kernel.Let(name, value):
                     self.found.names[name] = self._note(value)
-                case Declare(name, value):
+                case kernel.Declare(name, value):
                     self.depth[name] = depth
                     self._assigned(name, value, depth)
-                case Assign(name, value):
+                case kernel.Assign(name, value):
                     if name in self.depth:
                         self._assigned(name, value, depth)
                     elif not self.found.apart or depth or self.found.kind(value) != UNIFORM:
                         raise NotInLanes(f"the variable {name} is declared outside of the loop")
                 case Store(index=index, value=value, mask=None):
                     self._store(self.found.kind(index), self._note(value), depth)
-                case If(condition, then, otherwise):
+                case kernel.If(condition, then, otherwise):
                     inner = depth + (self.found.kind(condition) != UNIFORM)
                     self.visit(then, inner)
                     self.visit(otherwise, inner)
-                case For(name, start, stop, inside):
+                case kernel.For(name, start, stop, inside):
                     differs = self.found.kind(start) != UNIFORM or self.found.kind(stop) != UNIFORM
                     if self.found.kind(statement.step) != UNIFORM:
                         raise NotInLanes("the step of a loop differs between lanes")
                     self.found.names[name] = WIDE if differs else UNIFORM
                     self.visit(inside, depth + differs)
-                case While(prelude, condition, inside):
+                case kernel.While(prelude, condition, inside):
                     self._while(prelude, condition, inside, depth)
-                case Prefetch(index=index) if self.found.kind(index) == UNIFORM:
+                case kernel.Prefetch(index=index) if self.found.kind(index) == UNIFORM:
                     pass
-                case Comment():
+                case kernel.Comment():
                     pass
                 case _:
                     raise NotInLanes(f"{type(statement).__name__} is not done in lanes")

@@ -6,23 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import I64
-from tilewright.kernel.ir import (
-    Assign,
-    Constant,
-    Declare,
-    Expression,
-    FirstLanes,
-    For,
-    Let,
-    Load,
-    Name,
-    Operation,
-    Statement,
-    While,
-    add,
-    element_of,
-    operation,
-)
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Constant, Expression, Load, Name, Statement, add, element_of, operation
 from tilewright.kernel.llvm_vector_math import FUNCTIONS
 from tilewright.kernel.traversal import children, depends_on, expressions, parts, walk
 from tilewright.machine.model import Machine
@@ -98,9 +83,9 @@ def emit_in_lanes(
         flags = [] if flag is None else writer.declare_flag(flag)
         with emit.scope() as inside:
             rest = emit.let(operation("sub", stop, first), "rest") if is_rest else None
-            masks = [emit.let(FirstLanes(rest, writer.bools), "mask")] if rest is not None else None
+            masks = [emit.let(kernel.FirstLanes(rest, writer.bools), "mask")] if rest is not None else None
             writer.run(body, masks)
-        emit.emit(For(first.name, start, stop, tuple(inside), step=Constant(lanes * count, I64)))
+        emit.emit(kernel.For(first.name, start, stop, tuple(inside), step=Constant(lanes * count, I64)))
         if flag is not None:
             emit.assign(flag, operation("or", flag, writer.values.any(flags)))
     return lanes * vectors
@@ -109,7 +94,7 @@ def emit_in_lanes(
 def is_worth_lanes(body: Sequence[Statement], machine: Machine) -> bool:
     """Whether there are loops, or functions whose vector forms are better than what LLVM makes of scalars."""
     every = tuple(walk(tuple(body)))
-    if any(isinstance(one, For | While) for one in every):
+    if any(isinstance(one, kernel.For | kernel.While) for one in every):
         return True
     return _has_functions(body, machine)
 
@@ -118,8 +103,8 @@ def _has_functions(body: Sequence[Statement], machine: Machine) -> bool:
     read: set[str] = set()  # names of what memory holds, and of what is computed from that
 
     def is_function(value: Expression) -> bool:
-        if not isinstance(value, Operation) or value.operator not in DIVISIONS:
-            return isinstance(value, Operation) and value.operator in WRITTEN_OUT
+        if not isinstance(value, kernel.Operation) or value.operator not in DIVISIONS:
+            return isinstance(value, kernel.Operation) and value.operator in WRITTEN_OUT
         element, divisor = element_of(value.type), value.operands[1]
         short = element.bytes < 8 or machine.vector_bytes >= LONG_DIVISION
         return element.is_float or (short and not isinstance(divisor, Constant) and depends_on(value, read))
@@ -127,7 +112,7 @@ def _has_functions(body: Sequence[Statement], machine: Machine) -> bool:
     for one in walk(tuple(body)):
         if any(map(is_function, parts(expressions(one)))):
             return True
-        if isinstance(one, Let | Declare | Assign) and depends_on(one.value, read):
+        if isinstance(one, kernel.Let | kernel.Declare | kernel.Assign) and depends_on(one.value, read):
             read.add(one.name)
     return False
 
@@ -139,10 +124,10 @@ def _gathers_pay(body: Sequence[Statement], variance: LaneVariance, machine: Mac
     where it reads next: lanes wait together. Where a loop only counts through places, a processor reads ahead.
     """
     every = tuple(walk(tuple(body)))
-    if not any(isinstance(one, For | While) for one in every) or _has_functions(body, machine):
+    if not any(isinstance(one, kernel.For | kernel.While) for one in every) or _has_functions(body, machine):
         return True
-    bound = {one.name: one.value for one in every if isinstance(one, Let)}
-    assigned = [one for one in every if isinstance(one, Assign)]
+    bound = {one.name: one.value for one in every if isinstance(one, kernel.Let)}
+    assigned = [one for one in every if isinstance(one, kernel.Assign)]
     carried = {one.name for one in assigned if not _counts(one, bound, variance)}
 
     def follows(expression: Expression) -> bool:
@@ -159,18 +144,18 @@ def _gathers_pay(body: Sequence[Statement], variance: LaneVariance, machine: Mac
     return all(pays(expression) for one in every for expression in expressions(one))
 
 
-def _counts(step: Assign, bound: Mapping[str, Expression], variance: LaneVariance) -> bool:
+def _counts(step: kernel.Assign, bound: Mapping[str, Expression], variance: LaneVariance) -> bool:
     """Whether a variable is changed by the same number in all lanes: v = v + u."""
     value = step.value
     while isinstance(value, Name) and value.name in bound:
         value = bound[value.name]
     match value:
-        case Operation("add" | "sub", (Name(name), other)) if name == step.name:
+        case kernel.Operation("add" | "sub", (Name(name), other)) if name == step.name:
             return variance.kind(other) == UNIFORM
     return False
 
 
 def _vectors(body: Sequence[Statement], variance: LaneVariance, machine: Machine) -> int:
     """Vectors of lanes that go on together: two, if the variables of loops inside have room for two."""
-    live = sum(isinstance(one, Declare) and one.name in variance.variables for one in walk(tuple(body)))
+    live = sum(isinstance(one, kernel.Declare) and one.name in variance.variables for one in walk(tuple(body)))
     return 2 if 2 * live + TEMPORARIES <= machine.vector_registers else 1

@@ -12,21 +12,8 @@ from collections.abc import Sequence
 from tilewright.ir.nodes import Lambda
 from tilewright.ir.scalars import BOOL, I64, U8, ScalarType
 from tilewright.ir.traversal import used_variables
-from tilewright.kernel.ir import (
-    Assign,
-    Broadcast,
-    Cast,
-    Constant,
-    Declare,
-    Expression,
-    If,
-    Let,
-    Name,
-    Operation,
-    Statement,
-    VectorType,
-    element_of,
-)
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Constant, Expression, Name, Statement, VectorType, element_of
 from tilewright.kernel.traversal import walk
 from tilewright.passes.items.lower_scalar import lower_lambda
 from tilewright.passes.items.scalar_values import KernelBuilder, Value, component_types
@@ -77,19 +64,22 @@ def is_vectorisable(functions: Sequence[Lambda]) -> bool:
             for i, p in enumerate(function.parameters)
         ]
         lower_lambda(function, arguments, emit)
-        if not all(isinstance(statement, Let | Declare | Assign | If) for statement in walk(emit.statements)):
+        if not all(
+            isinstance(statement, kernel.Let | kernel.Declare | kernel.Assign | kernel.If)
+            for statement in walk(emit.statements)
+        ):
             return False
     return True
 
 
 def as_mask(value: Expression) -> Expression:
     """A vector of bools with one bit for each lane."""
-    return value if element_of(value.type) == BOOL else Cast(value, _like(value, BOOL))
+    return value if element_of(value.type) == BOOL else kernel.Cast(value, _like(value, BOOL))
 
 
 def as_bytes(value: Expression) -> Expression:
     """A vector of bools as bytes 0 and 1; a vector of anything else as it is."""
-    return Cast(value, _like(value, U8)) if element_of(value.type) == BOOL else value
+    return kernel.Cast(value, _like(value, U8)) if element_of(value.type) == BOOL else value
 
 
 def _like(value: Expression, element: ScalarType) -> VectorType | ScalarType:
@@ -107,9 +97,9 @@ class _Widening:
         """Emit statements; variables become one name after another."""
         for statement in statements:
             match statement:
-                case Let(name, value) | Declare(name, value) | Assign(name, value):
+                case kernel.Let(name, value) | kernel.Declare(name, value) | kernel.Assign(name, value):
                     self.known[name] = self.emit.let(self.widen(value), name)
-                case If(condition, then, otherwise):
+                case kernel.If(condition, then, otherwise):
                     self._choose(self.emit.let(as_mask(self.widen(condition)), "chosen"), then, otherwise)
                 case _:
                     raise NotVectorisable(f"a function with {type(statement).__name__.lower()} does not vectorise")
@@ -125,7 +115,7 @@ class _Widening:
             if yes != no:
                 if element_of(yes.type) != element_of(no.type):  # bools as bytes on one side only
                     yes, no = as_bytes(yes), as_bytes(no)
-                self.known[name] = self.emit.let(Operation("select", (condition, yes, no), yes.type), "either")
+                self.known[name] = self.emit.let(kernel.Operation("select", (condition, yes, no), yes.type), "either")
 
     def widen(self, expression: Expression) -> Expression:
         """An expression on vectors."""
@@ -133,17 +123,17 @@ class _Widening:
             case Name(name):
                 if name in self.known:
                     return self.known[name]
-                return Broadcast(expression, VectorType(element_of(expression.type), self.lanes))
+                return kernel.Broadcast(expression, VectorType(element_of(expression.type), self.lanes))
             case Constant():
-                return Broadcast(expression, VectorType(expression.type, self.lanes))
-            case Cast(operand=operand):
+                return kernel.Broadcast(expression, VectorType(expression.type, self.lanes))
+            case kernel.Cast(operand=operand):
                 wide, target = self.widen(operand), element_of(expression.type)
-                return wide if operand.type == target else Cast(wide, VectorType(target, self.lanes))
-            case Operation():
+                return wide if operand.type == target else kernel.Cast(wide, VectorType(target, self.lanes))
+            case kernel.Operation():
                 return self._operation(expression)
         raise NotVectorisable(f"{type(expression).__name__} does not vectorise")
 
-    def _operation(self, expression: Operation) -> Expression:
+    def _operation(self, expression: kernel.Operation) -> Expression:
         wide = [self.widen(one) for one in expression.operands]
         condition = [as_mask(wide.pop(0))] if expression.operator == "select" else []
         held = element_of(expression.type)
@@ -151,6 +141,6 @@ class _Widening:
             wide = [as_bytes(one) for one in wide]
             held = U8
             if expression.operator == "not":
-                wide.append(Broadcast(Constant(1, U8), VectorType(U8, self.lanes)))
-                return Operation("xor", tuple(wide), VectorType(U8, self.lanes))
-        return Operation(expression.operator, (*condition, *wide), VectorType(held, self.lanes))
+                wide.append(kernel.Broadcast(Constant(1, U8), VectorType(U8, self.lanes)))
+                return kernel.Operation("xor", tuple(wide), VectorType(U8, self.lanes))
+        return kernel.Operation(expression.operator, (*condition, *wide), VectorType(held, self.lanes))

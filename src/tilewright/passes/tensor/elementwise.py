@@ -22,18 +22,8 @@ from collections.abc import Callable
 
 from tilewright.contraction.tensor_operation import Execution, Primitive, TensorDimension, TensorOperation
 from tilewright.ir.dataclass import dataclass
-from tilewright.kernel.ir import (
-    Address,
-    Broadcast,
-    Expression,
-    Store,
-    VectorType,
-    add,
-    integer,
-    load,
-    multiply,
-    operation,
-)
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Expression, Store, VectorType, add, integer, load, multiply, operation
 from tilewright.machine.model import Machine
 from tilewright.passes.lanes.vector_transposes import transposed
 from tilewright.passes.tensor.writer import Place, Strides, TensorWriter
@@ -158,7 +148,7 @@ class ElementwiseWriter:
     def _until_aligned(self, at: Expression) -> Expression:
         """How many elements of the output, from `at` on, lie before a multiple of a vector's size."""
         out = self.w.buffers["out"]
-        first = add(operation("floordiv", Address(out), integer(out.element.bytes)), at)
+        first = add(operation("floordiv", kernel.Address(out), integer(out.element.bytes)), at)
         return self.w.emit.let(
             operation("and", operation("sub", integer(0), first), integer(self.lanes - 1)), "head"
         )  # fmt: skip
@@ -193,7 +183,7 @@ class ElementwiseWriter:
         return self.w.emit.let(load(buffer, at, lanes), array)
 
     def _spread(self, value: Expression, lanes: int) -> Expression:
-        return value if lanes == 1 else Broadcast(value, VectorType(self.w.real, lanes))
+        return value if lanes == 1 else kernel.Broadcast(value, VectorType(self.w.real, lanes))
 
     # --- squares ------------------------------------------------------------------------------------------------------
 

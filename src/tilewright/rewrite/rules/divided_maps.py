@@ -4,22 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tilewright.ir.nodes import (
-    Apply,
-    Atom,
-    Body,
-    Iota,
-    Lambda,
-    Map,
-    Redomap,
-    Reduce,
-    Reshape,
-    SizeValue,
-    Statement,
-    Type,
-    Variable,
-    atom_size,
-)
+from tilewright.ir import nodes
+from tilewright.ir.nodes import Atom, Body, Lambda, Statement, Type, Variable
 from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import ONE, ZERO, Size, SizeFunction, exact_quotient, product, size, size_function
 from tilewright.ir.traversal import all_statements, replace_bodies, with_fresh_names
@@ -32,7 +18,7 @@ SHORTEST_ROW = 16
 _DIVISIONS = ("floordiv", "mod")
 
 
-@rule("nests", Map)
+@rule("nests", nodes.Map)
 def map_divided(at: Place) -> Body | Declined:
     """map (n*m) (\\i -> f (i // m) (i % m)) (iota (n*m))
     =>  reshape (n*m) (map n (\\q -> map m (\\r -> f q r) (iota m)) (iota n))
@@ -40,7 +26,7 @@ def map_divided(at: Place) -> Body | Declined:
     Nothing is divided then, what is read at q is read once for each row, and rows are read in their order. Of other
     arrays that the map goes over, rows are the same elements under another shape.
     """
-    points = at.expect(Map)
+    points = at.expect(nodes.Map)
     index = _index_of(at, points)
     if index is None:
         return no_match("the map does not count its points")
@@ -50,14 +36,14 @@ def map_divided(at: Place) -> Body | Declined:
     return at.replace(*_nested(at, points, index, *found))
 
 
-@rule("nested folds", Redomap)
+@rule("nested folds", nodes.Redomap)
 def fold_divided(at: Place) -> Body | Declined:
     """redomap op ne (\\i -> f (i // m) (i % m)) (iota (n*m))
     =>  reduce op ne (map n (\\q -> redomap op ne (\\r -> f q r) (iota m)) (iota n))
 
     The rows of `map_divided`, folded before they are folded together, as an associative operator allows.
     """
-    points = at.expect(Redomap)
+    points = at.expect(nodes.Redomap)
     index = _index_of(at, points)
     if index is None:
         return no_match("the fold does not count its points")
@@ -69,15 +55,15 @@ def fold_divided(at: Place) -> Body | Declined:
     return at.replace(*_folded(at, points, index, *found))
 
 
-def _index_of(at: Place, points: Map | Redomap) -> Variable | None:
+def _index_of(at: Place, points: nodes.Map | nodes.Redomap) -> Variable | None:
     """The parameter that is a point's number."""
     for parameter, array in zip(points.function.parameters, points.arrays, strict=True):
-        if isinstance(at.definition(array), Iota) and parameter.type == Type(I64):
+        if isinstance(at.definition(array), nodes.Iota) and parameter.type == Type(I64):
             return parameter
     return None
 
 
-def _row_length(at: Place, points: Map | Redomap, index: Variable) -> tuple[Size, Size] | None:
+def _row_length(at: Place, points: nodes.Map | nodes.Redomap, index: Variable) -> tuple[Size, Size] | None:
     """How many rows there are, and of how many points each: the first divisor that divides the others, too, or tells
     at all.
     """
@@ -97,10 +83,10 @@ def _row_length(at: Place, points: Map | Redomap, index: Variable) -> tuple[Size
 def _divisors(at: Place, statement: Statement, index: Variable, lengths: dict[str, Size]) -> list[Size]:
     """What a statement divides the index by: in an operation, or, by constants, in a size."""
     match statement.expression:
-        case Apply(operator, (dividend, divisor)) if operator in _DIVISIONS and dividend == index:
+        case nodes.Apply(operator, (dividend, divisor)) if operator in _DIVISIONS and dividend == index:
             length = _as_size(at, divisor, lengths)
             return [] if length is None else [length]
-        case SizeValue(value):
+        case nodes.SizeValue(value):
             return [atom.right for atom in _divisions(value, index)]
     return []
 
@@ -109,7 +95,7 @@ def _divisions(value: Size, index: Variable) -> list[SizeFunction]:
     """The divisions of the index in a size."""
     found: list[SizeFunction] = []
     for atom in (atom for monomial, _ in value.terms for atom in monomial if isinstance(atom, SizeFunction)):
-        if atom.function in _DIVISIONS and atom.left == atom_size(index):
+        if atom.function in _DIVISIONS and atom.left == nodes.atom_size(index):
             found.append(atom)
         else:
             found += _divisions(atom.left, index) + _divisions(atom.right, index)
@@ -121,7 +107,7 @@ def _sizes_in(body: Body) -> dict[str, Size]:
     return {
         one.targets[0].name: one.expression.size
         for one in all_statements(body)
-        if isinstance(one.expression, SizeValue)
+        if isinstance(one.expression, nodes.SizeValue)
     }
 
 
@@ -129,9 +115,9 @@ def _as_size(at: Place, atom: Atom, known: dict[str, Size]) -> Size | None:
     if isinstance(atom, Variable) and atom.name in known:
         return known[atom.name]
     definition = at.definition(atom)
-    if isinstance(definition, SizeValue):
+    if isinstance(definition, nodes.SizeValue):
         return definition.size
-    return atom_size(atom) if definition is None else None
+    return nodes.atom_size(atom) if definition is None else None
 
 
 def _is_natural(at: Place, value: Size) -> bool:
@@ -153,37 +139,38 @@ def _is_sum_of(value: Size, extents: set[str]) -> bool:
     )
 
 
-def _nested(at: Place, points: Map, index: Variable, rows: Size, length: Size) -> tuple[Statement, ...]:
+def _nested(at: Place, points: nodes.Map, index: Variable, rows: Size, length: Size) -> tuple[Statement, ...]:
     """The statements that bind the map's targets by a nest."""
     names = at.names
     nests = tuple(Variable(names(f"{one}.nest"), _parted(one, rows, length)) for one in at.statement.targets)
     lines = tuple(Variable(names(f"{one}.line"), one.type.row) for one in nests)
 
-    def of_row(point: Lambda, arrays: tuple[Variable, ...]) -> Map:
-        return Map(length, point, arrays)
+    def of_row(point: Lambda, arrays: tuple[Variable, ...]) -> nodes.Map:
+        return nodes.Map(length, point, arrays)
 
     pairs = zip(at.statement.targets, nests, strict=True)
-    flat = (Statement((one,), Reshape(made, one.type.shape)) for one, made in pairs)
+    flat = (Statement((one,), nodes.Reshape(made, one.type.shape)) for one, made in pairs)
     return (*_over_rows(at, points, index, (rows, length), nests, lines, of_row), *flat)
 
 
-def _folded(at: Place, points: Redomap, index: Variable, rows: Size, length: Size) -> tuple[Statement, ...]:
+def _folded(at: Place, points: nodes.Redomap, index: Variable, rows: Size, length: Size) -> tuple[Statement, ...]:
     """The statements that bind the fold's targets by folds of the rows."""
     names, targets = at.names, at.statement.targets
     parts = tuple(Variable(names(f"{one}.rows"), Type(one.type.element, (rows,))) for one in targets)
     lines = tuple(Variable(names(f"{one}.row"), one.type) for one in targets)
     inner = with_fresh_names(points.combine, names)
 
-    def of_row(point: Lambda, arrays: tuple[Variable, ...]) -> Redomap:
-        return Redomap(length, inner, points.neutral, point, arrays, points.commutative)
+    def of_row(point: Lambda, arrays: tuple[Variable, ...]) -> nodes.Redomap:
+        return nodes.Redomap(length, inner, points.neutral, point, arrays, points.commutative)
 
-    whole = Reduce(rows, points.combine, points.neutral, parts, points.commutative)
+    whole = nodes.Reduce(rows, points.combine, points.neutral, parts, points.commutative)
     return (*_over_rows(at, points, index, (rows, length), parts, lines, of_row), Statement(targets, whole))
 
 
 def _over_rows(
-    at: Place, points: Map | Redomap, index: Variable, extents: tuple[Size, Size], nests: tuple[Variable, ...],
-    lines: tuple[Variable, ...], of_row: Callable[[Lambda, tuple[Variable, ...]], Map | Redomap],
+    at: Place, points: nodes.Map | nodes.Redomap, index: Variable, extents: tuple[Size, Size],
+    nests: tuple[Variable, ...], lines: tuple[Variable, ...],
+    of_row: Callable[[Lambda, tuple[Variable, ...]], nodes.Map | nodes.Redomap],
 ) -> tuple[Statement, ...]:  # fmt: skip
     """The statements that bind `nests` by a map over rows, what each of which gives, by `of_row`, is bound to `lines`.
 
@@ -192,22 +179,24 @@ def _over_rows(
     names, (rows, length) = at.names, extents
     row, place = Variable(names(f"{index}.row"), Type(I64)), Variable(names(f"{index}.place"), Type(I64))
     numbers, places = Variable(names("rows"), Type(I64, (rows,))), Variable(names("places"), Type(I64, (length,)))
-    over, along, views = [(row, numbers)], [(place, places)], [Statement((numbers,), Iota(rows, I64))]
+    over, along, views = [(row, numbers)], [(place, places)], [Statement((numbers,), nodes.Iota(rows, I64))]
     for parameter, array in zip(points.function.parameters, points.arrays, strict=True):
         if parameter != index:
             parted = Variable(names(f"{array}.rows"), _parted(array, rows, length))
             line = Variable(names(f"{array}.row"), parted.type.row)
-            views.append(Statement((parted,), Reshape(array, parted.type.shape)))
+            views.append(Statement((parted,), nodes.Reshape(array, parted.type.shape)))
             over.append((line, parted))
             along.append((parameter, line))
     body = _divided(at, points.function.body, index, (row, place, length), _sizes_in(points.function.body))
-    number = Statement((index,), SizeValue(atom_size(row) * length + atom_size(place)))
+    number = Statement((index,), nodes.SizeValue(nodes.atom_size(row) * length + nodes.atom_size(place)))
     point = Lambda(tuple(one for one, _ in along), Body((number, *body.statements), body.results))
     statements = (
-        Statement((places,), Iota(length, I64)),
+        Statement((places,), nodes.Iota(length, I64)),
         Statement(lines, of_row(point, tuple(array for _, array in along))),
     )
-    nest = Map(rows, Lambda(tuple(one for one, _ in over), Body(statements, lines)), tuple(array for _, array in over))
+    nest = nodes.Map(
+        rows, Lambda(tuple(one for one, _ in over), Body(statements, lines)), tuple(array for _, array in over)
+    )
     return (*views, Statement(nests, nest))
 
 
@@ -225,11 +214,11 @@ def _divided(
     for one in body.statements:
         divisors = _divisors(at, one, index, lengths)
         times = exact_quotient(divisors[0], at_row[2]) if divisors else None
-        if isinstance(one.expression, SizeValue):
-            found.append(Statement(one.targets, SizeValue(_by_row(one.expression.size, index, at_row))))
-        elif times == ONE and isinstance(one.expression, Apply):
+        if isinstance(one.expression, nodes.SizeValue):
+            found.append(Statement(one.targets, nodes.SizeValue(_by_row(one.expression.size, index, at_row))))
+        elif times == ONE and isinstance(one.expression, nodes.Apply):
             known[one.targets[0].name] = at_row[0] if one.expression.operator == "floordiv" else at_row[1]
-        elif times is not None and isinstance(one.expression, Apply):
+        elif times is not None and isinstance(one.expression, nodes.Apply):
             found += _of_rows(at, one.targets, one.expression.operator, times, at_row)
         else:
             inside = replace_bodies(one.expression, lambda inner: _divided(at, inner, index, at_row, lengths))
@@ -247,8 +236,8 @@ def _by_row(value: Size, index: Variable, at_row: tuple[Variable, Variable, Size
         times = exact_quotient(atom.right, length)
         if times is None or atom not in _divisions(value, index):
             return size_function(atom.function, _by_row(atom.left, index, at_row), _by_row(atom.right, index, at_row))
-        among = size_function(atom.function, atom_size(row), times)
-        return among if atom.function == "floordiv" else among * length + atom_size(place)
+        among = size_function(atom.function, nodes.atom_size(row), times)
+        return among if atom.function == "floordiv" else among * length + nodes.atom_size(place)
 
     total = ZERO
     for monomial, coefficient in value.terms:
@@ -262,9 +251,9 @@ def _of_rows(
     """What a point's number divided by the length of k rows is: i // (k*m) = q // k, and i % (k*m) = q % k * m + r."""
     row, place, length = at_row
     factor = Variable(at.names("rows_together"), Type(I64))
-    counted = Statement((factor,), SizeValue(times))
+    counted = Statement((factor,), nodes.SizeValue(times))
     if operator == "floordiv":
-        return [counted, Statement(targets, Apply(operator, (row, factor)))]
+        return [counted, Statement(targets, nodes.Apply(operator, (row, factor)))]
     among = Variable(at.names(f"{row}.among"), Type(I64))
-    together = SizeValue(atom_size(among) * length + atom_size(place))
-    return [counted, Statement((among,), Apply(operator, (row, factor))), Statement(targets, together)]
+    together = nodes.SizeValue(nodes.atom_size(among) * length + nodes.atom_size(place))
+    return [counted, Statement((among,), nodes.Apply(operator, (row, factor))), Statement(targets, together)]
