@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from unittest import mock
 
 import pytest
@@ -109,3 +110,42 @@ def test_short_sums_are_fed_directly() -> None:
     contraction = normalise(einsum_contraction("aq,qb->ab", {"a": 4000, "b": 4000, "q": 1}, F64))
     chosen = choose_form(contraction, CPU_AVX512)
     assert isinstance(chosen.form, DirectForm) and "more to write than to compute" in chosen.reason
+
+
+def far(machine: Machine) -> Machine:
+    """The machine with a second cache that holds hardly any result."""
+    return replace(machine, l2_bytes=1 << 11)
+
+
+@settings(max_examples=examples(40))
+@given(text=st.sampled_from(["aq,qb->ab", "qa,qb->ab", "zaq,zqb->zab"]), data=st.data(),
+       machine=st.sampled_from([host_machine(), CPU_AVX512, CPU_NEON]))  # fmt: skip
+def test_any_sum_of_few_terms_far_from_the_core(text: str, data: st.DataObject, machine: Machine) -> None:
+    sizes = {"q": data.draw(st.integers(3, 13)), "z": data.draw(st.integers(1, 3))}
+    sizes |= {"a": data.draw(st.integers(1, 30)), "b": data.draw(st.integers(2, 200))}
+    contraction = einsum_contraction(text, sizes, data.draw(st.sampled_from([F32, F64])))
+    chosen = choose_direct_form(normalise(contraction), far(machine))
+    assert not isinstance(chosen, str)
+    form = written_in_order(chosen[0], far(machine))
+    buffers = random_buffers(contraction, data.draw(st.integers(0, 99)))
+    got = run_cpu(write_direct_kernel(form), buffers, {}, data.draw(st.integers(1, 2)))
+    assert_close(contraction, got, buffers, {})
+
+
+@pytest.mark.parametrize(
+    ("machine", "a", "b", "terms", "rows"),
+    [(CPU_AVX512, 1000, 1000, 4, 4), (CPU_AVX512, 1000, 1000, 12, 6), (CPU_AVX512, 1000, 1000, 13, None),
+     (CPU_AVX512, 300, 300, 4, None), (CPU_AVX512, 5, 100_000, 12, None), (CPU_AVX2, 1000, 1000, 4, None)],
+)  # fmt: skip
+def test_sums_of_few_terms_are_written_in_order_where_the_second_cache_does_not_hold_them(
+    machine: Machine, a: int, b: int, terms: int, rows: int | None
+) -> None:
+    contraction = normalise(einsum_contraction("aq,qb->ab", {"a": a, "b": b, "q": terms}, F32))
+    chosen = choose_direct_form(contraction, machine)
+    assert not isinstance(chosen, str)
+    form = written_in_order(chosen[0], machine)
+    if rows is None:
+        assert form is chosen[0]
+    else:
+        assert (form.rows, len(form.lanes), form.shared_rows) == (rows, VECTORS, 1)
+        assert choose_form(contraction, machine).form == form
