@@ -74,8 +74,8 @@ def computes_scalar(statement: Statement, known: Collection[str], cells: Collect
     is_narrow = types[0].is_integer and types[0] != I64
     if not (types[0].is_float or is_narrow or (types[0] == I64 and any(one in cells for one in names))):
         return False
-    converted = isinstance(expression, nodes.Cast) and any(one in cells for one in names)
-    if any(one.is_complex or (compute_type(one) != one and not converted) for one in types):  # f16 is rounded
+    stored = any(one in cells for one in names)  # by a kernel of its own, whose result is rounded to f16
+    if any(one.is_complex or (compute_type(one) != one and not stored) for one in types):
         return False
     return all(one in known or one in cells for one in names)
 
