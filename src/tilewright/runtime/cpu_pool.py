@@ -21,7 +21,13 @@ from typing import Any
 from tilewright.runtime.cpu_driver import CALL_SLOTS, MAXIMUM_WORKERS, POOL_BYTES, WORKSPACES, driver_text
 from tilewright.runtime.native_code import native_functions
 from tilewright.runtime.native_image import NativeKernel
-from tilewright.runtime.thread_count import MOST_THREADS, available_cores, get_num_threads, set_num_threads
+from tilewright.runtime.thread_count import (
+    MOST_THREADS,
+    available_cores,
+    get_num_threads,
+    set_num_threads,
+    when_asked,
+)
 
 __all__ = ["Arguments", "available_cores", "get_num_threads", "launch", "prepare", "set_num_threads"]
 
@@ -120,6 +126,7 @@ class _Pool:
         self.threads: list[threading.Thread] = []
         self.workspace_bytes = 0  # of every worker
         self.kept: list[_Memory] = []
+        self.cores = _cores_of_process()
         self.driver.prepare(self.memory.address)
 
     def provide(self, workers: int, workspace_bytes: int) -> None:
@@ -157,6 +164,18 @@ class _Pool:
             self.threads.pop()
             raise
 
+    def follow_cores(self) -> None:
+        """Let the workers use the cores that the process may use now, where these are others than before."""
+        cores = _cores_of_process()
+        with self.lock:
+            if cores == self.cores:
+                return
+            self.cores = cores
+            for thread in self.threads:
+                if thread.native_id is not None:
+                    with contextlib.suppress(OSError):  # it has ended, or some cores are gone by now
+                        os.sched_setaffinity(thread.native_id, cores | os.sched_getaffinity(0))
+
     def _work(self, number: int, cores: set[int] | None) -> None:
         if cores is not None:
             with contextlib.suppress(OSError):  # some of them are gone by now
@@ -173,6 +192,11 @@ class _Pool:
                 thread.join(timeout=PATIENCE_AT_EXIT / len(self.threads))
 
 
+def _cores_of_process() -> set[int]:
+    """Those that its main thread may use; none where that is not known."""
+    return os.sched_getaffinity(os.getpid()) if hasattr(os, "sched_getaffinity") else set()
+
+
 def _cores_for_workers() -> set[int] | None:
     """The cores of a new worker; None where those that it has anyway are right.
 
@@ -181,7 +205,7 @@ def _cores_for_workers() -> set[int] | None:
     """
     if not hasattr(os, "sched_getaffinity"):
         return None
-    own, main = os.sched_getaffinity(0), os.sched_getaffinity(os.getpid())
+    own, main = os.sched_getaffinity(0), _cores_of_process()
     return None if main <= own else own | main
 
 
@@ -199,6 +223,13 @@ def _close_pool() -> None:
     if _state.pool is not None:
         _state.pool.close()
 
+
+def _follow_cores() -> None:
+    if _state.pool is not None:
+        _state.pool.follow_cores()
+
+
+when_asked.append(_follow_cores)
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_state.forget)

@@ -7,8 +7,8 @@ The first of these that is given counts:
     3. the environment variable TILEWRIGHT_NUM_THREADS
     4. the environment variable OMP_NUM_THREADS (of a list "4,2" the first number), but no more than there are cores:
        joblib, Dask, PyTorch and others set it in the processes that they start, to share out the cores
-    5. the cores that this process may use (`machine.cores`): its affinity, asked for again every second, and the
-       quota of its container, read once
+    5. the cores that this process may use (`machine.cores`): its affinity, asked for again every second (the threads
+       of the pool then follow it, too), and the quota of its container, read once
 
 The environment is read when the first launch happens, and again in a child after fork.
 """
@@ -19,7 +19,7 @@ import math
 import operator
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -28,6 +28,9 @@ from tilewright.machine.cores import usable_cores
 THREADS_VARIABLE, OPENMP_VARIABLE = "TILEWRIGHT_NUM_THREADS", "OMP_NUM_THREADS"
 MOST_THREADS = 512
 CORES_ARE_KNOWN_FOR = 1.0  # seconds until the system is asked again, which costs more than a small launch
+
+when_asked: list[Callable[[], None]] = []
+"""What is done when the system was asked for the cores of this process, which may have changed."""
 
 _scoped: ContextVar[int | None] = ContextVar("tilewright_num_threads", default=None)
 
@@ -126,6 +129,8 @@ def _find_out() -> None:
         _state.most = int(first) if first.isdecimal() and int(first) > 0 else math.inf
     _state.known = int(min(available_cores(), _state.most))
     _state.known_until = time.monotonic() + CORES_ARE_KNOWN_FOR
+    for follow in when_asked:
+        follow()
 
 
 def _checked(number: int, what: str) -> int:
