@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from tilewright.ir.nodes import Body, Concat, Expression, Hist, Map, Program, Scan, Scanomap, Scatter
+from tilewright.ir.nodes import Body, Concat, Expression, Hist, Loop, Map, Program, Redomap, Scan, Scanomap, Scatter
 from tilewright.ir.traversal import bodies_of
 from tilewright.passes.core.fuse import fuse
 from tilewright.passes.core.simplify import simplify
@@ -22,6 +22,16 @@ def fill_histograms(program: Program, derivation: Recording | None = None) -> Pr
     if not _has(program.body, lambda one: isinstance(one, Hist)):
         return program
     return rewritten(program, _once("histogram rows"), derivation)
+
+
+def fold_loops(program: Program, derivation: Recording | None = None) -> Program:
+    """The program with folds of what loops give after these; the steps are added to `derivation`.
+
+    z = redomap op ne f xs  =>  ys = map f xs; z = reduce op ne ys, if f loops over numbers
+    """
+    if not _has(program.body, lambda one: isinstance(one, Redomap) and _has(one.function.body, _is_loop)):
+        return program
+    return rewritten(program, _once("looping folds"), derivation)
 
 
 def compute_rows(program: Program, derivation: Recording | None = None) -> Program:
@@ -58,6 +68,10 @@ def sweep(program: Program, derivation: Recording | None = None) -> Program:
     if not _has(program.body, lambda one: isinstance(one, Scatter) or _is_scan(one)):
         return program
     return rewritten(program, _once("one pass"), derivation)
+
+
+def _is_loop(expression: Expression) -> bool:
+    return isinstance(expression, Loop)
 
 
 def _is_scan(expression: Expression) -> bool:

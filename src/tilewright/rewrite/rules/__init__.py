@@ -17,6 +17,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "fusion_further": ("further fusion",),
     "concats": ("concatenations",),
     "divided_maps": ("nests", "nested folds"),
+    "looping_folds": ("looping folds",),
     "flatten_invariant": ("flattening",),
     "flatten_distribute": ("flattening",),
     "flatten_arrays": ("flattening",),
