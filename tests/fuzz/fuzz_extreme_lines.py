@@ -252,7 +252,11 @@ def placed(s: Extremes) -> Line:
     ways = [f"binned('{s.random.choice(names)}', {count}, {spread}, {x})"] * 3
     ways += [f"scattered({x}, (number({x}) * {s.random.choice((-1, 1, 2, -3))} + {k}), {x}[::-1])"]
     ways += [f"rounds({k}, {x}, lambda y: y[::-1])", f"counted({x}, {at})", f"np.take({x}, {at}, mode='clip')"]
-    ways += [f"np.take({x}, {at}, mode='wrap')", f"np.roll({x}, {at}[0])", f"np.searchsorted({x} > {x}, {x} > {x})"]
+    ways += [
+        f"np.take({x}, {at} % 97, mode='wrap')",
+        f"np.roll({x}, {at}[0])",
+        f"np.searchsorted({x} > {x}, {x} > {x})",
+    ]
     if not len(one.value):
         ways = ways[:5]
     return s.random.choice(ways), "zero"

@@ -10,6 +10,7 @@ The same array may be several arguments, arguments may overlap one another, and 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from random import Random
 from typing import Any
@@ -29,7 +30,7 @@ LARGE, HUGE = (1000, 4099), (20_011, 100_003)
 ONE_BY_ONE = ("integers", "floats", "compared", "chosen", "cast", "logic", "folded", "scanned", "placed")
 """The lines that make no arrays of as many elements as the product of two."""
 
-MOST_ELEMENTS, MOST_LARGE = 1500, 400_000
+MOST_ELEMENTS, MOST_LARGE, MOST_PRODUCT = 1500, 400_000, 20_000_000
 LINES_TRIED = 14
 
 
@@ -66,20 +67,30 @@ def written(number: int) -> tuple[NumpyTrial, list[str]]:
         scope.keep(name, value, False)
     lines = [one for one in LINES if one.__name__ in ONE_BY_ONE] if huge else LINES
     for _ in range(random.randint(4, LINES_TRIED)):
-        trial = _longer(trial, scope, others, refused, random.choice(lines)(scope))
+        write = random.choice(lines)
+        line = write(scope)
+        if line is not None and (write.__name__ in ONE_BY_ONE or _is_soon_done(line[0], scope, others)):
+            trial = _longer(trial, scope, others, refused, *line)
     made = [one.name for one in scope.known if one.name.startswith("v")] or [parameters[0][0]]
     results = (made[-1], *random.sample(made[:-1], min(len(made) - 1, random.randint(0, 3))))
     unsigned = frozenset(one for one in results if "zero" in scope.marked(one))
     return fuzz_numpy._replaced(trial, results=results, unsigned=unsigned), refused
 
 
+def _is_soon_done(text: str, scope: Extremes, others: dict[str, Any]) -> bool:
+    """Whether NumPy computes in time what may have as many elements as the product of the two largest arrays."""
+    names = set(re.findall(r"\w+", text))
+    for values in ({one.name: one.value for one in scope.known}, others):
+        *_, second, first = sorted([1, 1, *(np.size(value) for name, value in values.items() if name in names)])
+        if first * second > MOST_PRODUCT:
+            return False
+    return True
+
+
 def _longer(
-    trial: NumpyTrial, scope: Extremes, others: dict[str, Any], refused: list[str], line: tuple[str, str] | None
+    trial: NumpyTrial, scope: Extremes, others: dict[str, Any], refused: list[str], text: str, own: str
 ) -> NumpyTrial:
     """One more line, if it is one to be kept."""
-    if line is None:
-        return trial
-    text, own = line
     name = f"v{len(trial.lines)}"
     here = {one.name: one.value for one in scope.known}
     names = {"np": np, **fuzz_numpy.NUMPYS, **HERE}
