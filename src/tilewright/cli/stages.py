@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tilewright.contraction.form import Contraction, Refusal
+from tilewright.frontend.einsum_orders import intermediate_orders
 from tilewright.frontend.einsum_parse import ResolvedEinsum, parse_string, resolve
 from tilewright.frontend.einsum_path import contraction_path
 from tilewright.frontend.einsum_program import einsum_program, size_name
@@ -101,7 +102,9 @@ def follow(
     resolved = resolve(parsed, shapes)
     element, operators = scalar_type_of(dtype), semiring_named(semiring)
     path = contraction_path(resolved.spec, resolved.sizes, True, operators.distributive)
-    core = einsum_program(resolved.spec, [element] * len(shapes), element, semiring=operators, path=path)
+    spec, sizes_of = resolved.spec, resolved.sizes
+    orders = intermediate_orders(spec, path, sizes_of, spec.inputs, spec.output, element.bytes)
+    core = einsum_program(spec, [element] * len(shapes), element, semiring=operators, path=path, orders=orders)
     optimised = run_pipeline(core)
     known = {size_name(label): extent for label, extent in enumerate(resolved.sizes)}
     letters = {size_name(label): name for label, name in enumerate(resolved.names)}

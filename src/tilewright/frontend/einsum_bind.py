@@ -87,6 +87,7 @@ class BoundEinsum:
         indirect: `out` has foreign bytes or unaligned elements, so that the result is copied into it.
         quick: short cuts for repeated calls; None where there are none.
         copies_out: the last preparation copies what `out` held.
+        orders: of the indices of each intermediate, outermost first, where they were chosen.
     """
 
     resolved: ResolvedEinsum
@@ -102,6 +103,7 @@ class BoundEinsum:
     indirect: bool
     quick: QuickCalls | QuickView | None = field(default=None, repr=False, compare=False)
     copies_out: bool = False
+    orders: tuple[Labels, ...] = ()
 
     @property
     def takes_operands_as_they_are(self) -> bool:
@@ -219,9 +221,14 @@ def bind(
         scalar_type_of(one.dtype if new is None else new) for one, new in zip(operands, conversions, strict=True)
     )
     labels = tuple(PlainView(labels).labels for labels in resolved.spec.inputs)
+    orders: tuple[Labels, ...] = ()
+    if len(path) > 1:
+        from tilewright.frontend.einsum_orders import orders_between
+
+        orders = orders_between(resolved, path, operands, axes, dtype.itemsize)
     written = partial(
         _program, EinsumSpec(labels, resolved.spec.output), elements, scalar_type_of(dtype),
-        semiring=semiring, path=path, epilogue=epilogue,
+        semiring=semiring, path=path, orders=orders, epilogue=epilogue,
     )  # fmt: skip
     if out is not None:
         wanted: np.dtype[Any] | None = out.dtype
@@ -237,7 +244,7 @@ def bind(
     indirect = out is not None and (not out.dtype.isnative or _is_unaligned(out))
     bound = BoundEinsum(
         resolved, path, program, executable, device, preparations, sizes_out, stored, axes, order, indirect,
-        copies_out=bool(options.beta),
+        copies_out=bool(options.beta), orders=orders,
     )  # fmt: skip
     if indirect or not bound.takes_as_they_are:
         return bound

@@ -156,8 +156,13 @@ def _given_path(steps: Sequence[Any], count: int) -> Path:
     return tuple(path)
 
 
-def steps_of(spec: EinsumSpec, path: Path, distributive: bool = True) -> tuple[Step, ...]:
-    """The contractions that a path means, in order; the last one's output is the expression's."""
+def steps_of(
+    spec: EinsumSpec, path: Path, distributive: bool = True, orders: Sequence[Labels] = ()
+) -> tuple[Step, ...]:
+    """The contractions that a path means, in order; the last one's output is the expression's.
+
+    `orders` are those of the others' outputs, where they were chosen.
+    """
     remaining = [distinct(labels) for labels in spec.inputs]
     wanted = distinct(spec.output)
     steps: list[Step] = []
@@ -168,6 +173,8 @@ def steps_of(spec: EinsumSpec, path: Path, distributive: bool = True) -> tuple[S
         present = distinct([label for labels in inputs for label in labels])
         if number == len(path) - 1:
             output = wanted
+        elif orders:
+            output = orders[number]
         else:  # the order of the final output as far as it goes: later steps then write along their inputs
             output = (*(one for one in wanted if one in present),
                       *(one for one in present if one in needed and one not in wanted))  # fmt: skip

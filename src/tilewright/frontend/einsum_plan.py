@@ -297,7 +297,7 @@ def _costs(bound: BoundEinsum, operands: Sequence[Signature], semiring: Semiring
         return ()
     widths = [one.dtype.itemsize for one in operands]
     costs: list[StepCost] = []
-    for step in steps_of(resolved.spec, bound.path, semiring.distributive):
+    for step in steps_of(resolved.spec, bound.path, semiring.distributive, bound.orders):
         volumes = [_volume(resolved.sizes, labels) for labels in (*step.inputs, step.output)]
         inner = [widths[position] for position in step.positions]
         widths = [one for position, one in enumerate(widths) if position not in step.positions]

@@ -95,6 +95,7 @@ def einsum_program(
     *,
     semiring: Semiring = PLUS_TIMES,
     path: Path | None = None,
+    orders: tuple[Labels, ...] = (),
     epilogue: Epilogue = NO_EPILOGUE,
     out: ScalarType | None = None,
 ) -> Program:
@@ -106,6 +107,7 @@ def einsum_program(
         dtype: the type that is computed in; f16 and bf16 are carried in f32 through all steps and rounded once.
         semiring: what multiplies and adds.
         path: the order of contraction (default: all operands in one nest).
+        orders: of the labels of each intermediate (`einsum_orders`; default: that of the output, as far as it goes).
         epilogue: what is done to each element of the result.
         out: the element type of the result (default: `dtype`, or the type that the epilogue gives if that differs).
 
@@ -127,7 +129,7 @@ def einsum_program(
     if epilogue.beta:
         extras.append(_parameter(writer, "previous", out or dtype, spec.output))
     parameters = [one for one, _ in (*inputs, *extras)]
-    result = _contract(writer, spec, [one for _, one in inputs], [one for _, one in extras], path)
+    result = _contract(writer, spec, [one for _, one in inputs], [one for _, one in extras], path, orders)
     return writer.builder.program("einsum", parameters, [result])
 
 
@@ -157,7 +159,7 @@ def write_einsum(
     """
     writer = _Writer(builder, semiring, dtype, None, NO_EPILOGUE, extents)
     terms = [_Term(value, labels) for value, labels in zip(operands, spec.inputs, strict=True)]
-    return _contract(writer, spec, terms, [], path)
+    return _contract(writer, spec, terms, [], path, ())
 
 
 def write_contraction(
@@ -219,11 +221,16 @@ def _diagonal(builder: Builder, array: Variable, times: int) -> Callable[[Variab
 
 
 def _contract(
-    writer: _Writer, spec: EinsumSpec, inputs: Sequence[_Term], extras: Sequence[_Term], path: Path | None
+    writer: _Writer,
+    spec: EinsumSpec,
+    inputs: Sequence[_Term],
+    extras: Sequence[_Term],
+    path: Path | None,
+    orders: tuple[Labels, ...],
 ) -> Atom:
     terms = [_plain(writer, one) for one in inputs]
     distributive = writer.semiring.distributive
-    steps = steps_of(spec, path or (tuple(range(len(terms))),), distributive)
+    steps = steps_of(spec, path or (tuple(range(len(terms))),), distributive, orders)
     repeated = len(distinct(spec.output)) != len(spec.output)
     for number, step in enumerate(steps):
         last = number == len(steps) - 1

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from tilewright.frontend.einsum_parse import Labels
-from tilewright.frontend.tree_steps import ResolvedTree, TreeStep
+from tilewright.frontend.tree_steps import Steps, TreeStep
 
 _LINE_BYTES = 64
 _MOST_CANDIDATES = 24
@@ -33,6 +33,8 @@ _PER_PIECE = 0.3
 """What short dimensions inside a run cost, as a share of what short runs do."""
 _BLOCK = 256
 """Elements of a block of one operand's own indices, for which the other operand is read again."""
+_SHORT_ROW = 32
+"""Elements of rows that hold all of their kind: a tile reads them whole, and their neighbours after them."""
 _ACROSS = 4.0
 """How often an operand's bytes count that has another index innermost than the vectors of the result run along."""
 _TURNED = 0.3
@@ -42,7 +44,7 @@ _SPREAD = 1.0
 
 
 def choose_orders(
-    tree: ResolvedTree, inputs: Sequence[Labels], output: Labels, sizes: tuple[int, ...], width: int
+    tree: Steps, inputs: Sequence[Labels], output: Labels, sizes: tuple[int, ...], width: int
 ) -> tuple[Labels, ...]:
     """The order of each step's result, outermost first.
 
@@ -66,7 +68,7 @@ def choose_orders(
     return tuple(chosen[len(inputs) :])
 
 
-def _by_dynamic_programming(tree: ResolvedTree, model: TrafficModel, current: Sequence[Labels]) -> list[Labels]:
+def _by_dynamic_programming(tree: Steps, model: TrafficModel, current: Sequence[Labels]) -> list[Labels]:
     """The best combination of candidates; these are made of the orders that hold now."""
     table: dict[int, dict[Labels, tuple[float, tuple[Labels, ...]]]] = {
         number: {current[number]: (0.0, ())} for number in range(len(tree.inputs))
@@ -94,7 +96,7 @@ def _by_dynamic_programming(tree: ResolvedTree, model: TrafficModel, current: Se
     return chosen
 
 
-def candidates(tree: ResolvedTree, value: int, current: Sequence[Labels]) -> list[Labels]:
+def candidates(tree: Steps, value: int, current: Sequence[Labels]) -> list[Labels]:
     """Orders worth trying for an intermediate: its indices grouped by what producer and consumer do with them.
 
     Within a group they stand as in an operand of the producer, in the consumer's other operand, or in its result.
@@ -136,7 +138,7 @@ def _kinds_of_result(step: TreeStep, current: Sequence[Labels]) -> Mapping[int, 
     }
 
 
-def _kinds_of_operand(tree: ResolvedTree, value: int, current: Sequence[Labels]) -> Mapping[int, str]:
+def _kinds_of_operand(tree: Steps, value: int, current: Sequence[Labels]) -> Mapping[int, str]:
     """For the consumer: free (F: in its result), summed (K), or shared and kept (C)."""
     parent = tree.step(tree.parents[value])
     others = {label for one in parent.operands if one != value for label in current[one]}
@@ -146,7 +148,7 @@ def _kinds_of_operand(tree: ResolvedTree, value: int, current: Sequence[Labels])
 class TrafficModel:
     """Costs of steps in bytes, remembered."""
 
-    def __init__(self, tree: ResolvedTree, sizes: tuple[int, ...], width: int) -> None:
+    def __init__(self, tree: Steps, sizes: tuple[int, ...], width: int) -> None:
         self.tree = tree
         self.sizes = sizes
         self.width = width
@@ -217,6 +219,10 @@ class TrafficModel:
         run, piece = (1, 1) if kind == batch else (
             self.tree.volume(together, self.sizes), self.tree.volume(dimensions[long[-1]], self.sizes)
         )  # fmt: skip
+        outer = long[: -len(together)]
+        if 1 < run <= _SHORT_ROW and outer and all(masks[label] != kind for label in outer):
+            following = itertools.takewhile(lambda label: masks[label] == masks[outer[-1]], reversed(outer))
+            run *= self.tree.volume(tuple(following), self.sizes)
         waste = 1.0 + _LINE_BYTES / self.width * (1 / run + _PER_PIECE / piece)
         count = len({dimensions[label] for label in long})
         return moved * (waste + _PER_DIMENSION * count)

@@ -40,27 +40,18 @@ class TreeStep:
 
 
 @dataclass(frozen=True)
-class ResolvedTree:
-    """A tree with numbered indices.
-
-    An index that is contracted in one subtree and occurs again in another is two indices here, so that each belongs to
-    one place of the tree.
+class Steps:
+    """Statements that follow one another, with numbered indices.
 
     Attributes:
-        tree: as it was written.
         inputs: the indices of each input.
         steps: operands before those who use them; the last one gives the result.
-        output: the indices of the result, in order.
         sizes: the size of each index.
-        names: what each index was called.
     """
 
-    tree: Node
     inputs: tuple[Labels, ...]
     steps: tuple[TreeStep, ...]
-    output: Labels
     sizes: tuple[int, ...]
-    names: tuple[str, ...]
 
     @property
     def root(self) -> int:
@@ -86,6 +77,24 @@ class ResolvedTree:
         known = self.sizes if sizes is None else sizes
         return math.prod(known[label] for label in labels)
 
+
+@dataclass(frozen=True)
+class ResolvedTree(Steps):
+    """A tree with numbered indices.
+
+    An index that is contracted in one subtree and occurs again in another is two indices here, so that each belongs to
+    one place of the tree.
+
+    Attributes:
+        tree: as it was written.
+        output: the indices of the result, in order.
+        names: what each index was called.
+    """
+
+    tree: Node
+    output: Labels
+    names: tuple[str, ...]
+
     def flops(self, step: TreeStep) -> int:
         """Multiplications and additions of a step, one each per point, and its activations."""
         points = self.volume((*step.output, *step.contracted))
@@ -107,7 +116,7 @@ def resolve_tree(tree: Node, sizes: Mapping[Label, int]) -> ResolvedTree:
     steps = [replace(one, operands=tuple(map(resolver.number, one.operands))) for one in resolver.steps]
     steps[-1] = replace(steps[-1], output=output)
     return ResolvedTree(
-        tree, tuple(resolver.inputs), tuple(steps), output, tuple(resolver.extents), tuple(resolver.names)
+        tuple(resolver.inputs), tuple(steps), tuple(resolver.extents), tree, output, tuple(resolver.names)
     )
 
 
