@@ -329,7 +329,8 @@ class For:
 
     `independent`: iterations may run in any order or in vector lanes (a promise of the producer). The compiler is
     asked for full unrolling by `unroll` (bounds are constants then); by `scalar` for no lanes, which would gather what
-    they read; by `few` not to copy the code, since hardly any iterations are left for the loop."""
+    they read.
+    """
 
     index: str
     start: Expression
@@ -339,7 +340,6 @@ class For:
     unroll: bool = False
     independent: bool = False
     scalar: bool = False
-    few: bool = False
 
 
 @dataclass(frozen=True)

@@ -312,9 +312,9 @@ def _loop_metadata(emitter: Emitter, node: ir.For, group: str) -> str:
         properties.append(emitter.node('!{!"llvm.loop.unroll.full"}'))
     if group:
         properties.append(emitter.node(f'!{{!"llvm.loop.parallel_accesses", {group}}}'))
-    if node.scalar or node.few:
+    if node.scalar:
         properties.append(emitter.node('!{!"llvm.loop.vectorize.enable", i1 false}'))
-    if node.few or (emitter.mixed and not node.unroll and _has_own_vectors(node)):
+    if emitter.mixed and not node.unroll and _has_own_vectors(node):
         properties.append(emitter.node('!{!"llvm.loop.unroll.disable"}'))
     if not properties:
         return ""

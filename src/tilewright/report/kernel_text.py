@@ -91,7 +91,6 @@ def _statement(statement: Statement, depth: int) -> list[str]:
                     ("unrolled", statement.unroll),
                     ("independent", statement.independent),
                     ("scalar", statement.scalar),
-                    ("few", statement.few),
                 )
                 if on
             )

@@ -38,7 +38,7 @@ _SHORT = 64
 _FIRST = 4
 """Iterations that are done apart."""
 _FEW = 4
-"""Iterations at an edge that are not worth vectors."""
+"""Iterations at an edge whose indices are not worth being checked together."""
 _MOST_SIDES = 2
 """Splits, one inside of another, at cuts that may lie anywhere, and at choices that are the same in a whole loop."""
 
@@ -124,7 +124,7 @@ def _emit_loop(emit: KernelBuilder, bounds: Bounds, loop: _Loop, few: bool = Fal
 
     def emit_body(body: Sequence[Statement]) -> None:
         index, inside = renamed(emit, loop.index, body)
-        emit.emit(For(index.name, *bounds, inside, independent=True, few=few))
+        emit.emit(For(index.name, *bounds, inside, independent=True))
 
     checks = checks_of(loop.body, loop.index, loop.bad) if loop.bad is not None and not few else ()
     if loop.bad is None or not checks:
