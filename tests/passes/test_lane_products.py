@@ -73,6 +73,7 @@ def test_random_products(contraction: Contraction, machine: Any, seed: int, thre
     read, written = form.lanes
     assert {read, written} <= {2, 4, 8, 16}
     assert max(read, written) <= machine.lanes(form.element.bytes)
+    assert all(held <= lanes < 2 * held for held, lanes in zip(form.held, form.lanes, strict=True))
     rows, columns = form.tile
     assert rows * columns <= lane_form.ACCUMULATORS
     buffers = random_buffers(contraction, seed)
@@ -107,6 +108,24 @@ def test_gates_fill_their_vectors(qubits: tuple[int, ...], scalar: ScalarType) -
     assert_close(form.contraction, run_cpu(write_lane_product(form), buffers, {}, 2), buffers, {})
 
 
+@pytest.mark.parametrize(
+    ("text", "sizes", "held"),
+    [
+        ("ij,bjk->bik", {"i": 3, "j": 3, "k": 3, "b": 1001}, (9, 9)),
+        ("ij,bj->bi", {"i": 3, "j": 3, "b": 1000}, (15, 15)),
+        ("ij,bj->bi", {"i": 4, "j": 3, "b": 1000}, (12, 16)),
+        ("ij,bj->bi", {"i": 5, "j": 3, "b": 1001}, (3, 5)),
+    ],
+)
+def test_vectors_whose_last_lanes_are_masked(text: str, sizes: dict[str, int], held: tuple[int, int]) -> None:
+    contraction = einsum_contraction(text, sizes, F32)
+    form = lane_product_of(contraction, CPU_AVX512)
+    assert not isinstance(form, str)
+    assert form.held == held
+    buffers = random_buffers(contraction, 3)
+    assert_close(contraction, run_cpu(write_lane_product(form), buffers, {}, 2), buffers, {})
+
+
 @pytest.mark.parametrize("qubit", [0, 11, 19])
 def test_gates_on_complex_numbers_are_computed_so(qubit: int) -> None:
     assert not isinstance(choose_lane_product(gate((qubit,), C64, 20), CPU_AVX512), str)
@@ -124,7 +143,7 @@ def test_what_products_in_lanes_are_not_for() -> None:
     assert "has one term" in why("akb,nk->anb", a=64, k=1, b=2, n=2)
     assert "small beside" in why("ak,nk->an", a=64, k=64, n=64)
     assert "is empty" in why("akb,nk->anb", a=0, k=2, b=2, n=2)
-    assert "no vector" in why("akb,nk->anb", F32, a=99, k=3, b=3, n=3)
+    assert "no vector" in why("akb,nk->nba", F32, a=99, k=3, b=7, n=3)
     tropical = einsum_contraction("akb,nk->anb", dict(a=64, k=2, b=2, n=2), F32, "add", "min", np.inf)
     assert "more than a sum of products" in str(lane_product_of(tropical, CPU_AVX512))
 

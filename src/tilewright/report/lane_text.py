@@ -33,7 +33,7 @@ class LaneDetails:
 def lane_details(form: LaneProduct, launch: Launch) -> LaneDetails:
     """What is told of such a form."""
     nbytes = form.coefficients * form.element.bytes
-    return LaneDetails("left" if form.left else "right", form.lanes, form.picks, nbytes, form.tile, launch.blocks)
+    return LaneDetails("left" if form.left else "right", form.held, form.picks, nbytes, form.tile, launch.blocks)
 
 
 def lane_lines(details: LaneDetails) -> list[str]:

@@ -25,7 +25,7 @@ from tilewright.contraction.form import Contraction, Dimension, Kind, Operand
 from tilewright.contraction.normalise import constant, normalise
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import C64, C128, F32, F64, ScalarType, real_of
-from tilewright.machine.model import Machine
+from tilewright.machine.model import Machine, power_of_two_at_least
 from tilewright.passes.direct.cost import level_of, written_once
 from tilewright.passes.packed.form import is_multiply_add
 
@@ -92,10 +92,16 @@ class LaneProduct:
         return real_of(self.contraction.out.element)
 
     @property
-    def lanes(self) -> tuple[int, int]:
-        """Of the vectors of the large operand, and of the output."""
+    def held(self) -> tuple[int, int]:
+        """Numbers that a vector of the large operand holds, and one of the output."""
         held = self.parts * total(self.shared)
         return held * total(self.picked), held * total(self.written)
+
+    @property
+    def lanes(self) -> tuple[int, int]:
+        """Of these vectors, whose last lanes may be masked."""
+        read, written = self.held
+        return power_of_two_at_least(read), power_of_two_at_least(written)
 
     @property
     def picks(self) -> int:
@@ -176,7 +182,7 @@ def lane_product_of(contraction: Contraction, machine: Machine) -> LaneProduct |
 
 
 def _fullness(form: LaneProduct) -> tuple[int, int, int]:
-    read, written = form.lanes
+    read, written = form.held
     return written, read, -form.picks
 
 
@@ -196,7 +202,7 @@ def _refusal(contraction: Contraction) -> str:
 
 
 def _forms(contraction: Contraction, left: bool, machine: Machine) -> Iterator[LaneProduct]:
-    """All ways to fill vectors of powers of two with the innermost dimensions of the large operand and the output."""
+    """All ways to fill vectors with the innermost dimensions of the large operand and the output."""
     parts = 2 if contraction.out.element.is_complex else 1
     widest = machine.lanes(real_of(contraction.out.element).bytes)
     sides = {kind: [_side(one, left, parts) for one in contraction.of_kind(kind)] for kind in Kind}
@@ -249,17 +255,15 @@ def _prefixes(strides: Sequence[tuple[int, Side]], parts: int, widest: int) -> I
     held: dict[Side, int] = {}
     run = parts
     while True:
-        if run & (run - 1) == 0 and 1 < run <= widest:
+        if 1 < run <= widest:
             yield dict(held)
         following = [one for stride, one in strides if stride == run and one not in held]
         if not following:
             return
         (one, *_) = following
-        part = 2
-        while run & (run - 1) == 0 and part < one.size and run * part <= widest:
+        for part in range(2, min(one.size - 1, widest // run) + 1):
             if one.size % part == 0:
                 yield held | {one: part}
-            part *= 2
         if run * one.size > widest:
             return
         held[one] = one.size

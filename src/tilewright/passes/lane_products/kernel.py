@@ -13,13 +13,15 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 
 from tilewright.contraction.normalise import constant
-from tilewright.ir.scalars import I64
+from tilewright.ir.scalars import BOOL, I64
 from tilewright.kernel.ir import (
     BlockIndex,
     Broadcast,
     Comment,
     Constant,
     Expression,
+    FirstLanes,
+    Load,
     Name,
     Operation,
     Shuffle,
@@ -58,6 +60,7 @@ class _Writer(LaunchWriter):
         size = power_of_two_at_least(form.coefficients)
         self.table = self.workspace("coefficients", form.element, size)
         self.vector = VectorType(form.element, form.lanes[1])
+        self.masks = [self._mask(held, lanes) for held, lanes in zip(form.held, form.lanes, strict=True)]
         self.along = form.along
         self.others = [one for one in form.outer if one is not form.along]
         self.strides = {
@@ -65,11 +68,14 @@ class _Writer(LaunchWriter):
             for one in (self.along, *self.others, *form.contracted, *form.columns)
         }
 
+    def _mask(self, held: int, lanes: int) -> Expression | None:
+        return None if held == lanes else self.emit.let(FirstLanes(integer(held), VectorType(BOOL, lanes)), "mask")
+
     def written(self) -> Launch:
         form, points = self.form, total(self.others)
         self.emit.emit(Comment(f"lanes of {form.lanes[0]}, picked {form.picks} times for lanes of {form.lanes[1]}"))
         self._make_coefficients()
-        moved = form.lanes[0] * total(form.contracted) + form.lanes[1] * total(form.columns)
+        moved = form.held[0] * total(form.contracted) + form.held[1] * total(form.columns)
         moved *= form.element.bytes
         # A block is some points of the other dimensions, or, if there are few, some rows at each of them.
         rows = min(self.along.size, -(-BLOCK_BYTES // moved))
@@ -244,7 +250,7 @@ class _Writer(LaunchWriter):
         def step(number: Expression, moved: Expression) -> None:
             begin = add(multiply(number, integer(form.picks * every * lanes)), multiply(first, integer(lanes)))
             begin = emit.let(begin, "coefficient")
-            vectors = [emit.let(load(self.large, add(place, moved), form.lanes[0]), "vector") for place, _ in places]
+            vectors = [emit.let(self._vector_at(add(place, moved)), "vector") for place, _ in places]
             for pick, pattern in enumerate(patterns):
                 held = [self._picked(vector, pattern) for vector in vectors]
                 for column in range(len(columns)):
@@ -256,7 +262,11 @@ class _Writer(LaunchWriter):
         self._over_sum(form.contracted, ZERO, ZERO, step)
         for (_, out), row in zip(places, sums, strict=True):
             for column, value in zip(columns, row, strict=True):
-                emit.emit(Store(self.out, add(out, column), value))
+                emit.emit(Store(self.out, add(out, column), value, mask=self.masks[1]))
+
+    def _vector_at(self, at: Expression) -> Expression:
+        found = load(self.large, at, self.form.lanes[0])
+        return Load(found.buffer, found.index, found.type, mask=self.masks[0])
 
     def _picked(self, vector: Expression, pattern: tuple[int, ...]) -> Expression:
         if pattern == tuple(range(self.form.lanes[0])):
@@ -292,7 +302,9 @@ class _Writer(LaunchWriter):
 
 
 def _patterns(form: LaneProduct) -> list[tuple[int, ...]]:
-    """For each pick the lane of the large operand's vector that each lane of the output's is multiplied with."""
+    """For each pick the lane of the large operand's vector that each lane of the output's is multiplied with; any one
+    for those that are masked.
+    """
     found = []
     for point in itertools.product(*(range(one.size) for one in form.picked), range(form.parts)):
         start = point[-1] + sum(index * one.large for index, one in zip(point, form.picked, strict=False))
