@@ -1,16 +1,20 @@
 """Checks of indices that count with a loop: at the loop's ends in place of each round (split_ranges.py).
 
 0 <= i + c < n for all i from low below high  <=>  low >= high, or 0 <= low + c and high - 1 + c < n
+
+Loops inside of points, such as those over the entries of a sparse row, do so, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, I64, U64
 from tilewright.kernel import ir as kernel
-from tilewright.kernel.ir import Assign, Cast, Constant, Expression, Let, Name, Operation, Statement
+from tilewright.kernel.ir import Assign, Cast, Constant, Expression, For, If, Let, Name, Operation, Statement, While
+from tilewright.kernel.traversal import walk
 from tilewright.passes.items.loop_cuts import Linear, linear_in, simplified, without_unused
 
 _NEVER = Constant(False, BOOL)
@@ -43,6 +47,29 @@ def checks_of(body: Sequence[Statement], index: Name, bad: Name) -> tuple[EndChe
                 if at is not None and at[0] and most is not None and not most[0] and value.type == I64:
                     found.append(EndCheck(name, at, most[1]))
     return tuple(found)
+
+
+def inner_at_ends(body: Sequence[Statement], bad: Name, name: Callable[[str], str]) -> tuple[Statement, ...]:
+    """A body whose loops without loops inside check what counts with them at their ends; `name` gives new names."""
+    found: list[Statement] = []
+    for one in body:
+        match one:
+            case For(index=index, start=start, stop=stop, body=inside, step=Constant(1)):
+                checks = checks_of(inside, Name(index, I64), bad) if _is_flat(inside) else ()
+                if not checks:
+                    found.append(replace(one, body=inner_at_ends(inside, bad, name)))
+                    continue
+                certain = Let(name("certain"), certain_at_ends(checks, (start, stop)))
+                quick = replace(one, body=without_checks(inside, bad, {check.name for check in checks}))
+                failed = Assign(bad.name, Constant(True, BOOL))
+                found += [certain, If(Name(certain.name, BOOL), (quick,), (failed,))]
+            case _:
+                found.append(one)
+    return tuple(found)
+
+
+def _is_flat(body: Sequence[Statement]) -> bool:
+    return not any(isinstance(one, For | While) for one in walk(tuple(body)))
 
 
 def _sets(statement: Statement, bad: Name) -> bool:

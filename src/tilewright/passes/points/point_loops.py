@@ -12,6 +12,7 @@ from tilewright.kernel.ir import Constant, Expression, For, If, Let, Name, Opera
 from tilewright.kernel.traversal import walk
 from tilewright.machine.model import Machine
 from tilewright.passes.items.item_memory import Item
+from tilewright.passes.items.loop_checks import inner_at_ends
 from tilewright.passes.items.lower_scalar import lower_size
 from tilewright.passes.items.speculation import Speculation
 from tilewright.passes.items.split_ranges import emit_split
@@ -166,7 +167,8 @@ def _checked_together(
         if _is_flat(inside):
             emit_split(item.emit, bounds, index, inside, lambda edge: _left_from(item, edge, extent), bad)
         else:
-            item.emit.emit(For(index.name, *bounds, tuple(inside), independent=True))
+            inside = inner_at_ends(inside, bad, item.emit.name)
+            item.emit.emit(For(index.name, *bounds, inside, independent=True))
     else:
         together = group
     item.emit.when(bad, lambda: item.emit.emit(recording))
