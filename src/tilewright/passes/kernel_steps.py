@@ -72,10 +72,10 @@ def computes_scalar(statement: Statement, known: Collection[str], cells: Collect
     types = [one.type.element for one in (*statement.targets, *operands)]
     names = [one.name for one in operands if isinstance(one, Variable)]
     is_narrow = types[0].is_integer and types[0] != I64
-    if not (types[0].is_float or is_narrow or (types[0] == I64 and any(one in cells for one in names))):
-        return False
     stored = any(one in cells for one in names)  # by a kernel of its own, whose result is rounded to f16
-    if any(one.is_complex or (compute_type(one) != one and not stored) for one in types):
+    if not (types[0].is_float or types[0].is_complex or is_narrow or (types[0] == I64 and stored)):
+        return False
+    if not stored and any(compute_type(one) != one for one in types):
         return False
     return all(one in known or one in cells for one in names)
 
