@@ -98,3 +98,16 @@ def test_counts_are_those_of_each_call() -> None:
     for total in (3, 0, 5, -2, 1):
         found = counting(np.array([total - 7, 7]), VECTOR)
         np.testing.assert_array_equal(found, VECTOR * 2 ** max(total, 0))
+
+
+@pytest.mark.parametrize("of_type", [np.array, np.int64, int])
+def test_scalars_in_arrays_of_no_dimension_have_values_of_their_own(of_type: Any) -> None:
+    """As `np.copy` of a scalar is: a call must not repeat what one with another value did."""
+
+    @tw.program
+    def hundredfold(count: tw.i64, x: tw.f64["n"]) -> Any:
+        return count * 100, x[:count]
+
+    for number in (3, 3, 3, 3, 2, 5, 3, 1):
+        found, part = hundredfold(of_type(number), VECTOR)
+        assert found == number * 100 and part.tolist() == VECTOR[:number].tolist()

@@ -121,9 +121,9 @@ class TracedProgram:
         if are_there(arguments, out):
             return on_arrays(self, f"program {self.function.__name__}: argument", arguments, out, target=target)
         arrays = tuple(
-            one
-            if type(one) is np.ndarray or not parameter.annotation.shape
-            else as_array(self.function.__name__, parameter, one)
+            (one if type(one) is np.ndarray else as_array(self.function.__name__, parameter, one))
+            if parameter.annotation.shape
+            else (one[()] if type(one) is np.ndarray and not one.ndim else one)  # plans depend on values of scalars
             for parameter, one in zip(self.parameters, arguments, strict=True)
         )
         types = self._types if not self._generic else self._elements(arrays)

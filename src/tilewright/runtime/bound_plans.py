@@ -58,6 +58,8 @@ class BoundPlans:
         """What a bound plan depends on, or None for arguments that are checked first."""
         parts: list[Any] = [get_num_threads()]
         for position, one in enumerate(arguments):
+            if type(one) is np.ndarray and position in self.size_arguments:
+                return None  # a scalar in an array, on whose value the plan depends
             if type(one) is np.ndarray:
                 parts.append((one.shape, one.strides, one.dtype))
             elif position in self.size_arguments:
