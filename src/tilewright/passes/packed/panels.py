@@ -2,8 +2,9 @@
 
     panels[p][k][i] = source[offset(p * width + i) + depth offset(k)]
 
-Where a vector's elements are consecutive in the operand it is copied whole, or in quarters; where instead the sum runs
-along the operand's unit stride, square pieces are transposed in registers; only what is left goes element by element.
+Where a vector's elements are consecutive in the operand it is copied whole, or in quarters, or from two runs
+(joined_runs.py); where instead the sum runs along the operand's unit stride, square pieces are transposed in registers;
+only what is left goes element by element.
 Where whole vectors are all that there is to copy, register tiles do it on the way (on_the_way.py).
 """
 
@@ -24,6 +25,7 @@ from tilewright.kernel.ir import (
     operation,
 )
 from tilewright.passes.items.scalar_values import Value
+from tilewright.passes.packed.joined_runs import may_join_runs, pack_joined
 from tilewright.passes.packed.on_the_way import is_packed_on_the_way
 from tilewright.passes.packed.operands import in_panel_type
 from tilewright.passes.packed.reading import (
@@ -246,6 +248,12 @@ def _pack_vectors(w: PackedWriter, side: Side, number: Expression, count: Expres
             lambda: _pack_along_sum(w, side, first, place, base, depth),
         )
 
+    def in_parts(write: Callable[[], None]) -> None:
+        if not may_join_runs(w, side):
+            return write()
+        inside = operation("le", add(first, integer(side.width)), count)
+        return w.branch(inside, lambda: pack_joined(w, side, first, base, depth), write)
+
     known = len(side.runs.source) == 1
     by_mark(
         w,
@@ -253,7 +261,7 @@ def _pack_vectors(w: PackedWriter, side: Side, number: Expression, count: Expres
         side.runs.source,
         lambda: copy(together, 1),
         lambda: copy(together, 4),
-        lambda: w.loop("vector", integer(0), integer(vectors), one_by_one),
+        lambda: in_parts(lambda: w.loop("vector", integer(0), integer(vectors), one_by_one)),
     )
 
 

@@ -88,7 +88,7 @@ def possible_marks(dimensions: Sequence[tuple[int, int]], unit: int, lanes: int)
         ([1, 2], [0])
     """
     quarter = max(1, lanes // 4)
-    run = _run(dimensions)
+    run = run_length(dimensions)
     if run >= math.prod(size for size, _ in dimensions) or (run % lanes == 0 and unit % lanes == 0):
         return frozenset((WHOLE,))
     if run < quarter:
@@ -103,7 +103,7 @@ def takes_masks(element: ScalarType, lanes: int) -> bool:
     return element.is_float and element.bytes >= 4 and lanes >= LEAST_MASKED
 
 
-def _run(dimensions: Sequence[tuple[int, int]]) -> int:
+def run_length(dimensions: Sequence[tuple[int, int]]) -> int:
     """Elements that follow each other in memory, of the innermost dimensions."""
     run = 1
     for size, stride in reversed(dimensions):
@@ -126,7 +126,7 @@ def _starts(form: PackedForm, dimensions: Sequence[SideDimension], is_vector: bo
 
 def _neighbours(dimensions: Sequence[SideDimension], tile: int, unit: int) -> bool | None:
     pairs = [(one.size, one.stride) for one in dimensions]
-    run = _run(pairs)
+    run = run_length(pairs)
     if tile == 1 or run >= math.prod(size for size, _ in pairs) or (run % tile == 0 and unit % tile == 0):
         return True
     return False if run == 1 else None
