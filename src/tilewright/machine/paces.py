@@ -31,7 +31,6 @@ class Pace:
         near: for a piece of the third cache that nothing foresees.
         second_cache, third_cache, memory: bytes that come from there.
         again: bytes that come from the second cache where nearly all of them come in time.
-        ahead: bytes of main memory that are best asked for before their use, at the most: more are gone again.
     """
 
     chain: float = 4.0
@@ -51,7 +50,6 @@ class Pace:
     third_cache: float = 12.0
     memory: float = 7.0
     again: float = 80.0
-    ahead: float = math.inf
 
     def __post_init__(self) -> None:
         """Refuse what no core has.
@@ -105,7 +103,6 @@ TWO_MULTIPLY_ADDS = Pace(
     third_cache=8.0,
     memory=4.0,
     again=50.0,
-    ahead=float(48 << 10),
 )
 """Two multiply-adds of 512 bits in a cycle, and two loads, be it of vectors or of elements: fitted to a Zen 5."""
 

@@ -327,11 +327,8 @@ def _read_together(form: DirectForm, machine: Machine) -> int:
     results stay in half of the second cache.
     """
     width, results = form.width * form.vector_operand.element.bytes, form.collected_elements
-    strip = form.contracted_total * width
-    used = 2 * strip + results * component_types(form.accumulator)[0].bytes
+    used = 2 * form.contracted_total * width + results * component_types(form.accumulator)[0].bytes
     most = MOST_TOGETHER if is_written_in_pieces(form, machine) else -(-READ_TOGETHER // width)
-    if array_bytes(form, "vector") > machine.l3_bytes:
-        most = min(most, int(min(machine.pace.ahead / strip, most)))
     most = min(most, machine.l2_bytes // 2 // used, COLLECTED_ELEMENTS // results)
     return max(1, min(most, form.vector_tiles, FUSED_COLUMNS // form.width))
 

@@ -285,8 +285,7 @@ def _through_second_cache(form: DirectForm, machine: Machine) -> float:
     these are on the same way, so that one hides nothing of the other.
     """
     strip = form.contracted_total * sum(form.lanes) * form.vector_operand.element.bytes
-    passing = 1 if form.collected is None else 2  # collected results pass through the first cache too
-    if form.vector_packed or level_of(passing * strip, machine) == 1:
+    if form.vector_packed or form.collected is not None or level_of(strip, machine) == 1:
         return 0.0
     if level_of(sum(array_bytes(form, side) for side in ("vector", "scalar", "out")), machine) < 4:
         return 0.0

@@ -282,16 +282,17 @@ def lines_ahead(w: DirectWriter, distance: Expression, number: Expression) -> tu
     """What the row tile of this number prefetches at each step of the sum: its share of the lines that the next tile's
     vectors lie on, which begin `distance` after this one's. So requests come evenly, while all row tiles are computed.
 
-    Where the next tile is this one's neighbour, those are asked for in which its vectors end: if tiles begin within a
-    line, the first one has been read. One that is asked for in vain takes the place of another one.
+    Where the next tile is this one's neighbour, and that spares requests, those are asked for in which its vectors end:
+    if tiles begin within a line, the first one has been read.
     """
     form = w.form
     if not form.prefetched:
         return ()
     line = LINE // w.vector_source.element.bytes
-    adjacent = form.collected is None
-    lines = -(-form.width // line) if adjacent else -(-(form.width - 1) // line) + 1
-    each = -(-lines // form.scalar_tiles)
+    each = -(-(-(-(form.width - 1) // line) + 1) // form.scalar_tiles)
+    fewer = -(-(-(-form.width // line)) // form.scalar_tiles)
+    adjacent = form.collected is None and fewer < each
+    each = fewer if adjacent else each
     found = []
     for i in range(each):
         place = multiply(add(multiply(number, integer(each)), integer(i)), integer(line))
