@@ -289,8 +289,9 @@ def lines_ahead(w: DirectWriter, distance: Expression, number: Expression) -> tu
     if not form.prefetched:
         return ()
     line = LINE // w.vector_source.element.bytes
-    each = -(-(-(-(form.width - 1) // line) + 1) // form.scalar_tiles)
-    fewer = -(-(-(-form.width // line)) // form.scalar_tiles)
+    whole = -(-form.width // line)
+    most = -(-(form.width - 1) // line) + 1  # a tile that begins within a line lies on one more
+    each, fewer = -(-most // form.scalar_tiles), -(-whole // form.scalar_tiles)
     adjacent = form.collected is None and fewer < each
     each = fewer if adjacent else each
     found = []
