@@ -37,7 +37,7 @@ from tilewright.passes.items.lower_items import (
 )
 from tilewright.passes.items.lower_scalar import lower_atom, lower_size
 from tilewright.passes.lanes.lane_loops import LANES, carries_arrays, columns_in_lanes, wants_lanes
-from tilewright.passes.points import inner_maps  # noqa: F401  # registers maps inside points
+from tilewright.passes.points import inner_maps, scan_lanes  # noqa: F401  # register maps and scans inside points
 from tilewright.passes.points.short_folds import short_fold, write_short_folds
 
 Places = Sequence[ArrayView]
