@@ -35,6 +35,7 @@ from tilewright.passes.points.lower_general import Points, points_of
 from tilewright.passes.segments.rows import as_nested_maps
 from tilewright.passes.streams.choice import NotTiled
 from tilewright.passes.streams.form import stream_form, stream_table
+from tilewright.passes.sweeps import inside_points  # noqa: F401  # sweeps inside work items
 from tilewright.passes.sweeps.form import sweep_form, unfolded
 from tilewright.passes.unread_steps import without_notes, without_unread
 from tilewright.rewrite.rules.flatten_distribute import map_and_fold

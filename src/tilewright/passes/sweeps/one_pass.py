@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeAlias
 
-from tilewright.ir import nodes
 from tilewright.ir.nodes import OffsetFolds, Variable
 from tilewright.machine.model import Machine
-from tilewright.passes.items.item_memory import Item
-from tilewright.passes.items.lower_items import AnyValue, lower_expression, lower_statement, value_of
 from tilewright.passes.points.lower_general import Points
-from tilewright.passes.sweeps.form import SweepForm, unfolded
+from tilewright.passes.sweeps.form import SweepForm
 from tilewright.passes.sweeps.map_points import map_points
 from tilewright.passes.sweeps.offset_points import guard_points, offset_points, reads_of_folds
 from tilewright.passes.sweeps.steps import reads_of_sweep, sweep_step
@@ -41,11 +38,3 @@ def offset_steps(targets: Variables, folds: OffsetFolds, make: MakeStep) -> tupl
     kernel = make("_folds", offset_points(folds), targets, reads_of_folds(folds))
     text = f"{folds.count} folds of the rows between {folds.starts}, if that ascends; otherwise:"
     return (guard, kernel), Note(", ".join(map(str, targets)), text, steps=(str(offset_folds),))
-
-
-@lower_expression.register
-def _(expression: nodes.Sweep, item: Item, targets: Variables) -> Sequence[AnyValue]:
-    """A sweep inside a point, a loop of the host that has become one kernel, say."""
-    for one in unfolded(nodes.Statement(targets, expression), expression):
-        lower_statement(item, one)
-    return [value_of(item, target) for target in targets]
