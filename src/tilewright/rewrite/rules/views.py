@@ -48,8 +48,7 @@ def index_index(at: Place) -> Body | Declined:
     inner = at.definition(index.array)
     if not isinstance(inner, nodes.Index):
         return no_match("the array is not itself indexed")
-    lines = dict.fromkeys(one for one in (inner.line, index.line) if one)
-    return at.become(nodes.Index(inner.array, inner.indices + index.indices, " and ".join(lines)))
+    return at.become(nodes.Index(inner.array, inner.indices + index.indices, _lines(inner, index)))
 
 
 @rule("simplification", nodes.Index)
@@ -72,7 +71,8 @@ def index_rearrange(at: Place) -> Body | Declined:
 def index_slice(at: Place) -> Body | Declined:
     """(slice a)[i0, ..., ik]  =>  a[i0 + start, ...], if that needs no arithmetic and the other dimensions are whole
 
-    An index that a user wrote is in range of the slice, not only of `a`: it stays where it is unless that is known.
+    An index that a user wrote is in range of the slice, not only of `a`: it stays where it is unless that is known. The
+    result is in range where the slice is, so that it counts as written if that was: `a` may be a slice, too.
     """
     index = at.expect(nodes.Index)
     inner = at.definition(index.array)
@@ -93,7 +93,7 @@ def index_slice(at: Place) -> Body | Declined:
     kept = inner.dimensions[len(indices) :]
     if not all(_is_whole(one, inner.array, d + len(indices)) for d, one in enumerate(kept)):
         return no_match("a dimension without an index is cut")
-    return at.become(nodes.Index(inner.array, tuple(indices), index.line))
+    return at.become(nodes.Index(inner.array, tuple(indices), _lines(inner, index)))
 
 
 @rule("simplification", nodes.Index)
@@ -146,6 +146,11 @@ def _is_inside(dimension: nodes.SliceDimension, extent: Size) -> bool:
     return below is not None and below >= 0 and above is not None and above >= 0
 
 
+def _lines(inner: nodes.Index | nodes.Slice, outer: nodes.Index | nodes.Slice) -> str:
+    """Where what replaces both was written: in both places, or in one of them."""
+    return " and ".join(dict.fromkeys(one for one in (inner.line, outer.line) if one))
+
+
 def _is_whole(dimension: nodes.SliceDimension, array: Variable, axis: int) -> bool:
     return dimension.start.constant == 0 and dimension.step == 1 and dimension.count == array.type.shape[axis]
 
@@ -177,7 +182,7 @@ def slice_slice(at: Place) -> Body | Declined:
         nodes.SliceDimension(first.start + second.start * first.step, second.count, first.step * second.step)
         for first, second in zip(inner.dimensions, outer.dimensions, strict=True)
     )
-    return at.become(nodes.Slice(inner.array, dimensions, outer.line))
+    return at.become(nodes.Slice(inner.array, dimensions, _lines(inner, outer)))
 
 
 @rule("simplification", nodes.Rearrange)
