@@ -50,14 +50,14 @@ FIRES = [
     ("index_nothing", "a: [n]f32", "let (x: [n]f32) = a[]\nin (x)", "(a)"),
     (
         "index_iota",
-        "n: i64, i: i64",
-        "let (x: [n]i32) = iota n i32\nlet (y: i32) = x[i]\nin (y)",
-        "let (x: [n]i32) = iota n i32\nlet (y: i32) = i as i32\nin (y)",
+        "i: i64",
+        "let (x: [7]i32) = iota 7 i32\nlet (y: i32) = x[6i64]\nin (y)",
+        "let (x: [7]i32) = iota 7 i32\nlet (y: i32) = 6i64 as i32\nin (y)",
     ),
     (
         "index_replicate",
-        "a: [n]f32, i: i64, j: i64",
-        "let (x: [3][n]f32) = replicate 3 a\nlet (y: f32) = x[i, j]\nin (y)",
+        "a: [n]f32, j: i64",
+        "let (x: [3][n]f32) = replicate 3 a\nlet (y: f32) = x[2i64, j]\nin (y)",
         "let (x: [3][n]f32) = replicate 3 a\nlet (y: f32) = a[j]\nin (y)",
     ),
     (
@@ -364,7 +364,36 @@ DECLINES = [
     ("cast_of_cast", "a: f32", "let (x: f64) = a as f64\nlet (y: i8) = x as i8\nin (y)", 1, "outside i8"),
     ("index_nothing", "a: [n]f32, i: i64", "let (x: f32) = a[i]\nin (x)", 0, "there are indices"),
     ("index_iota", "a: [n]f32, i: i64", "let (x: f32) = a[i]\nin (x)", 0, "not an iota"),
+    (
+        "index_iota",
+        "i: i64",
+        "let (x: [7]i64) = iota 7 i64\nlet (y: i64) = x[i]\nin (y)",
+        1,
+        "i may be out of range of x",
+    ),
+    (
+        "index_iota",
+        "i: i64",
+        "let (x: [7]i64) = iota 7 i64\nlet (y: i64) = x[7i64]\nin (y)",
+        1,
+        "7i64 may be out of range of x",
+    ),
     ("index_replicate", "a: [n]f32, i: i64", "let (x: f32) = a[i]\nin (x)", 0, "not a replicate"),
+    (
+        "index_replicate",
+        "a: [n]f32, i: i64",
+        "let (x: [3][n]f32) = replicate 3 a\nlet (y: [n]f32) = x[i]\nin (y)",
+        1,
+        "i may be out of range of x",
+    ),
+    (
+        "index_map",
+        "a: [n]f32, b: f32, i: i64",
+        "let (x: [n]f32) = map n (\\(p: f32) ->\n  let (q: f32) = p + p\n  let (r: f32) = exp(b)\n  in (r)) a\n"
+        "let (y: f32) = x[i]\nin (y)",
+        1,
+        "which reads nothing there",
+    ),
     ("index_index", "a: [n]f32, i: i64", "let (x: f32) = a[i]\nin (x)", 0, "not itself indexed"),
     (
         "index_rearrange",

@@ -7,6 +7,7 @@ from tilewright.ir.counts import same_count
 from tilewright.ir.nodes import Atom, Body, Literal, Statement, Variable
 from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import Size
+from tilewright.rewrite.names import mentioned
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 
 
@@ -19,22 +20,26 @@ def index_nothing(at: Place) -> Body | Declined:
 
 @rule("simplification", nodes.Index)
 def index_iota(at: Place) -> Body | Declined:
-    """(iota n)[i]  =>  i"""
+    """(iota n)[i]  =>  i, if i is known to be in range or no user wrote it"""
     index = at.expect(nodes.Index)
     iota = at.definition(index.array)
     if not isinstance(iota, nodes.Iota) or not index.indices:
         return no_match("the array is not an iota")
     position = index.indices[0]
+    if _may_be_outside(index, iota.count):
+        return Declined(f"{position} may be out of range of {index.array}")
     return at.bind(position) if iota.scalar == I64 else at.become(nodes.Cast(iota.scalar, position))
 
 
 @rule("simplification", nodes.Index)
 def index_replicate(at: Place) -> Body | Declined:
-    """(replicate n v)[i, is...]  =>  v[is...]"""
+    """(replicate n v)[i, is...]  =>  v[is...], if i is known to be in range or no user wrote it"""
     index = at.expect(nodes.Index)
     replicate = at.definition(index.array)
     if not isinstance(replicate, nodes.Replicate) or not index.indices:
         return no_match("the array is not a replicate")
+    if _may_be_outside(index, replicate.count):
+        return Declined(f"{index.indices[0]} may be out of range of {index.array}")
     rest = index.indices[1:]
     if not rest or not isinstance(replicate.value, Variable):
         return at.bind(replicate.value)
@@ -110,7 +115,10 @@ def index_copy(at: Place) -> Body | Declined:
 
 @rule("simplification", nodes.Index)
 def index_map(at: Place) -> Body | Declined:
-    """ys = map f xs; y = ys[i]  =>  y = f xs[i], if this is the only use of ys"""
+    """ys = map f xs; y = ys[i]  =>  y = f xs[i], if this is the only use of ys
+
+    An index that a user wrote must be checked by one of the xs[i], unless it is known to be in range.
+    """
     index = at.expect(nodes.Index)
     producer_index = next((k for k in range(at.index) if index.array in at.body.statements[k].targets), None)
     if producer_index is None:
@@ -127,11 +135,28 @@ def index_map(at: Place) -> Body | Declined:
     rows = zip(function.parameters, producer.expression.arrays, strict=True)
     picked = (Statement((parameter,), nodes.Index(array, (row,), index.line)) for parameter, array in rows)
     value = function.body.results[producer.targets.index(index.array)]
+    if _may_be_outside(index, producer.expression.width) and not _needs(value, function):
+        return Declined(f"{row} may be out of range of {index.array}, which reads nothing there")
     last = nodes.Index(value, rest, index.line) if rest and isinstance(value, Variable) else nodes.Alias(value)
     here = (*picked, *function.body.statements, Statement(at.statement.targets, last))
     old = at.body.statements
     before = (*old[:producer_index], *old[producer_index + 1 : at.index])
     return Body((*before, *here, *old[at.index + 1 :]), at.body.results)
+
+
+def _needs(value: Atom, function: nodes.Lambda) -> bool:
+    """Whether a result is computed from a parameter."""
+    needed = mentioned(value)
+    for one in reversed(function.body.statements):
+        if any(target.name in needed for target in one.targets):
+            needed |= mentioned(one.expression)
+    return any(one.name in needed for one in function.parameters)
+
+
+def _may_be_outside(index: nodes.Index, count: Size) -> bool:
+    """Whether the first index is one that a user wrote and that is to be checked when the program runs."""
+    first = index.indices[0]
+    return bool(index.line) and index.checked and not (isinstance(first, Literal) and _is_below(first, count))
 
 
 def _is_below(index: Literal, count: Size) -> bool:
