@@ -266,6 +266,11 @@ def equation_of(function: Callable[..., object]) -> str:
     return equation
 
 
+def _place(function: RuleFunction) -> tuple[str, int]:
+    """Where it is written: a module that is imported once more, as by a child after a fork, has the same rules."""
+    return function.__module__, function.__code__.co_firstlineno
+
+
 def rule(family: str, *kinds: type) -> Callable[[RuleFunction], Rule]:
     """Make a rule of a function whose docstring begins with its equation, `before  =>  after`.
 
@@ -275,7 +280,8 @@ def rule(family: str, *kinds: type) -> Callable[[RuleFunction], Rule]:
 
     def register(function: RuleFunction) -> Rule:
         name, equation = function.__name__, equation_of(function)
-        if name in _REGISTRY:
+        other = _REGISTRY[name].function if name in _REGISTRY else None
+        if other is function or (other is not None and _place(other) != _place(function)):
             raise RewriteError(f"there are two rules named {name}")
         _REGISTRY[name] = Rule(name, family, equation, kinds or ANY, function)
         return _REGISTRY[name]
