@@ -14,28 +14,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tilewright.ir.scalars import ScalarType
-from tilewright.kernel.ir import Expression, For, If, Let, Name, Operation, Statement, While
+from tilewright.kernel.ir import Expression, Let, Name, Operation, Statement
 from tilewright.kernel.traversal import expressions_in
-from tilewright.passes.points.waiting_last import depths_of
+from tilewright.passes.points.waiting_last import depths_of, in_following_rounds
 
 _SUMS = ("add", "sub")
 
 
 def all_products_apart(statements: Sequence[Statement]) -> tuple[Statement, ...]:
     """The statements with this done in all loops whose rounds follow one another."""
-    found: list[Statement] = []
-    for one in statements:
-        match one:
-            case For(body=body):
-                inside = all_products_apart(body)
-                found.append(replace(one, body=inside if one.independent else with_products_apart(inside, one.index)))
-            case While(body=body):
-                found.append(replace(one, body=all_products_apart(body)))
-            case If(then=then, otherwise=otherwise):
-                found.append(replace(one, then=all_products_apart(then), otherwise=all_products_apart(otherwise)))
-            case _:
-                found.append(one)
-    return tuple(found)
+    return in_following_rounds(statements, with_products_apart)
 
 
 def with_products_apart(body: Sequence[Statement], index: str = "") -> tuple[Statement, ...]:

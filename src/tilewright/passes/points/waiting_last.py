@@ -11,7 +11,7 @@ Any order of min and max gives the same number, or nan.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -24,16 +24,24 @@ _EXTREMA = ("min", "max")
 
 def all_waiting_last(statements: Sequence[Statement]) -> tuple[Statement, ...]:
     """The statements with this done in all loops whose rounds follow one another."""
+    return in_following_rounds(statements, with_waiting_last)
+
+
+def in_following_rounds(
+    statements: Sequence[Statement], change: Callable[[Sequence[Statement], str], tuple[Statement, ...]]
+) -> tuple[Statement, ...]:
+    """The statements with `change(body, index)` in place of each body of a loop whose rounds follow one another."""
     found: list[Statement] = []
     for one in statements:
         match one:
             case kernel.For(body=body):
-                inside = all_waiting_last(body)
-                found.append(replace(one, body=inside if one.independent else with_waiting_last(inside, one.index)))
+                inside = in_following_rounds(body, change)
+                found.append(replace(one, body=inside if one.independent else change(inside, one.index)))
             case kernel.While(body=body):
-                found.append(replace(one, body=all_waiting_last(body)))
+                found.append(replace(one, body=in_following_rounds(body, change)))
             case kernel.If(then=then, otherwise=otherwise):
-                found.append(replace(one, then=all_waiting_last(then), otherwise=all_waiting_last(otherwise)))
+                then, otherwise = in_following_rounds(then, change), in_following_rounds(otherwise, change)
+                found.append(replace(one, then=then, otherwise=otherwise))
             case _:
                 found.append(one)
     return tuple(found)
