@@ -34,7 +34,33 @@ from tilewright.report.explain import explain_contraction
 from tilewright.rewrite.derivation import Recording
 
 TOUR = Path(__file__).with_name("tour.md")
+SOURCE = TOUR.parents[1] / "src" / "tilewright"
 SIZES = {"a": 100, "b": 64, "q": 48}
+
+
+WHERE = (
+    ("an option of `tw.einsum`", "frontend/einsum.py", "frontend/einsum_options.py", "frontend/einsum_bind.py"),
+    ("a function of NumPy on traced arrays", "frontend/numpy_functions.py", "frontend/numpy_ufuncs.py"),
+    ("a function of scalars, as `tw.erf`", "ir/operators.py", "frontend/scalar_functions.py", "kernel/c_operators.py",
+     "kernel/llvm_operators.py"),
+    ("an element type", "ir/scalars.py", "frontend/annotations.py", "kernel/c_text.py", "kernel/llvm_conversions.py"),
+    ("a construct of the language", "ir/nodes.py", "ir/typing.py", "ir/interpreter.py", "passes/statements.py"),
+    ("a rewrite rule", "rewrite/rules/__init__.py", "rewrite/rule.py"),
+    ("the order of the passes", "passes/pipelines.py", "passes/last_rewrites.py"),
+    ("versions of nests", "rewrite/rules/flatten_versions.py"),
+    ("the thresholds that pick them", "passes/flattening/flatten_tree.py", "runtime/thresholds.py", "tune/lookup.py"),
+    ("which form a contraction gets", "passes/contractions/form_choice.py", "machine/paces.py"),
+    ("its tiles on a CPU", "passes/direct/cost.py", "passes/packed/choice.py"),
+    ("its tiles on a GPU", "passes/tiled/choice.py"),
+    ("a primitive of tensor operations", "contraction/tensor_primitives.py", "passes/tensor/elementwise.py"),
+    ("checks of indices, and their errors", "passes/items/checks.py", "runtime/index_errors.py"),
+    ("how work is shared by threads", "runtime/scheduling.py", "runtime/cpu_pool.py"),
+    ("what is known of a machine", "machine/model.py", "machine/detect.py", "machine/named.py"),
+    ("what is kept on the disk", "runtime/cache.py", "frontend/einsum_stored.py", "frontend/program_stored.py"),
+    ("what `explain` tells", "report/explain.py", "report/declined.py", "passes/flattening/flatten_tree.py"),
+    ("the command line", "cli/main.py"),
+)  # fmt: skip
+"""Where to begin with a change. Each folder's docstring (`__init__.py`) tells what its other files are for."""
 
 
 @tw.program
@@ -71,6 +97,17 @@ def machine_table(machines: tuple[Machine, ...]) -> str:
     ):  # fmt: skip
         values = [getattr(one, name) for one in machines]
         rows.append(f"| `{name}` | " + " | ".join(v if isinstance(v, str) else f"{v:,.0f}" for v in values) + " |")
+    return "\n".join(rows)
+
+
+def where_table() -> str:
+    """Files to begin with. SystemExit for one that is not there."""
+    rows = ["| to change | begin with |", "|---|---|"]
+    for what, *files in WHERE:
+        missing = [one for one in files if not (SOURCE / one).exists()]
+        if missing:
+            raise SystemExit(f"where to change {what}: there is no {missing[0]}")
+        rows.append(f"| {what} | {', '.join(f'`{one}`' for one in files)} |")
     return "\n".join(rows)
 
 
@@ -120,6 +157,9 @@ def tour() -> str:
         "# A tour: one matrix product through every folder",
         "This file is made by `docs/make_tour.py` (`make docs`) out of what the compiler prints; do not edit it. "
         "A test compares it with what is printed now.",
+        "## Where is it?",
+        where_table(),
+        "The docstring of each folder says what its other files are for; tests lie in a folder of the same name.",
         "## frontend/: from Python to the core language",
         "A layer of a neural network, written as maps and a reduction:",
         fence(source, "python"),

@@ -188,7 +188,7 @@ def test_numbers_of_a_counter_are_not_compared() -> None:
         (lambda v, i: np.take(v, i, mode="around"), "mode is 'raise', 'clip' or 'wrap', not 'around'"),
         (lambda v, i: np.take_along_axis(v[None], i, 1), "indices of 1 dimensions for an array of 2"),
         (lambda v, i: np.searchsorted(v, v, side="middle"), "side is 'left' or 'right'"),
-        (lambda v, i: np.pad(v, 1, "linear_ramp"), "mode 'linear_ramp' cannot be traced; traceable: constant, edge"),
+        (lambda v, i: np.pad(v, 1, "mean"), "mode 'mean' cannot be traced; traceable: constant, edge"),
         (lambda v, i: np.pad(v, ((1, 2), (3, 4))), "for 1 dimensions; a number, a pair"),
         (lambda v, i: np.convolve(v[None], v), "of 2 and 1 dimensions; both are vectors"),
         (lambda v, i: np.diff(v, n=-1), "n is a constant of at least 0"),

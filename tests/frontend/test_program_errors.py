@@ -66,8 +66,8 @@ def numpy_accumulate(xs: tw.f32["n"]) -> Any:
     return np.add.accumulate(xs)
 
 
-def numpy_average(xs: tw.f32["n"]) -> Any:
-    return np.average(xs)
+def numpy_trapezoid(xs: tw.f32["n"]) -> Any:
+    return np.trapezoid(xs)
 
 
 def numpy_keyword(xs: tw.f32["n"]) -> Any:
@@ -261,7 +261,7 @@ MESSAGES = [
     (range_of_scalar, "value of k is not known", "tw.loop"),
     (length, "value of n is not known", ""),
     (numpy_function, "numpy.median cannot be traced", "use np.median outside of the program"),
-    (numpy_average, "numpy.average cannot be traced", "use (xs * ws).sum() / ws.sum()"),
+    (numpy_trapezoid, "numpy.trapezoid cannot be traced", "use ((ys[1:] + ys[:-1]) * (xs[1:] - xs[:-1])).sum() / 2"),
     (numpy_keyword, "numpy.add with where cannot be traced", ""),
     (numpy_constant, "a NumPy array of shape (3,) meets traced values", "are its parameters"),
     (unknown_attribute, "the scalar x of type f32 has no attribute 'item'", ""),

@@ -30,7 +30,7 @@ from tilewright.ir.nodes import (
 )
 from tilewright.ir.operators import OPERATORS
 from tilewright.ir.scalars import I64
-from tilewright.ir.sizes import Size
+from tilewright.ir.sizes import Size, SizeFunction
 
 
 def wrap_one(tracer: Tracer, expression: Any, what: str) -> Any:
@@ -79,12 +79,24 @@ def common_width(tracer: Tracer, what: str, arrays: Sequence[ArrayProxy]) -> Siz
             advice = (
                 "they are not known to be equal; write the same size for both in the annotations of the parameters "
                 f"that they come from, or say so with tw.reshape(..., {sizes}), which is checked when the program runs"
+                f"{divided_advice((width, extent))}"
             )
         raise TypeError(
             f"{what} over {tracer.describe(first.variable)} with {width} rows and {tracer.describe(one.variable)} with "
             f"{extent} rows: {advice}"
         )
     return width
+
+
+def divided_advice(sizes: Sequence[Size]) -> str:
+    """What to write where sizes would be equal if a number divided them, as those of x[::2] and x[1::2]; "" if none."""
+    atoms = (atom for one in sizes for monomial, _ in one.terms for atom in monomial)
+    for atom in atoms:
+        if isinstance(atom, SizeFunction) and atom.function == "floordiv" and atom.right.constant is not None:
+            by = atom.right.constant
+            part = f"x[: {by} * m : {by}] with m = x.shape[0] // {by}"
+            return f"; parts that are cut at a multiple of {by} are equal: {part}"
+    return ""
 
 
 def row_lambda(

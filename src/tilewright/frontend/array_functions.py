@@ -14,6 +14,7 @@ from tilewright.frontend.array_arguments import (
     arrays_of,
     common_width,
     dimension_of,
+    divided_advice,
     fitted,
     index_array,
     operation,
@@ -118,6 +119,7 @@ def _check_broadcast(largest: ArrayProxy, other: ArrayProxy) -> None:
             f"elementwise operation on {describe(largest.variable)} of type {largest.variable.type} and "
             f"{describe(other.variable)} of type {other.variable.type}: the shapes must be equal, or one of them that "
             "of the other's rows, where 1 goes with any size; use tw.map for anything else"
+            f"{divided_advice((*shape, *its))}"
         )
 
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from tilewright.frontend import array_functions, fold_functions, scalar_functions
 from tilewright.frontend.array_arguments import dimension_of
-from tilewright.frontend.program_tracing import IndexProxy, is_array
+from tilewright.frontend.program_tracing import IndexProxy, describe_value, is_array
 from tilewright.frontend.scalar_constants import type_named
-from tilewright.frontend.scalar_tracing import apply
+from tilewright.frontend.scalar_tracing import apply, common_type
 from tilewright.frontend.shape_functions import ravel, with_new_dimensions
 from tilewright.ir.counts import is_natural
 from tilewright.ir.scalars import BOOL, F32, F64, I64, U8, U64, ScalarType, real_of
@@ -67,6 +67,24 @@ def mean(array: Any, axis: Axis = None, dtype: Any = None, keepdims: bool = Fals
     result, wide = _mean_types(array, dtype)
     total = sum(_converted(array, wide), _axes("mean", array, axis), wide, keepdims)
     return _converted(total / _count(array, axis), result)
+
+
+def average(a: Any, axis: Axis = None, weights: Any = None, *, keepdims: bool = False) -> Any:
+    """`numpy.average`: weights of the array's shape, or a vector of them along one axis."""
+    if weights is None:
+        return mean(a, axis, keepdims=keepdims)
+    along = is_array(weights) and weights.ndim == 1 and isinstance(axis, int | np.integer)
+    if not is_array(weights) or (weights.ndim != a.ndim and not along):
+        raise TypeError(
+            f"numpy.average: weights are an array of {a.ndim} dimensions, or a vector along one axis, not "
+            f"{describe_value(weights)}"
+        )
+    axes = _axes("average", a, axis)
+    if along:
+        weights = with_new_dimensions(weights, [d for d in range(a.ndim) if d not in axes])
+    scalar = common_type([a.scalar, weights.scalar, *([] if a.scalar.kind in "fc" else [F64])])
+    values, factors = _converted(a, scalar), _converted(weights, scalar)
+    return sum(values * factors, axes, None, keepdims) / sum(factors, axes, None, keepdims)
 
 
 def var(array: Any, axis: Axis = None, dtype: Any = None, ddof: int | float = 0, keepdims: bool = False) -> Any:
@@ -243,5 +261,8 @@ METHODS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 """What arrays have as methods."""
 
-FUNCTIONS = METHODS | {"amax": max, "amin": min, "count_nonzero": count_nonzero, "norm": norm, "ptp": ptp}
+FUNCTIONS = METHODS | {
+    "amax": max, "amin": min, "count_nonzero": count_nonzero, "norm": norm, "ptp": ptp,
+    "average": average,
+}  # fmt: skip
 """What NumPy has as functions."""

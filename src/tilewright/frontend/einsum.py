@@ -142,9 +142,9 @@ def einsum(
         ):  # fmt: skip
             recent = operands[0] if order is None else (operands[0], order)  # of the others' keys none is as short
         else:
-            recent = (
-                operands[0], dtype, order, casting, optimize, semiring, epilogue, epilogue_operands, alpha, beta, place,
-                tiles,
+            recent = (  # 0.0 and -0.0 are equal, and are not the same factor
+                operands[0], dtype, order, casting, optimize, semiring, epilogue, epilogue_operands,
+                alpha or repr(alpha), beta, place, tiles,
             )  # fmt: skip
         if len(operands) == 3:  # without slices and lists, which take a tenth of a microsecond
             _, first, second = operands
@@ -163,17 +163,19 @@ def einsum(
                 found = entry(*operands[1:], out)
                 if found is not None:
                     return found
-    except (TypeError, IndexError):  # options that cannot be hashed, operands and indices in turns, or none at all
+    except (TypeError, ValueError, IndexError):  # options without a hash, operands and indices in turns, or none at all
         recent = None
         turns = label_lists(operands) if operands and type(operands[0]) is _NDARRAY else None
         if turns is not None:
-            recent = (turns[0], dtype, order, casting, optimize, semiring, epilogue, alpha, beta, place)
             try:
+                recent = (
+                    turns[0], dtype, order, casting, optimize, semiring, epilogue, alpha or repr(alpha), beta, place,
+                )  # fmt: skip
                 for entry in _RECENT.get(recent, ()) if tiles is None and not epilogue_operands else ():
                     found = entry(*turns[1], out)
                     if found is not None:
                         return found
-            except TypeError:
+            except (TypeError, ValueError):
                 recent = None
     options = (dtype, order, casting, optimize, semiring, epilogue)
     return _by_form(operands, out, options, epilogue_operands, alpha, beta, place, target, tiles, recent)
@@ -232,7 +234,7 @@ def _by_form(
     given = None if out is None else (out.dtype, out.shape, out.strides)
     made_for = (expression, operand_count, *forms, given)
     tiling = () if tiles is None else _hashable_tiles(tiles)
-    key: tuple[Any, ...] = (*made_for, *options, labels, alpha, beta, place, tiling)
+    key: tuple[Any, ...] = (*made_for, *options, labels, alpha or repr(alpha), beta, place, tiling)
     try:
         bound, known = _CALLS.get(key), True
     except TypeError:  # optimize may be a list; everything else that cannot be hashed is refused below

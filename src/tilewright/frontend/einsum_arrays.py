@@ -87,6 +87,15 @@ def row_major_strides(shape: Sequence[int], itemsize: int) -> Strides:
     return tuple(strides)
 
 
+def can_exist(shape: Sequence[int], itemsize: int) -> bool:
+    """Whether an array may have this shape: as in NumPy, its extents above 0 count, and the bytes fit 64 bits.
+
+    >>> can_exist((2**31, 2**31), 1), can_exist((0, 2**63), 1), can_exist((-1,), 8)
+    (True, False, False)
+    """
+    return min(shape, default=0) >= 0 and math.prod(max(1, one) for one in shape) * itemsize < 2**63
+
+
 def fresh_strides(shape: Sequence[int], itemsize: int, axes: Sequence[int]) -> Strides:
     """The strides of what `empty_result` makes."""
     inner = row_major_strides([shape[axis] for axis in axes], itemsize)

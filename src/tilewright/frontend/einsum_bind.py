@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilewright.frontend.contraction_stored import stored_contraction
-from tilewright.frontend.einsum_arrays import Array, empty_result, fresh_strides, is_large, row_major_strides
+from tilewright.frontend.einsum_arrays import (
+    Array,
+    can_exist,
+    empty_result,
+    fresh_strides,
+    is_large,
+    row_major_strides,
+)
 from tilewright.frontend.einsum_layout import (
     PlainView,
     Signature,
@@ -203,6 +210,8 @@ def bind(
     dtype, conversions = _computed_dtype(text, operands, options, out)
     extra_labels = extra_labels_of(text, resolved, extras, options.extra_labels)
     sizes_out = resolved.output_shape
+    if not can_exist(sizes_out, dtype.itemsize):
+        raise ValueError(f"einsum {text!r}: the result would have the shape {sizes_out}, which no array can have")
     if out is not None:
         _check_form_of_out(text, out, sizes_out)
     path = contraction_path(resolved.spec, resolved.sizes, options.optimize, semiring.distributive)

@@ -194,6 +194,6 @@ def epilogue_of(
         options.epilogue,
         tuple(tuple(label for label in one if label != BROADCAST) for one in labels),
         tuple(scalar_type_of(one.dtype) for one in extras),
-        options.alpha,
+        None if options.alpha == 1 else constant(options.alpha, scalar),
         options.beta,
     )

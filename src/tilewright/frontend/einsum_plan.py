@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.frontend.einsum_arrays import Array, as_array, as_arrays, check_out
+from tilewright.frontend.einsum_arrays import Array, as_array, as_arrays, can_exist, check_out
 from tilewright.frontend.einsum_bind import BoundEinsum, bind, signature_for
 from tilewright.frontend.einsum_calls import parsed_expression
 from tilewright.frontend.einsum_layout import Signature, overlaps_itself, signature_of
@@ -116,6 +116,16 @@ class EinsumPlan:
 
     def _what(self, number: int) -> str:
         return f"plan {self.expression!r}: {_operand_name(number, self.operand_count)}"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The result's shape."""
+        return self.bound.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The result's dtype."""
+        return self.bound.dtype
 
     @property
     def flops(self) -> int:
@@ -273,7 +283,10 @@ def _label_lists(expression: Any) -> Hashable:
 def _signature(operand: Any, dtype: Any, which: str) -> Signature:
     """That of an operand, which is given as an array or by its shape. TypeError, naming it, if it is neither."""
     if isinstance(operand, tuple | list) and all(isinstance(one, int | np.integer) for one in operand):
-        return signature_for(dtype, [int(one) for one in operand])
+        signature = signature_for(dtype, [int(one) for one in operand])
+        if not can_exist(signature.shape, signature.dtype.itemsize):
+            raise ValueError(f"{which} has the shape {signature.shape}, which no array can have")
+        return signature
     if isinstance(operand, tuple):
         raise TypeError(f"{which} has the shape {operand!r}, whose sizes are not all integers")
     return signature_of(as_array(operand, which))

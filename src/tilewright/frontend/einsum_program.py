@@ -26,7 +26,7 @@ from tilewright.frontend.scalar_tracing import convert, trace
 from tilewright.frontend.semiring import PLUS_TIMES, Semiring, combine_lambda, map_atoms, neutral_literal
 from tilewright.ir.builder import Builder
 from tilewright.ir.dataclass import dataclass
-from tilewright.ir.nodes import Atom, Iota, Program, Redomap, Type, Variable, index_literal
+from tilewright.ir.nodes import Atom, Iota, Literal, Program, Redomap, Type, Variable, index_literal
 from tilewright.ir.scalars import ScalarType, compute_type
 from tilewright.ir.sizes import Size, size
 from tilewright.ir.traversal import FreshNames
@@ -42,14 +42,14 @@ class Epilogue:
         function: a traced function, or None for the value itself.
         operands: for each further operand its labels: labels of the output, or `BROADCAST` for a dimension of size 1.
         elements: the element types of the further operands.
-        alpha: factor of the contraction.
+        alpha: factor of the contraction, None for 1.
         beta: factor of what `out` held; not 0 adds a last parameter, of the output's shape.
     """
 
     function: Callable[..., object] | None = None
     operands: tuple[Labels, ...] = ()
     elements: tuple[ScalarType, ...] = ()
-    alpha: int | float | complex = 1
+    alpha: Literal | None = None
     beta: int | float | complex = 0
 
 
@@ -317,8 +317,8 @@ def _fold(writer: _Writer, terms: Sequence[_Term], contracted: Labels) -> Atom:
 def _finished(writer: _Writer, value: Atom, further: Sequence[Atom]) -> Atom:
     """alpha, the epilogue, beta, and the conversion to the stored type."""
     builder, epilogue, scalar = writer.builder, writer.epilogue, writer.scalar
-    if epilogue.alpha != 1:
-        value = builder.apply("mul", constant(epilogue.alpha, scalar), value)
+    if epilogue.alpha is not None:
+        value = builder.apply("mul", epilogue.alpha, value)
     if epilogue.function is not None:
         arguments = [convert(builder, scalar, one) for one in further[: len(epilogue.operands)]]
         value = trace(builder, epilogue.function, [value, *arguments])

@@ -10,6 +10,7 @@ from tilewright.frontend.array_arguments import dimension_of
 from tilewright.frontend.program_tracing import is_array
 from tilewright.frontend.scalar_tracing import common_type
 from tilewright.ir.scalars import BOOL, F64
+from tilewright.ir.sizes import ZERO
 
 
 def _along(axis: int, *cut: Any) -> tuple[Any, ...]:
@@ -53,11 +54,8 @@ def gradient(f: Any, *varargs: Any, axis: int | Sequence[int] | None = None) -> 
     return found[0] if len(found) == 1 else tuple(found)
 
 
-def pad(array: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> Any:
-    """`numpy.pad`: the modes "constant", "edge", "reflect", "symmetric" and "wrap".
-
-    What is reflected or repeated is at most as wide as the array, unless both are constants: more of it is out of range
-    when the program runs.
+def pad(array: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0, end_values: Any = 0) -> Any:
+    """`numpy.pad`: the modes "constant", "edge", "linear_ramp" (of floats), "reflect", "symmetric" and "wrap".
 
     Raises:
         TypeError: for other modes, and widths that are not given for all dimensions.
@@ -66,35 +64,18 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", constant_values: Any
     if mode not in _BORDERS:
         raise TypeError(f"numpy.pad: mode {mode!r} cannot be traced; traceable: {', '.join(_BORDERS)}")
     widths = _pairs("pad_width", pad_width, array.ndim)
-    values = _pairs("constant_values", constant_values, array.ndim)
+    named, given = ("end_values", end_values) if mode == "linear_ramp" else ("constant_values", constant_values)
+    values = _pairs(named, given, array.ndim)
     for place, (pair, outside) in enumerate(zip(widths, values, strict=True)):
-        places = _places_of_wide(mode, array.variable.type.shape[place].constant, pair)
-        if places is not None:
-            array = array[(*(slice(None),) * place, places)]
+        kept = [side for side, width in enumerate(pair) if not (isinstance(width, int) and width == 0)]
+        if not kept:
             continue
-        sides = [_BORDERS[mode](array, place, width, side, outside[side]) for side, width in enumerate(pair)]
-        kept = [one for one, width in zip(sides, pair, strict=True) if not (isinstance(width, int) and width == 0)]
-        if kept:
-            parts = [one for one in (sides[0], array, sides[1]) if one is array or any(one is side for side in kept)]
-            array = array_functions.concat(*parts, axis=place)
+        if mode != "constant" and array.variable.type.shape[place] == ZERO:
+            raise ValueError(f"numpy.pad: mode {mode!r} has nothing to put around a dimension of size 0")
+        sides = {side: _BORDERS[mode](array, place, pair[side], side, outside[side]) for side in kept}
+        parts = [sides.get(0), array, sides.get(1)]
+        array = array_functions.concat(*(one for one in parts if one is not None), axis=place)
     return array
-
-
-def _places_of_wide(mode: str, extent: int | None, pair: tuple[Any, Any]) -> Any:
-    """Which rows make up a dimension with borders that are wider than what they repeat, where all of it is constant;
-    None where slices do.
-    """
-    if extent is None or mode not in ("reflect", "symmetric", "wrap") or not all(isinstance(one, int) for one in pair):
-        return None
-    if max(pair) <= extent - (mode == "reflect"):
-        return None
-    if extent == 0:
-        raise ValueError(f"numpy.pad: mode {mode!r} has nothing to put around a dimension of size 0")
-    period = {"reflect": max(1, 2 * extent - 2), "symmetric": 2 * extent, "wrap": extent}[mode]
-    places = (array_functions.iota(pair[0] + extent + pair[1]) + -pair[0] % period) % period
-    if mode == "wrap":
-        return places
-    return scalar_functions.minimum(places, period - (mode == "symmetric") - places)
 
 
 def _pairs(what: str, given: Any, rank: int) -> list[tuple[Any, Any]]:
@@ -123,26 +104,45 @@ def _edge_border(array: Any, place: int, width: Any, side: int, value: Any) -> A
     return array_functions.rearrange(border, (*range(1, place + 1), 0, *range(place + 1, array.ndim)))
 
 
-def _mirrored_border(beside: int) -> Callable[..., Any]:
+def _ramp_border(array: Any, place: int, width: Any, side: int, value: Any) -> Any:
+    """On a line, in 64 bits, from the value at the end to the edge, which it does not reach."""
+    scalar = array.scalar
+    if scalar.kind not in "fc":
+        raise TypeError(f"numpy.pad: mode 'linear_ramp' of {scalar}: convert it with .astype(tw.f64), then back")
+    edge = array[_along(place, *((-1, None) if side else (0, 1)))].astype(common_type([scalar, F64]))
+    steps = array_functions.iota(width)[(slice(None), *(None,) * (array.ndim - 1 - place))]
+    return (value + (width - 1 - steps if side else steps) * ((edge - value) / width)).astype(scalar)
+
+
+def _mirrored_border(array: Any, place: int, width: Any, side: int, beside: int) -> Any:
     """Rows backwards, from the first or last on, or from the one beside it."""
-
-    def border(array: Any, place: int, width: Any, side: int, value: Any) -> Any:
-        start = array.shape[place] - width - beside if side else beside
-        return array[_along(place, start, start + width)][_along(place, None, None, -1)]
-
-    return border
-
-
-def _wrapped_border(array: Any, place: int, width: Any, side: int, value: Any) -> Any:
     extent = array.shape[place]
-    return array[_along(place, 0, width)] if side else array[_along(place, extent - width, extent)]
+    if (extent >= width + beside) is True or (isinstance(width, int) and width == 1 and not beside):
+        start = extent - width - beside if side else beside
+        return array[_along(place, start, start + width)][_along(place, None, None, -1)]
+    period = scalar_functions.maximum(2 * extent - 2 * beside, 1)
+    at = _places(extent, width, side) % period
+    return array[(*(slice(None),) * place, scalar_functions.minimum(at, period - 1 + beside - at))]
+
+
+def _wrapped_border(array: Any, place: int, width: Any, side: int, _: Any) -> Any:
+    extent = array.shape[place]
+    if (extent >= width) is True or (isinstance(width, int) and width == 1):
+        return array[_along(place, 0, width)] if side else array[_along(place, extent - width, extent)]
+    return array[(*(slice(None),) * place, _places(extent, width, side) % extent)]
+
+
+def _places(extent: Any, width: Any, side: int) -> Any:
+    """Where the rows of a border lie beside the first row."""
+    return array_functions.iota(width) + (extent if side else -width)
 
 
 _BORDERS: dict[str, Callable[..., Any]] = {
     "constant": _constant_border,
     "edge": _edge_border,
-    "reflect": _mirrored_border(1),
-    "symmetric": _mirrored_border(0),
+    "linear_ramp": _ramp_border,
+    "reflect": lambda array, place, width, side, _: _mirrored_border(array, place, width, side, 1),
+    "symmetric": lambda array, place, width, side, _: _mirrored_border(array, place, width, side, 0),
     "wrap": _wrapped_border,
 }
 

@@ -73,7 +73,6 @@ _OTHERS: dict[str, Callable[..., Any]] = {
 
 _FILTER = "tw.where for arrays of the same size; examples/filter.py has how elements are kept, and counted"
 _INSTEAD = {
-    "average": "(xs * ws).sum() / ws.sum()",
     "trapezoid": "((ys[1:] + ys[:-1]) * (xs[1:] - xs[:-1])).sum() / 2",
     "bincount": 'tw.hist("add", 0, count, indices, weights)',
     "histogram": 'tw.hist("add", 0, bins, indices, 1), indices computed by tw.map',

@@ -188,8 +188,9 @@ class TracedProgram:
         """The same program with other values of some thresholds: a version runs where there is at least so much
         parallelism, so 0 always picks it and infinity never. Nothing is compiled again.
 
-        Raises (when called):
-            ValueError: for a threshold that the program does not have, and values below 0.
+        Raises:
+            TypeError: for anything but a mapping of names to values.
+            ValueError: (when called) for a threshold that the program does not have, and values below 0.
         """
         return self.with_options(
             dataclasses.replace(self.options, thresholds=merged(self.options.thresholds, values)), True

@@ -72,11 +72,16 @@ class Size:
     def __floordiv__(self, other: SizeLike) -> Size:
         divisor = size(other)
         quotient = exact_quotient(self, divisor)
-        return quotient if quotient is not None else _opaque("floordiv", self, divisor)
+        if quotient is not None:
+            return quotient
+        whole, rest = _multiples(self, divisor)
+        return whole + _opaque("floordiv", rest, divisor)
 
     def __mod__(self, other: SizeLike) -> Size:
         divisor = size(other)
-        return ZERO if exact_quotient(self, divisor) is not None else _opaque("mod", self, divisor)
+        return (
+            ZERO if exact_quotient(self, divisor) is not None else _opaque("mod", _multiples(self, divisor)[1], divisor)
+        )
 
     @cached_property
     def constant(self) -> int | None:
@@ -236,6 +241,24 @@ def product(sizes: Iterable[SizeLike]) -> Size:
     for factor in sizes:
         total = total * factor
     return total
+
+
+def _multiples(dividend: Size, divisor: Size) -> tuple[Size, Size]:
+    """(q, r) with dividend = q * divisor + r, where every term of q is surely a whole number: of a constant divisor.
+
+    >>> n = size("n")
+    >>> print((2 * n + 1) // 2, "and", (n - 1) // 2, "and", (4 * n + 3) % 4)
+    n and floordiv(n + 1, 2) - 1 and 3
+    """
+    by = divisor.constant
+    if by is None or by <= 0:
+        return ZERO, dividend
+    parts = [
+        (monomial, divmod(coefficient, by) if not monomial or coefficient % by == 0 else (0, coefficient))
+        for monomial, coefficient in dividend.terms
+    ]
+    whole, rest = (_from_terms((monomial, part[place]) for monomial, part in parts) for place in (0, 1))
+    return whole, rest
 
 
 def exact_quotient(dividend: Size, divisor: Size) -> Size | None:

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from tilewright.runtime.messages import value_text
+
 BAND = "@"
 
 
@@ -52,7 +54,13 @@ def resolved(values: Mapping[str, float], inside: Mapping[str, int]) -> dict[str
 
 
 def merged(old: Mapping[str, float], new: Mapping[str, float]) -> dict[str, float]:
-    """The old values with new ones in their place; a threshold that is set anew has no bands from before."""
+    """The old values with new ones in their place; a threshold that is set anew has no bands from before.
+
+    Raises:
+        TypeError: if the new ones are no mapping.
+    """
+    if not isinstance(new, Mapping):
+        raise TypeError(f"thresholds map names to values, as in {{'outer_0': 2}}; {value_text(new)} does not")
     again = {threshold_of(name) for name in new}
     kept = {name: value for name, value in old.items() if BAND not in name or threshold_of(name) not in again}
     return {**kept, **new}
