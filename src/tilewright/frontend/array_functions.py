@@ -51,7 +51,7 @@ from tilewright.ir.nodes import (
     Type,
     Update,
 )
-from tilewright.ir.scalars import I64
+from tilewright.ir.scalars import I64, ScalarType
 from tilewright.ir.sizes import ONE, Size, product
 
 
@@ -118,7 +118,8 @@ def _check_broadcast(largest: ArrayProxy, other: ArrayProxy) -> None:
         raise TypeError(
             f"elementwise operation on {describe(largest.variable)} of type {largest.variable.type} and "
             f"{describe(other.variable)} of type {other.variable.type}: the shapes must be equal, or one of them that "
-            "of the other's rows, where 1 goes with any size; use tw.map for anything else"
+            "of the other's rows, where 1 goes with any size (parameters of one size are annotated with one name); use "
+            "tw.map for anything else"
             f"{divided_advice((*shape, *its))}"
         )
 
@@ -263,7 +264,7 @@ def reshape(array: Any, shape: Any) -> Any:
 
 
 def concat(*arrays: Any, axis: int = 0) -> Any:
-    """Arrays joined along a dimension (given one by one or as one tuple).
+    """Arrays joined along a dimension (given one by one or as one tuple); lists of scalars are vectors of their type.
 
     Raises:
         TypeError: for arrays of unequal dtypes or of unequal sizes along the other dimensions.
@@ -274,12 +275,13 @@ def concat(*arrays: Any, axis: int = 0) -> Any:
         >>> import tilewright as tw
         >>> @tw.program
         ... def rolled(xs: tw.f64["n"], k: tw.i64):
-        ...     return tw.concat(xs[k:], xs[:k])
+        ...     return tw.concat(xs[k:], [0, -1], xs[:k])
         >>> rolled(np.arange(4.0), 1).tolist()
-        [1.0, 2.0, 3.0, 0.0]
+        [1.0, 2.0, 3.0, 0.0, -1.0, 0.0]
     """
     listed = arrays[0] if len(arrays) == 1 and isinstance(arrays[0], tuple | list) else arrays
-    tracer, given = arrays_of("concat", listed)
+    scalars = [one.scalar for one in listed if isinstance(one, ArrayProxy)]
+    tracer, given = arrays_of("concat", [_vector_of(one, scalars[0]) if scalars else one for one in listed])
     first = given[0]
     place = dimension_of("concat", first, axis)
     for one in given[1:]:
@@ -291,6 +293,13 @@ def concat(*arrays: Any, axis: int = 0) -> Any:
                 f"{tracer.describe(one.variable)} of type {one.variable.type} must agree in dtype and the other sizes"
             )
     return wrap_one(tracer, Concat(place, tuple(one.variable for one in given)), "concat")
+
+
+def _vector_of(values: Any, scalar: ScalarType) -> Any:
+    """A list of scalars as a vector; anything else as it is."""
+    if not isinstance(values, list) or not values or any(isinstance(one, list | tuple | ArrayProxy) for one in values):
+        return values
+    return concat(*(replicate(1, one, scalar) for one in values))
 
 
 def roll(array: Any, shift: Any, axis: int | tuple[int, ...] | list[int] | None = None) -> Any:

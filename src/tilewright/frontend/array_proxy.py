@@ -22,7 +22,7 @@ from tilewright.frontend.scalar_tracing import ScalarProxy, apply, foreign, powe
 from tilewright.ir.counts import element_count
 from tilewright.ir.nodes import Atom, Index, Slice, SliceDimension, Variable
 from tilewright.ir.scalars import ScalarType
-from tilewright.ir.sizes import ZERO, ceil_division, size
+from tilewright.ir.sizes import ZERO, Size, ceil_division, size
 
 _LARGEST_UNROLLED_ITERATION = 64
 
@@ -297,12 +297,16 @@ def _cut(array: ArrayProxy, dimension: int, cut: slice) -> SliceDimension:
     if extent.constant is not None and all(isinstance(one, int | None) for one in (cut.start, cut.stop)):
         places = range(*slice(cut.start, cut.stop, step).indices(extent.constant))
         return SliceDimension(size(places.start if places else 0), size(len(places)), step)
-    if step > 0:
-        start = ZERO if cut.start is None else index_size(cut.start, extent, f"start of the {what}")
-        stop = extent if cut.stop is None else index_size(cut.stop, extent, f"end of the {what}")
-        count = ceil_division(stop - start, step)
-    else:
-        start = extent - 1 if cut.start is None else index_size(cut.start, extent, f"start of the {what}")
-        stop = size(-1) if cut.stop is None else index_size(cut.stop, extent, f"end of the {what}")
-        count = ceil_division(start - stop, -step)
+    first, last = (ZERO, extent) if step > 0 else (extent - 1, size(-1))
+    start = first if cut.start is None else _bound(cut.start, extent, f"start of the {what}")
+    stop = last if cut.stop is None else _bound(cut.stop, extent, f"end of the {what}")
+    count = ceil_division(stop - start, step) if step > 0 else ceil_division(start - stop, -step)
     return SliceDimension(start, ZERO if (count.constant or 0) < 0 else count, step)
+
+
+def _bound(key: Any, extent: Size, what: str) -> Size:
+    """Where a slice begins or ends. TypeError for -k, which NumPy counts from the end."""
+    bound = index_size(key, extent, what)
+    if not isinstance(key, int | np.integer) and bound.terms and all(coefficient < 0 for _, coefficient in bound.terms):
+        raise TypeError(f"{what}: {bound} is computed, and so counts from 0; from the end on it is {extent + bound}")
+    return bound

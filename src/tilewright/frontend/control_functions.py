@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -147,6 +148,7 @@ def loop(count: Any, initial: Any, body: Callable[..., Any]) -> Any:
     _check_order(initial, "loop(count, initial, body)")
     carried, several = values_of(initial, "loop: what it starts from")
     hints = parameter_names(body)
+    _check_takes(name, body, 1 + len(carried), "the index and each carried value")
     index = tracer.variable(hints[0] if hints else "i", Type(I64))
 
     def write(*values: Any) -> Any:
@@ -162,6 +164,20 @@ def _check_order(initial: Any, order: str) -> None:
     """Refuse a function in place of values: other packages take the body first."""
     if callable(initial) and not is_array(initial):
         raise TypeError(f"what a loop starts from is a function; the arguments are {order}")
+
+
+def _check_takes(name: str, function: Callable[..., Any], count: int, what: str) -> None:
+    """Refuse a function that cannot be called with so many values, which come one by one and not as a tuple."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # ufuncs
+        return
+    try:
+        signature.bind(*range(count))
+    except TypeError as error:
+        raise TypeError(
+            f"{name}{signature} is called with {count} argument{'s' if count > 1 else ''}, {what}: {error}"
+        ) from None
 
 
 def while_loop(condition: Callable[..., Any], initial: Any, body: Callable[..., Any]) -> Any:
@@ -192,6 +208,8 @@ def while_loop(condition: Callable[..., Any], initial: Any, body: Callable[..., 
     _check_order(initial, "while_loop(condition, initial, body)")
     carried, several = values_of(initial, "while_loop: what it starts from")
     hints = parameter_names(body)
+    for function, what in ((condition, f"while_loop: {name_of(condition)}"), (body, name)):
+        _check_takes(what, function, len(carried), "each carried value")
     atoms = _initial(tracer, name, carried, body, hints)
     parameters, inside = _body(tracer, name, atoms, body, hints, several)
     form = WhileLoop(_condition(tracer, condition, [one.type for one in atoms]))

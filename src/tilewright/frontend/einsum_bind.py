@@ -7,7 +7,9 @@ contraction path, the views that stand for diagonals and broadcast dimensions, t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import field, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -173,6 +175,18 @@ class BoundEinsum:
 _program = lru_cache(maxsize=1024)(einsum_program)
 
 
+@contextmanager
+def _told_depth(indices: int) -> Iterator[None]:
+    """Say what allows for more, where Python does not go as deep as so many nested maps."""
+    try:
+        yield
+    except RecursionError as error:
+        raise RecursionError(
+            f"einsum: {indices} indices make a nest that is too deep for Python's limit of {sys.getrecursionlimit()} "
+            "calls in one another; sys.setrecursionlimit allows more, or fewer indices at a time by a path (optimize)"
+        ) from error
+
+
 def executable_of(program: Program, device: Device, tiles: tuple[tuple[str, Any], ...] = ()) -> Callable[..., Any]:
     """The program, compiled or from the disk; equal programs on one device are compiled once."""
 
@@ -181,7 +195,8 @@ def executable_of(program: Program, device: Device, tiles: tuple[tuple[str, Any]
     def compiled() -> Executable:
         from tilewright.passes.compile import compile_program
 
-        return _COMPILED.get_or_build(key, lambda: compile_program(program, device, tiles=dict(tiles)))
+        with _told_depth(len(program.size_names)):
+            return _COMPILED.get_or_build(key, lambda: compile_program(program, device, tiles=dict(tiles)))
 
     def build() -> Executable | StoredProgram:
         return (None if tiles else stored_contraction(program, device, compiled)) or compiled()
@@ -243,7 +258,8 @@ def bind(
         wanted: np.dtype[Any] | None = out.dtype
     else:
         wanted = None if out_dtype is None else scalar_type_of(out_dtype).numpy
-    program, stored = _storing(text, written, wanted, options.casting)
+    with _told_depth(len(resolved.sizes)):
+        program, stored = _storing(text, written, wanted, options.casting)
     device = device_for(options.target)
     executable = executable_of(program, device, size_tiles(text, resolved, options.tiles))
     preparations = _preparations(

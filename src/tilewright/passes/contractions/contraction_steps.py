@@ -49,7 +49,7 @@ def contraction_step(
         iotas: names of arrays that count.
         otherwise: makes the general lowering, for sizes that the tiling declines.
     """
-    reads = free_variables(statement.expression)
+    reads = tuple(one for one in free_variables(statement.expression) if one.name not in iotas)
     found = recognised(statement, device, iotas)
     if isinstance(found, Refusal):
         return found

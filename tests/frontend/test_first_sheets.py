@@ -1,0 +1,75 @@
+"""What a first exercise sheet meets: loops that carry several values, borders from lists, indices that nobody reads."""
+
+# ruff: noqa: F821, UP037  # sizes in annotations are text: tw.f64["n"]
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+
+
+def test_bodies_that_take_a_tuple_are_told_what_they_are_given() -> None:
+    @tw.program
+    def fibonacci(n: tw.i64) -> Any:
+        return tw.loop(n, (0, 1), lambda i, pair: (pair[1], pair[0] + pair[1]))[0]
+
+    @tw.program
+    def halvings(n: tw.i64) -> Any:
+        return tw.while_loop(lambda state: state[0] > 1, (n, 0), lambda k, c: (k // 2, c + 1))[1]
+
+    with pytest.raises(TypeError, match=r"lambda\(i, pair\) is called with 3 arguments, the index and each carried"):
+        fibonacci(5)
+    with pytest.raises(TypeError, match=r"while_loop: the lambda\(state\) is called with 2 arguments, each carried"):
+        halvings(5)
+
+
+def test_lists_of_scalars_are_joined_to_arrays() -> None:
+    @tw.program
+    def averages(x: tw.f64["n"], w: tw.i64) -> Any:
+        sums = np.concatenate([[0], np.cumsum(x)])
+        return (sums[w:] - sums[: sums.shape[0] - w]) / w, tw.concat([x[0], 1.5], x)
+
+    x = np.arange(6.0)
+    found, joined = averages(x, 3)
+    np.testing.assert_allclose(found, np.convolve(x, np.ones(3) / 3, "valid"))
+    np.testing.assert_array_equal(joined, [0.0, 1.5, *x])
+
+
+@pytest.mark.parametrize("part", [slice(None, -1), slice(-1, None), slice(None, -1, -1)])
+def test_computed_ends_do_not_count_from_the_end(part: slice) -> None:
+    @tw.program
+    def short(x: tw.f64["n"], w: tw.i64) -> Any:
+        return x[slice(*(w * one if one else None for one in (part.start, part.stop)), part.step)]
+
+    with pytest.raises(TypeError, match="of x: -w is computed, and so counts from 0; from the end on it is n - w"):
+        short(np.ones(5), 2)
+
+
+def test_nested_lists_are_no_vectors() -> None:
+    @tw.program
+    def joined(x: tw.f64["n"]) -> Any:
+        return tw.concat([[1.0]], x)
+
+    with pytest.raises(TypeError, match="concat: argument 0 must be an array"):
+        joined(np.ones(2))
+
+
+@pytest.mark.parametrize("target", ["cpu", pytest.param("opencl", marks=pytest.mark.opencl)])
+def test_indices_of_a_product_are_not_stored(target: str) -> None:
+    @tw.program
+    def products(x: tw.f64["n"], y: tw.f64["m"]) -> Any:
+        return tw.map(lambda i: tw.map(lambda j: x[i] * y[j], tw.iota(y.shape[0])), tw.iota(x.shape[0]))
+
+    x, y = np.arange(3.0), np.arange(4.0)
+    np.testing.assert_array_equal(products(x, y, target=target), np.outer(x, y))
+    assert "iota" not in products.explain(target=target)
+
+
+def test_nests_too_deep_for_python_say_what_allows_them() -> None:
+    labels = list(range(120))
+    ones = [np.ones((1,) * 60), np.ones((1,) * 60)]
+    with pytest.raises(RecursionError, match=r"einsum: 120 indices make a nest .*sys.setrecursionlimit allows more"):
+        tw.einsum(ones[0], labels[:60], ones[1], labels[60:], labels[:3])
