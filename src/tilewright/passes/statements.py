@@ -181,6 +181,9 @@ class Statements:
             case nodes.If() | nodes.Loop():
                 return control_step(self, statement)
             case nodes.Reduce() | nodes.Redomap():
+                waits = self._waits(statement)
+                if waits is not None:
+                    return self._segments(statement, waits.reasons)
                 found = self._contraction(statement)
                 if not isinstance(found, Refusal):
                     return found
@@ -324,6 +327,16 @@ class Statements:
         self.notes.append(note)
         self.mark_cells(statement.targets)
         return step
+
+    def _waits(self, statement: Statement) -> Refusal | None:
+        """Why a fold to scalars is no contraction where it uses scalars that kernels compute: folds read them from
+        memory, while the launches of a contraction are given them.
+        """
+        if any(one.type.rank for one in statement.targets):
+            return None
+        scalars = [one for one in free_variables(statement.expression) if one.name in self.known.cells]
+        told = [f"not a contraction: the host would have to read {one} first" for one in scalars if not one.type.rank]
+        return Refusal(tuple(told)) if told else None
 
     def _with_cells(self, statement: Statement) -> Sequence[Statement] | None:
         """The statements of a contraction with scalars that kernels compute; None if it is none, or has none."""

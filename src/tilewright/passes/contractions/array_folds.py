@@ -12,6 +12,7 @@ from tilewright.ir.traversal import bound_variables, used_variables
 from tilewright.ir.views import parameter_view
 from tilewright.kernel.launch import Launch
 from tilewright.machine.model import Machine
+from tilewright.passes.contractions.remembered import remembered
 from tilewright.runtime.host import ContractionStep, Step
 
 
@@ -25,8 +26,8 @@ def with_streams(label: str, statement: Statement, otherwise: Step, machine: Mac
     bound = {one.name for one in bound_variables(statement.expression)}
     reads = tuple(one for one in used_variables(statement.expression) if one.name not in bound)
     (target,) = statement.targets
-    launches = functools.partial(_launches, found, machine)
     names = tuple(sorted(found.size_names))
+    launches = remembered(names, functools.partial(_launches, found, machine))
     return ContractionStep(label, target, tuple(dict.fromkeys(reads)), launches, lambda: otherwise, names)
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 
 from tilewright.contraction.form import Contraction, Kind, Operand
 from tilewright.contraction.normalise import normalise
@@ -13,6 +12,7 @@ from tilewright.ir.sizes import product
 from tilewright.kernel.launch import Launch, LaunchDeclined
 from tilewright.machine.model import Machine
 from tilewright.passes.contractions.contraction_launches import Tiles, contraction_launches
+from tilewright.passes.contractions.remembered import Launches, remembered
 from tilewright.passes.items.scalar_values import LoweringError
 from tilewright.passes.items.sum_trees import LEAST_ROWS
 from tilewright.passes.matrix_vector.form import choose_matrix_vector_form
@@ -22,30 +22,13 @@ from tilewright.runtime.cache import MemoryCache
 from tilewright.runtime.cpu_pool import get_num_threads
 
 ONE_RESULT = "there is one result, whose sum a fold shares out among the threads of all blocks"
-MOST_KNOWN = 64
-"""Of the sizes and strides that a contraction of a program was launched with, those met last are known."""
 
 
-def launches_of(
-    contraction: Contraction, machine: Machine, tiles: Tiles | None
-) -> Callable[[Mapping[str, int]], tuple[Launch, ...]]:
-    """`bound_launches` of sizes and strides, remembered for the rounds of a loop that the host runs."""
-    names = sorted(contraction.size_names)
-
-    @functools.lru_cache(MOST_KNOWN)
-    def known(_: int, values: tuple[int, ...]) -> tuple[Launch, ...] | str:
-        try:
-            return bound_launches(contraction, machine, tiles, dict(zip(names, values, strict=True)))
-        except LaunchDeclined as error:
-            return str(error)  # not the error, which holds on to what was tried
-
-    def launches(values: Mapping[str, int]) -> tuple[Launch, ...]:
-        found = known(get_num_threads(), tuple(values[name] for name in names))
-        if isinstance(found, str):
-            raise LaunchDeclined(found)
-        return found
-
-    return launches
+def launches_of(contraction: Contraction, machine: Machine, tiles: Tiles | None) -> Launches:
+    """`bound_launches` of sizes and strides, remembered."""
+    return remembered(
+        sorted(contraction.size_names), lambda values: bound_launches(contraction, machine, tiles, values)
+    )
 
 
 def bound_launches(
