@@ -10,5 +10,6 @@ programs  program.py with program_options.py, program_arguments.py, program_quic
           (tuned tile sizes); program_trace.py runs a function on the proxies of program_tracing.py,
           array_proxy.py and scalar_tracing.py
 names     array_functions.py, fold_functions.py, control_functions.py, scalar_functions.py, annotations.py; what NumPy's
-          functions are on proxies: numpy_functions.py, numpy_ufuncs.py, axis_functions.py, shape_functions.py
+          functions are on proxies: numpy_functions.py, numpy_ufuncs.py, axis_functions.py, shape_functions.py,
+          gather_functions.py, neighbour_functions.py; foreign_functions.py (how NumPy and torch call them)
 """

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.frontend.foreign_functions import array_function, array_ufunc, torch_function
 from tilewright.frontend.program_tracing import (
     IndexProxy,
     Tracer,
@@ -156,7 +157,8 @@ class ArrayProxy:
             "on it; use the functions of tilewright"
         )
 
-    __array_ufunc__, __array_function__ = ScalarProxy.__array_ufunc__, ScalarProxy.__array_function__
+    __array_ufunc__, __array_function__ = array_ufunc, array_function
+    __torch_function__: Any = classmethod(torch_function)
 
     def __tilewright_apply__(self, operator: str, operands: Sequence[Any]) -> Any:
         from tilewright.frontend.array_functions import elementwise

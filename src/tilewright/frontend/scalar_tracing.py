@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.frontend import scalar_integers
+from tilewright.frontend.foreign_functions import array_function, array_ufunc, torch_function
 from tilewright.frontend.scalar_constants import constant, type_named
 from tilewright.ir.builder import Builder
 from tilewright.ir.nodes import Apply, Atom, Literal, Variable
@@ -112,15 +113,8 @@ class ScalarProxy:
     def __tilewright_apply__(self, operator: str, operands: Sequence[Any]) -> ScalarProxy:
         return _apply_traced(self.builder, operator, operands)
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        from tilewright.frontend.numpy_ufuncs import traced_ufunc
-
-        return traced_ufunc(ufunc, method, inputs, options)
-
-    def __array_function__(self, function: Any, _: Any, arguments: Any, options: Any) -> Any:
-        from tilewright.frontend.numpy_functions import traced_function
-
-        return traced_function(function, arguments, options)
+    __array_ufunc__, __array_function__ = array_ufunc, array_function
+    __torch_function__: Any = classmethod(torch_function)
 
     def _shown(self) -> str:
         """How a message names the scalar: a parameter by its name, the result of an operator as that is written."""

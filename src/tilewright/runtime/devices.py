@@ -35,6 +35,9 @@ class Device:
     def __str__(self) -> str:
         return f"{self.name}: {self.description}"
 
+    def __repr__(self) -> str:
+        return f"<Device {self}>"
+
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
