@@ -73,3 +73,22 @@ def test_nests_too_deep_for_python_say_what_allows_them() -> None:
     ones = [np.ones((1,) * 60), np.ones((1,) * 60)]
     with pytest.raises(RecursionError, match=r"einsum: 120 indices make a nest .*sys.setrecursionlimit allows more"):
         tw.einsum(ones[0], labels[:60], ones[1], labels[60:], labels[:3])
+
+
+def test_bounds_of_clip_may_be_missing_or_named() -> None:
+    @tw.program
+    def clipped(x: tw.f64["n"]) -> Any:
+        return np.clip(x, 1, None), np.clip(x, a_min=0, a_max=1), x.clip(max=2), np.clip(x, min=x[1]), x.clip(0, 1)
+
+    x = np.array([-1.0, 0.5, 3.0, np.nan])
+    for found, wanted in zip(clipped(x), clipped.function(x), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_questions_about_sizes_name_them() -> None:
+    @tw.program
+    def short(x: tw.f64["n"]) -> Any:
+        return x if x.shape[0] - 1 > 3 else x * 2
+
+    with pytest.raises(TypeError, match="the value of `n - 1` > 3i64 is not known"):
+        short(np.ones(3))

@@ -18,7 +18,9 @@ def test_epilogues_with_functions_of_torch() -> None:
     for function in (torch.relu, torch.nn.functional.relu, torch.sigmoid, torch.tanh, torch.exp):
         found = tw.einsum("ij,jk->ik", a, b, epilogue=lambda x, function=function: function(x))
         torch.testing.assert_close(found, function(a @ b))
-    pair = tw.einsum("ij,jk->ik", a, b, epilogue=lambda x: torch.where(x > 0, torch.maximum(x, x * 2), torch.abs(x) * 0))
+    pair = tw.einsum(
+        "ij,jk->ik", a, b, epilogue=lambda x: torch.where(x > 0, torch.maximum(x, x * 2), torch.abs(x) * 0)
+    )
     torch.testing.assert_close(pair, torch.relu(a @ b) * 2)
 
 

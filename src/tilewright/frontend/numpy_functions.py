@@ -44,13 +44,20 @@ def _flipped(array: Any, axis: int | Sequence[int] | None = None) -> Any:
     return array[tuple(slice(None, None, -1 if d in turned else None) for d in range(array.ndim))]
 
 
+def _clipped(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
+    """`numpy.clip`, in which None is no bound."""
+    lower, upper = (one if other is None else other for one, other in ((a_min, min), (a_max, max)))
+    value = a if lower is None else scalar_functions.maximum(a, lower)
+    return value if upper is None else scalar_functions.minimum(value, upper)
+
+
 def _angle(value: Any) -> Any:
     return apply("atan2", value.imag, value.real)
 
 
 _OTHERS: dict[str, Callable[..., Any]] = {
     "where": scalar_functions.where,
-    "clip": scalar_functions.clip,
+    "clip": _clipped,
     "real": lambda value: value.real,
     "imag": lambda value: value.imag,
     "shape": lambda array: array.shape,
@@ -81,6 +88,8 @@ _INSTEAD = {
     "argwhere": _FILTER,
     "compress": _FILTER,
     "extract": _FILTER,
+    **dict.fromkeys(("inv", "solve", "det", "eig", "eigh", "qr", "svd", "cholesky"), "NumPy outside of the program"),
+    "allclose": "(tw.abs(xs - ys) <= tolerance).all()",
     "nan_to_num": "tw.where(tw.isnan(xs), 0.0, xs)",
     "sort": "np.sort before the program: there is no sorting in programs",
     "argsort": "np.argsort before the program: there is no sorting in programs",
@@ -95,7 +104,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     **axis_functions.METHODS,
     **shape_functions.METHODS,
     **gather_functions.METHODS,
-    "clip": scalar_functions.clip,
+    "clip": _clipped,
     "round": lambda value, decimals=0: rounded(value, decimals),
     "transpose": lambda array, *axes: array_functions.transpose(array, axes or None),
 }

@@ -20,6 +20,7 @@ meet.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from tilewright.frontend import scalar_integers
 from tilewright.frontend.foreign_functions import array_function, array_ufunc, torch_function
 from tilewright.frontend.scalar_constants import constant, type_named
 from tilewright.ir.builder import Builder
-from tilewright.ir.nodes import Apply, Atom, Literal, Variable
+from tilewright.ir.nodes import Apply, Atom, Literal, SizeValue, Variable
 from tilewright.ir.operators import OPERATORS
 from tilewright.ir.scalars import (
     BF16,
@@ -121,7 +122,14 @@ class ScalarProxy:
         from tilewright.ir.printer import print_expression
 
         expression = self.builder.definition(self.atom)
-        return print_expression(expression) if isinstance(expression, Apply) else str(self.atom)
+        if not isinstance(expression, Apply):
+            return str(self.atom)
+        sizes = [self.builder.definition(one) for one in expression.operands]
+        named = [
+            Variable(str(size.size), one.type) if isinstance(size, SizeValue) else one
+            for one, size in zip(expression.operands, sizes, strict=True)
+        ]
+        return print_expression(replace(expression, operands=tuple(named)))
 
     def __bool__(self) -> bool:
         raise TypeError(
