@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import SCALAR_TYPES, ScalarType, scalar_type_of
 from tilewright.kernel.launch import ScalarReference
 from tilewright.runtime.backends import slot_bytes
@@ -39,13 +40,15 @@ LONGEST = 1 << 12
 """Records of plans with more steps are read no faster than such programs are compiled."""
 
 
-class StoredScalar(NamedTuple):
+@dataclass(frozen=True)
+class StoredScalar:
     """A scalar that a kernel takes."""
 
     type: ScalarType
 
 
-class StoredKernel(NamedTuple):
+@dataclass(frozen=True)
+class StoredKernel:
     """What launches need to know of a kernel."""
 
     name: str

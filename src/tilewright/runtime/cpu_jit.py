@@ -17,8 +17,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.kernel.ir import Kernel
 from tilewright.kernel.llvm import CONSTANT_TESTS, CpuTarget, llvm_text
 from tilewright.kernel.llvm_operators import LIBRARY_SYMBOLS
@@ -68,7 +69,8 @@ class JitError(RuntimeError):
     """LLVM rejected a kernel's text or could not link its code."""
 
 
-class LoadedCode(NamedTuple):
+@dataclass(frozen=True)
+class LoadedCode:
     """Object code in this process, and the image that it was made of (b"" where LLVM's linker loaded it)."""
 
     image: bytes

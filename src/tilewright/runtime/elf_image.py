@@ -11,8 +11,8 @@ Sources: System V Application Binary Interface, chapters 4 and 5 (object files),
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.runtime.native_image import write_image
 
 _HEADER = struct.Struct("<4sBBBB8xHHIQQQIHHHHHH")
@@ -36,7 +36,8 @@ class Unsuitable(Exception):
     """An object file that has no image; the message says why. It is loaded by LLVM's own linker instead."""
 
 
-class _Section(NamedTuple):
+@dataclass(frozen=True)
+class _Section:
     name: int
     type: int
     flags: int
@@ -49,7 +50,8 @@ class _Section(NamedTuple):
     entry_size: int
 
 
-class _Symbol(NamedTuple):
+@dataclass(frozen=True)
+class _Symbol:
     name: str
     binding: int
     type: int
