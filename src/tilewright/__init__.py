@@ -181,8 +181,9 @@ def _imported(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'tilewright' has no attribute {name!r}")
     import_module("tilewright.runtime.forking")  # first: a child of a fork does not wait for what is imported after it
-    value = getattr(import_module(_HOMES[name]), name)
-    import_module("tilewright.frontend.torch_compiler").tell_torch_compiler()
+    with import_module("tilewright.runtime.collecting").collection_later():
+        value = getattr(import_module(_HOMES[name]), name)
+        import_module("tilewright.frontend.torch_compiler").tell_torch_compiler()
     globals()[name] = value
     return value
 

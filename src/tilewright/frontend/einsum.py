@@ -17,6 +17,7 @@ from tilewright.frontend.einsum_arrays import Array, as_arrays, check_factors, c
 from tilewright.frontend.einsum_quick import label_lists, with_first
 from tilewright.frontend.einsum_stored import StoredEinsum, record_key, store_einsum, stored_einsum
 from tilewright.frontend.torch_tensors import einsum_of_tensors, is_tensor
+from tilewright.runtime.collecting import collection_later, imported
 from tilewright.runtime.environment import read_environment
 
 if TYPE_CHECKING:  # imported with the compiler, when something is compiled
@@ -113,7 +114,6 @@ def einsum(
         [[13.0, 0.0], [10.0, 0.0]]
     """
     if memory_limit is not None:
-        from tilewright.frontend import einsum_memory
         from tilewright.frontend.einsum_lists import interleaved
 
         text, terms = (operands[0], operands[1:]) if operands and isinstance(operands[0], str) else (
@@ -125,7 +125,7 @@ def einsum(
                 "epilogue": epilogue, "epilogue_operands": epilogue_operands, "alpha": alpha, "beta": beta,
                 "target": target, "tiles": tiles, "memory_limit": memory_limit,
             })  # fmt: skip
-        return einsum_memory.einsum_within(
+        return imported("tilewright.frontend.einsum_memory").einsum_within(
             text, terms, memory_limit=memory_limit, out=out, dtype=dtype, order=order, optimize=optimize, target=target,
             others={
                 "casting": casting, "semiring": semiring, "epilogue": epilogue, "epilogue_operands": epilogue_operands,
@@ -218,9 +218,7 @@ def _by_form(
     labels: tuple[Any, ...] = ()
     operand_count = len(arrays)
     if type(epilogue_operands) is not tuple or epilogue_operands:
-        from tilewright.frontend import einsum_calls
-
-        extra, labels = einsum_calls.epilogue_operands(epilogue_operands)
+        extra, labels = imported("tilewright.frontend.einsum_calls").epilogue_operands(epilogue_operands)
         arrays = (*arrays, *extra)
     if alpha is not _ONE or beta is not _ZERO:
         check_factors(alpha=alpha, beta=beta)
@@ -244,10 +242,11 @@ def _by_form(
         others = {"extra_labels": labels, "alpha": alpha, "beta": beta, "target": target, "tiles": tiles}
         named = dict(zip(_OPTIONS, options, strict=True)) | others
         compiled = partial(_compiled, expression, operand_count, forms, given, named)
-        record = record_key(key, arrays, out) if known else None
-        bound = None if record is None else stored_einsum(record, partial(compiled, "cpu"))
-        if bound is None:
-            bound = compiled()
+        with collection_later():
+            record = record_key(key, arrays, out) if known else None
+            bound = None if record is None else stored_einsum(record, partial(compiled, "cpu"))
+            if bound is None:
+                bound = compiled()
         if known:
             _remember(_CALLS, key, bound)
     if out is not None:

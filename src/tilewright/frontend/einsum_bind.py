@@ -193,6 +193,10 @@ def executable_of(program: Program, device: Device, tiles: tuple[tuple[str, Any]
     key = HashedOnce((program, device.name, tiles))
 
     def compiled() -> Executable:
+        from tilewright.runtime.llvm_library import load_ahead
+
+        if device.name == "cpu":
+            load_ahead()
         from tilewright.passes.compile import compile_program
 
         with _told_depth(len(program.size_names)):

@@ -65,6 +65,10 @@ class ProgramOptions:
 
     def compiled(self, program: Program, device: Device) -> Executable:
         """The program for a device, with the thresholds of the machine's model."""
+        from tilewright.runtime.llvm_library import load_ahead
+
+        if device.name == "cpu":
+            load_ahead()
         from tilewright.passes.compile import compile_program
 
         return compile_program(

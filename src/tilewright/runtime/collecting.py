@@ -1,8 +1,9 @@
-"""Python's search for cycles of dead objects, put off while something is compiled.
+"""Python's search for cycles of dead objects, put off while something is compiled or imported.
 
 A compiler makes very many small objects, most of which stay for a while. Their number alone has Python search all
 objects of the process again and again, NumPy's and the user's too: a third of compiling a large program. They are freed
-without it, but for a few.
+without it, but for a few. What is imported stays altogether; searching all objects once, NumPy's among them, takes
+milliseconds, and importing what a first call needs makes enough objects for several searches.
 
 There is one switch for all threads of a process. What others leave in cycles meanwhile waits until the compiler is
 done; where one thread begins to compile before the other one is done, again and again, one of them makes the search.
@@ -12,9 +13,12 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from time import monotonic
+from typing import Any
 
 from tilewright.runtime.forking import ForkSafeLock
 
@@ -46,7 +50,7 @@ class _Compilations:
 
     def end(self) -> None:
         with self.lock:
-            self.under_way -= 1
+            self.under_way = max(0, self.under_way - 1)  # 0 in a child that was forked in the middle
             if self.under_way == 0 and self.searched:
                 if gc.get_freeze_count() == 0:  # else the user keeps objects apart, which would be mixed with others
                     gc.freeze()
@@ -80,6 +84,19 @@ def collection_later() -> Iterator[None]:
         yield
     finally:
         _COMPILATIONS.end()
+
+
+def imported(name: str) -> Any:
+    """A module, with no search for cycles while it is imported for the first time.
+
+    Example:
+        >>> imported("tilewright.ir.sizes").size("n")
+        n
+    """
+    if name in sys.modules:  # perhaps another thread imports it just now, for which this waits
+        return import_module(name)
+    with collection_later():
+        return import_module(name)
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,0 +1,49 @@
+"""LLVM's library, loaded by another thread while the compiler is imported.
+
+The linker needs some 13 ms for it, during which Python's own way of loading libraries lets no other thread run. When
+llvmlite asks for the library, it is there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import threading
+from contextlib import suppress
+from importlib.machinery import PathFinder
+
+_LOADING: list[threading.Thread] = []
+
+
+def load_ahead() -> None:
+    """Begin to load the library, unless that has been done; what is wrong with it llvmlite will tell.
+
+    Example:
+        >>> load_ahead()
+    """
+    if _LOADING or sys.platform != "linux" or "llvmlite.binding" in sys.modules:
+        return
+    found = PathFinder.find_spec("llvmlite")
+    if found is not None and found.origin:
+        path = os.path.join(os.path.dirname(found.origin), "binding", "libllvmlite.so")
+        thread = threading.Thread(target=_load, args=(path,), name="tilewright-llvm", daemon=True)
+        _LOADING.append(thread)
+        thread.start()
+
+
+def _load(path: str) -> None:
+    with suppress(AttributeError):  # a C library without it
+        dlopen = ctypes.CDLL(None).dlopen
+        dlopen.argtypes, dlopen.restype = (ctypes.c_char_p, ctypes.c_int), ctypes.c_void_p
+        dlopen(os.fsencode(path), os.RTLD_NOW)
+
+
+def _wait() -> None:
+    """A child must not inherit the linker in the middle of its work."""
+    for one in _LOADING:
+        one.join()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_wait)
