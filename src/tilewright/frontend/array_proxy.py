@@ -20,10 +20,10 @@ from tilewright.frontend.program_tracing import (
     wrap,
 )
 from tilewright.frontend.scalar_tracing import ScalarProxy, apply, foreign, power
-from tilewright.ir.counts import element_count
+from tilewright.ir.counts import element_count, is_natural
 from tilewright.ir.nodes import Atom, Index, Slice, SliceDimension, Variable
 from tilewright.ir.scalars import ScalarType
-from tilewright.ir.sizes import ZERO, Size, ceil_division, size
+from tilewright.ir.sizes import ZERO, Size, ceil_division, maximum, size
 
 _LARGEST_UNROLLED_ITERATION = 64
 
@@ -62,7 +62,10 @@ class ArrayProxy:
     @property
     def shape(self) -> tuple[IndexProxy, ...]:
         """The sizes, as scalars that can also be counts, extents and bounds."""
-        return tuple(IndexProxy(extent, self.builder, weak=True) for extent in self.variable.type.shape)
+        return tuple(
+            IndexProxy(extent, self.builder, weak=True, value=None if is_natural(extent) else maximum(extent, ZERO))
+            for extent in self.variable.type.shape
+        )
 
     @property
     def scalar(self) -> ScalarType:

@@ -110,22 +110,24 @@ class IndexProxy(ScalarProxy):
     """An i64 scalar that is known as a size.
 
     Sizes of arrays and indices of loops are weak, as they are Python numbers in NumPy programs: an f32 times
-    `x.shape[0]` is an f32.
+    `x.shape[0]` is an f32. Of a slice that may end before it begins the extent is below 0 then, while as a scalar its
+    size is 0 (`value`).
     """
 
-    __slots__ = ("extent", "weak")
+    __slots__ = ("extent", "value", "weak")
     builder: Tracer
 
-    def __init__(self, value: Size, tracer: Tracer, weak: bool = False) -> None:
-        self.extent = value
+    def __init__(self, extent: Size, tracer: Tracer, weak: bool = False, value: Size | None = None) -> None:
+        self.extent = extent
+        self.value = extent if value is None else value
         self.builder = tracer
         self.weak = weak
 
     @property
     def atom(self) -> Atom:  # type: ignore[override]  # made when it is needed
         """The scalar; a statement that computes it is written now unless it is a variable or a constant."""
-        variable = self.builder.indices.get(str(self.extent))
-        return variable if variable is not None else self.builder.size_value(self.extent)
+        variable = self.builder.indices.get(str(self.value))
+        return variable if variable is not None else self.builder.size_value(self.value)
 
     @property
     def scalar(self) -> ScalarType:
@@ -137,7 +139,11 @@ class IndexProxy(ScalarProxy):
         if len(sizes) == len(operands):
             if operator in _POLYNOMIAL and (result := _size_operation(operator, sizes)) is not None:
                 weak = all(one.weak for one in operands if isinstance(one, IndexProxy))
-                return IndexProxy(result, self.builder, weak)
+                values = [one.value if isinstance(one, IndexProxy) else size(int(one)) for one in operands]
+                if values == sizes:
+                    return IndexProxy(result, self.builder, weak)
+                if (value := _size_operation(operator, values)) is not None:
+                    return IndexProxy(result, self.builder, weak, value)
             if operator in _COMPARISONS and (apart := (sizes[0] - sizes[1]).constant) is not None:
                 return _COMPARISONS[operator](apart, 0)  # known now: Python's `if` may decide by it
         return super().__tilewright_apply__(operator, operands)
