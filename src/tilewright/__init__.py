@@ -24,6 +24,7 @@ when they are first used, so that importing the package costs next to nothing.
 from __future__ import annotations
 
 from importlib import import_module
+from sys import modules
 from time import time_ns
 from typing import TYPE_CHECKING, Any
 
@@ -179,7 +180,7 @@ __all__ = sorted(["__version__", *_HOMES])  # noqa: PLE0605  # one table serves 
 
 def _imported(name: str) -> Any:
     if name not in _HOMES:
-        raise AttributeError(f"module 'tilewright' has no attribute {name!r}")
+        raise AttributeError(f"module 'tilewright' has no attribute {name!r}", name=name, obj=modules[__name__])
     import_module("tilewright.runtime.forking")  # first: a child of a fork does not wait for what is imported after it
     with import_module("tilewright.runtime.collecting").collection_later():
         value = getattr(import_module(_HOMES[name]), name)

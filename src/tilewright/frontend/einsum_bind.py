@@ -265,6 +265,13 @@ def bind(
     with _told_depth(len(resolved.sizes)):
         program, stored = _storing(text, written, wanted, options.casting)
     device = device_for(options.target)
+    if options.tiles and device.name == "cpu":
+        from tilewright.passes.tiled.tiling import IllegalTiling
+
+        tiled = ", ".join(str(label) for label, _ in options.tiles)
+        raise IllegalTiling(
+            f"einsum {text!r}: tiles are given for {tiled}, but on a CPU the register tile is not chosen by hand"
+        )
     executable = executable_of(program, device, size_tiles(text, resolved, options.tiles))
     preparations = _preparations(
         extras, stored if options.beta else None, resolved.spec.inputs, extra_labels, conversions

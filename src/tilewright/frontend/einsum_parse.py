@@ -211,6 +211,14 @@ def _numbered(parsed: ParsedEinsum) -> str:
     )
 
 
+_WORDS = "; each letter is an index: words go into lists, einsum(a, ['row', 'column'], b, ['column', 'k'])"
+
+
+def _has_words(text: str) -> bool:
+    words = text.replace(",", " ").replace("->", " ").split()
+    return " " in text and any(len(one) > 1 and one.isalpha() for one in words)
+
+
 def _expand(parsed: ParsedEinsum, number: int, rank: int) -> list[Label]:
     """An operand's labels with the ellipsis replaced by one label per dimension."""
     labels = parsed.inputs[number]
@@ -220,7 +228,7 @@ def _expand(parsed: ParsedEinsum, number: int, rank: int) -> list[Label]:
         text = _joined("..." if one is Ellipsis else str(one) for one in labels)
         raise ValueError(
             f"einsum {parsed.text!r}: operand {number} ({text or 'a scalar'}) needs {least}{named} dimensions, "
-            f"but has {rank}"
+            f"but has {rank}{_WORDS if _has_words(parsed.text) else ''}"
         )
     return expand_ellipsis(labels, rank - named)
 

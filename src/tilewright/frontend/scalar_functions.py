@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable
+from inspect import Parameter, Signature
 from typing import Any
 
 import numpy as np
@@ -147,15 +148,21 @@ def cast(value: Any, scalar: object) -> Any:
     return type_named(scalar).numpy.type(value)
 
 
+_NAMES = {1: ("value",), 2: ("first", "second"), 3: ("a", "b", "c")}
+
+
 def _function(operator: str, meaning: str) -> Callable[..., Any]:
+    arity = OPERATORS[operator].arity
+
     def function(*operands: Any) -> Any:
-        arity = OPERATORS[operator].arity
         if len(operands) != arity:
             raise TypeError(f"{operator} takes {arity} {'operand' if arity == 1 else 'operands'}, not {len(operands)}")
         return apply(operator, *operands)
 
     function.__name__ = function.__qualname__ = operator
     function.__doc__ = meaning
+    parameters = [Parameter(name, Parameter.POSITIONAL_ONLY) for name in _NAMES[arity]]
+    function.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     return function
 
 
