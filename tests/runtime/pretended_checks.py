@@ -153,6 +153,79 @@ def the_current_context_is_put_back() -> None:
 
 
 @check
+def devices_are_kept_apart() -> None:
+    first, second = (open_device(device_for(name)) for name in ("cuda:0", "cuda:1"))
+    x = np.arange(64, dtype="f4")
+    buffers = [(one.upload(x), one.allocate(x.nbytes)) for one in (first, second)]
+    scalars = [(64, I64), (2.0, F32)]
+    for one, (source, target) in zip((second, first), buffers[::-1], strict=True):
+        result = np.zeros_like(x)
+        compiled = one.compile(scale_kernel(threads=32))
+        one.launch(compiled, 2, [source, target], scalars)
+        one.download(target, result)
+        np.testing.assert_array_equal(result, 2 * x)
+    foreign = [buffers[0][0], buffers[1][1]]
+    compiled = second.compile(scale_kernel(threads=32))
+    assert "cuda:0" in raised(LaunchError, lambda: second.launch(compiled, 2, foreign, scalars))
+    assert "cuda:0" in raised(LaunchError, lambda: second.launch(first.compile(compiled.kernel), 2, foreign, scalars))
+    a, b = np.ones((5, 6)), np.ones((6, 7))
+    for name in ("cuda:1", "cuda:0", "cuda:1"):
+        np.testing.assert_array_equal(tw.einsum("ij,jk->ik", a, b, target=name), a @ b)
+
+
+@check
+def threads_use_devices_at_once() -> None:
+    failed: list[BaseException] = []
+    start = threading.Barrier(4)
+
+    def work(number: int) -> None:
+        try:
+            device: Any = open_device(device_for(f"cuda:{number % 2}"))
+            start.wait()
+            for step in range(8):
+                x = np.full(40, 10 * number + step, "f4")
+                source, target, result = device.upload(x), device.allocate(x.nbytes), np.zeros_like(x)
+                device.launch(device.compile(scale_kernel(threads=32)), 2, [source, target], [(40, I64), (3.0, F32)])
+                device.download(target, result)
+                np.testing.assert_array_equal(result, 3 * x)
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    if failed:
+        raise failed[0]
+
+
+@check
+def the_driver_is_strict() -> None:
+    """Mistakes that the runtime does not make are seen, were it to make them."""
+    device = runtime()
+    context, buffer = device._context, device.allocate(10)
+    assert "INVALID_CONTEXT" in raised(DeviceError, lambda: checked(driver.cuMemGetInfo(), "asking"))
+    with context.current():
+        for call in (
+            lambda: driver.cuMemFreeAsync(buffer.native.address, 0),
+            lambda: driver.cuMemFreeAsync(buffer.native.address + 1, 1),
+            lambda: driver.cuMemsetD8Async(buffer.native.address, 0, 11, 1),
+            lambda: driver.cuMemsetD8Async(buffer.native.address, 0, 10, 0),
+            lambda: driver.cuModuleUnload(1 << 20),
+        ):
+            raised(DeviceError, lambda call=call: checked(call(), "a mistake"))  # type: ignore[misc]
+    other: Any = open_device(device_for("cuda:1"))
+    with other._context.current():
+        raised(DeviceError, lambda: checked(driver.cuMemFreeAsync(buffer.native.address, 1), "another device's"))
+    compiled = device.compile(scale_kernel(threads=32))
+    with context.current():
+        checked(driver.cuModuleUnload(compiled.native.module), "unloading")
+    gone = [device.upload(np.ones(3, "f4")), device.allocate(12)]
+    assert "INVALID_HANDLE" in raised(DeviceError, lambda: device.launch(compiled, 1, gone, [(3, I64), (1.0, F32)]))
+
+
+@check
 def children_of_the_process_are_told() -> None:
     device, buffer = runtime(), runtime().allocate(10)
     child = os.fork()

@@ -1,4 +1,4 @@
-"""A computer with one GPU, pretended: the way to CUDA is the real one down to the driver, which is not.
+"""A computer with two GPUs, pretended: the way to CUDA is the real one down to the driver, which is not.
 
     python tests/runtime/pretended_gpu.py SCRIPT [ARGUMENTS]      (runs a script there)
 
@@ -19,6 +19,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 THREADS_PER_BLOCK = 32
 MEMORY_BYTES = 1 << 30
+DEVICES = 2
 # Those of an H200 as far as programs do not become slow by them (each thread is one of the operating system's).
 ATTRIBUTES = {
     "CLOCK_RATE": 1_980_000, "COMPUTE_CAPABILITY_MAJOR": 9, "COMPUTE_CAPABILITY_MINOR": 0, "INTEGRATED": 0,
@@ -38,7 +39,12 @@ def build_driver(folder: Path, pools: bool = True) -> Path:
     kinds = {name: getattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}") for name in known}
     pairs = ",".join(f"{{{int(kinds[name])},{value}}}" for name, value in known.items())
     library = folder / "libcuda.so.1"
-    settings = [f"-DMEMORY_BYTES={MEMORY_BYTES}ull", f"-DPOOLS={int(pools)}", f"-DATTRIBUTES={pairs}"]
+    settings = [
+        f"-DMEMORY_BYTES={MEMORY_BYTES}ull",
+        f"-DDEVICES={DEVICES}",
+        f"-DPOOLS={int(pools)}",
+        f"-DATTRIBUTES={pairs}",
+    ]
     flags = ["-std=gnu11", "-w", "-O1", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"]
     source = str(HERE / "pretended_driver.c")
     subprocess.run(["gcc", *flags, *settings, "-o", str(library), source, "-ldl", "-lpthread"], check=True)

@@ -17,8 +17,12 @@ from typing import Any
 from tilewright.runtime.cuda_probe import OUT_OF_MEMORY, checked, cuda_found
 from tilewright.runtime.errors import DeviceError
 
-STREAM = 0
-"""The legacy default stream, which is in order with what other libraries put there."""
+STREAM = 1
+"""The legacy default stream by its own handle (CU_STREAM_LEGACY): it is in order with what other libraries put there.
+
+Of the handle 0 the bindings make a stream of each thread where CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM is set, and
+memory that one thread gives back could be another's while a kernel still reads it.
+"""
 
 KEPT_PART = 0.5
 """Of the device's memory: so much that was given back stays in the pool for the next allocations; without that the
