@@ -245,7 +245,7 @@ def line_of(row: dict[str, Any]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--target", default="cuda")
-    parser.add_argument("--seconds", type=float, default=180.0, help="no case is begun after this time")
+    parser.add_argument("--seconds", type=float, default=180.0, help="no case is begun then, or lasts 40 s more")
     parser.add_argument("--name", default="*")
     parser.add_argument("--divide", type=int, default=1, help="divides all sizes")
     options = parser.parse_args()

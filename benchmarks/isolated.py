@@ -42,6 +42,7 @@ def isolated(
     fatal: type[Exception],
     seconds: float = float("inf"),
     seconds_each: float = 120.0,
+    late: float = 40.0,
 ) -> Iterator[Outcome]:
     """The outcomes of cases, in order, each as soon as it is known.
 
@@ -51,17 +52,19 @@ def isolated(
         fatal: errors after which the child is not used any more.
         seconds: no case is begun after this time.
         seconds_each: a child that needs longer for a case is killed.
+        late: so is one that is not done so long after the time was up.
     """
     rest, end = list(names), time.monotonic() + seconds
     while rest:
-        for outcome in _from_child(tuple(rest), work, fatal, end, seconds_each):
+        for outcome in _from_child(tuple(rest), work, fatal, end, seconds_each, late):
             rest.remove(outcome.name)
             yield outcome
 
 
 def _from_child(
-    names: Sequence[str], work: Callable[[str], Any], fatal: type[Exception], end: float, seconds_each: float
-) -> Iterator[Outcome]:
+    names: Sequence[str], work: Callable[[str], Any], fatal: type[Exception], end: float, seconds_each: float,
+    late: float,
+) -> Iterator[Outcome]:  # fmt: skip
     """The outcomes that one child comes to: at least one."""
     readable, writable = os.pipe()
     sys.stdout.flush()
@@ -75,8 +78,11 @@ def _from_child(
     with os.fdopen(readable, "rb", buffering=0) as pipe:
         text = b""
         while True:
-            if not select.select([pipe], [], [], max(0.0, begun + seconds_each - time.monotonic()))[0]:
-                why = f"not done after {seconds_each:.0f} seconds"
+            limit = begun + seconds_each
+            if begun < end:  # afterwards no case is begun
+                limit = min(limit, end + late)
+            if not select.select([pipe], [], [], max(0.0, limit - time.monotonic()))[0]:
+                why = f"not done after {time.monotonic() - begun:.0f} seconds"
                 os.kill(child, signal.SIGKILL)
                 break
             piece = os.read(pipe.fileno(), 1 << 16)

@@ -216,3 +216,13 @@ def test_no_case_takes_the_others_with_it() -> None:
     assert "exit code 7" in problems["gone"] and "exit code -9" in problems["crash"]
     assert "not done after 4 seconds" in problems["hangs"]
     assert not any(one.begun for one in isolated.isolated(names, work, ConnectionError, seconds=0.0))
+
+
+def test_a_case_that_is_not_done_long_after_the_time_is_ended() -> None:
+    isolated = load("isolated")
+    start = time.monotonic()
+    names = ["quick", "slow", "next"]
+    work = {"quick": lambda: 1, "slow": lambda: time.sleep(60), "next": lambda: 2}
+    quick, slow, rest = isolated.isolated(names, lambda name: work[name](), OSError, seconds=1.0, late=1.0)
+    assert time.monotonic() - start < 20
+    assert quick.result == 1 and "not done after 2 seconds" in slow.problem and not rest.begun

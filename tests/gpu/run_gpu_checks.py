@@ -240,7 +240,7 @@ def more_than_2_to_the_31_elements(target: str) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--target", default="cuda")
-    parser.add_argument("--seconds", type=float, default=200.0, help="no check is begun after this time")
+    parser.add_argument("--seconds", type=float, default=200.0, help="no check is begun then, or lasts 40 s more")
     parser.add_argument("--only", default="", help="a word that the names of the checks to run contain")
     options = parser.parse_args()
     failed, left_out = [], []
