@@ -20,12 +20,7 @@ from harness import Arguments, main
 import tilewright as tw
 
 # strikes, points along x, points along y, steps
-_SIZES = {
-    "tiny": (3, 7, 9, 4),
-    "small": (16, 32, 256, 256),
-    "medium": (128, 256, 32, 64),
-    "large": (256, 256, 256, 64),
-}
+_SIZES = {"tiny": (3, 7, 9, 4), "small": (16, 32, 256, 256), "medium": (128, 256, 32, 64), "large": (256, 256, 256, 64)}
 
 
 def _solve(a: Any, b: Any, c: Any, right: Any) -> Any:

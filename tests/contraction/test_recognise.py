@@ -57,10 +57,7 @@ def iota(b: Builder, name: str) -> Variable:
 def test_matmul_of_rows_and_columns() -> None:
     b = Builder()
     a, other = inputs(b, "nk", "km")
-    result = b.map(
-        [a],
-        lambda row: b.map([b.rearrange(other, (1, 0))], lambda column: product(b, [row, column], F64)),
-    )
+    result = b.map([a], lambda row: b.map([b.rearrange(other, (1, 0))], lambda column: product(b, [row, column], F64)))
     program = b.program("matmul", [a, other], [result])
     assert kinds(program) == "MNK"
     check(program, SIZES)

@@ -189,11 +189,7 @@ def test_out_is_written_and_returned(target: str) -> None:
 def test_semirings(target: str) -> None:
     sums = A[:, :, None] + B[None]
     products = A[:, :, None] * B[None]
-    for semiring, expected in (
-        ("min_plus", sums.min(1)),
-        ("max_plus", sums.max(1)),
-        ("max_times", products.max(1)),
-    ):
+    for semiring, expected in (("min_plus", sums.min(1)), ("max_plus", sums.max(1)), ("max_times", products.max(1))):
         np.testing.assert_array_equal(einsum(E2, A, B, semiring=semiring, target=target), expected)
     np.testing.assert_allclose(
         einsum(E2, A, B, semiring="log_sum_exp", target=target), np.logaddexp.reduce(sums.astype("f8"), 1), rtol=1e-6

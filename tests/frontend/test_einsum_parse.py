@@ -8,13 +8,7 @@ import numpy as np
 import pytest
 
 from tilewright.frontend.einsum_lists import interleaved_key
-from tilewright.frontend.einsum_parse import (
-    BROADCAST,
-    EinsumSpec,
-    parse_interleaved,
-    parse_string,
-    resolve,
-)
+from tilewright.frontend.einsum_parse import BROADCAST, EinsumSpec, parse_interleaved, parse_string, resolve
 from tilewright.frontend.einsum_path import PathError, contraction_path, steps_of
 
 

@@ -38,10 +38,7 @@ def gathered(xs: tw.f64["n"], at: tw.i64["m"]):
 
 
 def gathered_rows(xss: tw.f64["k", "n"], at: tw.i64["m"]):
-    return tw.map(
-        lambda xs: tw.reduce("add", 0, tw.map(lambda i: xs[i] * 2.0, at)),
-        xss,
-    )
+    return tw.map(lambda xs: tw.reduce("add", 0, tw.map(lambda i: xs[i] * 2.0, at)), xss)
 
 
 def in_a_branch(xs: tw.f64["n"], at: tw.i64["m"]):

@@ -9,22 +9,7 @@ import pytest
 from c_support import has_opencl
 from opencl_runner import run_oclgrind, run_opencl
 
-from tilewright.ir.scalars import (
-    BF16,
-    BOOL,
-    F16,
-    F32,
-    F64,
-    I8,
-    I16,
-    I32,
-    I64,
-    U8,
-    U16,
-    U32,
-    U64,
-    ScalarType,
-)
+from tilewright.ir.scalars import BF16, BOOL, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, ScalarType
 from tilewright.kernel.c_names import entry_name, is_reserved, safe_name
 from tilewright.kernel.cuda import cuda_dynamic_shared_bytes, cuda_text
 from tilewright.kernel.ir import (

@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 
 from tilewright.ir.scalars import F16, F32, F64, I32, I64, U8
-from tilewright.kernel.checks import (
-    AccessReport,
-    bank_degree,
-    check_index_types,
-    check_kernel,
-    sectors,
-)
+from tilewright.kernel.checks import AccessReport, bank_degree, check_index_types, check_kernel, sectors
 from tilewright.kernel.ir import (
     Assign,
     Barrier,

@@ -55,9 +55,7 @@ def test_matrix_product_with_nested_loops_and_a_variable(optimisation):
     a, b, c = Buffer("a", F64, read_only=True), Buffer("b", F64, read_only=True), Buffer("c", F64)
     rows, columns, depth = 5, 7, 11
     product = operation(
-        "mul",
-        load(a, add(multiply(BlockIndex(), integer(depth)), k)),
-        load(b, add(multiply(k, integer(columns)), j)),
+        "mul", load(a, add(multiply(BlockIndex(), integer(depth)), k)), load(b, add(multiply(k, integer(columns)), j))
     )
     body = (
         For("j", integer(0), integer(columns), (

@@ -20,11 +20,7 @@ from tilewright.ir.printer import print_program
 from tilewright.ir.sizes import Size, product, size
 from tilewright.ir.traversal import all_statements, sub_bodies
 from tilewright.ir.verifier import verify
-from tilewright.passes.flattening.flatten import (
-    flatten_fully,
-    flatten_incrementally,
-    flatten_outer,
-)
+from tilewright.passes.flattening.flatten import flatten_fully, flatten_incrementally, flatten_outer
 from tilewright.passes.pipelines import Pass, run_pipeline
 from tilewright.rewrite.derivation import Derivation, Recording, agree
 from tilewright.rewrite.rule import Site, rule_named

@@ -43,11 +43,7 @@ from tilewright.ir.printer import print_program
 from tilewright.ir.sizes import ZERO, Size, product
 from tilewright.ir.traversal import all_statements, sub_bodies
 from tilewright.ir.verifier import verify
-from tilewright.passes.flattening.flatten import (
-    flatten_fully,
-    flatten_incrementally,
-    flatten_outer,
-)
+from tilewright.passes.flattening.flatten import flatten_fully, flatten_incrementally, flatten_outer
 from tilewright.passes.flattening.flatten_tree import Decision, Work, decisions, version_settings
 from tilewright.passes.pipelines import run_pipeline
 from tilewright.rewrite.derivation import Derivation, Recording, agree

@@ -69,9 +69,7 @@ def with_own_addresses(contraction: Contraction, tiling: Tiling) -> Contraction:
         reach = constant(one.size) + steps[one.name]
         dimensions.append(
             replace(
-                one,
-                stride_left=size(left if in_left(one) else 0),
-                stride_right=size(right if in_right(one) else 0),
+                one, stride_left=size(left if in_left(one) else 0), stride_right=size(right if in_right(one) else 0)
             )
         )
         left, right = left * reach if in_left(one) else left, right * reach if in_right(one) else right

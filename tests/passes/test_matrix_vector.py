@@ -25,12 +25,7 @@ from tilewright.machine.model import Machine
 from tilewright.machine.named import CPU_AVX2, CPU_AVX512, CPU_NEON
 from tilewright.passes.contractions.bound_contraction import why_a_fold
 from tilewright.passes.contractions.form_choice import choose_form
-from tilewright.passes.matrix_vector.form import (
-    SHORT_ROW,
-    MatrixVectorForm,
-    Way,
-    choose_matrix_vector_form,
-)
+from tilewright.passes.matrix_vector.form import SHORT_ROW, MatrixVectorForm, Way, choose_matrix_vector_form
 from tilewright.passes.matrix_vector.kernel import write_matrix_vector_kernel
 from tilewright.report.contraction_text import form_text
 from tilewright.report.explain import explain_contraction

@@ -67,10 +67,7 @@ def reasons(program: Any, machine: Any) -> list[str]:
     [
         (powers_read, f"points one by one, {LANES}memory is read at places that are not side by side"),
         (running_products, f"a scan row by row, {LANES}it has values that are no real scalars"),
-        (
-            scans_read,
-            f"points that scan or loop with arrays one by one, {LANES}lanes would write to one place",
-        ),
+        (scans_read, f"points that scan or loop with arrays one by one, {LANES}lanes would write to one place"),
     ],
 )
 def test_scalar_loops_have_a_reason(program: Any, reason: str) -> None:

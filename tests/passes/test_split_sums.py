@@ -237,8 +237,7 @@ def test_few_results_in_any_order_of_dimensions() -> None:
     """Results whose dimensions lie in another order than the operands', with gaps: only the last launch sees that."""
     contraction = einsum_contraction("kab,kcb->cba", dict(k=5000, a=3, b=4, c=5), F64)
     spaced = replace(
-        contraction,
-        dimensions=tuple(replace(one, stride_out=one.stride_out * 2) for one in contraction.dimensions),
+        contraction, dimensions=tuple(replace(one, stride_out=one.stride_out * 2) for one in contraction.dimensions)
     )
     split = split_of(spaced, HOST)
     assert isinstance(split, SplitSum)

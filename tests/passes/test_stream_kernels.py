@@ -63,12 +63,7 @@ def tiled(text: str, machine: Machine) -> tuple[StreamTiling, KernelPlan, tuple[
 
 @pytest.mark.parametrize(
     ("program", "tile", "length", "staged"),
-    [
-        ("nbody", (128,), 128, 3),
-        ("boxes", (1, 128), 128, 1),
-        ("pairs", (16, 16), 16, 3),
-        ("first", (128, 1), 128, 1),
-    ],
+    [("nbody", (128,), 128, 3), ("boxes", (1, 128), 128, 1), ("pairs", (16, 16), 16, 3), ("first", (128, 1), 128, 1)],
 )
 def test_blocks_for_a_gpu(program: str, tile: tuple[int, ...], length: int, staged: int) -> None:
     tiling, _, _ = tiled(PROGRAMS[program], A100)

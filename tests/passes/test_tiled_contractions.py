@@ -46,10 +46,7 @@ def test_default_tiling(opencl_runtime: Any, case: Case) -> None:
 
 @pytest.mark.parametrize(
     ("expression", "left", "right", "dtype"),
-    [
-        ("cdi,tdkip->ctkp", (4, 2, 2), (4, 2, 2, 2, 2), "f8"),
-        ("fead,fbce->dabc", (4, 2, 2, 2), (4, 2, 2, 2), "c16"),
-    ],
+    [("cdi,tdkip->ctkp", (4, 2, 2), (4, 2, 2, 2, 2), "f8"), ("fead,fbce->dabc", (4, 2, 2, 2), (4, 2, 2, 2), "c16")],
 )
 def test_few_threads_stage_elements_in_another_order_than_theirs(
     opencl_runtime: Any, expression: str, left: tuple[int, ...], right: tuple[int, ...], dtype: str

@@ -58,23 +58,14 @@ def test_values_that_only_pass_are_not_waited_for() -> None:
 
 
 def test_what_waits_longest_is_the_very_last() -> None:
-    body = (
-        Let("t1", add(LEFT, COST)),
-        Let("t2", least(t(1), LEFT)),
-        Let("t3", least(t(2), UP)),
-        Assign("left", t(3)),
-    )
+    body = (Let("t1", add(LEFT, COST)), Let("t2", least(t(1), LEFT)), Let("t3", least(t(2), UP)), Assign("left", t(3)))
     assert with_waiting_last(body) == (body[0], Let("t3", least(least(UP, LEFT), t(1))), body[3])
 
 
 def test_memory_that_rounds_read_and_write_is_waited_for() -> None:
     row = Buffer("row", F64)
     index = Name("j", I64)
-    body = (
-        Let("t1", Load(row, index, F64)),
-        Let("t2", least(t(1), UP)),
-        Store(row, add(index, integer(1)), t(2)),
-    )
+    body = (Let("t1", Load(row, index, F64)), Let("t2", least(t(1), UP)), Store(row, add(index, integer(1)), t(2)))
     assert with_waiting_last(body) == (body[0], Let("t2", least(UP, t(1))), body[2])
 
 

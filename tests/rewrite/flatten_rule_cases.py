@@ -288,7 +288,7 @@ let (ys: [n]i64) = segmap@thread (i: i64 < n) do
     in (z)) is
   in (y)
 in (ys)""",
-    ),
+    )
 ]
 
 VARYING_SCAN = f"""\

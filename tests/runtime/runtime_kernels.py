@@ -53,12 +53,7 @@ def reverse_kernel(threads: int, element: ScalarType = F32, padding: int = 0) ->
     tile = Buffer("tile", element, Space.SHARED, size=threads + padding)
     thread = ThreadIndex(I64)
     mirrored = operation("sub", integer(threads - 1), thread)
-    body = (
-        position(threads),
-        Store(tile, thread, load(x, INDEX)),
-        Barrier(),
-        Store(y, INDEX, load(tile, mirrored)),
-    )
+    body = (position(threads), Store(tile, thread, load(x, INDEX)), Barrier(), Store(y, INDEX, load(tile, mirrored)))
     return Kernel("reverse", (x, y), (), (tile,), body, threads)
 
 

@@ -221,10 +221,7 @@ def test_a_file_beside_the_source_is_picked_up(tmp_path: Path, store: TuningStor
     ("changes", "reason"),
     [
         ({"digest": "0" * 32}, r"prog.tuning: the tuning of row_sums is stale: it was made for another text"),
-        (
-            {"device": "cuda: other"},
-            r"row_sums is not for this device: it was made on cuda: other, this is",
-        ),
+        ({"device": "cuda: other"}, r"row_sums is not for this device: it was made on cuda: other, this is"),
     ],
 )
 def test_what_does_not_fit_is_left_out_with_a_reason(tmp_path: Path, changes: dict[str, str], reason: str) -> None:

@@ -73,11 +73,7 @@ def parse_sizes(text: str) -> dict[str, int]:
 
 
 def follow(
-    expression: str,
-    sizes: Mapping[str, int],
-    dtype: str = "f32",
-    semiring: str = "plus_times",
-    products: bool = False,
+    expression: str, sizes: Mapping[str, int], dtype: str = "f32", semiring: str = "plus_times", products: bool = False
 ) -> Stages:
     """The stages of an einsum over row-major operands of one dtype; with `products`, outer products are contractions
     too, as they are on CPUs.

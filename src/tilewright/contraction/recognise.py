@@ -19,14 +19,7 @@ from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Atom, Body, Expression, Lambda, Literal, Statement, Type, Variable
 from tilewright.ir.scalars import I64, compute_type
 from tilewright.ir.sizes import Size, size
-from tilewright.ir.traversal import (
-    bound_variables,
-    canonical,
-    free_names,
-    mentioned_names,
-    substitute,
-    used_variables,
-)
+from tilewright.ir.traversal import bound_variables, canonical, free_names, mentioned_names, substitute, used_variables
 from tilewright.ir.views import ArrayView
 
 _COMMUTATIVE = frozenset({"add", "mul", "min", "max", "and", "or", "xor"})

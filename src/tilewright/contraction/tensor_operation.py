@@ -163,10 +163,7 @@ class TensorOperation:
         return dataclasses.replace(self, **changes)
 
     def optimise(
-        self,
-        min_kernel_size: int | None = None,
-        max_kernel_size: int | None = None,
-        thread_target: int = 1024,
+        self, min_kernel_size: int | None = None, max_kernel_size: int | None = None, thread_target: int = 1024
     ) -> TensorOperation:
         """The same operation with its dimensions fused, split, given primitives, shared among threads and ordered.
 

@@ -64,9 +64,7 @@ class Primitive(Enum):
         return "ternary" if self in TERNARY else "unary"
 
 
-BINARY = frozenset(
-    {Primitive.ADD, Primitive.SUB, Primitive.MUL, Primitive.DIV, Primitive.MIN, Primitive.MAX},
-)
+BINARY = frozenset({Primitive.ADD, Primitive.SUB, Primitive.MUL, Primitive.DIV, Primitive.MIN, Primitive.MAX})
 TERNARY = frozenset({Primitive.GEMM, Primitive.BRGEMM, Primitive.CONTRACTION})
 
 _EVERY_TOUCH = frozenset(

@@ -22,12 +22,7 @@ from tilewright.frontend.program_tracing import (
 )
 from tilewright.frontend.scalar_tracing import ScalarProxy, apply
 from tilewright.ir.lexer import INFIX
-from tilewright.ir.nodes import (
-    Atom,
-    Lambda,
-    Replicate,
-    Type,
-)
+from tilewright.ir.nodes import Atom, Lambda, Replicate, Type
 from tilewright.ir.operators import OPERATORS
 from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import Size, SizeFunction

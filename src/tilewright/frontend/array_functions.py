@@ -39,18 +39,7 @@ from tilewright.frontend.program_tracing import (
 from tilewright.frontend.scalar_constants import constant, type_named
 from tilewright.frontend.scalar_tracing import ScalarProxy
 from tilewright.ir.counts import element_count, left_over
-from tilewright.ir.nodes import (
-    Atom,
-    Concat,
-    Iota,
-    Map,
-    Rearrange,
-    Replicate,
-    Reshape,
-    Scatter,
-    Type,
-    Update,
-)
+from tilewright.ir.nodes import Atom, Concat, Iota, Map, Rearrange, Replicate, Reshape, Scatter, Type, Update
 from tilewright.ir.scalars import I64, ScalarType
 from tilewright.ir.sizes import ONE, Size, product
 

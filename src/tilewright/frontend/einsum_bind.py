@@ -17,20 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilewright.frontend.contraction_stored import stored_contraction
-from tilewright.frontend.einsum_arrays import (
-    Array,
-    can_exist,
-    empty_result,
-    fresh_strides,
-    is_large,
-    row_major_strides,
-)
-from tilewright.frontend.einsum_layout import (
-    PlainView,
-    Signature,
-    output_axes,
-    overlaps_itself,
-)
+from tilewright.frontend.einsum_arrays import Array, can_exist, empty_result, fresh_strides, is_large, row_major_strides
+from tilewright.frontend.einsum_layout import PlainView, Signature, output_axes, overlaps_itself
 from tilewright.frontend.einsum_options import (
     EinsumOptions,
     check_options,
@@ -39,14 +27,7 @@ from tilewright.frontend.einsum_options import (
     size_tiles,
     supported_type,
 )
-from tilewright.frontend.einsum_parse import (
-    BROADCAST,
-    EinsumSpec,
-    Labels,
-    ParsedEinsum,
-    ResolvedEinsum,
-    resolve,
-)
+from tilewright.frontend.einsum_parse import BROADCAST, EinsumSpec, Labels, ParsedEinsum, ResolvedEinsum, resolve
 from tilewright.frontend.einsum_path import Path, contraction_path
 from tilewright.frontend.einsum_program import einsum_program
 from tilewright.frontend.einsum_quick import QuickCalls, QuickView

@@ -13,12 +13,7 @@ from tilewright.frontend.einsum_bind import BoundEinsum, bind
 from tilewright.frontend.einsum_layout import Signature
 from tilewright.frontend.einsum_lists import Label
 from tilewright.frontend.einsum_options import EinsumOptions, hashable_tiles
-from tilewright.frontend.einsum_parse import (
-    ParsedEinsum,
-    parse_interleaved,
-    parse_string,
-    read_term,
-)
+from tilewright.frontend.einsum_parse import ParsedEinsum, parse_interleaved, parse_string, read_term
 from tilewright.frontend.einsum_path import hashable_optimize
 
 

@@ -21,12 +21,7 @@ _WORTH = 0.86
 
 
 def intermediate_orders(
-    spec: EinsumSpec,
-    path: Path,
-    sizes: tuple[int, ...],
-    inputs: Sequence[Labels],
-    output: Labels,
-    width: int,
+    spec: EinsumSpec, path: Path, sizes: tuple[int, ...], inputs: Sequence[Labels], output: Labels, width: int
 ) -> tuple[Labels, ...]:
     """The order of the result of each step but the last, outermost first; () where that of the result is as good, and
     for paths of other steps than pairs.

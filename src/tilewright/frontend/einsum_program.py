@@ -304,8 +304,7 @@ def _fold(writer: _Writer, terms: Sequence[_Term], contracted: Labels) -> Atom:
         return product
     having, arrays = _rows(terms, contracted[0])
     function = builder.function(
-        [one.type.row for one in arrays],
-        lambda *rows: _fold(writer, _entered(terms, having, rows), contracted[1:]),
+        [one.type.row for one in arrays], lambda *rows: _fold(writer, _entered(terms, having, rows), contracted[1:])
     )
     combine = combine_lambda(builder, writer.semiring, writer.scalar)
     neutral = neutral_literal(writer.semiring, writer.scalar)

@@ -7,14 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.frontend.array_arguments import (
-    arrays_of,
-    common_width,
-    fitted,
-    index_array,
-    operation,
-    row_lambda,
-)
+from tilewright.frontend.array_arguments import arrays_of, common_width, fitted, index_array, operation, row_lambda
 from tilewright.frontend.array_proxy import ArrayProxy
 from tilewright.frontend.program_tracing import (
     Tracer,
@@ -33,19 +26,7 @@ from tilewright.frontend.program_tracing import (
 )
 from tilewright.frontend.scalar_constants import neutral_constant
 from tilewright.frontend.scalar_tracing import ScalarProxy
-from tilewright.ir.nodes import (
-    Apply,
-    Atom,
-    Hist,
-    Lambda,
-    Redomap,
-    Reduce,
-    Replicate,
-    Scan,
-    Scanomap,
-    Type,
-    Variable,
-)
+from tilewright.ir.nodes import Apply, Atom, Hist, Lambda, Redomap, Reduce, Replicate, Scan, Scanomap, Type, Variable
 
 _COMMUTATIVE = {"add", "mul", "min", "max", "and", "or", "xor"}
 

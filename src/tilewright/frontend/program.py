@@ -28,12 +28,7 @@ from tilewright.frontend.program_options import DataSets, ProgramOptions, common
 from tilewright.frontend.program_pickle import pickled
 from tilewright.frontend.program_quick import TARGET, QuickProgram
 from tilewright.frontend.program_trace import Traced, result_of, trace_function
-from tilewright.frontend.program_tracing import (
-    IndexProxy,
-    Tracer,
-    active_tracer,
-    as_element,
-)
+from tilewright.frontend.program_tracing import IndexProxy, Tracer, active_tracer, as_element
 from tilewright.frontend.scalar_tracing import ScalarProxy
 from tilewright.frontend.torch_tensors import are_there, on_arrays
 from tilewright.ir.nodes import Program

@@ -44,11 +44,7 @@ def _as_array(annotation: Annotation, argument: Any) -> Any:
 
 
 def accepted(
-    program: str,
-    parameter: Parameter,
-    argument: Any,
-    preferred: ScalarType | None = None,
-    dtype: bool = False,
+    program: str, parameter: Parameter, argument: Any, preferred: ScalarType | None = None, dtype: bool = False
 ) -> ScalarType:
     """The element type that an argument (or a dtype) gives a parameter."""
     annotation = parameter.annotation

@@ -8,17 +8,7 @@ from dataclasses import field, replace
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BF16, BOOL, F16, I32, U32, ScalarType, compute_type
 from tilewright.kernel import ir
-from tilewright.kernel.c_dialect import (
-    EQUALITY,
-    PREFIX,
-    PRIMARY,
-    Access,
-    Dialect,
-    Helpers,
-    Piece,
-    cast_piece,
-    literal,
-)
+from tilewright.kernel.c_dialect import EQUALITY, PREFIX, PRIMARY, Access, Dialect, Helpers, Piece, cast_piece, literal
 from tilewright.kernel.c_names import NameTable
 from tilewright.kernel.c_operators import FUNCTIONS, Facts, call, infix, operator_text
 from tilewright.kernel.dots import Bits, Dot
@@ -239,11 +229,7 @@ class ExpressionPrinter:
         return self.by_lane(type_, f"shuffle_{'_'.join(map(str, lanes))}", [first, second], pick)
 
     def by_lane(
-        self,
-        result: VectorType,
-        action: str,
-        operands: list[Expression],
-        part: Callable[[list[Piece], int], Piece],
+        self, result: VectorType, action: str, operands: list[Expression], part: Callable[[list[Piece], int], Piece]
     ) -> Piece:
         """A call of a helper function that builds a vector lane by lane; scalar operands are the same in all lanes."""
         types = [operand.type for operand in operands]

@@ -12,14 +12,7 @@ from dataclasses import field
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, F64, ScalarType, compute_type
 from tilewright.kernel import ir
-from tilewright.kernel.c_dialect import (
-    PREFIX,
-    RELATION,
-    Dialect,
-    Helpers,
-    Piece,
-    literal,
-)
+from tilewright.kernel.c_dialect import PREFIX, RELATION, Dialect, Helpers, Piece, literal
 from tilewright.kernel.c_expressions import ExpressionPrinter
 from tilewright.kernel.c_names import NameTable, name_table
 from tilewright.kernel.c_operators import infix, operator_text

@@ -131,13 +131,7 @@ class Walker:
                 self.touch(one.buffer, lanes, False, one.index, place, active)
 
     def touch(
-        self,
-        buffer: Buffer,
-        lanes: int,
-        is_store: bool,
-        index: Expression,
-        place: Place,
-        active: np.ndarray[Any, Any],
+        self, buffer: Buffer, lanes: int, is_store: bool, index: Expression, place: Place, active: np.ndarray[Any, Any]
     ) -> None:
         """Note one access."""
         self.touches.append(Touch(buffer, lanes, is_store, index, place, self.value(index), active, self.times))

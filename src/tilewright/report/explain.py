@@ -28,20 +28,11 @@ from tilewright.passes.lane_products.kernel import write_lane_product
 from tilewright.passes.matrix_vector.form import MatrixVectorForm
 from tilewright.passes.tiled.choice import best_by_place
 from tilewright.passes.tiled.kernel import write_kernel
-from tilewright.report.declined import (
-    declined_direct,
-    declined_on_cpu,
-    declined_packed,
-    declined_tiled,
-)
+from tilewright.report.declined import declined_direct, declined_on_cpu, declined_packed, declined_tiled
 from tilewright.report.declined_places import declined_places
 from tilewright.report.direct_text import DirectDetails, direct_details, direct_lines
 from tilewright.report.lane_text import LaneDetails, lane_details, lane_lines
-from tilewright.report.matrix_vector_text import (
-    MatrixVectorDetails,
-    matrix_vector_details,
-    matrix_vector_lines,
-)
+from tilewright.report.matrix_vector_text import MatrixVectorDetails, matrix_vector_details, matrix_vector_lines
 from tilewright.report.packed_text import PackedDetails, packed_details, packed_lines
 from tilewright.report.roofline import Roofline, roofline
 from tilewright.report.text import amount, byte_amount, duration, table

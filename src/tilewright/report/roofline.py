@@ -68,10 +68,7 @@ def roofline(contraction: Contraction, machine: Machine) -> Roofline:
     wide = accumulator.bytes // (2 if accumulator.is_complex else 1) > 4
     peak = machine.peak_flops_f64 if wide else machine.peak_flops_f32
     return Roofline(
-        flops,
-        moved,
-        flops / peak if peak else None,
-        moved / machine.dram_bandwidth if machine.dram_bandwidth else None,
+        flops, moved, flops / peak if peak else None, moved / machine.dram_bandwidth if machine.dram_bandwidth else None
     )
 
 

@@ -12,16 +12,7 @@ import numpy as np
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Body, Program
-from tilewright.rewrite.rule import (
-    Declined,
-    Refusal,
-    RewriteError,
-    Site,
-    body_at,
-    replace_body,
-    resolve,
-    rule_named,
-)
+from tilewright.rewrite.rule import Declined, Refusal, RewriteError, Site, body_at, replace_body, resolve, rule_named
 
 
 @dataclass(frozen=True)

@@ -23,16 +23,7 @@ from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Body, Program
 from tilewright.ir.traversal import bodies_of
 from tilewright.rewrite.derivation import Recording, Step
-from tilewright.rewrite.rule import (
-    Declined,
-    Refusal,
-    RewriteError,
-    Rule,
-    Site,
-    body_at,
-    replace_body,
-    resolve,
-)
+from tilewright.rewrite.rule import Declined, Refusal, RewriteError, Rule, Site, body_at, replace_body, resolve
 
 Path: TypeAlias = tuple[tuple[int, int], ...]
 

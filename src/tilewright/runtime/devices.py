@@ -164,11 +164,7 @@ def _probe_cuda() -> tuple[Device, ...]:
     )
 
 
-_PROBES: dict[str, Callable[[], tuple[Device, ...]]] = {
-    "cpu": _probe_cpu,
-    "opencl": _probe_opencl,
-    "cuda": _probe_cuda,
-}
+_PROBES: dict[str, Callable[[], tuple[Device, ...]]] = {"cpu": _probe_cpu, "opencl": _probe_opencl, "cuda": _probe_cuda}
 
 
 _PROBED: MemoryCache[str, tuple[tuple[Device, ...], str]] = MemoryCache(capacity=len(_PROBES))

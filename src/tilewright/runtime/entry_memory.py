@@ -6,15 +6,7 @@ import bisect
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from tilewright.runtime.recording import (
-    Allocation,
-    CheckErrors,
-    Record,
-    RecordedLaunch,
-    Rounds,
-    flattened,
-    slots_of,
-)
+from tilewright.runtime.recording import Allocation, CheckErrors, Record, RecordedLaunch, Rounds, flattened, slots_of
 
 
 class Places(NamedTuple):

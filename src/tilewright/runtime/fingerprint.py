@@ -40,13 +40,7 @@ def fingerprint() -> tuple[str, ...] | None:
     if processor is None or newest > package._IMPORTED_AT:
         return None
     versions = f"{package.__version__} {sys.implementation.cache_tag} {np.__version__} {platform.machine()}"
-    return (
-        versions,
-        stamp,
-        build_of("llvmlite"),
-        processor,
-        *(os.environ.get(one, "") for one in PROCESSOR_VARIABLES),
-    )
+    return (versions, stamp, build_of("llvmlite"), processor, *(os.environ.get(one, "") for one in PROCESSOR_VARIABLES))
 
 
 def source_stamp(folder: str) -> tuple[str, int]:

@@ -17,13 +17,7 @@ from tilewright.ir.scalars import F32, F64, I32, I64, ScalarType
 from tilewright.kernel.launch import ScalarReference
 from tilewright.runtime.bound_plan import BoundPlan, Result, address_mask
 from tilewright.runtime.cpu_entry import NativeEntry, ScalarForm, make_entry
-from tilewright.runtime.cpu_entry_text import (
-    EXACT_INTEGER,
-    F32_SCALAR,
-    F64_SCALAR,
-    I32_SCALAR,
-    I64_SCALAR,
-)
+from tilewright.runtime.cpu_entry_text import EXACT_INTEGER, F32_SCALAR, F64_SCALAR, I32_SCALAR, I64_SCALAR
 from tilewright.runtime.entry_memory import shared_places
 from tilewright.runtime.entry_steps import steps_of
 from tilewright.runtime.flat_plan import ArrayForm, Unfit, span_of

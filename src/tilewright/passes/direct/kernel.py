@@ -16,16 +16,7 @@ from functools import partial
 
 from tilewright.contraction.normalise import constant
 from tilewright.ir.dataclass import dataclass
-from tilewright.kernel.ir import (
-    BlockIndex,
-    Buffer,
-    Comment,
-    Expression,
-    add,
-    integer,
-    multiply,
-    operation,
-)
+from tilewright.kernel.ir import BlockIndex, Buffer, Comment, Expression, add, integer, multiply, operation
 from tilewright.kernel.launch import Launch
 from tilewright.machine.model import power_of_two_at_least
 from tilewright.passes.direct.collect import (

@@ -10,15 +10,7 @@ from tilewright.contraction.form import Dimension, Operand
 from tilewright.contraction.normalise import constant
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, I64, ScalarType
-from tilewright.kernel.ir import (
-    Buffer,
-    Expression,
-    FirstLanes,
-    VectorType,
-    add,
-    integer,
-    multiply,
-)
+from tilewright.kernel.ir import Buffer, Expression, FirstLanes, VectorType, add, integer, multiply
 from tilewright.passes.direct.form import PANEL_ELEMENTS, DirectForm
 from tilewright.passes.items.launch_writer import LaunchWriter
 from tilewright.passes.items.scalar_values import component_types

@@ -28,16 +28,7 @@ from typing import TypeAlias
 from tilewright.contraction.form import Kind
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.interpreter import DEFAULT_THRESHOLD
-from tilewright.ir.nodes import (
-    Body,
-    ForLoop,
-    If,
-    Loop,
-    Program,
-    SegMap,
-    Statement,
-    Threshold,
-)
+from tilewright.ir.nodes import Body, ForLoop, If, Loop, Program, SegMap, Statement, Threshold
 from tilewright.ir.sizes import ZERO, Size, maximum
 from tilewright.ir.traversal import all_statements, bodies_of
 from tilewright.ir.verifier import kind_of

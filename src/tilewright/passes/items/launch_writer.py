@@ -6,16 +6,7 @@ from collections.abc import Callable
 
 from tilewright.contraction.form import Contraction, Operand
 from tilewright.ir.scalars import ScalarType
-from tilewright.kernel.ir import (
-    Buffer,
-    Expression,
-    Kernel,
-    Name,
-    ScalarParameter,
-    Space,
-    integer,
-    operation,
-)
+from tilewright.kernel.ir import Buffer, Expression, Kernel, Name, ScalarParameter, Space, integer, operation
 from tilewright.kernel.launch import Launch, ScalarReference
 from tilewright.passes.items.scalar_values import KernelBuilder, Value, component_types, memory_element
 

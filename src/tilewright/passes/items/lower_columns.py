@@ -31,15 +31,7 @@ from tilewright.kernel.ir import Constant, Expression, For, operation
 from tilewright.passes.items import lower_folds
 from tilewright.passes.items.accumulators import PIECE
 from tilewright.passes.items.item_memory import ArrayValue, Item
-from tilewright.passes.items.lower_items import (
-    AnyValue,
-    bind,
-    call,
-    lower_statement,
-    row_of,
-    value_of,
-    write,
-)
+from tilewright.passes.items.lower_items import AnyValue, bind, call, lower_statement, row_of, value_of, write
 from tilewright.passes.items.lower_scalar import lower_atom, lower_size
 from tilewright.passes.items.scalar_values import Value
 from tilewright.passes.items.sum_trees import grows_errors

@@ -17,16 +17,7 @@ from tilewright.kernel.ir import Constant
 from tilewright.passes.items.accumulators import PIECE, Accumulators, write_prefixes
 from tilewright.passes.items.fold_groups import FoldRows, emit_rows
 from tilewright.passes.items.item_memory import ArrayValue, Item
-from tilewright.passes.items.lower_items import (
-    AnyValue,
-    bind,
-    call,
-    lower_expression,
-    row_of,
-    value_of,
-    view,
-    write,
-)
+from tilewright.passes.items.lower_items import AnyValue, bind, call, lower_expression, row_of, value_of, view, write
 from tilewright.passes.items.lower_scalar import lower_size
 from tilewright.passes.items.scalar_values import Value
 from tilewright.passes.items.sum_trees import grows_errors
@@ -130,12 +121,7 @@ def fold(
         arguments = item, extent, whole.combine, whole.neutral, whole.row, into, scanned
         if_long(item, extent, functools.partial(write_prefixes, *arguments), in_order)
     else:
-        if_long(
-            item,
-            extent,
-            lambda: whole.pieces(ZERO, extent, into, LEVELS),
-            lambda: whole.some(ZERO, extent, into),
-        )
+        if_long(item, extent, lambda: whole.pieces(ZERO, extent, into, LEVELS), lambda: whole.some(ZERO, extent, into))
     return into.values
 
 
@@ -259,10 +245,7 @@ def _(expression: nodes.StreamSeq, item: Item, targets: tuple[Variable, ...]) ->
         pieces = [_rows_from(one, start, count_) for one in arrays]
         outputs = [_rows_from(one, start, count_) for one in mapped]
         results = call(
-            item,
-            expression.function,
-            [(length,), *accumulators.values, *pieces],
-            [*accumulators.spare, *outputs],
+            item, expression.function, [(length,), *accumulators.values, *pieces], [*accumulators.spare, *outputs]
         )
         accumulators.assign(results[:count])
 

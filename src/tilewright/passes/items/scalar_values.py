@@ -280,10 +280,7 @@ def _apply_complex(operator: str, operands: Sequence[Value], emit: KernelBuilder
                 return _op(operator, a, c), _op(operator, b, d)
             case "mul":
                 # Spelled as fma, since Intel's OpenCL compiler for CPUs contracts a*c - b*d into wrong code at times.
-                return (
-                    _op("fma", a, c, _op("neg", _op("mul", b, d))),
-                    _op("fma", a, d, _op("mul", b, c)),
-                )
+                return (_op("fma", a, c, _op("neg", _op("mul", b, d))), _op("fma", a, d, _op("mul", b, c)))
             case "div":
                 return _complex_divide(a, b, c, d, emit)
             case "eq":

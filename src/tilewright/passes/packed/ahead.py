@@ -11,18 +11,7 @@ from collections.abc import Callable, Sequence
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import I64
-from tilewright.kernel.ir import (
-    Buffer,
-    Expression,
-    Name,
-    Prefetch,
-    Store,
-    add,
-    integer,
-    load,
-    multiply,
-    operation,
-)
+from tilewright.kernel.ir import Buffer, Expression, Name, Prefetch, Store, add, integer, load, multiply, operation
 from tilewright.passes.packed.blocks import BLOCK, LINE
 from tilewright.passes.packed.tables import offset_of, walk
 from tilewright.passes.packed.writer import PackedWriter, Side

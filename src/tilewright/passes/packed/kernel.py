@@ -23,16 +23,7 @@ from tilewright.contraction.form import Dimension, Kind, Operand
 from tilewright.contraction.normalise import constant
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import I64, U8, U32
-from tilewright.kernel.ir import (
-    BlockIndex,
-    Buffer,
-    Comment,
-    Expression,
-    add,
-    integer,
-    multiply,
-    operation,
-)
+from tilewright.kernel.ir import BlockIndex, Buffer, Comment, Expression, add, integer, multiply, operation
 from tilewright.kernel.launch import Launch
 from tilewright.passes.packed.ahead import Cut, ask_ahead
 from tilewright.passes.packed.blocks import BLOCK

@@ -12,16 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from tilewright.ir.dataclass import dataclass
-from tilewright.kernel.ir import (
-    Buffer,
-    Expression,
-    Prefetch,
-    add,
-    integer,
-    load,
-    multiply,
-    operation,
-)
+from tilewright.kernel.ir import Buffer, Expression, Prefetch, add, integer, load, multiply, operation
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.packed.ahead import TOGETHER, Ahead
 from tilewright.passes.packed.assemble import start_assembly

@@ -71,12 +71,7 @@ def in_panel_type(value: Expression, panel: ScalarType) -> Expression:
 
 
 def load_parts(
-    buffer: Buffer,
-    scalar: ScalarType,
-    at: Expression,
-    lanes: int,
-    emit: KernelBuilder,
-    mask: Expression | None = None,
+    buffer: Buffer, scalar: ScalarType, at: Expression, lanes: int, emit: KernelBuilder, mask: Expression | None = None
 ) -> Value:
     """`lanes` consecutive elements of an array: a vector, or for complex numbers that of the real parts and that of the
     imaginary parts, taken apart in registers. Of a vector of real numbers a mask may say which are read.

@@ -56,12 +56,7 @@ def all_along(w: PackedWriter, side: Side, step: Expression) -> list[Expression]
 
 
 def read_across(
-    w: PackedWriter,
-    side: Side,
-    start: Expression,
-    along: list[Expression],
-    lanes: int,
-    mask: Expression | None = None,
+    w: PackedWriter, side: Side, start: Expression, along: list[Expression], lanes: int, mask: Expression | None = None
 ) -> Value:
     """`lanes` neighbours from `start` on, at one step: where several are taken together, each is read and put into its
     part of the lanes.

@@ -148,8 +148,7 @@ class Place(Waiting):
             for part in range(4):
                 end = integer(i * lanes + (part + 1) * lanes // 4)
                 w.emit.when(
-                    operation("ge", columns, end),
-                    partial(self._store_column, i, bases, column, add_to, 4, only=part),
+                    operation("ge", columns, end), partial(self._store_column, i, bases, column, add_to, 4, only=part)
                 )
 
         if self._least_run() == WHOLE:
@@ -210,13 +209,7 @@ class Place(Waiting):
                 self._store_vector(at, piece, add_to, lanes, nontemporal, mask)
 
     def _store_vector(
-        self,
-        at: Expression,
-        value: Value,
-        add_to: bool,
-        lanes: int,
-        past: bool = False,
-        mask: Expression | None = None,
+        self, at: Expression, value: Value, add_to: bool, lanes: int, past: bool = False, mask: Expression | None = None
     ) -> None:
         """One vector of results, combined with what is there if `add_to`."""
         contraction, emit = self.w.form.contraction, self.w.emit

@@ -69,12 +69,7 @@ class Waiting:
                 emit.emit(Prefetch(buffer, add(start, integer(i * lanes))))
 
     def spill(
-        self,
-        tile: Scratch,
-        accumulators: Accumulators,
-        j_first: Expression,
-        i_first: Expression,
-        add_to: bool = False,
+        self, tile: Scratch, accumulators: Accumulators, j_first: Expression, i_first: Expression, add_to: bool = False
     ) -> None:
         """The registers to scratch memory, from element (j_first, i_first) on, or combined into what is there."""
         w, lanes = self.w, self.w.form.lanes

@@ -40,17 +40,7 @@ from tilewright.kernel.ir import (
 from tilewright.kernel.launch import Launch
 from tilewright.machine.model import Machine, power_of_two_at_least
 from tilewright.passes.permute.choose import permute_form
-from tilewright.passes.permute.form import (
-    BLOCKS,
-    CHUNKS,
-    COLUMNS,
-    EDGE,
-    INSIDE,
-    RUN,
-    STRIPS,
-    TILES,
-    PermuteForm,
-)
+from tilewright.passes.permute.form import BLOCKS, CHUNKS, COLUMNS, EDGE, INSIDE, RUN, STRIPS, TILES, PermuteForm
 from tilewright.passes.permute.interleaved import split, write_merged
 from tilewright.passes.permute.lines import write_lines
 from tilewright.passes.permute.squares import square_columns

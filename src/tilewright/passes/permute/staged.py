@@ -12,18 +12,7 @@ from collections.abc import Callable, Sequence
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import I64
-from tilewright.kernel.ir import (
-    Buffer,
-    Expression,
-    Prefetch,
-    Space,
-    Store,
-    add,
-    integer,
-    load,
-    multiply,
-    operation,
-)
+from tilewright.kernel.ir import Buffer, Expression, Prefetch, Space, Store, add, integer, load, multiply, operation
 from tilewright.passes.permute.squares import square_columns
 from tilewright.passes.permute.tiles import LINE, Tile, TileDimension
 from tilewright.passes.permute.writer import PermuteWriter, atom_pieces

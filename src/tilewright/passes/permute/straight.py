@@ -175,11 +175,7 @@ def _lines(
 
 
 def _by_lines(
-    w: PermuteWriter,
-    place: _Place,
-    column: Expression | None,
-    count: Expression,
-    body: Callable[[Expression], None],
+    w: PermuteWriter, place: _Place, column: Expression | None, count: Expression, body: Callable[[Expression], None]
 ) -> None:
     """Columns from each cache line of the source on that begins in the tile; those before the first line and after the
     last one of all with others that are moved for the second time."""

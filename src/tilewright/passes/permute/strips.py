@@ -10,18 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from tilewright.ir.dataclass import dataclass
-from tilewright.kernel.ir import (
-    Buffer,
-    Expression,
-    Prefetch,
-    Space,
-    Store,
-    add,
-    integer,
-    load,
-    multiply,
-    operation,
-)
+from tilewright.kernel.ir import Buffer, Expression, Prefetch, Space, Store, add, integer, load, multiply, operation
 from tilewright.passes.permute.interleaved import split
 from tilewright.passes.permute.squares import square_columns
 from tilewright.passes.permute.tiles import LINE, PermuteDimension

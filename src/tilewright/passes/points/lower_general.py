@@ -103,10 +103,7 @@ def points_of(expression: Expression, targets: tuple[Variable, ...]) -> Points:
                 ((0, destination),),
             )
         case nodes.Iota(count, scalar):
-            return Points(
-                (count,),
-                lambda item, at, places: item.store(places[0], at, _number(item, at[0], scalar)),
-            )
+            return Points((count,), lambda item, at, places: item.store(places[0], at, _number(item, at[0], scalar)))
         case nodes.Replicate(count, value) if value.type.rank == 0:
             return Points((count,), lambda item, at, places: item.store(places[0], at, lower_atom(value, item.emit)))
     return Points((), lambda item, at, places: write_whole(item, expression, targets, places))
@@ -196,13 +193,7 @@ def _flattened(dense: ArrayView, total: Size, rank: int) -> ArrayView:
     return ArrayView(dense.buffer, dense.element, lmad)
 
 
-def _map_point(
-    item: Item,
-    levels: Levels,
-    order: Sequence[int | None],
-    at: Sequence[Size],
-    places: Places,
-) -> None:
+def _map_point(item: Item, levels: Levels, order: Sequence[int | None], at: Sequence[Size], places: Places) -> None:
     _bind_levels(item, levels[:-1], at)
     function, variables, _ = levels[-1]
     rows = [item.row(array, at[-1]) for array in lower_folds.arrays_of(item, variables)]

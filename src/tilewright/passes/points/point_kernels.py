@@ -26,16 +26,7 @@ from tilewright.passes.points.lower_general import Places, Points
 from tilewright.passes.points.point_loops import emit_points
 from tilewright.passes.points.products_apart import all_products_apart
 from tilewright.passes.points.waiting_last import all_waiting_last
-from tilewright.runtime.host import (
-    CHUNK,
-    CHUNKS,
-    ITEMS,
-    PER_BLOCK,
-    THREADS_TOTAL,
-    KernelPlan,
-    Layouts,
-    Schedule,
-)
+from tilewright.runtime.host import CHUNK, CHUNKS, ITEMS, PER_BLOCK, THREADS_TOTAL, KernelPlan, Layouts, Schedule
 
 
 def lower_points(

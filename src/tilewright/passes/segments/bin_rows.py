@@ -22,16 +22,7 @@ from tilewright.ir.nodes import Atom, Hist, Lambda, Statement, Type, Variable
 from tilewright.ir.scalars import BOOL, U64, compute_type
 from tilewright.ir.sizes import ONE, Size, maximum, minimum, size
 from tilewright.ir.views import ArrayView
-from tilewright.kernel.ir import (
-    Cast,
-    Expression,
-    FirstLanes,
-    Load,
-    Store,
-    VectorType,
-    integer,
-    operation,
-)
+from tilewright.kernel.ir import Cast, Expression, FirstLanes, Load, Store, VectorType, integer, operation
 from tilewright.machine.model import Machine
 from tilewright.passes.core.fills import NOTHING, Fills
 from tilewright.passes.items import lower_folds

@@ -23,16 +23,7 @@ from tilewright.ir.nodes import Lambda, Type
 from tilewright.ir.scalars import BOOL, I32, I64, U32, U64, ScalarType, compute_type
 from tilewright.ir.sizes import Size, maximum, minimum, size
 from tilewright.ir.views import ArrayView
-from tilewright.kernel.ir import (
-    Cast,
-    Constant,
-    Let,
-    Load,
-    Name,
-    Statement,
-    integer,
-    operation,
-)
+from tilewright.kernel.ir import Cast, Constant, Let, Load, Name, Statement, integer, operation
 from tilewright.machine.model import Machine
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_items import AnyValue, call, row_of, write

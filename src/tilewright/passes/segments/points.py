@@ -66,10 +66,7 @@ def total_points(segments: Segments, chunks: Chunks) -> Points:
 
 
 def scan_points(
-    segments: Segments,
-    chunks: Chunks | None = None,
-    before: Sequence[Variable] = (),
-    inside: Chunks | None = None,
+    segments: Segments, chunks: Chunks | None = None, before: Sequence[Variable] = (), inside: Chunks | None = None
 ) -> Points:
     """Each point scans a segment, or a chunk of one; a whole segment chunk by chunk if these are given as `inside`.
 

@@ -22,17 +22,7 @@ from tilewright.ir.lmad import LMAD
 from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import ONE, ZERO, Size, product, size
 from tilewright.ir.views import ArrayView
-from tilewright.kernel.ir import (
-    Barrier,
-    Constant,
-    Expression,
-    For,
-    If,
-    Name,
-    Space,
-    ThreadIndex,
-    operation,
-)
+from tilewright.kernel.ir import Barrier, Constant, Expression, For, If, Name, Space, ThreadIndex, operation
 from tilewright.passes.core.variance import Read
 from tilewright.passes.items import lower_folds
 from tilewright.passes.items.accumulators import Accumulators

@@ -11,14 +11,7 @@ from tilewright.ir.nodes import OffsetFolds, Statement, Variable
 from tilewright.ir.scalars import BOOL, I64
 from tilewright.ir.sizes import ONE, ZERO, Size
 from tilewright.ir.traversal import bound_variables, rebuild, used_variables
-from tilewright.kernel.ir import (
-    Buffer,
-    Constant,
-    Expression,
-    Store,
-    integer,
-    operation,
-)
+from tilewright.kernel.ir import Buffer, Constant, Expression, Store, integer, operation
 from tilewright.passes.items import lower_folds
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_items import call, row_of, view

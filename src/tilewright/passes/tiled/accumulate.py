@@ -8,20 +8,9 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from tilewright.contraction.normalise import constant
-from tilewright.kernel.ir import (
-    Barrier,
-    Expression,
-    Lane,
-    Name,
-    add,
-    load,
-    multiply,
-    operation,
-)
+from tilewright.kernel.ir import Barrier, Expression, Lane, Name, add, load, multiply, operation
 from tilewright.passes.items.lower_scalar import lower_lambda
-from tilewright.passes.items.scalar_values import (
-    Value,
-)
+from tilewright.passes.items.scalar_values import Value
 from tilewright.passes.items.scalar_values import constant as constant_value
 from tilewright.passes.tiled.copy import Copy
 from tilewright.passes.tiled.form import StagedOperand

@@ -11,11 +11,7 @@ from tilewright.contraction.normalise import constant
 from tilewright.ir.nodes import Literal
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Buffer, Expression, Load, Store, VectorType, add, multiply, operation
-from tilewright.passes.items.scalar_values import (
-    Value,
-    component_types,
-    load_element,
-)
+from tilewright.passes.items.scalar_values import Value, component_types, load_element
 from tilewright.passes.items.scalar_values import constant as constant_value
 from tilewright.passes.tiled.form import StagedOperand, axis_place
 from tilewright.passes.tiled.tiling import UNROLLED_COPY_STEPS

@@ -21,11 +21,7 @@ from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Buffer, Expression, Name, Store, VectorType, multiply, operation
 from tilewright.kernel.launch import Launch
 from tilewright.passes.items.lower_scalar import lower_lambda
-from tilewright.passes.items.scalar_values import (
-    Value,
-    load_element,
-    store_element,
-)
+from tilewright.passes.items.scalar_values import Value, load_element, store_element
 from tilewright.passes.tiled.accumulate import Registers, accumulate, contracted_loops, initialise, prepare_loads
 from tilewright.passes.tiled.copy import prepare_copy
 from tilewright.passes.tiled.form import StagedOperand, TileForm

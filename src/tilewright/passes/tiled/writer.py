@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.kernel.ir import (
-    Constant,
-    Expression,
-    add,
-    integer,
-    multiply,
-    operation,
-)
+from tilewright.kernel.ir import Constant, Expression, add, integer, multiply, operation
 from tilewright.passes.items.launch_writer import LaunchWriter
 from tilewright.passes.tiled.form import TileForm
 

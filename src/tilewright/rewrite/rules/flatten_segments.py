@@ -122,11 +122,7 @@ def flatten_scatter(at: Place) -> Body | Declined:
     row = scatter.destination.type.row.shape
     all_bins, all_values = (element_count((*nest.shape, one)) for one in (bins, count))
     flat: list[Variable] = []
-    for one, shape in (
-        (destination, (all_bins, *row)),
-        (places, (all_values,)),
-        (values, (all_values, *row)),
-    ):
+    for one, shape in ((destination, (all_bins, *row)), (places, (all_values,)), (values, (all_values, *row))):
         flat.append(Variable(at.names(one.name), Type(one.type.element, shape)))
         statements.append(Statement((flat[-1],), nodes.Reshape(one, shape)))
     done = Variable(at.names("scattered"), flat[0].type)

@@ -5,17 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TypeAlias
 
-from tilewright.ir.nodes import (
-    Atom,
-    Body,
-    Lambda,
-    Map,
-    Redomap,
-    Replicate,
-    Scanomap,
-    Statement,
-    Variable,
-)
+from tilewright.ir.nodes import Atom, Body, Lambda, Map, Redomap, Replicate, Scanomap, Statement, Variable
 from tilewright.rewrite.names import bound, mentioned, replace_names
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 from tilewright.rewrite.rules.scalars import same_atom
