@@ -5,21 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tilewright.frontend import program_tracing as tracing
 from tilewright.frontend.array_proxy import ArrayProxy
-from tilewright.frontend.program_tracing import (
-    Tracer,
-    as_element,
-    atom_of,
-    current,
-    describe_value,
-    fresh_parameters,
-    name_of,
-    parameter_names,
-    traced_lambda,
-    values_of,
-    wrap,
-    wrap_results,
-)
+from tilewright.frontend.program_tracing import Tracer, as_element
 from tilewright.frontend.scalar_tracing import ScalarProxy, apply
 from tilewright.ir.lexer import INFIX
 from tilewright.ir.nodes import Atom, Lambda, Replicate, Type
@@ -30,7 +18,7 @@ from tilewright.ir.sizes import Size, SizeFunction
 
 def wrap_one(tracer: Tracer, expression: Any, what: str) -> Any:
     """Bind an expression that gives one value."""
-    return wrap_results(tracer, tracer.emit(expression), False, what)
+    return tracing.wrap_results(tracer, tracer.emit(expression), False, what)
 
 
 def arrays_of(what: str, values: Sequence[Any]) -> tuple[Tracer, list[ArrayProxy]]:
@@ -39,13 +27,13 @@ def arrays_of(what: str, values: Sequence[Any]) -> tuple[Tracer, list[ArrayProxy
     Raises:
         TypeError: for what is no array of the program.
     """
-    tracer = current(what)
+    tracer = tracing.current(what)
     if not values:
         raise TypeError(f"{what} needs at least one array")
     for number, one in enumerate(values):
         if not isinstance(one, ArrayProxy):
             hint = "; of counts make arrays with tw.iota(count)" if isinstance(one, int | ScalarProxy) else ""
-            raise TypeError(f"{what}: argument {number} must be an array, not {describe_value(one)}{hint}")
+            raise TypeError(f"{what}: argument {number} must be an array, not {tracing.describe_value(one)}{hint}")
     return tracer, list(values)
 
 
@@ -99,20 +87,22 @@ def row_lambda(
 ) -> tuple[Lambda, bool]:
     """A function of rows as a lambda, and whether it gives a tuple."""
     types = [one.variable.type.row for one in arrays]
-    variables = fresh_parameters(tracer, types, parameter_names(function))
+    variables = tracing.fresh_parameters(tracer, types, tracing.parameter_names(function))
     scalars = [one.element for one in types if not one.rank] or [one.element for one in types]
     several = False
 
     def write() -> list[Atom]:
         nonlocal several
         rows = [
-            tracer.index_proxy(variable) if one.index_like and not variable.type.rank else wrap(tracer, variable)
+            tracer.index_proxy(variable)
+            if one.index_like and not variable.type.rank
+            else tracing.wrap(tracer, variable)
             for variable, one in zip(variables, arrays, strict=True)
         ]
-        values, several = values_of(function(*rows), f"{what}: {name_of(function)}")
-        return [atom_of(one, scalars[0]) for one in values]
+        values, several = tracing.values_of(function(*rows), f"{what}: {tracing.name_of(function)}")
+        return [tracing.atom_of(one, scalars[0]) for one in values]
 
-    return traced_lambda(tracer, variables, write, f"{what}: {name_of(function)}"), several
+    return tracing.traced_lambda(tracer, variables, write, f"{what}: {tracing.name_of(function)}"), several
 
 
 def operation(function: Callable[..., Any] | str) -> Callable[..., Any]:
@@ -133,7 +123,7 @@ def operation(function: Callable[..., Any] | str) -> Callable[..., Any]:
         operator.__name__ = name
         return operator
     if not callable(known):
-        raise TypeError(f"{describe_value(known)} is no function; give a function or the name of an operator")
+        raise TypeError(f"{tracing.describe_value(known)} is no function; give a function or the name of an operator")
     return known
 
 

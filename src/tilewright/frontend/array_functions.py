@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.frontend import program_tracing as tracing
 from tilewright.frontend.array_arguments import (
     arrays_of,
     common_width,
@@ -23,19 +24,7 @@ from tilewright.frontend.array_arguments import (
 )
 from tilewright.frontend.array_proxy import ArrayProxy, index_atom
 from tilewright.frontend.einsum_arrays import as_array
-from tilewright.frontend.program_tracing import (
-    IndexProxy,
-    active_tracer,
-    as_element,
-    atom_of,
-    current,
-    is_array,
-    size_of,
-    user_location,
-    values_of,
-    wrap,
-    wrap_results,
-)
+from tilewright.frontend.program_tracing import active_tracer, as_element
 from tilewright.frontend.scalar_constants import constant, type_named
 from tilewright.frontend.scalar_tracing import ScalarProxy
 from tilewright.ir.counts import element_count, left_over
@@ -71,7 +60,7 @@ def map(function: Callable[..., Any] | str, *arrays: Any) -> Any:
     width = common_width(tracer, "map", given)
     row_function, several = row_lambda(tracer, "map", operation(function), given)
     targets = tracer.emit(Map(width, row_function, tuple(one.variable for one in given)), "t")
-    return wrap_results(tracer, targets, several, "map")
+    return tracing.wrap_results(tracer, targets, several, "map")
 
 
 def elementwise(function: Callable[..., Any], operands: Sequence[Any]) -> Any:
@@ -157,9 +146,9 @@ def iota(count: Any, dtype: Any = "i64") -> Any:
         >>> print(squares(4))
         [0 1 4 9]
     """
-    tracer = current("iota")
+    tracer = tracing.current("iota")
     scalar = type_named(dtype)
-    result = wrap_one(tracer, Iota(size_of(count, "the count of iota"), scalar), "iota")
+    result = wrap_one(tracer, Iota(tracing.size_of(count, "the count of iota"), scalar), "iota")
     result.index_like = scalar == I64
     return result
 
@@ -181,17 +170,17 @@ def replicate(count: Any, value: Any, dtype: Any = None) -> Any:
         >>> [part.tolist() for part in table(np.ones(3), 2)]
         [[[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]], [[0.5, 0.5], [0.5, 0.5]]]
     """
-    tracer = current("replicate")
+    tracer = tracing.current("replicate")
     counts = list(count) if isinstance(count, tuple | list) else [count]
-    (value,), _ = values_of(value, "replicate")
+    (value,), _ = tracing.values_of(value, "replicate")
     if dtype is not None and not isinstance(value, ArrayProxy):
         scalar = type_named(dtype)
         atom: Atom = value.astype(scalar).atom if isinstance(value, ScalarProxy) else constant(value, scalar)
     else:
-        atom = atom_of(value)
+        atom = tracing.atom_of(value)
     for one in reversed(counts):
-        atom = tracer.bind(Replicate(size_of(one, "the count of replicate"), atom))
-    return wrap(tracer, atom)
+        atom = tracer.bind(Replicate(tracing.size_of(one, "the count of replicate"), atom))
+    return tracing.wrap(tracer, atom)
 
 
 def transpose(array: Any, permutation: Sequence[int] | None = None) -> Any:
@@ -199,7 +188,7 @@ def transpose(array: Any, permutation: Sequence[int] | None = None) -> Any:
 
     Of an array of NumPy, outside of programs, it is NumPy's view.
     """
-    if active_tracer() is None and not is_array(array):
+    if active_tracer() is None and not tracing.is_array(array):
         return np.transpose(as_array(array, "transpose"), permutation)
     _, (given,) = arrays_of("transpose", [array])
     return rearrange(given, range(given.ndim)[::-1] if permutation is None else permutation)
@@ -233,7 +222,7 @@ def reshape(array: Any, shape: Any) -> Any:
     tracer, (given,) = arrays_of("reshape", [array])
     entries = list(shape) if isinstance(shape, tuple | list) else [shape]
     left = [d for d, one in enumerate(entries) if isinstance(one, int) and one == -1]
-    sizes = [size_of(one, "a size of reshape") if d not in left else Size(()) for d, one in enumerate(entries)]
+    sizes = [tracing.size_of(one, "a size of reshape") if d not in left else Size(()) for d, one in enumerate(entries)]
     total = element_count(given.variable.type.shape)
     if left:
         others = [one for d, one in enumerate(sizes) if d not in left]
@@ -324,7 +313,7 @@ def roll(array: Any, shift: Any, axis: int | tuple[int, ...] | list[int] | None 
         return reshape(roll(reshape(given, -1), shift), given.shape)
     place = dimension_of("roll", given, axis or 0)
     if isinstance(shift, ScalarProxy):  # in a type that holds the extent, and at first less, as it is turned over
-        shift = (shift if isinstance(shift, IndexProxy) else shift.astype(I64)) % given.shape[place]
+        shift = (shift if isinstance(shift, tracing.IndexProxy) else shift.astype(I64)) % given.shape[place]
     before = (slice(None),) * place
     at = (0 - shift) % given.shape[place]
     return concat(given[(*before, slice(at, None))], given[(*before, slice(None, at))], axis=place)
@@ -355,7 +344,7 @@ def update(array: Any, indices: Any, value: Any) -> Any:
     atoms = tuple(index_atom(given, d, one) for d, one in enumerate(keys))
     expected = Type(given.scalar, given.variable.type.shape[len(keys) :])
     new = fitted(tracer, value, expected, f"the value for update of {given.variable}")
-    return wrap_one(tracer, Update(given.variable, atoms, new, user_location()), "update")
+    return wrap_one(tracer, Update(given.variable, atoms, new, tracing.user_location()), "update")
 
 
 def scatter(destination: Any, indices: Any, values: Any) -> Any:

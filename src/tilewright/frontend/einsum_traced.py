@@ -9,20 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.frontend import program_tracing as tracing
 from tilewright.frontend.einsum_calls import parsed_expression
 from tilewright.frontend.einsum_lists import interleaved
 from tilewright.frontend.einsum_parse import ExtentError, resolve_extents
 from tilewright.frontend.einsum_path import contraction_path, hashable_optimize
 from tilewright.frontend.einsum_program import write_einsum
-from tilewright.frontend.program_tracing import (
-    current,
-    describe_value,
-    is_array,
-    is_number,
-    number_type,
-    user_location,
-    wrap,
-)
 from tilewright.frontend.scalar_constants import constant, type_named
 from tilewright.frontend.scalar_tracing import ScalarProxy, common_type
 from tilewright.frontend.semiring import semiring_named
@@ -61,14 +53,14 @@ def traced_einsum(operands: Sequence[Any], dtype: Any, optimize: Any, semiring: 
         TypeError: for these, and for operands that are not of the program.
         ValueError: for expressions, sizes and paths that do not fit; sizes of two names are not known to be equal.
     """
-    tracer = current("einsum")
+    tracer = tracing.current("einsum")
     for name, value in others.items():
         if value is not None:
             raise TypeError(f"einsum: {name} has no meaning in a program: {_INSTEAD[name]}")
     first, values = (operands[0], operands[1:]) if isinstance(operands[0], str) else interleaved(operands)
     for number, one in enumerate(values):
-        if not (is_array(one) or isinstance(one, ScalarProxy | int | float | complex | np.generic)):
-            raise TypeError(f"einsum: operand {number} must be an array or a scalar, not {describe_value(one)}")
+        if not (tracing.is_array(one) or isinstance(one, ScalarProxy | int | float | complex | np.generic)):
+            raise TypeError(f"einsum: operand {number} must be an array or a scalar, not {tracing.describe_value(one)}")
     scalar = _computed_in(values, dtype)
     atoms = [_atom(one, scalar) for one in values]
     parsed, shapes = parsed_expression(first), [_extents(one) for one in atoms]
@@ -91,20 +83,20 @@ def traced_einsum(operands: Sequence[Any], dtype: Any, optimize: Any, semiring: 
     extents = tuple(size(one) if isinstance(one, int) else one for one in sizes.values())
     result = write_einsum(tracer, spec, atoms, extents, scalar, semiring=operators, path=path)
     if isinstance(result, Variable):
-        tracer.origins[result.name] = f"einsum at {user_location()}"
-    return wrap(tracer, result)
+        tracer.origins[result.name] = f"einsum at {tracing.user_location()}"
+    return tracing.wrap(tracer, result)
 
 
 def _computed_in(values: Sequence[Any], dtype: Any) -> ScalarType:
     if dtype is not None:
         return type_named(dtype)
-    strong = [one.scalar for one in values if not is_number(one)]
+    strong = [one.scalar for one in values if not tracing.is_number(one)]
     met = common_type(strong) if strong else None
-    return common_type([*strong, *(number_type(one, met) for one in values if is_number(one))])
+    return common_type([*strong, *(tracing.number_type(one, met) for one in values if tracing.is_number(one))])
 
 
 def _atom(value: Any, scalar: ScalarType) -> Atom:
-    if is_array(value):
+    if tracing.is_array(value):
         variable: Variable = value.variable
         return variable
     return value.astype(scalar).atom if isinstance(value, ScalarProxy) else constant(value, scalar)

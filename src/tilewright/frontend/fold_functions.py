@@ -7,23 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.frontend import program_tracing as tracing
 from tilewright.frontend.array_arguments import arrays_of, common_width, fitted, index_array, operation, row_lambda
 from tilewright.frontend.array_proxy import ArrayProxy
-from tilewright.frontend.program_tracing import (
-    Tracer,
-    as_element,
-    atom_of,
-    describe_value,
-    fresh_parameters,
-    is_number,
-    name_of,
-    parameter_names,
-    size_of,
-    traced_lambda,
-    values_of,
-    wrap,
-    wrap_results,
-)
+from tilewright.frontend.program_tracing import Tracer, as_element
 from tilewright.frontend.scalar_constants import neutral_constant
 from tilewright.frontend.scalar_tracing import ScalarProxy
 from tilewright.ir.nodes import Apply, Atom, Hist, Lambda, Redomap, Reduce, Replicate, Scan, Scanomap, Type, Variable
@@ -74,7 +61,9 @@ def reduce(op: Callable[..., Any] | str, neutral: Any, *arrays: Any, commutative
     combine = combine_lambda(tracer, "reduce", op, [one.type for one in neutrals])
     commutes = is_commutative(combine) if commutative is None else commutative
     variables = tuple(one.variable for one in given)
-    return wrap_results(tracer, tracer.emit(Reduce(width, combine, neutrals, variables, commutes)), several, "reduce")
+    return tracing.wrap_results(
+        tracer, tracer.emit(Reduce(width, combine, neutrals, variables, commutes)), several, "reduce"
+    )
 
 
 def scan(op: Callable[..., Any] | str, neutral: Any, *arrays: Any) -> Any:
@@ -99,7 +88,7 @@ def scan(op: Callable[..., Any] | str, neutral: Any, *arrays: Any) -> Any:
     neutrals, several = _neutrals(tracer, "scan", neutral, [one.variable.type.row for one in given])
     combine = combine_lambda(tracer, "scan", op, [one.type for one in neutrals])
     variables = tuple(one.variable for one in given)
-    return wrap_results(tracer, tracer.emit(Scan(width, combine, neutrals, variables)), several, "scan")
+    return tracing.wrap_results(tracer, tracer.emit(Scan(width, combine, neutrals, variables)), several, "scan")
 
 
 def redomap(
@@ -134,7 +123,7 @@ def redomap(
     commutes = is_commutative(combine) if commutative is None else commutative
     variables = tuple(one.variable for one in given)
     targets = tracer.emit(Redomap(width, combine, neutrals, rows, variables, commutes))
-    return wrap_results(tracer, targets, several, "redomap")
+    return tracing.wrap_results(tracer, targets, several, "redomap")
 
 
 def scanomap(op: Callable[..., Any] | str, neutral: Any, function: Callable[..., Any] | str, *arrays: Any) -> Any:
@@ -158,7 +147,7 @@ def scanomap(op: Callable[..., Any] | str, neutral: Any, function: Callable[...,
     neutrals = _mapped_neutrals(tracer, "scanomap", neutral, rows)
     combine = combine_lambda(tracer, "scanomap", op, [one.type for one in neutrals])
     targets = tracer.emit(Scanomap(width, combine, neutrals, rows, tuple(one.variable for one in given)))
-    return wrap_results(tracer, targets, several, "scanomap")
+    return tracing.wrap_results(tracer, targets, several, "scanomap")
 
 
 def hist(op: Callable[..., Any] | str, neutral: Any, bins: Any, indices: Any, *values: Any) -> Any:
@@ -202,7 +191,7 @@ def hist(op: Callable[..., Any] | str, neutral: Any, bins: Any, indices: Any, *v
     combine = combine_lambda(tracer, "hist", op, [one.type for one in neutrals])
     destinations = _bins(tracer, bins, neutrals)
     expression = Hist(destinations, combine, neutrals, places.variable, tuple(one.variable for one in given))
-    return wrap_results(tracer, tracer.emit(expression), several, "hist")
+    return tracing.wrap_results(tracer, tracer.emit(expression), several, "hist")
 
 
 def _filled(tracer: Tracer, places: ArrayProxy, bins: Any, values: Sequence[Any]) -> list[Any]:
@@ -214,15 +203,15 @@ def _filled(tracer: Tracer, places: ArrayProxy, bins: Any, values: Sequence[Any]
             continue
         start = begun[position] if position < len(begun) else None
         is_typed = isinstance(start, ArrayProxy)
-        element = as_element(tracer, one, start.scalar, "a value of hist") if is_typed else atom_of(one)  # type: ignore[union-attr]
-        found[position] = wrap(tracer, tracer.bind(Replicate(places.variable.type.shape[0], element)))
+        element = as_element(tracer, one, start.scalar, "a value of hist") if is_typed else tracing.atom_of(one)  # type: ignore[union-attr]
+        found[position] = tracing.wrap(tracer, tracer.bind(Replicate(places.variable.type.shape[0], element)))
     return found
 
 
 def _bins(tracer: Tracer, bins: Any, neutrals: Sequence[Atom]) -> tuple[Variable, ...]:
     given = bins if isinstance(bins, tuple | list) else (bins,)
     if not any(isinstance(one, ArrayProxy) for one in given):
-        count = size_of(bins, "the number of bins of hist")
+        count = tracing.size_of(bins, "the number of bins of hist")
         return tuple(tracer.bind(Replicate(count, one)) for one in neutrals)
     _, arrays = arrays_of("hist", given)
     if len(arrays) != len(neutrals):
@@ -259,7 +248,7 @@ def _mapped_neutrals(tracer: Tracer, what: str, neutral: Any, rows: Lambda) -> t
 def _neutral(tracer: Tracer, what: str, value: Any, expected: Type) -> Atom:
     if isinstance(value, ArrayProxy | ScalarProxy):
         return fitted(tracer, value, expected, f"the neutral element of {what}")
-    (number,), _ = values_of(value, f"the neutral element of {what}")
+    (number,), _ = tracing.values_of(value, f"the neutral element of {what}")
     atom: Atom = neutral_constant(number, expected.element)
     for extent in reversed(expected.shape):
         atom = tracer.bind(Replicate(extent, atom))
@@ -276,30 +265,30 @@ def combine_lambda(tracer: Tracer, what: str, op: Callable[..., Any] | str, type
         TypeError: if it does not give values of the same types.
     """
     function = operation(op)
-    name = f"{what}: {name_of(function)}"
+    name = f"{what}: {tracing.name_of(function)}"
     count = len(types)
-    hints = parameter_names(function)
+    hints = tracing.parameter_names(function)
     flat = count == 1 or len(hints) == 2 * count
-    parameters = fresh_parameters(tracer, [*types, *types], hints if flat else [])
+    parameters = tracing.fresh_parameters(tracer, [*types, *types], hints if flat else [])
 
     def write() -> list[Atom]:
-        left = tuple(wrap(tracer, one) for one in parameters[:count])
-        right = tuple(wrap(tracer, one) for one in parameters[count:])
-        values, _ = values_of(function(*left, *right) if flat else function(left, right), name)
+        left = tuple(tracing.wrap(tracer, one) for one in parameters[:count])
+        right = tuple(tracing.wrap(tracer, one) for one in parameters[count:])
+        values, _ = tracing.values_of(function(*left, *right) if flat else function(left, right), name)
         if len(values) != count:
             raise TypeError(f"{name} gives {len(values)} values for elements of {count}")
         return [_of_type(tracer, one, type_, name) for one, type_ in zip(values, types, strict=True)]
 
-    return traced_lambda(tracer, parameters, write, name)
+    return tracing.traced_lambda(tracer, parameters, write, name)
 
 
 def _of_type(tracer: Tracer, value: Any, expected: Type, name: str) -> Atom:
     """A result of an operator: exactly of the type that the elements have."""
-    if is_number(value):
+    if tracing.is_number(value):
         if expected.rank:
-            raise TypeError(f"{name} gives {describe_value(value)} where {expected} is needed")
+            raise TypeError(f"{name} gives {tracing.describe_value(value)} where {expected} is needed")
         return as_element(tracer, value, expected.element, f"{name}: its result")
-    atom = atom_of(value)
+    atom = tracing.atom_of(value)
     if atom.type != expected:
         raise TypeError(f"{name} gives {atom.type} for elements of type {expected}; convert with .astype")
     return atom

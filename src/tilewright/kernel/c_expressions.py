@@ -12,18 +12,7 @@ from tilewright.kernel.c_dialect import EQUALITY, PREFIX, PRIMARY, Access, Diale
 from tilewright.kernel.c_names import NameTable
 from tilewright.kernel.c_operators import FUNCTIONS, Facts, call, infix, operator_text
 from tilewright.kernel.dots import Bits, Dot
-from tilewright.kernel.ir import (
-    Buffer,
-    Constant,
-    Expression,
-    Kernel,
-    Load,
-    Name,
-    Store,
-    ValueType,
-    VectorType,
-    element_of,
-)
+from tilewright.kernel.ir import Buffer, Constant, Expression, Name
 from tilewright.kernel.ranges import Ranges
 
 _NATIVE_ON_VECTORS = {"add", "sub", "mul", "div", "neg"} | set(FUNCTIONS)
@@ -33,32 +22,32 @@ _NATIVE_ON_VECTORS = {"add", "sub", "mul", "div", "neg"} | set(FUNCTIONS)
 class ExpressionPrinter:
     """Prints the expressions of one kernel. `bound` holds the names in scope, `helpers` grows with what is used."""
 
-    kernel: Kernel
+    kernel: ir.Kernel
     dialect: Dialect
     names: NameTable
     ranges: Ranges
     helpers: Helpers = field(default_factory=dict)
-    bound: dict[str, ValueType] = field(default_factory=dict)
+    bound: dict[str, ir.ValueType] = field(default_factory=dict)
 
     def index_name(self, kind: type[ir.BlockIndex] | type[ir.ThreadIndex], type_: ScalarType) -> str:
         """The variable that holds the block or thread index in a type."""
         base = self.names.thread if kind is ir.ThreadIndex else self.names.block
         return base if type_ == self.kernel.index_type else f"{PREFIX}{base}_{type_}"
 
-    def access(self, buffer: Buffer, index: Expression, type_: ValueType, aligned: bool, streaming: bool) -> Access:
+    def access(self, buffer: Buffer, index: Expression, type_: ir.ValueType, aligned: bool, streaming: bool) -> Access:
         """The printable form of an access, checked."""
         if buffer.name not in self.names.buffers:
             raise ValueError(f"kernel {self.kernel.name} accesses {buffer.name}, which is none of its buffers")
         held = compute_type(buffer.element)
-        if element_of(type_) != held:
+        if ir.element_of(type_) != held:
             raise TypeError(f"buffer {buffer.name} holds {held} values; kernel {self.kernel.name} accesses {type_}")
-        lanes = type_.lanes if isinstance(type_, VectorType) else 1
+        lanes = type_.lanes if isinstance(type_, ir.VectorType) else 1
         if buffer.vector > 1 and lanes != buffer.vector:
             raise TypeError(f"array {buffer.name} holds vectors of {buffer.vector} lanes, accessed with {lanes}")
         self.dialect.type_name(type_)
         return Access(buffer, self.names.buffers[buffer.name], self.text(index), type_, aligned, streaming)
 
-    def store(self, statement: Store) -> str:
+    def store(self, statement: ir.Store) -> str:
         """A store, as one statement."""
         if statement.buffer.read_only:
             raise ValueError(f"kernel {self.kernel.name} stores to {statement.buffer.name}, which is read-only")
@@ -78,7 +67,11 @@ class ExpressionPrinter:
     def coherent(self, access: Access, order: ir.Order) -> Access:
         """The access to what all blocks see."""
         buffer, where = access.buffer, f"buffer {access.buffer.name} of {access.buffer.element}"
-        if buffer.space is not ir.Space.GLOBAL or isinstance(access.type, VectorType) or buffer.element in (F16, BF16):
+        if (
+            buffer.space is not ir.Space.GLOBAL
+            or isinstance(access.type, ir.VectorType)
+            or buffer.element in (F16, BF16)
+        ):
             raise TypeError(f"{where}: only single elements in global memory, and no halves, are accessed coherently")
         if order is ir.Order.ORDERED and buffer.element != U32:
             raise TypeError(f"{where}: ordered accesses are to elements of type u32")
@@ -126,7 +119,7 @@ class ExpressionPrinter:
                 raise TypeError("lanes are numbered and masked in CPU kernels only")
             case Bits() | Dot():
                 raise TypeError("several elements lie in one lane in CPU kernels only")
-            case Load():
+            case ir.Load():
                 return self.load(expression)
             case ir.Broadcast(operand=operand, type=type_):
                 return self.by_lane(type_, "splat", [operand], lambda parts, lane: parts[0])
@@ -135,12 +128,12 @@ class ExpressionPrinter:
             case ir.Shuffle(first=first, second=second, lanes=lanes, type=type_):
                 return self.shuffle(first, second, lanes, type_)
 
-    def load(self, load: Load) -> Piece:
+    def load(self, load: ir.Load) -> Piece:
         """A load, as an expression."""
         buffer = load.buffer
         if load.mask is not None:
             raise TypeError(f"a load of {load.type} from buffer {buffer.name} is masked, in CPU kernels only")
-        if isinstance(load.index.type, VectorType):
+        if isinstance(load.index.type, ir.VectorType):
             raise TypeError(f"elements of buffer {buffer.name} are gathered, in CPU kernels only")
         access = self.access(buffer, load.index, load.type, load.aligned, False)
         if buffer.vector > 1:
@@ -155,7 +148,7 @@ class ExpressionPrinter:
         """An operator, elementwise on vectors."""
         operands = operation.operands
         type_ = operands[-1].type
-        if not isinstance(type_, VectorType):
+        if not isinstance(type_, ir.VectorType):
             pieces = [self.text(operand) for operand in operands]
             return operator_text(
                 self.dialect, self.helpers, operation.operator, type_, pieces, self.facts(operation, type_)
@@ -164,7 +157,9 @@ class ExpressionPrinter:
         if native and operation.operator in _NATIVE_ON_VECTORS:
             pieces = [self.text(operand) for operand in operands]
             return operator_text(self.dialect, self.helpers, operation.operator, type_.element, pieces)
-        result = VectorType(BOOL, type_.lanes) if operation.operator in {*ir.COMPARISONS, "isnan", "isinf"} else type_
+        result = (
+            ir.VectorType(BOOL, type_.lanes) if operation.operator in {*ir.COMPARISONS, "isnan", "isinf"} else type_
+        )
         return self.by_lane(
             result,
             operation.operator,
@@ -194,8 +189,8 @@ class ExpressionPrinter:
         source, target = cast.operand.type, cast.type
         if source == target:
             return self.text(cast.operand)
-        if isinstance(target, VectorType):
-            if not isinstance(source, VectorType) or source.lanes != target.lanes:
+        if isinstance(target, ir.VectorType):
+            if not isinstance(source, ir.VectorType) or source.lanes != target.lanes:
                 raise TypeError(f"cannot cast {source} to {target}")
             return self.by_lane(
                 target,
@@ -203,7 +198,7 @@ class ExpressionPrinter:
                 [cast.operand],
                 lambda parts, lane: self.convert(parts[0], source.element, target.element),
             )
-        if isinstance(source, VectorType):
+        if isinstance(source, ir.VectorType):
             raise TypeError(f"cannot cast {source} to {target}")
         return self.convert(self.text(cast.operand), source, target)
 
@@ -213,10 +208,10 @@ class ExpressionPrinter:
             return infix(operand, "!=", literal(self.dialect, 0, source), EQUALITY)
         return cast_piece(self.dialect, target, operand)
 
-    def shuffle(self, first: Expression, second: Expression, lanes: tuple[int, ...], type_: VectorType) -> Piece:
+    def shuffle(self, first: Expression, second: Expression, lanes: tuple[int, ...], type_: ir.VectorType) -> Piece:
         """Lanes of two vectors; the helper is named after the lanes that it picks."""
         source = first.type
-        if not isinstance(source, VectorType) or second.type != source or len(lanes) != type_.lanes:
+        if not isinstance(source, ir.VectorType) or second.type != source or len(lanes) != type_.lanes:
             raise TypeError(f"cannot shuffle {source} and {second.type} into {type_} by lanes {lanes}")
         if not all(0 <= lane < 2 * source.lanes for lane in lanes):
             raise ValueError(f"lanes {lanes} of a shuffle of two {source} are out of range")
@@ -229,19 +224,19 @@ class ExpressionPrinter:
         return self.by_lane(type_, f"shuffle_{'_'.join(map(str, lanes))}", [first, second], pick)
 
     def by_lane(
-        self, result: VectorType, action: str, operands: list[Expression], part: Callable[[list[Piece], int], Piece]
+        self, result: ir.VectorType, action: str, operands: list[Expression], part: Callable[[list[Piece], int], Piece]
     ) -> Piece:
         """A call of a helper function that builds a vector lane by lane; scalar operands are the same in all lanes."""
         types = [operand.type for operand in operands]
         name = f"{PREFIX}{action}_{types[-1]}" + (f"_{result.lanes}" if action == "splat" else "")
-        if isinstance(types[-1], VectorType) and not isinstance(types[0], VectorType):
+        if isinstance(types[-1], ir.VectorType) and not isinstance(types[0], ir.VectorType):
             name += "_by_scalar"
         if name not in self.helpers:
             parameters = [f"{self.dialect.type_name(t)} {letter}" for t, letter in zip(types, "abc", strict=False)]
             lanes = []
             for lane in range(result.lanes):
                 parts = [
-                    self.dialect.lane(letter, lane, t.element) if isinstance(t, VectorType) else Piece(letter)
+                    self.dialect.lane(letter, lane, t.element) if isinstance(t, ir.VectorType) else Piece(letter)
                     for t, letter in zip(types, "abc", strict=False)
                 ]
                 lanes.append(part(parts, lane))

@@ -16,18 +16,7 @@ from tilewright.kernel.c_dialect import PREFIX, RELATION, Dialect, Helpers, Piec
 from tilewright.kernel.c_expressions import ExpressionPrinter
 from tilewright.kernel.c_names import NameTable, name_table
 from tilewright.kernel.c_operators import infix, operator_text
-from tilewright.kernel.ir import (
-    Buffer,
-    Constant,
-    Expression,
-    Kernel,
-    Load,
-    Statement,
-    Store,
-    ValueType,
-    VectorType,
-    element_of,
-)
+from tilewright.kernel.ir import Buffer, Constant, Expression, Statement
 from tilewright.kernel.ranges import kernel_ranges
 from tilewright.kernel.traversal import children, depends_on, expressions, walk
 
@@ -41,7 +30,7 @@ class CText:
     names: NameTable
 
 
-def print_body(kernel: Kernel, dialect: Dialect) -> CText:
+def print_body(kernel: ir.Kernel, dialect: Dialect) -> CText:
     """Print the body of a kernel, one level indented.
 
     Raises:
@@ -50,14 +39,14 @@ def print_body(kernel: Kernel, dialect: Dialect) -> CText:
     """
     check_buffers(kernel)
     names = name_table(kernel)
-    bound: dict[str, ValueType] = {scalar.name: scalar.type for scalar in kernel.scalars}
+    bound: dict[str, ir.ValueType] = {scalar.name: scalar.type for scalar in kernel.scalars}
     printer = _Printer(ExpressionPrinter(kernel, dialect, names, kernel_ranges(kernel), bound=bound), dialect)
     printer.indices()
     printer.block(kernel.body)
     return CText(tuple(printer.lines), printer.values.helpers, names)
 
 
-def all_expressions(kernel: Kernel) -> Iterator[Expression]:
+def all_expressions(kernel: ir.Kernel) -> Iterator[Expression]:
     """Every distinct expression object in the kernel's body, outside in."""
     seen: set[int] = set()
     for statement in walk(kernel.body):
@@ -70,26 +59,26 @@ def all_expressions(kernel: Kernel) -> Iterator[Expression]:
                 pending.extend(children(expression))
 
 
-def uses_f64(kernel: Kernel) -> bool:
+def uses_f64(kernel: ir.Kernel) -> bool:
     """True if any buffer, scalar or value of the kernel is f64."""
     held = [buffer.element for buffer in (*kernel.buffers, *kernel.arrays)] + [s.type for s in kernel.scalars]
-    return F64 in held or any(element_of(expression.type) == F64 for expression in all_expressions(kernel))
+    return F64 in held or any(ir.element_of(expression.type) == F64 for expression in all_expressions(kernel))
 
 
-def widest_access(kernel: Kernel, buffer: Buffer) -> int:
+def widest_access(kernel: ir.Kernel, buffer: Buffer) -> int:
     """The bytes of the largest aligned access to a buffer, which the buffer's own alignment must allow; 0: none."""
     lanes = [0]
     for statement in walk(kernel.body):
-        if isinstance(statement, Store) and statement.buffer == buffer and statement.aligned:
+        if isinstance(statement, ir.Store) and statement.buffer == buffer and statement.aligned:
             type_ = statement.value.type
-            lanes.append(type_.lanes if isinstance(type_, VectorType) else 1)
+            lanes.append(type_.lanes if isinstance(type_, ir.VectorType) else 1)
     for expression in all_expressions(kernel):
-        if isinstance(expression, Load) and expression.buffer == buffer and expression.aligned:
-            lanes.append(expression.type.lanes if isinstance(expression.type, VectorType) else 1)
+        if isinstance(expression, ir.Load) and expression.buffer == buffer and expression.aligned:
+            lanes.append(expression.type.lanes if isinstance(expression.type, ir.VectorType) else 1)
     return max(lanes) * buffer.element.bytes
 
 
-def check_buffers(kernel: Kernel) -> None:
+def check_buffers(kernel: ir.Kernel) -> None:
     """Refuse buffers that a GPU kernel cannot have.
 
     Raises:
@@ -158,7 +147,7 @@ class _Printer:
                 if name not in self.mutable:
                     raise ValueError(f"kernel {self.values.kernel.name} assigns to {name}, which is not declared there")
                 self.line(f"{self.values.names.values[name]} = {self.values.text(value).code};")
-            case Store():
+            case ir.Store():
                 self.line(self.values.store(statement))
             case ir.AtomicUpdate(old=old, value=value):
                 update = self.values.atomic(statement)
@@ -193,7 +182,7 @@ class _Printer:
     def loop(self, statement: ir.For) -> None:
         """A for loop; bounds that the body might change are evaluated once, before it."""
         type_ = statement.start.type
-        if isinstance(type_, VectorType) or not type_.is_integer:
+        if isinstance(type_, ir.VectorType) or not type_.is_integer:
             name = self.values.kernel.name
             raise TypeError(f"loop {statement.index} of kernel {name} counts in {type_}; it needs integers")
         index, spelled = self.values.names.values[statement.index], self.dialect.type_name(type_)

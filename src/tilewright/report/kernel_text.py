@@ -15,28 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tilewright.kernel import ir
 from tilewright.kernel.checks import describe
-from tilewright.kernel.ir import (
-    Assign,
-    AtomicUpdate,
-    Barrier,
-    Buffer,
-    Comment,
-    Constant,
-    Declare,
-    For,
-    If,
-    Kernel,
-    Let,
-    Order,
-    Prefetch,
-    Statement,
-    Store,
-    While,
-)
+from tilewright.kernel.ir import Buffer, Constant, Statement
 
 
-def kernel_text(kernel: Kernel) -> str:
+def kernel_text(kernel: ir.Kernel) -> str:
     """A kernel: its parameters and arrays, then its statements, indented by nesting."""
     threads = "1 thread" if kernel.threads_per_block == 1 else f"{kernel.threads_per_block} threads"
     lines = [f"kernel {kernel.name}, {threads} per block, indices {kernel.index_type}"]
@@ -61,26 +45,26 @@ def _lines(body: Sequence[Statement], depth: int) -> list[str]:
 def _statement(statement: Statement, depth: int) -> list[str]:
     pad = "  " * depth
     match statement:
-        case Let(name=name, value=value):
+        case ir.Let(name=name, value=value):
             return [f"{pad}let {name} = {describe(value)}"]
-        case Declare(name=name, value=value):
+        case ir.Declare(name=name, value=value):
             return [f"{pad}var {name} = {describe(value)}"]
-        case Assign(name=name, value=value):
+        case ir.Assign(name=name, value=value):
             return [f"{pad}{name} = {describe(value)}"]
-        case Store(buffer=buffer, index=index, value=value, nontemporal=past, mask=mask, order=order):
+        case ir.Store(buffer=buffer, index=index, value=value, nontemporal=past, mask=mask, order=order):
             where = "" if mask is None else f" where {describe(mask)}"
             cache = "  # past the cache" if past else ""
-            kind = "" if order is Order.PLAIN else f"{order.value} "
+            kind = "" if order is ir.Order.PLAIN else f"{order.value} "
             return [f"{pad}{kind}{buffer.name}[{describe(index)}] = {describe(value)}{where}{cache}"]
-        case AtomicUpdate(old=old, operator=operator, buffer=buffer, index=index, value=value):
+        case ir.AtomicUpdate(old=old, operator=operator, buffer=buffer, index=index, value=value):
             return [f"{pad}let {old} = atomic {operator} {buffer.name}[{describe(index)}], {describe(value)}"]
-        case Prefetch(buffer=buffer, index=index):
+        case ir.Prefetch(buffer=buffer, index=index):
             return [f"{pad}prefetch {buffer.name}[{describe(index)}]"]
-        case Barrier():
+        case ir.Barrier():
             return [f"{pad}barrier"]
-        case Comment(text=text):
+        case ir.Comment(text=text):
             return [f"{pad}# {text}"]
-        case For():
+        case ir.For():
             step = (
                 "" if isinstance(statement.step, Constant) and statement.step.value == 1 else describe(statement.step)
             )
@@ -96,13 +80,13 @@ def _statement(statement: Statement, depth: int) -> list[str]:
             )
             head = f"for {statement.index} from {describe(statement.start)} below {describe(statement.stop)}{by}{marks}"
             return [f"{pad}{head}", *_lines(statement.body, depth + 1)]
-        case While(prelude=prelude, condition=condition, body=body):
+        case ir.While(prelude=prelude, condition=condition, body=body):
             return [
                 f"{pad}loop",
                 *_lines(prelude, depth + 1),
                 f"{pad}while {describe(condition)}",
                 *_lines(body, depth + 1),
             ]
-        case If(condition=condition, then=then, otherwise=otherwise):
+        case ir.If(condition=condition, then=then, otherwise=otherwise):
             lines = [f"{pad}if {describe(condition)}", *_lines(then, depth + 1)]
             return [*lines, f"{pad}else", *_lines(otherwise, depth + 1)] if otherwise else lines

@@ -26,22 +26,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from tilewright.runtime import cpu_pool
+from tilewright.runtime import cpu_entry_text, cpu_pool
 from tilewright.runtime.cpu_entry_steps import CHECK, DONE, GROW, NEXT, PAUSED, START, TURN, UNLESS
-from tilewright.runtime.cpu_entry_text import (
-    ARRAY,
-    BYTES_HEADER,
-    DESCRIPTION,
-    MOST_RESULTS,
-    MOST_SLOTS,
-    MOST_VALUES,
-    STATE,
-    TEMPORARY_BYTES,
-    WORKSPACE_BYTES,
-    WRITEABLE,
-    WRITEABLE_BITS,
-    entry_text,
-)
 from tilewright.runtime.flat_plan import (
     ArrayForm,
     EntryCheck,
@@ -104,17 +90,17 @@ def make_entry(
         counters: how many values that count rounds there are, behind the temporary arrays.
         threads: launches of several blocks are shared among so many threads.
     """
-    offsets = [WORKSPACE_BYTES]
+    offsets = [cpu_entry_text.WORKSPACE_BYTES]
     for size in temporaries:
         offsets.append(offsets[-1] + -(-size // 64) * 64)
     launches = [*launches_in(steps)]
     workspace = max(one.native.workspace_bytes for one in launches)
     if (
-        len(operands) + len(results) + len(temporaries) + counters > MOST_VALUES
-        or len(results) > MOST_RESULTS
-        or any(len(one.buffers) + len(one.scalars) > MOST_SLOTS for one in launches)
-        or workspace > WORKSPACE_BYTES
-        or offsets.pop() > WORKSPACE_BYTES + TEMPORARY_BYTES
+        len(operands) + len(results) + len(temporaries) + counters > cpu_entry_text.MOST_VALUES
+        or len(results) > cpu_entry_text.MOST_RESULTS
+        or any(len(one.buffers) + len(one.scalars) > cpu_entry_text.MOST_SLOTS for one in launches)
+        or workspace > cpu_entry_text.WORKSPACE_BYTES
+        or offsets.pop() > cpu_entry_text.WORKSPACE_BYTES + cpu_entry_text.TEMPORARY_BYTES
     ):
         return None
     code = _code()
@@ -131,7 +117,7 @@ def make_entry(
         "STEPS": len(told), "TUPLE": int(gives_tuple), "TICKETS": helpers, "SHARED": together,
     }  # fmt: skip
     words = [
-        *(head[name] for name in DESCRIPTION),
+        *(head[name] for name in cpu_entry_text.DESCRIPTION),
         *(word for one in (*operands, *results) for word in _form_words(one)),
         *(word for number, offset in enumerate(offsets) for word in (offset, checked.get(number, 0))),
         *told,
@@ -145,7 +131,7 @@ def make_entry(
 def _form_words(form: ArrayForm | ScalarForm) -> list[int]:
     if isinstance(form, ScalarForm):
         return [3, form.kind, form.value]
-    words = [ARRAY, id(form.dtype), len(form.shape), form.mask, *form.span, *form.shape, *form.strides]
+    words = [cpu_entry_text.ARRAY, id(form.dtype), len(form.shape), form.mask, *form.span, *form.shape, *form.strides]
     return [len(words) + 1, *words]
 
 
@@ -237,7 +223,7 @@ class _Code:
     """The native code of all entries and the addresses that it needs."""
 
     def __init__(self) -> None:
-        addresses = native_functions("entry", ("entry", "run"), lambda cpu: entry_text())
+        addresses = native_functions("entry", ("entry", "run"), lambda cpu: cpu_entry_text.entry_text())
         api = ctypes.pythonapi
         table = _array_functions()
         functions = {
@@ -253,7 +239,7 @@ class _Code:
             **{f"{name}_TYPE": id(type_) for name, type_ in _SCALARS.items()},
             "NONE": id(None),
         }  # fmt: skip
-        self.state = (ctypes.c_int64 * len(STATE))(*(words[name] for name in STATE))
+        self.state = (ctypes.c_int64 * len(cpu_entry_text.STATE))(*(words[name] for name in cpu_entry_text.STATE))
         self.state_address = ctypes.addressof(self.state)
         self.definition = _MethodDefinition(b"tilewright_entry", addresses["entry"], _METH_FASTCALL, None)
         pointer, number = ctypes.c_void_p, ctypes.c_int64
@@ -287,7 +273,7 @@ def _is_as_expected() -> bool:
     if platform.python_implementation() != "CPython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
         return False
     sizes = (ctypes.sizeof(ctypes.c_void_p), object.__basicsize__, bytes.__basicsize__, float.__basicsize__)
-    if sizes != (8, _HEADER, BYTES_HEADER + 1, _HEADER + 8):
+    if sizes != (8, _HEADER, cpu_entry_text.BYTES_HEADER + 1, _HEADER + 8):
         return False
     scalars = [type_(3) for type_ in _SCALARS.values()]
     if not all(ctypes.string_at(id(one) + _HEADER, one.nbytes) == one.tobytes() for one in scalars):
@@ -318,7 +304,7 @@ def _fields(array: Array) -> tuple[Any, ...]:
     word, number = ctypes.c_int64.from_address, ctypes.c_int32.from_address
     shape, strides = (tuple((ctypes.c_int64 * rank).from_address(word(start + at).value)) for at in (32, 40))
     own_type = word(start + 8).value == id(np.ndarray) and number(start + 24).value == rank
-    writeable = number(start + 64).value & WRITEABLE_BITS == WRITEABLE
+    writeable = number(start + 64).value & cpu_entry_text.WRITEABLE_BITS == cpu_entry_text.WRITEABLE
     return own_type, word(start + 16).value, word(start + 56).value, shape, strides, writeable
 
 

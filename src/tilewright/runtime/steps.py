@@ -8,25 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.ir import nodes
 from tilewright.ir.arguments import as_scalar
 from tilewright.ir.joined import Part, check_part
 from tilewright.ir.lmad import row_major
-from tilewright.ir.nodes import (
-    Alias,
-    Apply,
-    Atom,
-    Cast,
-    Copy,
-    Expression,
-    Index,
-    Rearrange,
-    Replicate,
-    Reshape,
-    SizeValue,
-    Slice,
-    SliceDimension,
-    Variable,
-)  # fmt: skip
+from tilewright.ir.nodes import Atom, Expression, Variable
 from tilewright.ir.operators import OPERATORS, result_type
 from tilewright.ir.scalars import I64, wrapped_i64
 from tilewright.ir.sizes import Size, size
@@ -101,17 +87,17 @@ def run_view(e: Executor, step: host.ViewStep) -> None:
 def view(e: Executor, expression: Expression, target: Variable) -> Entry:
     """The value of an expression that needs no memory, or of a reshape that does."""
     match expression:
-        case Alias(atom):
+        case nodes.Alias(atom):
             return e.entry(atom)
-        case Copy(array) | Index(array, ()):
+        case nodes.Copy(array) | nodes.Index(array, ()):
             return e.entry(array)
-        case Slice(array) | Rearrange(array) if array.type.rank == 0:
+        case nodes.Slice(array) | nodes.Rearrange(array) if array.type.rank == 0:
             return e.entry(array)
-        case Index(array, indices, line):
+        case nodes.Index(array, indices, line):
             source = array_in_memory(e, array)
             places = [checked_index(e, one, source.shape[d], array, d, line) for d, one in enumerate(indices)]
             return element(e, source, indices, places)
-        case Slice(array, dimensions, line):
+        case nodes.Slice(array, dimensions, line):
             source = array_in_memory(e, array)
             known = [
                 replace(one, start=size(e.size(one.start)), count=size(count))
@@ -120,17 +106,17 @@ def view(e: Executor, expression: Expression, target: Variable) -> Entry:
             for d, one in enumerate(known):
                 check_slice(e, host.CheckedIndex(array.name, d, line), one, source.shape[d])
             return source.seen_as(source.lmad.slice(known))
-        case Rearrange(array, permutation):
+        case nodes.Rearrange(array, permutation):
             source = array_in_memory(e, array)
             return source.seen_as(source.lmad.rearrange(permutation))
-        case Replicate(count, value):
+        case nodes.Replicate(count, value):
             source = array_in_memory(e, value)
             return source.seen_as(source.lmad.broadcast(*e.shape([count])))
-        case Reshape(array, shape) if array.type.rank == 0:
+        case nodes.Reshape(array, shape) if array.type.rank == 0:
             cell = e.allocate(target.type, target.name)
             e.copy(e.entry(array), cell)
             return cell
-        case Reshape(array, shape):
+        case nodes.Reshape(array, shape):
             return reshape(e, array_in_memory(e, array), e.shape(shape), array)
     raise TypeError(f"{type(expression).__name__} is not a view")
 
@@ -174,7 +160,7 @@ def element(e: Executor, array: Placed, indices: Sequence[Atom], places: Sequenc
     return replace(part, step=(steps[0][0], sum(step for _, step in steps))) if steps else part
 
 
-def check_slice(e: Executor, check: host.CheckedIndex, cut: SliceDimension, extent: int) -> None:
+def check_slice(e: Executor, check: host.CheckedIndex, cut: nodes.SliceDimension, extent: int) -> None:
     """Refuse a slice (of known sizes) that is out of range."""
     start, count = cut.start.evaluate({}), cut.count.evaluate({})
     last = start + cut.step * (count - 1)
@@ -202,14 +188,14 @@ def run_scalar(e: Executor, step: host.ScalarStep) -> None:
     grows: tuple[int, int] | None = None
     with np.errstate(all="ignore"):
         match step.expression:
-            case Apply(operator, operands):
+            case nodes.Apply(operator, operands):
                 scalars = [e.scalar(one) for one in operands]
                 result = result_type(operator, tuple(one.type.element for one in operands))
                 value = as_scalar(OPERATORS[operator].meaning(*(one.value for one in scalars)), result)
-            case Cast(scalar, operand):
+            case nodes.Cast(scalar, operand):
                 scalars = [e.scalar(operand)]
                 value = as_scalar(scalars[0].value, scalar)
-            case SizeValue(extent):
+            case nodes.SizeValue(extent):
                 scalars, grows = growing_size(e, extent)
                 value = wrapped_i64(e.size(extent) if grows is None else sum(int(one.value) for one in scalars))
             case _:
@@ -236,7 +222,7 @@ def growing_size(e: Executor, extent: Size) -> tuple[list[Scalar], tuple[int, in
 
 def growth(expression: Expression, scalars: Sequence[Scalar]) -> tuple[int, int] | None:
     """By how much a sum, difference or multiple of integers grows from round to round, if that is always as much."""
-    if not isinstance(expression, Apply) or expression.operands[0].type.element != I64:
+    if not isinstance(expression, nodes.Apply) or expression.operands[0].type.element != I64:
         return None
     known = all(one.step is not None or not one.rounds for one in scalars)
     counters = {one.step[0] for one in scalars if one.step is not None}

@@ -13,19 +13,8 @@ from collections.abc import Callable
 from tilewright.contraction.normalise import constant
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, I64
-from tilewright.kernel.ir import (
-    Buffer,
-    Expression,
-    FirstLanes,
-    Prefetch,
-    Store,
-    VectorType,
-    add,
-    integer,
-    load,
-    multiply,
-    operation,
-)
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Buffer, Expression, add, integer, load, multiply, operation
 from tilewright.passes.direct.form import FUSED_COLUMNS, LINE
 from tilewright.passes.direct.store import where_valid
 from tilewright.passes.direct.tile import Place, starts
@@ -106,7 +95,7 @@ def _fill(w: DirectWriter, table: Buffer, first: Expression, count: Expression) 
 
         def element(column: Expression) -> None:
             value = add(base, multiply(operation("sub", column, start), strides[-1]))
-            emit.emit(Store(table, operation("sub", column, first), value))
+            emit.emit(kernel.Store(table, operation("sub", column, first), value))
 
         w.loop("column", begin, end, element)
 
@@ -133,7 +122,7 @@ def request_piece(w: DirectWriter, piece: Columns, base: Expression) -> Callable
 
     def lines() -> None:
         for _ in range(form.lines_in_runs):
-            emit.emit(Prefetch(w.vector_source, cursor, level=2))
+            emit.emit(kernel.Prefetch(w.vector_source, cursor, level=2))
             emit.assign(cursor, add(cursor, integer(line)))
             emit.assign(left, operation("sub", left, integer(1)))
             emit.when(operation("le", left, integer(0)), next_row)
@@ -152,8 +141,8 @@ def prefetch_collected(w: DirectWriter, place: Place, piece: Columns, number: Ex
         for j in range(form.rows):
             row = add(base, add(column, multiply(add(place.s, integer(j)), scalar_stride)))
             at = emit.let(row, "ahead")
-            emit.emit(Prefetch(w.out, at, level=2))
-            emit.emit(Prefetch(w.out, add(at, integer(form.lanes[0] - 1)), level=2))
+            emit.emit(kernel.Prefetch(w.out, at, level=2))
+            emit.emit(kernel.Prefetch(w.out, add(at, integer(form.lanes[0] - 1)), level=2))
 
 
 def store_collected(
@@ -162,7 +151,7 @@ def store_collected(
     """The scratch tile that begins at `start`, turned: vectors of `count` elements along the output's unit stride."""
     form, emit = w.form, w.emit
     lanes = form.lanes[0]
-    mask = emit.let(FirstLanes(count, VectorType(BOOL, lanes)), "collected")
+    mask = emit.let(kernel.FirstLanes(count, kernel.VectorType(BOOL, lanes)), "collected")
 
     def row(j: Expression) -> None:
         out_row = emit.let(add(target.start, multiply(add(place.s, j), target.row_stride)), "out_row")
@@ -176,7 +165,7 @@ def store_collected(
 
                 def store(lane: int = lane, column: Expression = column, column_start: int = column_start) -> None:
                     at = add(out_row, target.place(add(place.v, integer(column_start + lane))))
-                    emit.emit(Store(target.buffer, at, column, mask=mask))
+                    emit.emit(kernel.Store(target.buffer, at, column, mask=mask))
 
                 where_valid(w, i, lane, store)
 

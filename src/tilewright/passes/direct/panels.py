@@ -8,19 +8,8 @@ from __future__ import annotations
 from tilewright.contraction.normalise import constant
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL
-from tilewright.kernel.ir import (
-    Buffer,
-    Expression,
-    FirstLanes,
-    Load,
-    Store,
-    VectorType,
-    add,
-    integer,
-    load,
-    multiply,
-    operation,
-)
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Buffer, Expression, add, integer, load, multiply, operation
 from tilewright.passes.direct.writer import DirectWriter, Step
 from tilewright.passes.lanes.vector_transposes import transposed
 from tilewright.passes.packed.two_sides import Bases
@@ -48,7 +37,7 @@ def pack_scalars(w: DirectWriter, buffer: Buffer, bases: Bases, s: Expression) -
         along = w.emit.let(step.scalar, "along")
         for j, row in enumerate(rows):
             value = w.emit.let(load(w.scalar_source, add(row, along)), "element")
-            w.emit.emit(Store(buffer, add(into, integer(j)), value))
+            w.emit.emit(kernel.Store(buffer, add(into, integer(j)), value))
 
     w.over_sum(copy)
     return panel
@@ -93,9 +82,9 @@ def _copy(w: DirectWriter, panel: Panel, start: Expression) -> None:
             mask = w.mask if number == len(w.form.lanes) - 1 else None
             value = load(w.vector_source, add(at, integer(place)), lanes)
             if mask is not None:
-                value = Load(value.buffer, value.index, value.type, mask=mask)
+                value = kernel.Load(value.buffer, value.index, value.type, mask=mask)
             vector = w.emit.let(value, "vector")
-            w.emit.emit(Store(panel.buffer, add(into, integer(place)), vector))
+            w.emit.emit(kernel.Store(panel.buffer, add(into, integer(place)), vector))
             place += lanes
 
     w.over_sum(copy)
@@ -107,7 +96,7 @@ def _gather(w: DirectWriter, panel: Panel, rows: list[Expression]) -> None:
         along = w.emit.let(step.vector, "along")
         for i in range(w.form.pitch):
             value = w.emit.let(load(w.vector_source, add(rows[i], along)), "element")
-            w.emit.emit(Store(panel.buffer, add(into, integer(i)), value))
+            w.emit.emit(kernel.Store(panel.buffer, add(into, integer(i)), value))
 
     w.over_sum(copy)
 
@@ -117,7 +106,7 @@ def _turn(w: DirectWriter, panel: Panel, start: Expression, stride: Expression) 
     lanes, extent, parameter = w.form.lanes[0], constant(w.form.contracted[-1].size), w.sums[-1]
     mask = None
     if extent < lanes:
-        mask = w.emit.let(FirstLanes(parameter, VectorType(BOOL, lanes)), "steps")
+        mask = w.emit.let(kernel.FirstLanes(parameter, kernel.VectorType(BOOL, lanes)), "steps")
 
     def square(group: Expression, rows: list[Expression], outer: Step, first: Expression) -> None:
         number = w.emit.let(add(multiply(outer.number, parameter), first), "number")
@@ -126,11 +115,11 @@ def _turn(w: DirectWriter, panel: Panel, start: Expression, stride: Expression) 
         for row in rows:
             value = load(w.vector_source, add(row, along), lanes)
             if mask is not None:
-                value = Load(value.buffer, value.index, value.type, mask=mask)
+                value = kernel.Load(value.buffer, value.index, value.type, mask=mask)
             held.append(w.emit.let(value, "row"))
         for k, column in enumerate(transposed(w.emit, held)):
             into = add(add(panel.start, multiply(add(number, integer(k)), integer(panel.pitch))), group)
-            w.emit.emit(Store(panel.buffer, w.emit.let(into, "into"), column, aligned=True))
+            w.emit.emit(kernel.Store(panel.buffer, w.emit.let(into, "into"), column, aligned=True))
 
     def elements(group: Expression) -> None:
         rows = _group_of_rows(w, start, stride, group)

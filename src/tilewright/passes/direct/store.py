@@ -5,26 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tilewright.ir.scalars import BOOL
-from tilewright.kernel.ir import (
-    Address,
-    Broadcast,
-    Buffer,
-    Constant,
-    Expression,
-    FirstLanes,
-    Load,
-    Name,
-    Prefetch,
-    Shuffle,
-    Store,
-    VectorType,
-    add,
-    element_of,
-    integer,
-    load,
-    multiply,
-    operation,
-)
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Buffer, Constant, Expression, Name, add, integer, load, multiply, operation
 from tilewright.passes.direct.form import LINE
 from tilewright.passes.direct.tile import Accumulators, Edge, Place, starts
 from tilewright.passes.direct.writer import DirectWriter
@@ -61,7 +43,7 @@ def _is_aligned(
     for offset in offsets if w.form.columns is not None else ():
         together = operation("or", together, offset)
     bytes_ = w.out.element.bytes
-    first = add(Address(w.out), multiply(add(base, multiply(place.s, stride)), integer(bytes_)))
+    first = add(kernel.Address(w.out), multiply(add(base, multiply(place.s, stride)), integer(bytes_)))
     remainder = operation("or", multiply(together, integer(bytes_)), first)
     mask = integer(max(w.form.lanes) * bytes_ - 1)
     return w.emit.let(operation("eq", operation("and", remainder, mask), integer(0)), "aligned")
@@ -71,7 +53,7 @@ def beyond_vector(w: DirectWriter, bases: Bases, s: Expression) -> Expression:
     """Elements from a whole vector of the output's memory to the first one of the block's row `s`."""
     bytes_ = w.out.element.bytes
     row = bases.out if w.form.scalar is None else add(bases.out, multiply(s, w.stride(w.form.scalar, "out")))
-    address = add(Address(w.out), multiply(row, integer(bytes_)))
+    address = add(kernel.Address(w.out), multiply(row, integer(bytes_)))
     odd = operation("and", address, integer(max(w.form.lanes) * bytes_ - 1))
     return w.emit.let(operation("floordiv", odd, integer(bytes_)), "back")
 
@@ -98,7 +80,9 @@ def _store_rows(
                 def one(i: int = i, offset: Expression = offset) -> None:
                     value = _with_epilogue(w, place, accumulators[i, j], number, i, masks[i])
                     whole = past and masks[i] is None and form.lanes[i] == max(form.lanes)
-                    emit.emit(Store(w.out, add(row, offset), value, aligned=whole, nontemporal=whole, mask=masks[i]))
+                    emit.emit(
+                        kernel.Store(w.out, add(row, offset), value, aligned=whole, nontemporal=whole, mask=masks[i])
+                    )
 
                 _unless_old(w, place.old_group, i, one)
 
@@ -114,8 +98,8 @@ def edges_at(w: DirectWriter, v: Expression) -> tuple[Edge, ...]:
         skipped = w.emit.let(operation("max", operation("sub", zero, first), zero), "skipped")
         left = operation("min", operation("sub", size, first), integer(lanes))
         kept = w.emit.let(operation("max", left, zero), "kept")
-        vector = VectorType(BOOL, lanes)
-        mask = operation("and", FirstLanes(kept, vector), operation("not", FirstLanes(skipped, vector)))
+        vector = kernel.VectorType(BOOL, lanes)
+        mask = operation("and", kernel.FirstLanes(kept, vector), operation("not", kernel.FirstLanes(skipped, vector)))
         whole = operation("eq", operation("sub", kept, skipped), integer(lanes))
         some = operation("lt", skipped, kept)
         found.append(Edge(w.emit.let(mask, "inside"), w.emit.let(whole, "whole"), w.emit.let(some, "some")))
@@ -140,8 +124,8 @@ def _store_edges(
 
         def store(i: int = i, offset: Expression = offset, edge: Edge = edge) -> None:
             value = _with_epilogue(w, place, accumulators[i, 0], place.s, i, edge.mask)
-            past = Store(w.out, add(row, offset), value, aligned=True, nontemporal=True)
-            part = Store(w.out, add(row, offset), value, mask=edge.mask)
+            past = kernel.Store(w.out, add(row, offset), value, aligned=True, nontemporal=True)
+            part = kernel.Store(w.out, add(row, offset), value, mask=edge.mask)
             all_of_it = operation("and", edge.whole, aligned)
             w.branch(all_of_it, lambda: emit.emit(past), lambda: emit.emit(part))
 
@@ -167,14 +151,14 @@ def _new_columns(w: DirectWriter, place: Place) -> list[Expression | None]:
     for i, (start, lanes) in enumerate(zip(starts(w.form.lanes), w.form.lanes, strict=True)):
         start = start if w.form.columns is None else 0
         old = operation("max", operation("sub", place.old_columns, integer(start)), integer(0))
-        known = FirstLanes(operation("min", old, integer(lanes)), VectorType(BOOL, lanes))
+        known = kernel.FirstLanes(operation("min", old, integer(lanes)), kernel.VectorType(BOOL, lanes))
         new: Expression = operation("not", known)
         if place.back is not None:
             # The first tile leaves to the next one what begins with a whole vector.
             left = operation("select", operation("eq", place.v, integer(0)), place.back, integer(0))
             kept = operation("sub", integer(w.form.width - start), w.emit.let(left, "left"))
             kept = operation("min", operation("max", kept, integer(0)), integer(lanes))
-            new = operation("and", new, FirstLanes(kept, VectorType(BOOL, lanes)))
+            new = operation("and", new, kernel.FirstLanes(kept, kernel.VectorType(BOOL, lanes)))
         masks[i] = w.emit.let(new, "new")
     return masks
 
@@ -185,7 +169,7 @@ def _with_epilogue(
     contraction, emit = w.form.contraction, w.emit
     if contraction.epilogue is None:
         return total
-    assert isinstance(total.type, VectorType)
+    assert isinstance(total.type, kernel.VectorType)
     start = integer(starts(w.form.lanes)[i] if w.form.columns is None else 0)
     values: list[tuple[Expression, ...]] = [(emit.snapshot(total, "total"),)]
     for number, buffer in enumerate(w.further):
@@ -197,10 +181,17 @@ def _with_epilogue(
             at = add(at, w.column_offsets(str(number), place.q)[i])
         if along == integer(0):
             one = load(buffer, at)
-            values.append((emit.let(Broadcast(one, VectorType(element_of(one.type), total.type.lanes)), "operand"),))
+            values.append(
+                (
+                    emit.let(
+                        kernel.Broadcast(one, kernel.VectorType(kernel.element_of(one.type), total.type.lanes)),
+                        "operand",
+                    ),
+                )
+            )
             continue
         value = load(buffer, add(at, add(place.v, start)), total.type.lanes)
-        values.append((emit.let(Load(buffer, value.index, value.type, mask=mask), "operand"),))
+        values.append((emit.let(kernel.Load(buffer, value.index, value.type, mask=mask), "operand"),))
     ((result,),) = lower_lambda_vector(contraction.epilogue, values, total.type.lanes, emit)
     return emit.let(result, "result")
 
@@ -215,14 +206,14 @@ def store_turned(w: DirectWriter, place: Place, accumulators: Accumulators) -> N
             rows: list[Expression] = []
             for j in range(turned):
                 value: Expression = accumulators[i, j]
-                vector = VectorType(element_of(value.type), turned)
+                vector = kernel.VectorType(kernel.element_of(value.type), turned)
                 if lanes > turned:
-                    value = Shuffle(value, value, tuple(range(first, first + turned)), vector)
+                    value = kernel.Shuffle(value, value, tuple(range(first, first + turned)), vector)
                 rows.append(emit.snapshot(value, "part"))
             columns = transposed(w.emit, rows)
             for lane, column in enumerate(columns):
                 at = add(base, multiply(add(place.v, integer(start + first + lane)), w.stride(form.vector, "out")))
-                store = Store(w.out, emit.let(at, "at"), column)
+                store = kernel.Store(w.out, emit.let(at, "at"), column)
                 where_valid(w, i, first + lane, lambda store=store: emit.emit(store))  # type: ignore[misc]
 
 
@@ -239,7 +230,7 @@ def prefetch_vectors(w: DirectWriter, place: Place) -> None:
     for j in range(form.rows):
         row = emit.let(add(base, multiply(integer(j), stride)), "ahead")
         for offset in offsets:
-            emit.emit(Prefetch(w.out, add(row, offset)))
+            emit.emit(kernel.Prefetch(w.out, add(row, offset)))
 
 
 def where_valid(w: DirectWriter, vector: int, lane: int, write: Callable[[], None]) -> None:
@@ -256,7 +247,7 @@ def spill(w: DirectWriter, tile: Buffer, at: Expression, accumulators: Accumulat
     form = w.form
     for (i, j), total in accumulators.items():
         start = j * form.lanes[0] * form.pitch + starts(form.lanes)[i]
-        w.emit.emit(Store(tile, add(at, integer(start)), total, aligned=True))
+        w.emit.emit(kernel.Store(tile, add(at, integer(start)), total, aligned=True))
 
 
 __all__ = ["Constant", "prefetch_vectors", "spill", "store_turned", "store_vectors", "where_valid"]

@@ -10,23 +10,8 @@ from typing import TypeAlias
 
 from tilewright.contraction.normalise import constant
 from tilewright.ir.dataclass import dataclass
-from tilewright.kernel.ir import (
-    Broadcast,
-    Buffer,
-    Expression,
-    Load,
-    Name,
-    Prefetch,
-    Shuffle,
-    Store,
-    VectorType,
-    add,
-    element_of,
-    integer,
-    load,
-    multiply,
-    operation,
-)
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Buffer, Expression, Name, add, integer, load, multiply, operation
 from tilewright.passes.direct.form import LINE, rows_are_one_run
 from tilewright.passes.direct.panels import Panel
 from tilewright.passes.direct.shared_vectors import SharedVectors, combine, neutral_vector
@@ -147,7 +132,7 @@ def _accumulate_tree(
     parts = []
     place = 0
     for total in sums:
-        assert isinstance(total.type, VectorType)
+        assert isinstance(total.type, kernel.VectorType)
         lanes = total.type.lanes
         parts.append((total, integer(place), lanes, emit.let(neutral_vector(w, lanes), "neutral")))
         place += lanes
@@ -157,17 +142,17 @@ def _accumulate_tree(
             below: Expression = total
             if level:
                 below = emit.let(load(memory[level - 1], at, lanes), "below")
-                emit.emit(Store(memory[level - 1], at, nothing))
+                emit.emit(kernel.Store(memory[level - 1], at, nothing))
             above = emit.let(load(memory[level], at, lanes), "above")
             pair = ((above,), (emit.snapshot(below, "below"),))
             ((joined,),) = lower_lambda_vector(form.contraction.combine, pair, lanes, emit)
-            emit.emit(Store(memory[level], at, joined))
+            emit.emit(kernel.Store(memory[level], at, joined))
             if not level:
                 emit.assign(total, nothing)
 
     for buffer in memory:
         for _, at, _, nothing in parts:
-            emit.emit(Store(buffer, at, nothing))
+            emit.emit(kernel.Store(buffer, at, nothing))
     w.over_pieces(step, loops, fold)
     for total, at, lanes, _ in parts:
         emit.assign(total, load(memory[-1], at, lanes))
@@ -189,7 +174,7 @@ def request_rows(w: DirectWriter, place: Place, tile: Expression) -> Callable[[S
         def lines() -> None:
             at = emit.let(add(start, step.number), "ahead")
             for row in rows:
-                emit.emit(Prefetch(w.scalar_source, add(at, row)))
+                emit.emit(kernel.Prefetch(w.scalar_source, add(at, row)))
 
         emit.when(operation("eq", operation("and", step.number, integer(line - 1)), integer(0)), lines)
 
@@ -219,7 +204,7 @@ def request_turned(w: DirectWriter, place: Place) -> Callable[[Step], None]:
         for which in range(each):
             number = add(multiply(step.number, integer(each)), integer(which))
             line = operation("min", number, integer(min(form.width, form.vector_size) - 1))
-            emit.emit(Prefetch(w.out, emit.let(add(start, multiply(line, stride)), "ahead")))
+            emit.emit(kernel.Prefetch(w.out, emit.let(add(start, multiply(line, stride)), "ahead")))
 
     return along
 
@@ -238,7 +223,7 @@ def _request_run(
     def along(step: Step) -> None:
         at = emit.let(add(begin, multiply(step.number, integer(advance))), "ahead")
         for place in range(0, advance, LINE // buffer.element.bytes):
-            emit.emit(Prefetch(buffer, add(at, integer(place))))
+            emit.emit(kernel.Prefetch(buffer, add(at, integer(place))))
 
     return along
 
@@ -252,7 +237,7 @@ def _vectors_of_row(w: DirectWriter, place: Place, at: Expression) -> list[Expre
             found.append(found[0])
             continue
         value = load(w.scalar_source, add(at, integer(start)), lanes[number])
-        value = Load(value.buffer, value.index, value.type, mask=place.mask(w, number))
+        value = kernel.Load(value.buffer, value.index, value.type, mask=place.mask(w, number))
         found.append(w.emit.let(value, "scalar"))
     return found
 
@@ -272,9 +257,11 @@ def _columns(
     at = w.emit.let(add(base, step.vector), "at")
     for number, (offset, width) in enumerate(zip(offsets, lanes, strict=True)):
         value = load(w.vector_source, add(at, offset), width)
-        columns.append(w.emit.let(Load(value.buffer, value.index, value.type, mask=place.mask(w, number)), "vector"))
+        columns.append(
+            w.emit.let(kernel.Load(value.buffer, value.index, value.type, mask=place.mask(w, number)), "vector")
+        )
     for further in place.ahead:
-        w.emit.emit(Prefetch(w.vector_source, add(at, further), level=2))
+        w.emit.emit(kernel.Prefetch(w.vector_source, add(at, further), level=2))
     return columns
 
 
@@ -307,9 +294,9 @@ def _broadcasts(w: DirectWriter, element: Expression) -> list[Expression]:
     form = w.form
     vectors = (*form.lanes[:-1], form.lanes[-1] * form.shared_rows)
     widest = max(vectors)
-    type_ = element_of(element.type)
-    wide = w.emit.let(Broadcast(element, VectorType(type_, widest)), "scalar")
+    type_ = kernel.element_of(element.type)
+    wide = w.emit.let(kernel.Broadcast(element, kernel.VectorType(type_, widest)), "scalar")
     return [
-        wide if lanes == widest else Shuffle(wide, wide, tuple(range(lanes)), VectorType(type_, lanes))
+        wide if lanes == widest else kernel.Shuffle(wide, wide, tuple(range(lanes)), kernel.VectorType(type_, lanes))
         for lanes in vectors
     ]

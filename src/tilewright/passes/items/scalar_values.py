@@ -14,26 +14,8 @@ from typing import TypeAlias
 
 from tilewright.ir.operators import result_type
 from tilewright.ir.scalars import BOOL, ScalarType, compute_type, real_of
-from tilewright.kernel.ir import (
-    Assign,
-    Buffer,
-    Cast,
-    Constant,
-    Declare,
-    Expression,
-    For,
-    If,
-    Let,
-    Load,
-    Name,
-    Operation,
-    Statement,
-    Store,
-    add,
-    element_of,
-    integer,
-    multiply,
-)
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Buffer, Constant, Expression, Name, Statement, add, integer, multiply
 
 Value: TypeAlias = tuple[Expression, ...]
 
@@ -112,7 +94,7 @@ class KernelBuilder:
         if isinstance(value, Name | Constant):
             return value
         name = Name(self.name(hint), value.type)
-        self.emit(Let(name.name, value))
+        self.emit(kernel.Let(name.name, value))
         return name
 
     def snapshot(self, value: Expression, hint: str = "t") -> Name | Constant:
@@ -120,18 +102,18 @@ class KernelBuilder:
         if isinstance(value, Constant):
             return value
         name = Name(self.name(hint), value.type)
-        self.emit(Let(name.name, value))
+        self.emit(kernel.Let(name.name, value))
         return name
 
     def declare(self, value: Expression, hint: str = "t") -> Name:
         """A new variable that may be assigned."""
         name = Name(self.name(hint), value.type)
-        self.emit(Declare(name.name, value))
+        self.emit(kernel.Declare(name.name, value))
         return name
 
     def assign(self, variable: Name, value: Expression) -> None:
         """Change a declared variable."""
-        self.emit(Assign(variable.name, value))
+        self.emit(kernel.Assign(variable.name, value))
 
     def when(
         self, condition: Expression, then: Callable[[], None], otherwise: Callable[[], None] = lambda: None
@@ -141,7 +123,7 @@ class KernelBuilder:
             then()
         with self.scope() as no:
             otherwise()
-        self.emit(If(condition, tuple(yes), tuple(no)))
+        self.emit(kernel.If(condition, tuple(yes), tuple(no)))
 
     def loop(
         self,
@@ -157,8 +139,8 @@ class KernelBuilder:
         index = Name(self.name(hint), start.type)
         with self.scope() as body:
             write(index)
-        by = integer(step, element_of(start.type)) if isinstance(step, int) else step
-        self.emit(For(index.name, start, stop, tuple(body), by, unroll=unroll, independent=independent))
+        by = integer(step, kernel.element_of(start.type)) if isinstance(step, int) else step
+        self.emit(kernel.For(index.name, start, stop, tuple(body), by, unroll=unroll, independent=independent))
 
 
 # --- types, constants, memory -----------------------------------------------------------------------------------------
@@ -192,23 +174,23 @@ def load_element(buffer: Buffer, scalar: ScalarType, index: Expression, emit: Ke
     """The element at `index` (counted in elements of `scalar`)."""
     types = component_types(scalar)
     if len(types) == 1:
-        return (emit.let(Load(buffer, index, types[0]), hint),)
+        return (emit.let(kernel.Load(buffer, index, types[0]), hint),)
     first = emit.let(multiply(index, Constant(2, index.type)), "at")  # type: ignore[arg-type]
     second = add(first, Constant(1, index.type))  # type: ignore[arg-type]
     return (
-        emit.let(Load(buffer, first, types[0]), hint + "_re"),
-        emit.let(Load(buffer, second, types[1]), hint + "_im"),
+        emit.let(kernel.Load(buffer, first, types[0]), hint + "_re"),
+        emit.let(kernel.Load(buffer, second, types[1]), hint + "_im"),
     )
 
 
 def store_element(buffer: Buffer, scalar: ScalarType, index: Expression, value: Value, emit: KernelBuilder) -> None:
     """Write the element at `index` (counted in elements of `scalar`)."""
     if not scalar.is_complex:
-        emit.emit(Store(buffer, index, value[0]))
+        emit.emit(kernel.Store(buffer, index, value[0]))
         return
     first = emit.let(multiply(index, Constant(2, index.type)), "at")  # type: ignore[arg-type]
-    emit.emit(Store(buffer, first, value[0]))
-    emit.emit(Store(buffer, add(first, Constant(1, index.type)), value[1]))  # type: ignore[arg-type]
+    emit.emit(kernel.Store(buffer, first, value[0]))
+    emit.emit(kernel.Store(buffer, add(first, Constant(1, index.type)), value[1]))  # type: ignore[arg-type]
 
 
 # --- operators --------------------------------------------------------------------------------------------------------
@@ -227,7 +209,7 @@ def apply_operator(operator: str, types: Sequence[ScalarType], operands: Sequenc
     if scalar == BOOL and operator in _BOOLEAN:
         return (emit.let(_BOOLEAN[operator](*parts)),)
     result = component_types(result_type(operator, tuple(types)))[0]
-    return (emit.let(Operation(operator, tuple(parts), result)),)
+    return (emit.let(kernel.Operation(operator, tuple(parts), result)),)
 
 
 def cast_value(value: Value, source: ScalarType, target: ScalarType, emit: KernelBuilder) -> Value:
@@ -244,12 +226,12 @@ def _cast(part: Expression, target: ScalarType) -> Expression:
         return part
     if isinstance(part, Constant) and isinstance(part.type, ScalarType) and part.type.is_integer and target.is_float:
         return Constant(float(part.value), target)
-    return Cast(part, target)
+    return kernel.Cast(part, target)
 
 
 def _op(operator: str, *operands: Expression) -> Expression:
     result = BOOL if operator in ("eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf") else operands[-1].type
-    return Operation(operator, operands, result)
+    return kernel.Operation(operator, operands, result)
 
 
 def _not(operand: Expression) -> Expression:

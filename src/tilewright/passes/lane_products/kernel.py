@@ -14,25 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from tilewright.contraction.normalise import constant
 from tilewright.ir.scalars import BOOL, I64
-from tilewright.kernel.ir import (
-    BlockIndex,
-    Broadcast,
-    Comment,
-    Constant,
-    Expression,
-    FirstLanes,
-    Load,
-    Name,
-    Operation,
-    Shuffle,
-    Store,
-    VectorType,
-    add,
-    integer,
-    load,
-    multiply,
-    operation,
-)
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Constant, Expression, Name, add, integer, load, multiply, operation
 from tilewright.kernel.launch import Launch
 from tilewright.machine.model import power_of_two_at_least
 from tilewright.passes.items.launch_writer import LaunchWriter
@@ -59,7 +42,7 @@ class _Writer(LaunchWriter):
         self.out = self.global_buffer(form.contraction.out, "out", False)
         size = power_of_two_at_least(form.coefficients)
         self.table = self.workspace("coefficients", form.element, size)
-        self.vector = VectorType(form.element, form.lanes[1])
+        self.vector = kernel.VectorType(form.element, form.lanes[1])
         self.masks = [self._mask(held, lanes) for held, lanes in zip(form.held, form.lanes, strict=True)]
         self.along = form.along
         self.others = [one for one in form.outer if one is not form.along]
@@ -69,11 +52,17 @@ class _Writer(LaunchWriter):
         }
 
     def _mask(self, held: int, lanes: int) -> Expression | None:
-        return None if held == lanes else self.emit.let(FirstLanes(integer(held), VectorType(BOOL, lanes)), "mask")
+        return (
+            None
+            if held == lanes
+            else self.emit.let(kernel.FirstLanes(integer(held), kernel.VectorType(BOOL, lanes)), "mask")
+        )
 
     def written(self) -> Launch:
         form, points = self.form, total(self.others)
-        self.emit.emit(Comment(f"lanes of {form.lanes[0]}, picked {form.picks} times for lanes of {form.lanes[1]}"))
+        self.emit.emit(
+            kernel.Comment(f"lanes of {form.lanes[0]}, picked {form.picks} times for lanes of {form.lanes[1]}")
+        )
         self._make_coefficients()
         moved = form.held[0] * total(form.contracted) + form.held[1] * total(form.columns)
         moved *= form.element.bytes
@@ -81,7 +70,7 @@ class _Writer(LaunchWriter):
         rows = min(self.along.size, -(-BLOCK_BYTES // moved))
         each = max(1, BLOCK_BYTES // (moved * rows)) if rows == self.along.size else 1
         pieces, groups = -(-self.along.size // rows), -(-points // each)
-        first: Expression = BlockIndex()
+        first: Expression = kernel.BlockIndex()
         start: Expression = ZERO
         stop = self.parameter("rows", self.along.size)
         if pieces > 1:
@@ -123,9 +112,9 @@ class _Writer(LaunchWriter):
 
     def _make_coefficients(self) -> None:
         form, emit = self.form, self.emit
-        zero = Broadcast(Constant(0.0, form.element), self.vector)
+        zero = kernel.Broadcast(Constant(0.0, form.element), self.vector)
         count = integer(form.coefficients)
-        self.loop("i", ZERO, count, lambda i: emit.emit(Store(self.table, i, zero)), form.lanes[1])
+        self.loop("i", ZERO, count, lambda i: emit.emit(kernel.Store(self.table, i, zero)), form.lanes[1])
         lanes, picks = form.lanes[1], form.picks
         nest: list[tuple[Side, int]] = []  # with the step in the coefficients
         step = lanes
@@ -170,12 +159,12 @@ class _Writer(LaunchWriter):
                 self.loop("i", ZERO, integer(sides[0].size),
                           lambda i: shared(sides[1:], emit.let(add(lane, multiply(i, stride)), "lane")))  # fmt: skip
                 return
-            emit.emit(Store(self.table, lane, parts[0]))
+            emit.emit(kernel.Store(self.table, lane, parts[0]))
             if form.parts == 2:
                 further = form.lanes[1] * total(form.columns)  # where those of the imaginary part begin
-                emit.emit(Store(self.table, add(lane, integer(1)), parts[1]))
-                emit.emit(Store(self.table, add(lane, integer(further)), operation("neg", parts[1])))
-                emit.emit(Store(self.table, add(lane, integer(further + 1)), parts[0]))
+                emit.emit(kernel.Store(self.table, add(lane, integer(1)), parts[1]))
+                emit.emit(kernel.Store(self.table, add(lane, integer(further)), operation("neg", parts[1])))
+                emit.emit(kernel.Store(self.table, add(lane, integer(further + 1)), parts[0]))
 
         shared(form.shared, into)
 
@@ -243,7 +232,7 @@ class _Writer(LaunchWriter):
         """Rows by columns of results; `first` is the number of the first column among all coefficients of a pick."""
         form, emit = self.form, self.emit
         lanes, every = form.lanes[1], total(form.columns)
-        zero = Broadcast(Constant(0.0, form.element), self.vector)
+        zero = kernel.Broadcast(Constant(0.0, form.element), self.vector)
         sums = [[emit.declare(zero, "sum") for _ in columns] for _ in places]
         patterns = _patterns(form)
 
@@ -262,19 +251,19 @@ class _Writer(LaunchWriter):
         self._over_sum(form.contracted, ZERO, ZERO, step)
         for (_, out), row in zip(places, sums, strict=True):
             for column, value in zip(columns, row, strict=True):
-                emit.emit(Store(self.out, add(out, column), value, mask=self.masks[1]))
+                emit.emit(kernel.Store(self.out, add(out, column), value, mask=self.masks[1]))
 
     def _vector_at(self, at: Expression) -> Expression:
         found = load(self.large, at, self.form.lanes[0])
-        return Load(found.buffer, found.index, found.type, mask=self.masks[0])
+        return kernel.Load(found.buffer, found.index, found.type, mask=self.masks[0])
 
     def _picked(self, vector: Expression, pattern: tuple[int, ...]) -> Expression:
         if pattern == tuple(range(self.form.lanes[0])):
             return vector
-        return self.emit.let(Shuffle(vector, vector, pattern, self.vector), "picked")
+        return self.emit.let(kernel.Shuffle(vector, vector, pattern, self.vector), "picked")
 
     def _multiply_add(self, total_: Name, vector: Expression, coefficient: Expression) -> None:
-        self.emit.assign(total_, Operation("fma", (vector, coefficient, total_), total_.type))
+        self.emit.assign(total_, kernel.Operation("fma", (vector, coefficient, total_), total_.type))
 
     def _over_sum(
         self,

@@ -17,34 +17,8 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from tilewright.ir.scalars import BOOL, I64, ScalarType
-from tilewright.kernel.ir import (
-    Assign,
-    Broadcast,
-    Buffer,
-    Cast,
-    Comment,
-    Constant,
-    Declare,
-    Expression,
-    For,
-    If,
-    Lane,
-    Let,
-    Load,
-    Name,
-    Operation,
-    Prefetch,
-    Space,
-    Statement,
-    Store,
-    VectorType,
-    While,
-    add,
-    element_of,
-    integer,
-    multiply,
-    operation,
-)
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Buffer, Constant, Expression, Name, Statement, add, integer, multiply, operation
 from tilewright.kernel.traversal import expressions, expressions_in, parts, walk
 from tilewright.passes.items.scalar_values import KernelBuilder
 from tilewright.passes.lanes.lane_strips import (
@@ -105,7 +79,7 @@ class LaneCode:
         self.emit, self.variance, self.lanes, self.count, self.memory = emit, variance, lanes, count, memory
         self.values = LaneValues(emit, variance, lanes, count)
         self.known = self.values.known
-        self.bools = VectorType(BOOL, lanes)
+        self.bools = kernel.VectorType(BOOL, lanes)
         self.squares: dict[int, tuple[Buffer, Expression]] = {}
         self.depth = 0  # conditions that differ between lanes around the current statement
         self.declared: dict[str, int] = {}  # how many there are around each variable
@@ -118,7 +92,7 @@ class LaneCode:
     def declare_flag(self, flag: Name) -> Sequence[Expression]:
         """A variable of the code around the lanes, as one of each of them, which is false at first."""
         parts = tuple(
-            self.emit.declare(Broadcast(Constant(False, BOOL), self.bools), flag.name) for _ in range(self.count)
+            self.emit.declare(kernel.Broadcast(Constant(False, BOOL), self.bools), flag.name) for _ in range(self.count)
         )
         self.known[flag.name], self.declared[flag.name] = Wide(parts), -1  # only lanes of the masks change theirs
         return parts
@@ -129,66 +103,68 @@ class LaneCode:
         """Emit statements, in which only the lanes of the masks (None: all) have effects."""
         for position, statement in enumerate(statements):
             match statement:
-                case Let(name, value):
+                case kernel.Let(name, value):
                     square = self.squares.get(id(statement))
                     held = self.values.bind(value, name, masks) if square is None else self._in_square(*square)
                     self.known[name] = held
-                case Declare(name, value):
+                case kernel.Declare(name, value):
                     self._declare(name, value, masks)
-                case Assign(name, value):
+                case kernel.Assign(name, value):
                     self._assign(name, value, masks)
-                case Store():
+                case kernel.Store():
                     self._store(statement, masks)
-                case If():
+                case kernel.If():
                     self._if(statement, masks)
-                case For():
+                case kernel.For():
                     self._for(statement, masks)
-                case While(prelude, condition, inner):
+                case kernel.While(prelude, condition, inner):
                     self._while(prelude, condition, inner, masks, _only_inside(statements, position))
-                case Comment():
+                case kernel.Comment():
                     self.emit.emit(statement)
-                case Prefetch():
+                case kernel.Prefetch():
                     self.emit.emit(dataclasses.replace(statement, index=self.values.scalar(statement.index)))
                 case _:
                     raise NotInLanes(f"{type(statement).__name__} is not done in lanes")
 
     def _in_square(self, square: Buffer, place: Expression) -> Wide:
-        at, type_ = self.emit.let(self.values.scalar(place), "at"), VectorType(square.element, self.lanes)
+        at, type_ = self.emit.let(self.values.scalar(place), "at"), kernel.VectorType(square.element, self.lanes)
         places = [add(at, integer(r * self.lanes)) for r in range(self.count)]
-        return Wide(tuple(self.emit.let(Load(square, one, type_), "e") for one in places))
+        return Wide(tuple(self.emit.let(kernel.Load(square, one, type_), "e") for one in places))
 
-    def _store(self, statement: Store, masks: Masks) -> None:
+    def _store(self, statement: kernel.Store, masks: Masks) -> None:
         kind = self.variance.kind(statement.index)
         if kind == UNIFORM:  # the same for all
             index, value = self.values.scalar(statement.index), self.values.scalar(statement.value)
-            self.emit.emit(Store(statement.buffer, index, value))
+            self.emit.emit(kernel.Store(statement.buffer, index, value))
             return
         values = self.values.wide(statement.value, masks)
         if id(statement) in self.squares:
             square, place = self.squares[id(statement)]
             at = self.emit.let(self.values.scalar(place), "at")
             for r, part in enumerate(values):
-                self.emit.emit(Store(square, add(at, integer(r * self.lanes)), part))
+                self.emit.emit(kernel.Store(square, add(at, integer(r * self.lanes)), part))
         elif kind == LINEAR:
             base = self.emit.let(self.values.line(statement.index).base, "base")
-            past = self.past and statement.buffer.space is Space.GLOBAL
+            past = self.past and statement.buffer.space is kernel.Space.GLOBAL
             for r, part in enumerate(values):
                 place = add(base, integer(r * self.lanes))
-                self.emit.emit(Store(statement.buffer, place, part, past, past, masks[r] if masks else None))
+                self.emit.emit(kernel.Store(statement.buffer, place, part, past, past, masks[r] if masks else None))
         else:
             self._store_apart(statement, values, masks)
 
-    def _store_apart(self, statement: Store, values: Sequence[Expression], masks: Masks) -> None:
+    def _store_apart(self, statement: kernel.Store, values: Sequence[Expression], masks: Masks) -> None:
         """An element for each lane at a place of its own."""
         places = self._places(statement.index, masks)
         for number, at in enumerate(places):
             r, lane = divmod(number, self.lanes)
             value = self.emit.let(values[r], "value")
-            store = Store(statement.buffer, at, self.emit.let(Lane(value, lane, element_of(value.type)), "part"))
+            store = kernel.Store(
+                statement.buffer, at, self.emit.let(kernel.Lane(value, lane, kernel.element_of(value.type)), "part")
+            )
             if masks is None:
                 self.emit.emit(store)
             else:
-                self.emit.emit(If(self.emit.let(Lane(masks[r], lane, BOOL), "holds"), (store,)))
+                self.emit.emit(kernel.If(self.emit.let(kernel.Lane(masks[r], lane, BOOL), "holds"), (store,)))
 
     def _places(self, index: Expression, masks: Masks) -> list[Expression]:
         """An index for each lane."""
@@ -198,7 +174,7 @@ class LaneCode:
             base, factor = self.emit.let(line.base, "base"), self.emit.let(line.factor, "factor")
             return [self.emit.let(add(base, multiply(integer(lane), factor)), "at") for lane in every]
         parts = [self.emit.let(one, "places") for one in self.values.wide(index, masks)]
-        return [self.emit.let(Lane(parts[lane // self.lanes], lane % self.lanes, I64), "at") for lane in every]
+        return [self.emit.let(kernel.Lane(parts[lane // self.lanes], lane % self.lanes, I64), "at") for lane in every]
 
     def _declare(self, name: str, value: Expression, masks: Masks) -> None:
         if name in self.variance.variables:
@@ -216,17 +192,17 @@ class LaneCode:
         for r, (variable, part) in enumerate(zip(held.parts, self.values.wide(value, masks), strict=True)):
             assert isinstance(variable, Name)
             keeps = self.depth > self.declared[name] and name not in self.free
-            chosen = Operation("select", (masks[r], part, variable), part.type) if masks and keeps else part
+            chosen = kernel.Operation("select", (masks[r], part, variable), part.type) if masks and keeps else part
             self.emit.assign(variable, chosen)
 
-    def _if(self, statement: If, masks: Masks) -> None:
+    def _if(self, statement: kernel.If, masks: Masks) -> None:
         if self.variance.kind(statement.condition) == UNIFORM:
             branches = []
             for side in (statement.then, statement.otherwise):
                 with self.emit.scope() as inside:
                     self.run(side, masks)
                 branches.append(tuple(inside))
-            self.emit.emit(If(self.values.scalar(statement.condition), *branches))
+            self.emit.emit(kernel.If(self.values.scalar(statement.condition), *branches))
             return
         before, self.free = self.free, frozenset()  # what one side changes is kept by the lanes of the other
         self.depth += 1
@@ -241,11 +217,11 @@ class LaneCode:
                 continue
             with self.emit.scope() as inside:
                 self.run(side, inner)
-            self.emit.emit(If(self.values.any(inner), tuple(inside)))
+            self.emit.emit(kernel.If(self.values.any(inner), tuple(inside)))
         self.free = before
         self.depth -= 1
 
-    def _for(self, statement: For, masks: Masks) -> None:
+    def _for(self, statement: kernel.For, masks: Masks) -> None:
         if self.variance.kind(statement.start) == UNIFORM == self.variance.kind(statement.stop):
             if self.memory is not None and masks is None:
                 rows = accesses_along(statement, lambda index: self.variance.kind(index) == STRIDED)
@@ -259,7 +235,7 @@ class LaneCode:
                 self.run(statement.body, masks)
             short = isinstance(start, Constant) and isinstance(stop, Constant)
             unroll = short and stop.value - start.value <= LONGEST_UNROLLED  # type: ignore[union-attr]
-            self.emit.emit(For(name.name, start, stop, tuple(inside), step=step, unroll=bool(unroll)))
+            self.emit.emit(kernel.For(name.name, start, stop, tuple(inside), step=step, unroll=bool(unroll)))
             return
         # Rounds that differ from lane to lane: a loop that counts in each of them.
         type_ = statement.start.type
@@ -268,7 +244,7 @@ class LaneCode:
         self.known[stop.name], self.variance.names[stop.name] = Wide(tuple(ends)), WIDE
         self.variance.variables.add(counter.name)
         self._declare(counter.name, statement.start, masks)
-        advance = Assign(counter.name, operation("add", counter, Cast(statement.step, type_)))
+        advance = kernel.Assign(counter.name, operation("add", counter, kernel.Cast(statement.step, type_)))
         condition = operation("lt", counter, stop)
         self._while((), condition, (*statement.body, advance), masks, frozenset((counter.name,)))
 
@@ -283,7 +259,7 @@ class LaneCode:
                 going: Expression = self.emit.let(self.values.scalar(condition), "going")
             with self.emit.scope() as inside:
                 self.run(body, None)
-            self.emit.emit(While(tuple(before), going, tuple(inside)))
+            self.emit.emit(kernel.While(tuple(before), going, tuple(inside)))
             return
         active = [self.emit.declare(one, "active") for one in masks or [self._all()] * self.count]
         outer, self.free = self.free, own
@@ -296,13 +272,13 @@ class LaneCode:
             going = self.values.any(parts)
         with self.emit.scope() as inside:
             self.run(body, active)
-        self.emit.emit(While(tuple(before), going, tuple(inside)))
+        self.emit.emit(kernel.While(tuple(before), going, tuple(inside)))
         self.free = outer
         self.depth -= 1
 
     # --- squares
 
-    def _strips(self, loop: For, rows: Sequence[Access], memory: Memory) -> None:
+    def _strips(self, loop: kernel.For, rows: Sequence[Access], memory: Memory) -> None:
         """A loop with the elements of these rows in squares."""
         width, points = width_of(rows, self.lanes), self.lanes * self.count
         start, stop = map(self.values.scalar, (loop.start, loop.stop))
@@ -317,22 +293,22 @@ class LaneCode:
                 line = self.values.line(at_round(one.index, loop.index, strip.lowest(one)))
                 lines.append((self.emit.let(line.base, "base"), self.emit.let(line.factor, "factor")))
                 self.squares[id(one.statement)] = square, strip.place(one)
-                if isinstance(one.statement, Let):
+                if isinstance(one.statement, kernel.Let):
                     read_square(self.emit, one, lines[-1], square, strip, mask)
             index = Name(self.emit.name(loop.index), I64)
             self.known[loop.index] = index
             with self.emit.scope() as body:
                 self.run(loop.body, None)
-            self.emit.emit(For(index.name, first, operation("add", first, count), tuple(body)))
+            self.emit.emit(kernel.For(index.name, first, operation("add", first, count), tuple(body)))
             for one, square, place in zip(rows, squares, lines, strict=True):
-                if isinstance(one.statement, Store):
+                if isinstance(one.statement, kernel.Store):
                     write_square(self.emit, one, place, square, strip, mask)
-        self.emit.emit(For(first.name, start, stop, tuple(strip_body), step=integer(width)))
+        self.emit.emit(kernel.For(first.name, start, stop, tuple(strip_body), step=integer(width)))
 
     # --- masks
 
     def _all(self) -> Expression:
-        return Broadcast(Constant(True, BOOL), self.bools)
+        return kernel.Broadcast(Constant(True, BOOL), self.bools)
 
     def _both(self, masks: Masks, conditions: Sequence[Expression]) -> list[Expression]:
         if masks is None:
@@ -342,13 +318,13 @@ class LaneCode:
 
 def _is_guarded(statement: Statement) -> bool:
     """What lanes that do not want it must not do for nothing: loop, and touch memory at an index of theirs."""
-    return isinstance(statement, For | While | Store) or any(
-        isinstance(one, Load) for one in parts(expressions(statement))
+    return isinstance(statement, kernel.For | kernel.While | kernel.Store) or any(
+        isinstance(one, kernel.Load) for one in parts(expressions(statement))
     )
 
 
 def _only_inside(statements: Sequence[Statement], position: int) -> frozenset[str]:
     """Variables that are declared before a loop, in the same list of statements, and read nowhere but in the loop."""
-    declared = {one.name for one in statements[:position] if isinstance(one, Declare)}
+    declared = {one.name for one in statements[:position] if isinstance(one, kernel.Declare)}
     others = [one for place, one in enumerate(statements) if place != position]
     return frozenset(declared - {one.name for one in expressions_in(others) if isinstance(one, Name)})

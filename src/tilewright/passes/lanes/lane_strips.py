@@ -15,27 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL
-from tilewright.kernel.ir import (
-    Assign,
-    AtomicUpdate,
-    Buffer,
-    Cast,
-    Constant,
-    Declare,
-    Expression,
-    FirstLanes,
-    For,
-    Let,
-    Load,
-    Name,
-    Operation,
-    Store,
-    VectorType,
-    add,
-    integer,
-    multiply,
-    operation,
-)
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Buffer, Constant, Expression, Name, add, integer, multiply, operation
 from tilewright.kernel.traversal import expressions, walk
 from tilewright.passes.items.scalar_values import KernelBuilder, memory_element
 from tilewright.passes.lanes.lane_variance import loads
@@ -52,13 +33,13 @@ class Access:
     `index` says where in terms of the loop's index, with which it grows, or falls (`backwards`), by one.
     """
 
-    statement: Let | Store
+    statement: kernel.Let | kernel.Store
     buffer: Buffer
     index: Expression
     backwards: bool
 
 
-def accesses_along(loop: For, is_apart: Callable[[Expression], bool]) -> tuple[Access, ...]:
+def accesses_along(loop: kernel.For, is_apart: Callable[[Expression], bool]) -> tuple[Access, ...]:
     """The accesses of a loop that run along a row for each lane; `is_apart` tells if an index is a line of such lanes.
 
     Only what every round does at once counts, to arrays that nothing else in the loop touches in the other way.
@@ -67,19 +48,21 @@ def accesses_along(loop: For, is_apart: Callable[[Expression], bool]) -> tuple[A
         return ()
     inside = list(walk(loop.body))
     read = [one.buffer.name for statement in inside for value in expressions(statement) for one in loads(value)]
-    written = [one.buffer.name for one in inside if isinstance(one, Store | AtomicUpdate)]
-    lets: dict[str, Expression | None] = {one.name: None for one in inside if isinstance(one, Let | Declare | Assign)}
-    lets |= {one.index: None for one in inside if isinstance(one, For)}
+    written = [one.buffer.name for one in inside if isinstance(one, kernel.Store | kernel.AtomicUpdate)]
+    lets: dict[str, Expression | None] = {
+        one.name: None for one in inside if isinstance(one, kernel.Let | kernel.Declare | kernel.Assign)
+    }
+    lets |= {one.index: None for one in inside if isinstance(one, kernel.For)}
     found: list[Access] = []
     for statement in loop.body:
         match statement:
-            case Let(value=Load(buffer=buffer, index=index, mask=None)) if buffer.name not in written:
+            case kernel.Let(value=kernel.Load(buffer=buffer, index=index, mask=None)) if buffer.name not in written:
                 access = _access(statement, buffer, index, lets, loop.index)
-            case Store(buffer=buffer, index=index, mask=None) if (
+            case kernel.Store(buffer=buffer, index=index, mask=None) if (
                 buffer.name not in read and written.count(buffer.name) == 1
             ):
                 access = _access(statement, buffer, index, lets, loop.index)
-            case Let(name=name, value=value):
+            case kernel.Let(name=name, value=value):
                 lets[name] = _inlined(value, lets)
                 continue
             case _:
@@ -90,7 +73,11 @@ def accesses_along(loop: For, is_apart: Callable[[Expression], bool]) -> tuple[A
 
 
 def _access(
-    statement: Let | Store, buffer: Buffer, index: Expression, lets: Mapping[str, Expression | None], name: str
+    statement: kernel.Let | kernel.Store,
+    buffer: Buffer,
+    index: Expression,
+    lets: Mapping[str, Expression | None],
+    name: str,
 ) -> Access | None:
     element = buffer.element
     if buffer.vector > 1 or element.bytes not in (4, 8) or element.is_complex or memory_element(element) != element:
@@ -107,7 +94,7 @@ def _inlined(value: Expression, lets: Mapping[str, Expression | None]) -> Expres
             return lets.get(name, value)
         case Constant():
             return value
-        case Operation(operands=operands):
+        case kernel.Operation(operands=operands):
             parts = tuple(_inlined(one, lets) for one in operands)
             known = tuple(one for one in parts if one is not None)
             return dataclasses.replace(value, operands=known) if len(known) == len(parts) else None
@@ -119,7 +106,7 @@ def _slope(value: Expression, index: str) -> int | None:
     match value:
         case Name(name):
             return int(name == index)
-        case Operation(operator, operands):
+        case kernel.Operation(operator, operands):
             slopes = [_slope(one, index) for one in operands]
             if None in slopes:
                 return None
@@ -140,9 +127,9 @@ def at_round(value: Expression, index: str, round_: Expression) -> Expression:
     match value:
         case Name(name) if name == index:
             return round_
-        case Cast(operand):
+        case kernel.Cast(operand):
             return dataclasses.replace(value, operand=at_round(operand, index, round_))
-        case Operation(operands=operands):
+        case kernel.Operation(operands=operands):
             return dataclasses.replace(value, operands=tuple(at_round(one, index, round_) for one in operands))
     return value
 
@@ -151,16 +138,16 @@ def at_round(value: Expression, index: str, round_: Expression) -> Expression:
 class Strip:
     """The rounds `first` .. `first + count - 1` of a loop, at most `width`."""
 
-    loop: For
+    loop: kernel.For
     first: Name
     count: Expression
     width: int
     lanes: int
 
     @property
-    def rounds(self) -> VectorType:
+    def rounds(self) -> kernel.VectorType:
         """The type of a mask for the rounds."""
-        return VectorType(BOOL, self.width)
+        return kernel.VectorType(BOOL, self.width)
 
     def lowest(self, access: Access) -> Expression:
         """The round with the first element of a row in memory."""
@@ -189,12 +176,12 @@ def read_square(
     mask: Expression,
 ) -> None:  # fmt: skip
     """Fill a square with the rows' elements; lane i's row of the strip begins at line[0] + i * line[1]."""
-    type_ = VectorType(access.buffer.element, strip.width)
+    type_ = kernel.VectorType(access.buffer.element, strip.width)
     for group in range(0, strip.lanes, strip.width):
         starts = _rows(emit, *line, range(group, group + strip.width))
-        read: list[Expression] = [emit.let(Load(access.buffer, one, type_, mask=mask), "part") for one in starts]
+        read: list[Expression] = [emit.let(kernel.Load(access.buffer, one, type_, mask=mask), "part") for one in starts]
         for round_, column in enumerate(transposed(emit, read)):
-            emit.emit(Store(square, integer(round_ * strip.lanes + group), column))
+            emit.emit(kernel.Store(square, integer(round_ * strip.lanes + group), column))
 
 
 def write_square(
@@ -202,15 +189,15 @@ def write_square(
     mask: Expression,
 ) -> None:  # fmt: skip
     """Write a square to the rows."""
-    type_ = VectorType(access.buffer.element, strip.width)
+    type_ = kernel.VectorType(access.buffer.element, strip.width)
     for group in range(0, strip.lanes, strip.width):
         places = [integer(round_ * strip.lanes + group) for round_ in range(strip.width)]
-        held: list[Expression] = [emit.let(Load(square, one, type_), "held") for one in places]
+        held: list[Expression] = [emit.let(kernel.Load(square, one, type_), "held") for one in places]
         starts = _rows(emit, *line, range(group, group + strip.width))
         for start, row in zip(starts, transposed(emit, held), strict=True):
-            emit.emit(Store(access.buffer, start, row, mask=mask))
+            emit.emit(kernel.Store(access.buffer, start, row, mask=mask))
 
 
 def mask_of(emit: KernelBuilder, strip: Strip) -> Expression:
     """The rounds that the strip has."""
-    return emit.let(FirstLanes(strip.count, strip.rounds), "rounds")
+    return emit.let(kernel.FirstLanes(strip.count, strip.rounds), "rounds")

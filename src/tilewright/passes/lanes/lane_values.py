@@ -15,23 +15,8 @@ from collections.abc import Sequence
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import I64
-from tilewright.kernel.ir import (
-    AnyLane,
-    Broadcast,
-    Cast,
-    Constant,
-    Expression,
-    LaneNumbers,
-    Load,
-    Name,
-    Operation,
-    VectorType,
-    add,
-    element_of,
-    integer,
-    multiply,
-    operation,
-)
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Constant, Expression, Name, add, integer, multiply, operation
 from tilewright.passes.items.scalar_values import KernelBuilder
 from tilewright.passes.lanes.lane_variance import LINEAR, NEAR, STRIDED, UNIFORM, LaneVariance, NotInLanes
 
@@ -97,12 +82,12 @@ class LaneValues:
                 held = self.known.get(name, expression)
                 assert not isinstance(held, Line | Wide)
                 return held
-            case Operation(operator, operands, type_):
-                return Operation(operator, tuple(map(self.scalar, operands)), type_)
-            case Cast(operand, type_):
-                return Cast(self.scalar(operand), type_)
-            case Load(buffer, index, type_, aligned):
-                return Load(buffer, self.scalar(index), type_, aligned)
+            case kernel.Operation(operator, operands, type_):
+                return kernel.Operation(operator, tuple(map(self.scalar, operands)), type_)
+            case kernel.Cast(operand, type_):
+                return kernel.Cast(self.scalar(operand), type_)
+            case kernel.Load(buffer, index, type_, aligned):
+                return kernel.Load(buffer, self.scalar(index), type_, aligned)
         return expression
 
     # --- lines
@@ -116,9 +101,9 @@ class LaneValues:
                 held = self.known[name]
                 assert isinstance(held, Line)
                 return held
-            case Cast(operand):
+            case kernel.Cast(operand):
                 return self.line(operand)
-            case Operation("add" | "sub" | "mul" as operator, (left, right)):
+            case kernel.Operation("add" | "sub" | "mul" as operator, (left, right)):
                 one, two = self.line(left), self.line(right)
                 if operator == "add":
                     return Line(add(one.base, two.base), add(one.factor, two.factor))
@@ -136,11 +121,11 @@ class LaneValues:
         match expression:
             case Name(name):
                 return self.near[name]
-            case Operation("select", (condition, _, otherwise)):
+            case kernel.Operation("select", (condition, _, otherwise)):
                 near = self.near_line(otherwise, masks)
                 taken = self.any(self.wide(condition, masks))
                 return Near(near.base, _both(near.exact, operation("not", taken)))
-            case Operation(operator, (left, right)):
+            case kernel.Operation(operator, (left, right)):
                 moves, by = (left, right) if self.variance.kind(right) == UNIFORM else (right, left)
                 return self._moved(operator, self.near_line(moves, masks), by)
         raise NotInLanes(f"{type(expression).__name__} is no line but for edges")
@@ -166,16 +151,16 @@ class LaneValues:
         whole = masks[0]
         for one in masks[1:]:
             whole = operation("or", whole, one)
-        return self.emit.let(AnyLane(whole), "any")
+        return self.emit.let(kernel.AnyLane(whole), "any")
 
     def wide(self, expression: Expression, masks: Masks) -> tuple[Expression, ...]:
         """The vectors of an expression; what is masked may be anything."""
-        type_ = VectorType(element_of(expression.type), self.lanes)
+        type_ = kernel.VectorType(kernel.element_of(expression.type), self.lanes)
         kind = self.variance.kind(expression)
         if kind == UNIFORM:
             value = self.scalar(expression)
             value = value if isinstance(value, Name | Constant) else self.emit.let(value, "same")
-            return (Broadcast(value, type_),) * self.count
+            return (kernel.Broadcast(value, type_),) * self.count
         if kind in (LINEAR, STRIDED):
             return self._numbers(self.line(expression), type_)
         match expression:
@@ -183,28 +168,30 @@ class LaneValues:
                 held = self.known[name]
                 assert isinstance(held, Wide)
                 return held.parts
-            case Cast(operand):
-                return tuple(part if part.type == type_ else Cast(part, type_) for part in self.wide(operand, masks))
-            case Load():
+            case kernel.Cast(operand):
+                return tuple(
+                    part if part.type == type_ else kernel.Cast(part, type_) for part in self.wide(operand, masks)
+                )
+            case kernel.Load():
                 return self._load(expression, type_, masks)
-            case Operation(operator, operands):
+            case kernel.Operation(operator, operands):
                 if operator == "select" and self.variance.kind(operands[0]) == UNIFORM:
                     condition: tuple[Expression, ...] = (self.scalar(operands[0]),) * self.count
                     given = [condition, *(self.wide(one, masks) for one in operands[1:])]
                 else:
                     given = [self.wide(one, masks) for one in operands]
-                return tuple(Operation(operator, parts, type_) for parts in zip(*given, strict=True))
+                return tuple(kernel.Operation(operator, parts, type_) for parts in zip(*given, strict=True))
         raise NotInLanes(f"{type(expression).__name__} is not done in lanes")
 
-    def _numbers(self, line: Line, type_: VectorType) -> tuple[Expression, ...]:
+    def _numbers(self, line: Line, type_: kernel.VectorType) -> tuple[Expression, ...]:
         base, factor = self.emit.let(line.base, "base"), self.emit.let(line.factor, "factor")
-        numbers: Expression = LaneNumbers(type_)
+        numbers: Expression = kernel.LaneNumbers(type_)
         if factor != integer(1):
-            numbers = self.emit.let(operation("mul", Broadcast(factor, type_), numbers), "apart")
+            numbers = self.emit.let(operation("mul", kernel.Broadcast(factor, type_), numbers), "apart")
         first = [add(base, multiply(factor, integer(r * self.lanes))) for r in range(self.count)]
-        return tuple(operation("add", Broadcast(one, type_), numbers) for one in first)
+        return tuple(operation("add", kernel.Broadcast(one, type_), numbers) for one in first)
 
-    def _load(self, load: Load, type_: VectorType, masks: Masks) -> tuple[Expression, ...]:
+    def _load(self, load: kernel.Load, type_: kernel.VectorType, masks: Masks) -> tuple[Expression, ...]:
         kind = self.variance.kind(load.index)
         if kind == LINEAR:
             return self._side_by_side(load, self.line(load.index).base, type_, masks)
@@ -212,7 +199,7 @@ class LaneValues:
             return self._gathered(load, self.wide(load.index, masks), type_, masks)
         near = self.near_line(load.index, masks)
         assert near.exact is not None
-        zero = Broadcast(Constant((type_.element.is_float and 0.0) or 0, type_.element), type_)
+        zero = kernel.Broadcast(Constant((type_.element.is_float and 0.0) or 0, type_.element), type_)
         found = tuple(self.emit.declare(zero, "e") for _ in range(self.count))
 
         def set_to(parts: Sequence[Expression]) -> None:
@@ -227,15 +214,19 @@ class LaneValues:
         )
         return tuple(self.emit.snapshot(one, "e") for one in found)
 
-    def _side_by_side(self, load: Load, first: Expression, type_: VectorType, masks: Masks) -> tuple[Expression, ...]:
+    def _side_by_side(
+        self, load: kernel.Load, first: Expression, type_: kernel.VectorType, masks: Masks
+    ) -> tuple[Expression, ...]:
         base = self.emit.let(first, "base")
         places = [add(base, integer(r * self.lanes)) for r in range(self.count)]
-        return tuple(Load(load.buffer, at, type_, mask=masks[r] if masks else None) for r, at in enumerate(places))
+        return tuple(
+            kernel.Load(load.buffer, at, type_, mask=masks[r] if masks else None) for r, at in enumerate(places)
+        )
 
     def _gathered(
-        self, load: Load, places: Sequence[Expression], type_: VectorType, masks: Masks
+        self, load: kernel.Load, places: Sequence[Expression], type_: kernel.VectorType, masks: Masks
     ) -> tuple[Expression, ...]:
-        found = [Load(load.buffer, at, type_, mask=masks[r] if masks else None) for r, at in enumerate(places)]
+        found = [kernel.Load(load.buffer, at, type_, mask=masks[r] if masks else None) for r, at in enumerate(places)]
         return tuple(self.emit.let(one, "gathered") for one in found)
 
 

@@ -13,24 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from tilewright.ir.scalars import I64, compute_type
-from tilewright.kernel.ir import (
-    Address,
-    Buffer,
-    Cast,
-    Constant,
-    Expression,
-    For,
-    Let,
-    Name,
-    Operation,
-    Space,
-    Statement,
-    Store,
-    add,
-    integer,
-    multiply,
-    operation,
-)
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Buffer, Constant, Expression, Name, Statement, add, integer, multiply, operation
 from tilewright.machine.model import Machine
 from tilewright.passes.items.renaming import renamed
 from tilewright.passes.items.scalar_values import KernelBuilder
@@ -81,7 +65,7 @@ def emit_past_caches(
     is_long = operation("ge", span, integer(SHORTEST * lanes))
 
     def past() -> None:
-        address = add(Address(store.buffer), multiply(at_round(place, index.name, low), integer(bytes_)))
+        address = add(kernel.Address(store.buffer), multiply(at_round(place, index.name, low), integer(bytes_)))
         odd = operation("and", operation("sub", integer(0), address), integer(lanes * bytes_ - 1))
         first = emit.let(add(low, operation("floordiv", odd, integer(bytes_))), "first")
         group = integer(LINES * lanes)
@@ -93,7 +77,7 @@ def emit_past_caches(
         writer.begin(index, begin)
         with emit.scope() as inside:
             writer.run(body, None)
-        emit.emit(For(begin.name, first, middle, tuple(inside), step=group))
+        emit.emit(kernel.For(begin.name, first, middle, tuple(inside), step=group))
         _one_by_one(emit, (middle, high), index, body)
 
     emit.when(emit.let(operation("and", is_large, is_long), "past"), past, otherwise)
@@ -104,13 +88,17 @@ def _one_by_one(
     emit: KernelBuilder, bounds: tuple[Expression, Expression], index: Name, body: Sequence[Statement]
 ) -> None:
     again, inside = renamed(emit, index, body)
-    emit.emit(For(again.name, *bounds, inside))
+    emit.emit(kernel.For(again.name, *bounds, inside))
 
 
-def _only_store(index: Name, body: Sequence[Statement]) -> tuple[Store, LaneVariance, Expression] | None:
+def _only_store(index: Name, body: Sequence[Statement]) -> tuple[kernel.Store, LaneVariance, Expression] | None:
     """The store of a body without branches that reads and writes side by side, and where; None for another body."""
-    stores = [one for one in body if isinstance(one, Store)]
-    if len(stores) != 1 or not all(isinstance(one, Let | Store) for one in body) or not has_lines(stores[0].buffer):
+    stores = [one for one in body if isinstance(one, kernel.Store)]
+    if (
+        len(stores) != 1
+        or not all(isinstance(one, kernel.Let | kernel.Store) for one in body)
+        or not has_lines(stores[0].buffer)
+    ):
         return None
     try:
         variance = lane_variance(index, body)
@@ -118,7 +106,7 @@ def _only_store(index: Name, body: Sequence[Statement]) -> tuple[Store, LaneVari
         return None
     if not variance.reads_side_by_side(body):
         return None
-    bound = {one.name: one.value for one in body if isinstance(one, Let)}
+    bound = {one.name: one.value for one in body if isinstance(one, kernel.Let)}
     place = inlined(stores[0].index, bound)
     return None if place is None else (stores[0], variance, place)
 
@@ -126,7 +114,7 @@ def _only_store(index: Name, body: Sequence[Statement]) -> tuple[Store, LaneVari
 def has_lines(buffer: Buffer) -> bool:
     """Whether vectors of its elements as they are computed with fill its lines."""
     element = buffer.element
-    return buffer.space is Space.GLOBAL and element.bytes in (4, 8) and compute_type(element) == element
+    return buffer.space is kernel.Space.GLOBAL and element.bytes in (4, 8) and compute_type(element) == element
 
 
 def inlined(value: Expression, bound: Mapping[str, Expression]) -> Expression | None:
@@ -136,11 +124,11 @@ def inlined(value: Expression, bound: Mapping[str, Expression]) -> Expression | 
             return value
         case Name(name):
             return inlined(bound[name], bound) if name in bound else value
-        case Cast(operand, type_):
+        case kernel.Cast(operand, type_):
             inner = inlined(operand, bound)
-            return None if inner is None else Cast(inner, type_)
-        case Operation(operator, operands, type_):
+            return None if inner is None else kernel.Cast(inner, type_)
+        case kernel.Operation(operator, operands, type_):
             parts = [inlined(one, bound) for one in operands]
             known = tuple(one for one in parts if one is not None)
-            return Operation(operator, known, type_) if len(known) == len(parts) else None
+            return kernel.Operation(operator, known, type_) if len(known) == len(parts) else None
     return None

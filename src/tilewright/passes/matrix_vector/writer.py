@@ -9,26 +9,9 @@ from typing import NamedTuple
 from tilewright.contraction.form import Dimension
 from tilewright.contraction.normalise import constant
 from tilewright.ir.scalars import BOOL, I64, U32, ScalarType, compute_type
+from tilewright.kernel import ir as kernel
 from tilewright.kernel.dots import Bits
-from tilewright.kernel.ir import (
-    Broadcast,
-    Buffer,
-    Expression,
-    FirstLanes,
-    LaneNumbers,
-    Load,
-    Name,
-    Operation,
-    Shuffle,
-    Store,
-    VectorType,
-    add,
-    element_of,
-    integer,
-    load,
-    multiply,
-    operation,
-)
+from tilewright.kernel.ir import Buffer, Expression, Name, add, integer, load, multiply, operation
 from tilewright.passes.items.launch_writer import LaunchWriter
 from tilewright.passes.items.scalar_values import Value, component_types, load_element, store_element
 from tilewright.passes.items.scalar_values import constant as constant_value
@@ -148,13 +131,16 @@ class RowWriter(LaunchWriter):
         if not scalar.is_complex:
             return (
                 self._load(
-                    buffer, at, VectorType(compute_type(buffer.element), lanes), None if mask is None else mask.elements
+                    buffer,
+                    at,
+                    kernel.VectorType(compute_type(buffer.element), lanes),
+                    None if mask is None else mask.elements,
                 ),
             )
-        type_ = VectorType(buffer.element, 2 * lanes)
+        type_ = kernel.VectorType(buffer.element, 2 * lanes)
         pairs = self._load(buffer, multiply(at, integer(2)), type_, None if mask is None else mask.pairs)
         parts = (
-            Shuffle(pairs, pairs, tuple(range(part, 2 * lanes, 2)), VectorType(buffer.element, lanes))
+            kernel.Shuffle(pairs, pairs, tuple(range(part, 2 * lanes, 2)), kernel.VectorType(buffer.element, lanes))
             for part in (0, 1)
         )
         return tuple(self.emit.let(one, "component") for one in parts)
@@ -165,7 +151,7 @@ class RowWriter(LaunchWriter):
             return self.read(buffer, scalar, at, mask)
         raw = as_bits(buffer)
         (found,) = self.read(raw, raw.element, at, mask, self.form.step)
-        return (self.emit.let(Bits((found,), VectorType(U32, self.form.lanes)), "packed"),)
+        return (self.emit.let(Bits((found,), kernel.VectorType(U32, self.form.lanes)), "packed"),)
 
     def read_vector(self, place: Expression, along: Expression, mask: Mask | None) -> Value:
         """The other operand's elements from `along` on, in a row that begins at `place`."""
@@ -177,30 +163,32 @@ class RowWriter(LaunchWriter):
             return self._read_backwards(self.vector, scalar, operation("sub", place, along), mask)
         count = len(component_types(scalar))
         step = self.stride(form.along, "vector")
-        indices = VectorType(I64, form.lanes)
-        places = add(Broadcast(add(place, multiply(along, step)), indices), self._spread(step, indices))
-        first = self.emit.let(operation("mul", places, Broadcast(integer(count), indices)), "places")
-        type_ = VectorType(compute_type(self.vector.element), form.lanes)
+        indices = kernel.VectorType(I64, form.lanes)
+        places = add(kernel.Broadcast(add(place, multiply(along, step)), indices), self._spread(step, indices))
+        first = self.emit.let(operation("mul", places, kernel.Broadcast(integer(count), indices)), "places")
+        type_ = kernel.VectorType(compute_type(self.vector.element), form.lanes)
         lanes = None if mask is None else mask.elements
-        parts = (add(first, Broadcast(integer(part), indices)) for part in range(count))
+        parts = (add(first, kernel.Broadcast(integer(part), indices)) for part in range(count))
         return tuple(self._load(self.vector, one, type_, lanes) for one in parts)
 
     def _read_backwards(self, buffer: Buffer, scalar: ScalarType, at: Expression, mask: Mask | None) -> Value:
         """Vectors of the elements at `at` and before it."""
 
         def turned(value: Expression) -> Expression:
-            assert isinstance(value.type, VectorType)
-            return self.emit.let(Shuffle(value, value, tuple(range(value.type.lanes))[::-1], value.type), "turned")
+            assert isinstance(value.type, kernel.VectorType)
+            return self.emit.let(
+                kernel.Shuffle(value, value, tuple(range(value.type.lanes))[::-1], value.type), "turned"
+            )
 
         turned_mask = None if mask is None else Mask(turned(mask.elements), turned(mask.pairs))
         first = operation("sub", at, integer(self.form.lanes - 1))
         return tuple(map(turned, self.read(buffer, scalar, first, turned_mask)))
 
-    def _spread(self, step: Expression, type_: VectorType) -> Expression:
-        return operation("mul", LaneNumbers(type_), Broadcast(step, type_))
+    def _spread(self, step: Expression, type_: kernel.VectorType) -> Expression:
+        return operation("mul", kernel.LaneNumbers(type_), kernel.Broadcast(step, type_))
 
-    def _load(self, buffer: Buffer, at: Expression, type_: VectorType, mask: Expression | None) -> Expression:
-        return self.emit.let(Load(buffer, at, type_, mask=mask), "read")
+    def _load(self, buffer: Buffer, at: Expression, type_: kernel.VectorType, mask: Expression | None) -> Expression:
+        return self.emit.let(kernel.Load(buffer, at, type_, mask=mask), "read")
 
     def read_everywhere(self, buffer: Buffer, scalar: ScalarType, at: Expression) -> Value:
         """The element at `at` in all lanes."""
@@ -208,22 +196,24 @@ class RowWriter(LaunchWriter):
         return self._everywhere(element, self.form.lanes)
 
     def _everywhere(self, element: Value, lanes: int) -> Value:
-        wide = (Broadcast(one, VectorType(element_of(one.type), lanes)) for one in element)
+        wide = (kernel.Broadcast(one, kernel.VectorType(kernel.element_of(one.type), lanes)) for one in element)
         return tuple(self.emit.let(one, "fixed") for one in wide)
 
     def store(self, buffer: Buffer, at: Expression, value: Value, mask: Mask | None = None) -> None:
         """Write results, vectors of them or one, from `at` on."""
         if len(value) == 1:
-            self.emit.emit(Store(buffer, at, value[0], mask=None if mask is None else mask.elements))
-        elif not isinstance(value[0].type, VectorType):
+            self.emit.emit(kernel.Store(buffer, at, value[0], mask=None if mask is None else mask.elements))
+        elif not isinstance(value[0].type, kernel.VectorType):
             store_element(buffer, self.form.accumulator, at, value, self.emit)
         else:
             lanes = value[0].type.lanes
             in_turns = tuple(lane + part * lanes for lane in range(lanes) for part in (0, 1))
             real, imaginary = value
-            pairs = Shuffle(real, imaginary, in_turns, VectorType(element_of(value[0].type), 2 * lanes))
+            pairs = kernel.Shuffle(
+                real, imaginary, in_turns, kernel.VectorType(kernel.element_of(value[0].type), 2 * lanes)
+            )
             place = multiply(at, integer(2))
-            self.emit.emit(Store(buffer, place, pairs, mask=None if mask is None else mask.pairs))
+            self.emit.emit(kernel.Store(buffer, place, pairs, mask=None if mask is None else mask.pairs))
 
     def level(self, elements: int) -> Buffer:
         """Scratch memory for so many results."""
@@ -239,7 +229,7 @@ class RowWriter(LaunchWriter):
         for name, one in zip(names, value, strict=True):
             kept = one
             if mask is not None:
-                kept = self.emit.let(Operation("select", (mask.elements, one, name), one.type), "kept")
+                kept = self.emit.let(kernel.Operation("select", (mask.elements, one, name), one.type), "kept")
             self.emit.assign(name, kept)
 
     def snapshot(self, names: Sequence[Name], hint: str) -> Value:
@@ -250,7 +240,7 @@ class RowWriter(LaunchWriter):
 
     def combined(self, left: Value, right: Value) -> Value:
         """combine(left, right), of vectors or of scalars."""
-        lanes = left[0].type.lanes if isinstance(left[0].type, VectorType) else 1
+        lanes = left[0].type.lanes if isinstance(left[0].type, kernel.VectorType) else 1
         pair = [tuple(self.emit.let(one, "operand") for one in value) for value in (left, right)]
         (result,) = lower_lambda_vector(self.contraction.combine, pair, lanes, self.emit)
         return tuple(self.emit.let(one, "total") for one in result)
@@ -275,7 +265,7 @@ class RowWriter(LaunchWriter):
         contraction = self.contraction
         if contraction.epilogue is None:
             return total
-        lanes = total[0].type.lanes if isinstance(total[0].type, VectorType) else 1
+        lanes = total[0].type.lanes if isinstance(total[0].type, kernel.VectorType) else 1
         operands = [total]
         for number, (one, buffer) in enumerate(zip(contraction.epilogue_operands, self._further, strict=True)):
             scalar, place = one.operand.element, bases[str(number)]
@@ -303,7 +293,7 @@ class RowWriter(LaunchWriter):
             assert isinstance(before, Name)
             return (self.emit.let(self.form.dots.of(matrix[0], vector[0], before), "total"),)
         if self.form.fused_multiply_add and vector is not None:
-            kinds = {tuple(element_of(one.type) for one in value) for value in (total, matrix, vector)}
+            kinds = {tuple(kernel.element_of(one.type) for one in value) for value in (total, matrix, vector)}
             if len(kinds) == 1:
                 return self._multiply_add(total, matrix, vector)
         return self.combined(total, self.mapped(matrix, vector))
@@ -312,7 +302,7 @@ class RowWriter(LaunchWriter):
         """total + x y; of complex numbers the real part is re + ac - bd, the imaginary one im + ad + bc."""
 
         def fma(one: Expression, other: Expression, before: Expression) -> Expression:
-            return self.emit.let(Operation("fma", (one, other, before), before.type), "total")
+            return self.emit.let(kernel.Operation("fma", (one, other, before), before.type), "total")
 
         if len(total) == 1:
             return (fma(x[0], y[0], total[0]),)
@@ -322,15 +312,17 @@ class RowWriter(LaunchWriter):
     def neutral(self) -> Value:
         """The neutral element in all lanes."""
         parts = constant_value(self.contraction.neutral.value, self.contraction.neutral.scalar)
-        return tuple(Broadcast(one, VectorType(element_of(one.type), self.form.lanes)) for one in parts)
+        return tuple(
+            kernel.Broadcast(one, kernel.VectorType(kernel.element_of(one.type), self.form.lanes)) for one in parts
+        )
 
     def tail_mask(self, stop: Expression, at: Expression) -> Mask:
         """True for the lanes from `at` on that lie before `stop`."""
         left, lanes = operation("sub", stop, at), self.form.step
-        elements = self.emit.let(FirstLanes(left, VectorType(BOOL, lanes)), "mask")
+        elements = self.emit.let(kernel.FirstLanes(left, kernel.VectorType(BOOL, lanes)), "mask")
         if not self.form.has_complex:
             return Mask(elements, elements)
-        pairs = FirstLanes(multiply(left, integer(2)), VectorType(BOOL, 2 * lanes))
+        pairs = kernel.FirstLanes(multiply(left, integer(2)), kernel.VectorType(BOOL, 2 * lanes))
         return Mask(elements, self.emit.let(pairs, "pairs"))
 
     def in_steps(

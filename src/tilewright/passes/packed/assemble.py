@@ -9,20 +9,8 @@ from __future__ import annotations
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL
-from tilewright.kernel.ir import (
-    Address,
-    Buffer,
-    Expression,
-    FirstLanes,
-    Name,
-    Store,
-    VectorType,
-    add,
-    integer,
-    load,
-    multiply,
-    operation,
-)
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Buffer, Expression, Name, add, integer, load, multiply, operation
 from tilewright.passes.packed.writer import PackedWriter, Side
 
 
@@ -55,7 +43,7 @@ class Assembly:
         assert boxes is not None
         run = w.parameter("run", boxes.run)
         whole = w.parameter("whole_lanes", boxes.run // lanes * lanes)
-        mask = w.emit.let(FirstLanes(operation("sub", run, whole), VectorType(BOOL, lanes)), "rest")
+        mask = w.emit.let(kernel.FirstLanes(operation("sub", run, whole), kernel.VectorType(BOOL, lanes)), "rest")
         origin = add(load(vector.out_table, first[0]), load(scalar.out_table, first[1]))
         here = self.place(w.emit.let(origin, "origin"))
 
@@ -69,7 +57,7 @@ class Assembly:
 
                 def move(at: Expression, mask: Expression | None = None) -> None:
                     value = w.emit.let(load(waiting, add(source, at), lanes), "part")
-                    w.emit.emit(Store(self.buffer, add(to, at), value, mask=mask))
+                    w.emit.emit(kernel.Store(self.buffer, add(to, at), value, mask=mask))
 
                 w.loop("at", integer(0), whole, move, integer(lanes))
                 move(whole, mask)
@@ -86,7 +74,7 @@ class Assembly:
         def line(number: Expression) -> None:
             at = w.emit.let(add(self.head, multiply(number, integer(lanes))), "at")
             value = w.emit.let(load(self.buffer, add(self.there, at), lanes), "line")
-            w.emit.emit(Store(self.out, add(self.to, at), value, aligned=True, nontemporal=True))
+            w.emit.emit(kernel.Store(self.out, add(self.to, at), value, aligned=True, nontemporal=True))
 
         w.loop("line", w.emit.snapshot(self.next_line, "line"), stop, line)
         w.emit.assign(self.next_line, stop)
@@ -102,7 +90,7 @@ class Assembly:
         w.emit.assign(self.here, self.there)
         w.emit.assign(self.there, before)
         w.emit.assign(self.to, to)
-        address = add(Address(self.out), multiply(to, integer(bytes_)))
+        address = add(kernel.Address(self.out), multiply(to, integer(bytes_)))
         up = operation("floordiv", operation("sub", integer(0), address), integer(bytes_))
         beyond = operation("and", up, integer(lanes - 1))
         w.emit.assign(self.head, operation("min", beyond, self.size))
@@ -116,8 +104,8 @@ class Assembly:
     def _piece(self, start: Expression, count: Expression) -> None:
         w, lanes = self.w, self.w.form.lanes
         value = w.emit.let(load(self.buffer, add(self.there, start), lanes), "part")
-        mask = FirstLanes(w.emit.let(count, "count"), VectorType(BOOL, lanes))
-        w.emit.emit(Store(self.out, add(self.to, start), value, mask=mask))
+        mask = kernel.FirstLanes(w.emit.let(count, "count"), kernel.VectorType(BOOL, lanes))
+        w.emit.emit(kernel.Store(self.out, add(self.to, start), value, mask=mask))
 
 
 def start_assembly(w: PackedWriter, out: Buffer) -> Assembly:

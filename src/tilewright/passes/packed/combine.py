@@ -16,22 +16,8 @@ from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Apply, Lambda
 from tilewright.ir.scalars import BOOL, U8, compute_type
 from tilewright.ir.traversal import canonical
-from tilewright.kernel.ir import (
-    Broadcast,
-    Buffer,
-    Constant,
-    Expression,
-    Lane,
-    Name,
-    Operation,
-    VectorType,
-    add,
-    element_of,
-    integer,
-    load,
-    multiply,
-    operation,
-)
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Buffer, Constant, Expression, Name, add, integer, load, multiply, operation
 from tilewright.passes.items.scalar_values import Value, component_types
 from tilewright.passes.items.scalar_values import constant as constant_value
 from tilewright.passes.lanes.vectorise import as_bytes, as_mask, lower_lambda_vector
@@ -47,7 +33,7 @@ def start(w: PackedWriter, begun: Buffer | None, at: Expression) -> tuple[Name, 
         return (w.emit.declare(load(begun, at, w.form.lanes), "sum"),)
     parts, lanes = first_values(w.form), w.form.lanes
     if lanes > 1:
-        parts = tuple(Broadcast(part, VectorType(element_of(part.type), lanes)) for part in parts)
+        parts = tuple(kernel.Broadcast(part, kernel.VectorType(kernel.element_of(part.type), lanes)) for part in parts)
     return tuple(w.emit.declare(part, "sum") for part in parts)
 
 
@@ -89,19 +75,23 @@ def combine(
     (value,) = lower_lambda_vector(form.contraction.map, (left, right), form.lanes, emit)
     (combined,) = lower_lambda_vector(form.contraction.combine, (accumulator, value), form.lanes, emit)
     for variable, part in zip(accumulator, combined, strict=True):
-        emit.assign(variable, as_bytes(part) if element_of(variable.type) == U8 else part)
+        emit.assign(variable, as_bytes(part) if kernel.element_of(variable.type) == U8 else part)
 
 
 def _types_agree(form: PackedForm, vector: Value, element: Value) -> bool:
     types = component_types(form.accumulator)
-    return tuple(element_of(one.type) for one in vector) == tuple(element_of(one.type) for one in element) == types
+    return (
+        tuple(kernel.element_of(one.type) for one in vector)
+        == tuple(kernel.element_of(one.type) for one in element)
+        == types
+    )
 
 
 def _multiply_add(w: PackedWriter, accumulator: tuple[Name, ...], vector: Value, element: Value) -> None:
     """The real parts first: re += ac; im += ad; re -= bd; im += bc."""
 
     def fma(total: Name, one: Expression, other: Expression) -> None:
-        w.emit.assign(total, Operation("fma", (one, other, total), total.type))
+        w.emit.assign(total, kernel.Operation("fma", (one, other, total), total.type))
 
     fma(accumulator[0], vector[0], element[0])
     if len(accumulator) == 2:
@@ -164,8 +154,8 @@ def nan_guard(contraction: Contraction) -> NanGuard | None:
 
 
 def _like(value: Expression, number: float) -> Expression:
-    constant = Constant(number, element_of(value.type))
-    return Broadcast(constant, value.type) if isinstance(value.type, VectorType) else constant
+    constant = Constant(number, kernel.element_of(value.type))
+    return kernel.Broadcast(constant, value.type) if isinstance(value.type, kernel.VectorType) else constant
 
 
 def _is_number(value: Expression) -> Expression:
@@ -197,7 +187,7 @@ def gives_no_nan(w: PackedWriter, side: Side, count: Expression, depth: Expressi
     distance = multiply(side.pitch, integer(side.width))
     length = emit.let(depth if scattered else multiply(depth, integer(side.width)), "length")
     groups = emit.let(operation("floordiv", length, integer(lanes)), "groups")
-    passed = emit.declare(Broadcast(Constant(True, BOOL), VectorType(BOOL, lanes)), "passed")
+    passed = emit.declare(kernel.Broadcast(Constant(True, BOOL), kernel.VectorType(BOOL, lanes)), "passed")
     rest_passed = emit.declare(Constant(True, BOOL), "rest_passed")
 
     def piece(number: Expression) -> None:
@@ -220,5 +210,5 @@ def gives_no_nan(w: PackedWriter, side: Side, count: Expression, depth: Expressi
 
 def _all(passed: Name, lanes: int, condition: Expression) -> Expression:
     for lane in range(lanes):
-        condition = operation("and", condition, Lane(passed, lane, BOOL))
+        condition = operation("and", condition, kernel.Lane(passed, lane, BOOL))
     return condition

@@ -10,18 +10,8 @@ Two loads of which some lanes are read, and one store, where rows are not even w
 from __future__ import annotations
 
 from tilewright.ir.scalars import BOOL
-from tilewright.kernel.ir import (
-    Expression,
-    FirstLanes,
-    Name,
-    Prefetch,
-    VectorType,
-    add,
-    integer,
-    load,
-    multiply,
-    operation,
-)
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Expression, Name, add, integer, load, multiply, operation
 from tilewright.passes.packed.reading import all_along, along_sum, read_across, steps_of
 from tilewright.passes.packed.runs import run_length, takes_masks
 from tilewright.passes.packed.scalar_panels import copy_parts
@@ -47,7 +37,7 @@ def pack_joined(w: PackedWriter, side: Side, first: Expression, base: Expression
         place = emit.let(add(first, integer(number * lanes)), "place")
         start = emit.let(load(side.source_table, place), "from")
         end = load(side.source_table, add(place, integer(lanes - 1)))
-        head = emit.let(FirstLanes(_of_first_run(w, side, place, start), VectorType(BOOL, lanes)), "head")
+        head = emit.let(kernel.FirstLanes(_of_first_run(w, side, place, start), kernel.VectorType(BOOL, lanes)), "head")
         tail = emit.let(operation("not", head), "tail")
         parts.append((start, emit.let(operation("sub", end, integer(lanes - 1)), "next"), head, tail))
     steps = steps_of(w, depth)
@@ -58,7 +48,7 @@ def pack_joined(w: PackedWriter, side: Side, first: Expression, base: Expression
             later = emit.let(operation("min", add(k, integer(STEPS_AHEAD)), last), "later")
             ahead = emit.let(along_sum(w, side, later), "ahead")
             for start in (*(one[0] for one in parts), add(parts[-1][1], integer(lanes - 1))):
-                emit.emit(Prefetch(side.source, emit.let(add(start, ahead), "at")))
+                emit.emit(kernel.Prefetch(side.source, emit.let(add(start, ahead), "at")))
         along = all_along(w, side, k)
         row = emit.let(add(base, multiply(k, integer(side.width))), "row")
         for number, (start, following, head, tail) in enumerate(parts):

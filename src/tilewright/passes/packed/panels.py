@@ -12,18 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tilewright.kernel.ir import (
-    Expression,
-    Prefetch,
-    Shuffle,
-    VectorType,
-    add,
-    element_of,
-    integer,
-    load,
-    multiply,
-    operation,
-)
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Expression, add, integer, load, multiply, operation
 from tilewright.passes.items.scalar_values import Value
 from tilewright.passes.packed.joined_runs import may_join_runs, pack_joined
 from tilewright.passes.packed.on_the_way import is_packed_on_the_way
@@ -159,7 +149,7 @@ def _copy_rows(
             later = emit.let(operation("min", add(k, integer(GROUPS_AHEAD * lanes)), last), "later")
             ahead = emit.let(along_sum(w, side, later), "ahead")
             for start in starts:
-                emit.emit(Prefetch(side.source, emit.let(add(start, ahead), "at")))
+                emit.emit(kernel.Prefetch(side.source, emit.let(add(start, ahead), "at")))
 
         def copy(parts: int) -> None:
             for part in range(parts):
@@ -297,7 +287,7 @@ def _copy_runs(
         later = emit.let(operation("min", add(k, integer(STEPS_AHEAD)), last), "later")
         ahead = emit.let(along_sum(w, side, later), "ahead")
         for start in (*starts[::parts], add(starts[-1], integer(lanes - 1))):
-            emit.emit(Prefetch(side.source, emit.let(add(start, ahead), "at")))
+            emit.emit(kernel.Prefetch(side.source, emit.let(add(start, ahead), "at")))
 
     def copy(k: Expression) -> None:
         if w.form.far:
@@ -360,11 +350,12 @@ def _transpose_piece(
 def _joined(w: PackedWriter, pieces: list[Expression]) -> Expression:
     """Vectors of one length, a power of two of them, one after the other in one vector."""
     while len(pieces) > 1:
-        lanes = 2 * (pieces[0].type.lanes if isinstance(pieces[0].type, VectorType) else 1)
-        vector = VectorType(element_of(pieces[0].type), lanes)
+        lanes = 2 * (pieces[0].type.lanes if isinstance(pieces[0].type, kernel.VectorType) else 1)
+        vector = kernel.VectorType(kernel.element_of(pieces[0].type), lanes)
         order = tuple(range(lanes))
         pieces = [
-            w.emit.let(Shuffle(pieces[i], pieces[i + 1], order, vector), "joined") for i in range(0, len(pieces), 2)
+            w.emit.let(kernel.Shuffle(pieces[i], pieces[i + 1], order, vector), "joined")
+            for i in range(0, len(pieces), 2)
         ]
     return pieces[0]
 
@@ -372,7 +363,7 @@ def _joined(w: PackedWriter, pieces: list[Expression]) -> Expression:
 def transpose(w: PackedWriter, rows: list[Expression]) -> list[Expression]:
     """The transpose of a square of vectors, by exchanging blocks of halving size between pairs of rows."""
     lanes = len(rows)
-    vector = VectorType(element_of(rows[0].type), lanes)
+    vector = kernel.VectorType(kernel.element_of(rows[0].type), lanes)
     held = list(rows)
     distance = lanes // 2
     while distance:
@@ -381,8 +372,8 @@ def transpose(w: PackedWriter, rows: list[Expression]) -> list[Expression]:
         for i in range(lanes):
             if not i & distance:
                 upper, lower = held[i], held[i + distance]
-                held[i] = w.emit.let(Shuffle(upper, lower, keep, vector), "swap")
-                held[i + distance] = w.emit.let(Shuffle(upper, lower, give, vector), "swap")
+                held[i] = w.emit.let(kernel.Shuffle(upper, lower, keep, vector), "swap")
+                held[i + distance] = w.emit.let(kernel.Shuffle(upper, lower, give, vector), "swap")
         distance //= 2
     return held
 

@@ -5,22 +5,9 @@ takes several (dots.py), so many of them side by side in a lane.
 from __future__ import annotations
 
 from tilewright.ir.scalars import U32
+from tilewright.kernel import ir as kernel
 from tilewright.kernel.dots import Bits
-from tilewright.kernel.ir import (
-    Broadcast,
-    Buffer,
-    Cast,
-    Constant,
-    Expression,
-    Store,
-    ValueType,
-    VectorType,
-    add,
-    integer,
-    load,
-    multiply,
-    operation,
-)
+from tilewright.kernel.ir import Buffer, Constant, Expression, add, integer, load, multiply, operation
 from tilewright.passes.items.scalar_values import Value
 from tilewright.passes.packed.dots import as_bits
 from tilewright.passes.packed.operands import load_parts
@@ -68,7 +55,7 @@ def read_across(
     raw = as_bits(side.source)
     found: Expression | None = None
     for number, at in enumerate(places):
-        wide = Cast(emit.let(load(raw, at, lanes), "elements"), _packed_type(lanes))
+        wide = kernel.Cast(emit.let(load(raw, at, lanes), "elements"), _packed_type(lanes))
         if found is None:
             found = emit.let(wide, "packed")
         else:
@@ -83,7 +70,7 @@ def read_along(w: PackedWriter, side: Side, at: Expression, lanes: int) -> Value
     if w.form.dots is None:
         return load_parts(side.source, side.operand.element, at, lanes, w.emit)
     bits = w.emit.let(load(as_bits(side.source), at, lanes * w.form.together), "elements")
-    packed: Expression = w.emit.let(Bits((bits,), VectorType(U32, lanes)), "packed")
+    packed: Expression = w.emit.let(Bits((bits,), kernel.VectorType(U32, lanes)), "packed")
     return (_flipped(w, side, packed, lanes),)
 
 
@@ -98,7 +85,7 @@ def clear_missing(w: PackedWriter, side: Side, count: Expression, depth: Express
 
     def clear() -> None:
         bits = multiply(rest, integer(dots.elements[0].bits))
-        kept = Cast(emit.let(operation("sub", operation("shl", integer(1), bits), integer(1)), "kept"), U32)
+        kept = kernel.Cast(emit.let(operation("sub", operation("shl", integer(1), bits), integer(1)), "kept"), U32)
         last = emit.let(operation("sub", steps, integer(1)), "last_step")
         mask = emit.let(kept, "kept")
         lanes = form.lanes if side.name == "v" else 1
@@ -112,8 +99,8 @@ def clear_missing(w: PackedWriter, side: Side, count: Expression, depth: Express
                 at = add(row, operation("mod", i, integer(side.width)))
             at = emit.let(at, "at")
             (held,) = side.panels
-            every = Broadcast(mask, VectorType(U32, lanes)) if lanes > 1 else mask
-            emit.emit(Store(held, at, operation("and", load(held, at, lanes), every)))
+            every = kernel.Broadcast(mask, kernel.VectorType(U32, lanes)) if lanes > 1 else mask
+            emit.emit(kernel.Store(held, at, operation("and", load(held, at, lanes), every)))
 
         padded = multiply(w.panels(count, side.width), integer(side.width))
         w.loop("i", integer(0), emit.let(padded, "padded"), element, lanes)
@@ -129,14 +116,14 @@ def what_zeros_give(w: PackedWriter, vector: Side, count: Expression, depth: Exp
     if dots is None or not dots.flipped:
         return None
     begun = w.workspace("begun", form.accumulator, vector.source_table.size or 0)
-    kind = VectorType(form.accumulator, form.lanes)
+    kind = kernel.VectorType(form.accumulator, form.lanes)
     steps, (panel,) = steps_of(w, depth), vector.panels
     zeros = emit.let(_everywhere(SIGNS, form.lanes), "zeros")
 
     def of_panel(number: Expression) -> None:
         first = emit.let(multiply(number, integer(vector.width)), "first")
         base = emit.let(multiply(first, vector.pitch), "panel")
-        nothing = Broadcast(Constant(0, form.accumulator), kind)
+        nothing = kernel.Broadcast(Constant(0, form.accumulator), kind)
         sums = [emit.declare(nothing, "sum") for _ in range(form.vectors)]
 
         def step(k: Expression) -> None:
@@ -147,19 +134,19 @@ def what_zeros_give(w: PackedWriter, vector: Side, count: Expression, depth: Exp
 
         w.loop("k", integer(0), steps, step)
         for i, total in enumerate(sums):
-            emit.emit(Store(begun, add(first, integer(i * form.lanes)), operation("neg", total)))
+            emit.emit(kernel.Store(begun, add(first, integer(i * form.lanes)), operation("neg", total)))
 
     w.loop("panel", integer(0), w.panels(count, vector.width), of_panel)
     return begun
 
 
-def _packed_type(lanes: int) -> ValueType:
-    return U32 if lanes == 1 else VectorType(U32, lanes)
+def _packed_type(lanes: int) -> kernel.ValueType:
+    return U32 if lanes == 1 else kernel.VectorType(U32, lanes)
 
 
 def _everywhere(value: int, lanes: int) -> Expression:
     number = Constant(value, U32)
-    return number if lanes == 1 else Broadcast(number, VectorType(U32, lanes))
+    return number if lanes == 1 else kernel.Broadcast(number, kernel.VectorType(U32, lanes))
 
 
 def _flipped(w: PackedWriter, side: Side, packed: Expression, lanes: int) -> Expression:

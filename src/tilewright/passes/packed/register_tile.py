@@ -9,18 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from tilewright.ir.dataclass import dataclass
-from tilewright.kernel.ir import (
-    Broadcast,
-    Buffer,
-    Expression,
-    Name,
-    VectorType,
-    add,
-    element_of,
-    integer,
-    load,
-    multiply,
-)
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Buffer, Expression, Name, add, integer, load, multiply
 from tilewright.passes.items.scalar_values import Value
 from tilewright.passes.packed.combine import combine
 from tilewright.passes.packed.on_the_way import packed_step, sources_of_panel
@@ -114,4 +104,4 @@ def _load_panel(panel: Buffer, index: Expression, lanes: int) -> Expression:
 
 
 def _broadcast(part: Expression, lanes: int) -> Expression:
-    return part if lanes == 1 else Broadcast(part, VectorType(element_of(part.type), lanes))
+    return part if lanes == 1 else kernel.Broadcast(part, kernel.VectorType(kernel.element_of(part.type), lanes))

@@ -10,20 +10,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from tilewright.ir.scalars import BOOL, U8
-from tilewright.kernel.ir import (
-    Address,
-    Constant,
-    Expression,
-    Prefetch,
-    Shuffle,
-    VectorType,
-    add,
-    element_of,
-    integer,
-    load,
-    multiply,
-    operation,
-)
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Constant, Expression, add, integer, load, multiply, operation
 from tilewright.passes.items.lower_scalar import lower_lambda
 from tilewright.passes.items.scalar_values import Value, load_element, store_element
 from tilewright.passes.lanes.vectorise import lower_lambda_vector
@@ -42,7 +30,9 @@ def has_fast_path(w: PackedWriter) -> bool:
 
 def _part_of(value: Value, first: int, lanes: int) -> Value:
     picked = tuple(range(first, first + lanes))
-    return tuple(Shuffle(part, part, picked, VectorType(element_of(part.type), lanes)) for part in value)
+    return tuple(
+        kernel.Shuffle(part, part, picked, kernel.VectorType(kernel.element_of(part.type), lanes)) for part in value
+    )
 
 
 class Place(Waiting):
@@ -93,7 +83,7 @@ class Place(Waiting):
         base = self.row_base(j)
         for i in range(w.form.vectors):
             start = load(self.vector.out_table, add(self.vector_first, integer(i * lanes)))
-            w.emit.emit(Prefetch(self.out, w.emit.let(add(base, start), "at")))
+            w.emit.emit(kernel.Prefetch(self.out, w.emit.let(add(base, start), "at")))
 
     def write_registers(self, accumulators: Accumulators, columns: Expression) -> None:
         """Vectors straight to the output; later pieces of the sum add to what is there."""
@@ -162,7 +152,7 @@ class Place(Waiting):
     def _begins_line(self, base: Expression) -> Expression:
         """The first row of the tile begins with a cache line."""
         start = add(base, load(self.vector.out_table, self.vector_first))
-        address = add(multiply(start, integer(self.out.element.bytes)), Address(self.out))
+        address = add(multiply(start, integer(self.out.element.bytes)), kernel.Address(self.out))
         return operation("eq", operation("and", address, integer(LINE - 1)), integer(0))
 
     def _is_aligned(self, bases: Sequence[Expression]) -> Expression:
@@ -170,7 +160,7 @@ class Place(Waiting):
         form = self.w.form
         lanes, places = form.lanes, list(bases)
         if form.in_whole_lines:  # all do if the first element of the output does
-            start = add(multiply(self.bases.out, integer(self.out.element.bytes)), Address(self.out))
+            start = add(multiply(self.bases.out, integer(self.out.element.bytes)), kernel.Address(self.out))
             return operation("eq", operation("and", start, integer(LINE - 1)), integer(0))
         condition: Expression = Constant(True, BOOL)
         for i in range(form.vectors):
@@ -182,7 +172,7 @@ class Place(Waiting):
         for place in places:
             together = operation("or", together, place)
         bytes_ = self.w.form.contraction.out.element.bytes
-        remainder = operation("or", multiply(together, integer(bytes_)), Address(self.out))
+        remainder = operation("or", multiply(together, integer(bytes_)), kernel.Address(self.out))
         return operation(
             "and", condition, operation("eq", operation("and", remainder, integer(lanes * bytes_ - 1)), integer(0))
         )

@@ -10,18 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tilewright.ir.scalars import BOOL
-from tilewright.kernel.ir import (
-    Expression,
-    FirstLanes,
-    Prefetch,
-    Store,
-    VectorType,
-    add,
-    integer,
-    load,
-    multiply,
-    operation,
-)
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Expression, add, integer, load, multiply, operation
 from tilewright.passes.packed.panels import transpose
 from tilewright.passes.packed.store import Place, has_fast_path
 from tilewright.passes.packed.waiting import Scratch
@@ -94,11 +84,11 @@ def _write_group(
     """
     emit, lanes, inner = w.emit, w.form.lanes, place.vector.sizes[-1]
     tile_row, base, next_base = bases
-    type_ = VectorType(tile.buffers[0].element, lanes)
+    type_ = kernel.VectorType(tile.buffers[0].element, lanes)
     # A missing point is the last one again, so that nothing outside the block is read.
     last = emit.let(operation("sub", count, integer(1)), "last_point")
     points = [emit.let(multiply(operation("min", integer(q), last), inner), "point") for q in range(lanes)]
-    mask = emit.let(FirstLanes(count, VectorType(BOOL, lanes)), "points")
+    mask = emit.let(kernel.FirstLanes(count, kernel.VectorType(BOOL, lanes)), "points")
 
     def square(wanted: Expression) -> None:
         most = operation("max", operation("sub", inner, integer(lanes)), integer(0))
@@ -116,8 +106,8 @@ def _write_group(
 
                 def store(i: int = i, value: Expression = value) -> None:
                     to = emit.let(places[i], "to")
-                    emit.emit(Prefetch(place.out, add(next_base, to)))
-                    emit.emit(Store(place.out, add(base, to), value, mask=None if whole else mask))
+                    emit.emit(kernel.Prefetch(place.out, add(next_base, to)))
+                    emit.emit(kernel.Store(place.out, add(base, to), value, mask=None if whole else mask))
 
                 _if_inside(w, add(x, integer(i)), inner, i, store)
 

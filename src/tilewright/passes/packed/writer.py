@@ -5,19 +5,8 @@ from __future__ import annotations
 from tilewright.contraction.form import Operand
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, I64, U8
-from tilewright.kernel.ir import (
-    Buffer,
-    Constant,
-    Expression,
-    FirstLanes,
-    Store,
-    VectorType,
-    add,
-    integer,
-    load,
-    multiply,
-    operation,
-)
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Buffer, Constant, Expression, add, integer, load, multiply, operation
 from tilewright.passes.items.launch_writer import LaunchWriter
 from tilewright.passes.packed.form import PackedForm, SideDimension
 from tilewright.passes.packed.operands import in_panel_type
@@ -58,7 +47,7 @@ class PackedWriter(LaunchWriter):
 
     def fill(self, panel: Buffer, at: Expression, value: Expression, aligned: bool = False) -> None:
         """panel[at] = value, converted to what the panel holds."""
-        self.emit.emit(Store(panel, at, in_panel_type(value, panel.element), aligned=aligned))
+        self.emit.emit(kernel.Store(panel, at, in_panel_type(value, panel.element), aligned=aligned))
 
     def row_start(self, side: Side, row: Expression) -> Expression:
         """Where the present piece of a row begins: of the scalar side, where the sum runs along its rows."""
@@ -69,7 +58,9 @@ class PackedWriter(LaunchWriter):
     def first_lanes(self, count: Expression, before: int) -> Expression:
         """A mask of a vector's lanes that are among `count`, of which `before` come in other vectors."""
         left = operation("max", operation("sub", count, integer(before)), integer(0))
-        return self.emit.let(FirstLanes(self.emit.let(left, "left"), VectorType(BOOL, self.form.lanes)), "inside")
+        return self.emit.let(
+            kernel.FirstLanes(self.emit.let(left, "left"), kernel.VectorType(BOOL, self.form.lanes)), "inside"
+        )
 
     def panels(self, count: Expression, width: int) -> Expression:
         """Panels that hold `count` elements."""

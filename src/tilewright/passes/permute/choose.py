@@ -26,6 +26,7 @@ from itertools import takewhile
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import U8, U16, U32, U64, ScalarType, real_of
 from tilewright.machine.model import Machine
+from tilewright.passes.permute import form
 from tilewright.passes.permute.copied import (
     LONG_LINES,
     Copied,
@@ -35,20 +36,7 @@ from tilewright.passes.permute.copied import (
     power_of_two_at_most,
     wanted_blocks,
 )
-from tilewright.passes.permute.form import (
-    BLOCKS,
-    CHUNKS,
-    COLUMNS,
-    EDGE,
-    INSIDE,
-    RUN,
-    SPLIT_LINES,
-    STRIP_LINES,
-    STRIPS,
-    TILES,
-    PermuteForm,
-    PermuteLoop,
-)
+from tilewright.passes.permute.form import PermuteForm
 from tilewright.passes.permute.interleaving import merged_form, merged_lanes, split_lanes
 from tilewright.passes.permute.straight_form import straight_tile
 from tilewright.passes.permute.tiles import LINE, PAGE, PermuteDimension, StraightTile, tile_extents, tile_of
@@ -197,7 +185,10 @@ def _rows(copied: Copied) -> PermuteForm:
     if others < wanted:
         strip = max(granule, -(-row.size // -(-wanted // others)) // granule * granule)
     strips = max(1, row.size // strip)
-    every = (*map(outer_loop, copied.others), PermuteLoop(STRIPS, strips, strip * row.source, strip * row.target))
+    every = (
+        *map(outer_loop, copied.others),
+        form.PermuteLoop(form.STRIPS, strips, strip * row.source, strip * row.target),
+    )
     loops = tuple(one for one in every if one.size > 1)
     is_long = vector and row.size * word.bytes >= LONG_LINES * LINE
     return PermuteForm(
@@ -259,22 +250,22 @@ def _squares(
     steps = row.source * word.bytes % LINE, column.target * word.bytes % PAGE
     by_lines = nontemporal and square.lanes == square.columns == line and row.source > 0 and all(steps)
     by_lines = by_lines and not splits
-    strip = ROWS_BY_LINES if by_lines else max((SPLIT_LINES if splits else STRIP_LINES) * line, square.lanes)
+    strip = ROWS_BY_LINES if by_lines else max((form.SPLIT_LINES if splits else form.STRIP_LINES) * line, square.lanes)
     strips = max(1, row.size // strip)
     wanted = wanted_blocks(copied.nbytes(column.size), copied.machine)
     chunk = _chunk(copied, column, width, -(-wanted // (strips * math.prod(one.size for one in copied.others))))
     chunks = max(1, column.size // chunk)
     walked, inside = _within_page(copied.others, word) if chunks == 1 else (copied.others, [])
-    loops = [one if isinstance(one, PermuteLoop) else outer_loop(one) for one in walked]
-    loops.append(PermuteLoop(STRIPS, strips, strip * row.source, strip * row.target))
-    loops.append(PermuteLoop(CHUNKS, chunks, chunk * column.source, chunk * column.target))
+    loops = [one if isinstance(one, form.PermuteLoop) else outer_loop(one) for one in walked]
+    loops.append(form.PermuteLoop(form.STRIPS, strips, strip * row.source, strip * row.target))
+    loops.append(form.PermuteLoop(form.CHUNKS, chunks, chunk * column.source, chunk * column.target))
     loops.sort(key=lambda one: -abs(one.target))
     loops = [one for one in (*loops, *inside) if one.size > 1]
     return PermuteForm(
         word=word,
         atom=copied.atom,
         loops=tuple(loops),
-        parallel=parallel_loops([one.size for one in takewhile(lambda one: one.over != INSIDE, loops)], wanted),
+        parallel=parallel_loops([one.size for one in takewhile(lambda one: one.over != form.INSIDE, loops)], wanted),
         row=row,
         column=column,
         strip=strip if strips > 1 else row.size,
@@ -311,8 +302,8 @@ def _tiles(copied: Copied, column: PermuteDimension, square: _Square, past: bool
         extent = extents.get(one, 1)
         if extent < one.size:
             count = -(-one.size // extent)
-            over = EDGE if tile.edge is not None and one.target == tile.edge.target else TILES
-            loops.append(PermuteLoop(over, count, one.source, one.target, extent, one.size - extent))
+            over = form.EDGE if tile.edge is not None and one.target == tile.edge.target else form.TILES
+            loops.append(form.PermuteLoop(over, count, one.source, one.target, extent, one.size - extent))
     loops.sort(key=lambda one: -one.target * one.part)
     wanted = wanted_blocks(copied.nbytes(column.size), machine)
     return PermuteForm(
@@ -341,9 +332,9 @@ def _straight(copied: Copied, column: PermuteDimension, square: _Square, tile: S
     for one in (*copied.others, copied.row, column):
         extent = tile.extents.get(one, 1)
         if extent < one.size:
-            over = RUN if one in tile.run else COLUMNS if one == column else TILES
+            over = form.RUN if one in tile.run else form.COLUMNS if one == column else form.TILES
             count = -(-one.size // extent)
-            loops.append(PermuteLoop(over, count, one.source, one.target, extent, one.size - extent))
+            loops.append(form.PermuteLoop(over, count, one.source, one.target, extent, one.size - extent))
     loops.sort(key=lambda one: -abs(one.source) * one.part)
     wanted = wanted_blocks(copied.nbytes(column.size), copied.machine)
     return PermuteForm(
@@ -368,14 +359,14 @@ def _straight(copied: Copied, column: PermuteDimension, square: _Square, tile: S
 
 def _within_page(
     dimensions: Sequence[PermuteDimension], word: ScalarType
-) -> tuple[list[PermuteDimension | PermuteLoop], list[PermuteLoop]]:
+) -> tuple[list[PermuteDimension | form.PermuteLoop], list[form.PermuteLoop]]:
     """Dimensions to be walked in the order of the target, and loops inside them that read a page of the source.
 
     To write all of a page of the target, as many pages of the source are read as the target has neighbours there, and
     the other way round: if a page of either is not done with quickly, addresses have to be looked up for each line.
     """
-    rest: list[PermuteDimension | PermuteLoop] = sorted(dimensions, key=lambda one: -abs(one.source))
-    inside: list[PermuteLoop] = []
+    rest: list[PermuteDimension | form.PermuteLoop] = sorted(dimensions, key=lambda one: -abs(one.source))
+    inside: list[form.PermuteLoop] = []
     while rest:
         one = rest[-1]
         assert isinstance(one, PermuteDimension)
@@ -386,7 +377,7 @@ def _within_page(
         if one.size < 2 * fitting:
             inside.insert(0, outer_loop(one))
             continue
-        rest.append(PermuteLoop(BLOCKS, one.size // fitting, fitting * one.source, fitting * one.target))
-        inside.insert(0, PermuteLoop(INSIDE, one.size, one.source, one.target, fitting))
+        rest.append(form.PermuteLoop(form.BLOCKS, one.size // fitting, fitting * one.source, fitting * one.target))
+        inside.insert(0, form.PermuteLoop(form.INSIDE, one.size, one.source, one.target, fitting))
         break
     return rest, inside

@@ -19,22 +19,8 @@ from collections.abc import Callable
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, I64, ScalarType
-from tilewright.kernel.ir import (
-    Buffer,
-    Expression,
-    FirstLanes,
-    Name,
-    Prefetch,
-    Space,
-    Store,
-    VectorType,
-    Window,
-    add,
-    integer,
-    load,
-    multiply,
-    operation,
-)
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Buffer, Expression, Name, add, integer, load, multiply, operation
 from tilewright.passes.permute.squares import squared
 from tilewright.passes.permute.strips import Strip, words_ahead
 from tilewright.passes.permute.tiles import LINE, PermuteDimension
@@ -101,7 +87,7 @@ class _Lines:
         self.places, self.odds = (self.array(hint, form.width, I64) for hint in ("places", "odds"))
 
     def array(self, hint: str, words: int, kind: ScalarType | None = None) -> Buffer:
-        found = Buffer(self.w.emit.name(hint), kind or self.w.form.word, Space.WORKSPACE, words)
+        found = Buffer(self.w.emit.name(hint), kind or self.w.form.word, kernel.Space.WORKSPACE, words)
         self.w.arrays.append(found)
         return found
 
@@ -115,9 +101,9 @@ class _Lines:
             begin = w.let(add(at, odd), "from")
             back = operation("select", operation("ne", odd, integer(0)), line, integer(0))
             value = load(w.source, w.let(operation("sub", begin, back), "first"), self.line, aligned=True)
-            w.emit.emit(Store(self.carried, multiply(r, line), value, aligned=True))
-            w.emit.emit(Store(self.froms, r, begin))
-            w.emit.emit(Store(self.begins, r, operation("sub", line, odd)))
+            w.emit.emit(kernel.Store(self.carried, multiply(r, line), value, aligned=True))
+            w.emit.emit(kernel.Store(self.froms, r, begin))
+            w.emit.emit(kernel.Store(self.begins, r, operation("sub", line, odd)))
 
         w.loop("r", integer(0), rows.reach, one)
 
@@ -130,8 +116,8 @@ class _Lines:
         def place(number: Expression) -> None:
             to = w.let(add(written, multiply(number, self.to_step)), "to")
             odd = w.up_to(to, LINE)
-            w.emit.emit(Store(self.places, number, operation("sub", add(to, odd), integer(self.line))))
-            w.emit.emit(Store(self.odds, number, odd))
+            w.emit.emit(kernel.Store(self.places, number, operation("sub", add(to, odd), integer(self.line))))
+            w.emit.emit(kernel.Store(self.odds, number, odd))
 
         w.loop("c", integer(0), integer(form.width), place)
         ahead = words_ahead(w, c, self.strip.columns, AHEAD)
@@ -142,7 +128,7 @@ class _Lines:
             now = w.let(multiply(turn, integer(half)), "now")
             before = w.let(operation("sub", integer(half), now), "before")
             for number, vector in enumerate(self.square(along, r, ahead)):
-                w.emit.emit(Store(self.squares, add(now, integer(number * self.line)), vector, aligned=True))
+                w.emit.emit(kernel.Store(self.squares, add(now, integer(number * self.line)), vector, aligned=True))
             self.write(w.let(multiply(r, integer(form.atom)), "done"), before, now)
 
         w.loop("r", integer(0), self.rows.reach, group, step=form.lanes)
@@ -158,13 +144,15 @@ class _Lines:
         place = w.let(multiply(r, integer(self.line)), "place")
         value = w.let(load(w.source, begin, self.line, aligned=True), "line")
         old = w.let(load(self.carried, place, self.line, aligned=True), "old")
-        w.emit.emit(Prefetch(w.source, add(begin, ahead), level=2))
-        w.emit.emit(Store(self.carried, place, value, aligned=True))
+        w.emit.emit(kernel.Prefetch(w.source, add(begin, ahead), level=2))
+        w.emit.emit(kernel.Store(self.carried, place, value, aligned=True))
         return self.window(old, value, load(self.begins, r))
 
     def window(self, first: Expression, second: Expression, begin: Expression) -> Expression:
         w = self.w
-        return w.let(Window(first, second, w.let(begin, "begin"), VectorType(w.form.word, self.line)), "window")
+        return w.let(
+            kernel.Window(first, second, w.let(begin, "begin"), kernel.VectorType(w.form.word, self.line)), "window"
+        )
 
     def write(self, done: Expression, before: Expression, now: Expression) -> None:
         """A line of each column; of the first rows what precedes it, and of the last ones what there is."""
@@ -183,14 +171,14 @@ class _Lines:
             return self.window(old, new(c), odd)
 
         def some(to: Expression, value: Expression, count: Expression) -> None:
-            mask = w.let(FirstLanes(w.let(count, "count"), VectorType(BOOL, line)), "some")
-            w.emit.emit(Store(w.target, to, value, mask=mask))
+            mask = w.let(kernel.FirstLanes(w.let(count, "count"), kernel.VectorType(BOOL, line)), "some")
+            w.emit.emit(kernel.Store(w.target, to, value, mask=mask))
 
         def head(c: Expression, to: Expression, odd: Expression) -> None:
             some(w.let(operation("sub", add(to, integer(line)), odd), "to"), new(c), odd)
 
         def middle(c: Expression, to: Expression, odd: Expression) -> None:
-            w.emit.emit(Store(w.target, to, seen(c, odd), aligned=True, nontemporal=True))
+            w.emit.emit(kernel.Store(w.target, to, seen(c, odd), aligned=True, nontemporal=True))
 
         def tail(c: Expression, to: Expression, odd: Expression) -> None:
             end = operation("sub", add(self.rows.words, integer(line)), add(odd, done))

@@ -25,22 +25,8 @@ from itertools import islice
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, I64
-from tilewright.kernel.ir import (
-    Buffer,
-    Expression,
-    FirstLanes,
-    Name,
-    Prefetch,
-    Space,
-    Store,
-    VectorType,
-    Window,
-    add,
-    integer,
-    load,
-    multiply,
-    operation,
-)
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Buffer, Expression, Name, add, integer, load, multiply, operation
 from tilewright.passes.permute.squares import square_columns
 from tilewright.passes.permute.tiles import LINE, StraightTile
 from tilewright.passes.permute.writer import PermuteWriter
@@ -73,7 +59,7 @@ def write_straight(
     ahead = w.let(operation("sub", following, source), "ahead")
     place = _Place(source, target, begin, odd, ahead)
     whole = w.parameter("whole", math.prod(one.size for one in tile.run))
-    starts = Buffer(w.emit.name("starts"), I64, Space.WORKSPACE, tile.rows)
+    starts = Buffer(w.emit.name("starts"), I64, kernel.Space.WORKSPACE, tile.rows)
     w.arrays.append(starts)
     _find_rows(w, tile, place, starts)
     rows = w.parameter("rows", tile.rows)
@@ -120,7 +106,7 @@ def _find_rows(w: PermuteWriter, tile: StraightTile, place: _Place, starts: Buff
         def one_row(i: Expression) -> None:
             beyond = operation("ge", add(indices[0], i), sizes[0])
             at = add(add(begin, multiply(i, steps[0])), operation("select", beyond, carry, integer(0)))
-            w.emit.emit(Store(starts, add(number, i), w.let(at, "at")))
+            w.emit.emit(kernel.Store(starts, add(number, i), w.let(at, "at")))
 
         w.loop("i", integer(0), integer(lanes), one_row)
 
@@ -204,27 +190,27 @@ def _square(
     form, lanes = w.form, w.form.lanes
     rows: Sequence[Expression] = [w.let(add(load(starts, add(r, integer(i))), read), "from") for i in range(lanes)]
     for one in rows:  # its end: the line of its beginning was asked for with the columns before
-        w.emit.emit(Prefetch(w.source, add(one, add(place.ahead, integer(lanes - 1))), level=2))
+        w.emit.emit(kernel.Prefetch(w.source, add(one, add(place.ahead, integer(lanes - 1))), level=2))
     step = w.parameter("to_step", form.column.target if form.column is not None else 0)
     at = w.let(add(place.odd, r), "at")
     to = w.let(add(add(place.target, written), at), "to")
     left = w.let(operation("sub", whole, add(place.begin, at)), "left")
-    kind = VectorType(BOOL, lanes)
+    kind = kernel.VectorType(BOOL, lanes)
 
     def lines(vectors: Sequence[tuple[int, Expression]]) -> None:
         for c, vector in vectors:
             where = w.let(add(to, multiply(integer(c), step)), "to")
-            w.emit.emit(Store(w.target, where, vector, aligned=True, nontemporal=True))
+            w.emit.emit(kernel.Store(w.target, where, vector, aligned=True, nontemporal=True))
 
     def parts(vectors: Sequence[tuple[int, Expression]]) -> None:
-        tail = w.let(FirstLanes(left, kind), "tail")
-        head = w.let(FirstLanes(w.let(operation("sub", integer(lanes), left), "rest"), kind), "head")
+        tail = w.let(kernel.FirstLanes(left, kind), "tail")
+        head = w.let(kernel.FirstLanes(w.let(operation("sub", integer(lanes), left), "rest"), kind), "head")
         back = w.let(operation("sub", left, whole), "back")
         for c, vector in vectors:
             where = w.let(add(to, multiply(integer(c), step)), "to")
-            w.emit.emit(Store(w.target, where, vector, mask=tail))
-            turned = w.let(Window(vector, vector, left, VectorType(form.word, lanes)), "turned")
-            w.emit.emit(Store(w.target, w.let(add(where, back), "to"), turned, mask=head))
+            w.emit.emit(kernel.Store(w.target, where, vector, mask=tail))
+            turned = w.let(kernel.Window(vector, vector, left, kernel.VectorType(form.word, lanes)), "turned")
+            w.emit.emit(kernel.Store(w.target, w.let(add(where, back), "to"), turned, mask=head))
 
     columns = square_columns(w, w.source, rows)
     while vectors := list(islice(columns, form.columns)):  # as many as there are registers for

@@ -6,21 +6,8 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from tilewright.ir.scalars import BOOL, I64
-from tilewright.kernel.ir import (
-    Address,
-    Buffer,
-    Expression,
-    FirstLanes,
-    Name,
-    ScalarParameter,
-    Store,
-    VectorType,
-    add,
-    integer,
-    load,
-    multiply,
-    operation,
-)
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Buffer, Expression, Name, add, integer, load, multiply, operation
 from tilewright.passes.items.scalar_values import KernelBuilder
 from tilewright.passes.permute.form import PermuteForm
 
@@ -47,7 +34,7 @@ class PermuteWriter:
         """Begin the kernel of a form."""
         self.form = form
         self.emit = KernelBuilder()
-        self.parameters: list[ScalarParameter] = []
+        self.parameters: list[kernel.ScalarParameter] = []
         self.values: list[int] = []
         self.arrays: list[Buffer] = []
         self.source = Buffer(SOURCE, form.word, read_only=True)
@@ -61,7 +48,7 @@ class PermuteWriter:
     def parameter(self, hint: str, value: int) -> Name:
         """A launch parameter and its value."""
         name = Name(self.emit.name(hint), I64)
-        self.parameters.append(ScalarParameter(name.name, I64))
+        self.parameters.append(kernel.ScalarParameter(name.name, I64))
         self.values.append(value)
         return name
 
@@ -95,7 +82,7 @@ class PermuteWriter:
         """Copy one atom; or so many words, with some that follow it."""
         for word, lanes in [(0, spilled)] if spilled else atom_pieces(self.form.atom):
             value = load(self.source, add(source, integer(word)), lanes)
-            self.emit.emit(Store(self.target, add(target, integer(word)), value))
+            self.emit.emit(kernel.Store(self.target, add(target, integer(word)), value))
 
     def run(self, target: Expression, low: Expression, high: Expression, value: RunValue) -> None:
         """target[target + k] = value(k) for k from `low` below `high`; value(k, n, mask) gives n words from k on.
@@ -107,10 +94,12 @@ class PermuteWriter:
 
         def store(k: Expression, count: int, aligned: bool = False, mask: Expression | None = None) -> None:
             found = value(k, count, mask)
-            self.emit.emit(Store(self.target, add(target, k), found, aligned=aligned, nontemporal=aligned, mask=mask))
+            self.emit.emit(
+                kernel.Store(self.target, add(target, k), found, aligned=aligned, nontemporal=aligned, mask=mask)
+            )
 
         def first_lanes(count: Expression) -> Expression:
-            return self.let(FirstLanes(count, VectorType(BOOL, lanes)), "some")
+            return self.let(kernel.FirstLanes(count, kernel.VectorType(BOOL, lanes)), "some")
 
         def vectors() -> None:
             first = low
@@ -146,6 +135,6 @@ class PermuteWriter:
 
     def up_to(self, at: Expression, alignment: int, buffer: Buffer | None = None) -> Expression:
         """Words of the target (or another array) from a place to the next multiple of `alignment`."""
-        address = add(Address(buffer or self.target), multiply(at, integer(self.bytes)))
+        address = add(kernel.Address(buffer or self.target), multiply(at, integer(self.bytes)))
         odd = operation("and", operation("sub", integer(0), address), integer(alignment - 1))
         return self.let(operation("floordiv", odd, integer(self.bytes)), "up_to")

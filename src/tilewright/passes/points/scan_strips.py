@@ -26,23 +26,8 @@ from tilewright.ir.nodes import Atom, Lambda
 from tilewright.ir.scalars import BOOL, I64, U8, ScalarType, compute_type
 from tilewright.ir.sizes import ONE, ZERO, Size, maximum, minimum, size
 from tilewright.ir.views import ArrayView
-from tilewright.kernel.ir import (
-    Broadcast,
-    Cast,
-    Constant,
-    Expression,
-    FirstLanes,
-    For,
-    Load,
-    Name,
-    Shuffle,
-    Store,
-    VectorType,
-    add,
-    element_of,
-    integer,
-    operation,
-)
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Constant, Expression, Name, add, integer, operation
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_folds import Rows
 from tilewright.passes.items.lower_items import row_of, write
@@ -87,7 +72,7 @@ def each_row(item: Item, count: Size, write_row: Callable[[Size], None]) -> None
         write_row(core)
     checked, item.speculation = item.speculation.used, around
     independent = memory == (len(item.private), len(item.scratch), len(item.checks))
-    emit.emit(For(name.name, Constant(0, I64), stop, tuple(body), independent=independent))
+    emit.emit(kernel.For(name.name, Constant(0, I64), stop, tuple(body), independent=independent))
     if checked:
         emit.when(bad, lambda: item.loop(count, "k", write_row))
 
@@ -142,7 +127,7 @@ class Strip:
         name, core = item.index("v", self.count)
         with emit.scope() as body:
             self._pair(core, sources, places, None)
-        emit.emit(For(name.name, integer(0), whole, tuple(body), step=pair))
+        emit.emit(kernel.For(name.name, integer(0), whole, tuple(body), step=pair))
         rest = emit.let(operation("sub", count, whole), "rest")
 
         def last() -> None:
@@ -157,12 +142,12 @@ class Strip:
         end = emit.let(lower_size(self.count, emit), "count")
         for array, atom in zip(self.arrays, self.neutral, strict=True):
             # Lanes past the end hold what does no harm.
-            wide = emit.let(Broadcast(held_value(lower_atom(atom, emit))[0], self._type(array)), "neutral")
+            wide = emit.let(kernel.Broadcast(held_value(lower_atom(atom, emit))[0], self._type(array)), "neutral")
             for half in (0, 1):
-                emit.emit(Store(item.buffer_of(array), add(end, integer(half * self.lanes)), wide))
+                emit.emit(kernel.Store(item.buffer_of(array), add(end, integer(half * self.lanes)), wide))
 
-    def _type(self, array: ArrayView) -> VectorType:
-        return VectorType(array.element, self.lanes)
+    def _type(self, array: ArrayView) -> kernel.VectorType:
+        return kernel.VectorType(array.element, self.lanes)
 
     def _pair(
         self, at: Size, sources: Sequence[ArrayView], places: Sequence[ArrayView] | None, rest: Expression | None
@@ -194,18 +179,18 @@ class Strip:
         if rest is None:
             return None
         left = operation("max", operation("sub", rest, integer(half * self.lanes)), integer(0)) if half else rest
-        return self.item.emit.let(FirstLanes(left, VectorType(BOOL, self.lanes)), "mask")
+        return self.item.emit.let(kernel.FirstLanes(left, kernel.VectorType(BOOL, self.lanes)), "mask")
 
     def _loaded(self, at: Size, sources: Sequence[ArrayView], mask: Expression | None) -> list[Value]:
         item, emit = self.item, self.item.emit
         places = [emit.let(lower_size(one.lmad.flat((at,)), emit), "from") for one in sources or self.arrays]
         masks = [mask if sources else None] * len(places)
         given = zip(sources or self.arrays, places, masks, strict=True)
-        return [(emit.let(Load(item.buffer_of(one), to, self._type(one), mask=m), "x"),) for one, to, m in given]
+        return [(emit.let(kernel.Load(item.buffer_of(one), to, self._type(one), mask=m), "x"),) for one, to, m in given]
 
     def _shuffled(self, one: Value, other: Value, places: Sequence[int]) -> Value:
         """The lanes at some places of two vectors that lie behind one another."""
-        return (self.item.emit.let(Shuffle(one[0], other[0], tuple(places), _vector_type(one[0])), "moved"),)
+        return (self.item.emit.let(kernel.Shuffle(one[0], other[0], tuple(places), _vector_type(one[0])), "moved"),)
 
     def _prefixes(self, values: list[Value]) -> list[Value]:
         """The prefixes of the lanes of a vector."""
@@ -226,9 +211,9 @@ class Strip:
         if place is array or place.lmad.strides[0] == ONE:
             stored = as_mask(value) if place.element == BOOL else value
             to = emit.let(lower_size(place.lmad.flat((at,)), emit), "to")
-            emit.emit(Store(item.buffer_of(place), to, stored, mask=mask))
+            emit.emit(kernel.Store(item.buffer_of(place), to, stored, mask=mask))
             return
-        emit.emit(Store(item.buffer_of(array), emit.let(lower_size(at, emit), "here"), value))
+        emit.emit(kernel.Store(item.buffer_of(array), emit.let(lower_size(at, emit), "here"), value))
         count = size(self.lanes) if mask is None else maximum(minimum(size(self.lanes), self.count - at), ZERO)
 
         def put(lane: Size) -> None:
@@ -242,25 +227,25 @@ class Strip:
         return [(self.item.emit.let(as_bytes(value), "y"),) for (value,) in results]
 
 
-def _vector_type(value: Expression) -> VectorType:
-    assert isinstance(value.type, VectorType)
+def _vector_type(value: Expression) -> kernel.VectorType:
+    assert isinstance(value.type, kernel.VectorType)
     return value.type
 
 
 def _later_lanes(distance: int, lanes: int) -> Expression:
     """True in the lanes from `distance` on."""
-    kind = VectorType(BOOL, lanes)
-    return operation("not", FirstLanes(integer(distance), kind))
+    kind = kernel.VectorType(BOOL, lanes)
+    return operation("not", kernel.FirstLanes(integer(distance), kind))
 
 
 def held_value(value: Value) -> Value:
     """A bool as a byte."""
-    return (Cast(value[0], U8),) if element_of(value[0].type) == BOOL else value
+    return (kernel.Cast(value[0], U8),) if kernel.element_of(value[0].type) == BOOL else value
 
 
 def given_value(item: Item, held: Expression, element: ScalarType) -> Value:
     """A byte as the bool that it stands for."""
-    return (item.emit.let(Cast(held, BOOL), "flag") if element == BOOL else held,)
+    return (item.emit.let(kernel.Cast(held, BOOL), "flag") if element == BOOL else held,)
 
 
 def lanes_of(neutral: Sequence[Atom]) -> int:
@@ -290,7 +275,7 @@ class _Carries:
 
     def combined(self, left: Sequence[Value], right: Sequence[Value]) -> list[Value]:
         """left (+) right."""
-        assert isinstance(self.neutral[0].type, VectorType)
+        assert isinstance(self.neutral[0].type, kernel.VectorType)
         results = lower_lambda_vector(self.combine, [*left, *right], self.neutral[0].type.lanes, self.item.emit)
         return [(self.item.emit.let(as_bytes(value), "carried"),) for (value,) in results]
 
@@ -377,8 +362,8 @@ def each_strip(
 
     def everywhere(atoms: Sequence[Atom]) -> list[Expression]:
         values = [held_value(lower_atom(atom, emit))[0] for atom in atoms]
-        kinds = [VectorType(array.element, lanes) for array in arrays]
-        return [emit.let(Broadcast(value, kind), "all") for value, kind in zip(values, kinds, strict=True)]
+        kinds = [kernel.VectorType(array.element, lanes) for array in arrays]
+        return [emit.let(kernel.Broadcast(value, kind), "all") for value, kind in zip(values, kinds, strict=True)]
 
     carries = _Carries(item, combine, everywhere(neutral), [], [])
     carries.strip = carries.variables(carries.neutral, "carry")

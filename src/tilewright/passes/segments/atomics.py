@@ -19,17 +19,8 @@ from tilewright.ir.nodes import Variable
 from tilewright.ir.scalars import BOOL, I32, I64, U32, ScalarType
 from tilewright.ir.sizes import Size, minimum, size
 from tilewright.ir.views import ArrayView
-from tilewright.kernel.ir import (
-    ATOMIC_OPERATORS,
-    AtomicUpdate,
-    Barrier,
-    Cast,
-    Constant,
-    Expression,
-    Name,
-    Space,
-    operation,
-)
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Constant, Expression, Name, operation
 from tilewright.machine.model import Machine
 from tilewright.passes.items import lower_folds
 from tilewright.passes.items.item_memory import Item
@@ -76,7 +67,7 @@ def atomic_bins(histograms: Histograms) -> tuple[AtomicBins, ...] | None:
 def _bins(operator: str, element: ScalarType) -> AtomicBins | None:
     if element == BOOL:
         return AtomicBins(_OF_BOOLS[operator], element, U32, 1) if operator in _OF_BOOLS else None
-    if not element.is_integer or operator not in ATOMIC_OPERATORS:
+    if not element.is_integer or operator not in kernel.ATOMIC_OPERATORS:
         return None
     if element.bits == 64:
         return None if operator in ("min", "max") else AtomicBins(operator, element, U32, 2)
@@ -119,7 +110,7 @@ class _Words:
 
 
 def _shared_words(item: Item, bins: AtomicBins, room: int) -> _Words:
-    return _Words(bins, tuple(item.own("bins", bins.word, room, Space.SHARED) for _ in range(bins.words)))
+    return _Words(bins, tuple(item.own("bins", bins.word, room, kernel.Space.SHARED) for _ in range(bins.words)))
 
 
 @dataclass(frozen=True)
@@ -155,15 +146,15 @@ class _Block:
 
         bins = lower_size(histograms.bins, emit)
         self._shared(Constant(0, I64), bins, histograms.bins, begin)
-        emit.emit(Barrier())
+        emit.emit(kernel.Barrier())
         start = piece * size(self.pieces.length)
         length = minimum(size(self.pieces.length), histograms.width - start)
         low = emit.let(lower_size(start, emit), "low")
         row = histograms.row(item, segment)
         self._shared(low, lower_size(start + length, emit), histograms.width, lambda k: self._combine(row(k)))
-        emit.emit(Barrier())
+        emit.emit(kernel.Barrier())
         self._shared(Constant(0, I64), bins, histograms.bins, end)
-        emit.emit(Barrier())
+        emit.emit(kernel.Barrier())
 
     def _shared(self, start: Expression, stop: Expression, extent: Size, write: Callable[[Size], None]) -> None:
         """A loop shared out among the threads."""
@@ -190,14 +181,14 @@ class _Block:
         high = values[1]
         if words.bins.operator == "add":
             carry = operation("lt", operation("add", old, values[0]), old)
-            high = operation("add", high, Cast(carry, U32))
+            high = operation("add", high, kernel.Cast(carry, U32))
         self._atomic(words.bins, words.arrays[1], bin_, high)
 
     def _atomic(self, bins: AtomicBins, array: ArrayView, bin_: Size, value: Expression) -> Name:
         emit = self.item.emit
         at = emit.let(lower_size(bin_, emit), "at")
         old = Name(emit.name("old"), bins.word)
-        emit.emit(AtomicUpdate(old.name, bins.operator, self.item.buffer_of(array), at, emit.let(value, "word")))
+        emit.emit(kernel.AtomicUpdate(old.name, bins.operator, self.item.buffer_of(array), at, emit.let(value, "word")))
         return old
 
 
@@ -205,16 +196,16 @@ def encoded(item: Item, bins: AtomicBins, value: Expression) -> list[Expression]
     """A value as words."""
     emit = item.emit
     if bins.words == 1:
-        return [value if value.type == bins.word else emit.let(Cast(value, bins.word), "word")]
+        return [value if value.type == bins.word else emit.let(kernel.Cast(value, bins.word), "word")]
     half = Constant(32, bins.element)
-    return [emit.let(Cast(part, U32), "word") for part in (value, operation("shr", value, half))]
+    return [emit.let(kernel.Cast(part, U32), "word") for part in (value, operation("shr", value, half))]
 
 
 def decoded(item: Item, bins: AtomicBins, words: Sequence[Expression]) -> Value:
     """The value that words hold."""
     emit = item.emit
     if bins.words == 1:
-        return (words[0] if bins.element == bins.word else emit.let(Cast(words[0], bins.element), "value"),)
-    low, high = (emit.let(Cast(word, bins.element), "half") for word in words)
+        return (words[0] if bins.element == bins.word else emit.let(kernel.Cast(words[0], bins.element), "value"),)
+    low, high = (emit.let(kernel.Cast(word, bins.element), "half") for word in words)
     raised = operation("shl", high, Constant(32, bins.element))
     return (emit.let(operation("or", raised, low), "value"),)

@@ -16,23 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, I64, compute_type
 from tilewright.ir.sizes import Size
-from tilewright.kernel.ir import (
-    Address,
-    Expression,
-    FirstLanes,
-    For,
-    Let,
-    Name,
-    Prefetch,
-    Space,
-    Statement,
-    Store,
-    VectorType,
-    add,
-    integer,
-    multiply,
-    operation,
-)
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Expression, Name, Statement, add, integer, multiply, operation
 from tilewright.kernel.traversal import expressions
 from tilewright.machine.model import Machine
 from tilewright.passes.items.item_memory import Item
@@ -79,7 +64,7 @@ def write_row(
     independent = (len(item.checks), len(item.scratch), len(item.private)) == before
     variance = _side_by_side(name, body) if independent and scan.machine.vector_bytes else None
     if variance is None:
-        emit.emit(For(name.name, integer(0), count, tuple(body), independent=independent))
+        emit.emit(kernel.For(name.name, integer(0), count, tuple(body), independent=independent))
         return
     item.scalar_loops = True
     row = _Row(item, scan.machine, name, body, variance, steps)
@@ -93,13 +78,13 @@ def write_row(
 
 def _side_by_side(index: Name, body: Sequence[Statement]) -> LaneVariance | None:
     """How the columns of a body differ; None unless it is straight-line code that reads and writes side by side."""
-    if not all(isinstance(one, Let | Store) for one in body):
+    if not all(isinstance(one, kernel.Let | kernel.Store) for one in body):
         return None
     try:
         variance = lane_variance(index, body, apart=True)
     except NotInLanes:
         return None
-    stores = [one for one in body if isinstance(one, Store)]
+    stores = [one for one in body if isinstance(one, kernel.Store)]
     if not stores or any(variance.kind(one.index) != LINEAR or one.value.type == BOOL for one in stores):
         return None
     return variance if variance.reads_side_by_side(body) else None
@@ -113,13 +98,13 @@ class _Row:
         steps: Mapping[str, Expression],
     ) -> None:  # fmt: skip
         self.emit, self.index, self.body, self.variance, self.steps = item.emit, index, body, variance, steps
-        self.stores = [one for one in body if isinstance(one, Store)]
+        self.stores = [one for one in body if isinstance(one, kernel.Store)]
         self.line = machine.transaction_bytes
         self.lanes = self.line // max(compute_type(one.buffer.element).bytes for one in self.stores)
 
-    def whole_lines(self) -> Store | None:
+    def whole_lines(self) -> kernel.Store | None:
         """The store to an array of results, if there is one alone and a vector of it is a line."""
-        results = [one for one in self.stores if one.buffer.space is Space.GLOBAL]
+        results = [one for one in self.stores if one.buffer.space is kernel.Space.GLOBAL]
         if len(results) != 1 or not has_lines(results[0].buffer):
             return None
         return results[0] if self.lanes * results[0].buffer.element.bytes == self.line else None
@@ -131,13 +116,15 @@ class _Row:
         self._vectors(low, whole, past=False)
         self._some(whole, operation("sub", high, whole))
 
-    def write_past(self, count: Expression, store: Store) -> None:
+    def write_past(self, count: Expression, store: kernel.Store) -> None:
         """All columns, whole lines past the caches."""
         emit, bytes_ = self.emit, store.buffer.element.bytes
-        bound = {one.name: one.value for one in self.body if isinstance(one, Let)}
+        bound = {one.name: one.value for one in self.body if isinstance(one, kernel.Let)}
         place = inlined(store.index, bound)
         assert place is not None
-        address = add(Address(store.buffer), multiply(at_round(place, self.index.name, integer(0)), integer(bytes_)))
+        address = add(
+            kernel.Address(store.buffer), multiply(at_round(place, self.index.name, integer(0)), integer(bytes_))
+        )
         odd = operation("and", operation("sub", integer(0), address), integer(self.line - 1))
         first = emit.let(operation("floordiv", odd, integer(bytes_)), "first")
         self._some(integer(0), first)
@@ -153,14 +140,14 @@ class _Row:
             writer.run(self.body, None)
             if past:
                 self._ask(writer)
-        self.emit.emit(For(begin.name, low, high, tuple(inside), step=integer(self.lanes)))
+        self.emit.emit(kernel.For(begin.name, low, high, tuple(inside), step=integer(self.lanes)))
 
     def _some(self, first: Expression, count: Expression) -> None:
         """Fewer columns than a vector has."""
         count = self.emit.let(count, "some")
 
         def masked() -> None:
-            mask = self.emit.let(FirstLanes(count, VectorType(BOOL, self.lanes)), "mask")
+            mask = self.emit.let(kernel.FirstLanes(count, kernel.VectorType(BOOL, self.lanes)), "mask")
             self._writer(first, past=False).run(self.body, [mask])
 
         self.emit.when(operation("gt", count, integer(0)), masked)
@@ -180,4 +167,4 @@ class _Row:
                         apart = operation("ge", multiply(step, integer(one.buffer.element.bytes)), integer(PAGE))
                         ahead = operation("select", apart, multiply(step, integer(ROWS_AHEAD)), integer(0))
                         base = writer.values.line(one.index).base
-                        self.emit.emit(Prefetch(one.buffer, add(base, self.emit.let(ahead, "ahead"))))
+                        self.emit.emit(kernel.Prefetch(one.buffer, add(base, self.emit.let(ahead, "ahead"))))

@@ -16,17 +16,8 @@ from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL
 from tilewright.ir.sizes import Size
 from tilewright.ir.views import ArrayView
-from tilewright.kernel.ir import (
-    Barrier,
-    BlockIndex,
-    Constant,
-    Expression,
-    Name,
-    ThreadIndex,
-    integer,
-    multiply,
-    operation,
-)
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Constant, Expression, Name, integer, multiply, operation
 from tilewright.passes.items.item_memory import WORKER, Item
 from tilewright.passes.items.lower_items import call, row_of, write
 from tilewright.passes.items.lower_scalar import Value, assign_values, declare_value, lower_atom, lower_size
@@ -81,7 +72,7 @@ def _each_group(
 ) -> None:
     """The points that a block's groups take; all threads of the block go round equally often, for the barriers."""
     emit = item.emit
-    thread, number = emit.let(ThreadIndex(), "thread"), emit.let(BlockIndex(), "block")
+    thread, number = emit.let(kernel.ThreadIndex(), "thread"), emit.let(kernel.BlockIndex(), "block")
     worker = operation("add", multiply(number, integer(block)), thread)
     emit.values[WORKER] = (emit.let(worker, "worker"),)
     per_block = block // threads
@@ -151,7 +142,7 @@ def _fold(
     mine = item.named(group.thread, "place")
     for array, total in zip(shared, totals, strict=True):
         item.store(array, (mine,), total)
-    emit.emit(Barrier())
+    emit.emit(kernel.Barrier())
     tree(item, segments, group, shared)
 
     def finish() -> None:
@@ -178,7 +169,7 @@ def tree(item: Item, segments: Segments, group: Group, shared: Sequence[ArrayVie
                 write(item, value, row_of(array, at))
 
         item.emit.when(operation("lt", group.local, integer(remaining)), combine)
-        item.emit.emit(Barrier())
+        item.emit.emit(kernel.Barrier())
         distance *= 2
 
 

@@ -13,22 +13,8 @@ from tilewright.ir.nodes import Atom, Type, Variable
 from tilewright.ir.scalars import BOOL, I64, U8, ScalarType, compute_type
 from tilewright.ir.sizes import ONE, ZERO, Size, maximum, minimum, size
 from tilewright.ir.views import ArrayView
-from tilewright.kernel.ir import (
-    Broadcast,
-    Constant,
-    CountLanes,
-    Expression,
-    FirstLanes,
-    For,
-    Load,
-    Name,
-    PackedLanes,
-    Store,
-    VectorType,
-    add,
-    integer,
-    operation,
-)
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Constant, Expression, Name, add, integer, operation
 from tilewright.passes.items import lower_folds
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_items import AnyValue, bind, call, row_of, value_of, write
@@ -222,8 +208,8 @@ class _Pass:
                     self._put(arrays, k, self._after(at, [*neutral, *results[kept:]]))
 
             each_row(item, count, row)
-            nothing = Broadcast(Constant(0, U8), VectorType(U8, lanes))
-            emit.emit(Store(item.buffer_of(flags), emit.let(lower_size(count, emit), "count"), nothing))
+            nothing = kernel.Broadcast(Constant(0, U8), kernel.VectorType(U8, lanes))
+            emit.emit(kernel.Store(item.buffer_of(flags), emit.let(lower_size(count, emit), "count"), nothing))
             self._pack(flags, arrays, count, lanes, place)
 
         item.loop((self.length + STRIP - 1) // STRIP, "strip", strip)
@@ -237,17 +223,17 @@ class _Pass:
         item, emit = self.item, self.item.emit
         index = Name(emit.name("v"), I64)
         with emit.scope() as body:
-            bytes_ = emit.let(Load(item.buffer_of(flags), index, VectorType(U8, lanes)), "flags")
+            bytes_ = emit.let(kernel.Load(item.buffer_of(flags), index, kernel.VectorType(U8, lanes)), "flags")
             mask = emit.let(as_mask(bytes_), "mask")
-            number = emit.let(CountLanes(mask), "number")
-            first = emit.let(FirstLanes(number, VectorType(BOOL, lanes)), "first")
+            number = emit.let(kernel.CountLanes(mask), "number")
+            first = emit.let(kernel.FirstLanes(number, kernel.VectorType(BOOL, lanes)), "first")
             for array, target in zip(arrays, self._scattered if arrays else (), strict=True):
-                kind = VectorType(array.element, lanes)
-                values = emit.let(Load(item.buffer_of(array), index, kind), "values")
-                packed = emit.let(PackedLanes(values, mask, kind), "packed")
+                kind = kernel.VectorType(array.element, lanes)
+                values = emit.let(kernel.Load(item.buffer_of(array), index, kind), "values")
+                packed = emit.let(kernel.PackedLanes(values, mask, kind), "packed")
                 self._store(array, target, packed, place, first, number)
             emit.assign(place, add(place, number))
-        emit.emit(For(index.name, integer(0), lower_size(count, emit), tuple(body), step=integer(lanes)))
+        emit.emit(kernel.For(index.name, integer(0), lower_size(count, emit), tuple(body), step=integer(lanes)))
 
     def _store(
         self, array: ArrayView, target: ArrayView, packed: Expression, place: Expression, first: Expression,
@@ -259,11 +245,11 @@ class _Pass:
             at = self._named(emit.snapshot(place, "at"))
             value = as_mask(packed) if target.element == BOOL else packed
             to = emit.let(lower_size(target.lmad.flat((at,)), emit), "to")
-            emit.emit(Store(item.buffer_of(target), to, value, mask=first))
+            emit.emit(kernel.Store(item.buffer_of(target), to, value, mask=first))
             return
-        assert isinstance(packed.type, VectorType)
+        assert isinstance(packed.type, kernel.VectorType)
         memory = self._array(array.element, "lanes", packed.type.lanes)
-        emit.emit(Store(item.buffer_of(memory), integer(0), packed))
+        emit.emit(kernel.Store(item.buffer_of(memory), integer(0), packed))
         start = self._named(emit.snapshot(place, "at"))
 
         def put(lane: Size) -> None:

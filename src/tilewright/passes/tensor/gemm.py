@@ -16,24 +16,8 @@ from collections.abc import Sequence
 
 from tilewright.contraction.tensor_operation import Primitive
 from tilewright.ir.dataclass import dataclass
-from tilewright.kernel.ir import (
-    Broadcast,
-    Buffer,
-    Cast,
-    Expression,
-    Load,
-    Name,
-    Operation,
-    Shuffle,
-    Store,
-    VectorType,
-    add,
-    element_of,
-    integer,
-    load,
-    multiply,
-    operation,
-)
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Buffer, Expression, Name, add, integer, load, multiply, operation
 from tilewright.passes.lanes.vector_transposes import transposed
 from tilewright.passes.tensor.gemm_form import Chunk, GemmForm, gemm_form, panel_pieces
 from tilewright.passes.tensor.writer import FALSE, Place, Strides, TensorWriter, vector_or_scalar
@@ -184,7 +168,7 @@ class GemmWriter:
             values = [self._load(self.sources["vector"], add(start, along), self.lanes) for start in starts]
             place = w.emit.let(add(into, multiply(k, integer(row))), "place")
             for number, value in enumerate([w.emit.let(value, "vector") for value in values]):
-                w.emit.emit(Store(panel, add(place, integer(number * self.lanes)), value))
+                w.emit.emit(kernel.Store(panel, add(place, integer(number * self.lanes)), value))
 
         w.loop("k", integer(0), count, line)
 
@@ -205,7 +189,7 @@ class GemmWriter:
                 ]
                 for number_, column in enumerate(transposed(w.emit, vectors)):
                     place = add(into, multiply(add(k, integer(number_)), integer(row)))
-                    w.emit.emit(Store(panel, place, column))
+                    w.emit.emit(kernel.Store(panel, place, column))
 
             w.loop("square", integer(0), squares, square)
             done = w.emit.let(multiply(squares, integer(lanes)), "done")
@@ -216,7 +200,7 @@ class GemmWriter:
             where = w.emit.let(where, "where")
             for part in range(w.width):
                 value = self._load(source, add(at, integer(part)), 1)
-                w.emit.emit(Store(panel, add(where, integer(part)), value))
+                w.emit.emit(kernel.Store(panel, add(where, integer(part)), value))
 
         w.loop("k", done, count, lambda k: w.loop("lane", integer(0), integer(lanes), lambda lane: element(k, lane)))
 
@@ -273,7 +257,7 @@ class GemmWriter:
         if touch is not Primitive.NONE:
             w.branch(last, change, lambda: None)
         for key, (total, *_) in accumulators.items():
-            w.emit.emit(Store(self.out, where[key], total))
+            w.emit.emit(kernel.Store(self.out, where[key], total))
 
     def _accumulate(
         self, accumulators: Accumulators, piece: _Piece, positions: Sequence[Expression], rows: Sequence[Expression]
@@ -299,7 +283,7 @@ class GemmWriter:
                 for part in range(w.width):
                     element = self._load(self.sources["scalar"], add(start, integer(part)), 1)
                     if self.lanes > 1:
-                        element = Broadcast(element, VectorType(w.real, self.lanes))
+                        element = kernel.Broadcast(element, kernel.VectorType(w.real, self.lanes))
                     element = w.emit.let(element, "scalar")
                     for i, column in enumerate(columns):
                         self._multiply_add(accumulators[i, j][part], column, element)
@@ -320,23 +304,23 @@ class GemmWriter:
         if self.w.real.is_integer:
             self.w.emit.assign(total, operation("add", total, operation("mul", vector, element)))
         else:
-            self.w.emit.assign(total, Operation("fma", (vector, element, total), total.type))
+            self.w.emit.assign(total, kernel.Operation("fma", (vector, element, total), total.type))
 
     def _turned(self, value: Expression) -> Expression:
         """i times a vector of interleaved complex numbers: (re, im) becomes (-im, re)."""
-        assert isinstance(value.type, VectorType)
+        assert isinstance(value.type, kernel.VectorType)
         lanes = value.type.lanes
         negative = self.w.emit.let(operation("neg", value), "negative")
         value = self.w.emit.snapshot(value, "value")
         picked = tuple(lanes + lane + 1 if lane % 2 == 0 else lane - 1 for lane in range(lanes))
-        return Shuffle(value, negative, picked, value.type)  # type: ignore[arg-type]
+        return kernel.Shuffle(value, negative, picked, value.type)  # type: ignore[arg-type]
 
     def _load(self, buffer: Buffer, index: Expression, lanes: int) -> Expression:
         """Elements in the type of the computation."""
-        value: Load = load(buffer, index, lanes)
-        if element_of(value.type) == self.w.real:
+        value: kernel.Load = load(buffer, index, lanes)
+        if kernel.element_of(value.type) == self.w.real:
             return value
-        return Cast(value, vector_or_scalar(self.w.real, lanes))
+        return kernel.Cast(value, vector_or_scalar(self.w.real, lanes))
 
     # --- results that are not consecutive in the output ---------------------------------------------------------------
 
@@ -355,7 +339,7 @@ class GemmWriter:
             value: Expression = total
             if turned:
                 value = operation("add", total, self._turned(turned[0]))
-            w.emit.emit(Store(tile, integer(j * size + i * self.lanes), value))
+            w.emit.emit(kernel.Store(tile, integer(j * size + i * self.lanes), value))
         known = -self.form.vector.size % self.form.lanes if chunk.overlaps and len(positions) > 1 else 0
         for j, start in enumerate(starts):
             for i, position in enumerate(positions):
@@ -391,4 +375,4 @@ class GemmWriter:
         if last_touch is not Primitive.NONE:
             change = w.emit.snapshot(total, "value")
             w.branch(piece.last, lambda: w.emit.assign(total, w.applied(last_touch, change)), lambda: None)
-        w.emit.emit(Store(self.out, at, total))
+        w.emit.emit(kernel.Store(self.out, at, total))

@@ -17,22 +17,8 @@ from tilewright.contraction.kinds import Kind
 from tilewright.contraction.tensor_operation import Execution, Primitive, TensorDimension, TensorOperation
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, I64, ScalarType, compute_type, real_of
-from tilewright.kernel.ir import (
-    BlockIndex,
-    Broadcast,
-    Buffer,
-    Constant,
-    Expression,
-    Name,
-    ScalarParameter,
-    Space,
-    VectorType,
-    add,
-    element_of,
-    integer,
-    multiply,
-    operation,
-)
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Buffer, Constant, Expression, Name, add, integer, multiply, operation
 from tilewright.machine.model import Machine
 from tilewright.passes.items.scalar_values import KernelBuilder
 
@@ -81,7 +67,7 @@ class TensorWriter:
         self.operation = operation_
         self.machine = machine
         self.emit = KernelBuilder()
-        self.parameters: list[ScalarParameter] = []
+        self.parameters: list[kernel.ScalarParameter] = []
         self.values: list[int] = []
         self.arrays: list[Buffer] = []
         self.width = 2 if operation_.dtype.is_complex else 1
@@ -103,7 +89,7 @@ class TensorWriter:
         if value in (0, 1, self.width):
             return integer(value)
         name = self.emit.name(hint)
-        self.parameters.append(ScalarParameter(name, I64))
+        self.parameters.append(kernel.ScalarParameter(name, I64))
         self.values.append(value)
         return Name(name, I64)
 
@@ -118,7 +104,7 @@ class TensorWriter:
 
     def workspace(self, hint: str, element: ScalarType, size: int) -> Buffer:
         """Scratch memory of the worker."""
-        buffer = Buffer(self.emit.name(hint), element, Space.WORKSPACE, size)
+        buffer = Buffer(self.emit.name(hint), element, kernel.Space.WORKSPACE, size)
         self.arrays.append(buffer)
         return buffer
 
@@ -159,7 +145,7 @@ class TensorWriter:
         place = Place(integer(0), integer(0), integer(0), TRUE, TRUE)
         shared = [one for one in self.operation.of_execution(Execution.SHARED) if one.size > 1]
         blocks = 1
-        rest: Expression = BlockIndex()
+        rest: Expression = kernel.BlockIndex()
         for number, dimension in reversed(list(enumerate(shared))):
             blocks *= dimension.size
             index: Expression = self.emit.let(rest, "block")
@@ -225,11 +211,11 @@ class TensorWriter:
 
     def constant(self, value: float, like: Expression) -> Expression:
         """A constant of the type of another value."""
-        scalar = element_of(like.type)
+        scalar = kernel.element_of(like.type)
         literal = Constant(int(value) if scalar.is_integer else float(value), scalar)
-        return Broadcast(literal, like.type) if isinstance(like.type, VectorType) else literal
+        return kernel.Broadcast(literal, like.type) if isinstance(like.type, kernel.VectorType) else literal
 
 
-def vector_or_scalar(element: ScalarType, lanes: int) -> ScalarType | VectorType:
+def vector_or_scalar(element: ScalarType, lanes: int) -> ScalarType | kernel.VectorType:
     """The type of `lanes` elements."""
-    return element if lanes == 1 else VectorType(element, lanes)
+    return element if lanes == 1 else kernel.VectorType(element, lanes)
