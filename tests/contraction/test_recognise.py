@@ -12,25 +12,9 @@ from nests import check, contraction_of, matmul_nest, product, refused, zero
 
 from tilewright.contraction.form import Contraction, Kind, Refusal
 from tilewright.contraction.recognise import recognise
+from tilewright.ir import nodes
 from tilewright.ir.builder import Builder
-from tilewright.ir.nodes import (
-    Atom,
-    Index,
-    Iota,
-    Lambda,
-    Literal,
-    Map,
-    Program,
-    Redomap,
-    Reduce,
-    Replicate,
-    Slice,
-    SliceDimension,
-    Type,
-    Variable,
-    array,
-    index_literal,
-)
+from tilewright.ir.nodes import Atom, Lambda, Program, Type, Variable
 from tilewright.ir.scalars import F32, F64, I32, I64
 from tilewright.ir.sizes import size
 from tilewright.ir.views import parameter_view
@@ -40,7 +24,7 @@ SIZES = {"n": 3, "m": 4, "k": 5}
 
 def inputs(b: Builder, *shapes: str, scalar: object = F64) -> list[Variable]:
     """Parameters A, B, ... of shapes such as "nk"."""
-    return [b.variable("ABCDE"[i], array(scalar, *shape)) for i, shape in enumerate(shapes)]  # type: ignore[arg-type]
+    return [b.variable("ABCDE"[i], nodes.array(scalar, *shape)) for i, shape in enumerate(shapes)]  # type: ignore[arg-type]
 
 
 def kinds(program: Program) -> str:
@@ -48,7 +32,7 @@ def kinds(program: Program) -> str:
 
 
 def iota(b: Builder, name: str) -> Variable:
-    return b.bind(Iota(size(name)), "places")
+    return b.bind(nodes.Iota(size(name)), "places")
 
 
 # --- what is one ------------------------------------------------------------------------------------------------------
@@ -85,12 +69,14 @@ def test_matmul_by_indices() -> None:
 def test_indices_computed_affinely() -> None:
     """A convolution: signal[2*i + k + 1] * weights[k], with a size and a scalar parameter in the index too."""
     b = Builder()
-    signal = b.variable("signal", array(F64, size("n") * 2 + size("k") + 3))
-    weights = b.variable("weights", array(F64, "k"))
+    signal = b.variable("signal", nodes.array(F64, size("n") * 2 + size("k") + 3))
+    weights = b.variable("weights", nodes.array(F64, "k"))
     shift = b.variable("shift", Type(I64))
 
     def element(i: Variable) -> Variable:
-        start = b.apply("sub", b.apply("add", b.apply("mul", index_literal(2), i), shift), b.size_value(size("n") * 0))
+        start = b.apply(
+            "sub", b.apply("add", b.apply("mul", nodes.index_literal(2), i), shift), b.size_value(size("n") * 0)
+        )
 
         def term(weight: Variable, k: Variable) -> Variable:
             return b.apply("mul", b.index(signal, b.apply("add", start, k)), weight)
@@ -101,7 +87,7 @@ def test_indices_computed_affinely() -> None:
     nest = b._scopes[0].pop()
     places = b._scopes[0].pop()
     b._scopes[0][:] = [places, nest]
-    n = b.variable("unused", array(F64, "n"))
+    n = b.variable("unused", nodes.array(F64, "n"))
     program = b.program("convolution", [n, weights, signal, shift], [result])
     assert kinds(program) == "MK"
     check(program, {"n": 4, "k": 3}, {"shift": 1})
@@ -112,7 +98,7 @@ def test_slices_and_diagonals_of_operands() -> None:
     a, other = inputs(b, "kkn", "mk")
 
     def element(i: Variable, row: Variable) -> Variable:
-        part = b.bind(Slice(row, (SliceDimension(size("k") - 1, size("k"), -1),)))
+        part = b.bind(nodes.Slice(row, (nodes.SliceDimension(size("k") - 1, size("k"), -1),)))
         term: Callable[..., Atom] = lambda y, k: b.apply("mul", b.index(a, k, k, i), y)  # noqa: E731
         return b.redomap(b.operator("add", F64), zero(F64), [part, iota(b, "k")], term)
 
@@ -179,11 +165,11 @@ def test_semirings(name: str, map_name: str, combine: str, neutral: float) -> No
 
     def element(x: Variable, y: Variable) -> Variable:
         operator = b.operator(combine, F64)
-        return b.redomap(operator, Literal(neutral, F64), [x, y], lambda p, q: b.apply(map_name, p, q))
+        return b.redomap(operator, nodes.Literal(neutral, F64), [x, y], lambda p, q: b.apply(map_name, p, q))
 
     program = b.program(name, [a, other], [b.map([a], lambda x: b.map([other], lambda y: element(x, y)))])
     found = contraction_of(program)
-    assert found.neutral == Literal(neutral, F64)
+    assert found.neutral == nodes.Literal(neutral, F64)
     check(program, SIZES)
 
 
@@ -199,7 +185,7 @@ def test_epilogue_with_operands_and_scalars() -> None:
     flipped = lambda: b.rearrange(c, (1, 0))  # noqa: E731
     result = b.map(
         [a, iota(b, "n"), bias],
-        lambda x, i, one: b.map([other, b.bind(Index(flipped(), (i,)))], lambda y, z: element(x, y, z, one)),
+        lambda x, i, one: b.map([other, b.bind(nodes.Index(flipped(), (i,)))], lambda y, z: element(x, y, z, one)),
     )
     program = b.program("scaled", [a, other, c, bias, alpha], [result])
     found = contraction_of(program)
@@ -211,7 +197,7 @@ def test_epilogue_with_operands_and_scalars() -> None:
 def test_map_with_casts_scalars_and_three_uses() -> None:
     """(alpha * cast x - y) * y: one operand is used twice, the other converted."""
     b = Builder()
-    a, other = b.variable("A", array(I32, "n", "k")), b.variable("B", array(F64, "m", "k"))
+    a, other = b.variable("A", nodes.array(I32, "n", "k")), b.variable("B", nodes.array(F64, "m", "k"))
     alpha = b.variable("alpha", Type(F64))
 
     def term(x: Variable, y: Variable) -> Variable:
@@ -301,8 +287,8 @@ def _last(b: Builder, arrays: list[Variable], commutative: bool = False) -> Vari
 
 def test_names_of_dimensions_are_different() -> None:
     b = Builder()
-    a = b.variable("A", array(F64, "d2", size("d2") * 2, "d1"))
-    other = b.variable("B", array(F64, "d1", "d1"))
+    a = b.variable("A", nodes.array(F64, "d2", size("d2") * 2, "d1"))
+    other = b.variable("B", nodes.array(F64, "d1", "d1"))
     result = b.map([a], lambda x: matmul_nest(b, x, other, F64))
     program = b.program("named", [a, other], [result])
     names = [d.name for d in contraction_of(program).dimensions]
@@ -438,8 +424,8 @@ def test_refuses_a_vector_reduction() -> None:
     def write(b: Builder, a: Variable, other: Variable, v: Variable) -> Atom:
         row = Type(F64, (size("k"),))
         combine = b.function([row, row], lambda x, y: b.map([x, y], lambda p, q: b.apply("add", p, q)))
-        neutral = b.bind(Replicate(size("k"), zero(F64)))
-        return b.bind(Reduce(size("n"), combine, (neutral,), (a,)))
+        neutral = b.bind(nodes.Replicate(size("k"), zero(F64)))
+        return b.bind(nodes.Reduce(size("n"), combine, (neutral,), (a,)))
 
     assert "is not a constant" in _refusal(write)
 
@@ -449,7 +435,7 @@ def test_refuses_reductions_of_several_values() -> None:
         def inner(row: Variable) -> Atom:
             combine = b.function([Type(F64)] * 4, lambda x, y, p, q: (b.apply("add", x, p), b.apply("add", y, q)))
             function = b.function([Type(F64)] * 2, lambda x, y: (b.apply("mul", x, y), x))
-            targets = b.emit(Redomap(size("k"), combine, (zero(F64), zero(F64)), function, (row, v)))
+            targets = b.emit(nodes.Redomap(size("k"), combine, (zero(F64), zero(F64)), function, (row, v)))
             return b.apply("add", *targets)
 
         return b.map([a], inner)
@@ -461,7 +447,7 @@ def test_refuses_mapped_out_arrays() -> None:
     def write(b: Builder, a: Variable, other: Variable, v: Variable) -> tuple[Atom, ...]:
         function = b.function([Type(F64)] * 2, lambda x, y: (b.apply("mul", x, y), x))
         combine = b.operator("add", F64)
-        return b.emit(Redomap(size("k"), combine, (zero(F64),), function, (v, v)))
+        return b.emit(nodes.Redomap(size("k"), combine, (zero(F64),), function, (v, v)))
 
     assert "gives 2 arrays" in _refusal(write)
 
@@ -471,7 +457,7 @@ def test_refuses_different_operators_in_nested_reductions() -> None:
         def inner(row: Variable) -> Atom:
             return product(b, [row, v], F64)
 
-        return b.redomap(b.operator("max", F64), Literal(float("-inf"), F64), [a], inner)
+        return b.redomap(b.operator("max", F64), nodes.Literal(float("-inf"), F64), [a], inner)
 
     assert _refusal(write) == "the nested reductions have different operators"
 
@@ -490,7 +476,7 @@ def test_refuses_further_code_on_an_inner_array() -> None:
     def write(b: Builder, a: Variable, other: Variable, v: Variable) -> Atom:
         def inner(row: Variable) -> Atom:
             values = b.map([other], lambda y: product(b, [row, y], F64))
-            return b.index(values, index_literal(0))
+            return b.index(values, nodes.index_literal(0))
 
         return b.map([a], inner)
 
@@ -527,7 +513,7 @@ def test_refuses_array_code_under_a_condition() -> None:
         def element(row: Variable) -> Atom:
             def term(x: Variable, y: Variable) -> Atom:
                 def count() -> Atom:
-                    ones = b.bind(Replicate(size("k"), Literal(1.0, F64)))
+                    ones = b.bind(nodes.Replicate(size("k"), nodes.Literal(1.0, F64)))
                     return b.reduce(b.operator("add", F64), zero(F64), ones)
 
                 (extra,) = b.cond(b.apply("gt", x, zero(F64)), count, lambda: zero(F64))
@@ -543,7 +529,7 @@ def test_refuses_array_code_under_a_condition() -> None:
 def test_refuses_indices_that_are_loaded() -> None:
     b = Builder()
     a, vector = inputs(b, "nk", "k")
-    places = b.variable("places", array(I64, "k"))
+    places = b.variable("places", nodes.array(I64, "k"))
 
     def element(row: Variable) -> Atom:
         term: Callable[..., Atom] = lambda x, p: b.apply("mul", x, b.index(vector, p))  # noqa: E731
@@ -606,13 +592,15 @@ def test_refuses_an_operator_that_varies_in_the_nest() -> None:
 def test_refuses_inner_sizes_that_vary() -> None:
     b = Builder()
     a, other = inputs(b, "nk", "mk")
-    lengths = b.variable("lengths", array(I64, "n"))
+    lengths = b.variable("lengths", nodes.array(I64, "n"))
 
     def element(row: Variable, length: Variable) -> Atom:
-        part = b.bind(Slice(row, (SliceDimension(size(0), size(length.name)),)))
+        part = b.bind(nodes.Slice(row, (nodes.SliceDimension(size(0), size(length.name)),)))
 
         def one(column: Variable) -> Atom:
-            return product(b, [part, b.bind(Slice(column, (SliceDimension(size(0), size(length.name)),)))], F64)
+            return product(
+                b, [part, b.bind(nodes.Slice(column, (nodes.SliceDimension(size(0), size(length.name)),)))], F64
+            )
 
         return b.map([other], one)
 
@@ -657,7 +645,7 @@ def test_random_einsums(data: st.DataObject) -> None:
     parallel = draw(st.permutations([one for one, kind in zip(labels, kinds, strict=True) if kind != "K"]))
     contracted = draw(st.permutations([one for one, kind in zip(labels, kinds, strict=True) if kind == "K"]))
     b = Builder()
-    a, other = b.variable("A", array(scalar, *left)), b.variable("B", array(scalar, *right))
+    a, other = b.variable("A", nodes.array(scalar, *left)), b.variable("B", nodes.array(scalar, *right))
     fresh = b.names
     places: dict[str, Variable] = {}
 
@@ -675,11 +663,11 @@ def test_random_einsums(data: st.DataObject) -> None:
                 return over(inner, sums)
             return over([], inner) if inner else term()
 
-        width = b.bind(Iota(size(label)), "places")
+        width = b.bind(nodes.Iota(size(label)), "places")
         function = b.function([Type(I64)], inside, [fresh("i")])
         if rest:
-            return b.bind(Map(size(label), function, (width,)))
-        return b.bind(Redomap(size(label), b.operator("add", scalar), (zero(scalar),), function, (width,)))
+            return b.bind(nodes.Map(size(label), function, (width,)))
+        return b.bind(nodes.Redomap(size(label), b.operator("add", scalar), (zero(scalar),), function, (width,)))
 
     result = over(parallel, contracted)
     program = b.program("einsum", [a, other], [result])

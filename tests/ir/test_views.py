@@ -5,44 +5,32 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tilewright.ir import nodes
 from tilewright.ir.lmad import LMAD
-from tilewright.ir.nodes import (
-    Alias,
-    Copy,
-    Expression,
-    Index,
-    Iota,
-    Literal,
-    Rearrange,
-    Replicate,
-    Reshape,
-    Slice,
-    SliceDimension,
-    Type,
-    Variable,
-    array,
-    index_literal,
-)
+from tilewright.ir.nodes import Expression, Type, Variable
 from tilewright.ir.scalars import F32, I64
 from tilewright.ir.sizes import size
 from tilewright.ir.views import ArrayView, fresh_view, parameter_view, view_of
 
 n, m = size("n"), size("m")
-X = Variable("x", array(F32, n, m))
+X = Variable("x", nodes.array(F32, n, m))
 I = Variable("i", Type(I64))  # noqa: E741
 VALUES = {"n": 3, "m": 4, "i": 2}
 BUFFER = np.arange(12).reshape(3, 4)
 
 VIEWS: list[tuple[Expression, np.ndarray]] = [
-    (Alias(X), BUFFER),
-    (Index(X, ()), BUFFER),
-    (Index(X, (I,)), BUFFER[2]),
-    (Index(X, (index_literal(1), I)), BUFFER[1, 2]),
-    (Slice(X, (SliceDimension(n - 1, n, -1), SliceDimension(size("i") - 1, size(2), 2))), BUFFER[::-1, 1::2]),
-    (Rearrange(X, (1, 0)), BUFFER.T),
-    (Reshape(X, (n * m,)), BUFFER.reshape(12)),
-    (Reshape(X, (size(6), size(2))), BUFFER.reshape(6, 2)),
-    (Replicate(m, X), np.broadcast_to(BUFFER, (4, 3, 4))),
+    (nodes.Alias(X), BUFFER),
+    (nodes.Index(X, ()), BUFFER),
+    (nodes.Index(X, (I,)), BUFFER[2]),
+    (nodes.Index(X, (nodes.index_literal(1), I)), BUFFER[1, 2]),
+    (
+        nodes.Slice(X, (nodes.SliceDimension(n - 1, n, -1), nodes.SliceDimension(size("i") - 1, size(2), 2))),
+        BUFFER[::-1, 1::2],
+    ),
+    (nodes.Rearrange(X, (1, 0)), BUFFER.T),
+    (nodes.Reshape(X, (n * m,)), BUFFER.reshape(12)),
+    (nodes.Reshape(X, (size(6), size(2))), BUFFER.reshape(6, 2)),
+    (nodes.Replicate(m, X), np.broadcast_to(BUFFER, (4, 3, 4))),
 ]
 
 
@@ -58,19 +46,19 @@ def test_views_show_the_right_elements(expression: Expression, expected: np.ndar
 @pytest.mark.parametrize(
     "expression",
     [
-        Reshape(Variable("t", array(F32, m, n)), (n * m,)),
-        Replicate(n, Literal(1.0, F32)),
-        Replicate(n, Variable("s", Type(F32))),
-        Copy(X),
-        Iota(n),
-        Alias(Variable("unknown", array(F32, n))),
-        Slice(Variable("unknown", array(F32, n)), (SliceDimension(size(0), n),)),
+        nodes.Reshape(Variable("t", nodes.array(F32, m, n)), (n * m,)),
+        nodes.Replicate(n, nodes.Literal(1.0, F32)),
+        nodes.Replicate(n, Variable("s", Type(F32))),
+        nodes.Copy(X),
+        nodes.Iota(n),
+        nodes.Alias(Variable("unknown", nodes.array(F32, n))),
+        nodes.Slice(Variable("unknown", nodes.array(F32, n)), (nodes.SliceDimension(size(0), n),)),
     ],
     ids=str,
 )
 def test_what_needs_memory_is_no_view(expression: Expression) -> None:
     base = fresh_view("x", X.type)
-    transposed = view_of(Rearrange(X, (1, 0)), {"x": base})
+    transposed = view_of(nodes.Rearrange(X, (1, 0)), {"x": base})
     assert transposed is not None
     scalar = ArrayView("s", F32, LMAD(size(0), (), ()))
     assert view_of(expression, {"x": base, "t": transposed, "s": scalar}) is None
@@ -80,8 +68,8 @@ def test_parameters_are_strided_by_run_time_names() -> None:
     view = parameter_view(X)
     assert view.type == X.type
     assert view.lmad.flat(["a", "b"]) == size("x.offset") + size("x.stride0") * "a" + size("x.stride1") * "b"
-    assert view_of(Reshape(X, (n * m,)), {"x": view}) is None  # the strides are not known to be row-major
-    reshaped = view_of(Reshape(X, (n, size(1), m)), {"x": view})
+    assert view_of(nodes.Reshape(X, (n * m,)), {"x": view}) is None  # the strides are not known to be row-major
+    reshaped = view_of(nodes.Reshape(X, (n, size(1), m)), {"x": view})
     assert reshaped is not None
     assert reshaped.lmad.strides[0] == size("x.stride0") and reshaped.lmad.strides[2] == size("x.stride1")
 
@@ -89,9 +77,15 @@ def test_parameters_are_strided_by_run_time_names() -> None:
 def test_views_compose() -> None:
     views = {"x": fresh_view("x", X.type)}
     for name, expression in [
-        ("a", Rearrange(X, (1, 0))),
-        ("b", Slice(Variable("a", array(F32, m, n)), (SliceDimension(m - 1, m, -1), SliceDimension(size(1), n - 1)))),
-        ("c", Rearrange(Variable("b", array(F32, m, n - 1)), (1, 0))),
+        ("a", nodes.Rearrange(X, (1, 0))),
+        (
+            "b",
+            nodes.Slice(
+                Variable("a", nodes.array(F32, m, n)),
+                (nodes.SliceDimension(m - 1, m, -1), nodes.SliceDimension(size(1), n - 1)),
+            ),
+        ),
+        ("c", nodes.Rearrange(Variable("b", nodes.array(F32, m, n - 1)), (1, 0))),
     ]:
         view = view_of(expression, views)
         assert view is not None

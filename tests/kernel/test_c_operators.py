@@ -11,24 +11,9 @@ from opencl_runner import run_opencl
 
 from tilewright.ir.operators import OPERATORS
 from tilewright.ir.scalars import BOOL, C64, F32, F64, I8, I32, U8, ScalarType
+from tilewright.kernel import ir
 from tilewright.kernel.cuda import cuda_text
-from tilewright.kernel.ir import (
-    BlockIndex,
-    Buffer,
-    Cast,
-    Constant,
-    Kernel,
-    Let,
-    Name,
-    Operation,
-    Statement,
-    Store,
-    VectorType,
-    add,
-    integer,
-    load,
-    multiply,
-)
+from tilewright.kernel.ir import Buffer, Constant, Name, Statement, add, integer, load, multiply
 from tilewright.kernel.nvrtc import compile_cuda
 from tilewright.kernel.opencl import opencl_text
 
@@ -46,23 +31,23 @@ def operators_on(type_: ScalarType) -> list[str]:
     return [name for name, entry in OPERATORS.items() if type_.kind in entry.kinds]
 
 
-def apply_all(type_: ScalarType, lanes: int, count: int) -> Kernel:
+def apply_all(type_: ScalarType, lanes: int, count: int) -> ir.Kernel:
     """Block b applies every operator to (vector) element b and stores each result in its row of `same` or `truth`."""
-    value_type = VectorType(type_, lanes) if lanes > 1 else type_
-    bools = VectorType(BOOL, lanes) if lanes > 1 else BOOL
+    value_type = ir.VectorType(type_, lanes) if lanes > 1 else type_
+    bools = ir.VectorType(BOOL, lanes) if lanes > 1 else BOOL
     inputs = [Buffer(name, type_, read_only=True, alignment=64) for name in ("left", "right", "third")]
     same, truth = Buffer("same", type_), Buffer("truth", BOOL)
-    at = multiply(BlockIndex(), integer(lanes))
-    body: list[Statement] = [Let(buffer.name, load(buffer, at, lanes)) for buffer in inputs]
+    at = multiply(ir.BlockIndex(), integer(lanes))
+    body: list[Statement] = [ir.Let(buffer.name, load(buffer, at, lanes)) for buffer in inputs]
     names = tuple(Name(buffer.name, value_type) for buffer in inputs)
     for row, name in enumerate(operators_on(type_)):
         entry = OPERATORS[name]
         operands = names[: entry.arity]
         if name == "select":
-            operands = (Operation("lt" if type_ != BOOL else "xor", names[:2], bools), names[1], names[2])
+            operands = (ir.Operation("lt" if type_ != BOOL else "xor", names[:2], bools), names[1], names[2])
         target, result = (truth, bools) if entry.result == "bool" else (same, value_type)
-        body.append(Store(target, add(at, integer(row * count)), Operation(name, operands, result)))
-    return Kernel("apply", (*inputs, same, truth), (), (), tuple(body))
+        body.append(ir.Store(target, add(at, integer(row * count)), ir.Operation(name, operands, result)))
+    return ir.Kernel("apply", (*inputs, same, truth), (), (), tuple(body))
 
 
 def exact_fma(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
@@ -141,26 +126,27 @@ def test_operators_compile_for_cuda(type_: ScalarType, lanes: int) -> None:
 
 def test_complex_operators_and_half_values_are_refused() -> None:
     for expression in (
-        Operation("real", (Constant(1.0, F32),), F32),
-        Operation("conj", (Constant(1.0, C64),), C64),
-        Operation("shl", (Constant(1.0, F32), Constant(1.0, F32)), F32),
-        Operation("nonsense", (Constant(1.0, F32),), F32),
+        ir.Operation("real", (Constant(1.0, F32),), F32),
+        ir.Operation("conj", (Constant(1.0, C64),), C64),
+        ir.Operation("shl", (Constant(1.0, F32), Constant(1.0, F32)), F32),
+        ir.Operation("nonsense", (Constant(1.0, F32),), F32),
     ):
-        kernel = Kernel("k", (), (), (), (Let("x", expression),))
+        kernel = ir.Kernel("k", (), (), (), (ir.Let("x", expression),))
         for printer in (opencl_text, cuda_text):
             with pytest.raises(TypeError, match=r"not defined|do not exist"):
                 printer(kernel)
 
 
-def cast_all(source: ScalarType, lanes: int, count: int) -> Kernel:
-    at = multiply(BlockIndex(), integer(lanes))
+def cast_all(source: ScalarType, lanes: int, count: int) -> ir.Kernel:
+    at = multiply(ir.BlockIndex(), integer(lanes))
     given = Buffer("given", source, read_only=True)
     outputs = tuple(Buffer(f"to_{type_}", type_) for type_ in REALS)
     value = load(given, at, lanes)
     body = [
-        Store(out, at, Cast(value, VectorType(out.element, lanes) if lanes > 1 else out.element)) for out in outputs
+        ir.Store(out, at, ir.Cast(value, ir.VectorType(out.element, lanes) if lanes > 1 else out.element))
+        for out in outputs
     ]
-    return Kernel("cast_all", (given, *outputs), (), (), tuple(body))
+    return ir.Kernel("cast_all", (given, *outputs), (), (), tuple(body))
 
 
 @pytest.mark.opencl
@@ -192,6 +178,6 @@ def test_nan_and_infinity_become_true() -> None:
     given = np.array([np.nan, np.inf, -np.inf, 1e-300], np.float64)
     out = Buffer("out", BOOL)
     source = Buffer("given", F64, read_only=True)
-    body = (Store(out, BlockIndex(), Cast(load(source, BlockIndex()), BOOL)),)
-    text = opencl_text(Kernel("truth", (source, out), (), (), body))
+    body = (ir.Store(out, ir.BlockIndex(), ir.Cast(load(source, ir.BlockIndex()), BOOL)),)
+    text = opencl_text(ir.Kernel("truth", (source, out), (), (), body))
     assert run_opencl(text, "truth", [given, np.zeros(4, bool)], 4, 1)[1].all()

@@ -11,26 +11,9 @@ from opencl_runner import EXACT, run_opencl
 
 from tilewright.ir.operators import OPERATORS
 from tilewright.ir.scalars import BOOL, F64, I8, I16, I32, I64, U8, U16, U32, U64, ScalarType
+from tilewright.kernel import ir
 from tilewright.kernel.cuda import cuda_text
-from tilewright.kernel.ir import (
-    Assign,
-    Buffer,
-    Cast,
-    Constant,
-    Declare,
-    Expression,
-    For,
-    Kernel,
-    Let,
-    Name,
-    Operation,
-    Store,
-    ThreadIndex,
-    add,
-    integer,
-    load,
-    operation,
-)
+from tilewright.kernel.ir import Buffer, Constant, Expression, Name, add, integer, load, operation
 from tilewright.kernel.nvrtc import compile_cuda
 from tilewright.kernel.opencl import opencl_text
 from tilewright.kernel.ranges import kernel_ranges
@@ -66,7 +49,7 @@ def constants(type_: ScalarType) -> st.SearchStrategy[Expression]:
 def expressions_of(type_: ScalarType, depth: int) -> st.SearchStrategy[Expression]:
     leaves: list[st.SearchStrategy[Expression]] = [constants(type_), st.just(Name(f"x_{type_}", type_))]
     if type_ == I64:
-        leaves += [st.just(ThreadIndex(I64)), st.just(Name("j", I64))]
+        leaves += [st.just(ir.ThreadIndex(I64)), st.just(Name("j", I64))]
     if depth == 0:
         return st.one_of(leaves)
 
@@ -76,32 +59,32 @@ def expressions_of(type_: ScalarType, depth: int) -> st.SearchStrategy[Expressio
         operands = [inner] * OPERATORS[name].arity
         if name == "select":
             operands[0] = expressions_of(BOOL, depth - 1)
-        return st.tuples(*operands).map(lambda values: Operation(name, values, type_))
+        return st.tuples(*operands).map(lambda values: ir.Operation(name, values, type_))
 
     sources = [other for other in TYPES if other != type_ and (other != F64 or type_ == BOOL)]
     cast = (
         st.sampled_from(sources)
         .flatmap(lambda source: expressions_of(source, depth - 1))
-        .map(lambda value: Cast(value, type_))
+        .map(lambda value: ir.Cast(value, type_))
     )
     operations = st.sampled_from(operators_giving(type_)).flatmap(applied)
     return st.one_of(operations, operations, cast, *leaves[:1])
 
 
-def kernel_of(expressions: list[Expression]) -> Kernel:
+def kernel_of(expressions: list[Expression]) -> ir.Kernel:
     """Every thread evaluates the expressions for j = 0, 1, 2; integers are summed, of others the last is kept."""
     inputs = [Buffer(f"in_{type_}", type_, read_only=True) for type_ in TYPES]
     outputs = [Buffer(f"out_{i}", expression.type) for i, expression in enumerate(expressions)]
-    body = [Let(f"x_{buffer.element}", load(buffer, ThreadIndex())) for buffer in inputs]
-    body += [Declare(f"sum_{i}", Constant(0, expression.type)) for i, expression in enumerate(expressions)]
+    body = [ir.Let(f"x_{buffer.element}", load(buffer, ir.ThreadIndex())) for buffer in inputs]
+    body += [ir.Declare(f"sum_{i}", Constant(0, expression.type)) for i, expression in enumerate(expressions)]
     steps = []
     for i, expression in enumerate(expressions):
         total = Name(f"sum_{i}", expression.type)
         value = add(total, expression) if expression.type.is_integer else expression
-        steps.append(Assign(total.name, value))
-    body.append(For("j", integer(0), integer(3), tuple(steps)))
-    body += [Store(out, ThreadIndex(), Name(f"sum_{i}", out.element)) for i, out in enumerate(outputs)]
-    return Kernel("random", (*inputs, *outputs), (), (), tuple(body), THREADS)
+        steps.append(ir.Assign(total.name, value))
+    body.append(ir.For("j", integer(0), integer(3), tuple(steps)))
+    body += [ir.Store(out, ir.ThreadIndex(), Name(f"sum_{i}", out.element)) for i, out in enumerate(outputs)]
+    return ir.Kernel("random", (*inputs, *outputs), (), (), tuple(body), THREADS)
 
 
 def evaluate(expression: Expression, environment: dict[str, np.ndarray]) -> np.ndarray:
@@ -110,11 +93,11 @@ def evaluate(expression: Expression, environment: dict[str, np.ndarray]) -> np.n
             return np.full(THREADS, value, type_.numpy)
         case Name(name=name):
             return environment[name]
-        case ThreadIndex():
+        case ir.ThreadIndex():
             return np.arange(THREADS)
-        case Cast(operand=operand, type=type_):
+        case ir.Cast(operand=operand, type=type_):
             return evaluate(operand, environment).astype(type_.numpy)
-        case Operation(operator=operator, operands=operands):
+        case ir.Operation(operator=operator, operands=operands):
             return np.asarray(OPERATORS[operator].meaning(*(evaluate(operand, environment) for operand in operands)))
     raise AssertionError(expression)
 
@@ -181,8 +164,8 @@ def test_bounds_hold(expression: Expression, seed: int) -> None:
 
 
 def test_bounds_are_tight_where_it_matters() -> None:
-    thread = ThreadIndex()
-    ranges = kernel_ranges(Kernel("k", (), (), (), (For("i", integer(2), integer(10), ()),), 256))
+    thread = ir.ThreadIndex()
+    ranges = kernel_ranges(ir.Kernel("k", (), (), (), (ir.For("i", integer(2), integer(10), ()),), 256))
     row, column = operation("floordiv", thread, integer(16)), operation("mod", thread, integer(16))
     assert ranges.of(row) == (0, 15)
     assert ranges.of(column) == (0, 15)

@@ -12,23 +12,9 @@ from hypothesis import strategies as st
 
 import tilewright as tw
 from tilewright.ir.scalars import BOOL, I64
+from tilewright.kernel import ir
 from tilewright.kernel.decided import LARGE, Questions, as_decided, evaluated, questions_of
-from tilewright.kernel.ir import (
-    Assign,
-    Buffer,
-    Constant,
-    Declare,
-    For,
-    If,
-    Kernel,
-    Let,
-    Name,
-    ScalarParameter,
-    Store,
-    integer,
-    load,
-    operation,
-)
+from tilewright.kernel.ir import Buffer, Constant, Name, integer, load, operation
 from tilewright.kernel.traversal import walk
 from tilewright.passes.compile import compile_program
 from tilewright.runtime import cpu_device
@@ -76,23 +62,23 @@ class Writer:
             asked = self.draw(conditions())
             if self.draw(st.booleans()):
                 name = f"asked_{self.number()}"
-                return (Let(name, asked), If(Name(name, BOOL), self.body(depth - 1), self.body(depth - 1)))
-            return (If(asked, self.body(depth - 1), self.body(depth - 1)),)
+                return (ir.Let(name, asked), ir.If(Name(name, BOOL), self.body(depth - 1), self.body(depth - 1)))
+            return (ir.If(asked, self.body(depth - 1), self.body(depth - 1)),)
         if kind == "let":
             return (*self.body(depth - 1), *self.body(depth - 1))
         if kind == "loop":
-            return (For(f"i_{self.number()}", integer(0), integer(2), self.body(depth - 1)),)
+            return (ir.For(f"i_{self.number()}", integer(0), integer(2), self.body(depth - 1)),)
         mark = self.number()
-        stores = [Store(OUT, integer(mark % 7), operation("add", load(OUT, integer(mark % 7)), integer(mark)))]
-        return (*stores * self.draw(st.sampled_from((1, LARGE))), Assign("changed", integer(mark)))
+        stores = [ir.Store(OUT, integer(mark % 7), operation("add", load(OUT, integer(mark % 7)), integer(mark)))]
+        return (*stores * self.draw(st.sampled_from((1, LARGE))), ir.Assign("changed", integer(mark)))
 
 
 @st.composite
 def kernels(draw):
     body = Writer(draw).body(3)
-    rounds = For("round", integer(0), integer(2), body)
-    scalars = ScalarParameter("n", I64), ScalarParameter("m", I64)
-    return Kernel("asks", (OUT, GIVEN), scalars, (), (Declare("changed", integer(0)), rounds))
+    rounds = ir.For("round", integer(0), integer(2), body)
+    scalars = ir.ScalarParameter("n", I64), ir.ScalarParameter("m", I64)
+    return ir.Kernel("asks", (OUT, GIVEN), scalars, (), (ir.Declare("changed", integer(0)), rounds))
 
 
 def written(kernel, n, m):
@@ -114,17 +100,19 @@ def test_kernels_without_branches_write_the_same(kernel, n, m):
 
 
 def test_what_changes_or_is_read_decides_nothing():
-    large = (Store(OUT, integer(0), integer(1)),) * LARGE
+    large = (ir.Store(OUT, integer(0), integer(1)),) * LARGE
     for asked in (CHANGED, ROUND, load(GIVEN, integer(0))):
-        many = If(operation("ge", asked, integer(0)), large)
-        body = (Declare("changed", N), For("round", integer(0), M, (many, Assign("changed", M))))
-        kernel = Kernel("k", (OUT, GIVEN), (ScalarParameter("n", I64), ScalarParameter("m", I64)), (), body)
+        many = ir.If(operation("ge", asked, integer(0)), large)
+        body = (ir.Declare("changed", N), ir.For("round", integer(0), M, (many, ir.Assign("changed", M))))
+        kernel = ir.Kernel("k", (OUT, GIVEN), (ir.ScalarParameter("n", I64), ir.ScalarParameter("m", I64)), (), body)
         assert questions_of(kernel).answers({"n": 1, "m": 1}) == ()
 
 
 def test_small_branches_stay():
-    few = (Store(OUT, integer(0), integer(1)),) * (LARGE - 1)
-    kernel = Kernel("k", (OUT,), (ScalarParameter("n", I64),), (), (If(operation("ge", N, integer(0)), few, few),))
+    few = (ir.Store(OUT, integer(0), integer(1)),) * (LARGE - 1)
+    kernel = ir.Kernel(
+        "k", (OUT,), (ir.ScalarParameter("n", I64),), (), (ir.If(operation("ge", N, integer(0)), few, few),)
+    )
     assert questions_of(kernel) == Questions((), {})
 
 
@@ -142,12 +130,12 @@ def test_one_side_may_decide():
 
 def _asking(conditions_count):
     """A kernel with a large branch for each of several scalars."""
-    scalars = tuple(ScalarParameter(f"n{k}", I64) for k in range(conditions_count))
+    scalars = tuple(ir.ScalarParameter(f"n{k}", I64) for k in range(conditions_count))
     branches = tuple(
-        If(operation("ge", Name(one.name, I64), integer(0)), (Store(OUT, integer(k), integer(1)),) * LARGE)
+        ir.If(operation("ge", Name(one.name, I64), integer(0)), (ir.Store(OUT, integer(k), integer(1)),) * LARGE)
         for k, one in enumerate(scalars)
     )
-    return Kernel("many", (OUT,), scalars, (), branches)
+    return ir.Kernel("many", (OUT,), scalars, (), branches)
 
 
 def test_a_kernel_has_few_versions():

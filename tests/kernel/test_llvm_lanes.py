@@ -7,20 +7,9 @@ from hypothesis import strategies as st
 from llvm_support import run
 
 from tilewright.ir.scalars import BOOL, F32, F64, I8, I16, I32, I64, U8, U64, ScalarType
+from tilewright.kernel import ir
 from tilewright.kernel.cuda import cuda_text
-from tilewright.kernel.ir import (
-    Buffer,
-    CountLanes,
-    Kernel,
-    Let,
-    Load,
-    Name,
-    PackedLanes,
-    Store,
-    VectorType,
-    Window,
-    integer,
-)
+from tilewright.kernel.ir import Buffer, Name, integer
 from tilewright.kernel.llvm import llvm_text
 from tilewright.kernel.llvm_lanes import MOST_BYTES
 from tilewright.machine.processors import NAMED_PROCESSORS
@@ -30,19 +19,19 @@ from tilewright.runtime.cpu_jit import cpu_target, host_cpu, object_file
 ELEMENTS = [F32, F64, I8, I16, I32, I64, U8]
 
 
-def packing(element: ScalarType, lanes: int) -> Kernel:
+def packing(element: ScalarType, lanes: int) -> ir.Kernel:
     """y = the lanes of x where m, count[0] = how many they are."""
     x, y, m, count = (
         Buffer(name, kind) for name, kind in zip(("x", "y", "m", "c"), (element, element, BOOL, I64), strict=True)
     )
-    kind, mask = VectorType(element, lanes), Name("mask", VectorType(BOOL, lanes))
+    kind, mask = ir.VectorType(element, lanes), Name("mask", ir.VectorType(BOOL, lanes))
     body = (
-        Let("mask", Load(m, integer(0), mask.type)),
-        Let("packed", PackedLanes(Load(x, integer(0), kind), mask, kind)),
-        Store(y, integer(0), Name("packed", kind)),
-        Store(count, integer(0), CountLanes(mask)),
+        ir.Let("mask", ir.Load(m, integer(0), mask.type)),
+        ir.Let("packed", ir.PackedLanes(ir.Load(x, integer(0), kind), mask, kind)),
+        ir.Store(y, integer(0), Name("packed", kind)),
+        ir.Store(count, integer(0), ir.CountLanes(mask)),
     )
-    return Kernel("packing", (x, y, m, count), (), (), body)
+    return ir.Kernel("packing", (x, y, m, count), (), (), body)
 
 
 @pytest.mark.parametrize("lanes", [4, 8, 16])
@@ -71,14 +60,14 @@ def test_every_processor_can(name: str, element: ScalarType) -> None:
 
 def test_wrong_masks_are_refused() -> None:
     x, y = Buffer("x", F32), Buffer("y", F32)
-    kind, mask = VectorType(F32, 4), Load(Buffer("m", BOOL), integer(0), VectorType(BOOL, 8))
-    packed = PackedLanes(Load(x, integer(0), kind), mask, kind)
+    kind, mask = ir.VectorType(F32, 4), ir.Load(Buffer("m", BOOL), integer(0), ir.VectorType(BOOL, 8))
+    packed = ir.PackedLanes(ir.Load(x, integer(0), kind), mask, kind)
     with pytest.raises(TypeError, match="a mask of 8 lanes cannot pick lanes of f32x4"):
-        kernel = Kernel("wrong", (x, y, Buffer("m", BOOL)), (), (), (Store(y, integer(0), packed),))
+        kernel = ir.Kernel("wrong", (x, y, Buffer("m", BOOL)), (), (), (ir.Store(y, integer(0), packed),))
         run(kernel, [np.zeros(8, "f4"), np.zeros(8, "f4"), np.zeros(8, bool)])
-    counted = Store(Buffer("c", I64), integer(0), CountLanes(Load(x, integer(0), kind)))
+    counted = ir.Store(Buffer("c", I64), integer(0), ir.CountLanes(ir.Load(x, integer(0), kind)))
     with pytest.raises(TypeError, match="a bool for each of them, not by a value of type f32x4"):
-        run(Kernel("wrong", (x, Buffer("c", I64)), (), (), (counted,)), [np.zeros(8, "f4"), np.zeros(1, np.int64)])
+        run(ir.Kernel("wrong", (x, Buffer("c", I64)), (), (), (counted,)), [np.zeros(8, "f4"), np.zeros(1, np.int64)])
 
 
 def test_kernels_of_gpus_have_none() -> None:
@@ -92,13 +81,13 @@ def test_they_are_shown() -> None:
     assert "count(mask)" in text
 
 
-def windowed(element: ScalarType, lanes: int) -> Kernel:
+def windowed(element: ScalarType, lanes: int) -> ir.Kernel:
     """y = what is seen of x, two vectors, from lane n[0] on."""
     x, y, n = Buffer("x", element), Buffer("y", element), Buffer("n", I64)
-    kind = VectorType(element, lanes)
-    first, second = Load(x, integer(0), kind), Load(x, integer(lanes), kind)
-    seen = Window(first, second, Load(n, integer(0), I64), kind)
-    return Kernel("windowed", (x, y, n), (), (), (Store(y, integer(0), seen),))
+    kind = ir.VectorType(element, lanes)
+    first, second = ir.Load(x, integer(0), kind), ir.Load(x, integer(lanes), kind)
+    seen = ir.Window(first, second, ir.Load(n, integer(0), I64), kind)
+    return ir.Kernel("windowed", (x, y, n), (), (), (ir.Store(y, integer(0), seen),))
 
 
 @pytest.mark.parametrize("nbytes", [16, 32, 64])

@@ -25,23 +25,8 @@ from tilewright.ir.scalars import (
     ScalarType,
     compute_type,
 )
-from tilewright.kernel.ir import (
-    BlockIndex,
-    Buffer,
-    Cast,
-    For,
-    Kernel,
-    Let,
-    Name,
-    Operation,
-    Store,
-    VectorType,
-    add,
-    integer,
-    load,
-    multiply,
-    operation,
-)
+from tilewright.kernel import ir
+from tilewright.kernel.ir import Buffer, Name, add, integer, load, multiply, operation
 from tilewright.kernel.llvm import CpuTarget, llvm_text
 from tilewright.runtime.cpu_jit import assembly, compile_text, host_cpu
 
@@ -74,19 +59,19 @@ def operands_of(type_: ScalarType, arity: int, lanes: int) -> list[np.ndarray]:
     return [np.resize(array, size) for array in (left, right, third)][:arity]
 
 
-def typed(type_: ScalarType, lanes: int) -> ScalarType | VectorType:
-    return VectorType(type_, lanes) if lanes > 1 else type_
+def typed(type_: ScalarType, lanes: int) -> ScalarType | ir.VectorType:
+    return ir.VectorType(type_, lanes) if lanes > 1 else type_
 
 
 def operators_on(type_: ScalarType) -> list[str]:
     return [name for name, operator in OPERATORS.items() if type_.kind in operator.kinds]
 
 
-def all_operators_kernel(type_: ScalarType, lanes: int) -> Kernel:
+def all_operators_kernel(type_: ScalarType, lanes: int) -> ir.Kernel:
     """One output per operator; input buffers a, b, c and, for select, a condition."""
     inputs = [Buffer(name, type_, read_only=True) for name in "abc"] + [Buffer("condition", BOOL, read_only=True)]
-    at = multiply(BlockIndex(), integer(lanes))
-    body: list = [Let(f"{buffer.name}_value", load(buffer, at, lanes)) for buffer in inputs]
+    at = multiply(ir.BlockIndex(), integer(lanes))
+    body: list = [ir.Let(f"{buffer.name}_value", load(buffer, at, lanes)) for buffer in inputs]
     names = [Name(f"{buffer.name}_value", typed(buffer.element, lanes)) for buffer in inputs]
     outputs = []
     for operator in operators_on(type_):
@@ -95,8 +80,8 @@ def all_operators_kernel(type_: ScalarType, lanes: int) -> Kernel:
             operands = [names[3], names[0], names[1]]
         result = result_type(operator, tuple(o.type.element if lanes > 1 else o.type for o in operands))
         outputs.append(Buffer(f"out_{operator}", result))
-        body.append(Store(outputs[-1], at, Operation(operator, tuple(operands), typed(result, lanes))))
-    return Kernel("operators", (*inputs, *outputs), (), (), tuple(body))
+        body.append(ir.Store(outputs[-1], at, ir.Operation(operator, tuple(operands), typed(result, lanes))))
+    return ir.Kernel("operators", (*inputs, *outputs), (), (), tuple(body))
 
 
 def check(actual: np.ndarray, expected: np.ndarray, operator: str, type_: ScalarType) -> None:
@@ -136,12 +121,12 @@ def test_the_sign_of_zero_results():
             np.testing.assert_array_equal(np.signbit(by_name[operator][zero]), np.signbit(expected[zero]), operator)
 
 
-def cast_kernel(source: ScalarType, lanes: int) -> Kernel:
-    at = multiply(BlockIndex(), integer(lanes))
+def cast_kernel(source: ScalarType, lanes: int) -> ir.Kernel:
+    at = multiply(ir.BlockIndex(), integer(lanes))
     x = Buffer("x", source, read_only=True)
     outputs = [Buffer(f"to_{target}", target) for target in TYPES]
-    body = [Store(o, at, Cast(load(x, at, lanes), typed(o.element, lanes))) for o in outputs]
-    return Kernel("casts", (x, *outputs), (), (), tuple(body))
+    body = [ir.Store(o, at, ir.Cast(load(x, at, lanes), typed(o.element, lanes))) for o in outputs]
+    return ir.Kernel("casts", (x, *outputs), (), (), tuple(body))
 
 
 @pytest.mark.parametrize("source", TYPES, ids=str)
@@ -166,17 +151,17 @@ def _cast(x: np.ndarray, target: ScalarType) -> np.ndarray:
     return np.array([min(max(v, limits.min), limits.max) for v in whole], target.numpy)
 
 
-def half_kernel(element: ScalarType, lanes: int) -> Kernel:
-    at = multiply(BlockIndex(), integer(lanes))
+def half_kernel(element: ScalarType, lanes: int) -> ir.Kernel:
+    at = multiply(ir.BlockIndex(), integer(lanes))
     narrow, wide = Buffer("narrow", element), Buffer("wide", F32)
     widened, narrowed = Buffer("widened", F32), Buffer("narrowed", element)
     assert compute_type(element) == F32
-    return Kernel(
+    return ir.Kernel(
         "halves",
         (narrow, wide, widened, narrowed),
         (),
         (),
-        (Store(widened, at, load(narrow, at, lanes)), Store(narrowed, at, load(wide, at, lanes))),
+        (ir.Store(widened, at, load(narrow, at, lanes)), ir.Store(narrowed, at, load(wide, at, lanes))),
     )
 
 
@@ -229,7 +214,7 @@ def test_half_precision_buffers(element, lanes, cpu):
 
 def test_bool_buffers_take_any_nonzero_byte_and_hold_one():
     x, y = Buffer("x", BOOL, read_only=True), Buffer("y", BOOL)
-    kernel = Kernel("bools", (x, y), (), (), (Store(y, BlockIndex(), load(x, BlockIndex())),))
+    kernel = ir.Kernel("bools", (x, y), (), (), (ir.Store(y, ir.BlockIndex(), load(x, ir.BlockIndex())),))
     out = np.full(4, 9, np.uint8)
     run(kernel, [np.array([0, 1, 2, 255], np.uint8), out], (), 4)
     np.testing.assert_array_equal(out, [0, 1, 1, 1])
@@ -276,12 +261,13 @@ def test_vectors_kept_around_a_call_fill_whole_lines_of_the_stack(type_):
         pytest.skip("this host has no library of vector functions for vectors of a line")
     x, y = Buffer("x", type_, read_only=True), Buffer("y", type_)
     i, lanes = Name("i", I64), 64 // type_.bytes
-    body = tuple(Let(f"x{n}", load(x, add(i, integer(n * lanes)), lanes)) for n in range(2))
+    body = tuple(ir.Let(f"x{n}", load(x, add(i, integer(n * lanes)), lanes)) for n in range(2))
     for n in range(2):
-        value = operation("sin", Name(f"x{n}", VectorType(type_, lanes)))
-        body += (Store(y, add(i, integer(n * lanes)), value),)
+        value = operation("sin", Name(f"x{n}", ir.VectorType(type_, lanes)))
+        body += (ir.Store(y, add(i, integer(n * lanes)), value),)
     text = assembly(
-        Kernel("twice", (x, y), (), (), (For("i", integer(0), integer(1000), body, step=integer(2 * lanes)),)), "none"
+        ir.Kernel("twice", (x, y), (), (), (ir.For("i", integer(0), integer(1000), body, step=integer(2 * lanes)),)),
+        "none",
     )
     kept = [line for line in text.splitlines() if "zmm" in line and "rsp" in line]
     assert kept
@@ -296,7 +282,7 @@ def test_the_lesser_of_two_waits_for_one_instruction(type_, operator):
         pytest.skip("about the instructions of x86-64")
     x, y = Buffer("x", type_, read_only=True), Buffer("y", type_)
     value = operation(operator, load(x, integer(0)), load(x, integer(1)))
-    text = assembly(Kernel("lesser", (x, y), (), (), (Store(y, integer(0), value),)), "full")
+    text = assembly(ir.Kernel("lesser", (x, y), (), (), (ir.Store(y, integer(0), value),)), "full")
     assert re.search(rf"v?{operator}s[sd]", text) and not re.search(r"cmp\w*lt\w*s[sd]|kor\w", text)
 
 
@@ -305,11 +291,13 @@ def test_vector_functions_are_called_where_the_host_has_them():
         pytest.skip("this host has no library of vector functions")
     x, y = Buffer("x", F32, read_only=True), Buffer("y", F32)
     i = Name("i", I64)
-    loop = For("i", integer(0), integer(1000), (Store(y, i, operation("sin", load(x, i))),), independent=True)
-    explicit = Store(y, integer(0), operation("sin", load(x, integer(0), 8)))
-    assert "_ZGV" in assembly(Kernel("loop", (x, y), (), (), (loop,)), "full")
-    assert "N8v_sinf" in assembly(Kernel("explicit", (x, y), (), (), (explicit,)), "none") or not host_cpu().has("avx2")
+    loop = ir.For("i", integer(0), integer(1000), (ir.Store(y, i, operation("sin", load(x, i))),), independent=True)
+    explicit = ir.Store(y, integer(0), operation("sin", load(x, integer(0), 8)))
+    assert "_ZGV" in assembly(ir.Kernel("loop", (x, y), (), (), (loop,)), "full")
+    assert "N8v_sinf" in assembly(ir.Kernel("explicit", (x, y), (), (), (explicit,)), "none") or not host_cpu().has(
+        "avx2"
+    )
     data = np.linspace(-110, 90, 1000, dtype=np.float32)
     out = np.zeros_like(data)
-    run(Kernel("loop", (x, y), (), (), (loop,)), [data, out], (), 1, "full")
+    run(ir.Kernel("loop", (x, y), (), (), (loop,)), [data, out], (), 1, "full")
     np.testing.assert_allclose(out, np.sin(data), rtol=1e-6, atol=1e-6)

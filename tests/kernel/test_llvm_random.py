@@ -8,25 +8,8 @@ from test_llvm_operators import FLOATS, TYPES, _cast, operators_on, typed, value
 
 from tilewright.ir.operators import OPERATORS
 from tilewright.ir.scalars import BOOL, ScalarType
-from tilewright.kernel.ir import (
-    BlockIndex,
-    Broadcast,
-    Buffer,
-    Cast,
-    Constant,
-    Declare,
-    Expression,
-    Kernel,
-    Let,
-    Load,
-    Name,
-    Operation,
-    Store,
-    element_of,
-    integer,
-    load,
-    multiply,
-)
+from tilewright.kernel import ir
+from tilewright.kernel.ir import Buffer, Constant, Expression, Name, integer, load, multiply
 
 SIZE = 64
 INPUTS = {type_: Buffer(f"x_{type_}", type_, read_only=True) for type_ in TYPES}
@@ -48,37 +31,37 @@ def trees(draw, type_: ScalarType, lanes: int, depth: int) -> Expression:
     """An expression whose element type is `type_`."""
     kind = draw(st.sampled_from(("load", "constant") if depth == 0 else ("operator",) * 5 + ("cast", "select", "load")))
     if kind == "load":
-        return load(INPUTS[type_], multiply(BlockIndex(), integer(lanes)), lanes)
+        return load(INPUTS[type_], multiply(ir.BlockIndex(), integer(lanes)), lanes)
     if kind == "constant":
         value = draw(st.sampled_from([v.item() for v in values_of(type_)]))
         constant = Constant(value, type_)
-        return Broadcast(constant, typed(type_, lanes)) if lanes > 1 else constant
+        return ir.Broadcast(constant, typed(type_, lanes)) if lanes > 1 else constant
     if kind == "cast":
-        return Cast(draw(trees(draw(st.sampled_from(TYPES)), lanes, depth - 1)), typed(type_, lanes))
+        return ir.Cast(draw(trees(draw(st.sampled_from(TYPES)), lanes, depth - 1)), typed(type_, lanes))
     if kind == "select":
         operands = tuple(draw(trees(t, lanes, depth - 1)) for t in (BOOL, type_, type_))
-        return Operation("select", operands, typed(type_, lanes))
+        return ir.Operation("select", operands, typed(type_, lanes))
     source = draw(st.sampled_from(TYPES)) if type_ == BOOL else type_
     name = draw(st.sampled_from(usable(source, type_)))
     operands = tuple(draw(trees(source, lanes, depth - 1)) for _ in range(OPERATORS[name].arity))
-    return Operation(name, operands, typed(type_, lanes))
+    return ir.Operation(name, operands, typed(type_, lanes))
 
 
 def evaluate(node: Expression, data: dict[str, np.ndarray]) -> np.ndarray:
     match node:
         case Constant(value=value, type=type_):
             return np.full(SIZE, value, type_.numpy)
-        case Broadcast(operand=operand):
+        case ir.Broadcast(operand=operand):
             return evaluate(operand, data)
-        case Load(buffer=buffer):
+        case ir.Load(buffer=buffer):
             return data[buffer.name]
-        case Cast(operand=operand, type=type_):
-            source, target = element_of(operand.type), element_of(type_)
+        case ir.Cast(operand=operand, type=type_):
+            source, target = ir.element_of(operand.type), ir.element_of(type_)
             value = evaluate(operand, data)
             return _cast(value, target) if source.is_float and target.is_integer else value.astype(target.numpy)
-        case Operation(operator=operator, operands=operands, type=type_):
+        case ir.Operation(operator=operator, operands=operands, type=type_):
             result = OPERATORS[operator].meaning(*(evaluate(operand, data) for operand in operands))
-            assert result.dtype == element_of(type_).numpy
+            assert result.dtype == ir.element_of(type_).numpy
             return result
     raise AssertionError(node)
 
@@ -88,13 +71,13 @@ def evaluate(node: Expression, data: dict[str, np.ndarray]) -> np.ndarray:
 def test_random_expressions(data):
     lanes = data.draw(st.sampled_from((1, 1, 4, 16)))
     trees_ = [data.draw(trees(data.draw(st.sampled_from(TYPES)), lanes, 3)) for _ in range(3)]
-    outputs = [Buffer(f"y_{n}", element_of(tree.type)) for n, tree in enumerate(trees_)]
+    outputs = [Buffer(f"y_{n}", ir.element_of(tree.type)) for n, tree in enumerate(trees_)]
     body: list = []
     for number, (tree, out) in enumerate(zip(trees_, outputs, strict=True)):
         name = f"t_{number}"
-        body.append(data.draw(st.sampled_from((Let, Declare)))(name, tree))
-        body.append(Store(out, multiply(BlockIndex(), integer(lanes)), Name(name, tree.type)))
-    kernel = Kernel("random", (*INPUTS.values(), *outputs), (), (), tuple(body))
+        body.append(data.draw(st.sampled_from((ir.Let, ir.Declare)))(name, tree))
+        body.append(ir.Store(out, multiply(ir.BlockIndex(), integer(lanes)), Name(name, tree.type)))
+    kernel = ir.Kernel("random", (*INPUTS.values(), *outputs), (), (), tuple(body))
     generator = np.random.default_rng(data.draw(st.integers(0, 1000)))
     inputs = {buffer.name: generator.choice(values_of(type_), SIZE) for type_, buffer in INPUTS.items()}
     results = [np.zeros(SIZE, out.element.numpy) for out in outputs]

@@ -9,23 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright.ir.scalars import BOOL, I64
-from tilewright.kernel.ir import (
-    Assign,
-    Buffer,
-    Declare,
-    Expression,
-    For,
-    If,
-    Let,
-    Name,
-    Statement,
-    Store,
-    While,
-    add,
-    integer,
-    load,
-    operation,
-)
+from tilewright.kernel import ir
+from tilewright.kernel.ir import Buffer, Expression, Name, Statement, add, integer, load, operation
 from tilewright.passes.points.dead_stores import used_names, without_stores
 
 ARRAYS = [Buffer(name, I64) for name in "xyz"]
@@ -36,16 +21,16 @@ def removed_once(statements: Sequence[Statement], unread: set[str], used: set[st
     kept: list[Statement] = []
     for one in statements:
         match one:
-            case Store(buffer=buffer) if buffer.name in unread:
+            case ir.Store(buffer=buffer) if buffer.name in unread:
                 continue
-            case Let(name) if name not in used:
+            case ir.Let(name) if name not in used:
                 continue
-            case For(body=body):
+            case ir.For(body=body):
                 one = replace(one, body=removed_once(body, unread, used))
-            case While(prelude, condition, body):
-                one = While(removed_once(prelude, unread, used), condition, removed_once(body, unread, used))
-            case If(condition, then, otherwise):
-                one = If(condition, removed_once(then, unread, used), removed_once(otherwise, unread, used))
+            case ir.While(prelude, condition, body):
+                one = ir.While(removed_once(prelude, unread, used), condition, removed_once(body, unread, used))
+            case ir.If(condition, then, otherwise):
+                one = ir.If(condition, removed_once(then, unread, used), removed_once(otherwise, unread, used))
         kept.append(one)
     return tuple(kept)
 
@@ -84,25 +69,25 @@ def kernels(draw: st.DrawFn) -> tuple[Statement, ...]:
             name = f"{kind}{next(numbers)}"
             condition = operation("lt", value(visible), integer(3))
             if kind == "let":
-                made.append(Let(name, value(visible)))
+                made.append(ir.Let(name, value(visible)))
                 visible.append(name)
             elif kind == "store":
-                made.append(Store(draw(st.sampled_from(ARRAYS)), value(visible), value(visible)))
+                made.append(ir.Store(draw(st.sampled_from(ARRAYS)), value(visible), value(visible)))
             elif kind == "declare":
-                made.append(Declare(name, value(visible)))
+                made.append(ir.Declare(name, value(visible)))
                 variables.append(name)
                 visible.append(name)
             elif kind == "assign" and (known := [one for one in variables if one in visible]):
-                made.append(Assign(draw(st.sampled_from(known)), value(visible)))
+                made.append(ir.Assign(draw(st.sampled_from(known)), value(visible)))
             elif kind == "for" and depth:
-                made.append(For(name, integer(0), value(visible), block([*visible, name], depth - 1)))
+                made.append(ir.For(name, integer(0), value(visible), block([*visible, name], depth - 1)))
             elif kind == "while" and depth:
                 prelude = block(visible, depth - 1)
-                inside = [*visible, *(one.name for one in prelude if isinstance(one, Let))]
+                inside = [*visible, *(one.name for one in prelude if isinstance(one, ir.Let))]
                 test = operation("lt", value(inside), integer(3))
-                made.append(While(prelude, test, block(inside, depth - 1)))
+                made.append(ir.While(prelude, test, block(inside, depth - 1)))
             elif kind == "if" and depth:
-                made.append(If(condition, block(visible, depth - 1), block(visible, depth - 1)))
+                made.append(ir.If(condition, block(visible, depth - 1), block(visible, depth - 1)))
         return tuple(made)
 
     return block([], 3)
@@ -115,18 +100,18 @@ def test_what_is_left_is_what_something_uses(statements: tuple[Statement, ...], 
 
 def test_what_only_a_removed_value_used_goes_too() -> None:
     x, y, _ = ARRAYS
-    chain: list[Statement] = [Let("a0", load(x, integer(0)))]
-    chain += [Let(f"a{k}", add(Name(f"a{k - 1}", I64), integer(k))) for k in range(1, 50)]
-    chain += [Store(y, integer(0), Name("a49", I64)), Store(x, integer(1), integer(5))]
+    chain: list[Statement] = [ir.Let("a0", load(x, integer(0)))]
+    chain += [ir.Let(f"a{k}", add(Name(f"a{k - 1}", I64), integer(k))) for k in range(1, 50)]
+    chain += [ir.Store(y, integer(0), Name("a49", I64)), ir.Store(x, integer(1), integer(5))]
     assert without_stores(chain, {"y"}) == (chain[-1],)
     assert without_stores(chain, {"z"}) == tuple(chain)
 
 
 def test_a_condition_keeps_what_its_prelude_makes() -> None:
     x = ARRAYS[0]
-    kept = Let("limit", load(x, integer(0)))
-    loop = While((kept, Let("idle", load(x, integer(1)))), operation("lt", Name("limit", I64), integer(3)), ())
+    kept = ir.Let("limit", load(x, integer(0)))
+    loop = ir.While((kept, ir.Let("idle", load(x, integer(1)))), operation("lt", Name("limit", I64), integer(3)), ())
     assert loop.condition.type == BOOL
     (left,) = without_stores([loop], ())
-    assert isinstance(left, While)
+    assert isinstance(left, ir.While)
     assert left.prelude == (kept,)

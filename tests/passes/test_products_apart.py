@@ -13,22 +13,8 @@ from hypothesis import strategies as st
 
 import tilewright as tw
 from tilewright.ir.scalars import F64, I64
-from tilewright.kernel.ir import (
-    Assign,
-    Buffer,
-    Declare,
-    For,
-    If,
-    Kernel,
-    Let,
-    Name,
-    Operation,
-    Statement,
-    Store,
-    integer,
-    load,
-    operation,
-)
+from tilewright.kernel import ir
+from tilewright.kernel.ir import Buffer, Name, Statement, integer, load, operation
 from tilewright.kernel.llvm import CpuTarget, llvm_text
 from tilewright.kernel.traversal import walk
 from tilewright.passes.points import products_apart
@@ -59,7 +45,7 @@ def apart(body: tuple[Statement, ...]) -> list[str]:
     return [
         one.name
         for one in walk(body)
-        if isinstance(one, Let) and isinstance(one.value, Operation) and one.value.operator == "mul_apart"
+        if isinstance(one, ir.Let) and isinstance(one.value, ir.Operation) and one.value.operator == "mul_apart"
     ]
 
 
@@ -69,52 +55,52 @@ def test_docstrings_of_products_apart() -> None:
 
 def test_of_two_products_the_one_that_is_waited_for_stays() -> None:
     body = (
-        Let("x", operation("mul", load(Y, I), load(Y, I))),
-        Let("t", operation("mul", V, V)),
-        Assign("v", operation("sub", X, T)),
+        ir.Let("x", operation("mul", load(Y, I), load(Y, I))),
+        ir.Let("t", operation("mul", V, V)),
+        ir.Assign("v", operation("sub", X, T)),
     )
     assert apart(with_products_apart(body, "i")) == ["x"]
 
 
 def test_products_that_are_used_otherwise_stay() -> None:
     """A sum of two products that nothing waits for is contracted."""
-    known = (Let("x", operation("mul", load(Y, I), load(Y, I))), Let("t", operation("add", X, X)))
-    assert apart(with_products_apart((*known, Assign("s", operation("add", S, T))), "i")) == []
+    known = (ir.Let("x", operation("mul", load(Y, I), load(Y, I))), ir.Let("t", operation("add", X, X)))
+    assert apart(with_products_apart((*known, ir.Assign("s", operation("add", S, T))), "i")) == []
     twice = (
         known[0],
-        Let("t", operation("add", S, X)),
-        Let("u", operation("add", X, X)),
-        Assign("s", T),
-        Store(Y, I, U),
+        ir.Let("t", operation("add", S, X)),
+        ir.Let("u", operation("add", X, X)),
+        ir.Assign("s", T),
+        ir.Store(Y, I, U),
     )
     assert apart(with_products_apart(twice, "i")) == []
 
 
 def test_independent_rounds_stay_and_branches_are_searched() -> None:
-    body = (Let("x", operation("mul", load(Y, I), load(Y, I))), Assign("s", operation("add", S, X)))
-    loop = For("i", integer(0), integer(9), body)
+    body = (ir.Let("x", operation("mul", load(Y, I), load(Y, I))), ir.Assign("s", operation("add", S, X)))
+    loop = ir.For("i", integer(0), integer(9), body)
     condition = operation("lt", Name("n", I64), integer(3))
-    assert apart(all_products_apart((If(condition, (loop,), (loop,)),))) == ["x", "x"]
-    assert apart(all_products_apart((For("i", integer(0), integer(9), body, independent=True),))) == []
+    assert apart(all_products_apart((ir.If(condition, (loop,), (loop,)),))) == ["x", "x"]
+    assert apart(all_products_apart((ir.For("i", integer(0), integer(9), body, independent=True),))) == []
 
 
 def test_products_apart_are_not_contracted_by_llvm() -> None:
     body = (
-        Declare("s", load(Y, integer(0))),
-        For("i", integer(0), integer(9), (
-            Let("x", operation("mul", load(Y, I), load(Y, I))), Assign("s", operation("add", S, X)),
+        ir.Declare("s", load(Y, integer(0))),
+        ir.For("i", integer(0), integer(9), (
+            ir.Let("x", operation("mul", load(Y, I), load(Y, I))), ir.Assign("s", operation("add", S, X)),
         )),
-        Store(Y, integer(0), S),
+        ir.Store(Y, integer(0), S),
     )  # fmt: skip
-    text = llvm_text(Kernel("sums", (Y,), (), (), all_products_apart(body)), CpuTarget("x86_64"))
+    text = llvm_text(ir.Kernel("sums", (Y,), (), (), all_products_apart(body)), CpuTarget("x86_64"))
     assert "fmul double" in text
     assert "fadd contract double" in text
 
 
 def test_the_filter_waits_for_no_product_of_what_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    found: list[Kernel] = []
+    found: list[ir.Kernel] = []
 
-    def compiling(kernel: Kernel, _compile: Any = cpu_device._compile) -> Any:
+    def compiling(kernel: ir.Kernel, _compile: Any = cpu_device._compile) -> Any:
         found.append(kernel)
         return _compile(kernel)
 

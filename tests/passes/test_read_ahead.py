@@ -12,28 +12,15 @@ from hypothesis import strategies as st
 
 import tilewright as tw
 from tilewright.ir.scalars import F64, I64
-from tilewright.kernel.ir import (
-    Assign,
-    Buffer,
-    Expression,
-    For,
-    Let,
-    Load,
-    Name,
-    Statement,
-    Store,
-    add,
-    integer,
-    multiply,
-    operation,
-)
+from tilewright.kernel import ir
+from tilewright.kernel.ir import Buffer, Expression, Name, Statement, add, integer, multiply, operation
 from tilewright.passes.points.waiting_last import all_waiting_last, read_ahead
 
 X, HERE, INNER, OTHER = Buffer("x", F64), Name("i", I64), Name("j", I64), Name("k", I64)
 
 
 def moved(read: Expression, written: Expression) -> tuple[Statement, ...]:
-    return Let("e", Load(X, read, F64)), Store(X, written, Name("e", F64))
+    return ir.Let("e", ir.Load(X, read, F64)), ir.Store(X, written, Name("e", F64))
 
 
 @pytest.mark.parametrize(
@@ -55,21 +42,21 @@ def test_which_loops_read_ahead(read: Expression, written: Expression, ahead: bo
 
 
 def test_a_loop_inside_may_come_back() -> None:
-    inner = For("j", integer(0), integer(9), moved(add(add(HERE, INNER), integer(1)), add(HERE, INNER)))
+    inner = ir.For("j", integer(0), integer(9), moved(add(add(HERE, INNER), integer(1)), add(HERE, INNER)))
     assert read_ahead((inner,), "i") == set()
     assert read_ahead(inner.body, "j") == {"x"}
 
 
 def test_folds_wait_for_one_comparison() -> None:
     acc, e = Name("acc", F64), Name("e", F64)
-    body = (Let("e", Load(X, HERE, F64)), Let("t", operation("max", acc, e)), Assign("acc", Name("t", F64)))
-    (found,) = all_waiting_last((For("i", integer(0), integer(9), body),))
-    assert isinstance(found, For) and found.body == (body[0], Let("t", operation("max", e, acc)), body[2])
-    together = For("i", integer(0), integer(9), body, independent=True)
+    body = (ir.Let("e", ir.Load(X, HERE, F64)), ir.Let("t", operation("max", acc, e)), ir.Assign("acc", Name("t", F64)))
+    (found,) = all_waiting_last((ir.For("i", integer(0), integer(9), body),))
+    assert isinstance(found, ir.For) and found.body == (body[0], ir.Let("t", operation("max", e, acc)), body[2])
+    together = ir.For("i", integer(0), integer(9), body, independent=True)
     assert all_waiting_last((together,)) == (together,)
-    points = For("j", integer(0), integer(9), (For("i", integer(0), integer(9), body),), independent=True)
+    points = ir.For("j", integer(0), integer(9), (ir.For("i", integer(0), integer(9), body),), independent=True)
     (outer,) = all_waiting_last((points,))
-    assert isinstance(outer, For) and outer.body == (found,)
+    assert isinstance(outer, ir.For) and outer.body == (found,)
 
 
 @tw.program

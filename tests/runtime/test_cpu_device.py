@@ -10,21 +10,8 @@ import pytest
 
 import tilewright as tw
 from tilewright.ir.scalars import F64, I64
-from tilewright.kernel.ir import (
-    Assign,
-    Buffer,
-    Constant,
-    Declare,
-    For,
-    Kernel,
-    Name,
-    ScalarParameter,
-    Store,
-    add,
-    integer,
-    load,
-    operation,
-)
+from tilewright.kernel import ir
+from tilewright.kernel.ir import Buffer, Constant, Name, add, integer, load, operation
 from tilewright.runtime import cpu_device
 from tilewright.runtime.cpu_jit import Optimisation, assembly
 
@@ -70,20 +57,20 @@ def test_tests_stay_inside_deep_nests(monkeypatch: pytest.MonkeyPatch, expressio
     assert ("deep" in found) == (expression == "ijabc,ijbac->")
 
 
-def sums(count: int) -> Kernel:
+def sums(count: int) -> ir.Kernel:
     """So many sums of an array, one after the other."""
     x, total = Buffer("x", F64), Name("total", F64)
     loops = tuple(
-        For(
+        ir.For(
             f"i{n}",
             integer(0),
             Name("n", I64),
-            (Assign("total", operation("add", total, load(x, Name(f"i{n}", I64)))),),
+            (ir.Assign("total", operation("add", total, load(x, Name(f"i{n}", I64)))),),
         )
         for n in range(count)
     )
-    body = (Declare("total", Constant(0.0, F64)), *loops, Store(x, add(integer(0), integer(0)), total))
-    return Kernel("sums", (x,), (ScalarParameter("n", I64),), (), body)
+    body = (ir.Declare("total", Constant(0.0, F64)), *loops, ir.Store(x, add(integer(0), integer(0)), total))
+    return ir.Kernel("sums", (x,), (ir.ScalarParameter("n", I64),), (), body)
 
 
 def test_nothing_is_unrolled_in_kernels_of_very_many_loops() -> None:

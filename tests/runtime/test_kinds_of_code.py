@@ -10,21 +10,8 @@ import pytest
 
 import tilewright as tw
 from tilewright.ir.scalars import F64, I64
-from tilewright.kernel.ir import (
-    Buffer,
-    Constant,
-    For,
-    If,
-    Kernel,
-    Name,
-    ScalarParameter,
-    Store,
-    add,
-    integer,
-    load,
-    multiply,
-    operation,
-)
+from tilewright.kernel import ir
+from tilewright.kernel.ir import Buffer, Constant, Name, add, integer, load, multiply, operation
 from tilewright.runtime import cpu_device, cpu_jit
 from tilewright.runtime.cpu_jit import MANY_LOOPS, Optimisation, assembly
 from tilewright.runtime.host import ERRORS_BUFFER
@@ -32,28 +19,28 @@ from tilewright.runtime.host import ERRORS_BUFFER
 N = Name("n", I64)
 
 
-def columns(count: int, errors: bool = False) -> Kernel:
+def columns(count: int, errors: bool = False) -> ir.Kernel:
     """So many loops that each add a column of one matrix to one of another: steps of a run-time stride."""
     x, y = Buffer("x", F64), Buffer("y", F64)
     body = []
     for number in range(count):
         at = add(multiply(Name(f"i{number}", I64), N), integer(number))
         sum_ = operation("add", load(x, at), load(y, at))
-        body.append(For(f"i{number}", integer(0), N, (Store(y, at, sum_),)))
+        body.append(ir.For(f"i{number}", integer(0), N, (ir.Store(y, at, sum_),)))
     further = (Buffer(ERRORS_BUFFER, I64),) if errors else ()
-    return Kernel("columns", (x, y, *further), (ScalarParameter("n", I64),), (), tuple(body))
+    return ir.Kernel("columns", (x, y, *further), (ir.ScalarParameter("n", I64),), (), tuple(body))
 
 
-def loops_with_tests(count: int) -> Kernel:
+def loops_with_tests(count: int) -> ir.Kernel:
     """So many loops with a test that is the same in all of a loop's rounds."""
     x = Buffer("x", F64)
     body = []
     for number in range(count):
         at = Name(f"i{number}", I64)
         test = operation("gt", N, Constant(1000 + number, I64))
-        inner = If(test, (Store(x, at, Constant(1.0, F64)),), (Store(x, multiply(at, at), load(x, at)),))
-        body.append(For(f"i{number}", integer(0), N, (inner,)))
-    return Kernel("loops_with_tests", (x,), (ScalarParameter("n", I64),), (), tuple(body))
+        inner = ir.If(test, (ir.Store(x, at, Constant(1.0, F64)),), (ir.Store(x, multiply(at, at), load(x, at)),))
+        body.append(ir.For(f"i{number}", integer(0), N, (inner,)))
+    return ir.Kernel("loops_with_tests", (x,), (ir.ScalarParameter("n", I64),), (), tuple(body))
 
 
 def options_set(monkeypatch: pytest.MonkeyPatch, optimisation: Optimisation) -> list[str]:
