@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from tilewright.contraction.affine import is_index
 from tilewright.contraction.form import Contraction, Dimension, EpilogueOperand, Kind, Operand, Refusal, UsedIndex
@@ -266,40 +267,24 @@ def _assemble(
     epilogue_result: Atom,
     alone: bool,
 ) -> Contraction:
-    map_function, loads = _extract(nest, element, ())
-    offsets = [load.view.lmad.offset for load in loads]
-    several = nest.parallel or len(nest.contracted) > 1 or any(map(_is_converted, loads))
-    if alone and len(loads) == 1 and several:
-        ignored = Variable(f"{loads[0].variable.name}.ignored", loads[0].variable.type)
-        map_function = Lambda((*map_function.parameters, ignored), map_function.body)
-        loads, offsets = (*loads, loads[0]), [*offsets, size(0)]
-    elif alone:
-        raise Refused(
-            "the nest does not reduce rows of one array, several of its dimensions, or complex or half floats"
-        )
-    if len(loads) != 2:
-        names = ", ".join(load.view.buffer for load in loads) or "none"
-        raise Refused(f"the reduced function reads {len(loads)} array elements ({names}), a contraction reads two")
+    map_function, loads = _two_loads(nest, *_extract(nest, element, ()), alone)
     epilogue: Lambda | None = None
     further: tuple[_Load, ...] = ()
     if epilogue_result != accumulator:
         epilogue, further = _extract(nest, epilogue_result, (accumulator,))
-    dimensions: list[Dimension] = []
-    offsets.append(out_offset)
-    further_offsets = [load.view.lmad.offset for load in further]
-    further_strides: list[list[Size]] = [[] for _ in further]
     for load in (*loads, *further):
         _check_offset(nest, load.view.buffer, load.view.lmad.offset)
+    offsets = [*(load.view.lmad.offset for load in loads), out_offset, *(load.view.lmad.offset for load in further)]
+    dimensions: list[Dimension] = []
+    further_strides: list[list[Size]] = []
     for index, width in (*nest.parallel, *nest.contracted):
         strides = []
         for which, offset in enumerate(offsets):
             stride, offsets[which] = _split(offset, index, width)
             strides.append(stride)
-        for which, offset in enumerate(further_offsets):
-            stride, further_offsets[which] = _split(offset, index, width)
-            further_strides[which].append(stride)
         kind = _kind(index in dict(nest.contracted), strides[0], strides[1], width)
-        dimensions.append(Dimension(_name(width, dimensions), kind, width, *strides))
+        dimensions.append(Dimension(_name(width, dimensions), kind, width, *strides[:3]))
+        further_strides.append(strides[3:])
     functions = (map_function, combine) if epilogue is None else (map_function, combine, epilogue)
     return Contraction(
         tuple(dimensions),
@@ -311,12 +296,34 @@ def _assemble(
         neutral,
         epilogue,
         tuple(
-            EpilogueOperand(Operand(load.view.buffer, load.view.element, offset), tuple(strides))
-            for load, offset, strides in zip(further, further_offsets, further_strides, strict=True)
+            EpilogueOperand(
+                Operand(load.view.buffer, load.view.element, offset), tuple(one[place] for one in further_strides)
+            )
+            for place, (load, offset) in enumerate(zip(further, offsets[3:], strict=True))
         ),
         _free_scalars(functions),
         tuple(_used_index(nest, *one) for one in nest.indexed),
     )
+
+
+def _two_loads(
+    nest: Nest, map_function: Lambda, loads: tuple[_Load, ...], alone: bool
+) -> tuple[Lambda, tuple[_Load, _Load]]:
+    """The two operands; of a fold of one array, if it is to be a contraction, the second is its start and ignored."""
+    several = nest.parallel or len(nest.contracted) > 1 or any(map(_is_converted, loads))
+    if alone and len(loads) == 1 and several:
+        ignored = Variable(f"{loads[0].variable.name}.ignored", loads[0].variable.type)
+        view = loads[0].view
+        start = _Load(ignored, replace(view, lmad=replace(view.lmad, offset=size(0))))
+        return Lambda((*map_function.parameters, ignored), map_function.body), (loads[0], start)
+    if alone:
+        raise Refused(
+            "the nest does not reduce rows of one array, several of its dimensions, or complex or half floats"
+        )
+    if len(loads) != 2:
+        names = ", ".join(load.view.buffer for load in loads) or "none"
+        raise Refused(f"the reduced function reads {len(loads)} array elements ({names}), a contraction reads two")
+    return map_function, (loads[0], loads[1])
 
 
 def _used_index(nest: Nest, array: str, place: Size, extent: Size) -> UsedIndex:

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Atom, Lambda, Literal
 from tilewright.ir.scalars import BOOL, I32, I64, ScalarType
 from tilewright.ir.sizes import ZERO, Size, minimum, size
 from tilewright.ir.views import ArrayView
 from tilewright.kernel import ir as kernel
-from tilewright.kernel.ir import Buffer, Load, VectorType, add, element_of, integer, multiply, operation
+from tilewright.kernel.ir import Buffer, Load, Name, VectorType, add, element_of, integer, multiply, operation
 from tilewright.passes.items.accumulators import Accumulators
 from tilewright.passes.items.first_best import FirstBest
 from tilewright.passes.items.item_memory import Item
@@ -44,6 +45,74 @@ def goes_in_vectors(neutral: Sequence[Atom], *functions: Lambda) -> bool:
     return not any(one.is_complex or one == BOOL for one in elements) and is_vectorisable(functions)
 
 
+@dataclass(frozen=True)
+class _Lane:
+    """What one lane computes: the rows from its own number on that are `lanes` apart, one in each round.
+
+    For the `best` row it keeps the round in which it met it, as a number no wider than what is compared, in place of
+    the number of the row. `at` is the `index` as a size.
+    """
+
+    fold: Fold
+    index: Name
+    at: Size
+    lanes: int
+    best: FirstBest | None
+
+    @property
+    def _round_type(self) -> ScalarType:
+        assert self.best is not None
+        return I64 if self.fold.neutral[self.best.by].type.element.bytes > I32.bytes else I32
+
+    def begin(self) -> Accumulators:
+        """What partial results begin as."""
+        initial = [*self.fold.neutral]
+        if self.best is not None:
+            initial[self.best.number] = Literal(-1, self._round_type)
+        found = Accumulators(self.fold.item)
+        found.begin(initial, [one.type for one in initial], [None] * len(initial))
+        return found
+
+    def take(self, round_: Size, into: Accumulators) -> None:
+        """Combine the row of a round."""
+        fold, count = self.fold, len(self.fold.neutral)
+        at = fold.item.known_index(fold.start + round_ * self.lanes + self.at, fold.start + fold.extent)
+        values, step = [*fold.rows(at, [None] * count)][:count], fold.combine
+        if self.best is not None:
+            number = self._round_type
+            values[self.best.number] = (kernel.Cast(lower_size(round_, fold.item.emit), number),)
+            step = self.best.counting(number)
+        into.update(step, [*into.values, *values])
+
+    def rounds(self, first: Size, number: Size, into: Accumulators, levels: int) -> None:
+        """So many rounds, as a tree of so many levels."""
+        item = self.fold.item
+        if not levels:
+            item.loop(number, "round", lambda k: self.take(first + k, into))
+            return
+        length = size(PIECE**levels)
+
+        def piece(k: Size) -> None:
+            inner, begin = self.begin(), k * length
+            self.rounds(first + begin, minimum(length, number - begin), inner, levels - 1)
+            into.update(self.fold.combine, [*into.values, *inner.values])
+
+        item.loop((number + length - 1) // length, "piece", piece)
+
+    def result(self, position: int, value: AnyValue) -> Value:
+        """A partial result: of the round of the best row its number, or the neutral element's if there was none."""
+        assert isinstance(value, tuple)
+        if self.best is None or position != self.best.number:
+            return value
+        fold, emit = self.fold, self.fold.item.emit
+        wide = emit.let(kernel.Cast(value[0], I64), "round")
+        at = add(add(multiply(wide, integer(self.lanes)), self.index), lower_size(fold.start, emit))
+        none = lower_atom(fold.neutral[position], emit)[0]
+        element = fold.types[position].element
+        row = at if element == I64 else kernel.Cast(at, element)
+        return (operation("select", operation("lt", wide, integer(0)), none, row),)
+
+
 def fold_in_registers(
     fold: Fold,
     merge: Lambda,
@@ -54,75 +123,30 @@ def fold_in_registers(
 ) -> list[AnyValue]:
     """`lower_folds.fold` of a fold that maps nothing; `merge` combines what lanes give.
 
-    Without levels the rounds of a lane are a chain, which must be short. For the `best` row lanes keep the round in
-    which they met it, as a number no wider than what is compared, in place of the number of the row.
+    Without levels the rounds of a lane are a chain, which must be short.
 
     Raises:
         NotInLanes: where the rows do something that vectors do not do; with `beside`, where neighbours read what is not
             side by side, too.
     """
-    item, neutral, types, start = fold.item, fold.neutral, fold.types, fold.start
-    emit, count = item.emit, len(neutral)
-    lane, lane_size = item.index("lane", size(lanes))
-    places = [item.own("lanes", one.element, lanes) for one in types]
+    item, emit = fold.item, fold.item.emit
+    one = _Lane(fold, *item.index("lane", size(lanes)), lanes, best)
+    places = [item.own("lanes", type_.element, lanes) for type_ in fold.types]
     whole = fold.extent // lanes
-    initial, step = [*neutral], fold.combine
-    if best is not None:
-        number = I64 if neutral[best.by].type.element.bytes > I32.bytes else I32
-        initial[best.number], step = Literal(-1, number), best.counting(number)
-
-    def accumulators() -> Accumulators:
-        found = Accumulators(item)
-        found.begin(initial, [one.type for one in initial], [None] * count)
-        return found
-
-    def take(round_: Size, into: Accumulators) -> None:
-        at = item.known_index(start + round_ * lanes + lane_size, start + fold.extent)
-        values = [*fold.rows(at, [None] * count)][:count]
-        if best is not None:
-            values[best.number] = (kernel.Cast(lower_size(round_, emit), initial[best.number].type.element),)
-        into.update(step, [*into.values, *values])
-
-    def numbered(value: Value) -> Value:
-        """The number of the row that a lane met in a round; what the neutral element has if it met none."""
-        assert best is not None
-        (met,) = value
-        wide = emit.let(kernel.Cast(met, I64), "round")
-        at = add(add(multiply(wide, integer(lanes)), lane), lower_size(start, emit))
-        none = lower_atom(neutral[best.number], emit)[0]
-        element = types[best.number].element
-        row = at if element == I64 else kernel.Cast(at, element)
-        return (operation("select", operation("lt", wide, integer(0)), none, row),)
-
-    def rounds(first: Size, number: Size, into: Accumulators, levels: int) -> None:
-        if not levels:
-            item.loop(number, "round", lambda k: take(first + k, into))
-            return
-        length = size(PIECE**levels)
-
-        def piece(k: Size) -> None:
-            inner, begin = accumulators(), k * length
-            rounds(first + begin, minimum(length, number - begin), inner, levels - 1)
-            into.update(fold.combine, [*into.values, *inner.values])
-
-        item.loop((number + length - 1) // length, "piece", piece)
-
     with emit.scope() as statements:
-        total = accumulators()
-        rounds(ZERO, whole, total, levels if grows_errors(fold.combine) else 0)
+        total = one.begin()
+        one.rounds(ZERO, whole, total, levels if grows_errors(fold.combine) else 0)
         rest = emit.let(lower_size(fold.extent - whole * lanes, emit), "rest")
-        emit.when(operation("lt", lane, rest), lambda: take(whole, total))
+        emit.when(operation("lt", one.index, rest), lambda: one.take(whole, total))
         for position, (place, value) in enumerate(zip(places, total.values, strict=True)):
-            assert isinstance(value, tuple)
-            is_number = best is not None and position == best.number
-            item.store(place, (lane_size,), numbered(value) if is_number else value)
+            item.store(place, (one.at,), one.result(position, value))
 
     def memory(element: ScalarType, count: int) -> Buffer:
         return item.buffers[item.own("wide", element, count, kernel.Space.PRIVATE).buffer]
 
-    if beside and not lane_variance(lane, statements, apart=True).reads_side_by_side(statements):
+    if beside and not lane_variance(one.index, statements, apart=True).reads_side_by_side(statements):
         raise NotInLanes("memory is read at places that are not side by side")
-    write_group(statements, lane, lanes, emit, memory)
+    write_group(statements, one.index, lanes, emit, memory)
     item.scalar_loops = True
     return folded_halves(item, merge, places, lanes)
 

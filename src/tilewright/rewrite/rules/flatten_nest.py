@@ -9,27 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tilewright.ir import nodes
 from tilewright.ir.dataclass import dataclass
-from tilewright.ir.nodes import (
-    Atom,
-    Body,
-    Expression,
-    Index,
-    Lambda,
-    Level,
-    Loop,
-    Map,
-    Replicate,
-    SegHist,
-    SegMap,
-    SegRed,
-    SegScan,
-    SegSpace,
-    Statement,
-    StreamSeq,
-    Type,
-    Variable,
-)
+from tilewright.ir.nodes import Atom, Body, Expression, Lambda, Statement, Type, Variable
 from tilewright.ir.nodes import If as IfExpression
 from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import Size
@@ -76,7 +58,7 @@ def nest_of(statement: Statement) -> Nest:
     """The perfect nest of maps that a statement is, as deep as it goes."""
     levels: list[NestLevel] = []
     body = Body((statement,), statement.targets)
-    while (sole := Nest((), body).sole) is not None and isinstance(sole.expression, Map):
+    while (sole := Nest((), body).sole) is not None and isinstance(sole.expression, nodes.Map):
         expression = sole.expression
         levels.append(NestLevel(expression.width, expression.function.parameters, expression.arrays))
         body = expression.function.body
@@ -88,7 +70,7 @@ def write_nest(nest: Nest, targets: tuple[Variable, ...], names: FreshNames) -> 
     body = nest.body
     for depth in range(len(nest.levels) - 1, -1, -1):
         level = nest.levels[depth]
-        expression = Map(level.width, Lambda(level.parameters, body), level.arrays)
+        expression = nodes.Map(level.width, Lambda(level.parameters, body), level.arrays)
         if depth == 0:
             return (Statement(targets, expression),)
         hints = zip(targets, body.results, strict=True)
@@ -163,14 +145,14 @@ def spread(nest: Nest, atom: Atom, names: FreshNames) -> tuple[tuple[Statement, 
     statements: list[Statement] = []
     for width in reversed(nest.shape):
         copies = Variable(names(hint), atom.type.array_of(width))
-        statements.append(Statement((copies,), Replicate(width, atom)))
+        statements.append(Statement((copies,), nodes.Replicate(width, atom)))
         atom = copies
     if not isinstance(atom, Variable):
         raise ValueError("a literal is no array over an empty context")
     return tuple(statements), atom
 
 
-def open_space(nest: Nest, names: FreshNames) -> tuple[SegSpace, Body]:
+def open_space(nest: Nest, names: FreshNames) -> tuple[nodes.SegSpace, Body]:
     """The context as a space of indices, and the body with the parameters that it uses read from their arrays."""
     places: dict[str, tuple[Variable, tuple[Variable, ...]]] = {}
     dimensions: list[tuple[Variable, Size]] = []
@@ -183,13 +165,13 @@ def open_space(nest: Nest, names: FreshNames) -> tuple[SegSpace, Body]:
             places[parameter.name] = (base, (*indices, index))
             parameters.append(parameter)
     needed = mentioned(nest.body)
-    reads = tuple(Statement((one,), Index(*places[one.name])) for one in parameters if one.name in needed)
-    return SegSpace(tuple(dimensions)), Body(reads + nest.body.statements, nest.body.results)
+    reads = tuple(Statement((one,), nodes.Index(*places[one.name])) for one in parameters if one.name in needed)
+    return nodes.SegSpace(tuple(dimensions)), Body(reads + nest.body.statements, nest.body.results)
 
 
 # --- where a statement stands -----------------------------------------------------------------------------------------
 
-Segmented = SegMap | SegRed | SegScan | SegHist
+Segmented = nodes.SegMap | nodes.SegRed | nodes.SegScan | nodes.SegHist
 
 
 def in_segment(at: Place) -> bool:
@@ -207,7 +189,7 @@ def holds_operation(expression: Expression) -> bool:
     return known
 
 
-def inner_level(at: Place) -> Level | None:
+def inner_level(at: Place) -> nodes.Level | None:
     """The level of a segmented operation that stands here: one deeper than those around it.
 
     None inside an operation of level thread, inside the function of a combinator, which is flattened as a whole, and
@@ -215,11 +197,11 @@ def inner_level(at: Place) -> Level | None:
     """
     if holds_operation(at.expression):
         return None
-    level: Level | None = None
+    level: nodes.Level | None = None
     for outer, index in at.chain[:-1]:
         expression: Expression = outer.statements[index].expression
         if isinstance(expression, Segmented):
             level = expression.level
-        elif not isinstance(expression, IfExpression | Loop | StreamSeq):
+        elif not isinstance(expression, IfExpression | nodes.Loop | nodes.StreamSeq):
             return None
-    return None if level is Level.THREAD else Level.THREAD
+    return None if level is nodes.Level.THREAD else nodes.Level.THREAD
