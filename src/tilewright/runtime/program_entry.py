@@ -48,25 +48,10 @@ def entry_of(
         threads: that launches of several blocks are shared among.
         gives_tuple: whether the program's results are a tuple.
     """
-    records = [*flattened(plan.recording.records)]
-    allocations = {one.slot: one for one in records if isinstance(one, Allocation)}
-    launches = [one for one in records if isinstance(one, RecordedLaunch)]
-    given = plan.scalar_types
-    slots = [one.slot for one in plan.results]
-    checked = {one.slot for one in records if isinstance(one, CheckErrors)}
-    zeroed = {one.slot for one in allocations.values() if one.zeros}
-    if (
-        plan.empty
-        or not launches
-        or len(set(slots)) < len(slots)
-        or any(slot < 0 for slot in slots)
-        or checked != zeroed
-        or not all(type_ in _KINDS for type_ in given.values())
-        or not all(type(arguments[position]) in _INTEGERS for position in fixed)
-        or not all(type(arguments[position]) in _NUMBERS for position in given)
-        or len(plan.inputs) + len(given) != len(arguments)
-    ):
+    checked = {one.slot for one in flattened(plan.recording.records) if isinstance(one, CheckErrors)}
+    if not _is_usual(plan, arguments, fixed, checked):
         return None
+    given, slots = plan.scalar_types, [one.slot for one in plan.results]
     inputs = {position: (slot, element) for position, slot, element in plan.inputs}
     operands = [
         _scalar_form(position, one, given, fixed)
@@ -80,12 +65,11 @@ def entry_of(
         address_mask(plan, slot, F64) > _TEMPORARY_MASK for slot in places.of
     ):
         return None
-    order = [inputs[position][0] if position in inputs else -1 for position in range(len(arguments))]
-    numbers: dict[int | Counter, int] = {slot: n for n, slot in enumerate([*order, *slots]) if slot >= 0}
-    numbers |= {slot: len(order) + len(slots) + place for slot, place in places.of.items()}
+    before = [inputs[position][0] if position in inputs else -1 for position in range(len(arguments))] + slots
+    numbers: dict[int | Counter, int] = {slot: number for number, slot in enumerate(before) if slot >= 0}
+    numbers |= {slot: len(before) + place for slot, place in places.of.items()}
     counters = counters_of(plan.recording.records)
-    behind = len(order) + len(slots) + len(places.sizes)
-    numbers |= {counter: behind + number for number, counter in enumerate(counters)}
+    numbers |= {counter: len(before) + len(places.sizes) + number for number, counter in enumerate(counters)}
 
     def scalar(reference: ScalarReference, type_: ScalarType) -> int:
         position = int(reference.name)
@@ -114,6 +98,24 @@ def entry_of(
     if len(large) == 1 and not (large[0] or checked or gives_tuple):
         return entry  # which takes and gives what callers do
     return _with_results(entry, len(operands), large, bool(checked))
+
+
+def _is_usual(plan: BoundPlan, arguments: Sequence[Any], fixed: Collection[int], checked: Collection[int]) -> bool:
+    """Whether native code has words for what a plan takes and gives; `checked`: the slots of its error records."""
+    records = [*flattened(plan.recording.records)]
+    zeroed = {one.slot for one in records if isinstance(one, Allocation) and one.zeros}
+    slots, given = [one.slot for one in plan.results], plan.scalar_types
+    return (
+        not plan.empty
+        and any(isinstance(one, RecordedLaunch) for one in records)
+        and len(set(slots)) == len(slots)
+        and all(slot >= 0 for slot in slots)
+        and checked == zeroed
+        and all(type_ in _KINDS for type_ in given.values())
+        and all(type(arguments[position]) in _INTEGERS for position in fixed)
+        and all(type(arguments[position]) in _NUMBERS for position in given)
+        and len(plan.inputs) + len(given) == len(arguments)
+    )
 
 
 def _with_results(

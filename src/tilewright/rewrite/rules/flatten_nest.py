@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from tilewright.ir import nodes
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Atom, Body, Expression, Lambda, Statement, Type, Variable
-from tilewright.ir.nodes import If as IfExpression
 from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import Size
 from tilewright.ir.traversal import FreshNames, bodies_of
@@ -202,6 +201,6 @@ def inner_level(at: Place) -> nodes.Level | None:
         expression: Expression = outer.statements[index].expression
         if isinstance(expression, Segmented):
             level = expression.level
-        elif not isinstance(expression, IfExpression | nodes.Loop | nodes.StreamSeq):
+        elif not isinstance(expression, nodes.If | nodes.Loop | nodes.StreamSeq):
             return None
     return None if level is nodes.Level.THREAD else nodes.Level.THREAD
