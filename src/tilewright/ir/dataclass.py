@@ -92,12 +92,12 @@ def _places(cls: type, frozen: bool) -> _Places | None:
     return places
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class _Frozen:
     example: int
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(init=False, repr=False, eq=False)
 class _Mutable:
     example: int
 

@@ -17,7 +17,7 @@ from tilewright.ir.operators import OPERATORS, result_type
 from tilewright.ir.scalars import I64, wrapped_i64
 from tilewright.ir.sizes import Size, size
 from tilewright.kernel.launch import Launch, LaunchDeclined
-from tilewright.runtime import host, rounds
+from tilewright.runtime import host
 from tilewright.runtime.executor import Executor
 from tilewright.runtime.flat_plan import Unfit
 from tilewright.runtime.index_errors import index_error
@@ -316,6 +316,8 @@ def run_loop(e: Executor, step: host.LoopStep) -> None:
     if step.whole is not None and step.work is not None and pays_alone(e, step, step.work):
         e.run_kernel(step.whole)
     else:
+        from tilewright.runtime import rounds  # with what makes native code of rounds
+
         rounds.run_loop(e, step, run_block)
 
 

@@ -11,7 +11,6 @@ from tilewright.contraction.normalise import constant
 from tilewright.ir.scalars import BOOL, compute_type
 from tilewright.ir.sizes import size
 from tilewright.machine.model import Machine
-from tilewright.passes.direct.collected_boxes import boxed
 from tilewright.passes.direct.cost import (
     DirectCost,
     array_bytes,
@@ -168,6 +167,8 @@ def _placements(contraction: Contraction) -> Iterator[DirectForm]:
         yield from _with_panels(place(contraction, left, unit[0], scalar, None, Results.VECTORS))
     if contraction.epilogue is not None:
         return
+    from tilewright.passes.direct.collected_boxes import boxed  # with most of what writes such kernels
+
     for vector in other:
         if _stride(vector, not left) == 1:
             yield from _with_panels(place(contraction, not left, vector, unit[0], None, Results.TURNED))
