@@ -10,6 +10,7 @@ and for type checkers, this is `dataclasses.dataclass`.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable
 from dataclasses import MISSING, Field, FrozenInstanceError, field, fields
@@ -92,21 +93,20 @@ def _places(cls: type, frozen: bool) -> _Places | None:
     return places
 
 
-@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
-class _Frozen:
-    example: int
-
-
 @dataclasses.dataclass(init=False, repr=False, eq=False)
 class _Mutable:
+    """With a docstring, since the standard decorator would make one of a signature, which takes a millisecond."""
+
     example: int
 
 
+_FLAGS_OF_FROZEN = copy.copy(getattr(_Mutable, _FLAGS))
+_FLAGS_OF_FROZEN.frozen = True
 _ORDINARY = fields(_Mutable)[0]._field_type  # type: ignore[attr-defined]  # how `fields` knows what is no class variable
 
 
 def _flags(frozen: bool) -> Any:
-    return getattr(_Frozen if frozen else _Mutable, _FLAGS)
+    return _FLAGS_OF_FROZEN if frozen else getattr(_Mutable, _FLAGS)
 
 
 def _mark(cls: type, places: _Places, frozen: bool) -> None:
