@@ -139,7 +139,7 @@ def test_what_belongs_to_the_fingerprint(
 
 
 def record_of(disk: Path) -> Path:
-    (record,) = [one for one in files(disk) if b'"facts"' in one.read_bytes()]
+    (record,) = [one for one in files(disk) if b'"masks"' in one.read_bytes()]
     return record
 
 
