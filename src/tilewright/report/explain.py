@@ -20,11 +20,13 @@ from tilewright.passes.contractions.bound_contraction import why_a_fold
 from tilewright.passes.contractions.contraction_launches import Tiles, cpu_form, tiled_form, write_cpu_kernel
 from tilewright.passes.contractions.form_choice import FormChoice
 from tilewright.passes.contractions.lane_choice import LaneChoice, choose_lane_product
+from tilewright.passes.contractions.record_choice import choose_record_product
 from tilewright.passes.contractions.relaid import Relaid, relaid_of
 from tilewright.passes.contractions.split_sums import split_of, split_over_blocks
 from tilewright.passes.direct.form import DirectForm
 from tilewright.passes.items.scalar_values import LoweringError
 from tilewright.passes.lane_products.kernel import write_lane_product
+from tilewright.passes.lane_products.records import RecordProduct
 from tilewright.passes.matrix_vector.form import MatrixVectorForm
 from tilewright.passes.tiled.choice import best_by_place
 from tilewright.passes.tiled.kernel import write_kernel
@@ -34,6 +36,7 @@ from tilewright.report.direct_text import DirectDetails, direct_details, direct_
 from tilewright.report.lane_text import LaneDetails, lane_details, lane_lines
 from tilewright.report.matrix_vector_text import MatrixVectorDetails, matrix_vector_details, matrix_vector_lines
 from tilewright.report.packed_text import PackedDetails, packed_details, packed_lines
+from tilewright.report.record_text import record_lines
 from tilewright.report.roofline import Roofline, roofline
 from tilewright.report.text import amount, byte_amount, duration, table
 from tilewright.report.tiled_text import TiledDetails, tiled_details, tiled_lines
@@ -48,8 +51,8 @@ class Explanation:
         machine: the machine meant.
         contraction: with its dimensions as they are after dropping, fusing and ordering.
         roofline: the lower bound of its time.
-        tiled, packed, direct, streamed, lanes: the details of the form that was chosen; the others are None, and all
-            are if it has no form of its own and is lowered as a general map or fold.
+        tiled, packed, direct, streamed, lanes, records: the details of the form that was chosen; the others are
+            None, and all are if it has no form of its own and is lowered as a general map or fold.
         reason: why a CPU gets its form, or none; empty for other machines.
         declined: why each optimisation that did not happen did not.
         split: the pieces of a sum that is split; the form and its dimensions are then those of the pieces.
@@ -69,12 +72,13 @@ class Explanation:
     split: SplitSum | None = None
     relaid: Relaid | None = None
     lanes: LaneDetails | None = None
+    records: RecordProduct | None = None
 
     @property
     def form(self) -> str:
-        """ "tiled", "packed", "direct", "streamed", "lanes" or "general"."""
+        """ "tiled", "packed", "direct", "streamed", "lanes", "records" or "general"."""
         details = {"tiled": self.tiled, "packed": self.packed, "direct": self.direct, "streamed": self.streamed,
-                   "lanes": self.lanes}  # fmt: skip
+                   "lanes": self.lanes, "records": self.records}  # fmt: skip
         return next((name for name, one in details.items() if one is not None), "general")
 
     def __str__(self) -> str:
@@ -95,6 +99,8 @@ class Explanation:
             lines += matrix_vector_lines(self.streamed, self.machine)
         if self.lanes is not None:
             lines += lane_lines(self.lanes)
+        if self.records is not None:
+            lines += record_lines(self.records)
         if self.form == "general":
             lines.append(f"form       {_GENERAL[bool(self.contraction.of_kind(Kind.K))]}")
         if self.reason:
@@ -117,6 +123,9 @@ def explain_contraction(contraction: Contraction, machine: Machine, tiles: Tiles
         ValueError: if a size is not known.
     """
     bound = roofline(contraction, with_measured_speeds(machine))
+    records = "" if tiles or machine.is_gpu_like else choose_record_product(contraction, machine)
+    if not isinstance(records, str) and isinstance(split_of(contraction, machine), str):
+        return Explanation(machine, records.contraction, bound, records=records)
     general = "" if tiles else why_a_fold(contraction, machine)
     if general:
         return Explanation(machine, contraction, bound, reason=general)

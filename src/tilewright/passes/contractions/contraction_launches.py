@@ -17,6 +17,7 @@ from tilewright.kernel.launch import Launch, Temporary
 from tilewright.machine.model import Machine
 from tilewright.passes.contractions.form_choice import FormChoice, choose_form
 from tilewright.passes.contractions.lane_choice import choose_lane_product
+from tilewright.passes.contractions.record_choice import choose_record_product
 from tilewright.passes.contractions.relaid import relaid_launches, relaid_of
 from tilewright.passes.contractions.split_sums import split_of, split_over_blocks
 from tilewright.passes.direct.form import DirectForm
@@ -113,6 +114,11 @@ def contraction_launches(contraction: Contraction, machine: Machine, tiles: Tile
 
 def _cpu_launches(contraction: Contraction, machine: Machine) -> tuple[Launch, ...]:
     """The launches of a contraction whose sum is not split."""
+    records = choose_record_product(contraction, machine)
+    if not isinstance(records, str):
+        from tilewright.passes.lane_products.record_kernel import write_record_product
+
+        return (write_record_product(records),)
     in_lanes = choose_lane_product(contraction, machine)
     if not isinstance(in_lanes, str):
         from tilewright.passes.lane_products.kernel import write_lane_product
