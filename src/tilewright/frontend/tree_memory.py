@@ -1,7 +1,8 @@
 """When the steps of a tree run and what memory that takes; slices of indices where it is too much.
 
 The peak counts what an evaluation allocates for whole arrays: intermediates from their step until their consumer has
-run, and the result; not the inputs, nor the packed panels of a running kernel (of constant size for each core).
+run, and the result; not the inputs, nor the packed panels of a running kernel (of constant size for each core), nor
+64 KiB at most that repeated calls keep until they are done where there is no limit.
 
 Of a node's two operands the one is computed first for which the larger of (its peak, its result beside the other's
 peak) is smaller, the rule of Sethi and Ullman (1970) for registers, here for arrays.

@@ -32,6 +32,10 @@ from tilewright.runtime.messages import value_text
 
 _Index = tuple[slice, ...]
 
+_KEPT_BYTES = 1 << 16
+"""Native code keeps all arrays until it is done, where programs use their memory again: so much more than the peak is
+worth its short cuts."""
+
 
 @dataclass(frozen=True)
 class CompiledPart:
@@ -188,17 +192,16 @@ class TreePlan:
         """The result's axes from the outermost in memory to the innermost."""
         return tuple(self.resolved.output.index(label) for label in self.orders[self.resolved.root])
 
-    def with_short_cuts(self, given: bool) -> TreePlan:
+    def with_short_cuts(self, given: bool, limit: int | None) -> TreePlan:
         """The plan with short cuts for repeated calls, if it runs as one program on all of its inputs.
 
-        `given`: the caller brings the memory of the result.
+        `given`: the caller brings the memory of the result. `limit`: bytes that he allows.
         """
         plan_of = getattr(self.main.executable, "flat_plan", None)
         tree, dtype = self.resolved, self.dtype
         intermediates = sum(tree.volume(one.output) for one in tree.steps[:-1]) * compute_type(dtype).bytes
         made = 0 if given else math.prod(self.shape) * dtype.bytes
-        # Native code keeps all arrays until it is done, where the program uses their memory again.
-        too_much = intermediates + made > self.peak_bytes
+        too_much = intermediates + made > (self.peak_bytes + _KEPT_BYTES if limit is None else limit)
         if plan_of is None or self.memory.pieces or 0 in self.shape or too_much:
             return self
 
@@ -300,7 +303,7 @@ def make_plan(
     made_from = (tree, tuple(inputs), tuple(input_orders), dtype, device.name, output_order, given, limit)
     main = part(memory.main, stored)
     plan = TreePlan(tree, memory, orders, tuple(inputs), dtype, device, first, main, made_from)
-    return plan.with_short_cuts(given)
+    return plan.with_short_cuts(given, limit)
 
 
 def _made(
