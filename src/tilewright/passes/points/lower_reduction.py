@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from tilewright.contraction.recognise import is_commutative
 from tilewright.ir import nodes
 from tilewright.ir.nodes import Atom, Variable
-from tilewright.ir.scalars import compute_type
+from tilewright.ir.scalars import I32, compute_type
 from tilewright.ir.sizes import ZERO, Size, minimum, size
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import Broadcast, If, Store, VectorType, integer, operation
@@ -86,14 +86,14 @@ def fold_rows(whole: Fold, lanes: bool, in_order: bool = False, best: FirstBest 
     together: Callable[[], Sequence[AnyValue]]
     if lanes:
         least, together = LEAST_ROWS, functools.partial(_fold_in_lanes, whole, merge or combine)
-        if goes_in_registers(whole):
+        if goes_in_registers(whole, best):
             otherwise = together
             held = functools.partial(fold_in_registers, whole, merge or combine, best=best)
             least, together = FEW, lambda: _unless_refused(item, held, otherwise)
             if item.round is not None:
                 least, together = _in_rounds(whole, held, together)
             elif best is not None:
-                one, some = WIDEST // neutral[best.by].type.element.bytes, together
+                one, some = WIDEST // max(neutral[best.by].type.element.bytes, I32.bytes), together
                 few, many = (
                     functools.partial(_unless_refused, item, functools.partial(held, lanes=lanes_), otherwise)
                     for lanes_ in (one, CHAINS * one)

@@ -33,9 +33,9 @@ from tilewright.passes.lanes.vectorise import is_vectorisable, lower_lambda_vect
 LANES, PIECE, LEVELS = 32, 16, 3
 
 
-def goes_in_registers(fold: Fold) -> bool:
+def goes_in_registers(fold: Fold, best: FirstBest | None = None) -> bool:
     """Whether a fold of straight-line code can have its partial results in registers."""
-    wide = all(atom.type.element.bytes >= 4 for atom in fold.neutral)
+    wide = best is not None or all(atom.type.element.bytes >= I32.bytes for atom in fold.neutral)
     return not fold.mapped and wide and goes_in_vectors(fold.neutral, fold.combine)
 
 
