@@ -8,10 +8,24 @@ from core_programs import EVERYTHING, MATMUL, inline, programs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.ir import nodes
 from tilewright.ir.builder import Builder
 from tilewright.ir.interpreter import interpret
-from tilewright.ir.nodes import Atom, Body, Lambda, Program, Statement, Variable
+from tilewright.ir.nodes import (
+    Apply,
+    Atom,
+    Body,
+    Index,
+    Lambda,
+    Literal,
+    Map,
+    Program,
+    Reduce,
+    Statement,
+    Variable,
+    array,
+    index_literal,
+    scalar,
+)
 from tilewright.ir.parser import parse_program
 from tilewright.ir.printer import print_program
 from tilewright.ir.scalars import F32, I64
@@ -109,7 +123,7 @@ def test_inlining_a_constant_means_the_same(program: Program, value: int) -> Non
     b = Builder(FreshNames(program))
     parameters = [b.variable("argument", one.type) for one in program.parameters[:2]]
     function = Lambda(program.parameters, program.body)
-    caller = b.program("caller", parameters, call(b, function, [*parameters, nodes.index_literal(value)]))
+    caller = b.program("caller", parameters, call(b, function, [*parameters, index_literal(value)]))
     verify(caller)
     first, second, _ = arguments(program)
     with np.errstate(all="ignore"):
@@ -125,26 +139,24 @@ def test_size_names_are_substituted_in_types_too(program: Program, value: int) -
     assert all(parameter.type.shape[0] == size(value) for parameter in fixed.parameters[:2])
 
 
-X, AT = Variable("x", nodes.array(F32, "n")), Variable("i", nodes.scalar(I64))
+X, AT = Variable("x", array(F32, "n")), Variable("i", scalar(I64))
 
 
 def test_a_size_replaces_a_scalar_only_if_it_is_a_name_or_a_constant() -> None:
-    element = nodes.Index(X, (AT,))
-    assert substitute(element, {"i": size(3)}) == nodes.Index(X, (nodes.index_literal(3),))
-    assert substitute(element, {"i": size("k")}) == nodes.Index(X, (Variable("k", nodes.scalar(I64)),))
+    element = Index(X, (AT,))
+    assert substitute(element, {"i": size(3)}) == Index(X, (index_literal(3),))
+    assert substitute(element, {"i": size("k")}) == Index(X, (Variable("k", scalar(I64)),))
     with pytest.raises(ValueError, match="the size k \\+ 1 cannot stand for the scalar i"):
         substitute(element, {"i": size("k") + 1})
 
 
 def test_substitution_reaches_the_types_of_other_variables() -> None:
-    longer = Variable("x", nodes.array(F32, size("n") * 2))
-    assert substitute(nodes.Index(longer, (AT,)), {"n": nodes.index_literal(4)}) == nodes.Index(
-        Variable("x", nodes.array(F32, 8)), (AT,)
-    )
+    longer = Variable("x", array(F32, size("n") * 2))
+    assert substitute(Index(longer, (AT,)), {"n": index_literal(4)}) == Index(Variable("x", array(F32, 8)), (AT,))
 
 
 def test_fresh_names_resemble_their_hints() -> None:
-    names = FreshNames(nodes.Index(X, (AT,)))
+    names = FreshNames(Index(X, (AT,)))
     assert [names("x"), names("x"), names("x_1"), names("row"), names("n")] == ["x_1", "x_2", "x_3", "row", "n_1"]
     names.reserve("column")
     assert names("column") == "column_1"
@@ -185,13 +197,13 @@ def test_statements_come_outer_before_inner() -> None:
 
 
 def test_names_that_differ_alone_do_not_count_in_canonical_form() -> None:
-    def total(left: str, right: str, out: str) -> nodes.Reduce:
-        a, b, c = (Variable(name, nodes.scalar(F32)) for name in (left, right, out))
-        combine = Lambda((a, b), Body((Statement((c,), nodes.Apply("add", (a, b))),), (c,)))
-        return nodes.Reduce(size("n"), combine, (nodes.Literal(0.0, F32),), (X,))
+    def total(left: str, right: str, out: str) -> Reduce:
+        a, b, c = (Variable(name, scalar(F32)) for name in (left, right, out))
+        combine = Lambda((a, b), Body((Statement((c,), Apply("add", (a, b))),), (c,)))
+        return Reduce(size("n"), combine, (Literal(0.0, F32),), (X,))
 
     assert canonical(total("a", "b", "c")) == canonical(total("p", "q", "r"))
-    assert canonical(total("a", "b", "c")) != canonical(nodes.Map(size("n"), total("a", "b", "c").combine, (X,)))
+    assert canonical(total("a", "b", "c")) != canonical(Map(size("n"), total("a", "b", "c").combine, (X,)))
 
 
 def test_sizes_that_are_bound_names_are_renamed_with_them() -> None:
@@ -210,4 +222,4 @@ def test_sizes_that_are_bound_names_are_renamed_with_them() -> None:
 
 def test_a_size_is_left_alone_if_none_of_its_names_is_replaced() -> None:
     one: Size = size("n") * 2
-    assert substitute(nodes.Map(one, Lambda((), Body((), ())), ()), {"m": size(3)}).width is one
+    assert substitute(Map(one, Lambda((), Body((), ())), ()), {"m": size(3)}).width is one
