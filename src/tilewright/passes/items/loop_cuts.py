@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tilewright.ir.dataclass import dataclass
-from tilewright.ir.scalars import BOOL, I64
+from tilewright.ir.scalars import BOOL, I64, U64
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Cast, Constant, Expression, If, Let, Name, Operation, Statement
 from tilewright.kernel.traversal import expressions_in, walk
 
 NEAR = 64
 """A cut at most so far from one end of an array leaves nearly all of it on its other side."""
+
+SMALL = 2**61
+"""Indices and sizes are below it. What is added to an index and is not may make the sum wrap around."""
 
 _FALSE, _TRUE = Constant(False, BOOL), Constant(True, BOOL)
 _MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
@@ -29,6 +32,8 @@ class Cut:
         beyond: what it is on the other side, if that is known.
         holds: in place of an edge, for what does not change in the loop: whether it has this value at all.
         wraps: the index begins anew there, so that it is worth it only near the end.
+        fits: whether what is added to the index is so small that the sum does not wrap around, if that is not known;
+            only then the statement has this value.
     """
 
     name: str
@@ -38,12 +43,16 @@ class Cut:
     beyond: Expression | None = None
     holds: Expression | None = None
     wraps: bool = False
+    fits: Expression | None = None
 
 
-def cuts_of(body: Sequence[Statement], index: Name) -> list[Cut]:
+def cuts_of(
+    body: Sequence[Statement], index: Name, is_small: Callable[[Expression], bool] = lambda _: True
+) -> list[Cut]:
     """The cuts of the comparisons that decide something and of the clamps in a body without loops.
 
-    A cut near the beginning leaves the indices above it, any other one those below it.
+    A cut near the beginning leaves the indices above it, any other one those below it. `is_small` tells of what does
+    not change in the loop whether it is known to be from -SMALL to SMALL; the index is from 0 below SMALL.
 
     >>> i, n = Name("i", I64), Name("n", I64)
     >>> shifted = kernel.add(i, Constant(-1, I64))
@@ -64,19 +73,40 @@ def cuts_of(body: Sequence[Statement], index: Name) -> list[Cut]:
         if left is None or right is None:
             continue
         if operator in _MIRRORED and one.name in deciding:
-            found.append(_comparison(one.name, operator, left, right))
+            found.append(_comparison(one.name, operator, left, right, is_small))
         elif operator in ("min", "max"):
-            found.append(_clamp(one.name, operator, operands, (left, right)))
+            found.append(_clamp(one.name, operator, operands, (left, right), is_small))
         elif operator == "mod" and left[0] and not right[0]:
-            found += _wrapped(one.name, operands[0], left, right[1])
-    return [one for one in found if one is not None]
+            found += _wrapped(one.name, operands[0], left, right[1], is_small)
+    return [one for one in found if one is not None and one.fits != _FALSE]
 
 
 Linear = tuple[int, Expression]
 """(-1, 0 or 1 times the index, and what is added to it, which does not change in the loop)."""
 
 
-def _comparison(name: str, operator: str, left: Linear, right: Linear) -> Cut | None:
+def _fits(shift: Expression, is_small: Callable[[Expression], bool]) -> Expression | None:
+    """Whether an index and this do not wrap around; None if that is known."""
+    if isinstance(shift, Constant):
+        return None if abs(shift.value) <= SMALL else _FALSE
+    if is_small(shift):
+        return None
+    return kernel.operation("le", Cast(kernel.add(shift, Constant(SMALL, I64)), U64), Constant(2 * SMALL, U64))
+
+
+def _nearest(value: Expression, is_small: Callable[[Expression], bool]) -> Expression:
+    """A value, or the nearest to it with which sums of an index and what fits compare in the same way."""
+    if isinstance(value, Constant):
+        return Constant(max(-2 * SMALL, min(value.value, 2 * SMALL)), I64)
+    if is_small(value):
+        return value
+    most = kernel.operation("min", value, Constant(2 * SMALL, I64))
+    return kernel.operation("max", most, Constant(-2 * SMALL, I64))
+
+
+def _comparison(
+    name: str, operator: str, left: Linear, right: Linear, is_small: Callable[[Expression], bool]
+) -> Cut | None:
     if left[0] == right[0]:
         if left[0] == 0 and isinstance(left[1], Constant):
             operator, left, right = _MIRRORED[operator], right, left
@@ -85,15 +115,19 @@ def _comparison(name: str, operator: str, left: Linear, right: Linear) -> Cut | 
     if abs(sign) != 1:
         return None
     # The index, compared with what is on the other side.
-    edge = _minus(right[1], left[1]) if sign == 1 else _minus(left[1], right[1])
+    (own, shift), (_, other) = (left, right) if left[0] else (right, left)
+    fits, other = _fits(shift, is_small), _nearest(other, is_small)
+    edge = _minus(other, shift) if own == 1 else _minus(shift, other)
     operator = operator if sign == 1 else _MIRRORED[operator]
     is_start = isinstance(edge, Constant) and edge.value <= NEAR
     if operator in ("eq", "ne"):
         value = _FALSE if operator == "eq" else _TRUE
-        return Cut(name, value, is_start, kernel.add(edge, Constant(1, I64)) if is_start else edge)
+        return Cut(name, value, is_start, kernel.add(edge, Constant(1, I64)) if is_start else edge, fits=fits)
     edge = kernel.add(edge, Constant(1, I64)) if operator in ("le", "gt") else edge
     below, beyond = (_TRUE, _FALSE) if operator in ("lt", "le") else (_FALSE, _TRUE)
-    return Cut(name, beyond, True, edge, below) if is_start else Cut(name, below, False, edge, beyond)
+    if is_start:
+        return Cut(name, beyond, True, edge, below, fits=fits)
+    return Cut(name, below, False, edge, beyond, fits=fits)
 
 
 def _fixed(name: str, operator: str, left: Expression, right: Expression) -> Cut | None:
@@ -106,26 +140,37 @@ def _fixed(name: str, operator: str, left: Expression, right: Expression) -> Cut
     return Cut(name, Constant(holds, BOOL), holds=comparison if holds else kernel.operation("not", comparison))
 
 
-def _clamp(name: str, function: str, operands: Sequence[Expression], sides: tuple[Linear, Linear]) -> Cut | None:
+def _clamp(
+    name: str,
+    function: str,
+    operands: Sequence[Expression],
+    sides: tuple[Linear, Linear],
+    is_small: Callable[[Expression], bool],
+) -> Cut | None:
     for (sign, shift), (other, stop), linear in zip(sides, sides[::-1], operands, strict=True):
         if sign and not other:
             # max(index + shift, stop) is index + shift from stop - shift on; max(shift - index, stop) to shift - stop.
             above = (function == "max") == (sign == 1)
-            edge = _minus(stop, shift) if sign == 1 else _minus(shift, stop)
+            near = _nearest(stop, is_small)
+            edge = _minus(near, shift) if sign == 1 else _minus(shift, near)
             if not above:
                 edge = kernel.add(edge, Constant(1, I64))
-            return Cut(name, linear, above, edge, stop)
+            return Cut(name, linear, above, edge, stop, fits=_fits(shift, is_small))
     return None
 
 
-def _wrapped(name: str, value: Expression, left: Linear, extent: Expression) -> tuple[Cut, Cut]:
+def _wrapped(
+    name: str, value: Expression, left: Linear, extent: Expression, is_small: Callable[[Expression], bool]
+) -> tuple[Cut, Cut]:
     """(index + shift) mod extent is index + shift from -shift on, below extent - shift; mirrored for -index."""
     sign, shift = left
+    fits, extent = _fits(shift, is_small), _nearest(extent, is_small)
     if sign == 1:
         first, last = _minus(Constant(0, I64), shift), _minus(extent, shift)
     else:
         first, last = (kernel.add(one, Constant(1, I64)) for one in (_minus(shift, extent), shift))
-    return Cut(name, value, True, first, wraps=True), Cut(name, value, False, last, wraps=True)
+    ends = Cut(name, value, True, first, wraps=True, fits=fits), Cut(name, value, False, last, wraps=True, fits=fits)
+    return ends
 
 
 def _deciding(body: Sequence[Statement]) -> set[str]:

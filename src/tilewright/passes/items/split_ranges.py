@@ -17,6 +17,7 @@ Indices that count with a loop are checked at its ends, so that it reads at cons
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
@@ -50,6 +51,7 @@ class _Loop:
     index: Name
     body: Sequence[Statement]
     left_from: Callable[[Expression], int | None]
+    is_small: Callable[[Expression], bool]
     bad: Name | None = None
 
     def knowing(self, values: Mapping[str, Expression]) -> _Loop:
@@ -57,7 +59,7 @@ class _Loop:
         body = without_unused(simplified(self.body, values))
         if self.bad is not None:
             body = without_checks(body, self.bad)
-        return _Loop(self.index, body, self.left_from, self.bad)
+        return dataclasses.replace(self, body=body)
 
     def is_near_end(self, edge: Expression) -> bool:
         """Whether little of the loop lies from this index on."""
@@ -76,6 +78,7 @@ def emit_split(
     index: Name,
     body: Sequence[Statement],
     left_from: Callable[[Expression], int | None],
+    is_small: Callable[[Expression], bool],
     bad: Name | None = None,
 ) -> None:
     """Emit a loop whose iterations may run together, in parts if that frees it from comparisons and clamps.
@@ -85,9 +88,10 @@ def emit_split(
         bounds: the first index and the one after the last.
         index, body: the loop's index and what is done for it.
         left_from: how many iterations there are from an index on, if that is known.
+        is_small: whether what does not change in the loop is known to be as small as sizes are (`cuts_of`).
         bad: a variable that the body sets where an index is out of range; all iterations are done once more then.
     """
-    loop = _Loop(index, body, left_from, bad)
+    loop = _Loop(index, body, left_from, is_small, bad)
     long = bad is not None and len(body) > _SHORT
     if long or any(isinstance(one, For | While) for one in walk(tuple(body))):
         _emit_loop(emit, bounds, loop)
@@ -103,7 +107,7 @@ def emit_first_apart(emit: KernelBuilder, bound: Expression, index: Name, body: 
     What an iteration reads of the last one's results then waits in registers: LLVM sees that it is always written.
     """
     short = len(body) <= _SHORT and not any(isinstance(one, For | While) for one in walk(tuple(body)))
-    cuts = [one for one in cuts_of(body, index) if _begins(one)] if short else []
+    cuts = [one for one in cuts_of(body, index, lambda _: False) if _begins(one)] if short else []
     if not cuts:
         emit.emit(For(index.name, Constant(0, I64), bound, tuple(body)))
         return
@@ -116,7 +120,13 @@ def emit_first_apart(emit: KernelBuilder, bound: Expression, index: Name, body: 
 
 def _begins(cut: Cut) -> bool:
     """Whether the first iterations are on the other side of a cut."""
-    return cut.above and not cut.wraps and isinstance(cut.edge, Constant) and 0 < cut.edge.value <= _FIRST
+    return (
+        cut.above
+        and not cut.wraps
+        and cut.fits is None
+        and isinstance(cut.edge, Constant)
+        and 0 < cut.edge.value <= _FIRST
+    )
 
 
 def _emit_loop(emit: KernelBuilder, bounds: Bounds, loop: _Loop, few: bool = False) -> None:
@@ -136,7 +146,7 @@ def _emit_loop(emit: KernelBuilder, bounds: Bounds, loop: _Loop, few: bool = Fal
 
 
 def _emit_parts(emit: KernelBuilder, bounds: Bounds, loop: _Loop, depth: int) -> None:
-    cuts = _worthwhile(cuts_of(loop.body, loop.index), loop) if depth < _DEEPEST else []
+    cuts = _worthwhile(cuts_of(loop.body, loop.index, loop.is_small), loop) if depth < _DEEPEST else []
     if not cuts:
         _emit_loop(emit, bounds, loop)
         return
@@ -145,7 +155,7 @@ def _emit_parts(emit: KernelBuilder, bounds: Bounds, loop: _Loop, depth: int) ->
     low, high = bounds
     above = [one.edge for one in cuts if one.edge is not None and one.above]
     below = [one.edge for one in cuts if one.edge is not None and not one.above]
-    fixed = [one.holds for one in cuts if one.holds is not None]
+    fixed = list(dict.fromkeys(one for cut in cuts for one in (cut.holds, cut.fits) if one is not None))
     first, last = _middle(emit, bounds, above, below, fixed)
     known = {one.name: one.value for one in cuts}
     beyond = {one.name: one.beyond for one in cuts if one.edge in below and not one.above and one.beyond is not None}
@@ -176,7 +186,8 @@ def _emit_sides(emit: KernelBuilder, bounds: Bounds, loop: _Loop, cuts: Sequence
     edges = dict.fromkeys(one.edge for one in cuts if one.edge is not None)
     for edge in edges if len(edges) > 1 else ():
         there = [one for one in cuts if one.edge == edge]
-        if any(one.above or one.beyond is None or one.wraps for one in there) or loop.is_near_end(edge):
+        unknown = any(one.above or one.beyond is None or one.wraps or one.fits is not None for one in there)
+        if unknown or loop.is_near_end(edge):
             continue
         low, high = bounds
         middle = emit.let(kernel.operation("max", low, kernel.operation("min", edge, high)), "middle")

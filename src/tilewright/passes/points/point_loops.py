@@ -86,7 +86,7 @@ def _unchecked(
         return 1
 
     def split() -> None:
-        emit_split(item.emit, bounds, index, inside, lambda edge: _left_from(item, edge, extent))
+        emit_split(item.emit, bounds, index, inside, *_known(item, extent))
 
     if space:
         item.scalar_loops |= emit_past_caches(
@@ -165,7 +165,7 @@ def _checked_together(
         if group.scalar:
             item.refused.append(f"points one by one, not in the lanes of vectors: {group.reason}")
         if _is_flat(inside):
-            emit_split(item.emit, bounds, index, inside, lambda edge: _left_from(item, edge, extent), bad)
+            emit_split(item.emit, bounds, index, inside, *_known(item, extent), bad)
         else:
             inside = inner_at_ends(inside, bad, item.emit.name)
             item.emit.emit(For(index.name, *bounds, inside, independent=True))
@@ -175,7 +175,17 @@ def _checked_together(
     return together
 
 
-def _left_from(item: Item, edge: kernel.Expression, extent: Size) -> int | None:
-    """How much of a dimension lies from an index on, if that is known."""
-    value = item.as_size(edge)
-    return None if value is None else item.resolved(extent - value).constant
+def _known(
+    item: Item, extent: Size
+) -> tuple[Callable[[kernel.Expression], int | None], Callable[[kernel.Expression], bool]]:
+    """How much of a dimension lies from an index on, if that is known; and what is as small as sizes are."""
+
+    def left_from(edge: kernel.Expression) -> int | None:
+        value = item.as_size(edge)
+        return None if value is None else item.resolved(extent - value).constant
+
+    def is_small(value: kernel.Expression) -> bool:
+        found = item.as_size(value)
+        return found is not None and all(item.is_size(one) or one in extent.names for one in item.resolved(found).names)
+
+    return left_from, is_small
