@@ -223,7 +223,7 @@ class TrafficModel:
         if 1 < run <= _SHORT_ROW and outer and all(masks[label] != kind for label in outer):
             following = itertools.takewhile(lambda label: masks[label] == masks[outer[-1]], reversed(outer))
             run *= self.tree.volume(tuple(following), self.sizes)
-        waste = 1.0 + _LINE_BYTES / self.width * (1 / run + _PER_PIECE / piece)
+        waste = 1.0 + _LINE_BYTES / self.width * (1 / max(1, run) + _PER_PIECE / max(1, piece))
         count = len({dimensions[label] for label in long})
         return moved * (waste + _PER_DIMENSION * count)
 
