@@ -8,7 +8,7 @@ its beginning and those that are left at its end: one square, written in two par
     for each tile, in the order of the source:
         find      where each row begins in the source
         for each line of columns, for each of the two lines of rows:
-            ask       for the same columns' lines of the next tile
+            ask       for as many lines of the next tile, one row after the other
             square    transposed in registers
             write     a cache line of each column
 
@@ -28,6 +28,7 @@ from tilewright.ir.scalars import BOOL, I64
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Buffer, Expression, Name, add, integer, load, multiply, operation
 from tilewright.passes.permute.squares import square_columns
+from tilewright.passes.permute.straight_form import READ_LINES
 from tilewright.passes.permute.tiles import LINE, StraightTile
 from tilewright.passes.permute.writer import PermuteWriter
 
@@ -63,13 +64,83 @@ def write_straight(
     w.arrays.append(starts)
     _find_rows(w, tile, place, starts)
     rows = w.parameter("rows", tile.rows)
+    ask = _asking(w, tile, place, starts, rows)
 
-    def columns(read: Expression, written: Expression) -> None:
-        w.loop("r", integer(0), rows, lambda r: _square(
-            w, place, whole, starts, r, read, written
-        ), step=w.form.lanes)  # fmt: skip
+    def columns(read: Expression, written: Expression, line: Expression) -> None:
+        def square(r: Expression) -> None:
+            ask(line, r, read)
+            _square(w, place, whole, starts, r, read, written)
+
+        w.loop("r", integer(0), rows, square, step=w.form.lanes)
 
     _lines(w, tile, place, column, columns)
+
+
+def _asking(
+    w: PermuteWriter, tile: StraightTile, place: _Place, starts: Buffer, rows: Expression
+) -> Callable[[Expression, Expression, Expression], None]:
+    """What asks for lines of the next tile beside the square at a line of columns, a row and words from the beginning.
+
+    Each square asks for so many as it reads: a part of one row, and the next square for the part that follows it. Where
+    rows are shorter than that, or such a part is less than a kilobyte, it asks for a line of each of its rows, those of
+    the same columns.
+    """
+    lanes = w.form.lanes
+    parts = tile.lines(lanes) // lanes if lanes >= READ_LINES else 0
+
+    def lines_of_rows(line: Expression, r: Expression, read: Expression) -> None:
+        for i in range(lanes):  # its end: the line of its beginning was asked for with the columns before
+            row = w.let(add(load(starts, add(r, integer(i))), read), "from")
+            w.emit.emit(kernel.Prefetch(w.source, add(row, add(place.ahead, integer(lanes - 1))), level=2))
+
+    if not parts:
+        return lines_of_rows
+    ends = Buffer(w.emit.name("ends"), I64, kernel.Space.WORKSPACE, 2 * READ_LINES)
+    w.arrays.append(ends)
+    _find_ends(w, tile, ends)
+    lines, parts_of_row = w.parameter("lines", tile.lines(lanes)), w.parameter("parts", parts)
+    width = w.parameter("width", -(-tile.lines(lanes) // parts))
+    squares = w.let(operation("floordiv", rows, integer(lanes)), "squares")
+
+    def part_of_row(line: Expression, r: Expression, read: Expression) -> None:
+        number = w.let(add(multiply(line, squares), operation("floordiv", r, integer(lanes))), "square")
+        row = w.let(operation("floordiv", number, parts_of_row), "row")
+        first = w.let(multiply(operation("mod", number, parts_of_row), width), "first")
+        last = w.let(operation("min", add(first, width), lines), "last")
+
+        def lines_of_row() -> None:
+            begin = w.let(add(load(starts, row), place.ahead), "begin")
+            w.loop("k", first, last, lambda k: w.emit.emit(
+                kernel.Prefetch(w.source, add(begin, load(ends, k)), level=2)
+            ))  # fmt: skip
+
+        w.when(operation("lt", row, rows), lines_of_row)
+
+    return part_of_row
+
+
+def _find_ends(w: PermuteWriter, tile: StraightTile, ends: Buffer) -> None:
+    """Words from where a row of a tile begins to the last one of each line of its columns."""
+    lanes = w.form.lanes
+
+    def level(depth: int, read: Expression, number: Expression) -> None:
+        one = tile.columns[depth]
+        count = w.parameter("count", one.size)
+        if depth == 0:
+            lines = w.parameter("lines", -(-one.size // lanes))
+            last = w.let(operation("sub", count, integer(1)), "last")
+            w.loop("line", integer(0), lines, lambda line: w.emit.emit(kernel.Store(
+                ends,
+                add(multiply(number, lines), line),
+                add(read, operation("min", add(multiply(line, integer(lanes)), integer(lanes - 1)), last)),
+            )))  # fmt: skip
+            return
+        step = w.parameter("column_from", one.source)
+        w.loop("i", integer(0), count, lambda i: level(
+            depth - 1, w.let(add(read, multiply(i, step)), "read"), w.let(add(multiply(number, count), i), "number")
+        ))  # fmt: skip
+
+    level(len(tile.columns) - 1, integer(0), integer(0))
 
 
 def _find_rows(w: PermuteWriter, tile: StraightTile, place: _Place, starts: Buffer) -> None:
@@ -129,25 +200,28 @@ def _lines(
     tile: StraightTile,
     place: _Place,
     column: Expression | None,
-    body: Callable[[Expression, Expression], None],
+    body: Callable[[Expression, Expression, Expression], None],
 ) -> None:
     """Loops over lines of columns, those that lie together in the source innermost; `body` gets the words from the
-    beginning of the tile in both arrays."""
+    beginning of the tile in both arrays, and the number of the line."""
     lanes = w.form.lanes
 
-    def level(depth: int, read: Expression, written: Expression) -> None:
+    def level(depth: int, read: Expression, written: Expression, number: Expression) -> None:
         if depth < 0:
-            body(read, written)
+            body(read, written, number)
             return
         one = tile.columns[depth]
         steps = w.parameter("column_from", one.source), w.parameter("column_to", one.target)
         count = w.parameter("count", one.size)
 
         def step(index: Expression) -> None:
+            of = index if depth else operation("floordiv", add(index, integer(lanes - 1)), integer(lanes))
+            many = count if depth else w.parameter("lines", -(-one.size // lanes))
             level(
                 depth - 1,
                 w.let(add(read, multiply(index, steps[0])), "read"),
                 w.let(add(written, multiply(index, steps[1])), "written"),
+                w.let(add(multiply(number, many), of), "number"),
             )
 
         if depth == 0 and tile.by_lines:
@@ -157,7 +231,7 @@ def _lines(
         else:
             w.loop("i", integer(0), count, step)
 
-    level(len(tile.columns) - 1, integer(0), integer(0))
+    level(len(tile.columns) - 1, integer(0), integer(0), integer(0))
 
 
 def _by_lines(
@@ -189,8 +263,6 @@ def _square(
     """One square, and the lines of its columns."""
     form, lanes = w.form, w.form.lanes
     rows: Sequence[Expression] = [w.let(add(load(starts, add(r, integer(i))), read), "from") for i in range(lanes)]
-    for one in rows:  # its end: the line of its beginning was asked for with the columns before
-        w.emit.emit(kernel.Prefetch(w.source, add(one, add(place.ahead, integer(lanes - 1))), level=2))
     step = w.parameter("to_step", form.column.target if form.column is not None else 0)
     at = w.let(add(place.odd, r), "at")
     to = w.let(add(add(place.target, written), at), "to")

@@ -119,6 +119,10 @@ class StraightTile:
     extents: dict[PermuteDimension, int]
     by_lines: bool
 
+    def lines(self, lanes: int) -> int:
+        """Lines of the tile's columns, of so many words."""
+        return -(-self.columns[0].size // lanes) * math.prod(one.size for one in self.columns[1:])
+
 
 def tile_extents(
     dimensions: Sequence[PermuteDimension],
