@@ -32,6 +32,7 @@ from tilewright.passes.direct.form import (
     Results,
     results_are_one_run,
 )
+from tilewright.passes.direct.next_pieces import PIECE_BYTES
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.lanes.vectorise import is_vectorisable
 from tilewright.passes.packed.blocks import PACK_VECTOR, numbers_of_parts, shared_time
@@ -51,6 +52,9 @@ LEAST_SUM = 16
 shorter ones follow each other so closely that the processor itself asks for them.
 """
 
+PIECE_VECTORS = 4  # of a tile that asks for the next piece of its operand
+APART = 1 << 16  # bytes between steps of such a sum, at the least
+
 MOST_TOGETHER = 3  # tiles of collected results that no cache holds
 READ_TOGETHER = 640  # bytes of a piece of memory that collected results are read from: longer ones are no faster
 
@@ -69,7 +73,23 @@ def choose_direct_form(contraction: Contraction, machine: Machine) -> tuple[Dire
     if best is None:
         return _unplaced(contraction)
     form, cost = best
-    return shared_out(_with_hints(form, machine), cost, machine), cost
+    return shared_out(_in_pieces(_with_hints(form, machine), machine), cost, machine), cost
+
+
+def _in_pieces(form: DirectForm, machine: Machine) -> DirectForm:
+    """Where steps of the sum are far apart in main memory, a tile that leaves time to ask for the next piece of it."""
+    vectors, registers = PIECE_VECTORS, machine.vector_registers or 16
+    if not (form.prefetched and form.collected is None and form.columns is None) or form.scalar is None:
+        return form
+    step = abs(form.step("vector")) * form.vector_operand.element.bytes
+    far = level_of(array_bytes(form, "vector"), machine) > 3 and len(form.contracted) == 1 and step >= APART
+    if not far or form.scalar_outer or form.shared_rows > 1 or len(set(form.lanes)) > 1 or len(form.lanes) < vectors:
+        return form
+    most = (registers - 1 - vectors) // vectors
+    if most < 1 or form.vector_size < 2 * PIECE_BYTES // form.vector_operand.element.bytes:
+        return form
+    rows = -(-form.scalar_size // -(-form.scalar_size // most))
+    return replace(form, lanes=form.lanes[:vectors], rows=rows, in_runs=True)
 
 
 def _with_hints(form: DirectForm, machine: Machine) -> DirectForm:

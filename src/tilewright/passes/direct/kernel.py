@@ -30,6 +30,7 @@ from tilewright.passes.direct.collect import (
 )
 from tilewright.passes.direct.collected_boxes import box_target, copy_box
 from tilewright.passes.direct.form import COLLECTED_ELEMENTS, DirectForm, Results, results_are_one_run
+from tilewright.passes.direct.next_pieces import PieceRequests
 from tilewright.passes.direct.panels import Panel, pack_scalars, pack_vectors
 from tilewright.passes.direct.store import beyond_vector, edges_at, prefetch_vectors, spill, store_turned, store_vectors
 from tilewright.passes.direct.tile import Place, accumulate, lines_ahead, request_output, request_rows, request_turned
@@ -138,15 +139,19 @@ class _Block:
         """For each tile of vectors, whose panel is made first, all tiles of rows."""
         next_tile = integer(self.w.form.width)
         back = self._back(integer(0))
+        pieces = PieceRequests(self.w, self.bases) if self.w.form.in_runs else None
+        requests = () if pieces is None else (pieces.ask,)
 
         def columns(block: _Block, v: Expression, number: Expression, old_columns: Expression) -> None:
             vectors = block._packed(v, integer(0))
+            if pieces is not None:
+                pieces.begin(v, number)
 
             def group(q: Expression, number: Expression, old_group: Expression) -> None:
                 def tile(s: Expression, number: Expression, old_rows: Expression) -> None:
-                    ahead = lines_ahead(block.w, next_tile, number)
+                    ahead = () if pieces else lines_ahead(block.w, next_tile, number)
                     place = Place(self.bases, v, s, vectors, None, old_columns, old_rows, q, old_group, ahead)
-                    block._write(replace(place, back=back), integer(0))
+                    block._write(replace(place, back=back, requests=requests), integer(0))
 
                 self._scalar_tiles(tile)
 
@@ -238,7 +243,7 @@ class _Block:
             requests.append(request_turned(w, place))
         elif form.out_prefetched:
             prefetch_vectors(w, place)
-        sums = accumulate(w, replace(place, requests=tuple(requests)))
+        sums = accumulate(w, replace(place, requests=(*place.requests, *requests)))
         store = store_turned if form.results is Results.TURNED else store_vectors
         store(w, place, sums)
 

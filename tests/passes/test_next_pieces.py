@@ -1,0 +1,34 @@
+"""Pieces of an operand that are asked for in runs: which forms do so, and that results are right at all ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright.machine.model import Machine
+from tilewright.passes.direct import choice
+from tilewright.passes.direct.form import DirectForm
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("columns", [1024, 1031, 2111])
+def test_tiles_that_ask_for_the_next_piece(monkeypatch: pytest.MonkeyPatch, dtype: Any, columns: int) -> None:
+    asked: list[bool] = []
+    plain = choice._in_pieces
+
+    def far(form: DirectForm, machine: Machine) -> DirectForm:
+        found = plain(form, machine)
+        asked.append(found.in_runs and found.collected is None and len(found.lanes) == choice.PIECE_VECTORS)
+        return found
+
+    monkeypatch.setattr(choice, "APART", 1 << 10)
+    monkeypatch.setattr(choice, "level_of", lambda size, machine: 4)
+    monkeypatch.setattr(choice, "_in_pieces", far)
+    rng = np.random.default_rng(5)
+    a, b = rng.standard_normal((3, 9, columns)).astype(dtype), rng.standard_normal((20, 9)).astype(dtype)
+    found = tw.einsum("xky,zk->xzy", a, b)
+    assert np.allclose(found, np.einsum("xky,zk->xzy", a, b), rtol=1e-4, atol=1e-4)
+    assert columns < 1031 or asked == [True]
