@@ -92,3 +92,41 @@ def test_questions_about_sizes_name_them() -> None:
 
     with pytest.raises(TypeError, match="the value of `n - 1` > 3i64 is not known"):
         short(np.ones(3))
+
+
+@pytest.mark.parametrize("target", ["cpu", pytest.param("opencl", marks=pytest.mark.opencl)])
+def test_rows_of_constant_length_are_as_many_as_fit(target: str) -> None:
+    @tw.program
+    def pairs(x: tw.f64["n"], y: tw.f64["m", "n"]) -> Any:
+        return x.reshape(-1, 2).sum(axis=1), tw.map(lambda row: row.reshape(2, -1, 3).sum(axis=0), y), x.reshape(-1, 6)
+
+    x, y = np.arange(12.0), np.arange(24.0).reshape(2, 12)
+    sums, blocks, six = pairs(x, y, target=target)
+    np.testing.assert_array_equal(sums, x.reshape(-1, 2).sum(axis=1))
+    np.testing.assert_array_equal(blocks, y.reshape(2, 2, -1, 3).sum(axis=1))
+    np.testing.assert_array_equal(six, x.reshape(-1, 6))
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"pairs: .*reshape"):
+            pairs(np.arange(9.0), np.ones((2, 9)), target=target)
+
+
+def test_shapes_of_other_numbers_of_elements_are_refused_at_once() -> None:
+    @tw.program
+    def pairs(x: tw.f64[7]) -> Any:
+        return x.reshape(-1, 2)
+
+    with pytest.raises(TypeError, match="what -1 stands for cannot be said"):
+        pairs(np.ones(7))
+
+
+def test_integers_meet_complex_constants_in_the_complex_type() -> None:
+    @tw.program
+    def transform(x: tw.c128["n"], small: tw.i8["n"]) -> Any:
+        n, k = x.shape[0], tw.iota(x.shape[0])
+        return tw.map(lambda a: (x * np.exp(-2j * np.pi * a * k / n)).sum(), k), small * 1j
+
+    x, small = np.arange(8.0) + 0j, np.arange(8, dtype=np.int8)
+    found, turned = transform(x, small)
+    np.testing.assert_allclose(found, np.fft.fft(x), atol=1e-12)
+    assert turned.dtype == np.complex128
+    np.testing.assert_array_equal(turned, small * 1j)

@@ -191,5 +191,6 @@ def _check_names(name: str, parameters: list[Parameter]) -> None:
                 if kinds[used] != i64:
                     raise TypeError(
                         f"program {name}: the size {extent} of parameter {one.name} mentions parameter {used}, which "
-                        f"is {kinds[used]}; a size is made of names of sizes and of parameters annotated tw.i64"
+                        f"is {kinds[used]}; a size is made of names of sizes and of parameters annotated tw.i64: "
+                        "give the size another name"
                     )

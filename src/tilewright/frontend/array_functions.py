@@ -227,6 +227,8 @@ def reshape(array: Any, shape: Any) -> Any:
     if left:
         others = [one for d, one in enumerate(sizes) if d not in left]
         quotient = left_over(given.variable.type.shape, others)
+        if quotient is None and total.constant is None and (product(others).constant or 0) > 0:
+            quotient = total // product(others)  # that nothing remains is checked by the call
         if len(left) > 1 or quotient is None:
             raise TypeError(
                 f"reshape of {given.variable} of type {given.variable.type} to {tuple(entries)}: what -1 stands for "

@@ -89,6 +89,7 @@ _INSTEAD = {
     "compress": _FILTER,
     "extract": _FILTER,
     **dict.fromkeys(("inv", "solve", "det", "eig", "eigh", "qr", "svd", "cholesky"), "NumPy outside of the program"),
+    "digitize": "np.searchsorted(bins, xs, side='right')",
     "allclose": "(tw.abs(xs - ys) <= tolerance).all()",
     "nan_to_num": "tw.where(tw.isnan(xs), 0.0, xs)",
     "sort": "np.sort before the program: there is no sorting in programs",

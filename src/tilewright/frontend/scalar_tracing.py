@@ -367,12 +367,12 @@ def _type_of_numbers(values: Sequence[Any]) -> ScalarType:
 
 
 def _promoted_for_constants(scalar: ScalarType, values: Sequence[Any]) -> ScalarType:
-    """A bool meets a Python number as NumPy has it; a real float meets a complex constant in the complex type."""
+    """A bool meets a Python number as NumPy has it; real numbers meet a complex constant in the complex type."""
     numbers = [one for one in values if not isinstance(one, ScalarProxy)]
     if scalar == BOOL and any(not isinstance(one, bool | np.bool_) for one in numbers):
         return common_type([scalar, _type_of_numbers(numbers)])
-    if scalar.is_float and any(isinstance(one, complex | np.complexfloating) for one in numbers):
-        return C128 if scalar == F64 else C64
+    if scalar.kind in "fiu" and any(isinstance(one, complex | np.complexfloating) for one in numbers):
+        return C64 if scalar.is_float and scalar != F64 else C128
     return scalar
 
 
