@@ -2,10 +2,11 @@
 
 A trial is made from its number alone. It decides the indices and sizes (empty ones, of one, around the tiles), element
 types, how operands and `out` lie in memory (permuted, turned over, with gaps, repeated, one element or one byte off
-their alignment), the order of the result, the semiring, alpha and beta, and the numbers of threads. Each call is made
-again, since later ones take short cuts; then on another number of threads, by a plan, and with `out` over an operand,
-which must be refused. Errors are bounded as `einsum_checks` says; operands of two may have infinite and undefined
-elements.
+their alignment), the order of the result, the semiring, alpha and beta, a wider type to compute in, an epilogue with
+operands of permuted indices, a limit of memory, and the numbers of threads. Each call is made again, since later ones
+take short cuts; then on another number of threads, by a plan, and with `out` over an operand, which must be refused.
+All of them give the same bits. Errors are bounded as `einsum_checks` says; operands of two may have infinite and
+undefined elements.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 
 import numpy as np
 from einsum_checks import assert_close, reference, roundings
-from fuzz_trials import Counts, surroundings
+from fuzz_trials import Counts, same_bits, surroundings
 
 import tilewright as tw
 from tilewright.runtime.devices import Device
@@ -31,6 +32,31 @@ SMALL_SIZES = (0, 1, 2, 2, 3, 3, 4, 5, 7, 8, 9)
 LARGE_SIZES = (1, 3, 8, 12, 16, 17, 24, 31, 33, 48, 64, 65, 100, 129)
 MOST_POINTS = (1500, 200_000)
 """Of the index space of any expression, and of those of two operands."""
+WIDER = {"e": "f4", "f": "f8", "b": "i4", "h": "i8", "B": "u4", "F": "c16"}
+
+
+def halved(c: Any, e: Any) -> Any:
+    """An epilogue of floats."""
+    return c * 0.5 + e
+
+
+def added(c: Any, e: Any) -> Any:
+    """An epilogue of numbers."""
+    return c + e
+
+
+def scaled(c: Any, e: Any, g: Any) -> Any:
+    """An epilogue of three numbers."""
+    return c * e + g
+
+
+def doubled(c: Any) -> Any:
+    """An epilogue without operands."""
+    return c + c
+
+
+MAGNITUDES = {halved: lambda c, e: c / 2 + e, added: added, scaled: scaled, doubled: doubled}
+"""Epilogues, and what their errors are relative to."""
 
 
 @dataclass(frozen=True)
@@ -98,9 +124,13 @@ def make_trial(number: int) -> Contraction:
             elements[values.random(shape) < 0.02] = random.choice((np.nan, np.inf, -np.inf))
         operands.append(_placed_in_memory(values, random, elements, repeated=True))
     sizes = _extents(inputs, operands)
-    common = np.result_type(*operands)
-    out = held = None
+    further = Random(f"further options {number}")
     options: dict[str, Any] = {}
+    common = np.result_type(*operands)
+    if common.char in WIDER and further.random() < 0.1:
+        common = np.dtype(WIDER[common.char])
+        options["dtype"] = common
+    out = held = None
     if semiring != "plus_times":
         options["semiring"] = semiring
     if len(inputs) > 2:
@@ -115,8 +145,26 @@ def make_trial(number: int) -> Contraction:
         options["order"] = random.choice("CFKA")
     if semiring == "plus_times" and common.kind in "ifc" and random.random() < 0.15:
         options["alpha"] = random.choice((2, -1, 3) if common.kind == "i" else (2, -0.5, 0.25))
+    if semiring == "plus_times" and common.char not in "?e" and len(set(output)) == len(output):
+        options |= _with_epilogue(further, values, output, sizes, common) if further.random() < 0.15 else {}
+    if semiring == "plus_times" and not {"epilogue", "alpha", "beta"} & options.keys() and further.random() < 0.1:
+        nbytes = common.itemsize * int(np.prod([max(1, sizes[name]) for name in output], initial=1))
+        options["memory_limit"] = int(nbytes * further.choice((0.3, 1, 2, 4, 100)))
     threads = (random.choice((1, 2, 3)), random.choice((1, 2, 3)))
     return Contraction(number, inputs, output, tuple(operands), out, options, threads, random.random() < 0.6, held)
+
+
+def _with_epilogue(
+    random: Random, values: np.random.Generator, output: str, sizes: dict[str, int], dtype: np.dtype
+) -> dict[str, Any]:
+    """An epilogue, with operands that have some of the output's indices in any order."""
+    function = random.choice((added, scaled, doubled, *((halved,) if dtype.kind in "fc" else ())))
+    given = []
+    for _ in range(function.__code__.co_argcount - 1):
+        labels = "".join(random.sample(output, random.randint(0, len(output))))
+        elements = _values(values, dtype, tuple(sizes[name] for name in labels), small=True)
+        given.append((_placed_in_memory(values, random, elements, repeated=True), labels))
+    return {"epilogue": function, "epilogue_operands": given}
 
 
 def _extents(inputs: Sequence[str], operands: Sequence[np.ndarray]) -> dict[str, int]:
@@ -207,23 +255,32 @@ def run_trial(trial: Contraction, device: Device, counts: Counts | None = None) 
     counts = counts or Counts()
     counts.trials += 1
     semiring = trial.options.get("semiring", "plus_times")
-    common = np.result_type(*trial.operands)
+    common = trial.options.get("dtype", np.result_type(*trial.operands))
     refused = common.kind not in SEMIRINGS[semiring]
     counts.refused += refused
     with surroundings(trial.threads[0], trial.quick), np.errstate(all="ignore"):
         if refused:
             return _must_raise(trial, device, TypeError, trial.options, "a type that the semiring is not for")
         expected = _expected(trial, common)
+        first: np.ndarray | None = None
         for way, call in _ways(trial, device):
             counts.versions += 1
             try:
                 result = call()
+            except MemoryError:
+                if "memory_limit" not in trial.options:
+                    raise
+                counts.refused += 1
+                return None
             except Exception as error:
                 return Failure(trial, f"{device.name}, {way}", f"{type(error).__name__}: {error}")
             problem = _problem(trial, result, expected, common) or _beside(trial)
+            if problem is None and first is not None and not same_bits(result, first):
+                problem = "other bits than of the first call"
             if problem is not None:
                 return Failure(trial, f"{device.name}, {way}", problem)
-        return _overlapping(trial, device)
+            first = np.copy(result) if first is None else first
+        return _overlapping(trial, device) if "memory_limit" not in trial.options else None
 
 
 def _ways(trial: Contraction, device: Device) -> Any:
@@ -236,16 +293,19 @@ def _ways(trial: Contraction, device: Device) -> Any:
             return tw.einsum(trial.expression, *trial.operands, out=trial.out, **options)
 
     def by_plan() -> np.ndarray:
-        planned = tw.plan(trial.expression, *trial.operands, out_dtype=None, **options)
+        named = {"compute_dtype" if name == "dtype" else name: value for name, value in options.items()}
+        planned = tw.plan(trial.expression, *trial.operands, out_dtype=None, **named)
         if trial.out is not None:
             trial.out[...] = trial.held
-        return planned(*trial.operands, out=trial.out)
+        extras = [one for one, _ in options.get("epilogue_operands", ())]
+        return planned(*trial.operands, *extras, out=trial.out)
 
     first, other = trial.threads
     yield "the first call", lambda: compute(first)
     yield "the second call", lambda: compute(first)
     yield f"a call on {other} threads", lambda: compute(other)
-    yield "by a plan", by_plan
+    if "memory_limit" not in options:
+        yield "by a plan", by_plan
 
 
 def _expected(trial: Contraction, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
@@ -258,11 +318,28 @@ def _expected(trial: Contraction, dtype: np.dtype) -> tuple[np.ndarray, np.ndarr
     alpha, beta = trial.options.get("alpha", 1), trial.options.get("beta", 0)
     if alpha != 1:
         expected, magnitude = alpha * expected, abs(alpha) * magnitude
+    if "epilogue" in trial.options:
+        expected, magnitude = _after(trial, expected, magnitude)
     if beta:
         assert trial.held is not None
         held = trial.held.astype(expected.dtype)
         expected, magnitude = expected + beta * held, magnitude + (abs(beta) * abs(held) if dtype.kind in "fc" else 0)
     return np.asarray(expected), np.asarray(magnitude)
+
+
+def _after(trial: Contraction, expected: np.ndarray, magnitude: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The result after the epilogue."""
+    function = trial.options["epilogue"]
+    extras = []
+    for one, labels in trial.options["epilogue_operands"]:
+        kept = [name for name in trial.output if name in labels]
+        moved = one.transpose([labels.index(name) for name in kept]).astype(expected.dtype)
+        sizes = dict(zip(kept, moved.shape, strict=True))
+        extras.append(moved.reshape([sizes.get(name, 1) for name in trial.output]))
+    value = np.broadcast_to(function(expected, *extras), expected.shape)
+    if magnitude.dtype.kind not in "f":
+        return value, magnitude
+    return value, np.broadcast_to(MAGNITUDES[function](magnitude, *map(np.abs, extras)), expected.shape)
 
 
 def _folded_alone(

@@ -283,7 +283,8 @@ def run_version(executable: Executable, cases: Sequence[Case], threads: int = 1)
     given = [(one, np.copy(one)) for case in cases for one in case.arguments]
     calls = [("first", first, threads), ("second", first, threads)]
     calls += [(f"call of other sizes {shapes_of(one)}", one, 3 - threads) for one in cases[1:]]
-    for name, case, workers in [*calls, ("last", first, threads)]:
+    calls += [(f"call on {3 - threads} threads", first, 3 - threads), ("last", first, threads)]
+    for name, case, workers in calls:
         try:
             with num_threads(workers):
                 results = executable(*case.arguments)
@@ -294,11 +295,23 @@ def run_version(executable: Executable, cases: Sequence[Case], threads: int = 1)
         if problem is not None:
             return f"the {name} call{problem}"
         kept = kept or [(one, np.copy(one)) for one in values]
+        if case is first and not all(same_bits(one, copy) for one, (_, copy) in zip(values, kept, strict=True)):
+            return f"the {name} call: other bits than of the first one"
     if not all(np.array_equal(one, copy, equal_nan=True) for one, copy in kept):
         return "the last call: changes what the first one gave"
     if not all(np.array_equal(one, copy, equal_nan=True) for one, copy in given):
         return "the last call: an argument was written to"
     return into_arrays(executable, first)
+
+
+def same_bits(one: Any, other: Any) -> bool:
+    """Equal elements, with zeros of the same sign; what is undefined may be so in any bits."""
+    if not np.array_equal(one, other, equal_nan=True):
+        return False
+    if np.asarray(one).dtype.kind not in "fc":
+        return True
+    parts = [(np.real(one), np.real(other)), (np.imag(one), np.imag(other))]
+    return all(bool(np.all((np.signbit(a) == np.signbit(b)) | np.isnan(one))) for a, b in parts)
 
 
 def shapes_of(case: Case) -> str:

@@ -8,6 +8,8 @@
     python tests/fuzz/run_fuzz.py --bf16 --count 500              (of programs that compute on bf16)
     python tests/fuzz/run_fuzz.py --target cuda-emulated --count 1000     (CUDA's text, without a GPU)
     python tests/fuzz/run_fuzz.py --target cuda-races --count 200         (the same, watched for data races)
+    python tests/fuzz/run_fuzz.py --target cpu-small              (caches so small that small arrays are large ones)
+    python tests/fuzz/run_fuzz.py --guarded --count 500           (no byte outside of an array may be touched)
     python tests/fuzz/run_fuzz.py --first 1234 --count 1          (one trial again)
 
 Trials run in processes of their own, so that one in which a device's compiler crashes or hangs is counted and does not
@@ -31,6 +33,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -45,7 +48,9 @@ def arguments() -> argparse.Namespace:
     """What the command line says."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument(
-        "--target", default="cpu", help="a device (cpu, opencl, cuda, ...), cuda-emulated or cuda-races"
+        "--target",
+        default="cpu",
+        help="a device (cpu, opencl, cuda, ...) or one of fuzz_emulated: cpu-small, cuda-races",
     )
     parser.add_argument("--first", type=int, help="number of the first trial (default: by chance)")
     parser.add_argument("--count", type=int, default=10**9, help="how many trials at most")
@@ -56,6 +61,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--numpy", action="store_true", help="random programs of NumPy's functions")
     parser.add_argument("--extremes", action="store_true", help="numbers at the ends of their types, against NumPy")
     parser.add_argument("--bf16", action="store_true", help="programs that compute on bf16, which needs ml_dtypes")
+    parser.add_argument("--guarded", action="store_true", help="arrays between pages that nobody may touch")
     parser.add_argument("--as-it-is", action="store_true", help="do not make failing programs smaller")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -77,6 +83,7 @@ def work(given: argparse.Namespace) -> None:
     import fuzz_numpy
     import fuzz_trials
     from fuzz_emulated import device_of
+    from fuzz_guarded import guarded, tightened
     from fuzz_reached import TRACED, watched
     from fuzz_shrink import shrunk
     from fuzz_trials import Counts
@@ -91,9 +98,10 @@ def work(given: argparse.Namespace) -> None:
     for number in range(given.first, given.first + given.count):
         tell(trial=number)
         counts, reached = Counts(), set[str]()
-        with device_of(given.target, number) as device:
+        with device_of(given.target, number) as device, guarded() if given.guarded else nullcontext():
+            trial = make_trial(number)
             with watched(reached, number % TRACED == 0):
-                failure = kind.run_trial(make_trial(number), device, counts)
+                failure = kind.run_trial(tightened(trial) if given.guarded else trial, device, counts)
             if failure is not None:
                 tell(problem=failure.way + ": " + failure.problem, text=str(failure))
                 if isinstance(failure.trial, fuzz_trials.Trial) and not given.as_it_is:
@@ -196,7 +204,7 @@ def _all_reached(run: Run) -> bool:
     """Print what the trials went through; False if that of many was not all that it should be."""
     from fuzz_reached import MANY_TRIALS, TRACED, expected, table
 
-    wanted = expected(run.given.contractions, run.given.target == "cpu")
+    wanted = expected(run.given.contractions, run.given.target.startswith("cpu"))
     missing = sorted(wanted - run.reached.keys())
     print(f"in how many trials rules fired, and modules of passes/ worked (of {1 / TRACED:.0%} of the trials):")
     print(table(run.reached, wanted))
@@ -218,7 +226,7 @@ def _one_worker(run: Run, part: range) -> range:
     command += ["--count", str(len(part))]
     command += [
         f"--{name}"
-        for name in ("as-it-is", "contractions", "numpy", "extremes", "bf16")
+        for name in ("as-it-is", "contractions", "numpy", "extremes", "bf16", "guarded")
         if getattr(given, name.replace("-", "_"))
     ]
     running: int | None = None
