@@ -54,8 +54,11 @@ fuzz: $(STAMP)
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -n $(WORKERS) -q -m "slow or not slow" || status=1; \
 	$(BIN)/python tests/fuzz/run_fuzz.py --target cpu $(FUZZ_ARGS) || status=1; \
 	$(BIN)/python tests/fuzz/run_fuzz.py --target opencl $(FUZZ_ARGS) || status=1; \
+	$(BIN)/python tests/fuzz/run_fuzz.py --target cpu-small --guarded $(FUZZ_ARGS) || status=1; \
 	$(BIN)/python tests/fuzz/run_fuzz.py --numpy --target cpu $(FUZZ_ARGS) || status=1; \
+	$(BIN)/python tests/fuzz/run_fuzz.py --extremes --target cpu $(FUZZ_ARGS) || status=1; \
 	$(BIN)/python tests/fuzz/run_fuzz.py --contractions --target cpu $(FUZZ_ARGS) || status=1; \
+	$(BIN)/python tests/fuzz/run_fuzz.py --contractions --target cpu-small --guarded $(FUZZ_ARGS) || status=1; \
 	$(BIN)/python tests/fuzz/run_fuzz.py --contractions --target opencl $(FUZZ_ARGS) || status=1; \
 	$(BIN)/python tests/fuzz/run_fuzz.py --target cuda-emulated $(FUZZ_ARGS) || status=1; \
 	$(BIN)/python tests/fuzz/run_fuzz.py --contractions --target cuda-emulated $(FUZZ_ARGS) || status=1; \
