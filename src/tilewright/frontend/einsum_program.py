@@ -258,10 +258,17 @@ def _nest(writer: _Writer, terms: Sequence[_Term], further: Sequence[_Term], ste
     count = len(terms)
 
     def point(inner: Sequence[_Term]) -> Atom:
+        if finish and count == 1 and not step.contracted and _is_stored_as_it_is(writer, inner[0].value.type.element):
+            return inner[0].value
         folded = _fold(writer, inner[:count], step.contracted)
         return _finished(writer, folded, [one.value for one in inner[count:]]) if finish else folded
 
     return _maps(writer.builder, arranged, step.output, point)
+
+
+def _is_stored_as_it_is(writer: _Writer, element: ScalarType) -> bool:
+    """Whether the elements of an operand are results: f16 and bf16 need not be widened on their way."""
+    return writer.epilogue == NO_EPILOGUE and element == writer.dtype == (writer.out or writer.dtype)
 
 
 def _arranged(builder: Builder, term: _Term, order: Labels) -> _Term:
