@@ -84,7 +84,6 @@ class Item:
         self.streams: dict[str, Callable[..., Any]] = {}  # folds lowered in a way of their own, by their first target
         self.vector_lanes = False  # the processor runs loops over independent lanes in vectors
         self.lanes: tuple[int, Size] | None = None  # points written together, and the number of this one
-        self.lane_names: frozenset[str] = frozenset()  # of that number, and of the point's index
         self.turning: set[str] = set()  # buffers of which a round of a loop reads one part and writes another one
         self.taken = 0  # bytes of private arrays that `allocate` has given out
         self.machine: Machine | None = None  # has vectors, in whose lanes points of maps inside may go on

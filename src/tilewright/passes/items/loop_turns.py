@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tilewright.ir import nodes
-from tilewright.ir.lmad import LMAD, row_major
+from tilewright.ir.lmad import row_major
 from tilewright.ir.nodes import Type
 from tilewright.ir.sizes import ZERO, Size, ceil_division, product, size
 from tilewright.ir.traversal import all_statements
@@ -21,7 +21,7 @@ from tilewright.ir.views import ArrayView
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Name, integer, operation
 from tilewright.passes.items.item_memory import Item
-from tilewright.passes.items.lower_items import AnyValue, row_of, write
+from tilewright.passes.items.lower_items import AnyValue, row_of
 from tilewright.passes.items.lower_scalar import lower_size
 
 LINE = 16
@@ -31,9 +31,8 @@ WriteRound: TypeAlias = Callable[[Sequence[AnyValue], Sequence[ArrayView | None]
 
 
 def turns_of(
-    item: Item, loop: nodes.Loop, merged: Sequence[AnyValue], spare: Sequence[ArrayView | None],
-    begun: Sequence[AnyValue | None],
-) -> Turns | None:  # fmt: skip
+    item: Item, loop: nodes.Loop, merged: Sequence[AnyValue], spare: Sequence[ArrayView | None]
+) -> Turns | None:
     """The arrays of a loop that take turns; None where they rather are copied after each round.
 
     Loops within a round would wait for all that they write to memory that they read, too; and registers, in which
@@ -47,22 +46,19 @@ def turns_of(
     """
     kinds = nodes.Loop | nodes.Scan | nodes.Scanomap
     flat = not any(isinstance(one.expression, kinds) for one in all_statements(loop.body))
-    if not (flat and isinstance(loop.form, nodes.ForLoop) and item.vector_lanes):
+    if not (flat and isinstance(loop.form, nodes.ForLoop) and item.vector_lanes and item.lanes is None):
         return None
     inside = item.inner | item.definitions.keys()
     both: dict[int, _Both] = {}
     for place, (old, new) in enumerate(zip(merged, spare, strict=True)):
         if isinstance(old, ArrayView) and new not in (None, old):
             elements = product(old.lmad.shape)
-            in_registers = elements.constant is not None and item.lanes is None
-            if in_registers or not inside.isdisjoint(elements.names):
+            if elements.constant is not None or not inside.isdisjoint(elements.names):
                 return None
             whole = Type(old.element, (size(2), ceil_division(elements, LINE) * LINE))
             both[place] = _Both(item.allocate(whole, f"{old.buffer}_turns"), old)
-    for place, one in both.items():
-        value = begun[place]
-        if value is not None:
-            write(item, value, one.at(ZERO))
+    for one in both.values():
+        item.copy(one.result, one.at(ZERO))
         item.turning.add(one.memory.buffer)
     return Turns(item, merged, spare, both, item.emit.declare(integer(0), "turn"))
 
@@ -75,10 +71,8 @@ class _Both:
     result: ArrayView
 
     def at(self, turn: Size) -> ArrayView:
-        row = row_of(self.memory, turn).lmad
-        dense = row_major(self.result.lmad.shape)
-        lmad = LMAD(row.offset, dense.shape, tuple(one * row.strides[0] for one in dense.strides))
-        return ArrayView(self.memory.buffer, self.memory.element, lmad)
+        start = row_of(self.memory, turn).lmad.offset
+        return ArrayView(self.memory.buffer, self.memory.element, row_major(self.result.lmad.shape, start))
 
 
 @dataclass(frozen=True)
@@ -104,10 +98,11 @@ class Turns:
             item.emit.assign(self.turn, lower_size(other, item.emit))
         return tuple(statements)
 
-    def end(self) -> list[AnyValue]:
-        """What the loop gives."""
+    def end(self) -> None:
+        """Put the arrays where the results shall lie."""
         now = self._now()
-        return [self.both[place].at(now) if place in self.both else one for place, one in enumerate(self.merged)]
+        for one in self.both.values():
+            self.item.copy(one.at(now), one.result)
 
     def _now(self) -> Size:
         return self.item.named(self.item.emit.snapshot(self.turn, "turn"), "turn", size(2))

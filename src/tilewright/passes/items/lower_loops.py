@@ -15,33 +15,27 @@ from tilewright.kernel.ir import For, Name, integer
 from tilewright.passes.core.overwriting import overwriting
 from tilewright.passes.items.all_replaced import all_replaced
 from tilewright.passes.items.item_memory import Item
-from tilewright.passes.items.lane_arrays import state_of, turned_rows
 from tilewright.passes.items.loop_turns import turns_of
-from tilewright.passes.items.lower_items import AnyValue, bind, call, lower_body, lower_expression, value_of, write
+from tilewright.passes.items.lower_items import AnyValue, bind, call, lower_body, lower_expression, value_of
 from tilewright.passes.items.lower_scalar import assign_values, declare_value, lower_size
 from tilewright.passes.items.split_ranges import emit_first_apart
 
 
 @lower_expression.register
 def _(expression: nodes.Loop, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
-    item.overwrites |= overwriting(nodes.Statement(targets, expression))
-    with turned_rows(item, expression):
-        return _lower_loop(expression, item, targets)
-
-
-def _lower_loop(expression: nodes.Loop, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
     merged: list[tuple[Name, ...] | ArrayView] = []
-    begun: list[AnyValue | None] = []
     spare: list[ArrayView | None] = []
+    item.overwrites |= overwriting(nodes.Statement(targets, expression))
     unseen = all_replaced(expression)
     for number, (parameter, atom) in enumerate(zip(expression.parameters, expression.initial, strict=True)):
         value, target = None if number in unseen else value_of(item, atom), targets[number]
-        begun.append(value)
         if isinstance(value, tuple):
             merged.append(declare_value(value, parameter.name, item.emit))
             spare.append(None)
         else:
-            place = state_of(item, target, number not in unseen)
+            place = item.target(target)
+            if value is not None:
+                item.copy(value, place)
             merged.append(place)
             in_place = parameter.name in item.overwrites
             spare.append(place if in_place else item.allocate(target.type, f"{target.name}_next"))
@@ -60,26 +54,19 @@ def _lower_loop(expression: nodes.Loop, item: Item, targets: tuple[Variable, ...
             if isinstance(old, ArrayView) and new is not None:
                 item.copy(new, old)
 
-    def begin() -> None:
-        for value, place in zip(begun, merged, strict=True):
-            if isinstance(place, ArrayView) and value is not None:
-                write(item, value, place)
-
     form, moves = expression.form, any(new not in (None, old) for new, old in zip(spare, merged, strict=True))
     together = moves and item.vector_lanes and item.lanes is None and _is_short(expression.body)
     if together and isinstance(form, nodes.ForLoop):
         there = [old if new is None else new for old, new in zip(merged, spare, strict=True)]
-        begin()
         here = [old if isinstance(old, ArrayView) else None for old in merged]
         _write_pairs(form, item, lambda: write_round(merged, spare), lambda: write_round(there, here), copy_back)
         return merged
 
-    turns = turns_of(item, expression, merged, spare, begun) if moves else None
+    turns = turns_of(item, expression, merged, spare) if moves else None
     if turns is not None:
         _write_loop(expression, item, merged, lambda: turns.round(write_round))
-        return turns.end()
-
-    begin()
+        turns.end()
+        return merged
 
     def body() -> tuple[kernel.Statement, ...]:
         with item.emit.scope() as statements:

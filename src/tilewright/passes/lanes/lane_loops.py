@@ -19,8 +19,8 @@ from typing import TypeAlias
 from tilewright.ir import nodes
 from tilewright.ir.nodes import Body, Statement
 from tilewright.ir.scalars import BOOL, I64, ScalarType
-from tilewright.ir.sizes import ZERO, Size, product, size
-from tilewright.ir.traversal import all_statements, bound_variables, sub_bodies
+from tilewright.ir.sizes import Size, size
+from tilewright.ir.traversal import bound_variables, sub_bodies
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import Buffer, Constant, Expression, For, If, Name, Space, operation
 from tilewright.passes.core.overwriting import overwriting
@@ -28,7 +28,6 @@ from tilewright.passes.items.attempts import ItemState
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_scalar import lower_size
 from tilewright.passes.items.scalar_values import LoweringError
-from tilewright.passes.items.upper_bounds import defined_size
 from tilewright.passes.lanes.lane_code import write_group
 from tilewright.passes.lanes.lane_variance import NotInLanes
 from tilewright.runtime.host import CHUNK, CHUNKS
@@ -40,9 +39,6 @@ LANES = 16
 
 SHORTEST = 9
 """Rows from which on vectors are filled by the row of one point."""
-
-MOST_ELEMENTS = 8192
-"""Of what a point carries, for which lanes have 2 MB at the most: with what its rounds make anew, 4."""
 
 _MAPS = (nodes.Map, nodes.SegMap)
 
@@ -75,45 +71,16 @@ def _loops(body: Body) -> list[nodes.Loop]:
     return [one.expression for one in body.statements if isinstance(one.expression, nodes.Loop)]
 
 
-def _state_pays(item: Item, body: Body) -> Expression:
-    """Whether what points carry through their loops is better in lanes: rows too short to fill vectors, unless rounds
-    write no more than elements of them, or any that rounds read at computed places, as long as a core holds them.
-    """
+def _state_is_short(item: Item, body: Body) -> Expression:
+    """Whether the rows of a point's arrays are too short to fill vectors, where its rounds write more than elements."""
     short: Expression = Constant(True, BOOL)
-    elements = ZERO
     for loop in _loops(body):
         changed = overwriting(Statement(loop.parameters, loop))
         for one in loop.parameters:
-            elements = elements + (product(one.type.shape) if one.type.rank else ZERO)
             if one.type.rank and one.name not in changed:
                 least = operation("lt", lower_size(one.type.shape[-1], item.emit), Constant(SHORTEST, I64))
                 short = operation("and", short, least)
-    if any(map(reads_at_computed_places, _loops(body))):
-        few = operation("le", lower_size(elements, item.emit), Constant(MOST_ELEMENTS, I64))
-        short = operation("or", short, few)
-    return item.emit.let(short, "pays")
-
-
-def reads_at_computed_places(loop: nodes.Loop) -> bool:
-    """Whether a round reads its state, or arrays made of it, at places that are no sums of indices: a gather for each
-    vector along a row, and one place for all lanes.
-    """
-    made = {one.name for one in (*loop.parameters, *bound_variables(loop.body)) if one.type.rank}
-    statements = tuple(all_statements(loop.body))
-    counted = {one.targets[0].name for one in statements if _is_near(one.expression)}
-    computed = {target.name for one in statements for target in one.targets} - counted
-    return any(
-        isinstance(one.expression, nodes.Index)
-        and one.expression.array.name in made
-        and not computed.isdisjoint(map(str, one.expression.indices))
-        for one in statements
-    )
-
-
-def _is_near(expression: nodes.Expression) -> bool:
-    """Whether a number is a sum of others, or at edges something else."""
-    at_edges = isinstance(expression, nodes.Apply) and expression.operator in ("min", "max", "mod")
-    return at_edges or defined_size(expression) is not None
+    return item.emit.let(short, "short")
 
 
 def _wanted_inside(body: Body) -> bool:
@@ -136,7 +103,7 @@ def columns_in_lanes(body: Body, extent: Size, write: Callable[[Item, Sequence[S
         one_by_one: Callable[[], None],
     ) -> None:
         if item.vector_lanes:
-            only = None if scans else _state_pays(item, body)
+            only = None if scans else _state_is_short(item, body)
             lengths = _lengths(item, extent)
             in_lanes(item, bounds, extent, lambda last: write(item, (*at, last), places), one_by_one, only, lengths)
         else:
@@ -210,10 +177,9 @@ def _write_group(item: Item, high: Expression, begin: Name, extent: Size, write:
             emit.values[core] = (point,)
             item.ranges[core] = extent
             item.inner.add(core)
-            item.lane_names = lane_size.names | {core}
             write(size(core))
     finally:
-        item.lanes, item.lane_names = None, frozenset()
+        item.lanes = None
 
     def memory(element: ScalarType, count: int) -> Buffer:
         buffer = Buffer(emit.name("lanes"), element, Space.PRIVATE, count)
