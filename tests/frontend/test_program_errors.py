@@ -228,8 +228,8 @@ def reshape_to_another_size(xs: tw.f32[3, 4]) -> Any:
     return tw.reshape(xs, (5, 2))
 
 
-def reshape_cannot_say(xs: tw.f32["n"]) -> Any:
-    return tw.reshape(xs, (2, -1))
+def reshape_cannot_say(xs: tw.f32["n"], ys: tw.f32["m"]) -> Any:
+    return tw.reshape(xs, (ys.shape[0], -1))
 
 
 def concat_of_types(xs: tw.f32["n"], ys: tw.f64["n"]) -> Any:
@@ -300,7 +300,7 @@ MESSAGES = [
     (loop_counts, "gives 1 values, but the loop carries 2", ""),
     (negative_count, "the count of iota is -1; it cannot be negative", ""),
     (reshape_to_another_size, "12 elements do not fill the shape (5, 2) of 10", ""),
-    (reshape_cannot_say, "n elements in 2 parts", ""),
+    (reshape_cannot_say, "n elements in m parts", ""),
     (concat_of_types, "xs of type [n]f32 and ys of type [n]f64 must agree in dtype", ""),
     (scatter_of_rows, "rows of type [2]f32, the destination xs has f32", ""),
     (scatter_by_floats, "the indices xs have type [n]f32; [n]i64 is needed", ""),

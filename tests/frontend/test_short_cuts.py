@@ -133,8 +133,8 @@ def test_short_cuts_keep_the_peak_that_is_told(monkeypatch: pytest.MonkeyPatch, 
     """Three intermediates, of which two are alive at a time, would all be kept by native code; one is kept anyway."""
     for text, short in (("[[[[0,1],[1,2]->[0,2]],[2,3]->[0,3]],[3,4]->[0,4]],[4,5]->[0,5]", False), (TREE, True)):
         count = 5 if not short else 3
-        arrays = [some(8, 8, seed=number) for number in range(count)]
-        out = np.zeros((8, 8), np.float32) if given_result else None
+        arrays = [some(136, 136, seed=number) for number in range(count)]
+        out = np.zeros((136, 136), np.float32) if given_result else None
         made: list[Any] = []
         make = tree_module.make_plan
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Atom, Lambda, Literal
-from tilewright.ir.scalars import BOOL, I32, I64, ScalarType
+from tilewright.ir.scalars import BOOL, I32, I64, ScalarType, compute_type
 from tilewright.ir.sizes import ZERO, Size, minimum, size
 from tilewright.ir.views import ArrayView
 from tilewright.kernel import ir as kernel
@@ -35,7 +35,9 @@ LANES, PIECE, LEVELS = 32, 16, 3
 
 def goes_in_registers(fold: Fold, best: FirstBest | None = None) -> bool:
     """Whether a fold of straight-line code can have its partial results in registers."""
-    wide = best is not None or all(atom.type.element.bytes >= I32.bytes for atom in fold.neutral)
+    elements = [atom.type.element for atom in fold.neutral]
+    narrow = best is not None and all(compute_type(one) == one for one in elements)
+    wide = narrow or all(one.bytes >= I32.bytes for one in elements)
     return not fold.mapped and wide and goes_in_vectors(fold.neutral, fold.combine)
 
 
