@@ -52,11 +52,9 @@ class _Writer(LaunchWriter):
         }
 
     def _mask(self, held: int, lanes: int) -> Expression | None:
-        return (
-            None
-            if held == lanes
-            else self.emit.let(kernel.FirstLanes(integer(held), kernel.VectorType(BOOL, lanes)), "mask")
-        )
+        if held == lanes:
+            return None
+        return self.emit.let(kernel.FirstLanes(integer(held), kernel.VectorType(BOOL, lanes)), "mask")
 
     def written(self) -> Launch:
         form, points = self.form, total(self.others)

@@ -99,15 +99,13 @@ class _Writer(LaunchWriter):
         def fma(one: Expression, other: Expression, before: Expression) -> Expression:
             return self.emit.let(Operation("fma", (one, other, before), before.type), "total")
 
-        if self.fused and len({element_of(one.type) for one in (*total, *left, *right)}) == 1 == len(left) == len(
-            right
-        ):
+        types = {element_of(one.type) for one in (*total, *left, *right)}
+        if self.fused and len(types) == len(left) == len(right) == 1:
             return (fma(left[0], right[0], total[0]),)
         if self.fused and len(total) == len(left) == len(right) == 2:
             real, imaginary = fma(left[0], right[0], total[0]), fma(left[0], right[1], total[1])
-            return fma(self.emit.let(operation("neg", left[1]), "negative"), right[1], real), fma(
-                left[1], right[0], imaginary
-            )
+            negative = self.emit.let(operation("neg", left[1]), "negative")
+            return fma(negative, right[1], real), fma(left[1], right[0], imaginary)
         (mapped,) = lower_lambda_vector(self.contraction.map, [left, right], self.form.lanes, self.emit)
         pair = [tuple(self.emit.let(one, "operand") for one in value) for value in (total, mapped)]
         (result,) = lower_lambda_vector(self.contraction.combine, pair, self.form.lanes, self.emit)
