@@ -6,7 +6,7 @@
 #                 and contractions (of which a core does some three a second)
 #   make bench    benchmarks of contractions, latencies and threads; results in benchmarks/results/
 #   make gpu      correctness and benchmarks on a CUDA device, with the python3 at hand: no venv, no network
-#   make docs     regenerates docs/tour.md
+#   make docs     regenerates docs/tour.md, and the tables of figures of all pages from benchmarks/results/
 #   make golden   rewrites the golden files of the tests and docs/tour.md; read the difference before committing it
 #   make clean    removes what the above made, not the results of benchmarks
 
@@ -51,19 +51,23 @@ lint: $(STAMP)
 
 fuzz: $(STAMP)
 	@status=0; \
+	fuzz() { $(BIN)/python tests/fuzz/run_fuzz.py $(FUZZ_ARGS) "$$@" || status=1; }; \
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -n $(WORKERS) -q -m "slow or not slow" || status=1; \
-	$(BIN)/python tests/fuzz/run_fuzz.py --target cpu $(FUZZ_ARGS) || status=1; \
-	$(BIN)/python tests/fuzz/run_fuzz.py --target opencl $(FUZZ_ARGS) || status=1; \
-	$(BIN)/python tests/fuzz/run_fuzz.py --target cpu-small --guarded $(FUZZ_ARGS) || status=1; \
-	$(BIN)/python tests/fuzz/run_fuzz.py --numpy --target cpu $(FUZZ_ARGS) || status=1; \
-	$(BIN)/python tests/fuzz/run_fuzz.py --extremes --target cpu $(FUZZ_ARGS) || status=1; \
-	$(BIN)/python tests/fuzz/run_fuzz.py --contractions --target cpu $(FUZZ_ARGS) || status=1; \
-	$(BIN)/python tests/fuzz/run_fuzz.py --contractions --target cpu-small --guarded $(FUZZ_ARGS) || status=1; \
-	$(BIN)/python tests/fuzz/run_fuzz.py --contractions --target opencl $(FUZZ_ARGS) || status=1; \
-	$(BIN)/python tests/fuzz/run_fuzz.py --target cuda-emulated $(FUZZ_ARGS) || status=1; \
-	$(BIN)/python tests/fuzz/run_fuzz.py --contractions --target cuda-emulated $(FUZZ_ARGS) || status=1; \
-	$(BIN)/python tests/fuzz/run_fuzz.py --target cuda-races $(FUZZ_ARGS) --count 100 || status=1; \
-	$(BIN)/python tests/fuzz/run_fuzz.py --contractions --target cuda-races $(FUZZ_ARGS) --count 100 || status=1; \
+	fuzz --target cpu; \
+	fuzz --target opencl; \
+	fuzz --target cpu-small --guarded; \
+	fuzz --target cuda-emulated; \
+	fuzz --target cuda-races --count 100; \
+	fuzz --target cpu --numpy; \
+	fuzz --target cpu --extremes; \
+	fuzz --target cpu --bf16 --count 500; \
+	fuzz --target cpu --large --count 500; \
+	fuzz --target cpu --rewrites; \
+	fuzz --target cpu --contractions; \
+	fuzz --target cpu-small --contractions --guarded; \
+	fuzz --target opencl --contractions; \
+	fuzz --target cuda-emulated --contractions; \
+	fuzz --target cuda-races --contractions --count 100; \
 	exit $$status
 
 bench: $(STAMP)
@@ -80,6 +84,7 @@ gpu:
 
 docs: $(STAMP)
 	$(BIN)/python docs/make_tour.py
+	$(BIN)/python docs/make_figures.py
 
 golden: $(STAMP) docs
 	$(BIN)/python -m pytest -q --update-golden

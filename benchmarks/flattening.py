@@ -191,6 +191,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=3, help="points of time of the large LocVolCalib")
     parser.add_argument("--tiled", action="store_true", help="with the contraction as one of the versions")
     parser.add_argument("--seconds", type=float, default=0.3, help="for each contender and data set")
+    parser.add_argument("--budget", type=float, default=300.0, help="seconds for the tuning, with what it compiles")
     parser.add_argument("--threads", type=int, default=0, help="threads of the CPU; 0 for all")
     parser.add_argument("--cpu-time", action="store_true", help="time of the process: one thread on a busy machine")
     parser.add_argument("--name", help="of the result file")
@@ -205,7 +206,7 @@ def benchmark(given: argparse.Namespace, device: Device) -> dict[str, Any]:
     else:
         program, data = locvolcalib(given.steps)
         expected = None
-    timing = Timing(3, given.seconds, time.process_time if given.cpu_time else time.perf_counter)
+    timing = Timing(3, given.seconds, time.process_time if given.cpu_time else time.perf_counter, given.budget)
     executable = compile_program(program, device, flattening="incremental", contractions=given.tiled)
     print(explain_versions(executable.program, executable.thresholds))
     rows, thresholds = measure(executable, data, timing, expected)

@@ -116,7 +116,7 @@ def program_calls(seconds: float = 2.0) -> list[dict[str, Any]]:
     import tilewright as tw
 
     rows = []
-    for n in (64, 128, 256, 512):
+    for n in (64, 128, 256, 512, 1024, 2048):
         a, b = (np.random.default_rng(n).uniform(-1, 1, (n, n)).astype("f4") for _ in range(2))
         calls = max(1, 256 * 64**3 // n**3)
 

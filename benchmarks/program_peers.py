@@ -7,6 +7,7 @@ in double precision where we do not.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -65,13 +66,22 @@ def array_peers(xp: Any, jit: Callable[[Any], Any], given: Callable[[Any], Any],
     def padded(entries: Any, places: Any, values: Any, columns: Any, starts: Any, x: Any) -> Any:
         return total(entries * x[places])
 
+    def attention(queries: Any, keys: Any, values: Any, bias: Any) -> Any:
+        token = xp.arange(queries.shape[1])
+        distance = xp.clip(token[:, None] - token, 0, bias.shape[1] - 1)
+        scores = queries @ xp.swapaxes(keys, 1, 2) / queries.shape[2] ** 0.5 + bias[:, distance]
+        scores = xp.where(token <= token[:, None], scores, -math.inf)
+        weights = xp.exp(scores - xp.amax(scores, -1)[..., None])
+        return (weights / total(weights)[..., None]) @ values
+
     return {
         "matmul": prepared(lambda a, b: a @ b),
         "matmul_left_transposed": prepared(lambda a, b: a.T @ b),
         "matmul_right_transposed": prepared(lambda a, b: a @ b.T),
         "matmul_both_transposed": prepared(lambda a, b: a.T @ b.T),
         "nbody": prepared(nbody), "lavamd": prepared(lavamd), "blackscholes": prepared(blackscholes),
-        "padded": prepared(padded),
+        "padded": prepared(padded), "attention": prepared(attention),
+        "solve": prepared(lambda matrices, sides: xp.linalg.solve(matrices, sides[..., None])[..., 0]),
     }  # fmt: skip
 
 
@@ -193,8 +203,14 @@ def torch_peers(threads: int) -> Peers:
             inner += float(rate) * (now[:-2, 1:-1] + now[2:, 1:-1] + now[1:-1, :-2] + now[1:-1, 2:] - 4 * inner)
         return now[1:-1, 1:-1]
 
+    def attention(queries: Any, keys: Any, values: Any, bias: Any) -> Any:
+        token = torch.arange(queries.shape[1])
+        distance = torch.clip(token[:, None] - token, 0, bias.shape[1] - 1)
+        mask = bias[:, distance].masked_fill(token > token[:, None], -math.inf)
+        return torch.nn.functional.scaled_dot_product_attention(queries, keys, values, mask)
+
     further = {"histogram": histogram, "weighted_histogram": weighted, "filter_above": filtered, "kmeans": kmeans,
-               "heat": heat, "heat_indexed": heat}  # fmt: skip
+               "heat": heat, "heat_indexed": heat, "attention": attention}  # fmt: skip
     return found | {name: prepared(one) for name, one in further.items()} | {"segmented": segmented}
 
 

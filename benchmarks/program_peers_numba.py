@@ -258,6 +258,27 @@ def locvolcalib(strikes: Any, x: Any, y: Any, times: Any, dxx: Any, dyy: Any, nu
     return out
 
 
+@njit(parallel=True, fastmath=True)
+def solve(matrices: Any, sides: Any) -> Any:
+    systems, unknowns = sides.shape
+    out = np.empty_like(sides)
+    for s in prange(systems):
+        rows, side = matrices[s].copy(), sides[s].copy()
+        for pivot in range(unknowns):
+            scale = 1 / rows[pivot, pivot]
+            side[pivot] *= scale
+            for j in range(pivot, unknowns):
+                rows[pivot, j] *= scale
+            for i in range(unknowns):
+                if i != pivot:
+                    factor = rows[i, pivot]
+                    side[i] -= factor * side[pivot]
+                    for j in range(pivot, unknowns):
+                        rows[i, j] -= factor * rows[pivot, j]
+        out[s] = side
+    return out
+
+
 def numba_peers(threads: int) -> dict[str, Callable[..., Callable[[], Any]]]:
     numba.set_num_threads(threads)
     found = {
@@ -265,5 +286,6 @@ def numba_peers(threads: int) -> dict[str, Callable[..., Callable[[], Any]]]:
         "histogram": histogram if threads == 1 else shared_histogram, "filter_above": filtered, "padded": padded,
         "weighted_histogram": weighted if threads == 1 else shared_weighted, "segmented": segmented,
         "kmeans": kmeans, "needleman": needleman, "heat": heat, "heat_indexed": heat, "locvolcalib": locvolcalib,
+        "solve": solve,
     }  # fmt: skip
     return {name: partial(partial, function) for name, function in found.items()}

@@ -159,7 +159,8 @@ def tour() -> str:
         "A test compares it with what is printed now.",
         "## Where is it?",
         where_table(),
-        "The docstring of each folder says what its other files are for; tests lie in a folder of the same name.",
+        "The docstring of each folder says what its other files are for; tests lie in a folder of the same name. "
+        "[glossary.md](glossary.md) has the words that only this project uses beside those of textbooks.",
         "## frontend/: from Python to the core language",
         "A layer of a neural network, written as maps and a reduction:",
         fence(source, "python"),

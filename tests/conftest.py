@@ -8,9 +8,13 @@ Environment:
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -40,7 +44,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden/ with the present output")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish() -> None:
+    """What takes long is done before a worker of pytest-xdist says that it is done.
+
+    It is interrupted (SIGINT) five seconds later, in the middle of pytest's last search for cycles among all that
+    thousands of tests have made: `KeyboardInterrupt` in whatever that search calls.
+    """
+    shutil.rmtree(_CACHE, ignore_errors=True)
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_unconfigure() -> None:
+    """Also where there was no session (`--help`)."""
     shutil.rmtree(_CACHE, ignore_errors=True)
 
 
@@ -69,6 +86,14 @@ def programs_are_compiled() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("tilewright.frontend.program_stored.fingerprint", lambda: None)
         patched.setattr("tilewright.passes.tensor.compile.fingerprint", lambda: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def contractions_have_kernels_of_their_own() -> Iterator[None]:
+    """No test of a form gets the kernel of any shape since other tests have compiled contractions before."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("tilewright.frontend.einsum_hurried.AT_ONCE", 10**9)
         yield
 
 
@@ -105,3 +130,22 @@ def cuda_runtime() -> object:
     except DeviceError as error:
         pytest.skip(str(error))
     return open_device(device)
+
+
+@pytest.fixture(scope="session")
+def traced_peak() -> Callable[[str, str], int]:
+    """`traced_peak(before, code)`: the most bytes that Python and NumPy hold for `code`, in a process of its own.
+
+    In a process of many tests it also counts what threads, imports and collections of others take meanwhile.
+    """
+
+    def measure(before: str, code: str) -> int:
+        lines = [
+            textwrap.dedent(before), "import tracemalloc", "tracemalloc.start()", textwrap.dedent(code),
+            "print(tracemalloc.get_traced_memory()[1])",
+        ]  # fmt: skip
+        done = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return int(done.stdout)
+
+    return measure

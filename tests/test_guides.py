@@ -35,3 +35,17 @@ def test_a_guide_names_what_there_is(guide: str) -> None:
         assert (ROOT / "docs" / link).exists(), link
     for example in re.findall(r"`(examples/[^`]+)`", text_of(guide)):
         assert (ROOT / example).exists(), example
+
+
+def test_the_glossary_names_what_there_is() -> None:
+    named = set(re.findall(r"`([a-z_]+/[a-z_/]*(?:\.py|\.md)?)`", text_of("glossary")))
+    assert len(named) > 30
+    missing = [one for one in named if not any((place / one).exists() for place in (ROOT, ROOT / "src" / "tilewright"))]
+    assert sorted(missing) == []
+
+
+def test_every_variable_of_the_environment_is_in_its_table() -> None:
+    sources = "".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
+    assert set(re.findall(r"\bTILEWRIGHT_[A-Z_]+\b", text_of("environment"))) == set(
+        re.findall(r"\bTILEWRIGHT_[A-Z_]+\b", sources)
+    )

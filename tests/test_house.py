@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 
@@ -159,6 +160,19 @@ def test_heads_of_packages_name_modules_that_exist(head: Path) -> None:
     named = re.findall(r"[\w/*]+\.py\b", ast.get_docstring(ast.parse(head.read_text())) or "")
     missing = [one for one in named if not [*head.parent.rglob(one), *head.parent.parent.glob(one)]]
     assert missing == []
+
+
+@pytest.mark.parametrize("head", sorted(PACKAGE.rglob("*/__init__.py")), ids=lambda path: path.parent.name)
+def test_heads_of_packages_name_all_modules(head: Path) -> None:
+    """By name, or as `llvm_*.py`; rules may stand in the list of their families."""
+    text = head.read_text()
+    named = re.findall(r"[\w*]+\.py\b", ast.get_docstring(ast.parse(text)) or "")
+    unnamed = [
+        one.name
+        for one in sorted(head.parent.glob("[!_]*.py"))
+        if not any(fnmatch(one.name, pattern) for pattern in named) and f'    "{one.stem}": (' not in text
+    ]
+    assert unnamed == []
 
 
 def test_nothing_evaluates_data() -> None:

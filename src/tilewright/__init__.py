@@ -180,7 +180,8 @@ __all__ = sorted(["__version__", *_HOMES])  # noqa: PLE0605  # one table serves 
 
 def _imported(name: str) -> Any:
     if name not in _HOMES:
-        raise AttributeError(f"module 'tilewright' has no attribute {name!r}", name=name, obj=modules[__name__])
+        hint = import_module("tilewright.runtime.messages").instead_of(name)
+        raise AttributeError(f"module 'tilewright' has no attribute {name!r}{hint}", name=name, obj=modules[__name__])
     import_module("tilewright.runtime.forking")  # first: a child of a fork does not wait for what is imported after it
     with import_module("tilewright.runtime.collecting").collection_later():
         value = getattr(import_module(_HOMES[name]), name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import json
 from pathlib import Path
 
@@ -63,10 +62,6 @@ def refused(*arguments: object) -> str:
     assert output.startswith("tilewright: error: ")
     assert output.count("\n") == 1
     return output
-
-
-def test_examples_in_the_docstrings() -> None:
-    assert doctest.testmod(bench).failed == 0
 
 
 def test_all_programs_on_all_data_sets(program: Path, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import subprocess
 import sys
 from pathlib import Path
@@ -34,10 +33,6 @@ def refused(*arguments: str) -> str:
     assert output.startswith("tilewright: error: ")
     assert output.count("\n") == 1
     return output
-
-
-def test_examples_in_the_docstrings() -> None:
-    assert doctest.testmod(stages).failed == 0
 
 
 def test_version_and_help() -> None:

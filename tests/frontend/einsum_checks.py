@@ -43,7 +43,7 @@ class Interpreted:
         return "interpreted"
 
 
-def _interpreted(program: Program, device: Device, tiles: object = ()) -> Interpreted:
+def _interpreted(program: Program, device: Device, tiles: object = (), hurried: bool = False) -> Interpreted:
     return Interpreted(program)
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import doctest
-import tracemalloc
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -11,14 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
-from tilewright.frontend import einsum_memory
-
-
-def test_examples_in_the_documentation() -> None:
-    result = doctest.testmod(einsum_memory)
-    assert result.attempted > 0
-    assert result.failed == 0
-
 
 EXPRESSIONS = ("ij,jk,kl->il", "ij,jk,kl,lm->im", "ab,cb,cd,da->", "aij,jk,bk,b->ai", "ii,ij,jk->k", "...i,ij,jk->...k",
                "ij,jk->ki", "ijk->ik", "i,j,k->kji", "ij,j,jk,k->ik")  # fmt: skip
@@ -61,23 +52,18 @@ def test_operands_and_indices_in_turns_and_broadcast_sizes() -> None:
     np.testing.assert_array_equal(got, want)
 
 
-def test_the_limit_bounds_what_is_allocated() -> None:
+def test_the_limit_bounds_what_is_allocated(traced_peak: Callable[[str, str], int]) -> None:
     """ik has 8 MB, the result a number; 1 MB of slices is enough."""
-    a, b = np.ones((1000, 30)), np.ones((30, 1000))
-    arrays = (a, b, np.ones((1000, 1000)))
-    path = [(0, 1), (0, 1)]
-    limit = 1 << 20
+    before = """
+        import numpy as np
+        import tilewright as tw
 
-    def run(**options) -> int:
-        tw.einsum("ij,jk,ik->", *arrays, optimize=path, target="cpu", **options)  # compiled, and told to the caches
-        tracemalloc.start()
-        try:
-            assert tw.einsum("ij,jk,ik->", *arrays, optimize=path, target="cpu", **options) == 30e6
-            return tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-
-    assert run(memory_limit=limit) < limit + 200_000
+        arrays = np.ones((1000, 30)), np.ones((30, 1000)), np.ones((1000, 1000))
+        options = {"optimize": [(0, 1), (0, 1)], "target": "cpu", "memory_limit": 1 << 20}
+        tw.einsum("ij,jk,ik->", *arrays, **options)  # compiled, and told to the caches
+    """
+    peak = traced_peak(before, 'assert tw.einsum("ij,jk,ik->", *arrays, **options) == 30e6')
+    assert peak < (1 << 20) + 200_000
 
 
 def test_too_small_a_limit_is_told_with_the_peak() -> None:

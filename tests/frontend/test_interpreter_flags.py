@@ -35,7 +35,7 @@ def test_flags(flags: list[str], tmp_path: Path) -> None:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert done.stdout == "fine True\n", done.stderr

@@ -99,6 +99,6 @@ if __name__ == "__main__":
     path = os.pathsep.join([str(Path(__file__).parent), str(Path(tw.__file__).parents[1])])
     found = subprocess.run(
         [sys.executable, str(script)],
-        env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=120, check=False,
+        env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert found.stdout == "([2.0, 2.0], [3.0, 3.0], [[3.0, 3.0]])\n", found.stderr

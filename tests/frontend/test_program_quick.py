@@ -3,8 +3,10 @@
 # ruff: noqa: F821, UP037  # sizes in annotations are text: tw.f32["n"]
 from __future__ import annotations
 
+import faulthandler
 import gc
 import os
+import signal
 import sys
 import threading
 import weakref
@@ -313,6 +315,7 @@ def test_the_target_counts(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_is_kept() -> None:
     xs, ys = np.arange(5.0), np.ones(5)
     program = taught(sum_and_difference, xs, ys)
+    gc.collect()  # what other tests have left refers to None, too
     before = [sys.getrefcount(one) for one in (xs, ys, None, xs.dtype)]
     for _ in range(1000):
         program(xs, ys)
@@ -380,9 +383,14 @@ def test_a_child_after_fork_goes_on() -> None:
     program, xss, expected = _large()
     child = os.fork()
     if child == 0:
-        with tw.num_threads(2):
-            right = all((program(xss) == expected).all() for _ in range(20))
-        os._exit(0 if right else 1)
+        status = 1
+        try:
+            faulthandler.register(signal.SIGALRM, file=2, chain=True)
+            signal.alarm(500)
+            with tw.num_threads(2):
+                status = 0 if all((program(xss) == expected).all() for _ in range(20)) else 2
+        finally:
+            os._exit(status)
     assert os.waitpid(child, 0)[1] == 0
 
 

@@ -48,6 +48,15 @@ SMALL = np.arange(9, dtype=np.float32)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
+def test_calls_that_were_always_given_their_result_are_short_too(threads: int) -> None:
+    out = np.empty_like(SMALL)
+    own = taught(scaled, 2.0, SMALL, threads=threads, out=out)
+    assert short_ones(own) == 1
+    assert own(3.0, SMALL, out=out) is out
+    np.testing.assert_array_equal(out, 3 * SMALL)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
 def test_short_calls_do_not_ask_for_the_number(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     a = np.random.default_rng(0).integers(-9, 9, (64, 64)).astype(np.float32)
     for own, arguments, wanted in (

@@ -139,6 +139,7 @@ def _proxy(scalar: ScalarType) -> ScalarProxy:
         (F32, math.exp, "use the functions of tilewright"),
         (F32, lambda x: x + "1", "is not a number"),
         (I32, lambda x: x + 0.5, "the constant 0.5 does not fit the type i32"),
+        (I32, lambda x: x + 0.5, r"convert the other operand, as in x.astype\('f64'\)"),
         (F32, lambda x: x & 1, "operator and is not defined on f32"),
         (C64, lambda x: x < 1, "operator lt is not defined on c64"),
         (F32, lambda x: np.nextafter(x, 1), "numpy.nextafter cannot be traced"),

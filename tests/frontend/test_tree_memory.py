@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import tracemalloc
+from collections.abc import Callable
 
-import numpy as np
 import pytest
 from tree_checks import random_tree
 
@@ -115,20 +114,20 @@ LONG = "[[[[[0,1],[1,2]->[0,2]],[2,3]->[0,3]],[3,4]->[0,4]],[4,5]->[0,5]],[5,6]-
 
 
 @pytest.mark.parametrize("share", [1.0, 0.7])
-def test_an_evaluation_takes_no_more_than_its_plan_says(share: float) -> None:
+def test_an_evaluation_takes_no_more_than_its_plan_says(share: float, traced_peak: Callable[[str, str], int]) -> None:
     sizes = [240] * 7  # arrays of 460800 bytes: five results, of which two are alive at a time
     whole = tw.plan_tree(LONG, sizes, dtype="f64", target="cpu")
     assert whole.peak_bytes == 2 * 240 * 240 * 8
     limit = int(share * whole.peak_bytes)
     plan = tw.plan_tree(LONG, sizes, dtype="f64", target="cpu", memory_limit=limit)
-    arrays = [np.ones((240, 240)) for _ in range(6)]
-    plan(*arrays)  # compiles, and makes what stays
-    fresh = [np.ones((240, 240)) for _ in range(6)]
-    tracemalloc.start()
-    try:
-        plan(*fresh)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    before = f"""
+        import numpy as np
+        import tilewright as tw
+
+        plan = tw.plan_tree({LONG!r}, {sizes}, dtype="f64", target="cpu", memory_limit={limit})
+        plan(*(np.ones((240, 240)) for _ in range(6)))  # compiles, and makes what stays
+        fresh = [np.ones((240, 240)) for _ in range(6)]
+    """
+    peak = traced_peak(before, "plan(*fresh)")
     assert plan.peak_bytes <= limit
     assert peak <= plan.peak_bytes + 50_000

@@ -13,13 +13,14 @@ import functools
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 import fuzz_trials
 import numpy as np
+from fuzz_grains import random_grains
 from fuzz_numpy_lines import LINES, NUMPYS, TRACED, Scope
 from fuzz_trials import Counts, Failure, Trial, laid_out
 
@@ -231,8 +232,8 @@ def _compared(
     for given, wanted in expected:
         try:
             found = run(*given)
-        except IndexError:
-            if _may_be_out_of_range(trial, given):
+        except (IndexError, ValueError) as error:
+            if _may_be_out_of_range(trial, given) and _is_of_a_range(error):
                 counts.out_of_range += 1
                 continue
             raise
@@ -253,7 +254,7 @@ def _calls(trial: NumpyTrial, expected: Sequence[tuple[Any, Any]], device: Devic
     target = device if trial.number % 3 or device.name != "cpu" else None
     for number, cases in enumerate((expected, [*further, *expected])):
         program = trial.program()
-        with fuzz_trials.surroundings(1 + trial.number % 2, trial.number % 20 > 0):
+        with _surroundings(trial):
             for case in cases:
                 run = functools.partial(program, target=target)
                 way = f"numpy, calls of the program, {number}"
@@ -291,10 +292,21 @@ def _is_empty(arguments: Sequence[Any]) -> bool:
     return any(0 in np.shape(one) for one in arguments)
 
 
+def _is_of_a_range(error: Exception) -> bool:
+    """Whether programs refuse so what is out of range, or slices below zero as parts of what is joined."""
+    return isinstance(error, IndexError) or "of a concatenation" in str(error)
+
+
 def _may_be_out_of_range(trial: NumpyTrial, arguments: Sequence[Any]) -> bool:
     """Whether programs refuse what NumPy does: constant slices of nothing, borders wider than what they repeat."""
     narrow = any(extent <= 2 for one in arguments for extent in np.shape(one))
     return _is_empty(arguments) or (narrow and re.search("'(reflect|symmetric|wrap)'", trial.text) is not None)
+
+
+def _surroundings(trial: NumpyTrial) -> AbstractContextManager[None]:
+    """The threads, how quickly code is made, and what counts as large."""
+    some = random_grains(Random(f"grains {trial.number}"))
+    return fuzz_trials.surroundings(1 + trial.number % 2, trial.number % 20 > 0, further_grains=some)
 
 
 def _versions(
@@ -303,7 +315,7 @@ def _versions(
     """What differs from NumPy in any flattening and version."""
     for flattening in FLATTENINGS:
         way = f"{device.name}, flattening={flattening}"
-        with fuzz_trials.surroundings(1 + trial.number % 2, trial.number % 20 > 0), _quiet():
+        with _surroundings(trial), _quiet():
             try:
                 executable = compile_program(core, device, flattening=flattening)
                 counts.executables += 1
@@ -323,10 +335,14 @@ def _ways(trial: NumpyTrial, core: Program, device: Device, counts: Counts) -> F
     """What differs from the interpreter in any of the ways of other trials."""
     fitting = []
     for given in trial.arguments:
-        with _quiet(), suppress(IndexError):
-            if _may_be_out_of_range(trial, given):
-                interpret(core, given)
-            fitting.append(given)
+        with _quiet():
+            try:
+                if _may_be_out_of_range(trial, given):
+                    interpret(core, given)
+                fitting.append(given)
+            except (IndexError, ValueError) as error:
+                if not _is_of_a_range(error):
+                    raise
     if not fitting:
         counts.out_of_range += 1
         return None

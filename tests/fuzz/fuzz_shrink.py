@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from fuzz_trials import Failure, Trial, run_trial
@@ -23,10 +23,11 @@ from tilewright.passes.core.used_names import size_names
 from tilewright.runtime.devices import Device
 
 SECONDS = 60.0
+Run: TypeAlias = Callable[[Trial, Device], Failure | None]
 
 
-def shrunk(failure: Failure, device: Device, seconds: float = SECONDS) -> Failure:
-    """The failure of a smaller program, if one is found in time."""
+def shrunk(failure: Failure, device: Device, seconds: float = SECONDS, run: Run = run_trial) -> Failure:
+    """The failure of a smaller program, if one is found in time; `run` runs a trial, in place of the interpreter."""
     kind = _kind(failure)
     until = time.monotonic() + seconds
     best = failure
@@ -36,13 +37,13 @@ def shrunk(failure: Failure, device: Device, seconds: float = SECONDS) -> Failur
             verify(trial.program)
         except IRError:  # what was taken out is still used: no candidate
             return None
-        found = run_trial(trial, device)
+        found = run(trial, device)
         return found if found is not None and _kind(found) == kind else None
 
     progress = True
     while progress and time.monotonic() < until:
         progress = False
-        for candidate in _smaller(best.trial):
+        for candidate in _smaller(best.trial, run is run_trial):
             if time.monotonic() > until:
                 break
             found = fails(candidate)
@@ -59,7 +60,7 @@ def _kind(failure: Failure) -> str:
     return "interpreter" if failure.way == "interpreter" else problem.split(":")[0].split(" ")[0]
 
 
-def _smaller(trial: Trial) -> Iterator[Trial]:
+def _smaller(trial: Trial, interpreted: bool) -> Iterator[Trial]:
     program = trial.program
     results = program.body.results
     if len(results) > 1:
@@ -71,7 +72,8 @@ def _smaller(trial: Trial) -> Iterator[Trial]:
     yield from _plain(trial)
     for body in _with_fewer_results(program.body):
         yield _with(trial, _cleaned(replace(program, body=body)))
-    yield from _cut(trial)
+    if interpreted:
+        yield from _cut(trial)
     for body in _without_one(program.body):
         yield _with(trial, _cleaned(replace(program, body=body)))
 
@@ -92,6 +94,10 @@ def _plain(trial: Trial) -> Iterator[Trial]:
         yield replace(trial, threads=1)
     if trial.small_grains:
         yield replace(trial, small_grains=False)
+    if trial.further_grains:
+        yield replace(trial, further_grains=())
+    for grain in trial.further_grains if len(trial.further_grains) > 1 else ():
+        yield replace(trial, further_grains=tuple(one for one in trial.further_grains if one != grain))
     if not trial.contractions:
         yield replace(trial, contractions=True)
     for place, one in enumerate(trial.arguments):

@@ -14,19 +14,19 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 from random import Random
 from typing import Any
 from unittest import mock
 
 import numpy as np
 from flatten_cases import batched
+from fuzz_grains import ALWAYS, grains, random_grains
 from fuzz_tolerance import Tolerance, difference, tolerances
+from random_programs.generator import random_arguments, random_program
+from random_programs.variety import PLAIN, random_variety
 
-from tilewright.ir.generator import random_arguments, random_program
-from tilewright.ir.generator_variety import PLAIN, random_variety
 from tilewright.ir.interpreter import interpret
 from tilewright.ir.nodes import Program
 from tilewright.ir.printer import print_program
@@ -49,13 +49,6 @@ MOST_SETTINGS = 12
 MOST_ROWS = (100, 17, 9)
 """The largest size, by the number of maps put around a random program."""
 
-GRAINS: tuple[tuple[str, str, int], ...] = (
-    ("tilewright.runtime.scheduling", "POINTS_PER_BLOCK", 4),
-    ("tilewright.passes.segments.choice", "ROWS_PER_CHUNK", 2),
-    ("tilewright.passes.points.lower_reduction", "LEAST_ROWS", 2),
-)
-"""From which sizes on work is shared out, and what these are when they are made small."""
-
 
 @dataclass(frozen=True)
 class Trial:
@@ -71,11 +64,12 @@ class Trial:
     quick: bool = False
     further: Sequence[Any] = ()
     flattenings: tuple[Flattening | None, ...] = (None, *FLATTENINGS)
+    further_grains: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         values = "\n".join(f"  {p}: {_shown(a)}" for p, a in zip(self.program.parameters, self.arguments, strict=True))
         ways = f"threads={self.threads} small_grains={self.small_grains} optimise={self.optimise}"
-        ways += f" contractions={self.contractions} quick={self.quick}"
+        ways += f" contractions={self.contractions} quick={self.quick} further_grains={self.further_grains}"
         also = "\n".join(f"  then {_shown(one)}" for one in self.further)
         return f"trial {self.number}: {ways}\n{print_program(self.program)}\nwith\n{values}\n{also}"
 
@@ -136,20 +130,30 @@ def make_trial(number: int, varied: bool | None = None, always: tuple[ScalarType
     return Trial(
         number,
         program,
-        tuple(laid_out(one, random) for one in arguments),
+        tuple(laid_out(one, random, repeated=True) for one in arguments),
         threads=random.choice((1, 2)),
         small_grains=random.random() < 0.5,
+        further_grains=random_grains(random),
         optimise=random.random() < 0.85,
         contractions=random.random() < 0.8,
         quick=random.random() < 0.95,
-        further=tuple(laid_out(one, random) for one in random_arguments(program, number + 1, variety)),
+        further=tuple(laid_out(one, random, True) for one in random_arguments(program, number + 1, variety)),
     )
 
 
-def laid_out(value: Any, random: Random) -> Any:
-    """The same values otherwise in memory: strided, turned over, transposed, unaligned, read-only."""
+def laid_out(value: Any, random: Random, repeated: bool = False) -> Any:
+    """The same values otherwise in memory: strided, turned over, transposed, unaligned, read-only.
+
+    `repeated`: or some of them over and over, along a dimension without a stride or in windows that overlap.
+    """
     if not isinstance(value, np.ndarray) or not value.ndim or random.random() < 0.4:
         return value
+    if repeated and value.size and random.random() < 0.15:
+        axis = random.randrange(value.ndim)
+        if axis == value.ndim - 1 and value.ndim > 1:
+            long = np.concatenate([value[..., 0, :], value[..., 1:, 0]], -1)
+            return np.lib.stride_tricks.sliding_window_view(long, value.shape[-1], -1)
+        return np.broadcast_to(value.take([0], axis), value.shape)
     match random.randrange(6):
         case 0:
             wide = np.zeros(tuple(2 * one for one in value.shape), value.dtype)
@@ -173,13 +177,13 @@ def laid_out(value: Any, random: Random) -> Any:
 
 
 @contextmanager
-def surroundings(threads: int, quick: bool, small_grains: bool = False) -> Iterator[None]:
+def surroundings(
+    threads: int, quick: bool, small_grains: bool = False, further_grains: Sequence[str] = ()
+) -> Iterator[None]:
     """The threads and the grains of a trial."""
     with ExitStack() as stack:
         stack.enter_context(num_threads(threads))
-        if small_grains:
-            for module, name, value in GRAINS:
-                stack.enter_context(mock.patch.object(import_module(module), name, value))
+        stack.enter_context(grains((*ALWAYS, *further_grains) if small_grains else further_grains))
         if quick:
             target = functools.partial(_target_machine, cpu_jit._target_machine)
             optimised = functools.partial(_hardly_optimised, cpu_jit._optimised)
@@ -187,6 +191,11 @@ def surroundings(threads: int, quick: bool, small_grains: bool = False) -> Itera
             stack.enter_context(mock.patch.object(cpu_jit, "_optimised", optimised))
             stack.enter_context(mock.patch.object(cpu_jit, "_short_pipeline", _least_pipeline))
         yield
+
+
+def surroundings_for(trial: Trial) -> AbstractContextManager[None]:
+    """Those that a trial asks for."""
+    return surroundings(trial.threads, trial.quick, trial.small_grains, trial.further_grains)
 
 
 def _target_machine(make: Callable[[int, Any], Any], level: int, cpu: Any) -> Any:
@@ -228,12 +237,12 @@ def run_trial(trial: Trial, device: Device, counts: Counts | None = None) -> Fai
         counts.out_of_range += not cases
     except Exception as error:
         return Failure(trial, "interpreter", _text(error))
-    with surroundings(trial.threads, trial.quick, trial.small_grains), np.errstate(all="ignore"):
-        return _run_all(trial, device, counts, cases)
+    with surroundings_for(trial), np.errstate(all="ignore"):
+        return run_all(trial, device, counts, cases)
 
 
-def _run_all(trial: Trial, device: Device, counts: Counts, cases: Sequence[Case]) -> Failure | None:
-    """There are no cases of a program that reads out of range."""
+def run_all(trial: Trial, device: Device, counts: Counts, cases: Sequence[Case]) -> Failure | None:
+    """The first way to go wrong; there are no cases of a program that reads out of range."""
     for flattening in trial.flattenings:
         way = f"{device.name}, flattening={flattening}"
         here = dataclasses.replace(trial, flattenings=(flattening,))
@@ -301,7 +310,7 @@ def run_version(executable: Executable, cases: Sequence[Case], threads: int = 1)
         return "the last call: changes what the first one gave"
     if not all(np.array_equal(one, copy, equal_nan=True) for one, copy in given):
         return "the last call: an argument was written to"
-    return into_arrays(executable, first)
+    return into_arrays(executable, first) or over_an_argument(executable, first)
 
 
 def same_bits(one: Any, other: Any) -> bool:
@@ -349,6 +358,28 @@ def into_arrays(executable: Executable, case: Case) -> str | None:
             outside = place.base.size - np.count_nonzero(place.base == np.asarray(77).astype(place.dtype))
             if outside > place.size:
                 return "the out call: writes beside the array"
+    return None
+
+
+def over_an_argument(executable: Executable, case: Case) -> str | None:
+    """What is wrong with a call that writes a result where an argument lies, or a part of it."""
+    for place, result in enumerate(case.expected):
+        for number, argument in enumerate(case.arguments):
+            if not np.ndim(result) or not np.ndim(argument) or argument.dtype != result.dtype or not argument.size:
+                continue
+            memory = np.zeros(argument.size + result.size, result.dtype)
+            read = memory[: argument.size].reshape(argument.shape)
+            read[...] = argument
+            start = (argument.size + result.size) // 5 % argument.size
+            written = memory[start : start + result.size].reshape(result.shape)
+            written = written if start % 2 else written[..., ::-1]
+            out = [written if position == place else None for position in range(len(case.expected))]
+            try:
+                executable(*case.arguments[:number], read, *case.arguments[number + 1 :], out=tuple(out))
+            except Exception as error:
+                return f"the call with result {place} over argument {number}: {_text(error)}"
+            problem = difference(written, result, case.allowed[place])
+            return problem and f"the call with result {place} over argument {number}: {problem}"
     return None
 
 

@@ -5,6 +5,8 @@
     python tests/fuzz/run_fuzz.py --contractions --count 2000     (of contractions, in place of programs)
     python tests/fuzz/run_fuzz.py --numpy --count 2000            (of NumPy's functions, also against NumPy)
     python tests/fuzz/run_fuzz.py --extremes --count 2000         (of numbers at the ends of their types, bit for bit)
+    python tests/fuzz/run_fuzz.py --large --count 500             (of large arrays, against themselves)
+    python tests/fuzz/run_fuzz.py --rewrites --count 2000         (of the passes alone, by the interpreter)
     python tests/fuzz/run_fuzz.py --bf16 --count 500              (of programs that compute on bf16)
     python tests/fuzz/run_fuzz.py --target cuda-emulated --count 1000     (CUDA's text, without a GPU)
     python tests/fuzz/run_fuzz.py --target cuda-races --count 200         (the same, watched for data races)
@@ -60,6 +62,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--contractions", action="store_true", help="random contractions in place of programs")
     parser.add_argument("--numpy", action="store_true", help="random programs of NumPy's functions")
     parser.add_argument("--extremes", action="store_true", help="numbers at the ends of their types, against NumPy")
+    parser.add_argument("--large", action="store_true", help="arrays too large for the interpreter")
+    parser.add_argument("--rewrites", action="store_true", help="the passes alone; nothing is compiled")
     parser.add_argument("--bf16", action="store_true", help="programs that compute on bf16, which needs ml_dtypes")
     parser.add_argument("--guarded", action="store_true", help="arrays between pages that nobody may touch")
     parser.add_argument("--as-it-is", action="store_true", help="do not make failing programs smaller")
@@ -80,7 +84,9 @@ def work(given: argparse.Namespace) -> None:
     sys.path[:0] = [str(TESTS / folder) for folder in ("passes", "fuzz", "frontend", "kernel")]
     import fuzz_contractions
     import fuzz_extremes
+    import fuzz_large
     import fuzz_numpy
+    import fuzz_rewrites
     import fuzz_trials
     from fuzz_emulated import device_of
     from fuzz_guarded import guarded, tightened
@@ -90,8 +96,14 @@ def work(given: argparse.Namespace) -> None:
 
     from tilewright.ir.scalars import BF16
 
-    kinds: Any = ((given.contractions, fuzz_contractions), (given.numpy, fuzz_numpy), (given.extremes, fuzz_extremes))
-    kind = next((one for asked, one in kinds if asked), fuzz_trials)
+    kinds: Any = {
+        "contractions": fuzz_contractions,
+        "numpy": fuzz_numpy,
+        "extremes": fuzz_extremes,
+        "large": fuzz_large,
+        "rewrites": fuzz_rewrites,
+    }
+    kind = next((one for name, one in kinds.items() if getattr(given, name)), fuzz_trials)
     make_trial = partial(fuzz_trials.make_trial, varied=True, always=(BF16,)) if given.bf16 else kind.make_trial
     with device_of(given.target, given.first):
         pass  # where there is no such device no trial begins
@@ -105,7 +117,8 @@ def work(given: argparse.Namespace) -> None:
             if failure is not None:
                 tell(problem=failure.way + ": " + failure.problem, text=str(failure))
                 if isinstance(failure.trial, fuzz_trials.Trial) and not given.as_it_is:
-                    tell(smaller=str(shrunk(failure, device)))
+                    run = kind.run_trial if given.large or given.rewrites else fuzz_trials.run_trial
+                    tell(smaller=str(shrunk(failure, device, run=run)))
         told = {name: value for name, value in vars(counts).items() if name != "trials"}
         tell(done=number, counts=told, reached=sorted(reached))
 
@@ -209,7 +222,8 @@ def _all_reached(run: Run) -> bool:
     print(f"in how many trials rules fired, and modules of passes/ worked (of {1 / TRACED:.0%} of the trials):")
     print(table(run.reached, wanted))
     print(f"reached by none: {', '.join(missing) or 'nothing'}")
-    return not missing or run.given.numpy or run.given.extremes or run.totals["trials"] < MANY_TRIALS
+    narrow = run.given.numpy or run.given.extremes or run.given.rewrites
+    return not missing or narrow or run.totals["trials"] < MANY_TRIALS
 
 
 def _work_through(run: Run) -> None:
@@ -226,7 +240,7 @@ def _one_worker(run: Run, part: range) -> range:
     command += ["--count", str(len(part))]
     command += [
         f"--{name}"
-        for name in ("as-it-is", "contractions", "numpy", "extremes", "bf16", "guarded")
+        for name in ("as-it-is", "contractions", "numpy", "extremes", "large", "rewrites", "bf16", "guarded")
         if getattr(given, name.replace("-", "_"))
     ]
     running: int | None = None

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 from fuzz_trials import Trial, run_trial
+from random_programs.generator import random_arguments
 
 import tilewright as tw
-from tilewright.ir.generator import random_arguments
 from tilewright.ir.parser import parse_program
 from tilewright.ir.verifier import verify
 from tilewright.runtime.devices import device_for
@@ -134,6 +134,19 @@ def random (a: [n]i64) =
   in (zs)
 """,
 }
+FOUND["a branch in a point gives a number and an array as it is"] = """\
+def random (a: [m]i64, s: i64, flags: [n]bool) =
+  let (ys: [n]i64, zs: [n][m]i64) = map n (\\(x: bool) ->
+    let (r: i64) = a[0i64]
+    let (t: i64, u: [m]i64) = if true then
+      let (v: i64) = s | r
+      in (v, a)
+    else
+      let (w: i64) = min(2i64, r)
+      in (w, a)
+    in (r, u)) flags
+  in (ys, zs)
+"""
 SIZES = ({"n": 0, "m": 2}, {"n": 1, "m": 0}, {"n": 5, "m": 3}, {"n": 33, "m": 2})
 
 

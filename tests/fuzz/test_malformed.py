@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from random_programs.generator import random_program
 from tensor_support import random_contraction, random_elementwise
 from typer.testing import CliRunner
 
 import tilewright as tw
 from tilewright.cli.main import app
-from tilewright.ir.generator import random_program
 from tilewright.ir.lexer import ParseError
 from tilewright.ir.parser import MOST_NESTING, parse_program
 from tilewright.ir.printer import print_program

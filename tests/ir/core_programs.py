@@ -7,7 +7,7 @@ from functools import partial
 from hypothesis import strategies as st
 
 from tilewright.ir.builder import Builder
-from tilewright.ir.nodes import Atom, Body, Lambda, Literal, Program, SizeValue, Variable, array, scalar
+from tilewright.ir.nodes import Atom, Body, Lambda, Literal, Program, SizeValue, Type, Variable, array
 from tilewright.ir.scalars import BF16, BOOL, C64, F32, F64, I8, I32, I64, U64, ScalarType
 from tilewright.ir.sizes import Size, maximum, minimum, size
 from tilewright.ir.traversal import FreshNames, substitute, with_fresh_names
@@ -177,7 +177,7 @@ def programs(draw: st.DrawFn) -> Program:
     b = Builder()
     rows, columns = (b.names(draw(NAMES)) for _ in range(2))
     parameters = [b.variable(draw(NAMES), array(F32, rows, columns)) for _ in range(2)]
-    parameters.append(b.variable(draw(NAMES), scalar(I64)))
+    parameters.append(b.variable(draw(NAMES), Type(I64)))
 
     def element(values: list[Atom], depth: int) -> Atom:
         for _ in range(draw(st.integers(0, 3))):

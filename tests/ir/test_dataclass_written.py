@@ -25,6 +25,7 @@ def _example() -> Any:
 
 
 def test_it_is_written_once_and_for_the_first_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_UNWRITTEN_OBJECTS", 0)
     written: list[type] = []
     write = module._initialiser
     monkeypatch.setattr(module, "_initialiser", lambda made, how: (written.append(made), write(made, how))[1])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from random_programs.generator import random_program
 
-from tilewright.ir.generator import random_program
 from tilewright.ir.parser import parse_program
 from tilewright.ir.printer import print_program
 from tilewright.ir.traversal import FreshNames, canonical, with_fresh_names

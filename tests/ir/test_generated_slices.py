@@ -3,9 +3,9 @@
 from random import Random
 
 import pytest
+from random_programs.generator import Generator
+from random_programs.idioms import emit_slices
 
-from tilewright.ir.generator import Generator
-from tilewright.ir.generator_idioms import emit_slices
 from tilewright.ir.nodes import array
 from tilewright.ir.scalars import F64
 

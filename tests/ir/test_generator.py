@@ -9,10 +9,10 @@ from random import Random
 import numpy as np
 import pytest
 from core_programs import inline
+from random_programs.generator import SIZE_VALUES, random_arguments, random_program
+from random_programs.scalars import SCALARS, FoldOperator, affine_composition, largest_with_place, random_fold
 
 from tilewright.ir.builder import Builder
-from tilewright.ir.generator import SIZE_VALUES, random_arguments, random_program
-from tilewright.ir.generator_scalars import SCALARS, FoldOperator, affine_composition, largest_with_place, random_fold
 from tilewright.ir.interpreter import infer_sizes, interpret
 from tilewright.ir.nodes import Atom, Body, Expression, Level, Program, SegHist, SegMap, SegRed, SegScan, Variable
 from tilewright.ir.parser import parse_program

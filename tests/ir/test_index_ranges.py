@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import doctest
 import itertools
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.ir import index_ranges
 from tilewright.ir.index_ranges import is_within
 from tilewright.ir.sizes import Size, maximum, minimum, size
 
 P, J, K, N, M = map(size, ("i", "j", "k", "n", "m"))
 RANGES = {"i": N, "j": M, "k": N - 2}
-
-
-def test_examples_in_the_docstrings() -> None:
-    assert doctest.testmod(index_ranges).failed == 0
 
 
 @pytest.mark.parametrize(

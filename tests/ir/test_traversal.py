@@ -21,10 +21,10 @@ from tilewright.ir.nodes import (
     Program,
     Reduce,
     Statement,
+    Type,
     Variable,
     array,
     index_literal,
-    scalar,
 )
 from tilewright.ir.parser import parse_program
 from tilewright.ir.printer import print_program
@@ -36,7 +36,7 @@ from tilewright.ir.traversal import (
     bound_variables,
     canonical,
     free_names,
-    mentioned_names,
+    mentioned,
     rebuild,
     replace_bodies,
     sub_bodies,
@@ -67,8 +67,8 @@ def test_every_binding_is_found_once(program: Program) -> None:
     assert len(set(bound)) == len(bound)
     assert set(targets) <= set(bound)
     assert free_names(program) == set(program.size_names)
-    assert mentioned_names(program) == set(bound) | set(program.size_names)
-    assert {one.name for one in used_variables(program)} <= mentioned_names(program)
+    assert mentioned(program) == set(bound) | set(program.size_names)
+    assert {one.name for one in used_variables(program)} <= mentioned(program)
 
 
 @given(PROGRAMS)
@@ -83,7 +83,7 @@ def test_rebuilding_with_what_is_there_changes_nothing(program: Program) -> None
 def test_a_fresh_copy_shares_no_bound_name_and_is_well_formed(program: Program) -> None:
     copy = with_fresh_names(program, FreshNames(program))
     verify(copy)
-    assert {one.name for one in bound_variables(copy)}.isdisjoint(mentioned_names(program))
+    assert {one.name for one in bound_variables(copy)}.isdisjoint(mentioned(program))
     assert free_names(copy) == free_names(program)
     assert canonical(copy) == canonical(program)
     assert canonical(canonical(program)) == canonical(program)
@@ -135,17 +135,17 @@ def test_size_names_are_substituted_in_types_too(program: Program, value: int) -
     rows = program.size_names[0]
     fixed = substitute(program, {rows: size(value)})
     verify(fixed)
-    assert rows not in mentioned_names(fixed)
+    assert rows not in mentioned(fixed)
     assert all(parameter.type.shape[0] == size(value) for parameter in fixed.parameters[:2])
 
 
-X, AT = Variable("x", array(F32, "n")), Variable("i", scalar(I64))
+X, AT = Variable("x", array(F32, "n")), Variable("i", Type(I64))
 
 
 def test_a_size_replaces_a_scalar_only_if_it_is_a_name_or_a_constant() -> None:
     element = Index(X, (AT,))
     assert substitute(element, {"i": size(3)}) == Index(X, (index_literal(3),))
-    assert substitute(element, {"i": size("k")}) == Index(X, (Variable("k", scalar(I64)),))
+    assert substitute(element, {"i": size("k")}) == Index(X, (Variable("k", Type(I64)),))
     with pytest.raises(ValueError, match="the size k \\+ 1 cannot stand for the scalar i"):
         substitute(element, {"i": size("k") + 1})
 
@@ -198,7 +198,7 @@ def test_statements_come_outer_before_inner() -> None:
 
 def test_names_that_differ_alone_do_not_count_in_canonical_form() -> None:
     def total(left: str, right: str, out: str) -> Reduce:
-        a, b, c = (Variable(name, scalar(F32)) for name in (left, right, out))
+        a, b, c = (Variable(name, Type(F32)) for name in (left, right, out))
         combine = Lambda((a, b), Body((Statement((c,), Apply("add", (a, b))),), (c,)))
         return Reduce(size("n"), combine, (Literal(0.0, F32),), (X,))
 

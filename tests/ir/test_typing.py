@@ -43,7 +43,6 @@ from tilewright.ir.nodes import (
     Variable,
     array,
     index_literal,
-    scalar,
 )
 from tilewright.ir.scalars import BOOL, C64, F32, F64, I32, I64, ScalarType
 from tilewright.ir.sizes import ONE, ZERO, size
@@ -68,7 +67,7 @@ def function(types: list[Type], results: list[Atom] | None = None) -> Lambda:
     return Lambda(parameters, Body((), parameters if results is None else tuple(results)))
 
 
-F, INT = scalar(F32), scalar(I64)
+F, INT = Type(F32), Type(I64)
 COMBINE = function([F, F], [S])
 CHUNK = variable("q2", F32, "q0", "m")
 BINS = variable("bins", F32, "n", 7)
@@ -76,12 +75,12 @@ SPACE = SegSpace(((variable("a", I64), N), (variable("b", I64), M)))
 
 GOOD: list[tuple[Expression, list[Type]]] = [
     (Alias(X), [X.type]),
-    (Apply("lt", (S, S)), [scalar(BOOL)]),
+    (Apply("lt", (S, S)), [Type(BOOL)]),
     (Apply("abs", (C,)), [F]),
     (Apply("select", (P, S, S)), [F]),
-    (Cast(F64, S), [scalar(F64)]),
-    (Cast(C64, S), [scalar(C64)]),
-    (SizeValue(N + 1), [scalar(I64)]),
+    (Cast(F64, S), [Type(F64)]),
+    (Cast(C64, S), [Type(C64)]),
+    (SizeValue(N + 1), [Type(I64)]),
     (Index(X, ()), [X.type]),
     (Index(X, (J,)), [array(F32, "m")]),
     (Index(X, (J, index_literal(0))), [F]),

@@ -30,7 +30,6 @@ from tilewright.ir.nodes import (
     Type,
     Variable,
     array,
-    scalar,
 )
 from tilewright.ir.parser import parse_program
 from tilewright.ir.scalars import BOOL, C64, F32, F64, I8, I64, U8, ScalarType
@@ -236,7 +235,7 @@ def test_every_defect_is_listed() -> None:
         verify(parse_program(text))
 
 
-X, Y = Variable("x", array(F32, "n")), Variable("y", scalar(F32))
+X, Y = Variable("x", array(F32, "n")), Variable("y", Type(F32))
 
 
 def program(*statements: Statement, results: tuple[Variable | Literal, ...] = (Y,)) -> Program:
@@ -252,8 +251,8 @@ def test_uses_have_the_type_of_their_binding() -> None:
 
 
 def test_names_are_used_after_and_inside_their_binding_only() -> None:
-    z, e = Variable("z", scalar(F32)), Variable("e", scalar(F32))
-    before = program(Statement((Y2 := Variable("y2", scalar(F32)),), Alias(z)), Statement((z,), Alias(Y2)))
+    z, e = Variable("z", Type(F32)), Variable("e", Type(F32))
+    before = program(Statement((Y2 := Variable("y2", Type(F32)),), Alias(z)), Statement((z,), Alias(Y2)))
     assert defects(before) == ["f / let y2 = alias: z is used before it is bound, or never bound"]
     mapped = Statement((Variable("r", X.type),), Map(size("n"), Lambda((e,), Body((), (e,))), (X,)))
     assert defects(program(mapped, results=(e,))) == ["f / in: e is out of scope; it is bound in f / let r = map"]
@@ -263,7 +262,7 @@ def test_branches_do_not_see_each_other() -> None:
     text = one("let (r: f32) = if p then let (t: f32) = neg(y) in (t) else (y) in (r)")
     tree = parse_program(text)
     (statement,) = tree.body.statements
-    leak = dataclasses.replace(statement.expression, otherwise=Body((), (Variable("t", scalar(F32)),)))
+    leak = dataclasses.replace(statement.expression, otherwise=Body((), (Variable("t", Type(F32)),)))
     broken = dataclasses.replace(
         tree, body=dataclasses.replace(tree.body, statements=(Statement(statement.targets, leak),))
     )
@@ -300,7 +299,7 @@ def test_good_literals_pass(value: Literal) -> None:
 
 
 def test_bodies_at_deeper_levels_pass() -> None:
-    i, j, k = (Variable(name, scalar(I64)) for name in "ijk")
+    i, j, k = (Variable(name, Type(I64)) for name in "ijk")
     inner = Statement((Variable("a", array(F32, 2)),), SegMap(Level.THREAD, SegSpace(((k, size(2)),)), Body((), (Y,))))
     middle = SegMap(Level.BLOCK, SegSpace(((j, size(3)),)), Body((inner,), inner.targets))
     between = Statement((Variable("b", array(F32, 3, 2)),), middle)
@@ -334,8 +333,8 @@ def test_one_name_bound_twice_in_a_good_program_is_found(good: Program, data: st
 
 def test_expressions_outside_any_scope_are_told_once_each() -> None:
     lost = Variable("lost", array(F32, 4))
-    index = Index(lost, (Variable("where", scalar(I64)),))
-    statement = Statement((Variable("r", scalar(F32)),), index)
+    index = Index(lost, (Variable("where", Type(I64)),))
+    statement = Statement((Variable("r", Type(F32)),), index)
     assert len(defects(program(statement))) == 2
     statement = Statement((Variable("r", array(I64, 4)),), Iota(size(4)))
     verify(program(statement))

@@ -91,7 +91,7 @@ def run_oclgrind(text: str, name: str, arguments: list[Any], blocks: int, thread
             "OCLGRIND_LOCAL_MEM_SIZE": str(1 << 20),
         }
         command = [sys.executable, __file__, folder]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=600)
         assert done.returncode == 0, done.stdout + done.stderr
         with np.load(path / "result.npz") as results:
             arrays = [results[key] for key in results.files]

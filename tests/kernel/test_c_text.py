@@ -175,7 +175,7 @@ HELD = {BF16: np.dtype(np.uint16), BOOL: np.dtype(np.uint8)}
 ELEMENTS = (BOOL, I8, I16, I32, I64, U8, U16, U32, U64, F16, BF16, F32, F64)
 
 
-def copy_kernel(element: ScalarType, lanes: int, aligned: bool, streaming: bool) -> Kernel:
+def copy_kernel(element: ScalarType, lanes: int, aligned: bool) -> Kernel:
     """Copies through a shared and a private array, all with vectors; unaligned accesses begin one element later."""
     given, out = Buffer("given", element, read_only=True, alignment=64), Buffer("out", element, alignment=64)
     shared = Buffer("shared", element, Space.SHARED, size=8 * lanes + 1)
@@ -189,7 +189,7 @@ def copy_kernel(element: ScalarType, lanes: int, aligned: bool, streaming: bool)
         Store(shared, local, load(given, at, lanes, aligned), aligned),
         Barrier(),
         Store(private, first, load(shared, local, lanes, aligned), aligned),
-        Store(out, at, load(private, first, lanes, aligned), aligned, nontemporal=streaming),
+        Store(out, at, load(private, first, lanes, aligned), aligned),
     )
     return Kernel("copy", (given, out), (), (shared, private), body, 8)
 
@@ -202,7 +202,7 @@ def test_copies_through_all_spaces(element: ScalarType, lanes: int) -> None:
     size = 2 * 8 * lanes + 1
     given = (np.arange(size) % 97).astype(dtype) if element != BOOL else (np.arange(size) % 3 == 0).astype(dtype)
     aligned = lanes in (1, 4, 16)
-    kernel = copy_kernel(element, lanes, aligned, streaming=lanes in (1, 4))
+    kernel = copy_kernel(element, lanes, aligned)
     if lanes == 8:
         compile_cuda(cuda_text(kernel), "sm_80")
     if not has_opencl():
@@ -213,22 +213,21 @@ def test_copies_through_all_spaces(element: ScalarType, lanes: int) -> None:
 
 
 def test_aligned_vectors_are_one_access_in_cuda() -> None:
-    assert "reinterpret_cast<const float4*>(p)[0]" in cuda_text(copy_kernel(F32, 4, True, False))
-    assert "reinterpret_cast<const uint4*>(p)[0]" in cuda_text(copy_kernel(F16, 8, True, False))
-    assert "reinterpret_cast<const double2*>(p)[1]" in cuda_text(copy_kernel(F64, 4, True, False))
-    assert "__stcs(reinterpret_cast<float4*>(p) + 0" in cuda_text(copy_kernel(F32, 4, True, True))
+    assert "reinterpret_cast<const float4*>(p)[0]" in cuda_text(copy_kernel(F32, 4, True))
+    assert "reinterpret_cast<const uint4*>(p)[0]" in cuda_text(copy_kernel(F16, 8, True))
+    assert "reinterpret_cast<const double2*>(p)[1]" in cuda_text(copy_kernel(F64, 4, True))
 
 
 def test_wide_aligned_vectors_align_shared_arrays_in_opencl() -> None:
-    assert "shared[129] __attribute__((aligned(128)))" in opencl_text(copy_kernel(F64, 16, True, False))
-    assert "shared[33] __attribute__((aligned(16)))" in opencl_text(copy_kernel(F64, 4, False, False))
-    assert "vload_half4(0, (const half*)mine)" in opencl_text(copy_kernel(F16, 4, True, False))
+    assert "shared[129] __attribute__((aligned(128)))" in opencl_text(copy_kernel(F64, 16, True))
+    assert "shared[33] __attribute__((aligned(16)))" in opencl_text(copy_kernel(F64, 4, False))
+    assert "vload_half4(0, (const half*)mine)" in opencl_text(copy_kernel(F16, 4, True))
 
 
 @pytest.mark.parametrize("element", ELEMENTS, ids=str)
-def test_wide_and_streaming_copies_compile_for_cuda(element: ScalarType) -> None:
+def test_wide_copies_compile_for_cuda(element: ScalarType) -> None:
     for lanes in (1, 4):
-        compile_cuda(cuda_text(copy_kernel(element, lanes, lanes == 4, streaming=True)), "sm_90a")
+        compile_cuda(cuda_text(copy_kernel(element, lanes, lanes == 4)), "sm_90a")
 
 
 def bf16_of(values: np.ndarray) -> np.ndarray:
@@ -280,13 +279,13 @@ def test_half_types_round_to_nearest_even(element: ScalarType, lanes: int) -> No
 @pytest.mark.opencl
 def test_private_vectors_lanes_and_shuffles() -> None:
     given, out = Buffer("given", F32, read_only=True), Buffer("out", F32)
-    rows = Buffer("rows", F32, Space.PRIVATE, size=3, vector=4)
+    rows = Buffer("rows", F32, Space.PRIVATE, size=12)
     v, w = name("v", F32X4), name("w", F32X4)
     body = (
         Store(rows, integer(0), load(given, integer(0), 4)),
-        Store(rows, integer(2), load(given, integer(4), 4)),
-        Let("v", load(rows, integer(0))),
-        Let("w", load(rows, integer(2))),
+        Store(rows, integer(8), load(given, integer(4), 4)),
+        Let("v", load(rows, integer(0), 4)),
+        Let("w", load(rows, integer(8), 4)),
         Store(out, integer(0), Shuffle(v, w, (0, 4, 1, 5), F32X4)),
         Store(out, integer(4), Broadcast(Lane(w, 3, F32), F32X4)),
         Store(out, integer(8), operation("select", operation("lt", v, Broadcast(Constant(2.0, F32), F32X4)), v, w)),
@@ -304,11 +303,11 @@ def test_large_shared_memory_is_dynamic_in_cuda() -> None:
         Buffer("third", F16, Space.SHARED, size=64, alignment=128),
     )
     body = (Store(arrays[1], THREAD, Constant(1.0, F64)), Store(arrays[2], THREAD, Constant(1.0, F32)))
-    kernel = Kernel("large", (), (), arrays, body, 64, min_blocks_per_core=2)
+    kernel = Kernel("large", (), (), arrays, body, 64)
     text = cuda_text(kernel)
     assert "tw_shared + 16)" in text
     assert "tw_shared + 64128)" in text
-    assert "__launch_bounds__(64, 2)" in text
+    assert "__launch_bounds__(64)" in text
     assert cuda_dynamic_shared_bytes(kernel) == 64128 + 128
     assert compile_cuda(text, "sm_90a").shared_bytes == {"large": 0}
     assert cuda_dynamic_shared_bytes(matmul_kernel(8)) == 0

@@ -26,7 +26,7 @@ def operator_kernel(type_: ScalarType, lanes: int) -> Kernel:
 
 
 def copied(element: ScalarType, lanes: int) -> Kernel:
-    return replace(copy_kernel(element, lanes, True, streaming=lanes == 4), name=f"copy_{element}_{lanes}")
+    return replace(copy_kernel(element, lanes, True), name=f"copy_{element}_{lanes}")
 
 
 @pytest.fixture(scope="module")

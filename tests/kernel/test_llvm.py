@@ -306,7 +306,7 @@ def micro_kernel(vectors: int, columns: int, lanes: int, element: ScalarType, un
     rows = vectors * lanes
     a, b = (Buffer(name, element, read_only=True, alignment=64) for name in "ab")
     c = Buffer("c", element)
-    tile = Buffer("tile", element, Space.PRIVATE, vectors * columns, vector=lanes)
+    tile = Buffer("tile", element, Space.PRIVATE, vectors * columns * lanes)
 
     def times(name: str, count: int, body) -> tuple:
         if unrolled:
@@ -317,20 +317,23 @@ def micro_kernel(vectors: int, columns: int, lanes: int, element: ScalarType, un
         value = Name(f"b{tag}", vector)
 
         def cell(m, _):
-            at = add(multiply(n, integer(vectors)), m)
+            at = multiply(add(multiply(n, integer(vectors)), m), integer(lanes))
             a_at = add(multiply(k, integer(rows)), multiply(m, integer(lanes)))
-            return (Store(tile, at, operation("fma", load(a, a_at, lanes, True), value, load(tile, at))),)
+            total = operation("fma", load(a, a_at, lanes, True), value, load(tile, at, lanes, True))
+            return (Store(tile, at, total, aligned=True),)
 
         let = Let(value.name, Broadcast(load(b, add(multiply(k, integer(columns)), n)), vector))
         return (let, *times("m", vectors, cell))
 
     def write(cell, _):
         at = add(multiply(BlockIndex(), integer(rows * columns)), multiply(cell, integer(lanes)))
-        return (Store(c, at, load(tile, cell)),)
+        return (Store(c, at, load(tile, multiply(cell, integer(lanes)), lanes, True)),)
 
     zero = Broadcast(Constant(0.0, element), vector)
     body = (
-        *times("z", vectors * columns, lambda cell, _: (Store(tile, cell, zero),)),
+        *times(
+            "z", vectors * columns, lambda cell, _: (Store(tile, multiply(cell, integer(lanes)), zero, aligned=True),)
+        ),
         For("k", integer(0), Name("depth", I64), times("n", columns, column)),
         *times("o", vectors * columns, write),
     )

@@ -29,7 +29,7 @@ def sanitizer_library() -> str | None:
     if not Path(library).is_absolute():
         return None
     environment = os.environ | {"LD_PRELOAD": library}
-    tried = subprocess.run([sys.executable, "-c", ""], env=environment, capture_output=True, check=False, timeout=60)
+    tried = subprocess.run([sys.executable, "-c", ""], env=environment, capture_output=True, check=False, timeout=600)
     return library if tried.returncode == 0 else None
 
 
@@ -42,7 +42,7 @@ def log_of_sanitizer(cases: Sequence[tuple[str, str, int]], release: str = "rele
     environment = os.environ | {"LD_PRELOAD": sanitizer_library() or "", "TSAN_OPTIONS": "exitcode=0"}
     done = subprocess.run(
         [sys.executable, __file__, release, json.dumps(cases)],
-        env=environment, capture_output=True, text=True, check=False, timeout=500,
+        env=environment, capture_output=True, text=True, check=False, timeout=900,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("ran ") == len(cases), done.stdout

@@ -57,7 +57,7 @@ def grind(launches: Sequence[GrindLaunch]) -> tuple[list[list[np.ndarray]], str]
             capture_output=True,
             text=True,
             check=False,
-            timeout=300,
+            timeout=900,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         results = []

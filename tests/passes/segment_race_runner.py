@@ -36,7 +36,7 @@ def log_of_simulator() -> str:
             "OCLGRIND_MAX_ERRORS": "200",
         }
         done = subprocess.run(
-            [sys.executable, __file__], env=environment, capture_output=True, text=True, check=False, timeout=500
+            [sys.executable, __file__], env=environment, capture_output=True, text=True, check=False, timeout=900
         )
         assert done.returncode == 0, done.stdout + done.stderr
         assert done.stdout.count("ran ") == len(CASES), done.stdout

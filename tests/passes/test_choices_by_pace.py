@@ -55,8 +55,8 @@ SIX = {"a": 24, "b": 16, "c": 16, "d": 24, "e": 16, "f": 16, "g": 24}
     ("ij,jk->ik", square(512), F64, "packed 4x6", "packed 4x6"),
     ("dca,cbd->ba", THREE, F32, "packed 1x24", "packed 2x12"),
     ("adb,cd->cba", LONG, F64, "direct 1x24", "direct 2x12"),
-    # Main memory is farther, so that pieces of it are better packed than read in place.
-    ("cbeg,agfd->cbeafd", SIX, F64, "direct 3x9", "packed 6x4"),
+    # Main memory is farther, so that pieces of it are better packed than read in place: all, or vectors for a tile.
+    ("cbeg,agfd->cbeafd", SIX, F64, "direct 3x9", "direct 4x6"),
     ("bcfg,edag->edabcf", EVEN, F32, "direct 6x4", "packed 4x6"),
     # Four rows of 24 elements are whole lines of the output, and six would not be.
     ("cbeg,agfd->fedcba", SIX, F32, "packed 6x4", "packed 6x4"),
@@ -64,6 +64,10 @@ SIX = {"a": 24, "b": 16, "c": 16, "d": 24, "e": 16, "f": 16, "g": 24}
     ("bifj,fa->ibja", {"b": 64, "i": 8, "f": 31, "j": 33, "a": 15}, F32, "direct 1x11", "direct 1x17"),
     # More rows than prefetchers follow are read from the third cache again and again, or packed.
     ("aq,bq->ab", {"a": 90, "b": 90, "q": 1 << 16}, F32, "packed 6x4", "packed 6x4"),
+    # Steps whose vectors are all read in place, across lines, take longer than their multiply-adds there.
+    ("kiaq,bcjq->abcijk", dict.fromkeys("abcijk", 4) | {"q": 512}, F32, "streamed 1x4", "packed 4x5"),
+    ("aq,bq->ab", {"a": 32, "b": 32, "q": 3000}, F32, "streamed 1x4", "direct 1x16"),
+    ("aq,bq->ab", {"a": 16, "b": 64, "q": 512}, F64, "streamed 1x4", "streamed 1x6"),
 ])  # fmt: skip
 def test_what_is_chosen_for_either(text: str, sizes: dict[str, int], scalar: ScalarType, one: str, two: str) -> None:
     assert chosen(text, sizes, scalar) == (one, two)

@@ -216,7 +216,7 @@ def test_tiles_fit_the_registers_and_panels_their_memory(machine: Machine, scala
 
 
 @pytest.mark.parametrize(("contraction", "machine", "reason"), [
-    (square("aq,qb->ab", 8, C64), HOST, "elements of type c64 have two components"),
+    (square("aq,qb->ab", 8, C64), CPU_AVX2, "elements of type c64 have two components"),
     (square("aq,qb->ab", 8), replace(CPU_AVX2, vector_bytes=0), "has no vector registers"),
     (einsum_contraction("aq,qb->ab", dict(a=4, q=0, b=9), F32), HOST, "a dimension is empty"),
     (square("q,q->", 9, F16), HOST, "the output has no dimension of unit stride"),

@@ -9,8 +9,8 @@ import pytest
 from flatten_cases import batched, full_flattening_pipeline, incremental_flattening_pipeline, outer_flattening_pipeline
 from hypothesis import given
 from hypothesis import strategies as st
+from random_programs.generator import random_arguments, random_program
 
-from tilewright.ir.generator import random_arguments, random_program
 from tilewright.ir.interpreter import interpret
 from tilewright.ir.nodes import (
     Alias,

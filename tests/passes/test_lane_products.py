@@ -164,8 +164,8 @@ def test_the_explanation_tells_of_lanes() -> None:
     told = explain_contraction(contraction, CPU_AVX512)
     assert told.form == "lanes"
     assert told.lanes is not None
-    assert (told.lanes.large, told.lanes.lanes, told.lanes.picks) == ("left", (16, 16), 4)
-    assert told.lanes.blocks == contraction_launches(contraction, CPU_AVX512)[0].blocks
+    assert (told.lanes.left, told.lanes.held, told.lanes.picks) == (True, (16, 16), 4)
+    assert told.blocks == contraction_launches(contraction, CPU_AVX512)[0].blocks
     assert "4 vectors of 16 for the output are picked" in str(told)
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 from lowering_checks import check
-
-from tilewright.ir.generator import random_arguments, random_program
+from random_programs.generator import random_arguments, random_program
 
 
 @pytest.mark.parametrize("first", range(0, 100, 10))

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from random_programs.generator import random_program
 from stream_programs import floats
 
 import tilewright as tw
-from tilewright.ir.generator import random_program
 from tilewright.ir.interpreter import interpret
 from tilewright.ir.nodes import Body, Map, Program, Redomap, Statement
 from tilewright.ir.parser import parse_program

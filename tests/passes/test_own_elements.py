@@ -3,7 +3,6 @@
 # ruff: noqa: F821, UP037  # sizes in annotations are text: tw.f64["n"]
 from __future__ import annotations
 
-import doctest
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -20,15 +19,9 @@ from tilewright.ir.nodes import Body, Program
 from tilewright.ir.verifier import verify
 from tilewright.passes.core import own_elements
 from tilewright.passes.core.overwriting import overwriting
-from tilewright.passes.items import changed_ranges
 from tilewright.runtime import steps
 
 Matrix = np.ndarray[Any, np.dtype[np.float64]]
-
-
-def test_examples_in_the_docstrings() -> None:
-    assert doctest.testmod(own_elements).failed == 0
-    assert doctest.testmod(changed_ranges).failed == 0
 
 
 # --- whole matrices in each round, as people write them ---------------------------------------------------------------

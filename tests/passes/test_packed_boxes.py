@@ -22,7 +22,7 @@ from tilewright.passes.packed.boxes import LONGEST_SUM, with_boxes
 from tilewright.passes.packed.choice import make_packed_form
 from tilewright.passes.packed.form import PackedForm
 from tilewright.passes.packed.kernel import write_packed_kernel
-from tilewright.report.packed_text import packed_details
+from tilewright.report.cpu_text import packed_results
 
 CACHES = dict(cores=1, l1_bytes=1 << 15, l2_bytes=1 << 20, l3_bytes=1 << 25)
 ZEN4 = replace(CPU_AVX512, **CACHES)
@@ -52,7 +52,7 @@ def test_rows_of_a_vector_and_a_quarter_go_past_the_caches(text: str, scalar: Sc
     form = make_packed_form(normalise(einsum_contraction(text, SIZES, scalar)), ZEN4)
     assert form.boxes is not None
     assert stored_past_the_caches(form) == {form.lanes}
-    assert "in boxes of" in packed_details(form, write_packed_kernel(form)).results
+    assert "in boxes of" in packed_results(form)
     elements = form.boxes.vector * form.boxes.scalar
     assert 2 * elements * scalar.bytes <= ZEN4.l1_bytes
     computed = form.vector_tiles * form.vector_tile * form.scalar_tiles * form.rows

@@ -27,7 +27,7 @@ from tilewright.passes.contractions.form_choice import packed_cycles
 from tilewright.passes.packed.choice import make_packed_form
 from tilewright.passes.packed.form import PackedForm
 from tilewright.passes.packed.kernel import write_packed_kernel
-from tilewright.report.packed_text import packed_details, packed_lines
+from tilewright.report.cpu_text import packed_lines
 
 HOST = host_machine()
 SMALL_CACHES = replace(HOST, l1_bytes=1 << 10, l2_bytes=1 << 13, l3_bytes=1 << 15)
@@ -235,6 +235,6 @@ def test_one_step_is_no_sum_of_products() -> None:
 def test_it_is_told_and_counted() -> None:
     contraction = narrowed(einsum_contraction("aq,qb->ab", dict(a=512, b=512, q=512), I32), I8, I8)
     form, plain = form_of(contraction, ALL_DOTS), form_of(contraction, CPU_AVX512)
-    lines = packed_lines(packed_details(form, write_packed_kernel(form)), ALL_DOTS)
+    lines = packed_lines(form, write_packed_kernel(form).blocks, ALL_DOTS)
     assert lines[-1] == "multiply   4 products of u8 and i8 are added by one instruction"
     assert packed_cycles(form, ALL_DOTS) < packed_cycles(plain, CPU_AVX512) / 3

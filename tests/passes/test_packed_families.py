@@ -28,7 +28,7 @@ from tilewright.passes.packed.choice import make_packed_form
 from tilewright.passes.packed.form import PackedForm
 from tilewright.passes.packed.kernel import write_packed_kernel
 from tilewright.passes.tiled.tiling import IllegalTiling
-from tilewright.report.packed_text import packed_details, packed_lines
+from tilewright.report.cpu_text import packed_lines
 
 HOST = host_machine()
 SMALL_CACHES = replace(HOST, l1_bytes=1 << 10, l2_bytes=1 << 15, l3_bytes=1 << 18)  # sums are cut early
@@ -363,6 +363,6 @@ def test_tiles_are_refused_on_a_cpu() -> None:
 def test_the_form_tells_what_it_is() -> None:
     form = form_of(einsum_contraction("aq,qb->ab", dict(a=800, b=900, q=4000), F32), CPU_AVX2)
     assert form.depth < 4000
-    lines = packed_lines(packed_details(form, write_packed_kernel(form)), CPU_AVX2)
+    lines = packed_lines(form, write_packed_kernel(form).blocks, CPU_AVX2)
     assert "sides      vectors along b; broadcasts along a" in lines
     assert any(one.startswith(f"packing    pieces of {form.depth} of the sum;") for one in lines)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from naive import examples
 from permute_support import MACHINES, SMALL_CACHES, check_copy, source_view, target_view
 
 from tilewright.ir.scalars import C128, F32, F64, U8, scalar_type_of
@@ -47,7 +48,7 @@ def copies(draw):
     )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(130), deadline=None)
 @given(copy=copies(), machine=st.sampled_from(MACHINES), threads=st.sampled_from([1, 2]))
 def test_any_layout(copy, machine, threads):
     seed, dtype, shape, order, target_order, steps, target_steps, broadcast, shift = copy

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from naive import examples
 from permute_support import MACHINES, check_copy, source_view, target_view
 
 from tilewright.ir.scalars import F32, F64, U8
@@ -41,7 +42,7 @@ def test_past_the_caches_large_ones_are_written_past_them(form):
     assert not form(F32, 10**4, 3).nontemporal
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(70), deadline=None)
 @given(
     data=st.data(),
     dtype=st.sampled_from(["u1", "i2", "f4", "f8"]),

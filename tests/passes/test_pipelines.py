@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from random_programs.generator import random_arguments, random_program
 
-from tilewright.ir.generator import random_arguments, random_program
 from tilewright.ir.interpreter import interpret
 from tilewright.ir.nodes import Body, Map, Program, Redomap
 from tilewright.ir.parser import parse_program

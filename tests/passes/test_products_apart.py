@@ -3,7 +3,6 @@
 # ruff: noqa: F821, UP037  # sizes in annotations are text: tw.f64["n"]
 from __future__ import annotations
 
-import doctest
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from tilewright.kernel import ir
 from tilewright.kernel.ir import Buffer, Name, Statement, integer, load, operation
 from tilewright.kernel.llvm import CpuTarget, llvm_text
 from tilewright.kernel.traversal import walk
-from tilewright.passes.points import products_apart
 from tilewright.passes.points.products_apart import all_products_apart, with_products_apart
 from tilewright.runtime import cpu_device
 
@@ -47,10 +45,6 @@ def apart(body: tuple[Statement, ...]) -> list[str]:
         for one in walk(body)
         if isinstance(one, ir.Let) and isinstance(one.value, ir.Operation) and one.value.operator == "mul_apart"
     ]
-
-
-def test_docstrings_of_products_apart() -> None:
-    assert doctest.testmod(products_apart).failed == 0
 
 
 def test_of_two_products_the_one_that_is_waited_for_stays() -> None:

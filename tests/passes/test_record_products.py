@@ -11,7 +11,7 @@ import pytest
 from contraction_cases import run_cpu
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive import assert_close, einsum_contraction, extent, operands_of, random_buffers
+from naive import assert_close, einsum_contraction, examples, extent, operands_of, random_buffers
 from test_lane_products import guarded
 
 import tilewright as tw
@@ -47,7 +47,7 @@ def products(draw: st.DrawFn) -> Contraction:
     return dataclasses.replace(contraction, dimensions=dimensions, **{array: moved})
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(70), deadline=None)
 @given(contraction=products(), machine=st.sampled_from([CPU_AVX512, CPU_AVX2, CPU_NEON]), seed=st.integers(0, 99),
        threads=st.integers(1, 2))  # fmt: skip
 def test_random_products(contraction: Contraction, machine: Any, seed: int, threads: int) -> None:

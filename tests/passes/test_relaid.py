@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import doctest
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,10 +32,6 @@ def contraction(expression: str, dtype: str = "f32", **sizes: int) -> Contractio
 def copies(expression: str, dtype: str = "f32", **sizes: int) -> list[tuple[str, tuple[int, ...]]]:
     found = relaid_of(contraction(expression, dtype, **sizes), CPU_AVX512)
     return [] if isinstance(found, str) else [(one.array, one.shape) for one in found.copies]
-
-
-def test_examples_in_the_docstrings() -> None:
-    assert doctest.testmod(relaid).failed == 0
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64"])

@@ -3,7 +3,6 @@
 # ruff: noqa: F821, UP037  # sizes in annotations are text: tw.f64["n"]
 from __future__ import annotations
 
-import doctest
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ import tilewright as tw
 from tilewright.ir.scalars import I64
 from tilewright.kernel.ir import For, If, Kernel, Let, Name, Operation
 from tilewright.kernel.traversal import walk
-from tilewright.passes.items import loop_cuts, renaming
 from tilewright.passes.items.loop_cuts import cuts_of
 from tilewright.runtime import cpu_device
 from tilewright.runtime.devices import DeviceError
@@ -171,11 +169,6 @@ def test_an_iota_from_outside_is_not_read_from_memory(kernels: list[Kernel]) -> 
     assert places.tolist() == [0, 1, 2, 3, 4]
     for kernel in kernels:
         assert not any(buffer.name.startswith("errors") for buffer in kernel.buffers)
-
-
-def test_examples_in_the_docstrings() -> None:
-    for module in (loop_cuts, renaming):
-        assert doctest.testmod(module).failed == 0
 
 
 # --- conditions -------------------------------------------------------------------------------------------------------

@@ -1,11 +1,9 @@
 """The forms of kernels of tensor operations: register tiles, other machines, and what is shared between operations."""
 
 import dataclasses
-import doctest
 import re
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import llvm_support
@@ -316,10 +314,3 @@ def test_a_compiled_operation_explains_itself():
     assert "for K has stride 50000 in in0" in text
     turned = [TensorDimension("C", "prim", 64, 64, 0, 1), TensorDimension("C", "prim", 64, 1, 0, 64)]
     assert "turned in registers" in TensorOperation("f32", "transpose", turned).compile("cpu").explain()
-
-
-@pytest.mark.parametrize("name", ["kernel", "compile", "gemm_form"])
-def test_examples_in_the_documentation(name):
-    result = doctest.testmod(import_module(f"tilewright.passes.tensor.{name}"))
-    assert result.attempted > 0
-    assert result.failed == 0

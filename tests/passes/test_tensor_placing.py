@@ -1,6 +1,5 @@
 """Placing tensor operations on a machine: what each pass may do, and that none changes the meaning."""
 
-import doctest
 import math
 
 import numpy as np
@@ -11,7 +10,6 @@ from tensor_support import arrays, check, expected, random_contraction, random_e
 
 from tilewright.contraction.tensor_operation import Execution, TensorDimension, TensorOperation
 from tilewright.machine.named import named_machine
-from tilewright.passes.tensor import placing as tensor_placing
 from tilewright.passes.tensor.placing import absorb, coarsen, merge, place, regroup, spread
 
 WIDE = named_machine("cpu-avx512")
@@ -26,12 +24,6 @@ def unplaced(operation):
     main = "contraction" if operation.main.family == "ternary" else operation.main
     dims = [TensorDimension(d.kind, "seq", d.size, *d.strides) for d in operation.dimensions]
     return operation.replace(main=main, dimensions=tuple(dims))
-
-
-def test_examples_in_the_documentation():
-    result = doctest.testmod(tensor_placing)
-    assert result.attempted > 0
-    assert result.failed == 0
 
 
 @settings(max_examples=25)

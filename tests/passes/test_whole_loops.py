@@ -3,7 +3,6 @@
 # ruff: noqa: F821, UP037  # sizes in annotations are text: tw.f64["n"]
 from __future__ import annotations
 
-import doctest
 import platform
 from typing import Any
 
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 
 import tilewright as tw
 from tilewright.kernel.ir import Kernel
-from tilewright.passes.points import whole_loops
 from tilewright.runtime import cpu_device, cpu_jit, steps
 
 
@@ -46,10 +44,6 @@ def reference(xs: np.ndarray, rounds: int) -> tuple[np.ndarray, float]:
         after = now[np.maximum(places - 1, 0)] + now[np.minimum(places + 1, len(xs) - 1)] + number
         now, largest = np.maximum.accumulate(after), max(largest, after.max())
     return now, largest
-
-
-def test_examples_in_the_docstrings() -> None:
-    assert doctest.testmod(whole_loops).failed == 0
 
 
 @given(st.lists(st.integers(-9, 9), min_size=1, max_size=30), st.integers(0, 6), st.booleans())

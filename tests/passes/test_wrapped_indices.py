@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import tilewright as tw
 from tilewright.ir.scalars import I64
 from tilewright.kernel.ir import Constant, Expression, For, Kernel, Let, Load, Name, Operation, Statement
-from tilewright.kernel.traversal import children, expressions, walk
+from tilewright.kernel.traversal import expressions, walk
 from tilewright.passes.items.loop_cuts import cuts_of
 from tilewright.runtime import cpu_device
 
@@ -83,7 +83,7 @@ def remainders(statements: tuple[Statement, ...], index: str) -> int:
     def mentions(value: Expression) -> bool:
         if isinstance(value, Name):
             return value.name == index or (value.name in bound and mentions(bound[value.name]))
-        return not isinstance(value, Load) and any(map(mentions, children(value)))
+        return not isinstance(value, Load) and any(map(mentions, expressions(value)))
 
     every = [value for one in walk(statements) for value in expressions(one)]
     return sum(isinstance(one, Operation) and one.operator == "mod" and mentions(one) for one in every)

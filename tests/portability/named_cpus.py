@@ -36,7 +36,7 @@ from tilewright.runtime.devices import Device
 X86 = ("x86-64", "x86-64-v2", "haswell", "znver2", "skylake-avx512", "znver4", "znver5")
 ARM = ("armv8-a", "neoverse-n1", "apple-m1")
 COMPILER, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"
-SECONDS = 120
+SECONDS = 600
 
 
 def machine_for(name: str) -> Machine:

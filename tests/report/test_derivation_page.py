@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_programs.generator import random_program
 
 from tilewright.cli.bench_file import read_programs
 from tilewright.cli.stages import generic_types
-from tilewright.ir.generator import random_program
 from tilewright.ir.printer import print_program
 from tilewright.machine.model import Machine
 from tilewright.machine.named import CPU_AVX512, H100

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_programs.generator import random_arguments
 
 import tilewright as tw
-from tilewright.ir.generator import random_arguments
 from tilewright.ir.nodes import Concat
 from tilewright.machine.named import named_machine
 from tilewright.passes.pipelines import machine_pipeline, run_pipeline

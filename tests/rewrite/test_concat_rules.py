@@ -5,9 +5,9 @@ from __future__ import annotations
 import textwrap
 
 import pytest
+from random_programs.generator import random_arguments
 from rewrite_programs import body_text, everywhere_once, program
 
-from tilewright.ir.generator import random_arguments
 from tilewright.ir.interpreter import interpret
 from tilewright.passes.core.read_concatenations import read_concatenations
 from tilewright.rewrite.derivation import Recording, agree

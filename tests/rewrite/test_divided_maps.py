@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_programs.generator import random_arguments
 
 import tilewright as tw
-from tilewright.ir.generator import random_arguments
 from tilewright.ir.nodes import Apply, Map, Program, SizeValue
 from tilewright.ir.traversal import all_statements
 from tilewright.passes.pipelines import run_pipeline

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from random_programs.generator import random_arguments, random_program
 from rewrite_programs import body_text, everywhere_once, operations, program
 
-from tilewright.ir.generator import random_arguments, random_program
 from tilewright.ir.interpreter import interpret
 from tilewright.ir.nodes import If, Program
 from tilewright.ir.verifier import verify

@@ -19,6 +19,39 @@ ADD = "(\\(s: f32, t: f32) ->\n  let (u: f32) = s + t\n  in (u)) (0.0f32)"
 # rule, parameters, before, after
 FIRES = [
     (
+        "rearrange_gather",
+        "a: [n][m]f32, b: [k]f32",
+        f"""\
+let (z: [k][m]f32) = map k (\\(v: f32) ->
+  let (i: [n]i64) = iota n i64
+  let (x: [n][m]f32) = map n (\\(j: i64) ->
+    let (r: [m]f32) = a[j]
+    in (r)) i
+  let (y: [m][n]f32) = rearrange (1, 0) x
+  let (w: [m]f32) = map m (\\(e: [n]f32) ->
+    let (f: f32) = reduce n {ADD} e
+    in (f)) y
+  in (w)) b
+in (z)""",
+        """\
+let (z: [k][m]f32) = map k (\\(v: f32) ->
+  let (i: [n]i64) = iota n i64
+  let (y.places: [n]i64) = map n (\\(j: i64) -> (j)) i
+  let (columns: [m]i64) = iota m i64
+  let (y: [m][n]f32) = map m (\\(column: i64) ->
+    let (y.row: [n]f32) = map n (\\(place: i64) ->
+      let (y.element: f32) = a[place, column]
+      in (y.element)) y.places
+    in (y.row)) columns
+  let (w: [m]f32) = map m (\\(e: [n]f32) ->
+    let (f: f32) = reduce n (\\(s: f32, t: f32) ->
+      let (u: f32) = s + t
+      in (u)) (0.0f32) e
+    in (f)) y
+  in (w)) b
+in (z)""",
+    ),
+    (
         "rearrange_map",
         "a: [n][m]f32, b: [m]f32, c: [n]f32",
         f"""\
@@ -234,6 +267,7 @@ let (y: [m][n]f32) = rearrange (1, 0) x
 """
 
 DECLINES = [
+    ("rearrange_gather", "a: [n][m]f32", f"{TURNED}in (y)", 1, "which stands in a map"),
     ("rearrange_map", "a: [n][m]f32", "let (y: [m][n]f32) = rearrange (1, 0) a\nin (y)", 0, "not computed by a map"),
     ("rearrange_map", "a: [n][m]f32", f"{TURNED}in (y)", 1, "y is not only folded row by row"),
     ("rearrange_map", "a: [n][m]f32", f"{TURNED}in (x, y)", 1, "x is used otherwise than in columns, too"),

@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import pytest
+from random_programs.generator import random_program
 
-from tilewright.ir.generator import random_program
 from tilewright.ir.nodes import Atom, Program, Variable
 from tilewright.ir.traversal import (
     FreshNames,
     all_statements,
     bodies_of,
+    bound,
     bound_variables,
-    mentioned_names,
+    mentioned,
     sub_bodies,
     substitute,
+    visit,
     with_fresh_names,
 )
-from tilewright.rewrite.names import bound, expression_key, mentioned, replace_names, used, users, with_body
+from tilewright.rewrite.names import expression_key, replace_names, used, users, with_body
 from tilewright.rewrite.rule import body_at, replace_body, resolve
 from tilewright.rewrite.strategy import sites
+
+
+def mentioned_names(node: object) -> set[str]:
+    """The names by a plain walk."""
+    names: set[str] = set()
+
+    def on_variable(one: Variable) -> None:
+        names.add(one.name)
+        for extent in one.type.shape:
+            names.update(extent.names)
+
+    visit(node, on_variable, lambda size: names.update(size.names))
+    return names
 
 
 @pytest.mark.parametrize("seed", range(15))

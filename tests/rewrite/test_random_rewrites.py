@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from random_programs.generator import random_arguments, random_program
 from rewrite_programs import everywhere_once, operations
 
-from tilewright.ir.generator import random_arguments, random_program
 from tilewright.ir.interpreter import interpret
 from tilewright.rewrite.derivation import agree
 from tilewright.rewrite.rule import rules_of

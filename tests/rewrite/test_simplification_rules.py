@@ -326,6 +326,23 @@ FIRES = [
         let (x: [n][m]f32) = map n (\\(p: f32) -> (q)) a
         in (x)""",
     ),
+    (
+        "map_single_elements",
+        "a: [n]f32, b: [n]f32",
+        """\
+        let (c: [n][1]f32) = reshape (n, 1) a
+        let (x: [n]f32) = map n (\\(p: [1]f32, q: f32) ->
+          let (r: f32) = p[0i64]
+          let (s: f32) = r * q
+          in (s)) c b
+        in (x)""",
+        """\
+        let (c: [n][1]f32) = reshape (n, 1) a
+        let (x: [n]f32) = map n (\\(a.element: f32, q: f32) ->
+          let (s: f32) = a.element * q
+          in (s)) a b
+        in (x)""",
+    ),
 ]
 
 # rule, parameters, program, statement, words of the reason
@@ -492,6 +509,13 @@ DECLINES = [
         "let (x: [n]f32) = map n (\\(p: f32) ->\n  let (q: f32) = b[i]\n  in (q)) a\nin (x)",
         0,
         "q does not vary, but it could fail",
+    ),
+    (
+        "map_single_elements",
+        "a: [n]f32",
+        "let (c: [n][1]f32) = reshape (n, 1) a\nlet (x: [n][1]f32) = map n (\\(p: [1]f32) -> (p)) c\nin (x)",
+        1,
+        "p is used otherwise than as its one element",
     ),
 ] + [
     (

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_programs.generator import random_arguments, random_program
+from random_programs.variety import random_variety
 
-from tilewright.ir.generator import random_arguments, random_program
-from tilewright.ir.generator_variety import random_variety
 from tilewright.passes.compile import compile_program
 from tilewright.passes.items.scalar_values import LoweringError
 from tilewright.runtime import bound_record, plan_record

@@ -109,6 +109,14 @@ def in_a_thread_on(mask: set[int], function: Callable[[], Any]) -> Any:
         return executor.submit(run).result()
 
 
+def at_last(condition: Callable[[], bool]) -> bool:
+    """Whether it holds, now or once other programs leave time for it."""
+    until = time.monotonic() + 300
+    while not (found := condition()) and time.monotonic() < until:
+        time.sleep(0.001)
+    return found
+
+
 def cores() -> list[int]:
     return sorted(os.sched_getaffinity(0))
 
@@ -116,6 +124,10 @@ def cores() -> list[int]:
 two_cores = pytest.mark.skipif(
     sys.platform.startswith("linux") and len(os.sched_getaffinity(0)) < 2, reason="needs two cores"
 )
+
+
+def mask_of(thread: threading.Thread) -> set[int]:
+    return os.sched_getaffinity(thread.native_id or 0)
 
 
 def core_of(thread: int) -> int:
@@ -129,11 +141,16 @@ def test_a_clock_tells_its_thread(native: Any) -> None:
     assert ~(native.clock() >> 3) == threading.get_native_id()
 
 
-def test_a_thread_that_sleeps_stands_still_and_one_that_runs_does_not(native: Any) -> None:
+def test_a_thread_that_sleeps_stands_still(native: Any) -> None:
     with another_thread(native, lambda: time.sleep(0.5)) as (_, clock):
-        assert sum(native.stands_still(clock) for _ in range(20)) >= 18
+        assert at_last(lambda: sum(native.stands_still(clock) for _ in range(20)) >= 18)  # it wakes now and then
+
+
+@two_cores
+def test_a_thread_that_runs_does_not_stand_still(native: Any) -> None:
+    """Other programs may have its core for a while; with a single core it stands still whenever somebody asks."""
     with another_thread(native, busy) as (_, clock):
-        assert not all(native.stands_still(clock) for _ in range(2000))  # other programs may have its core for a while
+        assert at_last(lambda: not all(native.stands_still(clock) for _ in range(2000)))
 
 
 def test_of_a_thread_that_ended_nothing_is_known(native: Any) -> None:
@@ -156,7 +173,7 @@ def test_a_thread_is_brought_here(native: Any) -> None:
             found = native.fetch(clock), core_of(thread)
             return found == (True, here) and os.sched_getaffinity(thread) == {here, there}
 
-    assert any(in_a_thread_on({here}, bring) for _ in range(5))  # the system may move it back at once
+    assert at_last(lambda: in_a_thread_on({here}, bring))  # the system may move it back at once
 
 
 @two_cores
@@ -175,7 +192,7 @@ def test_a_thread_steps_aside(native: Any) -> None:
         return native.step_aside(native.clock()) and native.core() != before
 
     for mask in (set(cores()), set(cores()[:2])):
-        assert any(in_a_thread_on(mask, step) for _ in range(20))  # the system may have moved it there before, or back
+        assert at_last(lambda mask=mask: in_a_thread_on(mask, step))  # the system may move it there before, or back
         after = in_a_thread_on(mask, lambda: native.step_aside(native.clock()) and os.sched_getaffinity(0))
         assert after == mask
 
@@ -195,7 +212,7 @@ def test_launches_in_which_one_is_late_leave_all_masks(late: str) -> None:
         launcher, both, done = threading.get_ident(), threading.Barrier(2), []
 
         def kernel(arguments: int, begin: int, end: int, workspace: int) -> None:
-            both.wait(20)
+            both.wait(600)
             if (threading.get_ident() == launcher) == (late == "launcher"):
                 threading.Event().wait(1e-3)
             done.append(begin)
@@ -212,12 +229,8 @@ def test_launches_in_which_one_is_late_leave_all_masks(late: str) -> None:
     for mask in (every, narrow):
         in_a_thread_on(mask, lambda mask=mask: check(mask))
     workers = workers or [one for one in threading.enumerate() if one.name == "tilewright-0"]
-    until = time.monotonic() + 20
-    masks: list[set[int]] = []
-    while masks != [every] * len(workers) and time.monotonic() < until:  # one that steps aside waits for the other core
-        time.sleep(0.01)
-        masks = [os.sched_getaffinity(one.native_id or 0) for one in workers]
-    assert masks == [every] * len(workers)
+    # One that steps aside waits for the other core; one of another test's pool may end meanwhile.
+    assert at_last(lambda: all(not one.is_alive() or mask_of(one) == every for one in workers))
 
 
 def test_other_systems_have_the_same_driver_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,7 +255,7 @@ for _ in range(200):
 assert np.allclose(b, a @ a)
 print(len(os.sched_getaffinity(0)))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=False)
     assert (done.returncode, done.stdout.strip()) == (0, "1"), done.stderr
 
 
@@ -266,11 +279,11 @@ def first():
 
 with ThreadPoolExecutor(1) as executor:
     assert executor.submit(first).result() == {max(every)}
-until = time.monotonic() + 20
+until = time.monotonic() + 500
 while masks() != [every] and time.monotonic() < until:  # the launch may have ended before the worker began
     time.sleep(0.01)
 assert masks() == [every], masks()
 print("done")
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=False)
     assert (done.returncode, done.stdout.strip()) == (0, "done"), done.stderr

@@ -68,19 +68,20 @@ def test_shares_become_smaller_and_a_late_thread_holds_up_nobody(threads, grain)
 
     def kernel(arguments, begin, end, workspace):
         if begin != 0:  # a worker that was awake may be in Python before the launcher, which took its share earlier
-            assert noted.wait(20)
+            assert noted.wait(600)
         taken.append((begin, end))
         noted.set()
         if sum(end - begin for begin, end in taken) == blocks:
             late.set()
         if begin == 0:
-            assert late.wait(20)
+            assert late.wait(600)
 
-    time.sleep(0.01)  # so that the workers sleep, and the launcher takes the first share
+    time.sleep(0.01)  # so that the workers sleep, and the launcher takes the first share, if the system lets it
     launch(kernel_of_python(kernel), (ctypes.c_int64 * 1)(), blocks, threads, grain)
     sizes = [end - begin for begin, end in taken]
     if threads == 2:  # of several workers one may note its share after another has noted the next, smaller one
-        assert sizes == sorted(sizes, reverse=True)
+        of_the_worker = [end - begin for begin, end in taken if begin != 0]  # which may be faster than the launcher
+        assert of_the_worker == sorted(of_the_worker, reverse=True)
     assert min(sizes) == grain
     assert grain < max(sizes) <= -(-blocks // (2 * threads * grain)) * grain
     taken.sort()
@@ -96,7 +97,7 @@ def test_who_waits_for_a_late_thread_goes_to_sleep_and_is_woken(late):
     delays = [0.0, 5e-5, 1e-4, 1.5e-4, 2e-4, 3e-4, 5e-4, 2e-3, 2e-2] * 20
 
     def kernel(arguments, begin, end, workspace):
-        both.wait(20)
+        both.wait(600)
         if (threading.get_ident() == launcher) == (late == "launcher"):
             until = time.perf_counter() + delay
             while time.perf_counter() < until:
@@ -117,7 +118,7 @@ def test_a_core_has_the_same_blocks_at_each_launch():
     def kernel(arguments, begin, end, workspace):
         owner = threading.get_ident()
         if owner not in owners.values():
-            both.wait(20)
+            both.wait(600)
         owners[begin] = owner
 
     for _ in range(20):
@@ -213,15 +214,17 @@ def test_many_threads_call_at_once(counting, through_workspace):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=60)
+        thread.join(timeout=600)
     assert not any(thread.is_alive() for thread in threads)
     assert not failures
 
 
 FORKING = """
-import ctypes, os, sys, threading, warnings
+import ctypes, faulthandler, os, signal, sys, threading, warnings
 import numpy as np
 warnings.simplefilter("ignore")
+faulthandler.register(signal.SIGALRM, chain=True)  # who hangs says where, the parent and each child
+signal.alarm(550)
 from tilewright.ir.scalars import I64
 from tilewright.kernel.ir import *
 from tilewright.runtime.cpu_jit import compile_kernel
@@ -249,6 +252,7 @@ children = []
 for _ in range(5):
     child = os.fork()
     if child == 0:
+        signal.alarm(500)
         try:
             check(native, 20)
             check(kernel("in_child"), 5)
@@ -270,13 +274,13 @@ print("done")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_fork_in_the_middle():
     """Children forked while another thread launches make pools of their own; the parent goes on."""
-    result = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, text=True, timeout=60, check=False)
+    result = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, text=True, timeout=600, check=False)
     assert (result.returncode, result.stdout.strip()) == (0, "done"), result.stderr
 
 
 def test_the_process_ends_with_sleeping_workers():
     code = FORKING.split("going = True", maxsplit=1)[0] + "import time; time.sleep(0.01); print('end')"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=False)
     assert (result.returncode, result.stdout.strip(), result.stderr) == (0, "end", "")
 
 

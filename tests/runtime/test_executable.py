@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tilewright.ir.builder import Builder
-from tilewright.ir.nodes import Literal, array, scalar
+from tilewright.ir.nodes import Literal, Type, array
 from tilewright.ir.parser import parse_program
 from tilewright.ir.scalars import C64, F64, I64
 from tilewright.passes.compile import compile_program
@@ -221,7 +221,7 @@ def same (x: [n][m]f32) =
 
 def test_scalar_arguments_results_and_literals() -> None:
     b = Builder()
-    e, z, k = b.variable("e", scalar(F64)), b.variable("z", scalar(C64)), b.variable("k", scalar(I64))
+    e, z, k = b.variable("e", Type(F64)), b.variable("z", Type(C64)), b.variable("k", Type(I64))
     x = b.variable("x", array(C64, "n"))
     scaled = b.map([x], lambda one: b.apply("mul", one, z))
     doubled = b.apply("add", e, e)

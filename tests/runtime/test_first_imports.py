@@ -64,7 +64,7 @@ def run(script: str, **environment: str) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
 

@@ -91,7 +91,7 @@ def test_a_module_that_forks_while_it_is_imported(tmp_path: Path, monkeypatch: p
 
 
 _FIRST_CALLS = """
-import os, sys, threading, time
+import faulthandler, os, signal, sys, threading, time
 import numpy as np
 import tilewright as tw
 
@@ -108,8 +108,8 @@ for _ in range(12):
     time.sleep(0.02)
     child = os.fork()
     if child == 0:
-        import signal
-        signal.alarm(60)
+        faulthandler.register(signal.SIGALRM, chain=True)
+        signal.alarm(500)
         call(2)
         os._exit(0)
     children.append(child)
@@ -122,4 +122,4 @@ assert statuses == [0] * len(statuses), statuses
 
 def test_children_in_the_middle_of_first_calls(tmp_path: Path) -> None:
     environment = {**os.environ, "TILEWRIGHT_CACHE_DIR": str(tmp_path / "cache")}
-    subprocess.run([sys.executable, "-c", _FIRST_CALLS], check=True, timeout=200, env=environment)
+    subprocess.run([sys.executable, "-c", _FIRST_CALLS], check=True, timeout=600, env=environment)

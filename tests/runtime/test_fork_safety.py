@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import re
 import signal
+import sys
 import threading
+import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 
 import tilewright as tw
 from tilewright.ir.cached import cached_property
+from tilewright.machine.processors import ask_llvm
 from tilewright.runtime.cache import MemoryCache
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
-SECONDS = 20
+SECONDS = 600
 
 
 def succeeds_in_a_child(check: Callable[[], bool]) -> bool:
-    """Fork, and say whether the check is true in the child, which is ended when it hangs."""
+    """Fork, and say whether the check is true in the child, which says where it hangs and is ended if it does."""
     child = os.fork()
     if child == 0:
         status = 1
         try:
+            faulthandler.register(signal.SIGALRM, file=2, chain=True)
             signal.alarm(SECONDS)
             status = 0 if check() else 2
         finally:
@@ -125,6 +131,32 @@ def test_llvm_at_work_in_another_thread() -> None:
         stack.callback(thread.join)
         assert entered.wait(SECONDS)
         assert succeeds_in_a_child(lambda: bool(binding.get_host_cpu_name()))
+
+
+def test_llvm_that_another_thread_imports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To know the processor it is imported, too, where machine code comes from the disk."""
+    events: list[str] = []
+    entered = threading.Event()
+
+    class Slow(ModuleType):
+        def __getattr__(self, name: str) -> object:
+            if name == "binding" and not events:
+                entered.set()
+                time.sleep(0.3)
+                events.append("imported")
+            raise AttributeError(name)
+
+    def ask() -> None:
+        with suppress(ImportError):
+            ask_llvm()
+
+    monkeypatch.setitem(sys.modules, "llvmlite", Slow("llvmlite"))
+    thread = threading.Thread(target=ask)
+    thread.start()
+    assert entered.wait(SECONDS)
+    child = succeeds_in_a_child(lambda: events == ["imported"])
+    thread.join()
+    assert child
 
 
 def test_a_cached_property_in_another_thread() -> None:

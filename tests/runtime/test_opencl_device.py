@@ -80,6 +80,21 @@ def test_untouched_elements_survive(opencl_runtime: OpenCLRuntime) -> None:
     assert set(y[10:].tolist()) == {7}
 
 
+def test_dead_buffers_make_room(opencl_runtime: OpenCLRuntime) -> None:
+    """Live bytes are counted anew only where there may not be enough."""
+    machine = replace(opencl_runtime.device.machine, memory_bytes=1000, max_allocation_bytes=1000)
+    runtime = OpenCLRuntime(replace(opencl_runtime.device, machine=machine))
+    for _ in range(20):
+        buffer = runtime.allocate(300)
+        del buffer
+        runtime.release(runtime.allocate(300))
+    held = [runtime.allocate(300) for _ in range(3)]
+    with pytest.raises(DeviceMemoryError, match="300 bytes are needed; 100 bytes are available"):
+        runtime.allocate(300)
+    held.pop()
+    runtime.allocate(300)
+
+
 def test_an_array_that_is_forgotten_lives_until_its_kernel_has_run(opencl_runtime: OpenCLRuntime) -> None:
     if not opencl_runtime.device.machine.shares_host_memory:
         pytest.skip("the device does not compute in host memory")

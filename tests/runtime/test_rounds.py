@@ -3,15 +3,11 @@
 # ruff: noqa: F821, UP037  # sizes in annotations are text: tw.f64["n"]
 from __future__ import annotations
 
-import doctest
-import gc
-import os
 import subprocess
 import sys
 import textwrap
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -156,10 +152,6 @@ def as_tuple(result: Any) -> tuple[Any, ...]:
     return result if isinstance(result, tuple) else (result,)
 
 
-def test_examples_in_the_docstrings() -> None:
-    assert doctest.testmod(rounds).failed == 0
-
-
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.function.__name__)
 @settings(max_examples=examples(20))
 @given(size=st.integers(2, 40), count=st.integers(0, 21), seed=st.integers(0, 999), threads=st.sampled_from([1, 2]))
@@ -236,16 +228,44 @@ def test_a_row_out_of_range_in_a_later_round() -> None:
             own(table, 40)
 
 
-def test_the_memory_of_rounds_that_fail_is_given_back() -> None:
-    own = tw.program(looked_up.function)
+_FAILING = """
+    import gc, os
+    import numpy as np
+    import tilewright as tw
+    from tilewright.runtime import rounds, steps
+
+    steps.pays_alone = lambda *_: False
+    rounds.FEWEST_ROUNDS = 2
+
+    @tw.program
+    def looked_up(x: tw.f64["n"], places: tw.i64["m"], limit: tw.f64):
+        def one_round(a, size, k):
+            found = tw.map(lambda place: a[place + k], places)
+            return tw.map(lambda u: u + 1.0, a), tw.reduce("add", 0.0, found), k + 1
+
+        return tw.while_loop(lambda a, size, k: size < limit, (x, 0.0, 0), one_round)
+
     x, places = np.zeros(1 << 20), np.array([0, (1 << 20) - 40])
-    used = []
+    used, failed = [], 0
     for _ in range(6):
-        with pytest.raises(IndexError):
-            own(x, places, 1e9)
+        try:
+            looked_up(x, places, 1e9)
+        except IndexError:
+            failed += 1
         gc.collect()
-        used.append(int(Path("/proc/self/statm").read_text().split()[1]))
-    assert (used[-1] - used[1]) * os.sysconf("SC_PAGE_SIZE") < 3 * x.nbytes
+        with open("/proc/self/statm") as statm:
+            used.append(int(statm.read().split()[1]))
+    print(failed, (used[-1] - used[1]) * os.sysconf("SC_PAGE_SIZE") / x.nbytes)
+"""
+
+
+def test_the_memory_of_rounds_that_fail_is_given_back() -> None:
+    """In a process of its own: one of many tests has other memory that comes and goes."""
+    command = [sys.executable, "-c", textwrap.dedent(_FAILING)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    failed, arrays = done.stdout.split()
+    assert int(failed) == 6 and float(arrays) < 3
 
 
 def test_several_threads_call_at_once() -> None:
@@ -283,13 +303,26 @@ _ENDLESS = """
         return tw.while_loop(lambda a, k: k < limit, (x, 0.0), one_round)
 
     x = np.ones(100)
+    tw.program(endless.function)(x, 20.0)  # LLVM compiles; an interrupt in what frees its objects would free them twice
     for _ in range({calls}):
         endless(x, 20.0)
-    interrupts = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))  # runs only if others may meanwhile
+    over = threading.Event()
+
+    def interrupt():  # runs only if others may meanwhile; again where an interrupt is lost, as in __del__
+        while not over.wait(0.2):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def interrupted(*_):
+        if not over.is_set():
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupted)
+    interrupts = threading.Thread(target=interrupt)
+    interrupts.start()
     try:
-        interrupts.start()
         endless(x, 1e300)
     except KeyboardInterrupt:
+        over.set()
         interrupts.join()
         assert endless(x, 20.0)[1] == 20.0
         print("interrupted")

@@ -210,7 +210,7 @@ def test_several_processes_share_a_folder(tmp_path: Path) -> None:
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(60)
+        worker.join(600)
     assert [worker.exitcode for worker in workers] == [0] * 4
     assert failures.empty(), failures.get()
     cache = DiskCache(tmp_path / "c")
@@ -274,7 +274,7 @@ def test_memory_cache_builds_once_for_many_threads() -> None:
 
 def test_memory_cache_builds_different_keys_side_by_side() -> None:
     cache: MemoryCache[str, str] = MemoryCache()
-    both = threading.Barrier(2, timeout=10)  # breaks, and with it the build, if the builds take turns
+    both = threading.Barrier(2, timeout=600)  # breaks, and with it the build, if the builds take turns
 
     def ask(key: str) -> None:
         cache.get_or_build(key, lambda: f"{key}{both.wait() * 0}")

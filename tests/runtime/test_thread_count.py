@@ -114,18 +114,18 @@ def test_a_block_is_of_one_thread() -> None:
     def other() -> None:
         seen.append(get_num_threads())
         with num_threads(2):
-            inside.wait(20)
-            outside.wait(20)
+            inside.wait(600)
+            outside.wait(600)
             seen.append(get_num_threads())
 
     with num_threads(1):
         thread = threading.Thread(target=other)
         thread.start()
-        inside.wait(20)
+        inside.wait(600)
         assert get_num_threads() == 1
     assert get_num_threads() == 3
-    outside.wait(20)
-    thread.join(20)
+    outside.wait(600)
+    thread.join(600)
     assert seen == [3, 2]
 
 

@@ -276,14 +276,14 @@ def test_a_child_makes_them_though_a_thread_held_the_lock(two_threads: None) -> 
         assert executable._versions is not None
         with executable._versions._lock:
             holding.set()
-            enough.wait(60)
+            enough.wait(600)
 
     holder = threading.Thread(target=hold)
     holder.start()
-    holding.wait(60)
+    holding.wait(600)
     child = multiprocessing.get_context("fork").Process(target=executable, args=(np.ones((1, LONG)),))
     child.start()
-    child.join(120)
+    child.join(600)
     enough.set()
     holder.join()
     assert child.exitcode == 0

@@ -25,7 +25,9 @@ def benchmark(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @pytest.mark.parametrize("tiled", [False, True])
 def test_every_version_of_the_products_is_measured(benchmark: ModuleType, tiled: bool) -> None:
-    given = argparse.Namespace(family="matmul", total=5, steps=2, tiled=tiled, seconds=0.0, cpu_time=False)
+    given = argparse.Namespace(
+        family="matmul", total=5, steps=2, tiled=tiled, seconds=0.0, cpu_time=False, budget=300.0
+    )
     content = benchmark.benchmark(given, device_for("cpu"))
     assert json.loads(json.dumps(content)) == content
     rows = content["rows"]

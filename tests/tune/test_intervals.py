@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import itertools
 import math
 import random
@@ -20,7 +19,6 @@ from tilewright.ir.nodes import Program
 from tilewright.passes.flattening.flatten_contractions import flattening_pipeline
 from tilewright.passes.flattening.flatten_tree import version_settings
 from tilewright.passes.pipelines import run_pipeline, standard_pipeline
-from tilewright.tune import intervals, keys, store, text
 from tilewright.tune.intervals import Choice, Interval, Samples, best_interval, choose
 from tilewright.tune.search import MOST_VALUES, WORTH, Measured, Question, questions, search
 
@@ -37,11 +35,6 @@ def sampled(draw: st.DrawFn) -> Samples:
 def total(samples: list[Samples], threshold: float) -> tuple[int, float]:
     costs = [one.cost(threshold) for one in samples]
     return sum(map(math.isinf, costs)), sum(one for one in costs if math.isfinite(one))
-
-
-@pytest.mark.parametrize("module", [intervals, keys, store, text])
-def test_examples_in_the_docstrings(module: object) -> None:
-    assert doctest.testmod(module).failed == 0  # type: ignore[arg-type]
 
 
 @given(st.lists(sampled(), min_size=1, max_size=4), st.one_of(st.integers(0, 70), st.just(math.inf)))

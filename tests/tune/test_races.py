@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import math
 import random
 from collections.abc import Callable, Sequence
@@ -13,14 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.tune import races
 from tilewright.tune.races import LEAST_ROUNDS, interval_of_median, race, spread_of_ratio
 
 TIMES = st.lists(st.floats(1e-6, 1e3), min_size=1, max_size=40)
-
-
-def test_examples_in_the_docstrings() -> None:
-    assert doctest.testmod(races).failed == 0
 
 
 @given(st.integers(1, 200), st.sampled_from([0.5, 0.9, 0.95, 0.99]))

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -118,15 +119,16 @@ def test_a_file_that_may_only_be_read_is_read(store: TuningStore, monkeypatch: p
     store.put("p", "cpu", VALUES, title="mine")
     number = store.begin("p", "cpu", "d", VALUES)
     store.finish(number, Measured("d", (), 1.0))
-    access, opened = os.access, os.open
+    access, connect = os.access, sqlite3.connect
 
-    def open_to_read(path: Any, flags: int, *rest: Any, **options: Any) -> int:
-        if flags & (os.O_RDWR | os.O_CREAT):
+    def connect_to_read(address: str, **options: Any) -> sqlite3.Connection:
+        if not address.endswith("mode=ro"):
             raise OSError(errno.EROFS, "Read-only file system")
-        return opened(path, flags, *rest, **options)
+        connection: sqlite3.Connection = connect(address, **options)
+        return connection
 
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK and access(path, mode))
-    monkeypatch.setattr(os, "open", open_to_read)
+    monkeypatch.setattr(sqlite3, "connect", connect_to_read)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert store.get("p", "cpu") == VALUES and store.has_titled("mine", "cpu")
@@ -186,6 +188,27 @@ def test_threads_and_processes_store_at_the_same_time(store: TuningStore) -> Non
     assert [process.wait() for process in processes] == [0, 0]
     assert len(store.measurements("p", "cpu")) == 50
     assert store.get("p0", "cpu") == store.get("p1", "cpu") == {"t": 9.0}
+
+
+def test_a_thread_that_reads_leaves_the_lock_of_another_alone(store: TuningStore) -> None:
+    """POSIX drops the locks of a whole process when any descriptor of the file is closed."""
+    store.put("p", "cpu", VALUES)
+    script = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0).execute('begin immediate')"
+    with closing(sqlite3.connect(store.path)) as writing:
+        writing.execute("begin immediate")
+        assert store.get("p", "cpu") == VALUES
+        other = subprocess.run([sys.executable, "-c", script, store.path], capture_output=True, text=True, check=False)
+        assert "database is locked" in other.stderr
+
+
+def test_no_file_but_the_stores_is_left_and_links_are_not_followed(store: TuningStore, tmp_path: Path) -> None:
+    store.put("p", "cpu", VALUES)
+    assert os.listdir(os.path.dirname(store.path)) == ["tunings.sqlite3"]
+    assert stat.S_IMODE(os.stat(store.path).st_mode) == 0o600
+    link = tmp_path / "link.sqlite3"
+    link.symlink_to(store.path)
+    with pytest.warns(TuningWarning, match="no regular file"):
+        assert TuningStore(link).get("p", "cpu") == {}
 
 
 def test_where_the_store_lies(monkeypatch: pytest.MonkeyPatch) -> None:

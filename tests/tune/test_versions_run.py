@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from locvolcalib_program import sweep
 from lowering_checks import assert_close
+from random_programs.generator import random_arguments, random_program
 from tuned_programs import matmul, normalised, row_sums
 
-from tilewright.ir.generator import random_arguments, random_program
 from tilewright.ir.interpreter import interpret
 from tilewright.ir.nodes import Body, Map, Program, SegMap, SegRed, Threshold
 from tilewright.ir.parser import parse_program

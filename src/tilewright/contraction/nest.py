@@ -22,6 +22,14 @@ class Refused(Exception):
     """The nest is no contraction; the message says why."""
 
 
+@dataclass(frozen=True)
+class Load:
+    """An element that is read, and where: a view without dimensions."""
+
+    variable: Variable
+    view: ArrayView
+
+
 @dataclass
 class Nest:
     """What the walk has seen so far.
@@ -58,6 +66,12 @@ class Nest:
                 raise Refused(f"array {one.name} is computed inside the nest, so it is not a plain operand")
             view = self.views[one.name]
             self.views[parameter.name] = ArrayView(view.buffer, view.element, view.lmad.fix([size(index)]))
+        return index
+
+    def contract(self, width: Size) -> str:
+        """Add a contracted dimension inside of all others. Gives the name of its index."""
+        index = f"@{len(self.parallel) + len(self.contracted)}"
+        self.contracted.append((index, width))
         return index
 
 

@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Iterable
 
 from tilewright.contraction.form import Contraction, Dimension, EpilogueOperand, Kind
+from tilewright.ir.cached import remembered
 from tilewright.ir.sizes import Size
 
 
@@ -23,6 +24,7 @@ def constant(value: Size) -> int:
     return value.constant
 
 
+@remembered
 def normalise(contraction: Contraction) -> Contraction:
     """reclassify, drop unit dimensions, fuse what is one dimension in memory, order for coalesced writes."""
     return order_dimensions(fuse_dimensions(drop_unit_dimensions(reclassify(contraction))))

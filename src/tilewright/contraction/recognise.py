@@ -14,13 +14,13 @@ from dataclasses import replace
 
 from tilewright.contraction.affine import is_index
 from tilewright.contraction.form import Contraction, Dimension, EpilogueOperand, Kind, Operand, Refusal, UsedIndex
-from tilewright.contraction.nest import Nest, Refused, absorb, show
+from tilewright.contraction.nest import Load, Nest, Refused, absorb, show
+from tilewright.contraction.written_out import with_terms_as_dimensions
 from tilewright.ir import nodes
-from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Atom, Body, Expression, Lambda, Literal, Statement, Type, Variable
 from tilewright.ir.scalars import I64, compute_type
 from tilewright.ir.sizes import Size, size
-from tilewright.ir.traversal import bound_variables, canonical, free_names, mentioned_names, substitute, used_variables
+from tilewright.ir.traversal import bound_variables, canonical, free_names, mentioned, substitute, used_variables
 from tilewright.ir.views import ArrayView
 
 _COMMUTATIVE = frozenset({"add", "mul", "min", "max", "and", "or", "xor"})
@@ -201,21 +201,15 @@ def _check_operator(nest: Nest, level: nodes.Redomap | nodes.Reduce) -> None:
         raise Refused(f"the reduction's operator uses {varying[0]}, which varies inside the nest")
 
 
-@dataclass(frozen=True)
-class _Load:
-    variable: Variable
-    view: ArrayView
-
-
-def _extract(nest: Nest, result: Atom, given: tuple[Variable, ...]) -> tuple[Lambda, tuple[_Load, ...]]:
+def _extract(nest: Nest, result: Atom, given: tuple[Variable, ...]) -> tuple[Lambda, tuple[Load, ...]]:
     """The scalar function of (given..., elements read...) that computes `result`, and those elements."""
-    wanted = mentioned_names(result)
+    wanted = mentioned(result)
     kept: list[Statement] = []
     for statement in reversed(nest.scalar_statements):
         if any(one.name in wanted for one in statement.targets):
             kept.insert(0, statement)
             wanted |= free_names(statement.expression)
-    loads: dict[tuple[str, Size], _Load] = {}
+    loads: dict[tuple[str, Size], Load] = {}
     same: dict[str, Atom | Size] = {}
     for name in sorted(wanted):
         view = nest.views.get(name)
@@ -225,7 +219,7 @@ def _extract(nest: Nest, result: Atom, given: tuple[Variable, ...]) -> tuple[Lam
             continue
         if view.lmad.shape:
             raise Refused(f"scalar code indexes array {name} under a condition or in a loop")
-        load = loads.setdefault((view.buffer, view.lmad.offset), _Load(Variable(name, _scalar_type(view)), view))
+        load = loads.setdefault((view.buffer, view.lmad.offset), Load(Variable(name, _scalar_type(view)), view))
         same[name] = load.variable
     ordered = _by_first_use(kept, result, tuple(loads.values()), same)
     body = substitute(Body(tuple(kept), (result,)), same)
@@ -237,12 +231,12 @@ def _scalar_type(view: ArrayView) -> Type:
 
 
 def _by_first_use(
-    statements: list[Statement], result: Atom, loads: tuple[_Load, ...], same: Mapping[str, Atom | Size]
-) -> tuple[_Load, ...]:
+    statements: list[Statement], result: Atom, loads: tuple[Load, ...], same: Mapping[str, Atom | Size]
+) -> tuple[Load, ...]:
     order: dict[str, int] = {}
     for position, node in enumerate((*(s.expression for s in statements), result)):
         for place, atom in enumerate(getattr(node, "operands", (node,))):
-            names = mentioned_names(atom)
+            names = mentioned(atom)
             for name in names:
                 stands_for = same.get(name)
                 if isinstance(stands_for, Variable):
@@ -250,7 +244,7 @@ def _by_first_use(
     return tuple(sorted(loads, key=lambda load: order.get(load.variable.name, 0)))
 
 
-def _is_converted(load: _Load) -> bool:
+def _is_converted(load: Load) -> bool:
     """Whether elements are no floats to compute with as they are stored, but complex numbers or halves."""
     element = load.variable.type.element
     return element.is_complex or compute_type(element) != element
@@ -267,9 +261,15 @@ def _assemble(
     epilogue_result: Atom,
     alone: bool,
 ) -> Contraction:
-    map_function, loads = _two_loads(nest, *_extract(nest, element, ()), alone)
+    """The contraction of a nest whose scalar code has been walked: its functions, and a stride of each array along each
+    dimension.
+    """
+    map_function, loads = _extract(nest, element, ())
+    if not alone and is_commutative(combine):
+        map_function, loads = with_terms_as_dimensions(nest, map_function, loads, combine)
+    map_function, loads = _two_loads(nest, map_function, loads, alone)
     epilogue: Lambda | None = None
-    further: tuple[_Load, ...] = ()
+    further: tuple[Load, ...] = ()
     if epilogue_result != accumulator:
         epilogue, further = _extract(nest, epilogue_result, (accumulator,))
     for load in (*loads, *further):
@@ -286,35 +286,29 @@ def _assemble(
         dimensions.append(Dimension(_name(width, dimensions), kind, width, *strides[:3]))
         further_strides.append(strides[3:])
     functions = (map_function, combine) if epilogue is None else (map_function, combine, epilogue)
-    return Contraction(
-        tuple(dimensions),
-        Operand(loads[0].view.buffer, loads[0].view.element, offsets[0]),
-        Operand(loads[1].view.buffer, loads[1].view.element, offsets[1]),
-        Operand(target.buffer, target.element, offsets[2]),
-        map_function,
-        combine,
-        neutral,
-        epilogue,
-        tuple(
-            EpilogueOperand(
-                Operand(load.view.buffer, load.view.element, offset), tuple(one[place] for one in further_strides)
-            )
-            for place, (load, offset) in enumerate(zip(further, offsets[3:], strict=True))
-        ),
-        _free_scalars(functions),
-        tuple(_used_index(nest, *one) for one in nest.indexed),
+    views = (*(load.view for load in loads), target, *(load.view for load in further))
+    left, right, out, *others = (
+        Operand(view.buffer, view.element, offset) for view, offset in zip(views, offsets, strict=True)
     )
+    epilogue_operands = tuple(
+        EpilogueOperand(one, tuple(strides[place] for strides in further_strides)) for place, one in enumerate(others)
+    )
+    scalars, indices = _free_scalars(functions), tuple(_used_index(nest, *one) for one in nest.indexed)
+    return Contraction(
+        tuple(dimensions), left, right, out, map_function, combine, neutral, epilogue, epilogue_operands, scalars,
+        indices,
+    )  # fmt: skip
 
 
 def _two_loads(
-    nest: Nest, map_function: Lambda, loads: tuple[_Load, ...], alone: bool
-) -> tuple[Lambda, tuple[_Load, _Load]]:
+    nest: Nest, map_function: Lambda, loads: tuple[Load, ...], alone: bool
+) -> tuple[Lambda, tuple[Load, Load]]:
     """The two operands; of a fold of one array, if it is to be a contraction, the second is its start and ignored."""
     several = nest.parallel or len(nest.contracted) > 1 or any(map(_is_converted, loads))
     if alone and len(loads) == 1 and several:
         ignored = Variable(f"{loads[0].variable.name}.ignored", loads[0].variable.type)
         view = loads[0].view
-        start = _Load(ignored, replace(view, lmad=replace(view.lmad, offset=size(0))))
+        start = Load(ignored, replace(view, lmad=replace(view.lmad, offset=size(0))))
         return Lambda((*map_function.parameters, ignored), map_function.body), (loads[0], start)
     if alone:
         raise Refused(

@@ -10,8 +10,8 @@ each other in the order of the sum; a rest that is shorter than a piece is a con
 
 from __future__ import annotations
 
-import dataclasses
 import math
+from dataclasses import replace
 
 from tilewright.contraction.form import Contraction, Dimension, EpilogueOperand, Kind, Operand
 from tilewright.contraction.normalise import constant
@@ -57,57 +57,52 @@ def split_sum(contraction: Contraction, name: str, pieces: int) -> SplitSum:
     extent = constant(cut.size)
     if not 1 <= pieces <= extent:
         raise ValueError(f"dimension {name} of size {extent} cannot be split into {pieces} pieces")
-    length = extent // pieces
     parallel = [one for one in contraction.dimensions if one.kind is not Kind.K]
     spans = _spans(parallel)
     results = math.prod(constant(one.size) for one in parallel)
     accumulator = contraction.combine.parameters[0].type.element
-    partial = f"{contraction.out.buffer}.partial"
+    partial = Operand(f"{contraction.out.buffer}.partial", accumulator, size(0))
     piece = _free_name(contraction)
-
-    def part(count: int, steps: int, start: int) -> Contraction:
-        """The contraction of `count` pieces of so many steps, from a step on."""
-
-        def moved(operand: Operand, stride: int) -> Operand:
-            return dataclasses.replace(operand, offset=operand.offset + size(start * stride))
-
-        def inner(one: Dimension) -> Dimension:
-            if one.kind is not Kind.K:
-                return dataclasses.replace(one, stride_out=size(spans[one.name]))
-            return dataclasses.replace(one, size=size(steps)) if one == cut else one
-
-        outer = Dimension(
-            piece,
-            Kind.C,
-            size(count),
-            size(steps * constant(cut.stride_left)),
-            size(steps * constant(cut.stride_right)),
-            size(results),
-        )
-        return dataclasses.replace(
-            contraction,
-            dimensions=(*([outer] if count > 1 else []), *map(inner, contraction.dimensions)),
-            left=moved(contraction.left, constant(cut.stride_left)),
-            right=moved(contraction.right, constant(cut.stride_right)),
-            out=Operand(partial, accumulator, size(start // length * results)),
-            epilogue=None,
-            epilogue_operands=(),
-        )
-
+    length = extent // pieces
     rest = extent - pieces * length
-    parts = (part(pieces, length, 0), *([part(1, rest, pieces * length)] if rest else []))
-    total = pieces + (rest > 0)
+    parts = [_part(contraction, cut, spans, partial, (piece, pieces, length))]
+    if rest:
+        after = _from_step(contraction, cut, pieces * length)
+        parts.append(_part(after, cut, spans, replace(partial, offset=size(pieces * results)), (piece, 1, rest)))
+    total = len(parts) - 1 + pieces
+    combined = _combined(contraction, partial, spans, piece, total)
     return SplitSum(
-        name,
-        pieces,
-        length,
-        rest,
-        parts,
-        _combined(contraction, Operand(partial, accumulator, size(0)), spans, piece, total),
-        partial,
-        accumulator,
-        total * results,
+        name, pieces, length, rest, tuple(parts), combined, partial.buffer, accumulator, total * results
+    )  # fmt: skip
+
+
+def _from_step(contraction: Contraction, cut: Dimension, step: int) -> Contraction:
+    """The contraction whose operands begin at a step of a dimension."""
+    left, right = contraction.left, contraction.right
+    return replace(
+        contraction,
+        left=replace(left, offset=left.offset + size(step * constant(cut.stride_left))),
+        right=replace(right, offset=right.offset + size(step * constant(cut.stride_right))),
     )
+
+
+def _part(
+    contraction: Contraction, cut: Dimension, spans: dict[str, int], partial: Operand, pieces: tuple[str, int, int]
+) -> Contraction:
+    """The contraction that gives the partial results of pieces: the name of their dimension, how many, how long."""
+    name, count, length = pieces
+    left, right = (size(length * constant(stride)) for stride in (cut.stride_left, cut.stride_right))
+    results = math.prod(constant(one.size) for one in contraction.dimensions if one.kind is not Kind.K)
+    outer = [Dimension(name, Kind.C, size(count), left, right, size(results))] if count > 1 else []
+    inner = [
+        replace(one, stride_out=size(spans[one.name]))
+        if one.kind is not Kind.K
+        else replace(one, size=size(length))
+        if one == cut
+        else one
+        for one in contraction.dimensions
+    ]
+    return replace(contraction, dimensions=(*outer, *inner), out=partial, epilogue=None, epilogue_operands=())
 
 
 def _combined(
@@ -122,7 +117,7 @@ def _combined(
     summed = Dimension(piece, Kind.K, size(pieces), size(results), size(0), size(0))
     accumulator = contraction.combine.parameters[0]
     given, ignored = Variable("partial", accumulator.type), Variable("ignored", accumulator.type)
-    return dataclasses.replace(
+    return replace(
         contraction,
         dimensions=(*dimensions, summed),
         left=partial,

@@ -13,7 +13,6 @@ adds to what is in the output, unless the first touch is zero. A brgemm sums ove
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -172,7 +171,7 @@ class TensorOperation:
                 Without limits, sizes are chosen for this computer's CPU.
             thread_target: at most so many blocks are shared among threads.
 
-        See `tensor_rewrites.optimise` with limits and `passes.tensor_placing` without; `tensor_rewrites.derive` and
+        See `tensor_rewrites.optimise` with limits and `passes/tensor/placing.py` without; `tensor_rewrites.derive` and
         `tensor_placing.place` also tell each step.
 
         Raises:
@@ -212,6 +211,8 @@ class TensorOperation:
 
     def to_json(self) -> str:
         """The operation as JSON text; `from_json` reads it back."""
+        import json  # which operations that are only run do without
+
         return json.dumps(
             {
                 "dtype": str(self.dtype),
@@ -235,6 +236,8 @@ class TensorOperation:
             ValueError: if the text is not JSON or lacks a field or has one too many.
             TensorOperationError: if the operation breaks a rule.
         """
+        import json
+
         try:
             found = json.loads(text)
         except RecursionError:

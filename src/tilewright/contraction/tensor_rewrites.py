@@ -8,7 +8,7 @@
     parallelise     some seq dimensions other than K  =>  shared, outermost
 
 Each leaves the meaning as it is, but for the order of the terms of a sum. Sizes are limited by the caller;
-`passes.tensor_placing` chooses them for a machine.
+`passes/tensor/placing.py` chooses them for a machine.
 
     >>> from tilewright.contraction.tensor_operation import TensorOperation
     >>> matmul = TensorOperation.from_lists("f32", "contraction", "MNK", ["seq"] * 3, (64, 96, 4000),

@@ -27,7 +27,16 @@ from tilewright.runtime.messages import value_text
 
 @dataclass(frozen=True)
 class Annotation:
-    """What a parameter may be.
+    """What a parameter may be: `tw.f64` is a scalar, `tw.f64["n", 3]` an array of n rows of 3 elements.
+
+    A name stands for one size in the whole program, whatever it is in a call; `"2*n + 1"` for one that follows from it.
+
+    Raises:
+        TypeError, ValueError: for sizes that are neither numbers nor names, or below 0.
+
+    Example:
+        >>> f64["n", 3], f64.dtype, float_.is_generic
+        (f64[n, 3], dtype('float64'), True)
 
     Attributes:
         name: as it is written: f32, float_, ...
@@ -122,6 +131,10 @@ class Parameter:
     keyword_only: bool = False
 
 
+_OF_PYTHON: dict[Any, str] = {bool: "tw.bool_", int: "tw.i64", float: "tw.f64", complex: "tw.c128"}
+"""What is written in place of Python's types."""
+
+
 def parameters_of(function: Callable[..., Any], around: Mapping[str, Any]) -> tuple[Parameter, ...]:
     """The parameters of a function with their annotations; `around` has the local names where it is defined.
 
@@ -150,6 +163,10 @@ def parameters_of(function: Callable[..., Any], around: Mapping[str, Any]) -> tu
                     f"the class, or as a @staticmethod, with what it needs of {one.name} as parameters"
                 )
             said = "has no annotation" if annotation is None else f"is annotated with {annotation!r}"
+            if isinstance(annotation, type) and annotation in _OF_PYTHON:
+                raise TypeError(
+                    f"program {name}: parameter {one.name} {said}; write {one.name}: {_OF_PYTHON[annotation]}"
+                )
             raise TypeError(
                 f"program {name}: parameter {one.name} {said}; write its type, such as {one.name}: tw.f32['n', 'm'] "
                 f"for an array, {one.name}: tw.f32 for a scalar, {one.name}: tw.array['n'] for any dtype"

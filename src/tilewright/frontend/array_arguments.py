@@ -33,6 +33,7 @@ def arrays_of(what: str, values: Sequence[Any]) -> tuple[Tracer, list[ArrayProxy
     for number, one in enumerate(values):
         if not isinstance(one, ArrayProxy):
             hint = "; of counts make arrays with tw.iota(count)" if isinstance(one, int | ScalarProxy) else ""
+            hint = "; the function comes first" if callable(one) else hint
             raise TypeError(f"{what}: argument {number} must be an array, not {tracing.describe_value(one)}{hint}")
     return tracer, list(values)
 
@@ -105,6 +106,13 @@ def row_lambda(
     return tracing.traced_lambda(tracer, variables, write, f"{what}: {tracing.name_of(function)}"), several
 
 
+_INSTEAD = {
+    "sum": "add", "prod": "mul", "product": "mul", "minimum": "min", "maximum": "max", "amax": "max", "amin": "min",
+    "any": "or", "all": "and",
+}  # fmt: skip
+"""What operators are called here that others call so."""
+
+
 def operation(function: Callable[..., Any] | str) -> Callable[..., Any]:
     """A function; a scalar operator by its name ("add") or symbol ("+"), and Python's min and max, as functions.
 
@@ -115,6 +123,8 @@ def operation(function: Callable[..., Any] | str) -> Callable[..., Any]:
     if isinstance(known, str):
         name = INFIX.get(known, known)
         if name not in OPERATORS:
+            if known in _INSTEAD:
+                raise TypeError(f"{known!r} is no operator; write {_INSTEAD[known]!r}")
             raise TypeError(f"{known!r} is no operator; there are {', '.join(OPERATORS)}, or write a function")
 
         def operator(*operands: Any) -> Any:

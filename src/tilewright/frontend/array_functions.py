@@ -22,7 +22,7 @@ from tilewright.frontend.array_arguments import (
     row_lambda,
     wrap_one,
 )
-from tilewright.frontend.array_proxy import ArrayProxy, index_atom
+from tilewright.frontend.array_proxy import ArrayProxy, index_atom, subscript
 from tilewright.frontend.einsum_arrays import as_array
 from tilewright.frontend.program_tracing import active_tracer, as_element
 from tilewright.frontend.scalar_constants import constant, type_named
@@ -30,7 +30,7 @@ from tilewright.frontend.scalar_tracing import ScalarProxy
 from tilewright.ir.counts import element_count, left_over
 from tilewright.ir.nodes import Atom, Concat, Iota, Map, Rearrange, Replicate, Reshape, Scatter, Type, Update
 from tilewright.ir.scalars import I64, ScalarType
-from tilewright.ir.sizes import ONE, Size, product
+from tilewright.ir.sizes import ONE, Size, minimum, product
 
 
 def map(function: Callable[..., Any] | str, *arrays: Any) -> Any:
@@ -186,7 +186,12 @@ def replicate(count: Any, value: Any, dtype: Any = None) -> Any:
 def transpose(array: Any, permutation: Sequence[int] | None = None) -> Any:
     """Dimensions permuted as by `numpy.transpose`: in reverse order unless a permutation is given.
 
-    Of an array of NumPy, outside of programs, it is NumPy's view.
+    Of an array of NumPy, outside of programs, it is NumPy's view. Errors are those of `rearrange`.
+
+    Example:
+        >>> import numpy as np
+        >>> transpose(np.ones((2, 3, 4))).shape
+        (4, 3, 2)
     """
     if active_tracer() is None and not tracing.is_array(array):
         return np.transpose(as_array(array, "transpose"), permutation)
@@ -195,7 +200,20 @@ def transpose(array: Any, permutation: Sequence[int] | None = None) -> Any:
 
 
 def rearrange(array: Any, permutation: Sequence[int]) -> Any:
-    """Dimensions permuted: dimension d of the result is dimension permutation[d] of the array."""
+    """Dimensions permuted: dimension d of the result is dimension permutation[d] of the array, and none is copied.
+
+    Raises:
+        TypeError: unless `permutation` has every dimension of the array once.
+
+    Example:
+        >>> import numpy as np
+        >>> import tilewright as tw
+        >>> @tw.program
+        ... def turned(xss: tw.f64["n", "m"]):
+        ...     return tw.rearrange(xss, (1, 0))
+        >>> turned(np.ones((2, 3))).shape
+        (3, 2)
+    """
     tracer, (given,) = arrays_of("rearrange", [array])
     order = tuple(int(d) + given.ndim if d < 0 else int(d) for d in permutation)
     if sorted(order) != list(range(given.ndim)):
@@ -317,8 +335,18 @@ def roll(array: Any, shift: Any, axis: int | tuple[int, ...] | list[int] | None 
     if isinstance(shift, ScalarProxy):  # in a type that holds the extent, and at first less, as it is turned over
         shift = (shift if isinstance(shift, tracing.IndexProxy) else shift.astype(I64)) % given.shape[place]
     before = (slice(None),) * place
-    at = (0 - shift) % given.shape[place]
-    return concat(given[(*before, slice(at, None))], given[(*before, slice(None, at))], axis=place)
+    extent = given.variable.type.shape[place]
+    least = minimum(1, extent)
+    if (
+        isinstance(shift, int | np.integer) and -1 <= int(shift) <= 1
+    ):  # the usual ones: where neighbours lie is plain then
+        if shift == 0:
+            return given
+        at = tracing.IndexProxy(extent - least if shift > 0 else least, given.builder)
+    else:
+        at = (0 - shift) % given.shape[place]
+    parts = [subscript(given, (*before, one), checked=False) for one in (slice(at, None), slice(None, at))]
+    return concat(*parts, axis=place)
 
 
 def update(array: Any, indices: Any, value: Any) -> Any:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tilewright.frontend.foreign_functions import array_function, array_ufunc, torch_function
+from tilewright.frontend.foreign_functions import array_function, array_ufunc, hint_of, torch_function
 from tilewright.frontend.program_tracing import (
     IndexProxy,
     Tracer,
@@ -171,13 +170,15 @@ class ArrayProxy:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # asked for by protocols, also of a proxy that is being made
             raise AttributeError(name)
-        from tilewright.frontend.numpy_functions import METHODS
+        from tilewright.frontend.numpy_functions import METHODS, traced_method
 
         if name in METHODS:
-            return partial(METHODS[name], self)
+            return traced_method(self, name, str(self._variable))
+        hint = hint_of(name, True)
+        instead = f"it has {', '.join(METHODS)}, and there are the functions of tilewright"
         raise AttributeError(
             f"the array {self._variable} of type {self._variable.type} has no attribute {name!r} while the function is "
-            f"traced; it has {', '.join(METHODS)}, and there are the functions of tilewright"
+            f"traced; {instead if hint is None else f'write {hint}'}"
         )
 
     def __matmul__(self, other: Any) -> Any:
@@ -224,9 +225,9 @@ class ArrayProxy:
 # --- indexing ---------------------------------------------------------------------------------------------------------
 
 
-def subscript(array: ArrayProxy, key: Any) -> Any:
+def subscript(array: ArrayProxy, key: Any, checked: bool = True) -> Any:
     """array[key]: integers pick, slices cut, None makes a dimension of size 1, `...` is the dimensions in between;
-    arrays of indices gather.
+    arrays of indices gather. Slices that are sure to be in range need not be `checked`.
 
     Raises:
         IndexError: for too many indices, and constants that are out of range.
@@ -252,7 +253,7 @@ def subscript(array: ArrayProxy, key: Any) -> Any:
         variable = tracer.bind(Index(turned, tuple(indices), user_location()))
     if any(part is not None for d in kept for part in (keys[d].start, keys[d].stop, keys[d].step)):
         cuts = tuple(_cut(array, d, keys[d]) for d in kept)
-        variable = tracer.bind(Slice(variable, cuts, user_location()))
+        variable = tracer.bind(Slice(variable, cuts, user_location(), checked))
     if variable is array.variable:
         return array
     tracer.origins[variable.name] = f"part of {array.variable} at {user_location()}"

@@ -21,7 +21,9 @@ if TYPE_CHECKING:  # the compiler is imported when something is compiled
     from tilewright.runtime.executable import Executable
 
 
-def stored_contraction(program: Program, device: Device, compiled: Callable[[], Executable]) -> StoredProgram | None:
+def stored_contraction(
+    program: Program, device: Device, compiled: Callable[[], Executable], hurried: bool = False
+) -> StoredProgram | None:
     """What earlier processes may have left of a contraction's program; None where nothing is kept.
 
     That is on other devices than the CPU, without a fingerprint, and while TILEWRIGHT_VERIFY asks for the compiler's
@@ -31,10 +33,12 @@ def stored_contraction(program: Program, device: Device, compiled: Callable[[], 
         program: of an einsum, or of steps of a tree.
         device: where it runs.
         compiled: compiles it.
+        hurried: contractions of little work get kernels of any shape.
     """
     print_ = fingerprint()
     if device.name != "cpu" or print_ is None or is_on("TILEWRIGHT_VERIFY", False):
         return None
-    parts = (*print_, "" if device is device_for("cpu") else repr(device.machine), print_program(program))
+    machine = "" if device is device_for("cpu") else repr(device.machine)
+    parts = (*print_, machine, "any shape" if hurried else "", print_program(program))
     digest = sha256("\0".join(parts).encode()).hexdigest()
     return StoredProgram(program, ("contraction", digest), compiled, lambda executable: True)

@@ -22,17 +22,20 @@ from tilewright.runtime.environment import read_environment
 
 if TYPE_CHECKING:  # imported with the compiler, when something is compiled
     from tilewright.frontend.einsum_bind import BoundEinsum
+    from tilewright.frontend.einsum_hurried import HurriedEinsum
     from tilewright.frontend.semiring import Semiring
     from tilewright.runtime.cpu_entry import NativeEntry
     from tilewright.runtime.devices import Device
 
-_CALLS: dict[Hashable, BoundEinsum | StoredEinsum] = {}
+_CALLS: dict[Hashable, BoundEinsum | StoredEinsum | HurriedEinsum] = {}
 _LARGEST_CALL_CACHE = 4096
 _RECENT: dict[Hashable, tuple[NativeEntry, ...]] = {}  # by expression and options: short cuts of the forms met last
 _NDARRAY = np.ndarray
 _TARGET = b"TILEWRIGHT_TARGET"
-_OPTIONS = ("dtype", "order", "casting", "optimize", "semiring", "epilogue")
-
+_OPTIONS = (
+    *("dtype", "order", "casting", "optimize", "semiring", "epilogue"),
+    *("epilogue_operands", "alpha", "beta", "target", "tiles"),
+)
 
 _SAFE, _PLUS_TIMES, _NO_OPERANDS, _ONE, _ZERO = "safe", "plus_times", (), 1, 0  # objects that plain calls have
 
@@ -74,8 +77,8 @@ def einsum(
             (NumPy's default is "K", which follows the operands), and a view stays a view.
         casting: which casts of operands to `dtype` and of the result to `out` are allowed, as in `numpy.can_cast`.
         optimize: the order of contraction of three and more operands: True, False (one loop nest), a method of
-            opt_einsum ("greedy", "optimal", "dp", ...), an optimiser of opt_einsum or cotengra, or a path as
-            `numpy.einsum_path` gives.
+            opt_einsum ("greedy", "optimal", "dp", ...), an optimiser of opt_einsum or cotengra, a tree of
+            cotengra's, or a path as `numpy.einsum_path` gives.
         semiring: what multiplies and adds: "plus_times", "min_plus", "max_plus", "max_times", "or_and", "log_sum_exp",
             or a `Semiring`.
         epilogue: a Python function that is traced once: of an element of the (alpha times) result, and one of each
@@ -114,24 +117,9 @@ def einsum(
         [[13.0, 0.0], [10.0, 0.0]]
     """
     if memory_limit is not None:
-        from tilewright.frontend.einsum_lists import interleaved
-
-        text, terms = (operands[0], operands[1:]) if operands and isinstance(operands[0], str) else (
-            interleaved(operands)
-        )  # fmt: skip
-        if any(map(is_tensor, operands)) or is_tensor(out):
-            return einsum_of_tensors(operands, out, {
-                "dtype": dtype, "order": order, "casting": casting, "optimize": optimize, "semiring": semiring,
-                "epilogue": epilogue, "epilogue_operands": epilogue_operands, "alpha": alpha, "beta": beta,
-                "target": target, "tiles": tiles, "memory_limit": memory_limit,
-            })  # fmt: skip
-        return imported("tilewright.frontend.einsum_memory").einsum_within(
-            text, terms, memory_limit=memory_limit, out=out, dtype=dtype, order=order, optimize=optimize, target=target,
-            others={
-                "casting": casting, "semiring": semiring, "epilogue": epilogue, "epilogue_operands": epilogue_operands,
-                "alpha": alpha, "beta": beta, "tiles": tiles,
-            },
-        )  # fmt: skip
+        return _within_limit(operands, out, memory_limit, (
+            dtype, order, casting, optimize, semiring, epilogue, epilogue_operands, alpha, beta, target, tiles,
+        ))  # fmt: skip
     place = read_environment(_TARGET) if target is None else target
     recent: Hashable = None
     try:
@@ -165,33 +153,50 @@ def einsum(
                     return found
     except (TypeError, ValueError, IndexError):  # options without a hash, operands and indices in turns, or none at all
         recent = None
-        turns = label_lists(operands) if operands and type(operands[0]) is _NDARRAY else None
-        if turns is not None:
-            try:
-                recent = (
-                    turns[0], dtype, order, casting, optimize, semiring, epilogue, alpha or repr(alpha), beta, place,
-                )  # fmt: skip
-                for entry in _RECENT.get(recent, ()) if tiles is None and not epilogue_operands else ():
-                    found = entry(*turns[1], out)
-                    if found is not None:
-                        return found
-            except (TypeError, ValueError):
-                recent = None
-    options = (dtype, order, casting, optimize, semiring, epilogue)
-    return _by_form(operands, out, options, epilogue_operands, alpha, beta, place, target, tiles, recent)
+    options = (dtype, order, casting, optimize, semiring, epilogue, epilogue_operands, alpha, beta, target, tiles)
+    if recent is None and operands and type(operands[0]) is _NDARRAY:
+        recent, found = _in_turns(operands, out, options, place)
+        if found is not None:
+            return found
+    return _by_form(operands, out, options, place, recent)
+
+
+def _within_limit(operands: tuple[Any, ...], out: Array | None, limit: int, options: tuple[Any, ...]) -> Any:
+    """The result of a call with a limit of memory. `options`: those of `_OPTIONS`."""
+    named = dict(zip(_OPTIONS, options, strict=True))
+    if any(map(is_tensor, operands)) or is_tensor(out):
+        return einsum_of_tensors(operands, out, named | {"memory_limit": limit})
+    if operands and isinstance(operands[0], str):
+        expression: Hashable = operands[0]
+        terms = operands[1:]
+    else:
+        from tilewright.frontend.einsum_lists import interleaved
+
+        expression, terms = interleaved(operands)
+    return imported("tilewright.frontend.einsum_memory").einsum_within(expression, terms, limit, out, **named)
+
+
+def _in_turns(
+    operands: tuple[Any, ...], out: Array | None, options: tuple[Any, ...], place: Any
+) -> tuple[Hashable, Any]:
+    """The key of short cuts of a call that gives operands and indices in turns, and the result of one that fits."""
+    turns = label_lists(operands)
+    if turns is None:
+        return None, None
+    *_, epilogue_operands, alpha, beta, _, tiles = options
+    recent = (turns[0], *options[:6], alpha or repr(alpha), beta, place)
+    try:
+        for entry in _RECENT.get(recent, ()) if tiles is None and not epilogue_operands else ():
+            found = entry(*turns[1], out)
+            if found is not None:
+                return recent, found
+    except (TypeError, ValueError):
+        return None, None
+    return recent, None
 
 
 def _by_form(
-    operands: tuple[Any, ...],
-    out: Array | None,
-    options: tuple[Any, ...],
-    epilogue_operands: Sequence[Any],
-    alpha: int | float | complex,
-    beta: int | float | complex,
-    place: Any,
-    target: str | Device | None,
-    tiles: Mapping[Any, Any] | None,
-    recent: Hashable,
+    operands: tuple[Any, ...], out: Array | None, options: tuple[Any, ...], place: Any, recent: Hashable
 ) -> Any:
     """The result of a call that no short cut took: of one like it before, of the disk's, or bound anew.
 
@@ -199,17 +204,11 @@ def _by_form(
     a short cut that the call gives is kept.
     """
     if any(map(is_tensor, operands)) or is_tensor(out):
-        if type(recent) is str:  # no option was given
-            return einsum_of_tensors(operands, out, {})
-        others = {
-            "epilogue_operands": epilogue_operands, "alpha": alpha, "beta": beta, "target": target, "tiles": tiles,
-        }  # fmt: skip
-        return einsum_of_tensors(operands, out, dict(zip(_OPTIONS, options, strict=True)) | others)
+        given = {} if type(recent) is str else dict(zip(_OPTIONS, options, strict=True))  # a str: no option was given
+        return einsum_of_tensors(operands, out, given)
+    dtype, order, casting, optimize, semiring, epilogue, epilogue_operands, alpha, beta, target, tiles = options
     if any(hasattr(one, "__tilewright_apply__") for one in operands):
-        from tilewright.frontend.einsum_traced import traced_einsum
-
-        dtype, order, casting, optimize, semiring, epilogue = options
-        return traced_einsum(
+        return imported("tilewright.frontend.einsum_traced").traced_einsum(
             operands, dtype, optimize, semiring, out=out, order=order, epilogue=epilogue, target=target, tiles=tiles,
             casting=None if casting == "safe" else casting, epilogue_operands=epilogue_operands or None,
             alpha=None if alpha == 1 else alpha, beta=beta or None,
@@ -229,10 +228,10 @@ def _by_form(
 
         raise TypeError(f"einsum: out must be a NumPy array, not {value_text(out)}")
     forms = [(one.dtype, one.shape, one.strides) for one in arrays]
-    given = None if out is None else (out.dtype, out.shape, out.strides)
-    made_for = (expression, operand_count, *forms, given)
+    form_of_out = None if out is None else (out.dtype, out.shape, out.strides)
+    made_for = (expression, operand_count, *forms, form_of_out)
     tiling = () if tiles is None else _hashable_tiles(tiles)
-    key: tuple[Any, ...] = (*made_for, *options, labels, alpha or repr(alpha), beta, place, tiling)
+    key: tuple[Any, ...] = (*made_for, *options[:6], labels, alpha or repr(alpha), beta, place, tiling)
     try:
         bound, known = _CALLS.get(key), True
     except TypeError:  # optimize may be a list; everything else that cannot be hashed is refused below
@@ -240,25 +239,36 @@ def _by_form(
     record: tuple[str, ...] | None = None
     if bound is None:
         others = {"extra_labels": labels, "alpha": alpha, "beta": beta, "target": target, "tiles": tiles}
-        named = dict(zip(_OPTIONS, options, strict=True)) | others
-        compiled = partial(_compiled, expression, operand_count, forms, given, named)
+        named = dict(zip(_OPTIONS[:6], options, strict=False)) | others
+        compiled = partial(_compiled, expression, operand_count, forms, form_of_out, named)
         with collection_later():
             record = record_key(key, arrays, out) if known else None
-            bound = None if record is None else stored_einsum(record, partial(compiled, "cpu"))
-            if bound is None:
-                bound = compiled()
+            bound, is_stored = _found_or_bound(record, compiled, operand_count)
+        record = None if is_stored else record
         if known:
             _remember(_CALLS, key, bound)
     if out is not None:
         check_out(out, arrays)
         arrays = (*arrays, out) if beta else arrays
     result = bound.run(arrays, out)
-    if record is not None and not isinstance(bound, StoredEinsum):
-        store_einsum(record, bound, arrays, result)
+    if record is not None:
+        kept: Any = bound
+        store_einsum(record, getattr(kept, "bound", kept), arrays, result, getattr(kept, "calls", 0))
     known_again = type(operands[0]) is str or type(operands[0]) is _NDARRAY
     if recent is not None and known_again and not labels and not tiling and bound.quick and bound.quick.entries:
         _remember(_RECENT, recent, with_first(bound.quick.entries[0], _RECENT.get(recent, ())))
     return result
+
+
+def _found_or_bound(
+    record: tuple[str, ...] | None, compiled: Callable[..., BoundEinsum], operand_count: int
+) -> tuple[BoundEinsum | StoredEinsum | HurriedEinsum, bool]:
+    """What runs calls of a form that has not been met: of its record on the disk, or compiled; and whether of that."""
+    stored = None if record is None else stored_einsum(record, partial(compiled, "cpu"))
+    if stored is not None and not stored.calls:
+        return stored, True
+    hurried = imported("tilewright.frontend.einsum_hurried")
+    return hurried.bound_or_hurried(stored, compiled, operand_count, record), stored is not None
 
 
 def _expression_and_arrays(operands: tuple[Any, ...]) -> tuple[Hashable, tuple[Array, ...]]:
@@ -287,13 +297,13 @@ def _hashable_tiles(tiles: Mapping[Any, Any]) -> Hashable:
 
 def _compiled(
     expression: Hashable, operand_count: int, forms: Sequence[Any], out: Any, options: dict[str, Any],
-    target: str | None = None,
+    target: str | None = None, hurried: bool = False,
 ) -> BoundEinsum:  # fmt: skip
     """A call bound to its program, which is compiled when it first runs; on `target` if one is given."""
     from tilewright.frontend.einsum_calls import bound_call
 
     return bound_call(
-        expression, operand_count, forms, out, options if target is None else options | {"target": target}
+        expression, operand_count, forms, out, options if target is None else options | {"target": target}, hurried
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
 from functools import lru_cache, partial
@@ -33,6 +33,7 @@ from tilewright.frontend.einsum_program import einsum_program
 from tilewright.frontend.einsum_quick import QuickCalls, QuickView
 from tilewright.frontend.scalar_constants import AMBIGUOUS
 from tilewright.frontend.semiring import semiring_named
+from tilewright.ir.cached import remembered
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Program
 from tilewright.ir.scalars import scalar_type_of
@@ -43,8 +44,8 @@ if TYPE_CHECKING:  # the compiler is imported when something is compiled
     from tilewright.runtime.executable import Executable
     from tilewright.runtime.stored_program import StoredProgram
 
-_EXECUTABLES: MemoryCache[HashedOnce, Callable[..., Any]] = MemoryCache(capacity=1024)
-_COMPILED: MemoryCache[HashedOnce, Executable] = MemoryCache(capacity=1024)
+_EXECUTABLES: MemoryCache[Hashable, Callable[..., Any]] = MemoryCache(capacity=1024)
+_COMPILED: MemoryCache[Hashable, Executable] = MemoryCache(capacity=1024)
 
 
 @dataclass(frozen=True)
@@ -168,10 +169,15 @@ def _told_depth(indices: int) -> Iterator[None]:
         ) from error
 
 
-def executable_of(program: Program, device: Device, tiles: tuple[tuple[str, Any], ...] = ()) -> Callable[..., Any]:
-    """The program, compiled or from the disk; equal programs on one device are compiled once."""
+_hashed = remembered(HashedOnce)
 
-    key = HashedOnce((program, device.name, tiles))
+
+def executable_of(
+    program: Program, device: Device, tiles: tuple[tuple[str, Any], ...] = (), hurried: bool = False
+) -> Callable[..., Any]:
+    """The program, compiled or from the disk; equal programs on one device are compiled once. See `bind`."""
+
+    key = (_hashed(program), device.name, tiles, hurried)
 
     def compiled() -> Executable:
         from tilewright.runtime.llvm_library import load_ahead
@@ -181,10 +187,12 @@ def executable_of(program: Program, device: Device, tiles: tuple[tuple[str, Any]
         from tilewright.passes.compile import compile_program
 
         with _told_depth(len(program.size_names)):
-            return _COMPILED.get_or_build(key, lambda: compile_program(program, device, tiles=dict(tiles)))
+            return _COMPILED.get_or_build(
+                key, lambda: compile_program(program, device, tiles=dict(tiles), any_shape=hurried)
+            )
 
     def build() -> Executable | StoredProgram:
-        return (None if tiles else stored_contraction(program, device, compiled)) or compiled()
+        return (None if tiles else stored_contraction(program, device, compiled, hurried)) or compiled()
 
     return _EXECUTABLES.get_or_build(key, build)
 
@@ -196,8 +204,11 @@ def bind(
     out: Signature | None,
     options: EinsumOptions,
     out_dtype: Any = None,
+    hurried: bool = False,
 ) -> BoundEinsum:
     """Decide everything about an einsum that does not need the data.
+
+    `hurried`: contractions of little work get kernels of any shape (`einsum_hurried`).
 
     Raises:
         ValueError: for operands, labels, an output, or option values that do not fit, naming them with their sizes.
@@ -210,10 +221,7 @@ def bind(
     dtype, conversions = _computed_dtype(text, operands, options, out)
     extra_labels = extra_labels_of(text, resolved, extras, options.extra_labels)
     sizes_out = resolved.output_shape
-    if not can_exist(sizes_out, dtype.itemsize):
-        raise ValueError(f"einsum {text!r}: the result would have the shape {sizes_out}, which no array can have")
-    if out is not None:
-        _check_form_of_out(text, out, sizes_out)
+    _check_result(text, sizes_out, dtype, out)
     path = contraction_path(resolved.spec, resolved.sizes, options.optimize, semiring.distributive)
     if 0 in resolved.sizes:
         # Folds over nothing give the neutral element, which must not meet other factors (0 * inf, or an integer that
@@ -225,35 +233,28 @@ def bind(
     if out_dtype is None and _is_view(resolved.spec, operands[0], dtype, out, options, order):
         quick_view = QuickView(operands[0], resolved.spec.inputs[0], resolved.spec.output) if out is None else None
         return BoundEinsum(resolved, path, None, None, None, None, sizes_out, dtype, axes, order, False, quick_view)
-    epilogue = epilogue_of(text, options, semiring, dtype, extras, extra_labels)
-    elements = tuple(
-        scalar_type_of(one.dtype if new is None else new) for one, new in zip(operands, conversions, strict=True)
-    )
-    labels = tuple(PlainView(labels).labels for labels in resolved.spec.inputs)
     orders: tuple[Labels, ...] = ()
     if len(path) > 1:
         from tilewright.frontend.einsum_orders import orders_between
 
         orders = orders_between(resolved, path, operands, axes, dtype.itemsize)
+    elements = tuple(
+        scalar_type_of(one.dtype if new is None else new) for one, new in zip(operands, conversions, strict=True)
+    )
+    labels = tuple(PlainView(labels).labels for labels in resolved.spec.inputs)
+    epilogue = epilogue_of(text, options, semiring, dtype, extras, extra_labels)
     written = partial(
         _program, EinsumSpec(labels, resolved.spec.output), elements, scalar_type_of(dtype),
         semiring=semiring, path=path, orders=orders, epilogue=epilogue,
     )  # fmt: skip
-    if out is not None:
-        wanted: np.dtype[Any] | None = out.dtype
-    else:
-        wanted = None if out_dtype is None else scalar_type_of(out_dtype).numpy
+    wanted = out.dtype if out is not None else None if out_dtype is None else scalar_type_of(out_dtype).numpy
     with _told_depth(len(resolved.sizes)):
         program, stored = _storing(text, written, wanted, options.casting)
     device = device_for(options.target)
     if options.tiles and device.name == "cpu":
-        from tilewright.passes.tiled.tiling import IllegalTiling
-
-        tiled = ", ".join(str(label) for label, _ in options.tiles)
-        raise IllegalTiling(
-            f"einsum {text!r}: tiles are given for {tiled}, but on a CPU the register tile is not chosen by hand"
-        )
-    executable = executable_of(program, device, size_tiles(text, resolved, options.tiles))
+        _refuse_tiles(text, options)
+    hurried = hurried and device.name == "cpu"
+    executable = executable_of(program, device, size_tiles(text, resolved, options.tiles), hurried)
     preparations = _preparations(
         extras, stored if options.beta else None, resolved.spec.inputs, extra_labels, conversions
     )
@@ -268,7 +269,20 @@ def bind(
     return replace(bound, quick=_quick_calls(executable, sizes_out, stored, axes, math.prod(resolved.sizes)))
 
 
-def _check_form_of_out(text: str, out: Signature, shape: tuple[int, ...]) -> None:
+def _refuse_tiles(text: str, options: EinsumOptions) -> None:
+    from tilewright.passes.tiled.tiling import IllegalTiling
+
+    tiled = ", ".join(str(label) for label, _ in options.tiles)
+    raise IllegalTiling(
+        f"einsum {text!r}: tiles are given for {tiled}, but on a CPU the register tile is not chosen by hand"
+    )
+
+
+def _check_result(text: str, shape: tuple[int, ...], dtype: np.dtype[Any], out: Signature | None) -> None:
+    if not can_exist(shape, dtype.itemsize):
+        raise ValueError(f"einsum {text!r}: the result would have the shape {shape}, which no array can have")
+    if out is None:
+        return
     if out.shape != shape:
         raise ValueError(f"einsum {text!r}: out has shape {out.shape}, but the result has shape {shape}")
     if overlaps_itself(out):

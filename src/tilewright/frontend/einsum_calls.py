@@ -42,7 +42,12 @@ def parsed_expression(expression: Any) -> ParsedEinsum:
 
 
 def bound_call(
-    expression: Hashable, operand_count: int, forms: Sequence[Any], out: Any, options: dict[str, Any]
+    expression: Hashable,
+    operand_count: int,
+    forms: Sequence[Any],
+    out: Any,
+    options: dict[str, Any],
+    hurried: bool = False,
 ) -> BoundEinsum:
     """A call bound to its program.
 
@@ -52,6 +57,7 @@ def bound_call(
         forms: dtype, shape and strides of each array.
         out: those of the given result, or None.
         options: the fields of `EinsumOptions`; paths and tiles may be as users write them.
+        hurried: contractions of little work get kernels of any shape.
     """
     signatures = [Signature(*one) for one in forms]
     known = options | {
@@ -63,4 +69,5 @@ def bound_call(
         signatures[operand_count:],
         None if out is None else Signature(*out),
         EinsumOptions(**known),
+        hurried=hurried,
     )

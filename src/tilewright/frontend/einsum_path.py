@@ -48,7 +48,9 @@ def distinct(labels: Sequence[int]) -> Labels:
 
 
 def hashable_optimize(optimize: Any) -> Hashable:
-    """The argument `optimize` in a hashable form (lists become tuples)."""
+    """The argument `optimize` in a hashable form: lists become tuples, a tree of cotengra's its path."""
+    if hasattr(optimize, "get_path") and not callable(optimize):
+        optimize = optimize.get_path()
     if isinstance(optimize, list | tuple):
         return tuple(tuple(one) if isinstance(one, list | tuple) else one for one in optimize)
     return optimize  # type: ignore[no-any-return]

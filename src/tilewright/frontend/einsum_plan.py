@@ -55,7 +55,15 @@ class StepCost:
 
 @dataclass(frozen=True, repr=False)
 class EinsumPlan:
-    """A compiled einsum: call it with arrays of the planned dtypes and shapes (any strides).
+    """A compiled einsum, which `plan` makes: call it with arrays of the planned dtypes and shapes (any strides).
+
+    Example:
+        >>> from tilewright.frontend.einsum_plan import plan
+        >>> product = plan("ij,jk->ik", (2, 3), (3, 4))
+        >>> product(np.ones((2, 3)), np.ones((3, 4))).tolist()
+        [[3.0, 3.0, 3.0, 3.0], [3.0, 3.0, 3.0, 3.0]]
+        >>> product.shape, product.flops
+        ((2, 4), 48)
 
     Attributes:
         expression: in the user's letters.
@@ -129,7 +137,7 @@ class EinsumPlan:
 
     @property
     def flops(self) -> int:
-        """Of all steps."""
+        """Operations of all steps, additions and multiplications by themselves."""
         return sum(one.flops for one in self.steps)
 
     def explain(self) -> str:

@@ -64,6 +64,9 @@ class QuickCalls:
         self._points = points
         self._large = large
         self._calls = 0
+        self.counted: Callable[[NativeEntry], NativeEntry] | None = (
+            None  # how entries are told apart (`einsum_hurried`)
+        )
 
     def learn(
         self,
@@ -96,6 +99,8 @@ class QuickCalls:
         much = self._points > _UNSHARED_POINTS or sum(one.size for one in arrays) > _UNSHARED_ELEMENTS
         if self._large is not None or much or (not serial and any(one.blocks > 1 for one in plan.launches)):
             entry = _of_threads(entry, threads, arrays[0].shape, self._large if fresh else None)
+        if self.counted is not None:
+            entry = self.counted(entry)
         # Where two threads learn at once, one entry may be lost, to be learned again.
         self.entries = with_first(entry, self.entries)
 

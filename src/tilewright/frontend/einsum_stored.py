@@ -25,7 +25,21 @@ from tilewright.runtime.plan_record import store_plan, stored_plan
 from tilewright.runtime.thread_count import get_num_threads
 
 if TYPE_CHECKING:  # the compiler is imported when something is compiled
+    from typing import Protocol
+
     from tilewright.frontend.einsum_bind import BoundEinsum
+    from tilewright.frontend.einsum_quick import QuickView
+
+    class Compiled(Protocol):
+        """A `BoundEinsum`, or what runs calls as one does."""
+
+        @property
+        def quick(self) -> QuickCalls | QuickView | None:
+            """Short cuts for repeated calls."""
+
+        def run(self, arrays: Sequence[Array], out: Array | None) -> Any:
+            """The result."""
+
 
 _MOST_TEMPORARIES = 64 << 20  # bytes: stored plans keep all temporary arrays until they are done
 _CPU = (None, "", b"", "cpu", b"cpu")
@@ -34,19 +48,20 @@ _CPU = (None, "", b"", "cpu", b"cpu")
 class StoredEinsum:
     """What `BoundEinsum` is to a compiled einsum, to one from the disk."""
 
-    def __init__(self, plan: FlatPlan, facts: dict[str, Any], compiled: Callable[[], BoundEinsum]) -> None:
+    def __init__(self, plan: FlatPlan, facts: dict[str, Any], compiled: Callable[[], Compiled]) -> None:
         """Of a record; `compiled` gives the einsum compiled anew, for calls that the record does not serve."""
         self.shape, self.axes = tuple(map(int, facts["shape"])), tuple(map(int, facts["axes"]))
         self.dtype: np.dtype[Any] = np.dtype(np.dtype(str(facts["dtype"])).type)
         strides = fresh_strides(self.shape, self.dtype.itemsize, self.axes)
         large = partial(empty_result, self.shape, self.dtype, self.axes) if is_large(self.shape, self.dtype) else None
         self.quick = QuickCalls(lambda arrays, result: plan, strides, int(facts["points"]), large)
+        self.calls = int(facts.get("calls", 0))  # after which it is worth kernels of its own (`einsum_hurried`)
         self._plan = plan
         self._copied = bool(facts["copied"])  # what `out` held, which the kernels read after they have begun to write
         self._threads = get_num_threads()  # which the kernels share their work among; fewer may run them
         self._runner: FlatRunner | None = None
         self._compiled = compiled
-        self._bound: BoundEinsum | None = None
+        self._bound: Compiled | None = None
 
     def run(self, arrays: Sequence[Array], out: Array | None) -> Any:
         """The result for operands of the recorded forms; `out` has been checked."""
@@ -55,7 +70,7 @@ class StoredEinsum:
             if found is not None:
                 return found
         if get_num_threads() > self._threads:
-            return self._run_compiled(arrays, out)
+            return self.run_compiled(arrays, out)
         result = empty_result(self.shape, self.dtype, self.axes) if out is None else out
         every = (*arrays[:-1], arrays[-1].copy("K"), result) if self._copied else (*arrays, result)
         if self._runner is None:
@@ -63,12 +78,13 @@ class StoredEinsum:
         try:
             self._runner(every)
         except Unfit:
-            return self._run_compiled(arrays, out)
+            return self.run_compiled(arrays, out)
         if not self._copied:
             self.quick.learn(arrays, result if self.shape else None, result)
         return result if self.shape else result[()]
 
-    def _run_compiled(self, arrays: Sequence[Array], out: Array | None) -> Any:
+    def run_compiled(self, arrays: Sequence[Array], out: Array | None) -> Any:
+        """The result by the einsum compiled anew."""
         if self._bound is None:
             self._bound = self._compiled()
         result = self._bound.run(arrays, out)
@@ -126,7 +142,7 @@ def _dtype_text(dtype: Any) -> str | None:
     return known.str if known.isbuiltin == 1 else None
 
 
-def stored_einsum(key: tuple[str, ...], compiled: Callable[[], BoundEinsum]) -> StoredEinsum | None:
+def stored_einsum(key: tuple[str, ...], compiled: Callable[[], Compiled]) -> StoredEinsum | None:
     """The einsum of a record; None if there is none. `compiled`: see `StoredEinsum`."""
     found = stored_plan(default_disk_cache(), key)
     if found is None:
@@ -137,13 +153,15 @@ def stored_einsum(key: tuple[str, ...], compiled: Callable[[], BoundEinsum]) -> 
         return None
 
 
-def store_einsum(key: tuple[str, ...], bound: BoundEinsum, arrays: Sequence[Array], result: Any) -> None:
-    """Keep an einsum that has been run on these arrays, if it is simple enough."""
+def store_einsum(
+    key: tuple[str, ...], bound: BoundEinsum, arrays: Sequence[Array], result: Any, calls: int = 0
+) -> None:
+    """Keep an einsum that has been run on these arrays, if it is simple enough; `calls`: see `einsum_hurried`."""
     plan_of = getattr(bound.executable, "flat_plan", None)  # which views and interpreted programs have not
     if plan_of is None or not bound.takes_operands_as_they_are or bound.indirect:
         return
     plan: FlatPlan | None = plan_of(bound.prepared(arrays), result if bound.shape else None)
-    if plan is None or sum(plan.temporaries) > _MOST_TEMPORARIES:
+    if plan is None:
         return
     facts = {
         "shape": bound.shape,
@@ -151,5 +169,12 @@ def store_einsum(key: tuple[str, ...], bound: BoundEinsum, arrays: Sequence[Arra
         "dtype": bound.dtype.str,
         "points": math.prod(bound.resolved.sizes),
         "copied": bound.copies_out,
+        "calls": calls,
     }
-    store_plan(default_disk_cache(), key, plan, facts)
+    store_flat_plan(key, plan, facts)
+
+
+def store_flat_plan(key: tuple[str, ...], plan: FlatPlan, facts: dict[str, Any]) -> None:
+    """Keep a plan with the facts of `StoredEinsum`, unless it needs much memory between its launches."""
+    if sum(plan.temporaries) <= _MOST_TEMPORARIES:
+        store_plan(default_disk_cache(), key, plan, facts)

@@ -74,6 +74,9 @@ def scan(op: Callable[..., Any] | str, neutral: Any, *arrays: Any) -> Any:
     two levels of a tree above, one for every 2 million rows, one for each chunk (eight for a core), and a few that join
     these. A prefix errs by at most so many units of the sum of the magnitudes: some 170 at a million rows.
 
+    Raises:
+        TypeError: as `reduce`.
+
     Example:
         >>> import numpy as np
         >>> import tilewright as tw
@@ -171,6 +174,9 @@ def hist(op: Callable[..., Any] | str, neutral: Any, bins: Any, indices: Any, *v
 
     Returns:
         The bins, a tuple for several arrays of values.
+
+    Raises:
+        TypeError: for sizes, types, and results of `op` that do not fit.
 
     Example:
         >>> import numpy as np

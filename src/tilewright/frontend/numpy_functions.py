@@ -38,6 +38,29 @@ def traced_function(function: Any, arguments: Sequence[Any], options: Mapping[st
     raise TypeError(f"{function.__module__}.{name} cannot be traced; use {instead}")
 
 
+def is_traced_function(name: str) -> bool:
+    """Whether NumPy's function of this name can be traced."""
+    return name in _OTHERS
+
+
+def traced_method(array: Any, name: str, shown: str) -> Callable[..., Any]:
+    """A method of a traced array, which is called `shown` in errors.
+
+    Raises (when called):
+        TypeError: for arguments that the method does not have.
+    """
+
+    def method(*arguments: Any, **options: Any) -> Any:
+        try:
+            signature(METHODS[name]).bind(array, *arguments, **options)
+        except TypeError as error:
+            named = [f"; write {ours}= for {torchs}=" for torchs, ours in _OF_TORCH.items() if torchs in options]
+            raise TypeError(f"{shown}.{name}: {error}{''.join(named)}") from error
+        return METHODS[name](array, *arguments, **options)
+
+    return method
+
+
 def _flipped(array: Any, axis: int | Sequence[int] | None = None) -> Any:
     chosen = range(array.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
     turned = {dimension_of("flip", array, one) for one in chosen}
@@ -62,6 +85,7 @@ _OTHERS: dict[str, Callable[..., Any]] = {
     "imag": lambda value: value.imag,
     "shape": lambda array: array.shape,
     "ndim": lambda array: array.ndim,
+    "size": lambda array: array.size,
     "transpose": lambda array, axes=None: array_functions.transpose(array, axes),
     "roll": array_functions.roll,
     "flip": _flipped,
@@ -78,6 +102,9 @@ _OTHERS: dict[str, Callable[..., Any]] = {
     **neighbour_functions.FUNCTIONS,
 }
 
+_OF_TORCH = {"dim": "axis", "keepdim": "keepdims"}
+"""What torch calls arguments."""
+
 _FILTER = "tw.where for arrays of the same size; examples/filter.py has how elements are kept, and counted"
 _INSTEAD = {
     "trapezoid": "((ys[1:] + ys[:-1]) * (xs[1:] - xs[:-1])).sum() / 2",
@@ -89,6 +116,18 @@ _INSTEAD = {
     "compress": _FILTER,
     "extract": _FILTER,
     **dict.fromkeys(("inv", "solve", "det", "eig", "eigh", "qr", "svd", "cholesky"), "NumPy outside of the program"),
+    "fft": "NumPy outside of the program",
+    "split": "slices, xs[:middle] and xs[middle:]",
+    "kron": "np.einsum('ij,kl->ikjl', xs, ys), reshaped",
+    "meshgrid": "broadcasting, xs[:, None] and ys",
+    "isclose": "tw.abs(xs - ys) <= tolerance",
+    "nansum": "tw.where(tw.isnan(xs), 0.0, xs).sum()",
+    "nanmean": "tw.where(tw.isnan(xs), 0.0, xs).sum() / (~tw.isnan(xs)).sum()",
+    **dict.fromkeys(("apply_along_axis", "vectorize"), "tw.map"),
+    **dict.fromkeys(("select", "piecewise"), "tw.where in tw.where"),
+    "append": "tw.concat",
+    "rot90": "np.flip(xs.T, 0)",
+    "empty_like": "np.zeros_like",
     "digitize": "np.searchsorted(bins, xs, side='right')",
     "allclose": "(tw.abs(xs - ys) <= tolerance).all()",
     "nan_to_num": "tw.where(tw.isnan(xs), 0.0, xs)",

@@ -6,13 +6,13 @@ has been compiled for it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeAlias
 
 from tilewright.runtime.cache import default_disk_cache
 from tilewright.runtime.fingerprint import build_of, fingerprint
+from tilewright.runtime.json_reader import read_json
 
 Path: TypeAlias = tuple[tuple[int, ...], ...]
 
@@ -36,7 +36,9 @@ def path_of(asked: tuple[str, ...], search: Callable[[], Path], checked: Callabl
     data = disk.get(key)
     if data is not None:
         with suppress(ValueError, TypeError):  # of another version
-            return checked(tuple(tuple(step) for step in json.loads(data)))
+            return checked(tuple(tuple(step) for step in read_json(data)))
     path = search()
+    import json  # which nothing that reads paths needs
+
     disk.put(key, json.dumps(path).encode())
     return path

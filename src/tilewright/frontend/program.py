@@ -35,13 +35,13 @@ from tilewright.ir.nodes import Program
 from tilewright.ir.printer import print_program
 from tilewright.ir.scalars import I64, ScalarType
 from tilewright.ir.sizes import Size
-from tilewright.machine.model import Machine
 from tilewright.runtime.devices import TARGET_VARIABLE, Device, device_for
 from tilewright.runtime.environment import read_environment
 from tilewright.runtime.forking import ForkSafeLock
 from tilewright.runtime.thresholds import merged
 
 if TYPE_CHECKING:
+    from tilewright.machine.model import Machine
     from tilewright.passes.contractions.contraction_launches import Tiles
     from tilewright.passes.flattening.kinds import Flattening
     from tilewright.rewrite.derivation import Derivation
@@ -55,6 +55,15 @@ class TracedProgram:
 
     It is traced once for each combination of the element types of its generic parameters, and compiled once for each
     of those and each device.
+
+    Example:
+        >>> import numpy as np
+        >>> import tilewright as tw
+        >>> @tw.program
+        ... def doubled(xs: tw.f64["n"]):
+        ...     return tw.map(lambda x: 2 * x, xs)
+        >>> type(doubled).__name__, doubled(np.ones(2)).tolist()
+        ('TracedProgram', [2.0, 2.0])
     """
 
     def __init__(
@@ -109,8 +118,9 @@ class TracedProgram:
         if tracer is not None:
             return self._inlined(tracer, arguments)
         if target is None:
+            given = arguments if out is None else arguments + (out,)  # noqa: RUF005  # half the time of unpacking
             for entry in self._quick.calls.get(read_environment(TARGET), ()):
-                found = entry(*arguments) if out is None else entry(*arguments, out)
+                found = entry(*given)
                 if found is not None:
                     return found
         if are_there(arguments, out):
@@ -156,12 +166,16 @@ class TracedProgram:
 
         A machine (`machine.named`) need not be here.
         """
+        from tilewright.machine.model import Machine  # calls from the disk do without
+
         if isinstance(target, Machine):
             return self.options.explained(self._trace(self._given_types(dtypes)).program, target)
         return explanation(self._executable(self._given_types(dtypes), target)[0])
 
     def derivation(self, *dtypes: Any, target: str | Device | Machine | None = None) -> Derivation:
         """The rewrites between the program and what is run on a device or machine; `dtypes` as for `trace`."""
+        from tilewright.machine.model import Machine
+
         machine = target if isinstance(target, Machine) else device_for(target).machine
         return self.options.derived(self._trace(self._given_types(dtypes)).program, machine)
 
@@ -383,7 +397,8 @@ def program(
     is run once for each combination of element types: what it reads from around it stays what it was then.
 
     Floats are computed as written, but for two things: a product that is added to something may be rounded only with
-    the sum (a fused multiply-add), and folds and scans combine their rows in trees.
+    the sum (a fused multiply-add), and folds and scans combine their rows in trees. Terms alike of a fold's row, joined
+    by the fold's operator (those of a convolution's window), may become rows.
 
     Args:
         function: its parameters are annotated with their types: `xs: tw.f32["n", "m"]` is an array, `alpha: tw.f32` a

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Program
 from tilewright.ir.scalars import ScalarType
-from tilewright.machine.model import Machine
 from tilewright.passes.flattening.kinds import Flattening, check_flattening
 from tilewright.runtime.devices import Device
 
 if TYPE_CHECKING:
     from tilewright.frontend.program_tiles import TunedTiles
+    from tilewright.machine.model import Machine
     from tilewright.passes.contractions.contraction_launches import Tiles
     from tilewright.rewrite.derivation import Derivation, Recording
     from tilewright.runtime.executable import Executable
@@ -113,7 +113,7 @@ class ProgramOptions:
         return prepare_program(
             program,
             Device(machine.name, machine, ""),
-            tiles=self.tiles,
+            asked=self.tiles,
             flattening=self.flattening,
             contractions=self.contractions,
             unchecked=self.unchecked,

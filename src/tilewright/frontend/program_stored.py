@@ -10,12 +10,12 @@ from tilewright.frontend.program_options import ProgramOptions
 from tilewright.ir.nodes import Program
 from tilewright.ir.printer import print_program
 from tilewright.ir.traversal import all_statements
-from tilewright.runtime.devices import Device
+from tilewright.machine.cores import usable_cores
+from tilewright.runtime.devices import Device, device_for
 from tilewright.runtime.digest import sha256
 from tilewright.runtime.environment import is_on
 from tilewright.runtime.fingerprint import fingerprint
-from tilewright.tune.places import store_path
-from tilewright.tune.text import file_beside
+from tilewright.tune.places import path_beside, store_path
 
 if TYPE_CHECKING:  # imported where a program may be on the disk
     from tilewright.runtime.executable import Executable
@@ -38,7 +38,8 @@ def stored_program(
         compiled: compiles it.
     """
     print_ = fingerprint()
-    if device.machine.kind != "cpu" or options.tiles or print_ is None:
+    is_host = device is device_for("cpu")  # whose machine follows from the fingerprint, and takes long to describe
+    if options.tiles or print_ is None or not (is_host or device.machine.kind == "cpu"):
         return None
     if is_on("TILEWRIGHT_VERIFY", False):
         return None
@@ -51,8 +52,9 @@ def stored_program(
         # A tuning that was not used has been warned of, as in every process that compiles the program.
         return not tuning or not executable.has_versions or bool(executable.given and not options.thresholds)
 
+    machine = f"{usable_cores()} cores" if is_host else repr(device.machine)
     parts = (
-        *print_, repr(device.machine), print_program(program), *_lines(program),
+        *print_, machine, print_program(program), *_lines(program),
         repr((options.flattening, options.contractions, options.unchecked, sorted(options.thresholds.items()))),
         tuning, stored,
     )  # fmt: skip
@@ -74,7 +76,7 @@ def _tuning_text(given: str | os.PathLike[str] | None, source: str | None) -> st
     Raises:
         OSError: if it cannot be read.
     """
-    beside = None if source is None else file_beside(source)
+    beside = None if source is None else path_beside(source)
     path = given if given is not None else beside
     if path is None or (given is None and (not os.path.isfile(path) or os.fspath(path) == source)):
         return ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -81,6 +80,8 @@ def _located(error: Exception, name: str) -> str | None:
     """The message with file and line, of an error that this package has raised while it traced; None for others."""
     if type(error) not in _LOCATED:
         return None
+    import traceback  # which no other call needs
+
     frames = traceback.extract_tb(error.__traceback__)
     if not frames or not is_ours(frames[-1].filename):
         return None

@@ -51,7 +51,9 @@ def constant(value: Any, scalar: ScalarType) -> Literal:
         return Literal(float(number), scalar)
     whole = not isinstance(number, float) or (math.isfinite(number) and number == int(number))
     if not whole:
-        raise TypeError(f"the constant {number} does not fit the type {scalar}; convert the other operand")
+        raise TypeError(
+            f"the constant {number} does not fit the type {scalar}; convert the other operand, as in x.astype('f64')"
+        )
     if scalar == BOOL:
         if number not in (0, 1):
             raise TypeError(f"the constant {number} does not fit the type bool; convert the other operand")

@@ -5,6 +5,10 @@ On a CPU all of them run in vectors. Their errors there, in units in the last pl
 arguments of any size, as glibc's vector functions have them (where there are none, the C library's own, which are
 better). On all devices a product and a sum that it goes into may be rounded once, as `fma` does it, and not twice.
 
+Angles are in radians. Operands of several types are converted to one as in NumPy; outside of programs arrays are
+broadcast as in NumPy. All functions raise a TypeError for a type on which they are not defined, and for another number
+of operands.
+
 >>> float(maximum(-2.0, 0)), float(where(True, 1, 2))
 (0.0, 1.0)
 """
@@ -24,17 +28,29 @@ from tilewright.ir.operators import OPERATORS
 
 
 def where(condition: Any, then: Any, otherwise: Any) -> Any:
-    """`then` where the condition holds, else `otherwise`; both are evaluated."""
+    """`then` where the condition holds, else `otherwise`; both are evaluated.
+
+    >>> int(where(2 > 1, 5, 7))
+    5
+    """
     return apply("select", condition, then, otherwise)
 
 
 def minimum(left: Any, right: Any) -> Any:
-    """The smaller one; nan if either is nan."""
+    """The smaller one; nan if either is nan.
+
+    >>> float(minimum(3.0, -1.0))
+    -1.0
+    """
     return apply("min", left, right)
 
 
 def maximum(left: Any, right: Any) -> Any:
-    """The larger one; nan if either is nan."""
+    """The larger one; nan if either is nan.
+
+    >>> float(maximum(3.0, -1.0))
+    3.0
+    """
     return apply("max", left, right)
 
 
@@ -127,22 +143,38 @@ def rounded(value: Any, digits: int | None = None) -> Any:
 
 
 def relu(value: Any) -> Any:
-    """max(value, 0)."""
+    """max(value, 0).
+
+    >>> float(relu(-2.0))
+    0.0
+    """
     return apply("max", value, 0)
 
 
 def sigmoid(value: Any) -> Any:
-    """1 / (1 + exp(-value))."""
+    """1 / (1 + exp(-value)).
+
+    >>> float(sigmoid(0.0))
+    0.5
+    """
     return 1 / (1 + apply("exp", -value))
 
 
 def conj(value: Any) -> Any:
-    """The complex conjugate."""
+    """The complex conjugate.
+
+    >>> complex(conj(1 + 2j))
+    (1-2j)
+    """
     return apply("conj", value)
 
 
 def cast(value: Any, scalar: object) -> Any:
-    """Conversion to another scalar type (`tw.f32`, a NumPy dtype or a name)."""
+    """Conversion to another scalar type (`tw.f32`, a NumPy dtype or a name); of floats to integers towards zero.
+
+    >>> int(cast(2.75, "i32"))
+    2
+    """
     if hasattr(value, "astype"):
         return value.astype(scalar if isinstance(value, ScalarProxy) else type_named(scalar).numpy)
     return type_named(scalar).numpy.type(value)
@@ -151,7 +183,8 @@ def cast(value: Any, scalar: object) -> Any:
 _NAMES = {1: ("value",), 2: ("first", "second"), 3: ("a", "b", "c")}
 
 
-def _function(operator: str, meaning: str) -> Callable[..., Any]:
+def _function(operator: str, meaning: str, example: str) -> Callable[..., Any]:
+    """An operator as a function; `example`: its operands, and what it gives for them as a plain Python value."""
     arity = OPERATORS[operator].arity
 
     def function(*operands: Any) -> Any:
@@ -159,53 +192,56 @@ def _function(operator: str, meaning: str) -> Callable[..., Any]:
             raise TypeError(f"{operator} takes {arity} {'operand' if arity == 1 else 'operands'}, not {len(operands)}")
         return apply(operator, *operands)
 
+    given, _, result = example.partition(" = ")
     function.__name__ = function.__qualname__ = operator
-    function.__doc__ = meaning
+    name = "rint" if operator == "round" else operator
+    function.__doc__ = f"{meaning}\n\n    >>> {name}({given}).item()\n    {result}\n    "
     parameters = [Parameter(name, Parameter.POSITIONAL_ONLY) for name in _NAMES[arity]]
     function.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     return function
 
 
-sqrt = _function("sqrt", "The square root.")
+sqrt = _function("sqrt", "The square root; nan below 0.", "9.0 = 3.0")
 rsqrt = _function(
     "rsqrt",
     """1 / sqrt(value), faster than that: on CPUs and in CUDA and OpenCL right to less than 2 units in the last place.
 
-    rsqrt(0) is infinite (with the sign of the zero), rsqrt(inf) is 0, and that of a negative number is nan.
-
-    >>> float(rsqrt(4.0))
-    0.5
-    """,
+    rsqrt(0) is infinite (with the sign of the zero), rsqrt(inf) is 0, and that of a negative number is nan.""",
+    "4.0 = 0.5",
 )
-exp = _function("exp", "e to the power of the value.")
-log = _function("log", "The natural logarithm.")
-exp2 = _function("exp2", "2 to the power of the value.")
-log2 = _function("log2", "The logarithm of base 2.")
-log10 = _function("log10", "The logarithm of base 10.")
-log1p = _function("log1p", "log(1 + value), accurate near 0.")
-expm1 = _function("expm1", "exp(value) - 1, accurate near 0.")
-cbrt = _function("cbrt", "The cube root, of the value's sign.")
-hypot = _function("hypot", "The length of (first, second), which no square on the way overflows.")
-sin = _function("sin", "The sine.")
-cos = _function("cos", "The cosine.")
-tan = _function("tan", "The tangent.")
-asin = _function("asin", "The arc sine.")
-acos = _function("acos", "The arc cosine.")
-atan = _function("atan", "The arc tangent.")
-atan2 = _function("atan2", "The angle of the point (second, first).")
-sinh = _function("sinh", "The hyperbolic sine.")
-cosh = _function("cosh", "The hyperbolic cosine.")
-tanh = _function("tanh", "The hyperbolic tangent.")
-asinh = _function("asinh", "The inverse hyperbolic sine.")
-acosh = _function("acosh", "The inverse hyperbolic cosine; nan below 1.")
-atanh = _function("atanh", "The inverse hyperbolic tangent.")
-erf = _function("erf", "The error function, 2 / sqrt(pi) times the integral of exp(-t * t) from 0 to the value.")
-erfc = _function("erfc", "1 - erf(value), accurate where that is near 0.")
-copysign = _function("copysign", "The magnitude of the first with the sign of the second, also that of a zero.")
-floor = _function("floor", "Rounded down.")
-ceil = _function("ceil", "Rounded up.")
-trunc = _function("trunc", "Rounded towards zero.")
-rint = _function("round", "Rounded to the nearest whole number, halves to even.")
-isnan = _function("isnan", "Whether the value is nan.")
-isinf = _function("isinf", "Whether the value is infinite.")
-fma = _function("fma", "a * b + c.")
+exp = _function("exp", "e to the power of the value.", "0.0 = 1.0")
+log = _function("log", "The natural logarithm; nan below 0.", "1.0 = 0.0")
+exp2 = _function("exp2", "2 to the power of the value.", "3.0 = 8.0")
+log2 = _function("log2", "The logarithm of base 2; nan below 0.", "8.0 = 3.0")
+log10 = _function("log10", "The logarithm of base 10; nan below 0.", "1000.0 = 3.0")
+log1p = _function("log1p", "log(1 + value), accurate near 0.", "1e-20 = 1e-20")
+expm1 = _function("expm1", "exp(value) - 1, accurate near 0.", "1e-20 = 1e-20")
+cbrt = _function("cbrt", "The cube root, of the value's sign.", "-8.0 = -2.0")
+hypot = _function("hypot", "The length of (first, second), which no square on the way overflows.", "3.0, -4.0 = 5.0")
+sin = _function("sin", "The sine of an angle in radians.", "0.0 = 0.0")
+cos = _function("cos", "The cosine of an angle in radians.", "0.0 = 1.0")
+tan = _function("tan", "The tangent of an angle in radians.", "0.0 = 0.0")
+asin = _function("asin", "The arc sine, from -pi/2 to pi/2 radians; nan beyond -1 and 1.", "0.0 = 0.0")
+acos = _function("acos", "The arc cosine, from 0 to pi radians; nan beyond -1 and 1.", "1.0 = 0.0")
+atan = _function("atan", "The arc tangent, from -pi/2 to pi/2 radians.", "0.0 = 0.0")
+atan2 = _function("atan2", "The angle of the point (second, first), from -pi to pi radians.", "0.0, 1.0 = 0.0")
+sinh = _function("sinh", "The hyperbolic sine.", "0.0 = 0.0")
+cosh = _function("cosh", "The hyperbolic cosine.", "0.0 = 1.0")
+tanh = _function("tanh", "The hyperbolic tangent.", "0.0 = 0.0")
+asinh = _function("asinh", "The inverse hyperbolic sine.", "0.0 = 0.0")
+acosh = _function("acosh", "The inverse hyperbolic cosine; nan below 1.", "1.0 = 0.0")
+atanh = _function("atanh", "The inverse hyperbolic tangent; nan beyond -1 and 1.", "0.0 = 0.0")
+erf = _function(
+    "erf", "The error function, 2 / sqrt(pi) times the integral of exp(-t * t) from 0 to the value.", "0.0 = 0.0"
+)
+erfc = _function("erfc", "1 - erf(value), accurate where that is near 0.", "0.0 = 1.0")
+copysign = _function(
+    "copysign", "The magnitude of the first with the sign of the second, also that of a zero.", "2.0, -0.0 = -2.0"
+)
+floor = _function("floor", "Rounded down.", "-1.5 = -2.0")
+ceil = _function("ceil", "Rounded up.", "-1.5 = -1.0")
+trunc = _function("trunc", "Rounded towards zero.", "-1.5 = -1.0")
+rint = _function("round", "Rounded to the nearest whole number, halves to even.", "2.5 = 2.0")
+isnan = _function("isnan", "Whether the value is nan.", "1.0 = False")
+isinf = _function("isinf", "Whether the value is infinite.", "1.0 = False")
+fma = _function("fma", "a * b + c, rounded once where a device can.", "np.float64(2.0), 3.0, 4.0 = 10.0")

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.frontend import scalar_integers
-from tilewright.frontend.foreign_functions import array_function, array_ufunc, torch_function
+from tilewright.frontend.foreign_functions import array_function, array_ufunc, hint_of, torch_function
 from tilewright.frontend.scalar_constants import constant, type_named
 from tilewright.ir.builder import Builder
 from tilewright.ir.nodes import Apply, Atom, Literal, SizeValue, Variable
@@ -161,9 +161,10 @@ class ScalarProxy:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # asked for by protocols, also of a proxy that is being made
             raise AttributeError(name)
+        instead = hint_of(name, False) or "the functions of tilewright (exp, sqrt, ...), .astype, .real, .imag"
         raise AttributeError(
             f"the scalar {self.atom} of type {self.scalar} has no attribute {name!r} while the function is traced; use "
-            "the functions of tilewright (exp, sqrt, ...), .astype, .real, .imag"
+            f"{instead}"
         )
 
     def __format__(self, form: str) -> str:

@@ -6,13 +6,14 @@ It is told when it is imported, since whoever imports this package may never use
 from __future__ import annotations
 
 import functools
-import importlib.util
 import sys
 import warnings
 from collections.abc import Sequence
-from importlib.machinery import ModuleSpec
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
 
 _COMPILER = "torch._dynamo"
 
@@ -33,7 +34,9 @@ class _AtImport:
         if name != _COMPILER:
             return None
         sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
+        from importlib.util import find_spec  # which nothing else of a first call imports
+
+        spec = find_spec(name)
         loader: Any = None if spec is None else spec.loader
         if loader is not None:
             execute = loader.exec_module

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,23 +16,21 @@ import numpy as np
 
 from tilewright.frontend.einsum_arrays import Array, as_arrays
 from tilewright.frontend.einsum_quick import with_first
-from tilewright.frontend.scalar_constants import type_named
 from tilewright.frontend.torch_tensors import are_there, on_arrays
-from tilewright.frontend.tree_parse import Leaf, Node, check_tree, leaves, parse_tree, sizes_of
-from tilewright.frontend.tree_plan import TreePlan, make_plan, memory_order
-from tilewright.frontend.tree_steps import ResolvedTree, resolve_tree
-from tilewright.ir.scalars import ScalarType, scalar_type_of
+from tilewright.frontend.tree_stored import StoredTree, record_of, store_tree, stored_tree
 from tilewright.runtime.cache import MemoryCache
-from tilewright.runtime.devices import Device, device_for
+from tilewright.runtime.collecting import collection_later, imported
 from tilewright.runtime.environment import read_environment
-from tilewright.runtime.messages import value_text
 
-if TYPE_CHECKING:  # imported when a call is repeated
+if TYPE_CHECKING:  # imported when a tree is planned
+    from tilewright.frontend.tree_parse import Node
+    from tilewright.frontend.tree_plan import TreePlan
     from tilewright.runtime.cpu_entry import NativeEntry
+    from tilewright.runtime.devices import Device
 
 Sizes = Mapping[Any, int] | Sequence[int]
 
-_PLANS: MemoryCache[Hashable, TreePlan] = MemoryCache(capacity=1024)
+_PLANS: MemoryCache[Hashable, TreePlan | StoredTree] = MemoryCache(capacity=1024)
 _RECENT: dict[Hashable, tuple[NativeEntry, ...]] = {}  # by tree and options: short cuts of the forms met last
 _MOST_RECENT = 1024
 _TARGET = b"TILEWRIGHT_TARGET"
@@ -96,16 +95,12 @@ def einsum_tree(
         )  # fmt: skip
     given = as_arrays(arrays, "einsum_tree", "input")
     if out is not None and not isinstance(out, np.ndarray):
-        raise TypeError(f"einsum_tree: out must be a NumPy array, not {value_text(out)}")
-    signature = tuple((one.dtype, one.shape, one.strides) for one in given)
-    given_form = None if out is None else (out.shape, out.strides)
-    key = (tree, _hashable(sizes), signature, given_form, dtype, place, memory_limit)
-    plan = _PLANS.get_or_build(key, lambda: _plan_for(tree, sizes, given, out, dtype, target, memory_limit))
-    native = [
-        array if array.dtype == element.numpy and array.dtype.isnative else array.astype(element.numpy)
-        for array, element in zip(given, plan.inputs, strict=True)
-    ]
+        raise TypeError(f"einsum_tree: out must be a NumPy array, not {_value_text(out)}")
+    plan, record = planned(tree, sizes, given, out, dtype=dtype, target=target, memory_limit=memory_limit)
+    native = given if isinstance(plan, StoredTree) else plan.native(given)
     result = plan(*native, out=out)
+    if record is not None and not isinstance(plan, StoredTree) and all(map(operator.is_, native, given)):
+        store_tree(record, plan, given, result)
     if recent is not None and plan.quick is not None and plan.quick.entries:
         if len(_RECENT) >= _MOST_RECENT:
             _RECENT.clear()
@@ -139,90 +134,58 @@ def plan_tree(
         >>> plan.flops, plan.peak_bytes
         (576, 208)
     """
-    resolved = _resolved(tree, sizes)
-    element = type_named(dtype)
-    inputs = (element,) * len(resolved.inputs)
-    return make_plan(resolved, inputs, resolved.inputs, element, device_for(target), limit=_checked_limit(memory_limit))
+    given, options = imported("tilewright.frontend.tree_call").of_sizes(tree, sizes, dtype, target, memory_limit)
+    return make_plan(*given, **options)
 
 
-def _plan_for(
+def planned(
     tree: str | Node,
     sizes: Sizes | None,
     arrays: Sequence[Array],
     out: Array | None,
+    *,
     dtype: Any,
     target: str | Device | None,
     memory_limit: int | None,
-) -> TreePlan:
-    node = _node(tree)
-    inputs = leaves(node)
-    if len(arrays) != len(inputs):
-        raise ValueError(f"tree {node} has {len(inputs)} inputs; {len(arrays)} arrays were given")
-    for number, (leaf, array) in enumerate(zip(inputs, arrays, strict=True)):
-        if array.ndim != len(leaf.labels):
-            raise ValueError(f"tree {node}: input {number} {leaf} has {array.ndim} dimensions (shape {array.shape})")
-    resolved = _resolved(node, _sizes_from(node, inputs, arrays) if sizes is None else sizes)
-    for number, (labels, array) in enumerate(zip(resolved.inputs, arrays, strict=True)):
-        wanted = tuple(resolved.sizes[label] for label in labels)
-        if array.shape != wanted:
-            raise ValueError(
-                f"tree {node}: input {number} {inputs[number]} has shape {array.shape}, the sizes of its indices are "
-                f"{wanted}"
-            )
-    elements, computed = _types(node, arrays, dtype)
-    orders = [memory_order(array, labels) for array, labels in zip(arrays, resolved.inputs, strict=True)]
-    fits = out is not None and out.shape == tuple(resolved.sizes[label] for label in resolved.output)
-    order = memory_order(out, resolved.output) if out is not None and fits else None
-    return make_plan(
-        resolved, elements, orders, computed, device_for(target),
-        output_order=order, given=out is not None, limit=_checked_limit(memory_limit),
-    )  # fmt: skip
+) -> tuple[TreePlan | StoredTree, tuple[str, ...] | None]:
+    """What runs calls with arrays of these forms, and the key under which it is to be left on the disk, if at all.
+
+    Raises:
+        TreeError, ValueError, TypeError, MemoryError: as `einsum_tree` does.
+    """
+    place = read_environment(_TARGET) if target is None else target
+    signature = tuple((one.dtype, one.shape, one.strides) for one in arrays)
+    given_form = None if out is None else (out.dtype, out.shape, out.strides)
+    known = _hashable(sizes)
+    record: tuple[str, ...] | None = None
+
+    def compiled() -> TreePlan:
+        given, options = imported("tilewright.frontend.tree_call").of_arrays(
+            tree, sizes, arrays, out, dtype, target, memory_limit
+        )
+        return make_plan(*given, **options)
+
+    def build() -> TreePlan | StoredTree:
+        nonlocal record
+        with collection_later():
+            record = record_of("tree", (tree, known, memory_limit), arrays, out, dtype, place)
+            found = None if record is None else stored_tree(record, compiled)
+        return found or compiled()
+
+    key = (tree, known, signature, given_form, dtype, place, memory_limit)
+    return _PLANS.get_or_build(key, build), record
 
 
-def _node(tree: str | Node) -> Node:
-    if not isinstance(tree, Node):
-        return parse_tree(tree)
-    check_tree(tree)
-    return tree
+def make_plan(*given: Any, **options: Any) -> TreePlan:
+    """`tree_plan.make_plan`, which is imported when a tree is planned."""
+    plan: TreePlan = imported("tilewright.frontend.tree_plan").make_plan(*given, **options)
+    return plan
 
 
-def _resolved(tree: str | Node, sizes: Sizes) -> ResolvedTree:
-    node = _node(tree)
-    return resolve_tree(node, sizes_of(node, sizes))
+def _value_text(value: Any) -> str:
+    from tilewright.runtime.messages import value_text  # calls from the disk do without
 
-
-def _sizes_from(node: Node, inputs: Sequence[Leaf], arrays: Sequence[Array]) -> dict[Any, int]:
-    sizes: dict[Any, int] = {}
-    for number, (leaf, array) in enumerate(zip(inputs, arrays, strict=True)):
-        for label, extent in zip(leaf.labels, array.shape, strict=True):
-            if sizes.setdefault(label, extent) != extent:
-                raise ValueError(
-                    f"tree {node}: index {label} has size {extent} in input {number} {leaf}, but {sizes[label]} before"
-                )
-    return sizes
-
-
-def _types(node: Node, arrays: Sequence[Array], dtype: Any) -> tuple[tuple[ScalarType, ...], ScalarType]:
-    """The inputs' element types, and the one to compute in."""
-    elements = []
-    for number, array in enumerate(arrays):
-        try:
-            elements.append(scalar_type_of(array.dtype))
-        except TypeError as error:
-            raise TypeError(f"tree {node}: input {number}: {error}") from error
-    if dtype is None:
-        return tuple(elements), scalar_type_of(np.result_type(*(one.dtype for one in arrays)))
-    computed = type_named(dtype)
-    for number, array in enumerate(arrays):
-        if not np.can_cast(array.dtype, computed.numpy, "same_kind"):
-            raise TypeError(f"tree {node}: input {number} of dtype {array.dtype} cannot become {computed}")
-    return tuple(elements), computed
-
-
-def _checked_limit(limit: int | None) -> int | None:
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int | np.integer) or limit < 0):
-        raise ValueError(f"memory_limit must be a number of bytes, not {limit!r}")
-    return limit
+    return value_text(value)
 
 
 def _hashable(sizes: Sizes | None) -> Hashable:
@@ -233,6 +196,6 @@ def _hashable(sizes: Sizes | None) -> Hashable:
     if isinstance(sizes, str) or getattr(sizes, "ndim", 1) != 1 or not isinstance(sizes, Iterable):
         raise TypeError(
             f"einsum_tree: sizes must be None or give the size of each index, in a mapping or a sequence; it is "
-            f"{value_text(sizes)}"
+            f"{_value_text(sizes)}"
         )
     return ("sequence", *sizes)

@@ -17,10 +17,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
+from operator import itemgetter
+from typing import Any
 
 from tilewright.frontend.einsum_parse import Labels
 from tilewright.frontend.tree_steps import Steps, TreeStep
+from tilewright.ir.dataclass import dataclass
 
 _LINE_BYTES = 64
 _MOST_CANDIDATES = 24
@@ -80,20 +83,44 @@ def _by_dynamic_programming(tree: Steps, model: TrafficModel, current: Sequence[
         options = options[: max(4, _MOST_COMBINATIONS // combinations)]
         table[value] = {}
         for order in options:
-            best: tuple[float, tuple[Labels, ...]] | None = None
-            for operands in itertools.product(*(table[one] for one in step.operands)):
-                cost = model.step_cost(step, operands, order)
-                cost += sum(table[one][mine][0] for one, mine in zip(step.operands, operands, strict=True))
-                if best is None or cost < best[0]:
-                    best = (cost, operands)
-            assert best is not None
-            table[value][order] = best
+            table[value][order] = _best_operands(model, step, order, [table[one] for one in step.operands])
     chosen = list(current)
     for value in range(tree.root, len(tree.inputs) - 1, -1):
         operands = table[value][chosen[value]][1]
         for one, order in zip(tree.step(value).operands, operands, strict=True):
             chosen[one] = order
     return chosen
+
+
+def _best_operands(
+    model: TrafficModel, step: TreeStep, order: Labels, tables: Sequence[Mapping[Labels, tuple[float, Any]]]
+) -> tuple[float, tuple[Labels, ...]]:
+    """The least cost of a step with its result in an order, with that of all before it, and its operands' orders. Of
+    the combinations of these those are looked at whose bound is no more than the best.
+    """
+    written, read = model.least(step, [list(table) for table in tables], order)
+    choices = [
+        [(mine, cost, least[mine]) for mine, (cost, _) in table.items()]
+        for table, least in zip(tables, read, strict=True)
+    ]
+    bounds = []
+    for number, chosen in enumerate(itertools.product(*choices)):
+        bound, before = written, 0.0
+        for _, cost, least in chosen:
+            bound += least
+            before += cost
+        bounds.append((bound + before, number, before, chosen))
+    bounds.sort(key=itemgetter(0))
+    best: tuple[float, int, tuple[Labels, ...]] | None = None
+    for bound, number, before, chosen in bounds:
+        if best is not None and bound > best[0]:
+            break
+        operands = tuple(mine for mine, _, _ in chosen)
+        cost = model.step_cost(step, operands, order) + before
+        if best is None or (cost, number) < best[:2]:
+            best = (cost, number, operands)
+    assert best is not None
+    return best[0], best[2]
 
 
 def candidates(tree: Steps, value: int, current: Sequence[Labels]) -> list[Labels]:
@@ -145,14 +172,36 @@ def _kinds_of_operand(tree: Steps, value: int, current: Sequence[Labels]) -> Map
     return {label: "K" if label in parent.contracted else "C" if label in others else "F" for label in current[value]}
 
 
+@dataclass(frozen=True)
+class _Array:
+    """What an array of a step costs, as far as its own order says it.
+
+    Attributes:
+        moved: its bytes.
+        long: its indices that have more than one value, in its order.
+        together: elements that its innermost indices of one kind have together, and those before them in short rows;
+            None where that kind is in all arrays.
+        least: what it costs at the least, in whatever order the others are.
+    """
+
+    moved: float
+    long: Labels
+    together: int | None
+    least: float
+
+
 class TrafficModel:
-    """Costs of steps in bytes, remembered."""
+    """Costs of steps in bytes, remembered; so is what many combinations of orders have in common."""
 
     def __init__(self, tree: Steps, sizes: tuple[int, ...], width: int) -> None:
         self.tree = tree
         self.sizes = sizes
         self.width = width
-        self.known: dict[tuple[int, tuple[Labels, ...], Labels], float] = {}
+        self._known: dict[tuple[int, tuple[Labels, ...], Labels], float] = {}
+        self._masks: dict[int, Mapping[int, tuple[bool, ...]]] = {}
+        self._again: dict[int, tuple[float, ...]] = {}
+        self._arrays: dict[tuple[int, Labels], _Array] = {}
+        self._volumes: dict[Labels, int] = {}
 
     def cost(self, orders: Sequence[Labels]) -> float:
         """Of all steps."""
@@ -165,67 +214,110 @@ class TrafficModel:
     def step_cost(self, step: TreeStep, operands: tuple[Labels, ...], order: Labels) -> float:
         """Bytes that a step moves with its arrays in these orders."""
         key = (id(step), operands, order)
-        if key not in self.known:
-            self.known[key] = self._sum_of_costs(operands, order)
-        return self.known[key]
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._sum_of_costs(step, operands, order)
+        return found
 
-    def _sum_of_costs(self, operands: tuple[Labels, ...], order: Labels) -> float:
+    def least(
+        self, step: TreeStep, operands: Sequence[Sequence[Labels]], order: Labels
+    ) -> tuple[float, list[dict[Labels, float]]]:
+        """What a step's result and each of its operands, by their orders, add to its cost at the least: as if the
+        innermost indices of one kind were one dimension.
+        """
+        masks, several = self._masks_of(step, (*(orders[0] for orders in operands), order)), len(operands) > 1
+        read = [
+            {one: again * self._array(step, one, masks, several).least for one in orders}
+            for orders, again in zip(operands, self._again[id(step)], strict=True)
+        ]
+        return self._array(step, order, masks, several).least, read
+
+    def _masks_of(self, step: TreeStep, arrays: Sequence[Labels]) -> Mapping[int, tuple[bool, ...]]:
+        """Which arrays of a step have an index: the same in whatever orders they are."""
+        masks = self._masks.get(id(step))
+        if masks is None:
+            operands = arrays[:-1]
+            masks = {label: tuple(label in one for one in arrays) for label in {a for one in arrays for a in one}}
+            self._masks[id(step)] = masks
+            self._again[id(step)] = tuple(
+                max(1.0, self._volume(tuple({a for other in operands for a in other if a not in one})) / _BLOCK)
+                for one in operands
+            )
+        return masks
+
+    def _sum_of_costs(self, step: TreeStep, operands: tuple[Labels, ...], order: Labels) -> float:
         arrays = (*operands, order)
-        masks = {label: tuple(label in one for one in arrays) for label in {a for one in arrays for a in one}}
-        dimensions = fused(arrays)
-        batch = (True,) * len(arrays) if len(operands) > 1 else None
-        cost = self._array_cost(order, dimensions, masks, batch)
-        for position, operand in enumerate(operands):
-            own = {label for other in operands for label in other if label not in operand}
-            again = max(1.0, self.tree.volume(tuple(own), self.sizes) / _BLOCK)
-            cost += again * self._array_cost(operand, dimensions, masks, batch)
-            if batch is not None:
-                cost += self._across(position, arrays, dimensions, masks)
+        masks = self._masks_of(step, arrays)
+        dimensions = _fused(arrays)
+        known = [self._array(step, one, masks, len(operands) > 1) for one in arrays]
+        cost = self._array_cost(known[-1], dimensions)
+        for position, again in enumerate(self._again[id(step)]):
+            cost += again * self._array_cost(known[position], dimensions)
+            if len(operands) > 1:
+                cost += self._across(position, known, dimensions, masks)
         return cost
 
     def _across(
         self,
         position: int,
-        arrays: tuple[Labels, ...],
+        arrays: Sequence[_Array],
         dimensions: Mapping[int, Labels],
         masks: Mapping[int, tuple[bool, ...]],
     ) -> float:
         """What it costs that vectors of the result lie across the runs of the operand that has their index."""
-        vectors, run = self._innermost(arrays[-1]), self._innermost(arrays[position])
-        if vectors is None or run is None or all(masks[vectors]):
+        if not arrays[-1].long or not arrays[position].long:
+            return 0.0
+        vectors, run = arrays[-1].long[-1], arrays[position].long[-1]
+        if all(masks[vectors]):
             return 0.0
         if not masks[vectors][position]:  # its elements are broadcast, one after another along what is summed
-            return _SPREAD * masks[run][-1] * self.tree.volume(arrays[position], self.sizes) * self.width
+            return _SPREAD * masks[run][-1] * arrays[position].moved
         if dimensions[run] == dimensions[vectors]:
             return 0.0
-        return (_ACROSS if masks[run][-1] else _TURNED) * self.tree.volume(arrays[position], self.sizes) * self.width
+        return (_ACROSS if masks[run][-1] else _TURNED) * arrays[position].moved
 
-    def _innermost(self, order: Labels) -> int | None:
-        return next((label for label in reversed(order) if self.sizes[label] > 1), None)
+    def _volume(self, labels: Labels) -> int:
+        found = self._volumes.get(labels)
+        if found is None:
+            found = self._volumes[labels] = self.tree.volume(labels, self.sizes)
+        return found
 
-    def _array_cost(
-        self,
-        order: Labels,
-        dimensions: Mapping[int, Labels],
-        masks: Mapping[int, tuple[bool, ...]],
-        batch: tuple[bool, ...] | None,
-    ) -> float:
-        moved = self.tree.volume(order, self.sizes) * self.width
-        long = [label for label in order if self.sizes[label] > 1]
-        if not long:
-            return moved
+    def _array(self, step: TreeStep, order: Labels, masks: Mapping[int, tuple[bool, ...]], has_batch: bool) -> _Array:
+        key = (id(step), order)
+        found = self._arrays.get(key)
+        if found is None:
+            long = tuple(label for label in order if self.sizes[label] > 1)
+            moved = least = float(self._volume(order) * self.width)
+            together = None
+            if long:
+                together, piece = self._together(long, masks, has_batch)
+                least = self._cost(moved, together or 1, piece, 1)
+            found = self._arrays[key] = _Array(moved, long, together, least)
+        return found
+
+    def _together(self, long: Labels, masks: Mapping[int, tuple[bool, ...]], has_batch: bool) -> tuple[int | None, int]:
+        """See `_Array`; and the most elements that the innermost dimension can have."""
         kind = masks[long[-1]]
-        together = tuple(itertools.takewhile(lambda label: masks[label] == kind, reversed(long)))
-        run, piece = (1, 1) if kind == batch else (
-            self.tree.volume(together, self.sizes), self.tree.volume(dimensions[long[-1]], self.sizes)
-        )  # fmt: skip
-        outer = long[: -len(together)]
+        inner = tuple(itertools.takewhile(lambda label: masks[label] == kind, reversed(long)))
+        in_all = has_batch and all(kind)
+        run = 1 if in_all else self._volume(inner)
+        outer = long[: -len(inner)]
         if 1 < run <= _SHORT_ROW and outer and all(masks[label] != kind for label in outer):
             following = itertools.takewhile(lambda label: masks[label] == masks[outer[-1]], reversed(outer))
-            run *= self.tree.volume(tuple(following), self.sizes)
+            run *= self._volume(tuple(following))
+        return (None, 1) if in_all else (run, self._volume(inner))
+
+    def _cost(self, moved: float, run: int, piece: int, dimensions: int) -> float:
         waste = 1.0 + _LINE_BYTES / self.width * (1 / max(1, run) + _PER_PIECE / max(1, piece))
-        count = len({dimensions[label] for label in long})
-        return moved * (waste + _PER_DIMENSION * count)
+        return moved * (waste + _PER_DIMENSION * dimensions)
+
+    def _array_cost(self, array: _Array, dimensions: Mapping[int, Labels]) -> float:
+        if not array.long:
+            return array.moved
+        run = piece = 1
+        if array.together is not None:
+            run, piece = array.together, self._volume(dimensions[array.long[-1]])
+        return self._cost(array.moved, run, piece, len({dimensions[label] for label in array.long}))
 
 
 def fused(arrays: Sequence[Labels]) -> Mapping[int, Labels]:
@@ -235,17 +327,20 @@ def fused(arrays: Sequence[Labels]) -> Mapping[int, Labels]:
         >>> fused([(0, 1, 2), (2, 3), (0, 1, 3)])[1]
         (0, 1)
     """
-    following: dict[int, set[int | None]] = {}
-    held: dict[int, list[int]] = {}
+    return _fused(tuple(arrays))
+
+
+@lru_cache(maxsize=1 << 13)
+def _fused(arrays: tuple[Labels, ...]) -> Mapping[int, Labels]:
+    following: dict[int, int | None] = {}
+    held: dict[int, tuple[int, ...]] = {}
     for number, order in enumerate(arrays):
-        for label, after in itertools.zip_longest(order, order[1:]):
-            following.setdefault(label, set()).add(after)
-            held.setdefault(label, []).append(number)
-    successor: dict[int, int] = {}
-    for label, after in following.items():
-        (one,) = after if len(after) == 1 else (None,)
-        if one is not None and held[label] == held[one]:
-            successor[label] = one
+        after: int | None = None
+        for label in reversed(order):
+            following[label] = after if following.get(label, after) == after else None
+            held[label] = (*held.get(label, ()), number)
+            after = label
+    successor = {label: one for label, one in following.items() if one is not None and held[label] == held[one]}
     return dict(_chains(held, successor))
 
 

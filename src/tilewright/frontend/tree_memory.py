@@ -21,6 +21,9 @@ from tilewright.runtime.memory import format_bytes
 _MOST_COMBINED = 10
 """All pairs and triples of so many indices are tried; beyond that indices are added one after another."""
 
+_MOST_REPEATED = 10_000
+"""Slices may compute so many times what the whole does."""
+
 _HOIST = (True, False)
 """Whether values without a sliced index are computed beforehand (and kept), or anew for every slice."""
 
@@ -82,11 +85,23 @@ def plan_memory(tree: ResolvedTree, widths: Widths, limit: int | None = None) ->
     Of the slices found those are taken that compute least twice, then the fewest.
 
     Raises:
-        MemoryError: if no slices do, with the smallest peak that there is.
+        MemoryError: if no slices do, with the smallest peak that there is; and if those that do would compute more than
+            10,000 times as much, which nobody waits for.
     """
     whole = _evaluated(tree, widths, {}, hoist=False)
     if limit is None or whole.peak <= limit:
         return whole
+    sliced = _sliced(tree, widths, whole, limit)
+    if sliced.flops > _MOST_REPEATED * whole.flops:
+        raise MemoryError(
+            f"tree {tree.tree} needs {format_bytes(whole.peak)} at its peak, memory_limit is {format_bytes(limit)}: "
+            f"{sliced.slices(tree)} slices would keep to it, and compute {sliced.flops / whole.flops:.1g} times as "
+            "much; allow more"
+        )
+    return sliced
+
+
+def _sliced(tree: ResolvedTree, widths: Widths, whole: MemoryPlan, limit: int) -> MemoryPlan:
     legal = sliceable(tree)
     outer = [label for label in legal if label in tree.output]
     thinnest = [_evaluated(tree, widths, dict.fromkeys(all_, 1), hoist) for all_ in (outer, legal) for hoist in _HOIST]

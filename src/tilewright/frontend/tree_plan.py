@@ -49,7 +49,15 @@ class CompiledPart:
 
 @dataclass(frozen=True, repr=False)
 class TreePlan:
-    """A compiled contraction tree; call it with the input arrays. Its `repr` shows the tree and what it costs.
+    """A compiled contraction tree, which `plan_tree` makes; call it with the input arrays.
+
+    Its `repr` shows the tree and what it costs.
+
+    Example:
+        >>> from tilewright.frontend.tree import plan_tree
+        >>> product = plan_tree("[0,1],[1,2]->[0,2]", (2, 3, 4))
+        >>> product(np.ones((2, 3)), np.ones((3, 4))).shape, product.flops, product.peak_bytes
+        ((2, 4), 48, 64)
 
     Attributes:
         resolved: the steps that the tree comes to.
@@ -110,12 +118,12 @@ class TreePlan:
 
     @property
     def peak_bytes(self) -> int:
-        """Memory for intermediates and the result at the worst moment."""
+        """Bytes for intermediates and the result at the worst moment."""
         return self.memory.peak
 
     @property
     def flops(self) -> int:
-        """Of all steps, with what slices repeat."""
+        """Operations of all steps, with what slices repeat."""
         return self.memory.flops
 
     @property
@@ -166,7 +174,7 @@ class TreePlan:
 
     def _in_memory_order(self, out: Array) -> Array:
         """The view of a result with the dimensions in the order in which the program writes them."""
-        return out.transpose(self._axes)
+        return out.transpose(self.axes)
 
     def _whole(self, arrays: Sequence[Array], out: Array | None) -> Any:
         given = [arrays[one] for one in self.main.operands]
@@ -180,39 +188,48 @@ class TreePlan:
             return out
         if out is None and self.quick is None:  # the result is made last
             made = self.main.executable(*given)
-            return made.transpose([self._axes.index(axis) for axis in range(made.ndim)])
-        result = out if out is not None else empty_result(self.shape, self.dtype.numpy, self._axes)
+            return made.transpose([self.axes.index(axis) for axis in range(made.ndim)])
+        result = out if out is not None else empty_result(self.shape, self.dtype.numpy, self.axes)
         self.main.executable(*given, out=self._in_memory_order(result))
         if self.quick is not None:
             self.quick.learn(given, result)
         return result
 
     @property
-    def _axes(self) -> tuple[int, ...]:
+    def axes(self) -> tuple[int, ...]:
         """The result's axes from the outermost in memory to the innermost."""
         return tuple(self.resolved.output.index(label) for label in self.orders[self.resolved.root])
+
+    def native(self, arrays: Sequence[Array]) -> list[Array]:
+        """The arrays, those of another dtype or byte order as copies of the planned one."""
+        return [
+            array if array.dtype == element.numpy and array.dtype.isnative else array.astype(element.numpy)
+            for array, element in zip(arrays, self.inputs, strict=True)
+        ]
+
+    def flat_plan(self, arrays: Sequence[Array], result: Array | None) -> FlatPlan | None:
+        """What a call with arrays of this form does (`flat_plan`), if one has been made and was simple."""
+        plan_of = getattr(self.main.executable, "flat_plan", None)
+        if plan_of is None or self.memory.pieces:
+            return None
+        plan: FlatPlan | None = plan_of(arrays, None if result is None else self._in_memory_order(result))
+        return plan
 
     def with_short_cuts(self, given: bool, limit: int | None) -> TreePlan:
         """The plan with short cuts for repeated calls, if it runs as one program on all of its inputs.
 
         `given`: the caller brings the memory of the result. `limit`: bytes that he allows.
         """
-        plan_of = getattr(self.main.executable, "flat_plan", None)
         tree, dtype = self.resolved, self.dtype
         intermediates = sum(tree.volume(one.output) for one in tree.steps[:-1]) * compute_type(dtype).bytes
         made = 0 if given else math.prod(self.shape) * dtype.bytes
         too_much = intermediates + made > (self.peak_bytes + _KEPT_BYTES if limit is None else limit)
-        if plan_of is None or self.memory.pieces or 0 in self.shape or too_much:
+        if not hasattr(self.main.executable, "flat_plan") or self.memory.pieces or 0 in self.shape or too_much:
             return self
-
-        def flat_plan(arrays: Sequence[Array], result: Array | None) -> FlatPlan | None:
-            plan: FlatPlan | None = plan_of(arrays, None if result is None else self._in_memory_order(result))
-            return plan
-
-        strides = fresh_strides(self.shape, dtype.bytes, self._axes)
+        strides = fresh_strides(self.shape, dtype.bytes, self.axes)
         is_recycled = is_large(self.shape, dtype.numpy)
-        large = partial(empty_result, self.shape, dtype.numpy, self._axes) if is_recycled else None
-        return replace(self, quick=QuickCalls(flat_plan, strides, self.flops, large))
+        large = partial(empty_result, self.shape, dtype.numpy, self.axes) if is_recycled else None
+        return replace(self, quick=QuickCalls(self.flat_plan, strides, self.flops, large))
 
     def _sliced(self, arrays: Sequence[Array], out: Array | None) -> Any:
         values: dict[int, Any] = dict(enumerate(arrays))

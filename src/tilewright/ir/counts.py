@@ -38,14 +38,14 @@ def _is_natural_atom(atom: SizeAtom, natural: Natural) -> bool:
     return {"max": left or right, "mod": right}.get(atom.function, left and right)
 
 
-def element_count(shape: Sequence[Size], natural: Natural = all_natural) -> Size:
+def element_count(shape: Sequence[Size]) -> Size:
     """How many elements an array of this shape has: the product of its extents, if no two of them may be below zero.
 
     >>> n, m = size("n"), size("m")
     >>> print(element_count((n - 2, m)), "and", element_count((n - 2, m - 2)))
     m*n - 2*m and max(0, m - 2)*max(0, n - 2)
     """
-    doubtful = [one for one in shape if not is_natural(one, natural)]
+    doubtful = [one for one in shape if not is_natural(one)]
     if len(doubtful) < 2:
         return product(shape)
     return product(maximum(one, ZERO) if one in doubtful else one for one in shape)

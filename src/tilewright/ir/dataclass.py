@@ -3,9 +3,10 @@
 The compiler consists of some four hundred small classes, most of them immutable. The standard decorator writes six
 methods as text for each of them and has Python compile these, and describes each field by an object: nearly half of
 what importing the compiler takes, in the first call of every process that compiles. Here only `__init__`, which has to
-be fast, is written as text, when the first object is made; the fields are described when somebody asks for them, and
-the other methods are functions that all classes share, or closures over the names of the fields. In everything else,
-and for type checkers, this is `dataclasses.dataclass`.
+be fast, is written as text, and only for classes of which some objects are made: writing it takes as long as making
+thirty. The fields are described when somebody asks for them, and the other methods are functions that all classes
+share, or closures over the names of the fields. In everything else, and for type checkers, this is
+`dataclasses.dataclass`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import copy
 import dataclasses
 from collections.abc import Callable
 from dataclasses import MISSING, Field, FrozenInstanceError, field, fields
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -45,7 +47,7 @@ else:
         if frozen:
             cls.__setattr__, cls.__delattr__ = _refuse_to_assign, _refuse_to_delete
         if "__init__" not in own:
-            cls.__init__ = _Unwritten(cls, "_set(self, {0!r}, {1})" if frozen else "self.{0} = {1}")
+            cls.__init__ = _Unwritten(cls, frozen)
         if "__match_args__" not in own:
             cls.__match_args__ = tuple(places)
         if repr and "__repr__" not in own:
@@ -62,7 +64,6 @@ else:
 _PLACES = "_places_in_init"
 """The attribute of our classes that names their fields, each with its type and its default, a `field` or `MISSING`."""
 _DESCRIPTIONS, _FLAGS = "__dataclass_fields__", "__dataclass_params__"  # by which `dataclasses` knows its classes
-_NO_PLACES = ("ClassVar", "InitVar", "KW_ONLY")
 _Places: TypeAlias = dict[str, tuple[str, Any]]
 
 
@@ -81,7 +82,7 @@ def _places(cls: type, frozen: bool) -> _Places | None:
                 return None
             places |= base.__dict__[_PLACES]
     for name, type_ in cls.__annotations__.items():
-        if type(type_) is not str or any(word in type_ for word in _NO_PLACES):
+        if type(type_) is not str or "ClassVar" in type_ or "InitVar" in type_ or "KW_ONLY" in type_:
             return None
         default = getattr(cls, name, MISSING)
         if type(default) is Field:
@@ -149,16 +150,55 @@ def _refuse_to_delete(self: Any, name: str) -> None:
     raise FrozenInstanceError(f"cannot delete field {name!r}")
 
 
-class _Unwritten:
-    """The place of an `__init__` that is written when it is first looked at: of many classes no object is made."""
+_UNWRITTEN_OBJECTS = 6
+"""Objects of a class that are made without an `__init__` of its own; of most classes no more are made."""
 
-    def __init__(self, made: type, assigned: str) -> None:
-        self._made, self._assigned = made, assigned
+
+class _Unwritten:
+    """The place of an `__init__` that is written when objects have been made, or when somebody looks at it."""
+
+    def __init__(self, made: type, frozen: bool) -> None:
+        self._made, self._frozen, self._left = made, frozen, _UNWRITTEN_OBJECTS
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        written = _initialiser(self._made, self._assigned)
+        if instance is None or self._left <= 0:
+            return self._written().__get__(instance, owner)
+        self._left -= 1
+        return partial(self._fill, instance)
+
+    def _written(self) -> Any:
+        written = _initialiser(self._made, "_set(self, {0!r}, {1})" if self._frozen else "self.{0} = {1}")
         self._made.__init__ = written  # type: ignore[misc]  # where two threads come at once, either one's will do
-        return written.__get__(instance, owner)
+        return written
+
+    def _fill(self, instance: Any, /, *given: Any, **named: Any) -> None:
+        """What `__init__` does; arguments that are too many or too few, or have other names, it refuses itself."""
+        places: _Places = getattr(self._made, _PLACES)
+        values = dict(zip(places, given, strict=False))
+        missing = places.keys() - values.keys()
+        if len(given) > len(places) or not named.keys() <= missing:
+            self._written()(instance, *given, **named)
+            return
+        values |= named
+        for name in missing - named.keys():
+            value = _made_default(places[name][1])
+            if value is MISSING:
+                self._written()(instance, *given, **named)
+                return
+            values[name] = value
+        assign = object.__setattr__ if self._frozen else setattr
+        for name in places:
+            assign(instance, name, values[name])
+        if hasattr(self._made, "__post_init__"):
+            instance.__post_init__()
+
+
+def _made_default(default: Any) -> Any:
+    """The value of a field that is left out; MISSING if it may not be."""
+    if type(default) is not Field:
+        return default
+    factory: Any = default.default_factory
+    return default.default if factory is MISSING else factory()
 
 
 def _initialiser(made: type, assigned: str) -> Callable[..., None]:

@@ -279,7 +279,7 @@ def _map(x: nodes.Map, e: Environment) -> Values:
     return _collect(e, rows, body_types(x.function.body), (len(rows),))
 
 
-def _fold(x: nodes.Reduce | nodes.Scan | nodes.Redomap | nodes.Scanomap, e: Environment) -> Values:
+def _fold(x: nodes.Fold, e: Environment) -> Values:
     """All four: map, fold from the neutral element, keeping every prefix for a scan."""
     function = x.function if isinstance(x, nodes.Redomap | nodes.Scanomap) else None
     folded = len(x.neutral)

@@ -502,6 +502,11 @@ Expression: TypeAlias = (
     | Map | Reduce | Scan | Redomap | Scanomap | Scatter | Sweep | OffsetFolds | Hist | StreamSeq
     | SegMap | SegRed | SegScan | SegHist
 )  # fmt: skip
+ScalarCode: TypeAlias = Alias | Apply | Cast | SizeValue
+Reduction: TypeAlias = Reduce | Redomap
+Fold: TypeAlias = Reduction | Scan | Scanomap
+Segmented: TypeAlias = SegMap | SegRed | SegScan | SegHist
+"""What is asked for together, each under one name."""
 
 
 @dataclass(frozen=True)
@@ -512,21 +517,17 @@ class Program:
     parameters: tuple[Variable, ...]
     body: Body
 
+    def __str__(self) -> str:
+        from tilewright.ir.printer import print_program
+
+        return print_program(self)
+
     @property
     def size_names(self) -> tuple[str, ...]:
         """The size names that the parameters' shapes introduce, in order of first use."""
-        bound = {parameter.name for parameter in self.parameters}
-        names: dict[str, None] = {}
-        for parameter in self.parameters:
-            for extent in parameter.type.shape:
-                for name in sorted(extent.names - bound):
-                    names[name] = None
-        return tuple(names)
-
-
-def scalar(element: ScalarType) -> Type:
-    """The type of a scalar."""
-    return Type(element)
+        bound = {one.name for one in self.parameters}
+        extents = [extent for one in self.parameters for extent in one.type.shape]
+        return tuple(dict.fromkeys(name for one in extents for name in sorted(one.names - bound)))
 
 
 def array(element: ScalarType, *shape: SizeLike) -> Type:
@@ -540,11 +541,7 @@ def index_literal(value: int) -> Literal:
 
 
 def atom_size(atom: Atom) -> Size:
-    """An i64 atom as a size.
-
-    Raises:
-        TypeError: if the atom is not an i64 scalar.
-    """
+    """An i64 atom as a size; others are a TypeError."""
     if atom.type != Type(I64):
         raise TypeError(f"{atom} of type {atom.type} cannot be a size or an index; i64 is needed")
     return size(atom.name) if isinstance(atom, Variable) else size(int(atom.value.real))

@@ -17,6 +17,8 @@
                  | redomap SIZE combine (neutral) function x y | scanomap ...       -- reduce_comm, redomap_comm:
                  | scatter x indices values | hist (x, y) combine (neutral) indices values   -- commutative
                  | stream_seq SIZE CHUNK function (initial) x y
+                 | sweep SIZE before combine (neutral) after (destinations) x y      -- sweep_totals: with the totals
+                 | offset_folds COUNT SIZE starts function combine (neutral) result x y else body
                  | segmap@block (i: i64 < SIZE, ...) do body | segred@block space combine (neutral) do body
                  | segscan@... | seghist@block space (destinations) combine (neutral) do body
 
@@ -33,7 +35,7 @@ from tilewright.ir import nodes
 from tilewright.ir.lexer import quote
 from tilewright.ir.nodes import Atom, Body, Expression, Lambda, Literal, Program, Statement, Type, Variable
 from tilewright.ir.operators import OPERATORS
-from tilewright.ir.sizes import Size, SizeAtom
+from tilewright.ir.sizes import Size
 
 _STEP = "  "
 
@@ -81,22 +83,7 @@ def print_atom(atom: Atom) -> str:
 
 def print_size(size: Size) -> str:
     """A size as `str` gives it, with names quoted where they must be."""
-    if not size.terms:
-        return "0"
-    text = ""
-    for monomial, coefficient in size.terms:
-        sign = ("-" if not text else " - ") if coefficient < 0 else ("" if not text else " + ")
-        factors = [_size_atom(atom) for atom in monomial]
-        if abs(coefficient) != 1 or not factors:
-            factors.insert(0, str(abs(coefficient)))
-        text += sign + "*".join(factors)
-    return text
-
-
-def _size_atom(atom: SizeAtom) -> str:
-    if isinstance(atom, str):
-        return quote(atom)
-    return f"{atom.function}({print_size(atom.left)}, {print_size(atom.right)})"
+    return size.text(quote)
 
 
 def _size_argument(size: Size) -> str:
@@ -274,13 +261,13 @@ def _combinator(
         before, combine, after = (print_lambda(one, indent) for one in (node.before, node.combine, node.after))
         word = "sweep_totals" if node.totals else "sweep"
         return _words(word, width, before, combine, _atoms(node.neutral), after, _atoms(node.destinations), arrays)
-    commutative = "_comm" if isinstance(node, nodes.Reduce | nodes.Redomap) and node.commutative else ""
+    commutative = "_comm" if isinstance(node, nodes.Reduction) and node.commutative else ""
     function = print_lambda(node.function, indent) if isinstance(node, nodes.Redomap | nodes.Scanomap) else ""
     combine = print_lambda(node.combine, indent)
     return _words(type(node).__name__.lower() + commutative, width, combine, _atoms(node.neutral), function, arrays)
 
 
-def _segmented(node: nodes.SegMap | nodes.SegRed | nodes.SegScan | nodes.SegHist, indent: int) -> str:
+def _segmented(node: nodes.Segmented, indent: int) -> str:
     commutative = "_comm" if isinstance(node, nodes.SegRed) and node.commutative else ""
     parts = [_tag(type(node).__name__.lower() + commutative, node.level, node.space)]
     if isinstance(node, nodes.SegHist):

@@ -8,7 +8,7 @@ Products have sorted factors and sums sorted terms, hence a*(b*c) == (c*b)*a [S0
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
 from tilewright.ir.cached import cached_property
@@ -23,8 +23,12 @@ class SizeFunction:
     left: Size
     right: Size
 
+    def text(self, name: Callable[[str], str]) -> str:
+        """As `Size.text`."""
+        return f"{self.function}({self.left.text(name)}, {self.right.text(name)})"
+
     def __str__(self) -> str:
-        return f"{self.function}({self.left}, {self.right})"
+        return self.text(str)
 
 
 SizeAtom: TypeAlias = str | SizeFunction
@@ -145,17 +149,19 @@ class Size:
             (linear if occurrences else rest).append((others, coefficient))
         return _from_terms(linear), _from_terms(rest)
 
-    def __str__(self) -> str:
-        if not self.terms:
-            return "0"
+    def text(self, name: Callable[[str], str]) -> str:
+        """The size as a person writes it, with names as `name` spells them."""
         text = ""
         for monomial, coefficient in self.terms:
             sign = ("-" if not text else " - ") if coefficient < 0 else ("" if not text else " + ")
-            factors = [str(atom) for atom in monomial]
+            factors = [name(atom) if isinstance(atom, str) else atom.text(name) for atom in monomial]
             if abs(coefficient) != 1 or not factors:
                 factors.insert(0, str(abs(coefficient)))
             text += sign + "*".join(factors)
-        return text
+        return text or "0"
+
+    def __str__(self) -> str:
+        return self.text(str)
 
     __repr__ = __str__
 
@@ -233,6 +239,18 @@ def maximum(left: SizeLike, right: SizeLike) -> Size:
 def ceil_division(left: SizeLike, right: SizeLike) -> Size:
     """left / right rounded up."""
     return (size(left) + size(right) - 1) // right
+
+
+def whole_groups(count: SizeLike, group: int) -> Size:
+    """How many whole groups of so many there are among `count`; none where it is below 0, as where it is 0.
+
+    What is left over is then no more than `count`, so that a loop over it has no round there either.
+
+    >>> whole = whole_groups("n", 4)
+    >>> [(whole.evaluate({"n": n}), n - 4 * whole.evaluate({"n": n})) for n in (9, 3, 0, -1)]
+    [(2, 1), (0, 3), (0, 0), (0, -1)]
+    """
+    return maximum(size(count) // group, ZERO)
 
 
 def product(sizes: Iterable[SizeLike]) -> Size:

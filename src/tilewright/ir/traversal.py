@@ -8,31 +8,44 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from tilewright.ir import nodes
+from tilewright.ir.cached import remembered
 from tilewright.ir.nodes import Atom, Body, Expression, Lambda, Literal, Program, Statement, Type, Variable
+from tilewright.ir.scalars import ScalarType
 from tilewright.ir.sizes import Size, size
 
 Node = TypeVar("Node")
 _LEAVES = (str, int, float, complex, bool, type(None), Literal)
 _NO_BODIES = (*_LEAVES, Variable, Size, Type)
 _FIELDS: dict[type, tuple[str, ...]] = {}
+_NOTHING: frozenset[str] = frozenset()
 
 
 def rebuild(node: Node, on_variable: Callable[[Variable], Any], on_size: Callable[[Size], Size]) -> Node:
     """A copy of any node (or tuple of nodes) with every variable, binding or use, and every size replaced."""
-    return _rebuild(node, on_variable, on_size)  # type: ignore[no-any-return]
+
+    def replaced(one: Any) -> Any:
+        kind = type(one)
+        if kind is Variable:
+            return on_variable(one)
+        if kind is Size:
+            return on_size(one)
+        return one if kind is Literal else with_parts(one, replaced)
+
+    return replaced(node)  # type: ignore[no-any-return]
 
 
-def _rebuild(node: Any, on_variable: Callable[[Variable], Any], on_size: Callable[[Size], Size]) -> Any:
-    kind = type(node)
-    if kind is Variable:
-        return on_variable(node)
-    if kind is Size:
-        return on_size(node)
-    if isinstance(node, tuple):
-        return tuple([_rebuild(one, on_variable, on_size) for one in node])
-    if not fields_of(kind) or kind is Literal:
+def with_parts(node: Any, change: Callable[[Any], Any]) -> Any:
+    """A node, or a tuple of nodes, with each of its parts changed; the same one if none of them changes."""
+    kind: Any = type(node)
+    if kind is tuple:
+        changed = tuple([change(part) for part in node])
+        return node if all(map(operator.is_, changed, node)) else changed
+    names = fields_of(kind)
+    if not names:
         return node
-    return _with_fields(node, lambda value: _rebuild(value, on_variable, on_size))
+    parts = [getattr(node, name) for name in names]
+    fields = [change(part) for part in parts]
+    return node if all(map(operator.is_, fields, parts)) else kind(*fields)
 
 
 def visit(node: object, on_variable: Callable[[Variable], object], on_size: Callable[[Size], object]) -> None:
@@ -57,13 +70,6 @@ def fields_of(kind: type) -> tuple[str, ...]:
         found = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
         names = _FIELDS[kind] = tuple(one.name for one in found)
     return names
-
-
-def _with_fields(node: Any, change: Callable[[Any], Any]) -> Any:
-    kind: Any = type(node)
-    fields = [getattr(node, name) for name in fields_of(kind)]
-    changed = [change(value) for value in fields]
-    return node if all(map(operator.is_, changed, fields)) else kind(*changed)
 
 
 def substitute(node: Node, values: Mapping[str, Atom | Size]) -> Node:
@@ -112,15 +118,23 @@ def sub_bodies(node: object) -> Iterator[Body]:
             yield from sub_bodies(getattr(node, name))
 
 
+@remembered
 def bodies_of(expression: Expression | Lambda | Literal) -> tuple[Body, ...]:
-    """The bodies directly inside an expression, remembered on it: rules ask for them at every site over and over."""
-    known: tuple[Body, ...] | None = expression.__dict__.get("_bodies")
-    if known is None:
-        known = expression.__dict__["_bodies"] = tuple(sub_bodies(expression))
-    return known
+    """The bodies directly inside an expression, remembered on it."""
+    return tuple(sub_bodies(expression))
 
 
-_PLAIN = nodes.Apply | nodes.Cast | nodes.Alias | nodes.SizeValue | nodes.Index | nodes.If
+def rows_of(expression: object) -> Size | None:
+    """How many rows a map, fold, scan, sweep, scatter or histogram goes over; None of other expressions."""
+    match expression:
+        case nodes.Scatter(indices=indices) | nodes.Hist(indices=indices):
+            return indices.type.shape[0]
+        case nodes.Map() | nodes.Reduce() | nodes.Scan() | nodes.Redomap() | nodes.Scanomap() | nodes.Sweep():
+            return expression.width
+    return None
+
+
+_PLAIN = nodes.ScalarCode | nodes.Index | nodes.If
 
 
 def is_plain(body: Body) -> bool:
@@ -139,18 +153,38 @@ def all_statements(body: Body) -> Iterator[Statement]:
             yield from all_statements(inner)
 
 
+def host_statements(body: Body) -> Iterator[Statement]:
+    """The statements of a body that the host runs, also those in its ifs and loops."""
+    for one in body.statements:
+        yield one
+        if isinstance(one.expression, nodes.If | nodes.Loop):
+            for inner in bodies_of(one.expression):
+                yield from host_statements(inner)
+
+
 def bound_variables(node: object) -> tuple[Variable, ...]:
     """Every variable bound inside a node: targets, lambda and loop parameters, indices; remembered on the nodes."""
     if isinstance(node, tuple):
         return tuple([variable for one in node for variable in bound_variables(one)])
-    names = fields_of(type(node))
-    if not names or isinstance(node, _NO_BODIES):
-        return ()
-    known: tuple[Variable, ...] | None = node.__dict__.get("_bound_variables")
-    if known is None:
-        inside = [variable for name in names for variable in bound_variables(getattr(node, name))]
-        known = node.__dict__["_bound_variables"] = (*_binds(node), *inside)
-    return known
+    return () if isinstance(node, _NO_BODIES) or not fields_of(type(node)) else _bound_inside(node)
+
+
+@remembered
+def _bound_inside(node: object) -> tuple[Variable, ...]:
+    inside = [variable for name in fields_of(type(node)) for variable in bound_variables(getattr(node, name))]
+    return (*_binds(node), *inside)
+
+
+def bound(node: object) -> frozenset[str]:
+    """The names of `bound_variables`, remembered on the nodes, too."""
+    if isinstance(node, tuple):
+        return _NOTHING.union(*map(bound, node)) if node else _NOTHING
+    return _NOTHING if isinstance(node, _NO_BODIES) or not fields_of(type(node)) else _names_bound(node)
+
+
+@remembered
+def _names_bound(node: object) -> frozenset[str]:
+    return frozenset(one.name for one in bound_variables(node))
 
 
 def _binds(node: object) -> tuple[Variable, ...]:
@@ -174,22 +208,26 @@ def used_variables(node: object) -> tuple[Variable, ...]:
     return tuple(found)
 
 
-def mentioned_names(node: object) -> set[str]:
-    """Every name that occurs anywhere in a node, in sizes and types too."""
-    names: set[str] = set()
-
-    def on_variable(one: Variable) -> None:
-        names.add(one.name)
-        for extent in one.type.shape:
-            names.update(extent.names)
-
-    visit(node, on_variable, lambda size: names.update(size.names))
-    return names
+def mentioned(node: object) -> frozenset[str]:
+    """Every name that occurs anywhere in a node, in sizes and types too; remembered on the nodes."""
+    if isinstance(node, tuple):
+        return _NOTHING.union(*map(mentioned, node)) if node else _NOTHING
+    if isinstance(node, Size):
+        return node.names
+    return _names_in(node) if fields_of(type(node)) else _NOTHING
 
 
-def free_names(node: object) -> set[str]:
+@remembered
+def _names_in(node: object) -> frozenset[str]:
+    if isinstance(node, Literal | ScalarType):
+        return _NOTHING
+    own = frozenset((node.name,)) if isinstance(node, Variable) else _NOTHING
+    return own.union(*(mentioned(getattr(node, name)) for name in fields_of(type(node))))
+
+
+def free_names(node: object) -> frozenset[str]:
     """Names that a node uses but does not bind (size names included)."""
-    return mentioned_names(node) - {one.name for one in bound_variables(node)}
+    return mentioned(node) - bound(node)
 
 
 class FreshNames:
@@ -199,7 +237,7 @@ class FreshNames:
         self._taken: set[str] = set()
         self._counts: dict[str, int] = {}
         for node in nodes:
-            self._taken |= mentioned_names(node)
+            self._taken |= mentioned(node)
 
     def reserve(self, *names: str) -> None:
         """Never give out these names."""
@@ -251,13 +289,9 @@ def _rename(node: Node, renamed: Mapping[str, str]) -> Node:
 def replace_bodies(expression: Expression, change: Callable[[Body], Body]) -> Expression:
     """The expression with `change` applied to each body directly inside it."""
 
-    def visit(node: Any) -> Any:
+    def replaced(node: Any) -> Any:
         if isinstance(node, Body):
             return change(node)
-        if isinstance(node, tuple):
-            return tuple(visit(one) for one in node)
-        if isinstance(node, _NO_BODIES) or not fields_of(type(node)):
-            return node
-        return _with_fields(node, visit)
+        return node if isinstance(node, _NO_BODIES) else with_parts(node, replaced)
 
-    return visit(expression)  # type: ignore[no-any-return]
+    return replaced(expression)  # type: ignore[no-any-return]

@@ -194,17 +194,17 @@ def _loop_types(loop: nodes.Loop) -> tuple[Type, ...]:
     return carried
 
 
-def _fold_types(expression: nodes.Reduce | nodes.Scan | nodes.Redomap | nodes.Scanomap) -> tuple[Type, ...]:
+def _fold_types(expression: nodes.Fold) -> tuple[Type, ...]:
     what = type(expression).__name__.lower()
     rows = _row_types(expression.arrays, expression.width, what)
-    if isinstance(expression, (nodes.Redomap, nodes.Scanomap)):
+    if isinstance(expression, nodes.Redomap | nodes.Scanomap):
         rows = _apply_lambda(expression.function, rows, what)
     neutral = types_of(expression.neutral)
     _check_combine(expression.combine, neutral, what)
     folded, mapped = rows[: len(neutral)], rows[len(neutral) :]
     _require(folded == neutral, f"{what}: elements {_show(folded)}, neutral element {_show(neutral)}")
     _require(
-        not mapped or isinstance(expression, (nodes.Redomap, nodes.Scanomap)),
+        not mapped or isinstance(expression, nodes.Redomap | nodes.Scanomap),
         f"{what} over more arrays than its operator",
     )
     scanned = isinstance(expression, (nodes.Scan, nodes.Scanomap))

@@ -179,7 +179,7 @@ class _Checker:
                     self.report(scope, f"the stream's chunk of {expression.chunk} rows is not positive")
                 self.fields(expression, scope)
 
-    def segmented(self, expression: nodes.SegMap | nodes.SegRed | nodes.SegScan | nodes.SegHist, scope: _Scope) -> None:
+    def segmented(self, expression: nodes.Segmented, scope: _Scope) -> None:
         what = kind_of(expression)
         level = expression.level
         if scope.level is not None and _DEPTH[level] <= _DEPTH[scope.level]:

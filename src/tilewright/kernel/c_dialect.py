@@ -47,7 +47,8 @@ class Dialect:
     vector, `vector(name, type, parts)` builds one. `load` and `store` print an access to a buffer, given its
     spelling and its index. `atomic` names the function of an atomic update. `coherent` is a pointer to a buffer's
     elements through which all accesses are made as they stand; `ordered` defines the functions of ordered accesses.
-    `own_extrema`: `min` and `max` of all types of integers are functions of the language.
+    `own_extrema`: `min` and `max` of all types of integers are functions of the language. `unrolls_calls`: loops that
+    are to be unrolled are so although they call functions.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Dialect:
     vector: Callable[[VectorType, Sequence[Piece]], Piece]
     native_vectors: bool
     own_extrema: bool
+    unrolls_calls: bool
     load: Callable[[Helpers, Access], Piece]
     store: Callable[[Helpers, Access, Piece], str]
     thread: str
@@ -96,7 +98,6 @@ class Access:
     index: Piece
     type: ValueType
     aligned: bool
-    nontemporal: bool = False
 
     @property
     def pointer(self) -> str:

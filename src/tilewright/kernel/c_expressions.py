@@ -34,18 +34,15 @@ class ExpressionPrinter:
         base = self.names.thread if kind is ir.ThreadIndex else self.names.block
         return base if type_ == self.kernel.index_type else f"{PREFIX}{base}_{type_}"
 
-    def access(self, buffer: Buffer, index: Expression, type_: ir.ValueType, aligned: bool, streaming: bool) -> Access:
+    def access(self, buffer: Buffer, index: Expression, type_: ir.ValueType, aligned: bool) -> Access:
         """The printable form of an access, checked."""
         if buffer.name not in self.names.buffers:
             raise ValueError(f"kernel {self.kernel.name} accesses {buffer.name}, which is none of its buffers")
         held = compute_type(buffer.element)
         if ir.element_of(type_) != held:
             raise TypeError(f"buffer {buffer.name} holds {held} values; kernel {self.kernel.name} accesses {type_}")
-        lanes = type_.lanes if isinstance(type_, ir.VectorType) else 1
-        if buffer.vector > 1 and lanes != buffer.vector:
-            raise TypeError(f"array {buffer.name} holds vectors of {buffer.vector} lanes, accessed with {lanes}")
         self.dialect.type_name(type_)
-        return Access(buffer, self.names.buffers[buffer.name], self.text(index), type_, aligned, streaming)
+        return Access(buffer, self.names.buffers[buffer.name], self.text(index), type_, aligned)
 
     def store(self, statement: ir.Store) -> str:
         """A store, as one statement."""
@@ -54,9 +51,7 @@ class ExpressionPrinter:
         if statement.mask is not None:
             raise TypeError(f"a store to buffer {statement.buffer.name} is masked, in CPU kernels only")
         value, buffer = statement.value, statement.buffer
-        access = self.access(buffer, statement.index, value.type, statement.aligned, statement.nontemporal)
-        if buffer.vector > 1:
-            return f"{access.name}[{access.index.code}] = {self.text(value).code};"
+        access = self.access(buffer, statement.index, value.type, statement.aligned)
         if statement.order is ir.Order.PLAIN:
             return self.dialect.store(self.helpers, access, self.text(value))
         access = self.coherent(access, statement.order)
@@ -89,7 +84,7 @@ class ExpressionPrinter:
             raise TypeError(f"buffer {buffer.name} of {buffer.element}: no atomic {statement.operator}")
         if buffer.space not in (ir.Space.GLOBAL, ir.Space.SHARED) or buffer.read_only:
             raise TypeError(f"buffer {buffer.name} is updated atomically; no other thread can write to it")
-        access = self.access(buffer, statement.index, value.type, False, False)
+        access = self.access(buffer, statement.index, value.type, False)
         place = f"&{access.name}[{access.index.code}]"
         return f"{self.dialect.atomic(statement.operator)}({place}, {self.text(value).code})"
 
@@ -135,9 +130,7 @@ class ExpressionPrinter:
             raise TypeError(f"a load of {load.type} from buffer {buffer.name} is masked, in CPU kernels only")
         if isinstance(load.index.type, ir.VectorType):
             raise TypeError(f"elements of buffer {buffer.name} are gathered, in CPU kernels only")
-        access = self.access(buffer, load.index, load.type, load.aligned, False)
-        if buffer.vector > 1:
-            return Piece(f"{access.name}[{access.index.code}]")
+        access = self.access(buffer, load.index, load.type, load.aligned)
         if load.order is not ir.Order.PLAIN:
             access = self.coherent(access, load.order)
         if load.order is ir.Order.ORDERED:
@@ -157,9 +150,7 @@ class ExpressionPrinter:
         if native and operation.operator in _NATIVE_ON_VECTORS:
             pieces = [self.text(operand) for operand in operands]
             return operator_text(self.dialect, self.helpers, operation.operator, type_.element, pieces)
-        result = (
-            ir.VectorType(BOOL, type_.lanes) if operation.operator in {*ir.COMPARISONS, "isnan", "isinf"} else type_
-        )
+        result = ir.VectorType(BOOL, type_.lanes) if operation.operator in ir.PREDICATES else type_
         return self.by_lane(
             result,
             operation.operator,

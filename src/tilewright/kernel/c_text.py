@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from dataclasses import field
 
 from tilewright.ir.dataclass import dataclass
-from tilewright.ir.scalars import BOOL, F64, ScalarType, compute_type
+from tilewright.ir.scalars import BOOL, F64, ScalarType
 from tilewright.kernel import ir
 from tilewright.kernel.c_dialect import PREFIX, RELATION, Dialect, Helpers, Piece, literal
 from tilewright.kernel.c_expressions import ExpressionPrinter
 from tilewright.kernel.c_names import NameTable, name_table
-from tilewright.kernel.c_operators import infix, operator_text
+from tilewright.kernel.c_operators import FUNCTIONS, infix, operator_text
 from tilewright.kernel.ir import Buffer, Constant, Expression, Statement
 from tilewright.kernel.ranges import kernel_ranges
-from tilewright.kernel.traversal import children, depends_on, expressions, walk
+from tilewright.kernel.traversal import depends_on, expressions, expressions_in, walk
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def all_expressions(kernel: ir.Kernel) -> Iterator[Expression]:
             if id(expression) not in seen:
                 seen.add(id(expression))
                 yield expression
-                pending.extend(children(expression))
+                pending.extend(expressions(expression))
 
 
 def uses_f64(kernel: ir.Kernel) -> bool:
@@ -82,7 +82,7 @@ def check_buffers(kernel: ir.Kernel) -> None:
     """Refuse buffers that a GPU kernel cannot have.
 
     Raises:
-        TypeError: for a workspace array, a parameter that is not global, or a vector array of f16 or bf16.
+        TypeError: for a workspace array or a parameter that is not global.
         ValueError: for a local array without a size.
     """
     for buffer in kernel.buffers:
@@ -93,10 +93,6 @@ def check_buffers(kernel: ir.Kernel) -> None:
             raise TypeError(f"array {array.name} of kernel {kernel.name}: no {array.space.value} arrays on a GPU")
         if array.size is None or array.size < 1:
             raise ValueError(f"array {array.name} of kernel {kernel.name} needs a positive size, not {array.size}")
-        if array.vector > 1 and compute_type(array.element) != array.element:
-            raise TypeError(f"array {array.name} of kernel {kernel.name}: no vectors of {array.element} exist")
-        if array.vector > 1 and array.space is not ir.Space.PRIVATE:
-            raise TypeError(f"array {array.name} of kernel {kernel.name}: only private arrays hold vectors")
 
 
 @dataclass
@@ -191,7 +187,7 @@ class _Printer:
         step = self.fixed(statement.step, type_, f"{index}_step")
         advance = f"++{index}" if step.code.rstrip("uUlL") == "1" else f"{index} += {step.code}"
         if statement.unroll:
-            self.line("#pragma unroll")
+            self.line("#pragma unroll" if self.dialect.unrolls_calls or not _calls(statement) else "#pragma unroll 1")
         condition = infix(Piece(index), "<", stop, RELATION).code
         self.line(f"for ({spelled} {index} = {start}; {condition}; {advance}) {{")
         outside = dict(self.values.bound)
@@ -228,3 +224,9 @@ class _Printer:
         self.values.bound, self.mutable = outside, mutable
         self.depth -= 1
         self.line("}")
+
+
+def _calls(loop: ir.For) -> bool:
+    """Whether a loop calls a mathematical function; `fma` is an instruction."""
+    called = FUNCTIONS.keys() - {"fma"}
+    return any(isinstance(one, ir.Operation) and one.operator in called for one in expressions_in(loop.body))

@@ -15,7 +15,7 @@ from tilewright.ir.dataclass import dataclass
 from tilewright.kernel import ir
 from tilewright.kernel.divergence import divergent_barriers
 from tilewright.kernel.ir import Constant, Expression, Kernel, Load, Name, Store
-from tilewright.kernel.traversal import children, expressions, parts, walk
+from tilewright.kernel.traversal import expressions, parts, walk
 from tilewright.kernel.warp import Place, Sample, Touch, contains, touches
 
 BANKS = 32
@@ -193,7 +193,7 @@ def _index_parts(expression: Expression) -> Iterable[Expression]:
     """The arithmetic of an index, not that of the indices of what it loads."""
     yield expression
     if not isinstance(expression, Load):
-        for child in children(expression):
+        for child in expressions(expression):
             yield from _index_parts(child)
 
 
@@ -230,7 +230,7 @@ def describe(expression: Expression) -> str:
             return f"{operator}({', '.join(map(describe, operands))})"
         case ir.Cast(operand=operand, type=type_):
             return f"{type_}({describe(operand)})"
-    return f"{type(expression).__name__.lower()}({', '.join(map(describe, children(expression)))})"
+    return f"{type(expression).__name__.lower()}({', '.join(map(describe, expressions(expression)))})"
 
 
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%"}

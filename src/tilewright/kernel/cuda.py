@@ -130,8 +130,7 @@ def _signature(kernel: Kernel, names: NameTable) -> str:
         spelled = "u8" if scalar.type == BOOL else CUDA.type_name(scalar.type)
         parameters.append(f"const {spelled} {names.values[scalar.name]}")
     inside = "\n    " + ",\n    ".join(parameters) if parameters else ""
-    hint = f", {kernel.min_blocks_per_core}" if kernel.min_blocks_per_core else ""
-    bounds = f"__launch_bounds__({kernel.threads_per_block}{hint})"
+    bounds = f"__launch_bounds__({kernel.threads_per_block})"
     return f'extern "C" __global__ void {bounds}\n{names.kernel}({inside})'
 
 
@@ -145,9 +144,7 @@ def _arrays(kernel: Kernel, names: NameTable) -> list[str]:
         lines.append(f"extern __shared__ __align__({alignment}) unsigned char tw_shared[];")
     for array in kernel.arrays:
         name, held = names.buffers[array.name], _held(array.element)
-        if array.vector > 1:
-            lines.append(f"{CUDA.type_name(VectorType(array.element, array.vector))} {name}[{array.size}];")
-        elif array.space is Space.PRIVATE:
+        if array.space is Space.PRIVATE:
             lines.append(f"{held} {name}[{array.size}];")
         elif dynamic:
             lines.append(f"{held}* const {name} = reinterpret_cast<{held}*>(tw_shared + {offsets[array.name]});")
@@ -247,15 +244,11 @@ def _unpacked(element: ScalarType, register: str, lane: int, count: int) -> Piec
 
 def _store(helpers: Helpers, access: Access, value: Piece) -> str:
     element = access.buffer.element
-    streaming = access.nontemporal and access.buffer.space is Space.GLOBAL
     if not isinstance(access.type, VectorType):
-        stored = _narrowed(helpers, element, value).code
-        if streaming:
-            return f"__stcs({access.pointer}, ({_held(element)})({stored}));"
-        return f"{access.name}[{access.index.code}] = {stored};"
+        return f"{access.name}[{access.index.code}] = {_narrowed(helpers, element, value).code};"
     lanes = access.type.lanes
     whole = access.aligned and access.buffer.space is not Space.PRIVATE
-    name = f"tw_store{'_streaming' if streaming else ''}{'' if whole else '_lanes'}_{element}x{lanes}"
+    name = f"tw_store{'' if whole else '_lanes'}_{element}x{lanes}"
     if name not in helpers:
         parts = [_narrowed(helpers, element, Piece(f"v.s[{lane}]")).code for lane in range(lanes)]
         held = _held(element)
@@ -264,11 +257,7 @@ def _store(helpers: Helpers, access: Access, value: Piece) -> str:
         lines = []
         for step in range(lanes // count):
             some = parts[step * count : (step + 1) * count]
-            source = _packed(element, kind, some) if whole else some[0]
-            if streaming:
-                lines.append(f"__stcs({target} + {step}, {source if whole else f'({held})({source})'});")
-            else:
-                lines.append(f"{target}[{step}] = {source};")
+            lines.append(f"{target}[{step}] = {_packed(element, kind, some) if whole else some[0]};")
         body = "\n".join(f"    {line}" for line in lines)
         helpers[name] = f"{_FUNCTION}void {name}({held}* p, {_vector_name(access.type)} v) {{\n{body}\n}}"
     return f"{name}({access.pointer}, {value.code});"
@@ -302,6 +291,7 @@ CUDA = Dialect(
     vector=_vector,
     native_vectors=False,
     own_extrema=False,
+    unrolls_calls=True,
     load=_load,
     store=_store,
     thread="threadIdx.x",

@@ -7,7 +7,7 @@ from dataclasses import field
 from tilewright.ir.dataclass import dataclass
 from tilewright.kernel import ir
 from tilewright.kernel.ir import Expression, Kernel, Load, Name, Statement, Store
-from tilewright.kernel.traversal import children
+from tilewright.kernel.traversal import expressions
 
 
 def divergent_barriers(kernel: Kernel) -> tuple[str, ...]:
@@ -44,7 +44,7 @@ class _Analysis:
                 order is not ir.Order.PLAIN or ("array", buffer.name) in self.varying
             ):
                 return True
-        return any(self.varies(child) for child in children(expression))
+        return any(self.varies(child) for child in expressions(expression))
 
     def walk(self, body: tuple[Statement, ...], reasons: tuple[str, ...]) -> None:
         """`reasons` are the conditions around the statements that differ between threads."""

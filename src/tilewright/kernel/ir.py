@@ -58,7 +58,6 @@ ValueType: TypeAlias = ScalarType | VectorType
 class Buffer:
     """An array of `element`s addressed flat. `size` (elements) is given for all spaces but global.
 
-    `vector` > 1 (private buffers only): each element is a vector of that many lanes.
     `alignment` is in bytes and promised by the launcher for a global buffer.
     """
 
@@ -67,7 +66,6 @@ class Buffer:
     space: Space = Space.GLOBAL
     size: int | None = None
     read_only: bool = False
-    vector: int = 1
     alignment: int = 0
 
 
@@ -284,9 +282,8 @@ class Assign:
 
 @dataclass(frozen=True)
 class Store:
-    """buffer[index] = value; a vector value writes consecutive elements. `nontemporal` bypasses the cache.
-
-    Where `mask` (a bool for each lane of a vector) is false nothing is written.
+    """buffer[index] = value; a vector value writes consecutive elements. `nontemporal` asks a CPU to write past its
+    caches. Where `mask` (a bool for each lane of a vector) is false nothing is written.
     """
 
     buffer: Buffer
@@ -314,9 +311,7 @@ class AtomicUpdate:
 
 @dataclass(frozen=True)
 class Prefetch:
-    """A hint to bring the cache line of `buffer[index]`, which may lie outside the buffer, to the cache of a `level` (1
-    to 3); in CPU kernels only.
-    """
+    """A hint to bring the line of `buffer[index]`, in the buffer or not, to the cache `level`; in CPU kernels only."""
 
     buffer: Buffer
     index: Expression
@@ -380,8 +375,8 @@ class Kernel:
     """One kernel: its parameters (global buffers, then scalars), its local arrays, its launch shape and its body.
 
     `threads_per_block` is constant; the number of blocks is given at launch. `arrays` lists the shared, private and
-    workspace buffers that the body uses. `min_blocks_per_core` is a register-allocation hint for CUDA (0: none).
-    `scalar_loops`: beside code on vectors there are loops of scalars that a CPU's compiler shall put into vectors.
+    workspace buffers that the body uses. `scalar_loops`: beside code on vectors there are loops of scalars that a CPU's
+    compiler shall put into vectors.
     """
 
     name: str
@@ -391,7 +386,6 @@ class Kernel:
     body: tuple[Statement, ...]
     threads_per_block: int = 1
     index_type: ScalarType = I64
-    min_blocks_per_core: int = 0
     scalar_loops: bool = False
 
     @property
@@ -409,6 +403,7 @@ class Kernel:
 
 ATOMIC_OPERATORS = ("add", "min", "max", "and", "or", "xor")
 COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
+PREDICATES = COMPARISONS | {"isnan", "isinf"}
 
 
 def element_of(value_type: ValueType) -> ScalarType:
@@ -418,9 +413,8 @@ def element_of(value_type: ValueType) -> ScalarType:
 
 def operation(operator: str, *operands: Expression) -> Operation:
     """An `Operation` whose type follows from its operands."""
-    first = operands[1] if operator == "select" else operands[0]
-    result = first.type
-    if operator in COMPARISONS or operator in ("isnan", "isinf"):
+    result = operands[1 if operator == "select" else 0].type
+    if operator in PREDICATES:
         result = VectorType(BOOL, result.lanes) if isinstance(result, VectorType) else BOOL
     return Operation(operator, tuple(operands), result)
 
@@ -434,10 +428,9 @@ def add(left: Expression, right: Expression) -> Expression:
     """left + right, folded where a side is a constant."""
     if isinstance(left, Constant) and isinstance(right, Constant):
         return Constant(left.value + right.value, left.type)
-    if isinstance(left, Constant) and left.value == 0:
-        return right
-    if isinstance(right, Constant) and right.value == 0:
-        return left
+    for constant, other in ((left, right), (right, left)):
+        if isinstance(constant, Constant) and constant.value == 0:
+            return other
     return operation("add", left, right)
 
 
@@ -454,5 +447,4 @@ def multiply(left: Expression, right: Expression) -> Expression:
 def load(buffer: Buffer, index: Expression, lanes: int = 1, aligned: bool = False) -> Load:
     """A `Load` whose type follows from the buffer."""
     element = compute_type(buffer.element)
-    lanes = lanes if buffer.vector == 1 else buffer.vector
     return Load(buffer, index, element if lanes == 1 else VectorType(element, lanes), aligned)

@@ -159,7 +159,7 @@ def _arrays(emitter: Emitter, kernel: Kernel) -> None:
         if array.size is None or array.space is ir.Space.GLOBAL:
             raise TypeError(f"array {array.name} of kernel {kernel.name} needs a size and a space other than global")
         register = buffer_register(array)
-        size = array.size * array.element.bytes * array.vector
+        size = array.size * array.element.bytes
         if array.space is ir.Space.WORKSPACE:
             line = f"  {register} = getelementptr inbounds i8, ptr {WORKSPACE}, i64 {offset}"
             offset += -(-size // 64) * 64

@@ -15,14 +15,15 @@ FROM_THREE_QUARTERS = 0b1011
 """Fractions from 3/4 to 3/2; nan for negative numbers."""
 FROM_ONE = 0b1100
 """Fractions from 1 to 2; nan for negative numbers."""
+REGISTER_BITS = 512
 _ROUNDED_AS_SET = ("i32", "4")
 
 
 def has_wide_floats(c: Context) -> bool:
     """Whether the processor has these instructions for vectors of this type."""
-    bits = c.lanes * c.element.bits
-    target = c.emitter.target
-    return target.is_x86 and target.has("avx512f") and (bits == 512 or (target.has("avx512vl") and bits in (128, 256)))
+    bits, target = c.lanes * c.element.bits, c.emitter.target
+    fits = bits == REGISTER_BITS or (target.has("avx512vl") and bits in (128, 256))
+    return fits and target.is_x86 and target.has("avx512f")
 
 
 def wide_call(c: Context, name: str, *operands: str, control: int | None = None) -> str:
@@ -41,7 +42,7 @@ def wide_call(c: Context, name: str, *operands: str, control: int | None = None)
     if control is not None:
         given.append(("i32", str(control)))
     given += [(c.text, "zeroinitializer"), (mask, "-1")]
-    if bits == 512 and not estimate:
+    if bits == REGISTER_BITS and not estimate:
         given.append(_ROUNDED_AS_SET)
     types = ", ".join(f"{type_} immarg" if type_ == "i32" else type_ for type_, _ in given)
     full = f"llvm.x86.avx512.{'' if estimate else 'mask.'}{name}.{kind}.{bits}"

@@ -152,9 +152,8 @@ def buffer_register(buffer: Buffer) -> str:
 
 
 def element_spelling(emitter: Emitter, buffer: Buffer) -> str:
-    """LLVM's name of one element of a buffer (a vector for a buffer of vectors)."""
-    element = memory_spelling(buffer.element, emitter.target.has_half_conversion)
-    return vector_of(element, buffer.vector if buffer.vector > 1 else 0)
+    """LLVM's name of one element of a buffer."""
+    return memory_spelling(buffer.element, emitter.target.has_half_conversion)
 
 
 def _access(emitter: Emitter, buffer: Buffer, index: Expression, value: ValueType, aligned: bool) -> tuple[str, str]:
@@ -162,15 +161,13 @@ def _access(emitter: Emitter, buffer: Buffer, index: Expression, value: ValueTyp
     lanes = lanes_of(value)
     if element_of(value) != compute_type(buffer.element):
         raise TypeError(f"buffer {buffer.name} of {buffer.element} cannot be accessed as {value}")
-    if buffer.vector > 1 and lanes != buffer.vector:
-        raise TypeError(f"buffer {buffer.name} holds vectors of {buffer.vector} lanes and is accessed as {value}")
     if not isinstance(index.type, ScalarType) or not index.type.is_integer:
         raise TypeError(f"the index into buffer {buffer.name} has type {index.type}, not an integer type")
     position = convert(emitter, emit_expression(emitter, index), index.type, I64)
     element = element_spelling(emitter, buffer)
     address = emitter.emit(f"getelementptr inbounds {element}, ptr {buffer_register(buffer)}, {INDEX} {position}", "p")
     whole = max(lanes, 1) * buffer.element.bytes
-    is_whole = (aligned or buffer.vector > 1) and whole.bit_count() == 1
+    is_whole = aligned and whole.bit_count() == 1
     attributes = f", align {whole if is_whole else buffer.element.bytes}"
     if emitter.access_groups and buffer.space is not ir.Space.PRIVATE:
         groups = emitter.access_groups
@@ -208,7 +205,7 @@ def _gather(emitter: Emitter, node: Load, memory: str) -> str:
     """An element for each lane: LLVM's intrinsic, an instruction where the processor has a fast one."""
     buffer, lanes, places = node.buffer, lanes_of(node.type), node.index.type
     element = compute_type(buffer.element)
-    if node.type != VectorType(element, lanes) or places != VectorType(I64, lanes) or buffer.vector > 1:
+    if node.type != VectorType(element, lanes) or places != VectorType(I64, lanes):
         raise TypeError(
             f"lanes of {node.type} cannot be gathered from buffer {buffer.name} at indices of type {places}"
         )

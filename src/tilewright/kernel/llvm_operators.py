@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 from tilewright.ir.cached import cached_property
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, F32, ScalarType
-from tilewright.kernel.ir import ValueType, element_of
+from tilewright.kernel.ir import ValueType, VectorType, element_of
 from tilewright.kernel.llvm_division import divides_by_floats, float_remainder, whole_quotient
 from tilewright.kernel.llvm_elementary import exponential_f32, exponential_f64, logarithm_f32, logarithm_f64
 from tilewright.kernel.llvm_emitter import Emitter, lanes_of, literal, scalar_spelling, splat, suffix, vector_of
-from tilewright.kernel.llvm_estimates import has_wide_floats
+from tilewright.kernel.llvm_estimates import REGISTER_BITS, has_wide_floats
 from tilewright.kernel.llvm_power import has_wide_power, wide_power
 from tilewright.kernel.llvm_roots import reciprocal_root
-from tilewright.kernel.llvm_vector_math import FUNCTIONS, advertise, call_in_pieces
+from tilewright.kernel.llvm_vector_math import FUNCTIONS, advertise, call_in_pieces, in_pieces
 
 INTRINSICS = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "rint"}
 # Symbols that code for these operators may call, directly or because an intrinsic becomes a call.
@@ -338,7 +339,22 @@ def _power(c: Context, x: str, y: str) -> str:
     return wide_power(c, x, y) if has_wide_power(c) else _library("pow")(c, x, y)
 
 
-_BY_KIND["rsqrt", "f"] = reciprocal_root
-_BY_KIND["exp", "f"] = _written_out("exp", exponential_f32, exponential_f64)
-_BY_KIND["log", "f"] = _written_out("log", logarithm_f32, logarithm_f64)
-_BY_KIND["pow", "f"] = _power
+def _by_registers(function: Callable[..., str]) -> Callable[..., str]:
+    """A function with a form for the registers of AVX-512, register by register where vectors fill several."""
+
+    def emit(c: Context, *operands: str) -> str:
+        width = REGISTER_BITS // c.element.bits
+        register = Context(c.emitter, VectorType(c.element, width))
+        registers, rest = divmod(c.lanes, width)
+        if rest or registers.bit_count() != 1 or not has_wide_floats(register):
+            return function(c, *operands)
+        name = scalar_spelling(c.element)
+        return in_pieces(c.emitter, c.lanes, width, name, operands, functools.partial(function, register))
+
+    return emit
+
+
+_BY_KIND["rsqrt", "f"] = _by_registers(reciprocal_root)
+_BY_KIND["exp", "f"] = _by_registers(_written_out("exp", exponential_f32, exponential_f64))
+_BY_KIND["log", "f"] = _by_registers(_written_out("log", logarithm_f32, logarithm_f64))
+_BY_KIND["pow", "f"] = _by_registers(_power)

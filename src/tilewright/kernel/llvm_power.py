@@ -15,13 +15,12 @@ from tilewright.ir.cached import cached_property
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import F32
 from tilewright.kernel.llvm_elementary import EXPONENTIAL_F64, EXPONENTIAL_WIDE, LN2, LN2_F64, polynomial, within
-from tilewright.kernel.llvm_estimates import FROM_ONE, has_wide_floats, table_of_sixteen, wide_call
+from tilewright.kernel.llvm_estimates import FROM_ONE, REGISTER_BITS, has_wide_floats, table_of_sixteen, wide_call
 
 if TYPE_CHECKING:
     from tilewright.kernel.llvm_operators import Context
 
 _DIGITS = Decimals(prec=45)
-_REGISTER = 512  # bits: tables of 16 numbers are one register or two
 
 
 @dataclass(frozen=True)
@@ -71,8 +70,8 @@ _F64 = _Constants(
 
 
 def has_wide_power(c: Context) -> bool:
-    """Whether powers of this type are written out."""
-    return has_wide_floats(c) and c.lanes * c.element.bits == _REGISTER
+    """Whether powers of this type are written out: tables of 16 numbers are one register or two."""
+    return has_wide_floats(c) and c.lanes * c.element.bits == REGISTER_BITS
 
 
 def wide_power(c: Context, x: str, y: str) -> str:

@@ -7,6 +7,8 @@ directly. Scalar code names them in an attribute of the scalar call, by which LL
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tilewright.kernel.llvm_emitter import CpuTarget, Emitter, vector_of
 
 FUNCTIONS = {
@@ -51,14 +53,25 @@ def call_in_pieces(emitter: Emitter, symbol: str, lanes: int, element: str, oper
     if not fitting:
         return None
     width, name = fitting[0]
-    piece, whole = vector_of(element, width), vector_of(element, lanes)
+    piece = vector_of(element, width)
+
+    def call(*parts: str) -> str:
+        return emitter.call(name, piece, *((piece, part) for part in parts), attributes=" #1")
+
+    return in_pieces(emitter, lanes, width, element, operands, call)
+
+
+def in_pieces(
+    emitter: Emitter, lanes: int, width: int, element: str, operands: tuple[str, ...], call: Callable[..., str]
+) -> str:
+    """A function of vectors by what `call` gives of pieces of `width` lanes, a power of two of which make the whole."""
+    if width == lanes:
+        return call(*operands)
+    whole = vector_of(element, lanes)
     results: list[str] = []
     for start in range(0, lanes, width):
-        parts = operands
-        if width < lanes:
-            mask = f"<{width} x i32> <{', '.join(f'i32 {lane}' for lane in range(start, start + width))}>"
-            parts = tuple(emitter.emit(f"shufflevector {whole} {o}, {whole} poison, {mask}") for o in operands)
-        results.append(emitter.call(name, piece, *((piece, part) for part in parts), attributes=" #1"))
+        mask = f"<{width} x i32> <{', '.join(f'i32 {lane}' for lane in range(start, start + width))}>"
+        results.append(call(*(emitter.emit(f"shufflevector {whole} {o}, {whole} poison, {mask}") for o in operands)))
     while len(results) > 1:
         results = _joined(emitter, results, element, lanes // len(results))
     return results[0]

@@ -102,8 +102,7 @@ def _held(buffer: Buffer) -> str:
 
 
 def _array(array: Buffer, names: NameTable, widest: int) -> str:
-    held = OPENCL.type_name(VectorType(array.element, array.vector)) if array.vector > 1 else _held(array)
-    declared = f"{_SPACES[array.space]}{held} {names.buffers[array.name]}[{array.size}]"
+    declared = f"{_SPACES[array.space]}{_held(array)} {names.buffers[array.name]}[{array.size}]"
     if array.space is Space.SHARED:
         declared += f" __attribute__((aligned({max(16, array.alignment, widest)})))"
     return declared
@@ -192,7 +191,6 @@ def _whole(access: Access, constant: str, lanes: int) -> Piece | None:
 
 
 def _store(helpers: Helpers, access: Access, value: Piece) -> str:
-    """`nontemporal` has no portable spelling in OpenCL C 1.2, and being a hint it is not printed."""
     element, index = access.buffer.element, access.index
     if not isinstance(access.type, VectorType):
         if element == F16:
@@ -220,6 +218,7 @@ OPENCL = Dialect(
     vector=_vector,
     native_vectors=True,
     own_extrema=True,
+    unrolls_calls=False,  # Intel's compiler for CPUs crashes on unrolled sums of what functions give
     load=_load,
     store=_store,
     thread="get_local_id(0)",

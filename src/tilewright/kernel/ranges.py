@@ -94,7 +94,7 @@ class Ranges:
 
     def _exact(self, operation: ir.Operation) -> Interval | None:
         """Bounds of the mathematical result, before wrapping; None where nothing is known."""
-        if operation.operator in ir.COMPARISONS or operation.operator in ("isnan", "isinf"):
+        if operation.operator in ir.PREDICATES:
             return (0, 1)
         if operation.operator == "select":
             branches = [self.of(operand) for operand in operation.operands[1:]]

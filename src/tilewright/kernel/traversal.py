@@ -1,96 +1,65 @@
-"""What a kernel is made of: the parts of its expressions and statements, and all of its statements."""
+"""What a kernel is made of: the parts of its expressions and statements, and all of its statements.
+
+Parts are found by the types of the fields, so that a new kind of node is walked as the others are.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import Any
 
-from tilewright.kernel import ir
-from tilewright.kernel.dots import Bits, Dot
-from tilewright.kernel.ir import Constant, Expression, Load, Name, Statement, Store
+from tilewright.kernel.ir import Expression, Load, Name, Statement
 
-_WITH_BODIES = frozenset({ir.For, ir.While, ir.If})
+_EXPRESSIONS: dict[type, tuple[str, ...]] = {}
+_BODIES: dict[type, tuple[str, ...]] = {}
+"""The fields of each class that hold expressions, and those that hold statements, known after the first question."""
 
 
-def children(expression: Expression) -> tuple[Expression, ...]:
-    """The direct subexpressions."""
-    match expression:
-        case Name() | Constant():  # most are
-            return ()
-        case ir.Operation(operands=operands) | Bits(operands=operands) | Dot(operands=operands):
-            return operands
-        case (
-            ir.Cast(operand=operand)
-            | ir.Broadcast(operand=operand)
-            | ir.Lane(operand=operand)
-            | ir.AnyLane(operand=operand)
-        ):
-            return (operand,)
-        case Load(index=index, mask=mask):
-            return (index,) if mask is None else (index, mask)
-        case ir.FirstLanes(count=count):
-            return (count,)
-        case ir.PackedLanes(operand=operand, mask=mask):
-            return (operand, mask)
-        case ir.CountLanes(mask=mask):
-            return (mask,)
-        case ir.Shuffle(first=first, second=second):
-            return (first, second)
-        case ir.Window(first=first, second=second, begin=begin):
-            return (first, second, begin)
-        case _:
-            return ()
+def expressions(node: Expression | Statement) -> tuple[Expression, ...]:
+    """The expressions directly inside an expression or a statement."""
+    names = _EXPRESSIONS.get(type(node))
+    if names is None:
+        names = _EXPRESSIONS[type(node)] = _fields_of(type(node), "Expression")
+    found: list[Expression] = []
+    for name in names:
+        value = getattr(node, name)
+        if isinstance(value, tuple):
+            found += value
+        elif value is not None:
+            found.append(value)
+    return tuple(found)
 
 
 def bodies(statement: Statement) -> tuple[tuple[Statement, ...], ...]:
     """The statement lists directly inside a statement."""
-    match statement:
-        case ir.For(body=body):
-            return (body,)
-        case ir.While(prelude=prelude, body=body):
-            return (prelude, body)
-        case ir.If(then=then, otherwise=otherwise):
-            return (then, otherwise)
-        case _:
-            return ()
+    return tuple([getattr(statement, name) for name in _body_names(type(statement))])
 
 
-def expressions(statement: Statement) -> tuple[Expression, ...]:
-    """The expressions directly inside a statement."""
-    match statement:
-        case ir.Let(value=value) | ir.Declare(value=value) | ir.Assign(value=value) | ir.Prefetch(index=value):
-            return (value,)
-        case ir.AtomicUpdate(index=index, value=value):
-            return (index, value)
-        case Store(index=index, value=value, mask=mask):
-            return (index, value) if mask is None else (index, value, mask)
-        case ir.For(start=start, stop=stop, step=step):
-            return (start, stop, step)
-        case ir.While(condition=condition) | ir.If(condition=condition):
-            return (condition,)
-        case _:
-            return ()
+def with_bodies(statement: Statement, inner: tuple[tuple[Statement, ...], ...]) -> Statement:
+    """The statement with other statement lists directly inside, in the order of `bodies`."""
+    changes: dict[str, Any] = dict(zip(_body_names(type(statement)), inner, strict=True))
+    return replace(statement, **changes) if changes else statement
+
+
+def _body_names(kind: type) -> tuple[str, ...]:
+    names = _BODIES.get(kind)
+    if names is None:
+        names = _BODIES[kind] = _fields_of(kind, "Statement")
+    return names
+
+
+def _fields_of(kind: type, part: str) -> tuple[str, ...]:
+    """The fields of a class whose types mention a part, in order."""
+    return tuple(one.name for one in fields(kind) if part in str(one.type))
 
 
 def walk(body: tuple[Statement, ...]) -> Iterator[Statement]:
     """All statements, outside in, in program order."""
     for statement in body:
         yield statement
-        for inner in bodies(statement) if type(statement) in _WITH_BODIES else ():
-            yield from walk(inner)
-
-
-def with_bodies(statement: Statement, inner: tuple[tuple[Statement, ...], ...]) -> Statement:
-    """The statement with other statement lists directly inside, in the order of `bodies`."""
-    match statement:
-        case ir.For():
-            return replace(statement, body=inner[0])
-        case ir.While():
-            return replace(statement, prelude=inner[0], body=inner[1])
-        case ir.If():
-            return replace(statement, then=inner[0], otherwise=inner[1])
-        case _:
-            return statement
+        for name in _body_names(type(statement)):
+            yield from walk(getattr(statement, name))
 
 
 def parts(whole: Iterable[Expression]) -> Iterator[Expression]:
@@ -99,7 +68,7 @@ def parts(whole: Iterable[Expression]) -> Iterator[Expression]:
     while pending:
         one = pending.pop()
         yield one
-        pending += children(one)[::-1]
+        pending += expressions(one)[::-1]
 
 
 def expressions_in(body: Iterable[Statement]) -> Iterator[Expression]:

@@ -26,11 +26,18 @@ class Pace:
         panels: the same for copies of vectors into the small panels of the direct form.
         gathered: the same for elements that lie apart.
         packing: the same for copies into the packed form's panels, with its tables.
-        waiting: the same for pieces of memory that no prefetcher foresees.
+        hidden: the share of these that arithmetic hides where register tiles copy, and ask for the next block: unless
+            it is 0, they do not wait for pieces of that either.
+        waiting: as `other`, for pieces of memory that no prefetcher foresees.
+        going_on: the share of it for pieces past the caches that the next tile goes on with, out of small panels.
+        panels_again: as many times as long as they take else, such panels come from the second cache again.
         asked: for a piece of main memory that the kernel asks for ahead.
         near: for a piece of the third cache that nothing foresees.
         second_cache, third_cache, memory: bytes that come from there.
         again: bytes that come from the second cache where nearly all of them come in time.
+        written: times as long as reading it takes to write a byte of an output that stays in the caches.
+        panel_wait: until a panel of the direct form can be read that was made just before.
+        in_place: times as long as their multiply-adds take steps whose vectors are all read in place, across lines.
     """
 
     chain: float = 4.0
@@ -43,13 +50,19 @@ class Pace:
     panels: float = 1.0
     gathered: float = 1.0
     packing: float = 1.0
+    hidden: float = 0.0
     waiting: float = 1.0
+    going_on: float = 1.0
+    panels_again: float = 1.0
     asked: float = 24.0
     near: float = 0.0
     second_cache: float = 32.0
     third_cache: float = 12.0
     memory: float = 7.0
     again: float = 80.0
+    written: float = 2.0
+    panel_wait: float = 0.0
+    in_place: float = 1.0
 
     def __post_init__(self) -> None:
         """Refuse what no core has.
@@ -96,13 +109,19 @@ TWO_MULTIPLY_ADDS = Pace(
     panels=0.8,
     gathered=2.0,
     packing=2.2,
+    hidden=0.8,
     waiting=3.0,
+    going_on=0.3,
+    panels_again=0.4,
     asked=14.0,
     near=30.0,
     second_cache=16.0,
     third_cache=8.0,
     memory=4.0,
     again=50.0,
+    written=0.7,
+    panel_wait=2000.0,
+    in_place=1.28,
 )
 """Two multiply-adds of 512 bits in a cycle, and two loads, be it of vectors or of elements: fitted to a Zen 5."""
 

@@ -13,6 +13,8 @@ import os
 from dataclasses import dataclass
 from functools import lru_cache
 
+from tilewright.machine.llvm_lock import LLVM_LOCK
+
 CPU_VARIABLE = "TILEWRIGHT_CPU"
 
 LINUX_X86 = "x86_64-unknown-linux-gnu"
@@ -168,11 +170,12 @@ def recall_host(processor: Processor) -> None:
 
 def ask_llvm() -> Processor:
     """The CPU that this process runs on, as LLVM finds it; importing LLVM takes longer than most compilations."""
-    from llvmlite import binding
+    with LLVM_LOCK:
+        from llvmlite import binding
 
-    features: dict[str, bool] = dict(binding.get_host_cpu_features())
-    flags = ",".join(("+" if features[one] else "-") + one for one in sorted(features))
-    return Processor(binding.get_process_triple(), binding.get_host_cpu_name(), flags)
+        features: dict[str, bool] = dict(binding.get_host_cpu_features())
+        flags = ",".join(("+" if features[one] else "-") + one for one in sorted(features))
+        return Processor(binding.get_process_triple(), binding.get_host_cpu_name(), flags)
 
 
 def chosen_processor(host: Processor, name: str) -> Processor:

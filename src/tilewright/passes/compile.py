@@ -33,7 +33,7 @@ Offsets: TypeAlias = tuple[int, int]
 Lowered: TypeAlias = Callable[[Program, Recording | None], HostProgram]
 
 if TYPE_CHECKING:
-    from tilewright.passes.contractions.contraction_launches import Tiles
+    from tilewright.passes.contractions.contraction_launches import Asked, Tiles
     from tilewright.passes.flattening.kinds import Flattening
 
 
@@ -43,6 +43,7 @@ def compile_program(
     *,
     optimise: bool = True,
     tiles: Tiles | None = None,
+    any_shape: bool = False,
     flattening: Flattening | None = None,
     contractions: bool = True,
     unchecked: bool = False,
@@ -55,6 +56,7 @@ def compile_program(
         optimise: run the standard pipeline first.
         tiles: tile sizes fixed by the user for the dimensions of contractions, by size name: (T, R) of a parallel
             dimension, Q of a contracted one. Sizes that break a limit raise `IllegalTiling` when the program is called.
+        any_shape: on a CPU, contractions of little work get a kernel of any shape, compiled once for all of them.
         flattening: which nested parallelism becomes flat after that [S2]: "full" all of it, "outer" that of the
             outermost nests; "incremental" keeps versions from the one to the other, picked when the program runs by
             the executable's thresholds, and made when that has nests with too few points to be run as they are
@@ -78,8 +80,13 @@ def compile_program(
         >>> compile_program(double, device_for("cpu"))(np.array([1, 2], np.float32))
         array([2., 4.], dtype=float32)
     """
+    asked: Asked = tiles
+    if any_shape:
+        from tilewright.passes.contractions.contraction_launches import Kernels
+
+        asked = Kernels.ANY_SHAPE
     with collection_later():
-        written, versions = prepare_program(program, device, optimise, tiles, flattening, contractions, unchecked)
+        written, versions = prepare_program(program, device, optimise, asked, flattening, contractions, unchecked)
     return Executable(written, device, _copier(device), versions)
 
 
@@ -87,7 +94,7 @@ def prepare_program(
     program: Program,
     device: Device,
     optimise: bool = True,
-    tiles: Tiles | None = None,
+    asked: Asked = None,
     flattening: Flattening | None = None,
     contractions: bool = True,
     unchecked: bool = False,
@@ -111,12 +118,12 @@ def prepare_program(
         one.add(standard.derivation.steps, standard.derivation.refusals)
 
     def lowered(one: Program, derivation: Recording | None, later: bool = False) -> HostProgram:
-        return replace(_lowered(one, device, tiles, unchecked, derivation, later), parts=doubtful_parts(program))
+        return replace(_lowered(one, device, asked, unchecked, derivation, later), parts=doubtful_parts(program))
 
     if flattening == "incremental":
         written, versions = _with_versions(ready, device, contractions, lowered, versions_derivation)
-        asked = versions is not None and versions.fills is not None and not versions.fills.always
-        return (lowered(ready, derivation, asked) if written else None), versions
+        later = versions is not None and versions.fills is not None and not versions.fills.always
+        return (lowered(ready, derivation, later) if written else None), versions
     if flattening is not None:
         from tilewright.passes.flattening.flatten_contractions import flattening_pipeline
 
@@ -176,12 +183,7 @@ def _versions(
 
 
 def _lowered(
-    program: Program,
-    device: Device,
-    tiles: Tiles | None,
-    unchecked: bool,
-    derivation: Recording | None,
-    later: bool = False,
+    program: Program, device: Device, asked: Asked, unchecked: bool, derivation: Recording | None, later: bool = False
 ) -> HostProgram:
     """The steps of a program and what a call of it depends on; `later`: lowered when they are needed, if ever."""
     program = run_pipeline(program, machine_pipeline(device.machine), derivation)
@@ -191,25 +193,25 @@ def _lowered(
         program = without_checks(program)
     checked = any(getattr(one.expression, "checked", False) for one in all_statements(program.body))
     if later:
-        form = Later(program.body.results, (), lambda: program_block(program, device, tiles))
+        form = Later(program.body.results, (), lambda: program_block(program, device, asked))
         return HostProgram(program, form, (form,), _size_arguments(program), checked)
-    return HostProgram(program, *program_block(program, device, tiles), _size_arguments(program), checked)
+    return HostProgram(program, *program_block(program, device, asked), _size_arguments(program), checked)
 
 
-def program_block(program: Program, device: Device, tiles: Tiles | None = None) -> tuple[Block, Notes]:
+def program_block(program: Program, device: Device, asked: Asked = None) -> tuple[Block, Notes]:
     """The steps of a program for a device (which need not exist: its limits are enough), and how each was lowered."""
 
     def general(number: int) -> Step:
         from tilewright.passes.statements import statements_of
 
-        return statements_of(program, device, tiles).step_without_tiling(program.body, number)
+        return statements_of(program, device, asked).step_without_tiling(program.body, number)
 
-    found = contraction_block(program, device, tiles, general)
+    found = contraction_block(program, device, asked, general)
     if found is not None:
         return found
     from tilewright.passes.statements import lower_program
 
-    return lower_program(program, device, tiles)
+    return lower_program(program, device, asked)
 
 
 def _size_arguments(program: Program) -> frozenset[int]:

@@ -64,7 +64,7 @@ def _loop_step(lowering: Statements, statement: Statement, loop: nodes.Loop, rea
     lowering.mark_cells(loop.parameters)
     place, outer, on_host, counting = len(lowering.notes), known.in_loop, known.on_host, known.counting
     known.in_loop = True
-    if isinstance(loop.form, nodes.ForLoop) and on_cpu:
+    if isinstance(loop.form, nodes.ForLoop):
         known.counting |= {loop.form.index.name}
     body = lowering.block(loop.body)
     known.in_loop, known.on_host, known.counting = outer, on_host, counting

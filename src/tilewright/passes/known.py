@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import field
 
 from tilewright.ir import nodes
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Atom, Body, Statement, Variable
 from tilewright.ir.sizes import Size
-from tilewright.ir.traversal import bodies_of
-from tilewright.rewrite.names import mentioned
+from tilewright.ir.traversal import bodies_of, host_statements, mentioned
 
 _REPLACING = nodes.Update | nodes.Scatter | nodes.Hist | nodes.SegHist
 
@@ -80,7 +78,9 @@ class Known:
         if not isinstance(choice.condition, Variable) or choice.condition.name not in self.asked:
             return False
         branches = bodies_of(choice)
-        if self.in_loop and any(isinstance(one.expression, _REPLACING) for body in branches for one in _hosts(body)):
+        if self.in_loop and any(
+            isinstance(one.expression, _REPLACING) for body in branches for one in host_statements(body)
+        ):
             return False
         return all(mentioned(body).isdisjoint(self.iotas) for body in branches)
 
@@ -88,12 +88,3 @@ class Known:
         """The names that the steps of a body may mention; in place of full arrays these read what they are full of."""
         names = mentioned(body)
         return names.union(*(mentioned(self.fills[one]) for one in names if one in self.fills))
-
-
-def _hosts(body: Body) -> Iterator[Statement]:
-    """The statements of a body that the host runs, also those in its choices and loops."""
-    for one in body.statements:
-        yield one
-        if isinstance(one.expression, nodes.If | nodes.Loop):
-            for inner in bodies_of(one.expression):
-                yield from _hosts(inner)

@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from tilewright.ir.nodes import Body, Concat, Expression, Hist, Loop, Map, Program, Redomap, Scan, Scanomap, Scatter
+from tilewright.ir.nodes import (
+    Body,
+    Concat,
+    Expression,
+    Hist,
+    Loop,
+    Map,
+    Program,
+    Redomap,
+    Reduce,
+    Scan,
+    Scanomap,
+    Scatter,
+)
 from tilewright.ir.traversal import bodies_of
 from tilewright.passes.core.fuse import fuse
 from tilewright.passes.core.simplify import simplify
@@ -21,7 +34,12 @@ def fill_histograms(program: Program, derivation: Recording | None = None) -> Pr
     """
     if not _has(program.body, lambda one: isinstance(one, Hist)):
         return program
-    return rewritten(program, _once("histogram rows"), derivation)
+    program = rewritten(program, _once("histogram rows"), derivation)
+    if not _has(program.body, lambda one: isinstance(one, Hist) and any(array.type.rank > 1 for array in one.values)):
+        return program
+    from tilewright.passes.segments.computed_rows import computed_histograms
+
+    return rewritten(program, computed_histograms(), derivation)
 
 
 def fold_loops(program: Program, derivation: Recording | None = None) -> Program:
@@ -32,6 +50,20 @@ def fold_loops(program: Program, derivation: Recording | None = None) -> Program
     if not _has(program.body, lambda one: isinstance(one, Redomap) and _has(one.function.body, _is_loop)):
         return program
     return rewritten(program, _once("looping folds"), derivation)
+
+
+def join_rows(program: Program, derivation: Recording | None = None) -> Program:
+    """The program with maps that go on row by row as one, where rows are many and long; the steps are added to
+    `derivation`.
+
+    ys = map n f xs; zs = map n g ys  =>  zs = if there are many long rows then map n (g . f) xs else both
+    """
+    if not _has(program.body, lambda one: isinstance(one, Reduce | Redomap)):
+        return program
+    joined = rewritten(program, everywhere(first_of(rules_of("joined rows")), backwards=True), derivation)
+    if joined is not program:
+        joined = fuse(simplify(joined, derivation), derivation)
+    return rewritten(joined, _once("rows in one pass"), derivation)
 
 
 def compute_rows(program: Program, derivation: Recording | None = None) -> Program:

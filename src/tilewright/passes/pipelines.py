@@ -16,7 +16,7 @@ from tilewright.passes.core.fuse import fuse
 from tilewright.passes.core.nest_maps import nest_folds, nest_maps
 from tilewright.passes.core.read_concatenations import read_concatenations
 from tilewright.passes.core.simplify import simplify
-from tilewright.passes.last_rewrites import compute_rows, fill_histograms, fold_loops, scan_columns, sweep
+from tilewright.passes.last_rewrites import compute_rows, fill_histograms, fold_loops, join_rows, scan_columns, sweep
 from tilewright.rewrite.derivation import Recording
 from tilewright.runtime.environment import is_on
 
@@ -54,6 +54,7 @@ def machine_pipeline(machine: Machine) -> tuple[Pass, ...]:
         *first,
         Pass("nest folds", "points that divide their number by the length of rows are folded row by row", nest_folds),
         Pass("fold loops", "points that loop go on together, and what they give is folded afterwards", fold_loops),
+        Pass("join rows", "long rows that one map after another computes stay in the first cache", join_rows),
         Pass(
             "compute rows", "columns that are only joined are never stored, and each row is written once", compute_rows
         ),

@@ -23,6 +23,7 @@ from tilewright.passes.contractions.contraction_steps import VIEWS, contraction_
 from tilewright.passes.core.fills import without_fills
 from tilewright.passes.core.nest_folds import with_folds
 from tilewright.passes.core.overwriting import with_overwriting
+from tilewright.passes.core.rows_of_none import with_rows_of_none
 from tilewright.passes.core.used_names import free_variables
 from tilewright.passes.host_control import control_step
 from tilewright.passes.items.scalar_values import LoweringError
@@ -44,17 +45,17 @@ from tilewright.runtime.devices import Device
 from tilewright.runtime.host import Block, KernelPlan, KernelStep, Later, Layout, Note, Step
 
 if TYPE_CHECKING:
-    from tilewright.passes.contractions.contraction_launches import Tiles
+    from tilewright.passes.contractions.contraction_launches import Asked
     from tilewright.passes.sweeps.one_pass import MakeStep
 
 
 class Statements:
     """Statements to steps, with notes."""
 
-    def __init__(self, name: str, device: Device, tiles: Tiles | None, known: Known) -> None:
+    def __init__(self, name: str, device: Device, asked: Asked, known: Known) -> None:
         """For code of the program of this name, of which so much is `known`."""
         self.name = name
-        self.tiles = tiles
+        self.asked = asked
         self.device = device
         self.threads = threads_per_block(device)
         self.known = known
@@ -62,7 +63,7 @@ class Statements:
 
     def as_now(self) -> Statements:
         """What lowers code at this place later; what it notes is not told here."""
-        return Statements(self.name, self.device, self.tiles, self.known.copy())
+        return Statements(self.name, self.device, self.asked, self.known.copy())
 
     def block(self, body: Body) -> Block:
         """The steps of a body, without those of iotas and of arrays full of one scalar that no step reads."""
@@ -119,6 +120,7 @@ class Statements:
         """The steps of one statement. Of rows that only the host can compute, a fold becomes a map and a fold, and a
         segmented map nested maps.
         """
+        statement = with_rows_of_none(statement, self.known.extents.__contains__)
         expression = statement.expression
         if isinstance(expression, nodes.Sweep):
             return self._sweep(statement, expression)
@@ -320,7 +322,7 @@ class Statements:
         otherwise = functools.cache(functools.partial(self.as_now().without_tiling, statement))
         # Maps around reductions that are reduced in turn are nested reductions to a contraction.
         nested = Statement(statement.targets, with_folds(statement.expression))
-        found = contraction_step(self.name, nested, self.device, self.tiles, self.known.iotas, otherwise)
+        found = contraction_step(self.name, nested, self.device, self.asked, self.known.iotas, otherwise)
         if isinstance(found, Refusal):
             return Refusal(tuple(f"not a contraction: {reason}" for reason in found.reasons))
         step, note = found
@@ -341,7 +343,7 @@ class Statements:
     def _with_cells(self, statement: Statement) -> Sequence[Statement] | None:
         """The statements of a contraction with scalars that kernels compute; None if it is none, or has none."""
         inside = (one.expression for body in sub_bodies(statement.expression) for one in all_statements(body))
-        if self.known.on_host or not any(isinstance(one, nodes.Reduce | nodes.Redomap) for one in inside):
+        if self.known.on_host or not any(isinstance(one, nodes.Reduction) for one in inside):
             return None
         made = self.known.cells | self.known.computed.keys()
         scalars = [one for one in free_variables(statement.expression) if not one.type.rank and one.name in made]
@@ -360,20 +362,20 @@ class Statements:
 
     def without_tiling(self, statement: Statement) -> Step:
         """The general lowering of a statement that may be a contraction."""
-        is_fold = isinstance(statement.expression, nodes.Reduce | nodes.Redomap)
+        is_fold = isinstance(statement.expression, nodes.Reduction)
         return self._segments(statement) if is_fold else self.general(statement)
 
 
-def lower_program(program: Program, device: Device, tiles: Tiles | None) -> tuple[Block, tuple[Note | Later, ...]]:
+def lower_program(program: Program, device: Device, asked: Asked) -> tuple[Block, tuple[Note | Later, ...]]:
     """The steps of a program, and how each was lowered."""
-    compiler = statements_of(program, device, tiles)
+    compiler = statements_of(program, device, asked)
     return with_overwriting(compiler.block(program.body)), tuple(compiler.notes)
 
 
-def statements_of(program: Program, device: Device, tiles: Tiles | None) -> Statements:
+def statements_of(program: Program, device: Device, asked: Asked) -> Statements:
     """What lowers the statements of a program."""
     arguments = frozenset(one.name for one in program.parameters if one.type.rank == 0)
-    return Statements(program.name, device, tiles, Known(arguments, extents=frozenset(program.size_names)))
+    return Statements(program.name, device, asked, Known(arguments, extents=frozenset(program.size_names)))
 
 
 def _shown(statement: Statement) -> str:

@@ -9,8 +9,6 @@ from tilewright.passes.direct.form import DirectForm
 from tilewright.passes.matrix_vector.form import MatrixVectorForm
 from tilewright.passes.packed.form import PackedForm, SideDimension
 from tilewright.passes.tiled.form import StagedOperand, TileForm
-from tilewright.report.direct_text import direct_form_text
-from tilewright.report.matrix_vector_text import matrix_vector_form_text
 from tilewright.report.text import table
 
 
@@ -51,10 +49,53 @@ def _operand(one: Operand) -> str:
 def form_text(form: TileForm | PackedForm | DirectForm | MatrixVectorForm) -> str:
     """What was decided about a kernel before a line of it is written."""
     if isinstance(form, DirectForm):
-        return direct_form_text(form)
+        return _direct_text(form)
     if isinstance(form, MatrixVectorForm):
-        return matrix_vector_form_text(form)
+        return _matrix_vector_text(form)
     return _packed_text(form) if isinstance(form, PackedForm) else _tiled_text(form)
+
+
+def _direct_text(form: DirectForm) -> str:
+    vector, scalar = form.vector_operand.buffer, form.scalar_operand.buffer
+    lanes = " + ".join(map(str, form.lanes))
+    sources = ["from a panel" if packed else "read in place" for packed in (form.vector_packed, form.scalar_packed)]
+    total = form.contracted_total
+    roles = [("vectors", form.vector)]
+    others = (("rows", form.scalar), ("collected", form.collected), ("joined", form.joined))
+    roles += [(role, one) for role, one in others if one is not None]
+    roles += [("outer", one) for one in form.outer] + [("sum", one) for one in form.contracted]
+    return "\n".join(
+        [
+            f"vector side ({vector}): tiles of {lanes}, {sources[0]}",
+            f"scalar side ({scalar}): tiles of {form.rows}, {sources[1]}",
+            *_role_lines(form, roles, {"vector": "of vectors", "scalar": "of scalars", "out": "in out"}),
+            f"results: {form.results.value}; the whole sum of {total} in registers, in {form.accumulator}",
+        ]
+    )
+
+
+def _matrix_vector_text(form: MatrixVectorForm) -> str:
+    roles = [("vectors", form.along)]
+    roles += [("rows", form.side_by_side)] if form.side_by_side is not None else []
+    roles += [("columns", form.columns)] if form.columns is not None else []
+    roles += [("outer", one) for one in form.outer] + [("sum", one) for one in form.contracted]
+    return "\n".join(
+        [
+            f"matrix ({form.matrix.buffer}): {form.vectors} vectors of {form.lanes} of {form.rows} rows in a step",
+            *_role_lines(form, roles, {"matrix": "in matrix", "vector": "in vector", "out": "in out"}),
+            f"results: {form.way.value}, in {form.accumulator}",
+        ]
+    )
+
+
+def _role_lines(
+    form: DirectForm | MatrixVectorForm, roles: list[tuple[str, Dimension]], arrays: dict[str, str]
+) -> list[str]:
+    """The dimensions with their roles, and their strides in the arrays that `form.stride` knows by these names."""
+    rows = [["role", "dimension", "size", *(f"stride {where}" for where in arrays.values())]]
+    for role, one in roles:
+        rows.append([role, one.name, str(constant(one.size)), *(str(form.stride(one, array)) for array in arrays)])
+    return table(rows, "  ")
 
 
 def _tiled_text(form: TileForm) -> str:

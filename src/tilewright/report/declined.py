@@ -21,7 +21,8 @@ NO_GPU_KERNELS = "matrix instructions, asynchronous copies, double buffering"
 
 def declined_tiled(form: TileForm, machine: Machine, blocks: int, not_split: str = "") -> tuple[str, ...]:
     """The reasons for what a tiled kernel does without."""
-    reasons = list(not_fused(form.contraction))
+    contraction = form.numbers if isinstance(form, DirectForm) else None
+    reasons = list(not_fused(contraction or form.contraction))
     doubles = [one.element for one in (form.contraction.left, form.contraction.right, form.contraction.out)]
     if not machine.supports_f64 and {F64, C128} & {*doubles, form.contraction.neutral.scalar}:
         reasons.insert(0, f"this cannot run: {machine.name} does not compute in double precision")

@@ -25,18 +25,16 @@ from tilewright.passes.contractions.relaid import Relaid, relaid_of
 from tilewright.passes.contractions.split_sums import split_of, split_over_blocks
 from tilewright.passes.direct.form import DirectForm
 from tilewright.passes.items.scalar_values import LoweringError
+from tilewright.passes.lane_products.form import LaneProduct
 from tilewright.passes.lane_products.kernel import write_lane_product
 from tilewright.passes.lane_products.records import RecordProduct
 from tilewright.passes.matrix_vector.form import MatrixVectorForm
+from tilewright.passes.packed.form import PackedForm
 from tilewright.passes.tiled.choice import best_by_place
 from tilewright.passes.tiled.kernel import write_kernel
+from tilewright.report.cpu_text import direct_lines, lane_lines, matrix_vector_lines, packed_lines, record_lines
 from tilewright.report.declined import declined_direct, declined_on_cpu, declined_packed, declined_tiled
 from tilewright.report.declined_places import declined_places
-from tilewright.report.direct_text import DirectDetails, direct_details, direct_lines
-from tilewright.report.lane_text import LaneDetails, lane_details, lane_lines
-from tilewright.report.matrix_vector_text import MatrixVectorDetails, matrix_vector_details, matrix_vector_lines
-from tilewright.report.packed_text import PackedDetails, packed_details, packed_lines
-from tilewright.report.record_text import record_lines
 from tilewright.report.roofline import Roofline, roofline
 from tilewright.report.text import amount, byte_amount, duration, table
 from tilewright.report.tiled_text import TiledDetails, tiled_details, tiled_lines
@@ -51,8 +49,9 @@ class Explanation:
         machine: the machine meant.
         contraction: with its dimensions as they are after dropping, fusing and ordering.
         roofline: the lower bound of its time.
-        tiled, packed, direct, streamed, lanes, records: the details of the form that was chosen; the others are
-            None, and all are if it has no form of its own and is lowered as a general map or fold.
+        tiled, packed, direct, streamed, lanes, records: the form that was chosen; the others are None, and all are if
+            it has no form of its own and is lowered as a general map or fold.
+        blocks: independent parts of the launch of one of a CPU's forms (but of records).
         reason: why a CPU gets its form, or none; empty for other machines.
         declined: why each optimisation that did not happen did not.
         split: the pieces of a sum that is split; the form and its dimensions are then those of the pieces.
@@ -65,21 +64,21 @@ class Explanation:
     roofline: Roofline
     declined: tuple[str, ...] = ()
     tiled: TiledDetails | None = None
-    packed: PackedDetails | None = None
-    direct: DirectDetails | None = None
+    packed: PackedForm | None = None
+    direct: DirectForm | None = None
+    streamed: MatrixVectorForm | None = None
+    lanes: LaneProduct | None = None
+    records: RecordProduct | None = None
+    blocks: int = 0
     reason: str = ""
-    streamed: MatrixVectorDetails | None = None
     split: SplitSum | None = None
     relaid: Relaid | None = None
-    lanes: LaneDetails | None = None
-    records: RecordProduct | None = None
 
     @property
     def form(self) -> str:
         """ "tiled", "packed", "direct", "streamed", "lanes", "records" or "general"."""
-        details = {"tiled": self.tiled, "packed": self.packed, "direct": self.direct, "streamed": self.streamed,
-                   "lanes": self.lanes, "records": self.records}  # fmt: skip
-        return next((name for name, one in details.items() if one is not None), "general")
+        names = ("tiled", "packed", "direct", "streamed", "lanes", "records")
+        return next((name for name in names if getattr(self, name) is not None), "general")
 
     def __str__(self) -> str:
         lines = [f"machine    {self.machine.name} ({self.machine.kind}, {self.machine.cores} cores)"]
@@ -92,13 +91,13 @@ class Explanation:
         if self.tiled is not None:
             lines += tiled_lines(self.tiled, self.machine)
         if self.packed is not None:
-            lines += packed_lines(self.packed, self.machine)
+            lines += packed_lines(self.packed, self.blocks, self.machine)
         if self.direct is not None:
-            lines += direct_lines(self.direct, self.machine)
+            lines += direct_lines(self.direct, self.blocks, self.machine)
         if self.streamed is not None:
-            lines += matrix_vector_lines(self.streamed, self.machine)
+            lines += matrix_vector_lines(self.streamed, self.blocks, self.machine)
         if self.lanes is not None:
-            lines += lane_lines(self.lanes)
+            lines += lane_lines(self.lanes, self.blocks)
         if self.records is not None:
             lines += record_lines(self.records)
         if self.form == "general":
@@ -163,25 +162,21 @@ def _tiled(
 
 def _explained(chosen: FormChoice, machine: Machine, bound: Roofline, not_split: str = "") -> Explanation:
     """The explanation of a form of the CPU; and why the sum is not split, where that would be of use."""
-    form, launch = chosen.form, write_cpu_kernel(chosen.form)
-    why = (f"the sum is not split: {not_split}",) if not_split and 0 < launch.blocks < machine.cores else ()
+    form, blocks = chosen.form, write_cpu_kernel(chosen.form).blocks
+    why = (f"the sum is not split: {not_split}",) if not_split and 0 < blocks < machine.cores else ()
+    explained = Explanation(machine, form.contraction, bound, blocks=blocks, reason=chosen.reason)
     if isinstance(form, DirectForm):
-        reasons = declined_direct(form, machine, launch.blocks) + why
-        direct = direct_details(form, launch)
-        return Explanation(machine, form.contraction, bound, reasons, direct=direct, reason=chosen.reason)
+        explained = replace(explained, contraction=form.numbers or form.contraction)
+        return replace(explained, direct=form, declined=(*declined_direct(form, machine, blocks), *why))
     if isinstance(form, MatrixVectorForm):
-        reasons = (*declined_on_cpu(form, machine, launch.blocks), *why)
-        streamed = matrix_vector_details(form, launch)
-        return Explanation(machine, form.contraction, bound, reasons, streamed=streamed, reason=chosen.reason)
-    reasons = declined_packed(form, machine, launch.blocks) + why
-    packed = packed_details(form, launch)
-    return Explanation(machine, form.contraction, bound, reasons, packed=packed, reason=chosen.reason)
+        return replace(explained, streamed=form, declined=(*declined_on_cpu(form, machine, blocks), *why))
+    return replace(explained, packed=form, declined=(*declined_packed(form, machine, blocks), *why))
 
 
 def _in_lanes(chosen: LaneChoice, machine: Machine, bound: Roofline) -> Explanation:
     """The explanation of a product in lanes."""
-    details = lane_details(chosen.form, write_lane_product(chosen.form))
-    return Explanation(machine, chosen.form.contraction, bound, lanes=details, reason=chosen.reason)
+    form, blocks = chosen.form, write_lane_product(chosen.form).blocks
+    return Explanation(machine, form.contraction, bound, lanes=form, blocks=blocks, reason=chosen.reason)
 
 
 _GENERAL = {
@@ -248,7 +243,8 @@ def _relaid_lines(relaid: Relaid) -> list[str]:
         amounts = byte_amount(one.elements * one.copied.element.bytes)
         lines.append(f"copied     {when} {one.original.buffer}: {' x '.join(map(str, one.shape))}, {amounts}")
     where = "innermost" if relaid.innermost else "outermost"
-    lines.append(f"           so that dimension {relaid.dimension}, which all arrays have, is {where} in each of them:")
+    which = "which is summed" if relaid.dimension.kind is Kind.K else "which all arrays have"
+    lines.append(f"           so that dimension {relaid.dimension.name}, {which}, is {where} in each of them:")
     lines.append(
         f"           the model says {relaid.cycles / 1000:.3g} thousand cycles, {relaid.without / 1000:.3g} without"
     )

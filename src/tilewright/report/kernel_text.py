@@ -31,8 +31,7 @@ def kernel_text(kernel: ir.Kernel) -> str:
 
 def _buffer(one: Buffer) -> str:
     count = "" if one.size is None else f"[{one.size}]"
-    lanes = f" x{one.vector}" if one.vector > 1 else ""
-    return f"{one.space.value} {one.name}{count}: {one.element}{lanes}{', read only' if one.read_only else ''}"
+    return f"{one.space.value} {one.name}{count}: {one.element}{', read only' if one.read_only else ''}"
 
 
 def _lines(body: Sequence[Statement], depth: int) -> list[str]:

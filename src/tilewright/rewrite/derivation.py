@@ -59,7 +59,7 @@ def _quoted(text: str) -> str:
     return "\n".join("    " + line for line in text.splitlines())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Derivation:
     """A source program, the steps taken from it, and what was not done and why."""
 
@@ -72,8 +72,15 @@ class Derivation:
         """The program that the steps lead to."""
         return self.steps[-1].after if self.steps else self.source
 
+    def __repr__(self) -> str:
+        steps, refusals = len(self.steps), len(self.refusals)
+        return f"<derivation of {self.source.name}: {steps} steps, {refusals} refusals; print it to see them>"
+
+    def __str__(self) -> str:
+        return self.print()
+
     def print(self) -> str:
-        """All steps as text, with the rules' equations."""
+        """All steps as text, with the rules' equations; `str(derivation)` is that, too."""
         lines = [f"{number}. {step}" for number, step in enumerate(self.steps, 1)]
         lines += [f"not done: {refusal}" for refusal in self.refusals]
         return "\n".join(lines) if lines else "no steps"

@@ -23,8 +23,8 @@ from typing import TypeAlias, TypeVar, get_args
 from tilewright.ir.cached import cached_property
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Atom, Body, Expression, If, Loop, Program, Statement, Variable
-from tilewright.ir.traversal import FreshNames, bodies_of
-from tilewright.rewrite.names import definitions, mentioned, replace_names, users, with_body
+from tilewright.ir.traversal import FreshNames, bodies_of, mentioned
+from tilewright.rewrite.names import definitions, replace_names, users, with_body
 
 Kind = TypeVar("Kind")
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -322,23 +322,27 @@ def flat_plan_of(plan: BoundPlan, arguments: int, out: Array | None) -> FlatPlan
         if not result.direct or len(plan.outputs) != 1:
             return None
         slot = plan.outputs[0][1]
-    temporary = [one for one in allocations if one.slot != slot]
-    numbers = [*(one for _, one, _ in plan.inputs), slot, *(one.slot for one in temporary)]
+    from tilewright.runtime.entry_memory import shared_places  # not needed to run what comes from the disk
+
+    inputs = [one for _, one, _ in plan.inputs]
+    places = shared_places(records, {slot})
+    numbers = {one: number for number, one in enumerate((*inputs, slot))}
+    numbers |= {one: len(inputs) + 1 + place for one, place in places.of.items()}
     elements = [*((one, element) for _, one, element in plan.inputs), (slot, result.element)]
     return FlatPlan(
         tuple(address_mask(plan, one, element) for one, element in elements),
-        tuple(one.nbytes for one in temporary),
+        places.sizes,
         tuple(_flat_launch(one, numbers) for one in launches),
     )
 
 
-def _flat_launch(record: RecordedLaunch, numbers: Sequence[int]) -> EntryLaunch:
+def _flat_launch(record: RecordedLaunch, numbers: Mapping[int, int]) -> EntryLaunch:
     kernel, native = record.compiled
     scalars = [
         one for one in record.scalars if not isinstance(one, ScalarReference | Counter)
     ]  # all, without scalar arguments
     slots = list(argument_block(kernel, scalars))[len(kernel.buffers) :]
-    return EntryLaunch(native, record.blocks, tuple(numbers.index(slot) for slot in record.slots), tuple(slots))
+    return EntryLaunch(native, record.blocks, tuple(numbers[slot] for slot in record.slots), tuple(slots))
 
 
 # --- on other devices -------------------------------------------------------------------------------------------------

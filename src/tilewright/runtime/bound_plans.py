@@ -154,9 +154,9 @@ class BoundPlans:
             return None
         return entry_of(made, arguments, self.size_arguments, get_num_threads(), gives_tuple)
 
-    def launched(self, arguments: Sequence[Any]) -> tuple[Any, ...] | None:
+    def launched(self, arguments: Sequence[Any], out: Any = None) -> tuple[Any, ...] | None:
         """What a call like an earlier one launches, in order: kernels, blocks, scalars; None where it is not kept."""
-        bound = self.plans.get(self.key(arguments, self._no_out))
+        bound = self.plans.get(self.key(arguments, self.given(out)))
         if bound is None:
             return None
         records = flattened(bound[1].recording.records)

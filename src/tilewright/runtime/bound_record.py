@@ -9,7 +9,6 @@ What is read here is going to be run: see `plan_record`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -86,6 +85,8 @@ def store_bound_plan(disk: DiskCache, key: tuple[str, ...], plan: BoundPlan, fac
         "spans": [[slot, *span] for slot, span in plan.spans.items()],
         "alignments": [*plan.alignments.items()],
     }
+    import json  # which nothing that reads records needs
+
     disk.put(key, json.dumps(record, separators=(",", ":")).encode())
     return True
 

@@ -34,6 +34,7 @@ _PUTS_BETWEEN_SCANS = 64
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
+Owner = TypeVar("Owner")
 
 
 class DiskCache:
@@ -93,8 +94,7 @@ class DiskCache:
         if size > self.limit_bytes:
             return
         try:
-            with suppress(FileExistsError):
-                os.mkdir(os.path.dirname(path), 0o700)
+            _make_folders(os.path.dirname(path))  # all of them again, if somebody has removed the folder meanwhile
             _write_atomically(path, _header(os.path.basename(path), data) + data)
         except OSError as error:
             self._writable = False
@@ -127,6 +127,7 @@ class DiskCache:
         """Make the folder or check that it is ours alone to write."""
         assert self.folder is not None
         try:
+            check_home(self.folder)
             _make_folders(self.folder)
             status = os.stat(self.folder)
         except OSError as error:
@@ -199,6 +200,14 @@ class HashedOnce:
         return isinstance(other, HashedOnce) and self._hash == other._hash and self.value == other.value
 
 
+class _Build:
+    """Of a key whose value is being built: the lock, and how many hold or await it."""
+
+    def __init__(self) -> None:
+        self.lock = ForkSafeLock()
+        self.users = 0
+
+
 class MemoryCache(Generic[Key, Value]):
     """A bounded map from keys to built values that builds each key once, however many threads ask at the same time.
 
@@ -218,7 +227,7 @@ class MemoryCache(Generic[Key, Value]):
         self.capacity = capacity
         self._lock = ForkSafeLock()
         self._values: OrderedDict[Key, Value] = OrderedDict()
-        self._building: dict[Key, tuple[ForkSafeLock, int]] = {}  # the lock of a key and how many hold or await it
+        self._building: dict[Key, _Build] = {}
 
     def __len__(self) -> int:
         return len(self._values)
@@ -229,10 +238,10 @@ class MemoryCache(Generic[Key, Value]):
             if key in self._values:
                 self._values.move_to_end(key)
                 return self._values[key]
-            key_lock, users = self._building.get(key) or (ForkSafeLock(), 0)
-            self._building[key] = (key_lock, users + 1)
+            own = self._building.setdefault(key, _Build())
+            own.users += 1
         try:
-            with key_lock:
+            with own.lock:
                 with self._lock:
                     if key in self._values:
                         return self._values[key]
@@ -244,14 +253,34 @@ class MemoryCache(Generic[Key, Value]):
                 return value
         finally:
             with self._lock:
-                key_lock, users = self._building.pop(key)
-                if users > 1:
-                    self._building[key] = (key_lock, users - 1)
+                own.users -= 1
+                if own.users <= 0:
+                    self._building.pop(key, None)
 
     def clear(self) -> None:
         """Forget all values."""
         with self._lock:
             self._values.clear()
+
+
+class IdentityCache(Generic[Owner, Value]):
+    """What was built of an object, found by the object itself: neither hashed nor compared, however large it is.
+
+    The object is kept with the value, so that its place in memory is not another's meanwhile.
+
+    Example:
+        >>> lengths: IdentityCache[tuple[int, ...], int] = IdentityCache()
+        >>> owner = (1, 2, 3)
+        >>> [lengths.get_or_build(owner, len), lengths.get_or_build(owner, lambda _: 0)]
+        [3, 3]
+    """
+
+    def __init__(self, capacity: int = 256) -> None:
+        self._built: MemoryCache[int, tuple[Owner, Value]] = MemoryCache(capacity)
+
+    def get_or_build(self, owner: Owner, build: Callable[[Owner], Value]) -> Value:
+        """The value of an object, `build(owner)` if it is not there; raises what `build` raises."""
+        return self._built.get_or_build(id(owner), lambda: (owner, build(owner)))[1]
 
 
 def default_disk_cache() -> DiskCache:
@@ -275,6 +304,16 @@ def cache_folder() -> str:
         return os.path.expanduser(named)  # no shell has seen a ~ that stands between quotes or in a container's file
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return os.path.join(base, "tilewright")
+
+
+def check_home(path: str) -> None:
+    """Refuse a path that begins with a home folder that nobody knows: it would be made where the process is.
+
+    Raises:
+        FileNotFoundError: then; containers run as users that the system has not heard of.
+    """
+    if path.startswith("~"):
+        raise FileNotFoundError(f"no home folder is known for {path.partition(os.sep)[0]}")
 
 
 def package_version() -> str:

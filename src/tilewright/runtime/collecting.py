@@ -27,41 +27,48 @@ LONGEST = 10.0
 
 
 class _Compilations:
-    """How many are under way, since when, and whether cycles are searched for otherwise."""
+    """Which are under way, since when, and whether cycles are searched for otherwise.
+
+    An interrupt may come anywhere in here: `end` puts right what `begin` has left half done, and may be called twice.
+    """
 
     def __init__(self) -> None:
         self.lock = ForkSafeLock()
-        self.under_way = 0
+        self.under_way: set[object] = set()
         self.searched = False
         self.since = 0.0
 
-    def begin(self) -> None:
+    def begin(self, one: object) -> None:
         with self.lock:
             now = monotonic()
-            late = self.under_way > 0 and self.searched and now - self.since > LONGEST
-            if self.under_way == 0:
+            first = not self.under_way
+            late = not first and self.searched and now - self.since > LONGEST
+            if first:
                 self.searched = gc.isenabled()
-                gc.disable()
-            if self.under_way == 0 or late:
+            if first or late:
                 self.since = now
-            self.under_way += 1
+            self.under_way.add(one)
+            if first:
+                gc.disable()
         if late:  # without the lock: what is freed may do anything
             gc.collect()
 
-    def end(self) -> None:
+    def end(self, one: object) -> None:
         with self.lock:
-            self.under_way = max(0, self.under_way - 1)  # 0 in a child that was forked in the middle
-            if self.under_way == 0 and self.searched:
+            if self.under_way == {one} and self.searched:
                 if gc.get_freeze_count() == 0:  # else the user keeps objects apart, which would be mixed with others
-                    gc.freeze()
-                    gc.unfreeze()  # all objects are old ones now; those of the compiler would be searched as new ones
+                    try:
+                        gc.freeze()
+                    finally:  # all objects are old ones now; those of the compiler would be searched as new ones
+                        gc.unfreeze()
                 gc.enable()
+            self.under_way.discard(one)
 
     def forget_other_threads(self) -> None:
         """A child after a fork has only the thread that forked, which compiles nothing meanwhile."""
         if self.under_way and self.searched:
             gc.enable()
-        self.under_way = 0
+        self.under_way.clear()
 
 
 _COMPILATIONS = _Compilations()
@@ -79,11 +86,15 @@ def collection_later() -> Iterator[None]:
         >>> gc.isenabled() == before
         True
     """
-    _COMPILATIONS.begin()
+    one = object()
     try:
-        yield
-    finally:
-        _COMPILATIONS.end()
+        try:
+            _COMPILATIONS.begin(one)
+            yield
+        finally:
+            _COMPILATIONS.end(one)
+    finally:  # an interrupt may have come before the first of these did anything
+        _COMPILATIONS.end(one)
 
 
 def imported(name: str) -> Any:

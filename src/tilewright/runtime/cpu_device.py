@@ -8,7 +8,7 @@ from tilewright.kernel.decided import Answers, Questions, as_decided, questions_
 from tilewright.kernel.ir import Declare, For, Kernel, Let, Statement, VectorType, While
 from tilewright.kernel.llvm import llvm_text
 from tilewright.kernel.traversal import bodies, walk
-from tilewright.runtime.cache import MemoryCache, default_disk_cache, package_version
+from tilewright.runtime.cache import IdentityCache, MemoryCache, default_disk_cache, package_version
 from tilewright.runtime.collecting import collection_later
 from tilewright.runtime.cpu_jit import MANY_LOOPS, Optimisation, compile_text, host_cpu, load_object, text_key
 from tilewright.runtime.host import ERRORS_BUFFER
@@ -19,9 +19,8 @@ DEEP = 10
 """Loops in each other from which on LLVM may not take tests out of them."""
 LARGE = 64
 """Loops altogether from which on LLVM may not unroll any either."""
-# Found without printing the kernel. The kernel is kept, so that its place in memory is not another's meanwhile.
-_SAME: MemoryCache[int, tuple[Kernel, NativeKernel]] = MemoryCache(capacity=256)
-_ASKED: MemoryCache[int, tuple[Kernel, Questions, dict[Answers, Kernel]]] = MemoryCache(capacity=256)
+_SAME: IdentityCache[Kernel, NativeKernel] = IdentityCache()
+_ASKED: IdentityCache[Kernel, tuple[Questions, dict[Answers, Kernel]]] = IdentityCache()
 MOST_VERSIONS = 4
 """Of a kernel with branches left out; where launches need more, there is one for all of them."""
 
@@ -31,7 +30,7 @@ def taken_by(kernel: Kernel, scalars: Mapping[str, int]) -> Kernel:
 
     Each version is compiled when a launch first takes it, and is the same object for all that take it.
     """
-    _, questions, versions = _ASKED.get_or_build(id(kernel), lambda: (kernel, questions_of(kernel), {}))
+    questions, versions = _ASKED.get_or_build(kernel, lambda kernel: (questions_of(kernel), {}))
     answers = questions.answers(scalars)
     if not answers or (answers not in versions and len(versions) >= MOST_VERSIONS):
         return kernel
@@ -44,7 +43,7 @@ def compile_for_cpu(kernel: Kernel) -> NativeKernel:
     A kernel with vectors of its own gets the short pipeline; other ones, and those with `scalar_loops`, get LLVM's
     vectorisers.
     """
-    return _SAME.get_or_build(id(kernel), lambda: (kernel, _compile(kernel)))[1]
+    return _SAME.get_or_build(kernel, _compile)
 
 
 def _compile(kernel: Kernel) -> NativeKernel:
@@ -92,6 +91,4 @@ def loop_depth(body: tuple[Statement, ...]) -> int:
 
 def has_vectors(kernel: Kernel) -> bool:
     """Whether the kernel's own code computes on vectors."""
-    if any(array.vector > 1 for array in kernel.arrays):
-        return True
     return any(isinstance(one, Let | Declare) and isinstance(one.value.type, VectorType) for one in walk(kernel.body))

@@ -20,7 +20,6 @@ import ctypes
 import functools
 import platform
 import sys
-import sysconfig
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -28,16 +27,19 @@ import numpy as np
 
 from tilewright.runtime import cpu_entry_text, cpu_pool
 from tilewright.runtime.cpu_entry_steps import CHECK, DONE, GROW, NEXT, PAUSED, START, TURN, UNLESS
-from tilewright.runtime.flat_plan import (
+from tilewright.runtime.entry_plan import (
     ArrayForm,
     EntryCheck,
-    EntryLaunch,
     EntryRounds,
     EntryStep,
-    FlatPlan,
+    forms_of,
     launches_in,
-)
+    renumbered,
+)  # fmt: skip
+from tilewright.runtime.flat_plan import EntryLaunch, FlatPlan
+from tilewright.runtime.memory import aligned_empty
 from tilewright.runtime.native_code import native_functions
+from tilewright.runtime.recycling import LARGE
 
 __all__ = ["ArrayForm", "EntryLaunch", "NativeEntry", "ScalarForm", "entries_are_possible", "entry_for", "make_entry"]
 
@@ -47,6 +49,8 @@ NativeEntry: TypeAlias = Callable[..., Any]
 _METH_FASTCALL = 0x80
 _NEW_FROM_DESCRIPTOR, _RETURN = 94, 76  # the places of PyArray_NewFromDescr and PyArray_Return in NumPy's table
 _HEADER = 16
+_BYTES = np.dtype(np.uint8)
+_ALIGNMENT_MASK = 63  # of temporary arrays, wherever they lie
 _SCALARS: dict[str, Any] = {"F64": np.float64, "F32": np.float32, "I64": np.int64, "I32": np.int32}
 _SAMPLE_SHAPE, _SAMPLE_STRIDES = (3, 5), (4, 12)
 
@@ -81,7 +85,7 @@ def make_entry(
         steps: the launches, which are looked after, and rounds of them.
         operands: the forms of the operands.
         results: those of the results, which must not share bytes with the operands, or each other.
-        temporaries: sizes in bytes of arrays that live between launches.
+        temporaries: sizes in bytes of arrays that live between launches; error records are less than `LARGE`.
         makes_results: whether None may be given for a result, so that an array of its form is made (without
             dimensions: a NumPy scalar).
         gives_tuple: whether the results are given back as a tuple; there is one otherwise.
@@ -90,6 +94,11 @@ def make_entry(
         counters: how many values that count rounds there are, behind the temporary arrays.
         threads: launches of several blocks are shared among so many threads.
     """
+    if sum(temporaries) > cpu_entry_text.TEMPORARY_BYTES and max(temporaries) >= LARGE:
+        return _with_large_operands(
+            steps, operands, results, temporaries, makes_results=makes_results, gives_tuple=gives_tuple,
+            records=records, counters=counters, threads=threads,
+        )  # fmt: skip
     offsets = [cpu_entry_text.WORKSPACE_BYTES]
     for size in temporaries:
         offsets.append(offsets[-1] + -(-size // 64) * 64)
@@ -126,6 +135,47 @@ def make_entry(
     arrays = [one for one in (*operands, *results) if isinstance(one, ArrayForm)]
     kept = (code, tuple(one.native for one in launches), tuple(one.dtype for one in arrays))
     return code.function(description, kept)
+
+
+def _with_large_operands(
+    steps: Sequence[EntryStep],
+    operands: Sequence[ArrayForm | ScalarForm],
+    results: Sequence[ArrayForm],
+    temporaries: Sequence[int],
+    *,
+    records: Sequence[int],
+    counters: int,
+    **options: Any,
+) -> NativeEntry | None:
+    """As `make_entry`, where the large ones of the temporary arrays are further operands, in memory that is recycled:
+    workspaces stay as long as the process does.
+    """
+    large = [number for number, size in enumerate(temporaries) if size >= LARGE]
+    small = [number for number, size in enumerate(temporaries) if size < LARGE]
+    given, made = len(operands), len(operands) + len(results)
+    order = [*range(given), *(made + number for number in large), *range(given, made), *(made + one for one in small)]
+    order += range(made + len(temporaries), made + len(temporaries) + counters)
+    sizes = [temporaries[number] for number in large]
+    native = make_entry(
+        renumbered(steps, {old: new for new, old in enumerate(order)}),
+        [*operands, *(ArrayForm(_BYTES, (size,), (1,), _ALIGNMENT_MASK, (0, size)) for size in sizes)],
+        results,
+        [temporaries[number] for number in small],
+        records=[small.index(number) for number in records],
+        counters=counters,
+        **options,
+    )
+    if native is None:
+        return None
+    shapes = [(place, one.shape) for place, one in enumerate(operands) if isinstance(one, ArrayForm)]
+
+    def entry(*arguments: Any) -> Any:
+        if len(arguments) < given or any(getattr(arguments[place], "shape", None) != shape for place, shape in shapes):
+            return None  # before memory is asked for
+        fresh = (aligned_empty((size,), _BYTES, "a temporary array") for size in sizes)
+        return native(*arguments[:given], *fresh, *arguments[given:])
+
+    return entry
 
 
 def _form_words(form: ArrayForm | ScalarForm) -> list[int]:
@@ -188,6 +238,8 @@ def run_steps(steps: Sequence[EntryStep], values: Sequence[int], threads: int) -
     workspace = cpu_pool.workspace(max((one.native.workspace_bytes for one in launches), default=0))
     if helpers:
         cpu_pool.provide(helpers, together)
+    if together > cpu_pool.POOL_WORDS[2]:  # there was no memory for that
+        helpers = 0
     told = _words(steps)
     words = (ctypes.c_uint64 * len(told))(*(word & (2**64 - 1) for word in told))
     places = (ctypes.c_int64 * len(values))(*values)
@@ -204,7 +256,7 @@ def entry_for(plan: FlatPlan, arrays: Sequence[Array], *, makes_result: bool, th
 
     Kernels of several blocks are shared among so many threads.
     """
-    *operands, result = plan.forms(arrays)
+    *operands, result = forms_of(plan, arrays)
     return make_entry(plan.launches, operands, [result], plan.temporaries, makes_results=makes_result, threads=threads)
 
 
@@ -270,7 +322,7 @@ def _array_functions() -> Any:
 
 def _is_as_expected() -> bool:
     """Whether objects of this interpreter and of this NumPy lie in memory as the native code takes them to."""
-    if platform.python_implementation() != "CPython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
+    if platform.python_implementation() != "CPython" or _is_free_threaded():
         return False
     sizes = (ctypes.sizeof(ctypes.c_void_p), object.__basicsize__, bytes.__basicsize__, float.__basicsize__)
     if sizes != (8, _HEADER, cpu_entry_text.BYTES_HEADER + 1, _HEADER + 8):
@@ -296,6 +348,15 @@ def _is_as_expected() -> bool:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(cell))
     scalar = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(_array_functions()[_RETURN])(cell)
     return type(scalar) is np.float32 and scalar == cell
+
+
+def _is_free_threaded() -> bool:
+    """Whether this interpreter was built without its lock."""
+    if sys.version_info < (3, 13):
+        return False
+    import sysconfig  # whose table of the build takes a millisecond to import
+
+    return bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 
 def _fields(array: Array) -> tuple[Any, ...]:

@@ -33,7 +33,8 @@ STEPS = (
 declare i64 @llvm.smin.i64(i64, i64)
 
 ; Steps from a position on to the end: launches, those of several blocks with the pool's help if there are tickets, and
-; what makes rounds of them. Rounds that take long pause: then the position is where to go on.
+; what makes rounds of them. Rounds that take long pause: then the position is where to go on, perhaps in a child that
+; was forked meanwhile and has no pool.
 define i64 @run(ptr %position, ptr %end, ptr %values, ptr %workspace, ptr %pool.words, i64 %tickets) {
 entry:
   %block = alloca [@@SLOTS x i64], align 16
@@ -174,7 +175,10 @@ fill.store:
 start:
   %several = icmp sgt i64 %blocks, 1
   %helped = icmp sgt i64 %tickets, 0
-  %shared = and i1 %several, %helped
+  %wanted = and i1 %several, %helped
+  %driver = load ptr, ptr %pool.words, align 8
+  %is.there = icmp ne ptr %driver, null
+  %shared = and i1 %wanted, %is.there
   br i1 %shared, label %together, label %alone
 alone:
   call void %kernel(ptr %block, i64 0, i64 %blocks, ptr %workspace)
@@ -182,7 +186,6 @@ alone:
 together:
   %others = sub i64 %blocks, 1
   %offered = call i64 @llvm.smin.i64(i64 %tickets, i64 %others)
-  %driver = load ptr, ptr %pool.words, align 8
   %pool.slot = getelementptr inbounds i64, ptr %pool.words, i64 1
   %pool = load i64, ptr %pool.slot, align 8
   %c1 = getelementptr inbounds i64, ptr %call, i64 1

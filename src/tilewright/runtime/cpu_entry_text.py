@@ -11,7 +11,7 @@ WORKSPACE_BYTES = 64 << 20
 TEMPORARY_BYTES = 16 << 20
 """Room for arrays between launches, behind the kernels' workspace."""
 
-MOST_VALUES, MOST_RESULTS, MOST_SLOTS = 64, 16, 96
+MOST_VALUES, MOST_RESULTS, MOST_SLOTS = 512, 16, 96
 BYTES_HEADER = 32
 WRITEABLE = 0x400
 WRITEABLE_BITS = WRITEABLE - 2**31  # with the bit of arrays that warn when they are written, which must not be set

@@ -10,12 +10,9 @@ The disk cache is between the first two, under the third's name. llvmlite is imp
 from __future__ import annotations
 
 import functools
-import os
 import platform
-import sys
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -24,6 +21,7 @@ from tilewright.kernel.ir import Kernel
 from tilewright.kernel.llvm import CONSTANT_TESTS, CpuTarget, llvm_text
 from tilewright.kernel.llvm_operators import LIBRARY_SYMBOLS
 from tilewright.kernel.llvm_vector_math import FUNCTIONS, variants
+from tilewright.machine.llvm_lock import LLVM_LOCK
 from tilewright.machine.processors import Processor
 from tilewright.runtime.digest import sha256
 from tilewright.runtime.elf_image import Unsuitable, image_of
@@ -43,26 +41,7 @@ few of them run often enough, and their code is then too much for the instructio
 
 MANY_LOOPS = 20
 _LEVELS = {"quick": 0, "none": 1, "large": 2, "deep": 2, "checked": 3, "full": 3}
-_LOCK = threading.RLock()
 _MAGIC = b"TWOBJ001"  # object code travels as this, its SHA-256, and itself: LLVM crashes on a damaged object file
-
-
-_held_at_fork = ExitStack()
-
-
-def _hold_at_fork() -> None:
-    """A child must not inherit these locks in other hands, nor LLVM in the middle of its work.
-
-    llvmlite has a lock of its own, which its finalizers take on any thread. It is the inner one of the two.
-    """
-    _held_at_fork.enter_context(_LOCK)
-    llvmlite = sys.modules.get("llvmlite.binding.ffi")
-    if llvmlite is not None:
-        _held_at_fork.enter_context(llvmlite.lib._lock)
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_hold_at_fork, after_in_parent=_held_at_fork.close, after_in_child=_held_at_fork.close)
 
 
 class JitError(RuntimeError):
@@ -81,7 +60,7 @@ class LoadedCode:
 @functools.cache
 def _binding() -> Any:
     """llvmlite, initialised."""
-    with _LOCK:
+    with LLVM_LOCK:
         from llvmlite import binding
 
         binding.initialize_native_target()
@@ -113,7 +92,7 @@ def _emitting(optimisation: Optimisation = "none") -> Iterator[None]:
             options.append(("-enable-misched=0", "-enable-misched=1"))
         elif optimisation not in ("quick", "checked"):
             options.append(("-disable-lsr=1", "-disable-lsr=0"))
-    with _LOCK:
+    with LLVM_LOCK:
         try:
             for ours, _ in options:
                 _binding().set_option("tilewright", ours)
@@ -127,7 +106,7 @@ def _emitting(optimisation: Optimisation = "none") -> Iterator[None]:
 def _linker() -> Any:
     """llvmlite, with the C library's functions known to its linker."""
     binding = _binding()
-    with _LOCK:
+    with LLVM_LOCK:
         with suppress(RuntimeError):  # not glibc, or not on this architecture: vectors call the scalar functions
             binding.load_library_permanently("libmvec.so.1")
         for symbol in LIBRARY_SYMBOLS:
@@ -222,13 +201,13 @@ def load_code(code: bytes) -> LoadedCode:
 
 def _linked_by_llvm(content: bytes) -> LoadedCode:
     binding = _linker()
-    with _LOCK:
+    with LLVM_LOCK:
         engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _target_machine(2, host_cpu()))
         engine.add_object_file(binding.ObjectFileRef.from_data(content))
         engine.finalize_object()
 
     def address(name: str) -> int:
-        with _LOCK:
+        with LLVM_LOCK:
             found: int = engine.get_function_address(name)
         return found
 
@@ -290,7 +269,7 @@ def _optimised(text: str, optimisation: Optimisation, cpu: CpuTarget) -> tuple[A
     if optimisation not in _LEVELS:
         raise ValueError(f"optimisation {optimisation!r} is none of {', '.join(_LEVELS)}")
     binding = _binding()
-    with _LOCK:
+    with LLVM_LOCK:
         machine = _target_machine({"quick": 0, "none": 2}.get(optimisation, 3), cpu)
         try:
             module = binding.parse_assembly(text)

@@ -13,12 +13,16 @@ import atexit
 import contextlib
 import ctypes
 import functools
+import math
 import os
 import threading
+import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 from tilewright.runtime.cpu_driver import CALL_SLOTS, MAXIMUM_WORKERS, POOL_BYTES, WORKSPACES, driver_text
+from tilewright.runtime.forking import ForkSafeLock
 from tilewright.runtime.native_code import native_functions
 from tilewright.runtime.native_image import NativeKernel
 from tilewright.runtime.thread_count import MOST_THREADS, available_cores, get_num_threads, set_num_threads, when_asked
@@ -26,6 +30,7 @@ from tilewright.runtime.thread_count import MOST_THREADS, available_cores, get_n
 __all__ = ["Arguments", "available_cores", "get_num_threads", "launch", "prepare", "set_num_threads"]
 
 PATIENCE_AT_EXIT = 1.0  # seconds for workers to return
+PATIENCE_WITH_SYSTEM = 1.0  # seconds until a system that allowed no more threads or memory is asked again
 assert MAXIMUM_WORKERS + 1 == MOST_THREADS
 
 Arguments = int | ctypes.Array[Any]
@@ -40,14 +45,13 @@ class _State:
     """What this process has started."""
 
     def __init__(self) -> None:
+        self.lock = ForkSafeLock()
         self.forget()
 
     def forget(self) -> None:
-        """In a child after fork the pool's threads do not exist, and its locks may be held by nobody."""
+        """In a child after fork the pool's threads do not exist."""
         self.pool: _Pool | None = None
         POOL_WORDS[:] = [0, 0, 0, 0]
-        self.pool_lock = threading.Lock()
-        self.driver_lock = threading.Lock()
 
 
 _state = _State()
@@ -77,11 +81,6 @@ class _Driver:
 @functools.cache
 def _loaded_driver() -> _Driver:
     return _Driver()
-
-
-def _driver() -> _Driver:
-    with _state.driver_lock:
-        return _loaded_driver()
 
 
 class _Memory:
@@ -114,30 +113,43 @@ class _Pool:
     """Worker threads (Python threads that stay inside native code) and the memory through which they are told."""
 
     def __init__(self) -> None:
-        self.driver = _driver()
-        self.lock = threading.Lock()
+        self.driver = _loaded_driver()
+        self.lock = ForkSafeLock()
         self.memory = _Memory(POOL_BYTES)
         self.threads: list[threading.Thread] = []
         self.workspace_bytes = 0  # of every worker
         self.kept: list[_Memory] = []
+        self.refused_until = -math.inf  # nothing is asked of the system before
         self.cores = _cores_of_process()
+        self.follows = 0  # how often the workers are still to be told of these
         self.driver.prepare(self.memory.address)
 
     def provide(self, workers: int, workspace_bytes: int) -> None:
         """See to it that there are so many workers, with workspaces of so many bytes; there may be a launch meanwhile.
 
         Any worker may take a ticket, so all of them need the workspace. The old ones stay, for workers may be using
-        them; each is at least twice as large as the one before.
+        them; each is at least twice as large as the one before. Where the system allows no more threads or memory there
+        are fewer workers, or smaller workspaces, and a warning: launches do with those that fit.
         """
+        refused: Exception | None = None
         with self.lock:
-            if workspace_bytes > self.workspace_bytes:
-                size = max(workspace_bytes, 2 * self.workspace_bytes)
-                for number in range(len(self.threads)):
-                    self._give_workspace(number, size)
-                self.workspace_bytes = size
-            while len(self.threads) < workers:
-                self._start()
+            if time.monotonic() >= self.refused_until:
+                try:
+                    self._provide(workers, workspace_bytes)
+                except (RuntimeError, MemoryError) as error:  # also of an interpreter that is about to end
+                    refused, self.refused_until = error, time.monotonic() + PATIENCE_WITH_SYSTEM
             POOL_WORDS[:] = [self.driver.launch_address, self.memory.address, self.workspace_bytes, len(self.threads)]
+        if refused is not None:
+            warnings.warn(f"launches use fewer threads than they might: {refused!r}", RuntimeWarning, stacklevel=2)
+
+    def _provide(self, workers: int, workspace_bytes: int) -> None:
+        if workspace_bytes > self.workspace_bytes:
+            size = max(workspace_bytes, 2 * self.workspace_bytes)
+            for number in range(len(self.threads)):
+                self._give_workspace(number, size)
+            self.workspace_bytes = size
+        while len(self.threads) < workers:
+            self._start()
 
     def _give_workspace(self, number: int, size: int) -> None:
         memory = _Memory(size)
@@ -159,12 +171,17 @@ class _Pool:
             raise
 
     def follow_cores(self) -> None:
-        """Let the workers use the cores that the process may use now, where these are others than before."""
+        """Let the workers use the cores that the process may use now, where these are others than before.
+
+        They are told twice: one that steps aside in that moment puts back the mask that it had.
+        """
         cores = _cores_of_process()
         with self.lock:
-            if cores == self.cores:
+            if cores != self.cores:
+                self.cores, self.follows = cores, 2
+            if not self.follows:
                 return
-            self.cores = cores
+            self.follows -= 1
             for thread in self.threads:
                 if thread.native_id is not None:
                     with contextlib.suppress(OSError):  # it has ended, or some cores are gone by now
@@ -206,9 +223,10 @@ def _cores_for_workers() -> set[int] | None:
 def _the_pool() -> _Pool:
     if _state.pool is not None:
         return _state.pool
-    with _state.pool_lock:
+    with _state.lock:
+        pool = _Pool()  # which takes long, and where a handler of signals may launch, too
         if _state.pool is None:
-            _state.pool = _Pool()
+            _state.pool = pool
             atexit.register(_close_pool)
         return _state.pool
 
@@ -267,6 +285,9 @@ class _Launch:
         pool = _state.pool or _the_pool()
         if threads > len(pool.threads) + 1 or self.workspace_bytes > pool.workspace_bytes:
             pool.provide(threads - 1, self.workspace_bytes)
+        if self.workspace_bytes > pool.workspace_bytes:  # there was no memory for more
+            self.alone(self.address, 0, self.blocks, workspace.address)
+            return
         try:
             entry = self.free.pop()
         except IndexError:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -17,7 +18,7 @@ from tilewright.kernel.c_names import entry_name
 from tilewright.kernel.cuda import cuda_dynamic_shared_bytes, cuda_text
 from tilewright.kernel.ir import Kernel
 from tilewright.kernel.nvrtc import CompiledCuda, CudaCompileError, compile_cuda, numbered
-from tilewright.runtime.cache import DiskCache, MemoryCache, default_disk_cache, package_version
+from tilewright.runtime.cache import DiskCache, default_disk_cache, package_version
 from tilewright.runtime.cuda_context import STREAM, CudaContext, CudaFunction
 from tilewright.runtime.cuda_probe import checked
 from tilewright.runtime.devices import Device
@@ -25,6 +26,7 @@ from tilewright.runtime.errors import DeviceError, DeviceMemoryError, KernelBuil
 from tilewright.runtime.memory import format_bytes
 from tilewright.runtime.protocol import (
     CompiledKernel,
+    CompiledKernels,
     DeviceBuffer,
     ScalarArgument,
     check_allocation,
@@ -33,7 +35,6 @@ from tilewright.runtime.protocol import (
     check_launch,
     dense_bytes,
     download_target,
-    kernel_key,
     scalar_arguments,
     writable_bytes,
     written_buffers,
@@ -54,13 +55,11 @@ class CudaRuntime:
         with _driver_errors(f"opening {device.name}"):
             self._context = CudaContext(device.index, device.machine.memory_bytes)
         self._driver: Any = self._context.driver
-        self._kernels: MemoryCache[Any, CompiledKernel] = MemoryCache()
+        self._kernels = CompiledKernels()
 
     def compile(self, kernel: Kernel) -> CompiledKernel:
         """Build a kernel, or take it from the caches."""
-        check_kernel(kernel, self.device)
-        text = cuda_text(kernel)
-        return self._kernels.get_or_build(kernel_key(kernel, text), lambda: self._build(kernel, text))
+        return self._kernels.get_or_build(kernel, self._text, self._build)
 
     def upload(self, array: np.ndarray[Any, Any], *, writable: bool = False) -> DeviceBuffer:
         """A buffer with a copy of the bytes of a dense array."""
@@ -145,6 +144,10 @@ class CudaRuntime:
                 raise
         return DeviceBuffer(nbytes, self.device.name, _ALIGNMENT, writable, native)
 
+    def _text(self, kernel: Kernel) -> str:
+        check_kernel(kernel, self.device)
+        return cuda_text(kernel)
+
     def _build(self, kernel: Kernel, text: str) -> CompiledKernel:
         built, from_cache = build_cubin(kernel.name, text, self.device.machine.architecture, default_disk_cache())
         entry = entry_name(kernel)
@@ -192,12 +195,13 @@ class LaunchArguments:
     """
 
     def __init__(self, addresses: Sequence[int], kernel: Kernel, scalars: Sequence[ScalarArgument]) -> None:
-        values = [np.uint64(one) for one in addresses] + scalar_arguments(kernel, scalars)
-        slots = b"".join(one.tobytes().ljust(_SLOT_BYTES, b"\0") for one in values)
+        values = [one.tobytes().ljust(_SLOT_BYTES, b"\0") for one in scalar_arguments(kernel, scalars)]
+        slots = struct.pack(f"={len(addresses)}Q", *addresses) + b"".join(values)
         self._slots = ctypes.create_string_buffer(slots, max(1, len(slots)))
         start = ctypes.addressof(self._slots)
-        self._pointers = (ctypes.c_void_p * len(values))(*range(start, start + len(slots), _SLOT_BYTES))
-        self.address = ctypes.addressof(self._pointers) if values else 0
+        pointers = range(start, start + len(slots), _SLOT_BYTES)
+        self._pointers = (ctypes.c_void_p * len(pointers))(*pointers)
+        self.address = ctypes.addressof(self._pointers) if pointers else 0
 
 
 def build_cubin(name: str, text: str, architecture: str, disk: DiskCache) -> tuple[CompiledCuda, bool]:

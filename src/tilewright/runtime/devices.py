@@ -20,7 +20,17 @@ TARGET_VARIABLE = "TILEWRIGHT_TARGET"
 
 @dataclass(frozen=True)
 class Device:
-    """A device: `name` is "cpu", "opencl:0", "cuda:1"; `description` says what it is."""
+    """A device that programs run on; `devices` and `device_for` give them.
+
+    Attributes:
+        name: "cpu", "opencl:0", "cuda:1", ...
+        machine: its numbers, which the cost models know: cores, sizes of memories in bytes, rates in 1/s.
+        description: what it is, as its driver says.
+
+    Example:
+        >>> device_for("cpu").name, device_for("cpu").machine.kind
+        ('cpu', 'cpu')
+    """
 
     name: str
     machine: Machine
@@ -31,6 +41,9 @@ class Device:
         """Its number among the devices of its kind."""
         _, _, number = self.name.partition(":")
         return int(number or 0)
+
+    def __hash__(self) -> int:
+        return hash(self.name)  # without asking what the machine is
 
     def __str__(self) -> str:
         return f"{self.name}: {self.description}"

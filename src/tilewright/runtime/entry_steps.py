@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from tilewright.ir.scalars import I64, ScalarType
 from tilewright.kernel.launch import ScalarReference
 from tilewright.runtime.backends import argument_block
-from tilewright.runtime.flat_plan import EntryCheck, EntryLaunch, EntryRounds, EntryStep, Unfit
+from tilewright.runtime.entry_plan import EntryCheck, EntryRounds, EntryStep
+from tilewright.runtime.flat_plan import EntryLaunch, Unfit
 from tilewright.runtime.recording import Allocation, CheckErrors, Counter, Record, RecordedLaunch, Release, Rounds
 
 ScalarNumber = Callable[[ScalarReference, ScalarType], int]

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 
 class DeviceError(RuntimeError):
-    """A device was asked for that does not exist here, or a call to its driver failed."""
+    """A device was asked for that does not exist here, or a call to its driver failed.
+
+    Example:
+        >>> from tilewright.runtime.devices import device_for
+        >>> try:
+        ...     device_for("cpu:7")
+        ... except DeviceError as error:
+        ...     print(str(error).partition(".")[0])
+        there is no device 'cpu:7'
+    """
 
 
 class DeviceMemoryError(DeviceError, MemoryError):

@@ -16,13 +16,13 @@ from tilewright.runtime.bound_plan import BoundPlan, Result, Runner, cpu_runner,
 from tilewright.runtime.bound_plans import BoundPlans
 from tilewright.runtime.devices import Device
 from tilewright.runtime.executor import Executor
-from tilewright.runtime.flat_plan import FlatPlan, span_of
+from tilewright.runtime.flat_plan import FlatPlan, row_major_strides, span_of
 from tilewright.runtime.forking import ForkSafeLock
 from tilewright.runtime.host import Copier, HostProgram, written_by
 from tilewright.runtime.liveness import dead_after, with_releases
 from tilewright.runtime.recording import Rounds, alignments_of
 from tilewright.runtime.result_arrays import overlap
-from tilewright.runtime.scope import Entry, Placed, Scalar, row_major_strides
+from tilewright.runtime.scope import Entry, Placed, Scalar
 from tilewright.runtime.steps import run_block
 from tilewright.runtime.thresholds import banded, check_values, merged, resolved
 from tilewright.runtime.versions import Versions, told
@@ -119,9 +119,9 @@ class Executable:
         """See `BoundPlans.entry`."""
         return self.bound.entry(arguments, gives_tuple, out)
 
-    def launched(self, *arguments: Any) -> tuple[Any, ...] | None:
+    def launched(self, *arguments: Any, out: Any = None) -> tuple[Any, ...] | None:
         """See `BoundPlans.launched`."""
-        return self.bound.launched(arguments)
+        return self.bound.launched(arguments, out)
 
     @property
     def _plans(self) -> Mapping[Any, tuple[Runner, BoundPlan]]:
@@ -157,7 +157,7 @@ class Executable:
         """How each statement was lowered, and why not otherwise."""
         lines = [f"{self.name} on {self.device.name} ({self.device.machine.name})"]
         lines += told(self._written, self._versions)
-        lines += [f"  {label}, for the sizes of a call: {what}" for label, what in self.found]
+        lines += [f"  {label}, for the sizes of a call: {what}" for label, what in [*self.found]]
         return "\n".join(lines)
 
     @property

@@ -16,10 +16,11 @@ from tilewright.ir.sizes import Size
 from tilewright.kernel.launch import Launch, ScalarReference
 from tilewright.runtime import host
 from tilewright.runtime.backends import Backend, Memory
+from tilewright.runtime.flat_plan import row_major_strides
 from tilewright.runtime.index_errors import component_of, raise_errors
 from tilewright.runtime.recording import LONGEST_RECORDING, Allocation, CheckErrors, Counter, RecordedLaunch, Recording
 from tilewright.runtime.scheduling import loops_by_memory, schedule
-from tilewright.runtime.scope import Entry, Placed, Scalar, Scope, row_major_strides
+from tilewright.runtime.scope import Entry, Placed, Scalar, Scope
 
 if TYPE_CHECKING:
     from tilewright.kernel.ir import Kernel

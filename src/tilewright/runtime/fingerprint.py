@@ -31,12 +31,15 @@ _TOLD_OF_PROCESSORS = (
 def fingerprint() -> tuple[str, ...] | None:
     """The parts that belong into the key of every stored plan, or None where nothing may be stored or used.
 
-    That is where the system does not tell what its processor is, and where a source file was changed after this
-    process had imported the package: then nobody knows which of the two its programs come from.
+    That is where the system does not tell what its processor is, and where a source file was changed or removed after
+    this process had imported the package: then nobody knows which of the two its programs come from.
     """
     processor = _processor()
     package = sys.modules[_PACKAGE]
-    stamp, newest = source_stamp(os.path.dirname(str(package.__file__)))
+    try:
+        stamp, newest = source_stamp(os.path.dirname(str(package.__file__)))
+    except OSError:  # the package is being replaced
+        return None
     if processor is None or newest > package._IMPORTED_AT:
         return None
     versions = f"{package.__version__} {sys.implementation.cache_tag} {np.__version__} {platform.machine()}"

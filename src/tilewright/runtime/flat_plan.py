@@ -10,7 +10,7 @@ Arrays are numbered: the operands, the result, then the temporary ones.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -23,6 +23,8 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 _DATA_FIELD = object.__basicsize__  # in NumPy's C interface the address is an array's first field after the header
 _ALIGNMENT = 128  # of temporary arrays
+ANY_SHAPE = "contraction_of_any_shape"
+"""The name of kernels for all sizes and strides, which computations may have for the time being."""
 
 
 def _address_from_interface(array: Array) -> int:
@@ -49,24 +51,6 @@ class Unfit(Exception):
     """The arguments cannot be used as they are (misaligned, overlapping); the run must be done step by step."""
 
 
-class ArrayForm(NamedTuple):
-    """What a flat plan demands of an array.
-
-    Attributes:
-        dtype: the very object that the array's `dtype` is.
-        shape: in elements.
-        strides: in bytes.
-        mask: the bits that must be 0 in the address.
-        span: the bytes that it covers from its address on: [low, high).
-    """
-
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    mask: int
-    span: tuple[int, int]
-
-
 class EntryLaunch(NamedTuple):
     """A kernel to run.
 
@@ -85,48 +69,6 @@ class EntryLaunch(NamedTuple):
     given: tuple[tuple[int, int], ...] = ()
 
 
-class EntryCheck(NamedTuple):
-    """An error record to look at: the number of its array, and its bytes."""
-
-    record: int
-    nbytes: int
-
-
-class EntryRounds(NamedTuple):
-    """Steps that are repeated.
-
-    Attributes:
-        counter: the number of the value that is the number of the round, from `start` on.
-        stop: the last round is before it.
-        counters: other values that count: their numbers, what they begin with, and by how much they grow in a round.
-        asked: what is done before each round to learn if there is to be one.
-        cell: the number of the array, and the byte in it, that says so then; None if that is not asked.
-        steps: of a round.
-        turns: numbers of arrays, each of which is what the next one was after a round, and the last what the first was.
-    """
-
-    counter: int
-    start: int
-    stop: int
-    counters: tuple[tuple[int, int, int], ...]
-    asked: tuple[EntryStep, ...]
-    cell: tuple[int, int] | None
-    steps: tuple[EntryStep, ...]
-    turns: tuple[tuple[int, ...], ...]
-
-
-EntryStep: TypeAlias = EntryLaunch | EntryCheck | EntryRounds
-
-
-def launches_in(steps: Sequence[EntryStep]) -> Iterator[EntryLaunch]:
-    """The launches among steps, also those of rounds."""
-    for one in steps:
-        if isinstance(one, EntryLaunch):
-            yield one
-        elif isinstance(one, EntryRounds):
-            yield from launches_in((*one.asked, *one.steps))
-
-
 class FlatPlan(NamedTuple):
     """Launches on arrays.
 
@@ -140,13 +82,6 @@ class FlatPlan(NamedTuple):
     temporaries: tuple[int, ...]
     launches: tuple[EntryLaunch, ...]
 
-    def forms(self, arrays: Sequence[Array]) -> list[ArrayForm]:
-        """The forms of the operands and the result for which the plan was made."""
-        return [
-            ArrayForm(one.dtype, one.shape, one.strides, mask, span_of(one))
-            for one, mask in zip(arrays, self.masks, strict=True)
-        ]
-
 
 def span_of(array: Array | None) -> tuple[int, int]:
     """The bytes that an array covers, from its first element's address on: [low, high)."""
@@ -154,6 +89,16 @@ def span_of(array: Array | None) -> tuple[int, int]:
         return 0, 0
     reaches = [(extent - 1) * stride for extent, stride in zip(array.shape, array.strides, strict=True)]
     return sum(r for r in reaches if r < 0), sum(r for r in reaches if r > 0) + array.itemsize
+
+
+def row_major_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides in elements of a row-major array."""
+    strides = []
+    step = 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= extent
+    return tuple(reversed(strides))
 
 
 FlatRunner: TypeAlias = Callable[[Sequence[Array]], None]

@@ -8,20 +8,22 @@ them is imported anew. Modules of other packages are left alone: many can be ini
 
 from __future__ import annotations
 
+import _thread
 import os
 import sys
 import threading
 import weakref
-from types import TracebackType
 
 IMPORTED_ANEW = frozenset({"tilewright", "llvmlite", "opt_einsum", *sys.stdlib_module_names})
 """What first calls import that can be imported once more: these packages, and Python's own library."""
 
 
-class ForkSafeLock:
+class ForkSafeLock(_thread.RLock):  # type: ignore[misc]  # it is final for type checkers only
     """A reentrant lock; what another thread held when the process forked is free in the child.
 
-    What the lock guards must stay usable if that thread is stopped anywhere while it holds the lock.
+    What the lock guards must stay usable if that thread is stopped anywhere while it holds the lock. An interrupt
+    (Ctrl-C) comes before the lock is taken or inside of the block: Python looks for one between steps of its own code
+    only, and taking and registering a lock is none.
 
     Example:
         >>> lock = ForkSafeLock()
@@ -30,31 +32,25 @@ class ForkSafeLock:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
-        _LOCKS.add(self)
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._lock.release()
+        super().__init__()
+        _LOCKS.add(weakref.ref(self, _LOCKS.discard))
 
     def forget_other_threads(self) -> None:
         """Only for a child after a fork, whose one thread keeps the locks that it held itself."""
-        if self._lock.acquire(blocking=False):
-            self._lock.release()
+        if self.acquire(blocking=False):
+            self.release()
         else:
-            self._lock = threading.RLock()
+            self._at_fork_reinit()  # type: ignore[attr-defined]  # as the standard library frees its own
 
 
-_LOCKS: weakref.WeakSet[ForkSafeLock] = weakref.WeakSet()
+_LOCKS: set[weakref.ref[ForkSafeLock]] = set()
 
 
 def _forget_other_threads() -> None:
-    for lock in list(_LOCKS):
-        lock.forget_other_threads()
+    for reference in list(_LOCKS):
+        lock = reference()
+        if lock is not None:
+            lock.forget_other_threads()
 
 
 def _forget_imports_of_other_threads() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from tilewright.ir.nodes import Literal, Variable
 from tilewright.ir.scalars import ScalarType
@@ -53,26 +53,58 @@ def names_in(node: object) -> Collection[str]:
 def with_releases(records: Sequence[Record], results: Iterable[int]) -> list[Record]:
     """The records with a `Release` after the last launch that uses each large array that is no result.
 
-    Memory that is released and would be allocated anew at once is kept instead.
+    Memory that is released and would be allocated anew is kept instead, that of small arrays, too; and what is checked
+    at once is recorded at one place.
     """
-    kept = set(results)
-    large = {
-        one.slot
-        for one in records
-        if isinstance(one, Allocation) and one.slot not in kept and one.nbytes >= SMALLEST_RELEASED
-    }
+    records, kept = _with_shared_checks(records), set(results)
+    own = {one.slot: one.nbytes for one in records if isinstance(one, Allocation) and one.slot not in kept}
     last: dict[int, int] = {}
     for position, one in enumerate(records):
         if isinstance(one, RecordedLaunch | CheckErrors):
             last.update(dict.fromkeys(one.slots if isinstance(one, RecordedLaunch) else (one.slot,), position))
     ending: dict[int, list[int]] = {}
-    for slot in sorted(large & last.keys()):
+    for slot in sorted(own.keys() & last.keys()):
         ending.setdefault(last[slot], []).append(slot)
     released: list[Record] = []
     for position, one in enumerate(records):
         released.append(one)
         released += map(Release, ending.get(position, ()))
-    return _with_reuse(released, large)
+    reused = _with_reuse(released, own)
+    return [one for one in reused if not isinstance(one, Release) or own[one.slot] >= SMALLEST_RELEASED]
+
+
+def _with_shared_checks(records: Sequence[Record]) -> list[Record]:
+    """The records where launches whose checks are alike and are read together, such as those of the rounds of a loop,
+    have one record of errors: any of theirs is the error then.
+    """
+    result: list[Record] = []
+    for launches, checks in _epochs(records):
+        fresh = [one.slot for one in launches if isinstance(one, Allocation) and one.zeros]
+        by_slot = {one.slot: one.checks for one in checks}
+        first: dict[tuple[host.CheckedIndex, ...], int] = {}
+        shared = {slot: first.setdefault(by_slot[slot], slot) for slot in fresh if slot in by_slot}
+        others = {slot for slot, one in shared.items() if slot != one}
+        for one in (*launches, *checks):
+            if isinstance(one, RecordedLaunch):
+                one = dataclasses.replace(one, slots=tuple(shared.get(slot, slot) for slot in one.slots))
+            if not (isinstance(one, Allocation | CheckErrors) and one.slot in others):
+                result.append(one)
+    return result
+
+
+def _epochs(records: Sequence[Record]) -> Iterator[tuple[list[Record], list[CheckErrors]]]:
+    """Records up to those that look at errors, and these."""
+    launches: list[Record] = []
+    checks: list[CheckErrors] = []
+    for one in records:
+        if isinstance(one, CheckErrors):
+            checks.append(one)
+        else:
+            if checks:
+                yield launches, checks
+                launches, checks = [], []
+            launches.append(one)
+    yield launches, checks
 
 
 def _with_reuse(records: Sequence[Record], reusable: Collection[int]) -> list[Record]:

@@ -29,7 +29,8 @@ def load_ahead() -> None:
         path = os.path.join(os.path.dirname(found.origin), "binding", "libllvmlite.so")
         thread = threading.Thread(target=_load, args=(path,), name="tilewright-llvm", daemon=True)
         _LOADING.append(thread)
-        thread.start()
+        with suppress(RuntimeError):  # the system allows no more threads: llvmlite loads the library itself
+            thread.start()
 
 
 def _load(path: str) -> None:
@@ -42,7 +43,8 @@ def _load(path: str) -> None:
 def _wait() -> None:
     """A child must not inherit the linker in the middle of its work."""
     for one in _LOADING:
-        one.join()
+        if one.is_alive():
+            one.join()
 
 
 if hasattr(os, "register_at_fork"):

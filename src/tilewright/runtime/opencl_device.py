@@ -14,13 +14,15 @@ import numpy as np
 from tilewright.kernel.c_names import entry_name
 from tilewright.kernel.ir import Kernel
 from tilewright.kernel.opencl import opencl_text
-from tilewright.runtime.cache import MemoryCache, default_disk_cache, package_version
+from tilewright.machine.processors import ask_llvm
+from tilewright.runtime.cache import default_disk_cache, package_version
 from tilewright.runtime.devices import Device
 from tilewright.runtime.errors import CacheWarning, DeviceError, DeviceMemoryError, KernelBuildError, LaunchError
 from tilewright.runtime.memory import SMALL_ALLOCATION, available_host_bytes, format_bytes
 from tilewright.runtime.opencl_probe import opencl_module, opencl_native_devices
 from tilewright.runtime.protocol import (
     CompiledKernel,
+    CompiledKernels,
     DeviceBuffer,
     ScalarArgument,
     check_allocation,
@@ -29,7 +31,6 @@ from tilewright.runtime.protocol import (
     check_launch,
     dense_bytes,
     download_target,
-    kernel_key,
     scalar_arguments,
     writable_bytes,
     written_buffers,
@@ -53,8 +54,9 @@ class OpenCLRuntime:
         with _driver_errors(self._module, f"opening {device.name}"):
             self._context: Any = self._module.Context([self._native])
             self._queue: Any = self._module.CommandQueue(self._context, self._native)
-        self._kernels: MemoryCache[Any, CompiledKernel] = MemoryCache()
+        self._kernels = CompiledKernels()
         self._live: weakref.WeakSet[DeviceBuffer] = weakref.WeakSet()
+        self._most_live = 0  # bytes in live buffers, with those of buffers that died since they were counted
         self._live_lock = threading.Lock()
         # Launches set arguments on shared kernel objects, so they take turns. `_in_flight` keeps arrays alive that
         # kernels still running compute in: OpenCL does not know that their memory belongs to Python.
@@ -65,9 +67,7 @@ class OpenCLRuntime:
 
     def compile(self, kernel: Kernel) -> CompiledKernel:
         """Build a kernel, or take it from the caches."""
-        check_kernel(kernel, self.device)
-        text = opencl_text(kernel)
-        return self._kernels.get_or_build(kernel_key(kernel, text), lambda: self._build(kernel, text))
+        return self._kernels.get_or_build(kernel, self._text, self._build)
 
     def upload(self, array: np.ndarray[Any, Any], *, writable: bool = False) -> DeviceBuffer:
         """A buffer with the bytes of a dense array, in place where the device computes in host memory."""
@@ -158,12 +158,15 @@ class OpenCLRuntime:
                 native = self._module.Buffer(self._context, self._module.mem_flags.READ_WRITE, max(1, nbytes))
             buffer = DeviceBuffer(nbytes, self.device.name, self._own_alignment, writable, native)
             self._live.add(buffer)
+            self._most_live += nbytes
         return buffer
 
     def _available(self, nbytes: int) -> int:
         """Bytes that can still be allocated. OpenCL does not tell, so it is the total less our own buffers."""
         machine = self.device.machine
-        free = max(0, machine.memory_bytes - sum(buffer.nbytes for buffer in self._live))
+        if self._most_live + nbytes > machine.memory_bytes:
+            self._most_live = sum(buffer.nbytes for buffer in self._live)
+        free = max(0, machine.memory_bytes - self._most_live)
         if machine.shares_host_memory and nbytes >= SMALL_ALLOCATION:
             return min(free, available_host_bytes())
         return free
@@ -178,6 +181,10 @@ class OpenCLRuntime:
                 np.copyto(target, mapped[: target.nbytes])
             mapped.base.release(self._queue)
         self.synchronise()
+
+    def _text(self, kernel: Kernel) -> str:
+        check_kernel(kernel, self.device)
+        return opencl_text(kernel)
 
     def _build(self, kernel: Kernel, text: str) -> CompiledKernel:
         disk = default_disk_cache()
@@ -244,9 +251,7 @@ def _cache_key(native: Any, options: list[str], text: str) -> tuple[str, ...]:
     platform = native.platform
     host = ""
     if native.type & 2:  # machine code for this very CPU: two computers can share a home folder and a driver
-        from llvmlite import binding
-
-        host = f"{binding.get_host_cpu_name()} {binding.get_host_cpu_features().flatten()}"
+        host = repr(ask_llvm())
     return ("opencl", package_version(), platform.name, platform.version, native.name, native.version,
             native.driver_version, host, " ".join(options), text)  # fmt: skip
 

@@ -9,13 +9,13 @@ with `fingerprint()` in it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from tilewright.runtime.cache import DiskCache, MemoryCache
 from tilewright.runtime.digest import sha256
 from tilewright.runtime.flat_plan import EntryLaunch, FlatPlan
+from tilewright.runtime.json_reader import read_json
 from tilewright.runtime.native_image import ImageError, NativeKernel, load_kernel
 
 Plan = TypeVar("Plan")
@@ -36,6 +36,8 @@ def store_plan(disk: DiskCache, key: tuple[str, ...], plan: FlatPlan, facts: dic
         "launches": [[kernels.index(one.native), one.blocks, one.buffers, one.scalars] for one in plan.launches],
         "kernels": [kernel_entry(disk, one) for one in kernels],
     }
+    import json  # which nothing that reads records needs
+
     disk.put(key, json.dumps(record).encode())
     return True
 
@@ -65,7 +67,7 @@ def stored_record(
     if data is None:
         return None
     try:
-        record = json.loads(data)
+        record = read_json(data)
         plan = read(record) if record["version"] == version else None
         return None if plan is None else (plan, dict(record["facts"]))
     except (ValueError, KeyError, TypeError, IndexError, ImageError):

@@ -19,12 +19,12 @@ from tilewright.runtime.bound_plan import BoundPlan, Result, address_mask
 from tilewright.runtime.cpu_entry import NativeEntry, ScalarForm, make_entry
 from tilewright.runtime.cpu_entry_text import EXACT_INTEGER, F32_SCALAR, F64_SCALAR, I32_SCALAR, I64_SCALAR
 from tilewright.runtime.entry_memory import shared_places
+from tilewright.runtime.entry_plan import ArrayForm
 from tilewright.runtime.entry_steps import steps_of
-from tilewright.runtime.flat_plan import ArrayForm, Unfit, span_of
+from tilewright.runtime.flat_plan import Unfit, row_major_strides, span_of
 from tilewright.runtime.memory import aligned_empty
 from tilewright.runtime.recording import Allocation, CheckErrors, Counter, RecordedLaunch, counters_of, flattened
 from tilewright.runtime.recycling import LARGE
-from tilewright.runtime.scope import row_major_strides
 
 _KINDS: dict[ScalarType, int] = {F64: F64_SCALAR, F32: F32_SCALAR, I64: I64_SCALAR, I32: I32_SCALAR}
 _INTEGERS: tuple[Any, ...] = (int, np.int64, np.int32)
@@ -130,9 +130,12 @@ def _with_results(
         may_fail: whether it may give up with results half written, so that they must not be a caller's.
     """
 
+    makes = any(large)
+
     def entry(*given: Any) -> Any:
         if len(given) == operands:
-            return native(*given, *(None if one is None else aligned_empty(*one) for one in large))
+            fresh = [None if one is None else aligned_empty(*one) for one in large] if makes else ()
+            return native(*given, *fresh)
         *arguments, out = given
         return None if may_fail else native(*arguments, *(out if type(out) is tuple else (out,)))
 

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from tilewright.ir.dataclass import dataclass
-from tilewright.ir.scalars import F64, ScalarType
+from tilewright.ir.scalars import F64, SCALAR_TYPES, ScalarType
 from tilewright.kernel.ir import AtomicUpdate, Kernel, Space, Store
 from tilewright.kernel.traversal import walk
 from tilewright.machine.model import Machine
+from tilewright.runtime.cache import IdentityCache, MemoryCache
 from tilewright.runtime.devices import Device
 from tilewright.runtime.errors import DeviceError, DeviceMemoryError, LaunchError
 from tilewright.runtime.memory import format_bytes
 
 ScalarValue: TypeAlias = int | float | bool | np.generic
 ScalarArgument: TypeAlias = tuple[ScalarValue, ScalarType]
+_HANDED_OVER: dict[str, Callable[[Any], np.generic]] = {
+    one.name: one.numpy.type
+    for one in SCALAR_TYPES.values()
+    if not one.is_complex and not (one.is_float and one.bits < 32)
+}
+"""What makes NumPy's scalars of the types that kernels may have as parameters."""
 
 
 @dataclass(eq=False)
@@ -271,18 +278,17 @@ def scalar_arguments(kernel: Kernel, scalars: Sequence[ScalarArgument]) -> list[
 
 
 def _scalar_argument(kernel: str, name: str, declared: ScalarType, value: ScalarValue, type_: ScalarType) -> np.generic:
-    where = f"launch of {kernel!r}: scalar {name!r}"
     if type_ != declared:
-        raise LaunchError(f"{where} is {declared}, but a value of type {type_} was given")
-    if declared.is_complex or (declared.is_float and declared.bits < 32):
-        raise LaunchError(f"{where}: {declared} cannot be handed over as a scalar")
+        raise LaunchError(f"launch of {kernel!r}: scalar {name!r} is {declared}, but a value of type {type_} was given")
+    make = _HANDED_OVER.get(declared.name)
+    if make is None:
+        raise LaunchError(f"launch of {kernel!r}: scalar {name!r}: {declared} cannot be handed over as a scalar")
     if declared.is_integer and value != int(value):
-        raise LaunchError(f"{where}: {value!r} is not an integer")
+        raise LaunchError(f"launch of {kernel!r}: scalar {name!r}: {value!r} is not an integer")
     try:
-        converted: np.generic = declared.numpy.type(int(value) if declared.is_integer else value)
+        return make(value)
     except (OverflowError, ValueError) as error:
-        raise LaunchError(f"{where}: {value!r} does not fit {declared}") from error
-    return converted
+        raise LaunchError(f"launch of {kernel!r}: scalar {name!r}: {value!r} does not fit {declared}") from error
 
 
 def check_allocation(device: Device, nbytes: int, available: int) -> None:
@@ -311,7 +317,26 @@ def _largest_allocation(machine: Machine) -> int:
     return machine.max_allocation_bytes or machine.memory_bytes or 2**63 - 1
 
 
-def kernel_key(kernel: Kernel, text: str) -> tuple[object, ...]:
+class CompiledKernels:
+    """The kernels compiled for a device, each once: found without printing it, or by the text of one that is alike."""
+
+    def __init__(self) -> None:
+        self._same: IdentityCache[Kernel, CompiledKernel] = IdentityCache()
+        self._alike: MemoryCache[tuple[object, ...], CompiledKernel] = MemoryCache()
+
+    def get_or_build(
+        self, kernel: Kernel, printed: Callable[[Kernel], str], build: Callable[[Kernel, str], CompiledKernel]
+    ) -> CompiledKernel:
+        """The compiled kernel; raises what printing and building raise."""
+
+        def compiled(kernel: Kernel) -> CompiledKernel:
+            text = printed(kernel)
+            return self._alike.get_or_build(_key(kernel, text), lambda: build(kernel, text))
+
+        return self._same.get_or_build(kernel, compiled)
+
+
+def _key(kernel: Kernel, text: str) -> tuple[object, ...]:
     """What makes two kernels the same compiled kernel: the text and what a launch looks at.
 
     Not the kernel itself: 0.0 and -0.0 are equal in Python, and so would be kernels that differ in them.

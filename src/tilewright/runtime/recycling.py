@@ -33,7 +33,8 @@ class MappingPool:
     """Mappings that wait for their next use, the longest unused given back first when they are more than `limit` bytes.
 
     There is no lock: arrays die anywhere, also where the garbage collector interrupts a thread that is in here, and
-    threads fork anywhere. Every step takes or adds one entry of a dictionary, which is atomic.
+    threads fork anywhere. Every step takes or adds one entry of a dictionary, or copies all of it, which is atomic: a
+    list of its entries is not, since the collector may run while tuples are made for them.
 
     Example:
         >>> pool = MappingPool(limit=1 << 26)
@@ -95,7 +96,7 @@ class MappingPool:
         return 0 if mapping is None else len(mapping)
 
     def _reuse(self, size: int) -> mmap.mmap | None:
-        for key, mapping in reversed(list(self._free.items())):
+        for key, mapping in reversed(self._free.copy().items()):
             fits = size <= len(mapping) and size >= _ENOUGH_OF_A_BLOCK * len(mapping)
             if fits and self._free.pop(key, None) is not None:
                 return mapping

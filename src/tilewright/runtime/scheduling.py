@@ -9,6 +9,7 @@ from tilewright.kernel.ir import Assign, AtomicUpdate, Declare, For, Kernel, Let
 from tilewright.kernel.traversal import depends_on, walk
 from tilewright.runtime import host
 from tilewright.runtime.backends import Backend
+from tilewright.runtime.cache import IdentityCache
 from tilewright.runtime.host import KernelPlan, Schedule
 
 POINTS_PER_BLOCK = 1 << 12
@@ -24,6 +25,8 @@ WHOLE_LINES = 64
 MOST_COLUMNS = 128
 
 SCRATCH_BYTES = 256 << 20
+
+_BY_MEMORY: IdentityCache[Kernel, bool] = IdentityCache()
 
 
 def schedule(
@@ -107,8 +110,11 @@ def loops_by_memory(kernel: Kernel) -> bool:
         ...  for stop in (integer(3), load(counts, integer(0)))]
         [False, True]
     """
-    read: set[str] = set()
+    return _BY_MEMORY.get_or_build(kernel, _loops_by_memory)
 
+
+def _loops_by_memory(kernel: Kernel) -> bool:
+    read: set[str] = set()
     for statement in [*walk(kernel.body)] * 2:  # what a loop assigns is there in its next round
         match statement:
             case While():

@@ -10,6 +10,7 @@ from tilewright.ir.lmad import LMAD
 from tilewright.ir.scalars import ScalarType
 from tilewright.ir.sizes import Size, size
 from tilewright.runtime.backends import Memory
+from tilewright.runtime.flat_plan import row_major_strides
 from tilewright.runtime.host import Layout
 
 Step: TypeAlias = tuple[int, int]
@@ -85,16 +86,6 @@ class Placed:
 
 
 Entry: TypeAlias = Scalar | Placed
-
-
-def row_major_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Strides in elements of a row-major array."""
-    strides = []
-    step = 1
-    for extent in reversed(shape):
-        strides.append(step)
-        step *= extent
-    return tuple(reversed(strides))
 
 
 class Scope(Mapping[str, int]):

@@ -6,7 +6,6 @@ call: the dtypes, shapes and strides of its arrays, the types of its scalars, an
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from tilewright.runtime.bound_plans import BoundPlans
 from tilewright.runtime.bound_record import store_bound_plan, stored_bound_plan
 from tilewright.runtime.cache import DiskCache, default_disk_cache
 from tilewright.runtime.forking import ForkSafeLock
+from tilewright.runtime.json_reader import read_json
 
 if TYPE_CHECKING:  # the compiler is imported when something is compiled
     from tilewright.runtime.executable import Executable
@@ -79,9 +79,9 @@ class StoredProgram:
         """See `BoundPlans.entry`."""
         return self.bound.entry(arguments, gives_tuple, out)
 
-    def launched(self, *arguments: Any) -> tuple[Any, ...] | None:
+    def launched(self, *arguments: Any, out: Any = None) -> tuple[Any, ...] | None:
         """See `BoundPlans.launched`."""
-        return self.bound.launched(arguments)
+        return self.bound.launched(arguments, out)
 
     def _compiled(self) -> Executable:
         executable = self._executable or self._make()  # without the lock: what compiles has its own, and comes back
@@ -134,6 +134,8 @@ class StoredProgram:
                 return
             if self._known is None or self._known != executable.bound.size_arguments:
                 self._known = executable.bound.size_arguments
+                import json  # which nothing that reads records needs
+
                 disk.put(self._key, json.dumps({"size_arguments": sorted(self._known)}).encode())
 
 
@@ -141,7 +143,7 @@ def _size_arguments(disk: DiskCache, key: tuple[str, ...]) -> frozenset[int] | N
     """The positions of the scalar arguments on which plans depend; None if nothing of the program is on the disk."""
     data = disk.get(key)
     try:
-        return None if data is None else frozenset(map(int, json.loads(data)["size_arguments"]))
+        return None if data is None else frozenset(map(int, read_json(data)["size_arguments"]))
     except (ValueError, KeyError, TypeError):  # of another version
         return None
 

@@ -56,6 +56,14 @@ def set_num_threads(number: int) -> None:
 
     Raises:
         ValueError: unless 1 <= number <= 512.
+        TypeError: for what is no integer.
+
+    Example:
+        >>> before = get_num_threads()
+        >>> set_num_threads(1)
+        >>> get_num_threads()
+        1
+        >>> set_num_threads(before)
     """
     _state.chosen = _checked(number, "the number of threads")
 
@@ -88,10 +96,17 @@ def limit_this_thread(number: int) -> None:
 
 
 def get_num_threads() -> int:
-    """Threads that a launch of this thread may use, the calling one included; this module says what decides.
+    """Threads that a launch of this thread may use, the calling one included.
+
+    The innermost `num_threads` around the call decides; without one the last `set_num_threads`, TILEWRIGHT_NUM_THREADS,
+    OMP_NUM_THREADS as an upper bound, and how many cores this process may use.
 
     Raises:
         ValueError: if TILEWRIGHT_NUM_THREADS is not a number from 1 to 512.
+
+    Example:
+        >>> get_num_threads() >= 1
+        True
     """
     scoped, chosen = _scoped.get(), _state.chosen  # without further calls, for the sake of small programs
     if scoped is not None:

@@ -2,8 +2,9 @@
 
 Every measurement is stored as soon as it is made, so that a search that was stopped goes on where it was. The file lies
 beside the program cache and is readable by its owner only. It may be used by several threads and processes at once:
-each operation is one transaction on a connection of its own. A damaged file is set aside with a `TuningWarning`. A
-file that may only be read is read.
+each operation is one transaction on a connection of its own, one thread of a process after the other, and a fork waits
+for the one under way (a child has the connections of its parent, but none of their locks, which SQLite does not know).
+A damaged file is set aside with a `TuningWarning`. A file that may only be read is read.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ import json
 import os
 import sqlite3
 import stat
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tilewright.runtime.cache import check_home
 from tilewright.tune.keys import ANY_SHAPE, TuningWarning
 from tilewright.tune.places import store_path
 from tilewright.tune.search import Measured
@@ -36,7 +39,11 @@ create table if not exists measurements (
 );
 create index if not exists measured on measurements (program, device);
 """
+_LOCK = threading.RLock()
 Result = TypeVar("Result")
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
 
 
 class TuningStore:
@@ -149,16 +156,18 @@ class TuningStore:
     ) -> Result:
         """One transaction; a damaged file is set aside and a new one begun."""
         for again in (True, False):
+            file = -1, -1
             try:
-                with self._connection(only_read) as connection:
-                    return work(connection)
+                with _LOCK:
+                    file = self._make_private_file(only_read)
+                    with self._connection(only_read) as connection:
+                        return work(connection)
             except sqlite3.OperationalError as error:  # locked for long, a full disk, no permission
                 self._warn(f"cannot be used ({error})")
                 return otherwise
             except sqlite3.DatabaseError as error:
-                aside = f"{self.path}.damaged"
-                self._warn(f"is damaged ({error}); it is set aside as {aside}")
-                os.replace(self.path, aside)
+                self._warn(f"is damaged ({error}); it is set aside as {self._aside}")
+                self._set_aside(file)
                 if not again:
                     return otherwise
             except OSError as error:
@@ -166,9 +175,19 @@ class TuningStore:
                 return otherwise
         return otherwise
 
+    @property
+    def _aside(self) -> str:
+        return f"{self.path}.damaged"
+
+    def _set_aside(self, file: tuple[int, int]) -> None:
+        """Rename a damaged file, unless another thread or process was first and this is a new one, or it must stay."""
+        with suppress(OSError):
+            if _identity(os.lstat(self.path)) == file:
+                os.replace(self.path, self._aside)
+                os.replace(f"{self.path}-journal", f"{self._aside}-journal")
+
     @contextmanager
     def _connection(self, only_read: bool) -> Iterator[sqlite3.Connection]:
-        self._make_private_file(only_read)
         address = f"{Path(self.path).absolute().as_uri()}?mode={'ro' if only_read else 'rw'}"
         with closing(sqlite3.connect(address, timeout=_SECONDS_TO_WAIT, uri=True)) as connection, connection:
             version = connection.execute("pragma user_version").fetchone()[0]
@@ -179,26 +198,36 @@ class TuningStore:
                 raise OSError(f"it has version {version} of the format, this package knows version {VERSION}")
             yield connection
 
-    def _make_private_file(self, only_read: bool) -> None:
-        """Make the file for this user alone, or check that nobody else can write it."""
+    def _make_private_file(self, only_read: bool) -> tuple[int, int]:
+        """Make the file for this user alone, or check that nobody else can write it; which file it is.
+
+        Once made, it is never opened but by SQLite: POSIX drops all locks of a process on a file as soon as the process
+        closes any descriptor of it, so that one thread would take away the lock of another in a transaction.
+        """
+        folder = os.path.dirname(os.path.abspath(self.path))
         if not only_read:
-            os.makedirs(os.path.dirname(os.path.abspath(self.path)), mode=0o700, exist_ok=True)
-        flags = os.O_RDONLY if only_read else os.O_RDWR | os.O_CREAT
-        flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-        descriptor = os.open(self.path, flags, 0o600)
-        try:
-            status = os.fstat(descriptor)
-        finally:
-            os.close(descriptor)
+            check_home(self.path)
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            if not os.path.lexists(self.path):
+                with suppress(FileExistsError):  # another process was first
+                    os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        status = os.lstat(self.path)
+        if not stat.S_ISREG(status.st_mode):
+            raise PermissionError("it is no regular file")
         if hasattr(os, "geteuid") and status.st_uid != os.geteuid():
             raise PermissionError(f"it belongs to user {status.st_uid}, not to user {os.geteuid()}")
         if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise PermissionError(f"it can be written by other users (mode {stat.S_IMODE(status.st_mode):04o})")
+        return _identity(status)
 
     def _warn(self, what: str) -> None:
         warnings.warn(
             f"the tuning store {self.path} {what}", TuningWarning, stacklevel=1
         )  # the place that all share: told once
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
 
 
 def _number(text: str | None) -> float:

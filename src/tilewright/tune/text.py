@@ -18,9 +18,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from tilewright.ir.dataclass import dataclass
+from tilewright.tune.places import path_beside
 
 HEADER = "# tilewright tuning 1"
-ENDING = ".tuning"
 
 
 class TuningError(ValueError):
@@ -126,4 +126,4 @@ def write_tunings(path: str | os.PathLike[str], tunings: Iterable[Tuning]) -> No
 
 def file_beside(source: str | os.PathLike[str]) -> Path:
     """Where the tunings of the programs of a source file lie: prog.tuning beside prog.py."""
-    return Path(source).with_suffix(ENDING)
+    return Path(path_beside(source))

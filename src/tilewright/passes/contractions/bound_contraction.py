@@ -11,7 +11,7 @@ from tilewright.ir.scalars import compute_type
 from tilewright.ir.sizes import product
 from tilewright.kernel.launch import Launch, LaunchDeclined
 from tilewright.machine.model import Machine
-from tilewright.passes.contractions.contraction_launches import Tiles, contraction_launches
+from tilewright.passes.contractions.contraction_launches import Asked, Kernels, contraction_launches
 from tilewright.passes.contractions.remembered import Launches, remembered
 from tilewright.passes.items.scalar_values import LoweringError
 from tilewright.passes.items.sum_trees import LEAST_ROWS
@@ -24,15 +24,15 @@ from tilewright.runtime.cpu_pool import get_num_threads
 ONE_RESULT = "there is one result, whose sum a fold shares out among the threads of all blocks"
 
 
-def launches_of(contraction: Contraction, machine: Machine, tiles: Tiles | None) -> Launches:
+def launches_of(contraction: Contraction, machine: Machine, asked: Asked) -> Launches:
     """`bound_launches` of sizes and strides, remembered."""
     return remembered(
-        sorted(contraction.size_names), lambda values: bound_launches(contraction, machine, tiles, values)
+        sorted(contraction.size_names), lambda values: bound_launches(contraction, machine, asked, values)
     )
 
 
 def bound_launches(
-    contraction: Contraction, machine: Machine, tiles: Tiles | None, values: Mapping[str, int]
+    contraction: Contraction, machine: Machine, asked: Asked, values: Mapping[str, int]
 ) -> tuple[Launch, ...]:
     """The launches for known sizes and strides.
 
@@ -45,16 +45,16 @@ def bound_launches(
     if empty:
         raise LaunchDeclined(f"dimension {empty[0]} of the contraction is empty")
     check_indices(contraction, values)
-    if tiles:
+    if asked and not isinstance(asked, Kernels):
         names = {d.name for d in bound.dimensions}
-        return contraction_launches(bound, machine, {name: one for name, one in tiles.items() if name in names})
+        return contraction_launches(bound, machine, {name: one for name, one in asked.items() if name in names})
     fold = why_a_fold(bound, machine)
     if fold:
         raise LaunchDeclined(fold)
     if not machine.is_gpu_like:  # the work is shared out among the threads that may be used, not among all cores
         machine = dataclasses.replace(machine, cores=get_num_threads())
     try:
-        return _written(bound, machine)
+        return _written(bound, machine, asked)
     except (IllegalTiling, LoweringError) as error:
         raise LaunchDeclined(str(error)) from error
 
@@ -62,13 +62,13 @@ def bound_launches(
 _WRITTEN: MemoryCache[Hashable, tuple[tuple[str, ...], tuple[Launch, ...]]] = MemoryCache(capacity=128)
 
 
-def _written(bound: Contraction, machine: Machine) -> tuple[Launch, ...]:
+def _written(bound: Contraction, machine: Machine, asked: Asked) -> tuple[Launch, ...]:
     """The launches, written once for all contractions that differ in names only: the many alike of a long einsum."""
     names = tuple(one.buffer for one in _operands(bound))
     if bound.scalars:  # which the launches name too
-        return contraction_launches(bound, machine)
-    key = (_without_names(bound), tuple(map(names.index, names)), machine)
-    first, launches = _WRITTEN.get_or_build(key, lambda: (names, contraction_launches(bound, machine)))
+        return contraction_launches(bound, machine, asked)
+    key = (_without_names(bound), tuple(map(names.index, names)), machine, isinstance(asked, Kernels))
+    first, launches = _WRITTEN.get_or_build(key, lambda: (names, contraction_launches(bound, machine, asked)))
     if first == names:
         return launches
     given = dict(zip(first, names, strict=True))

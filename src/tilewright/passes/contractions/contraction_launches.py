@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from enum import Enum
+from typing import TYPE_CHECKING, TypeAlias
 
 from tilewright.contraction.form import Contraction
 from tilewright.contraction.normalise import normalise, order_dimensions, reclassify
@@ -28,7 +29,17 @@ from tilewright.passes.tiled.tiling import IllegalTiling
 if TYPE_CHECKING:  # what writes a kernel is imported when it is written
     from tilewright.passes.tiled.form import TileForm
 
-Tiles = Mapping[str, tuple[int, int] | int]
+Tiles: TypeAlias = Mapping[str, tuple[int, int] | int]
+
+
+class Kernels(Enum):
+    """What may be asked of the kernels of contractions instead of tile sizes."""
+
+    ANY_SHAPE = "any shape"
+    """On a CPU, where little is to be done: the kernel of any shape, which is compiled once for all of them."""
+
+
+Asked: TypeAlias = Tiles | Kernels | None
 
 
 def tiled_form(contraction: Contraction, machine: Machine, tiles: Tiles | None = None) -> TileForm:
@@ -87,17 +98,20 @@ def write_cpu_kernel(form: DirectForm | PackedForm | MatrixVectorForm) -> Launch
     return write_packed_kernel(form)
 
 
-def contraction_launches(contraction: Contraction, machine: Machine, tiles: Tiles | None = None) -> tuple[Launch, ...]:
+def contraction_launches(contraction: Contraction, machine: Machine, asked: Asked = None) -> tuple[Launch, ...]:
     """The launches that compute a contraction, in order.
 
     Args:
         contraction: with known sizes, strides and offsets (see `Contraction.bind`).
         machine: the machine that runs them.
-        tiles: tile sizes fixed by the user, by dimension: (T, R) for parallel ones, Q for contracted ones.
+        asked: tile sizes fixed by the user, by dimension: (T, R) for parallel ones, Q for contracted ones; or kernels
+            of any shape.
 
     Raises:
         IllegalTiling: if given tiles are wrong or break a limit of the machine.
     """
+    any_shape = isinstance(asked, Kernels)
+    tiles = None if isinstance(asked, Kernels) else asked
     if machine.is_gpu_like:
         from tilewright.passes.tiled.kernel import write_kernel
 
@@ -108,12 +122,12 @@ def contraction_launches(contraction: Contraction, machine: Machine, tiles: Tile
     _refuse_tiles(tiles)
     split = split_of(contraction, machine)
     if isinstance(split, str):
-        return _cpu_launches(contraction, machine)
+        return _cpu_launches(contraction, machine, any_shape)
     return split_launches(split, lambda one: write_cpu_kernel(cpu_form(one, machine).form))
 
 
-def _cpu_launches(contraction: Contraction, machine: Machine) -> tuple[Launch, ...]:
-    """The launches of a contraction whose sum is not split."""
+def _cpu_launches(contraction: Contraction, machine: Machine, any_shape: bool) -> tuple[Launch, ...]:
+    """The launches of a contraction whose sum is not split; with `any_shape`, little work gets such a kernel."""
     records = choose_record_product(contraction, machine)
     if not isinstance(records, str):
         from tilewright.passes.lane_products.record_kernel import write_record_product
@@ -124,6 +138,12 @@ def _cpu_launches(contraction: Contraction, machine: Machine) -> tuple[Launch, .
         from tilewright.passes.lane_products.kernel import write_lane_product
 
         return (write_lane_product(in_lanes.form),)
+    if any_shape:
+        from tilewright.passes.contractions.any_shape import any_shape_launch
+
+        launch = any_shape_launch(contraction, machine)
+        if not isinstance(launch, str):
+            return (launch,)
     relaid = relaid_of(contraction, machine)
     if isinstance(relaid, str):
         return (write_cpu_kernel(cpu_form(contraction, machine).form),)

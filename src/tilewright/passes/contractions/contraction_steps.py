@@ -25,19 +25,14 @@ from tilewright.runtime.devices import Device
 from tilewright.runtime.host import Block, ContractionStep, Note, Step, ViewStep
 
 if TYPE_CHECKING:
-    from tilewright.passes.contractions.contraction_launches import Tiles
+    from tilewright.passes.contractions.contraction_launches import Asked
 
 VIEWS = nodes.Alias | nodes.Copy | nodes.Slice | nodes.Rearrange | nodes.Reshape | nodes.Index
-_NESTS = nodes.Map | nodes.Reduce | nodes.Redomap
+_NESTS = nodes.Map | nodes.Reduction
 
 
 def contraction_step(
-    name: str,
-    statement: Statement,
-    device: Device,
-    tiles: Tiles | None,
-    iotas: Collection[str],
-    otherwise: Callable[[], Step],
+    name: str, statement: Statement, device: Device, asked: Asked, iotas: Collection[str], otherwise: Callable[[], Step]
 ) -> tuple[ContractionStep, Note] | Refusal:
     """The tiled form of a statement of the program `name`, and what is to be told of it; or why it is no contraction.
 
@@ -45,7 +40,7 @@ def contraction_step(
         name: the program's.
         statement: a map or a fold.
         device: where it runs.
-        tiles: tile sizes fixed by the user.
+        asked: tile sizes fixed by the user, or kernels of any shape.
         iotas: names of arrays that count.
         otherwise: makes the general lowering, for sizes that the tiling declines.
     """
@@ -57,7 +52,7 @@ def contraction_step(
 
     (target,) = statement.targets
     kinds = ", ".join(f"{d.name}:{d.kind.value}[{d.size}]" for d in found.dimensions)
-    launches, names = launches_of(found, device.machine, tiles), tuple(sorted(found.size_names))
+    launches, names = launches_of(found, device.machine, asked), tuple(sorted(found.size_names))
     step = ContractionStep(f"{name}_{target}", target, reads, launches, otherwise, names)
     return step, note_of(statement, f"a contraction over {kinds}")
 
@@ -110,7 +105,7 @@ def reading_cells(statement: Statement, scalars: Sequence[Variable]) -> tuple[St
 
 
 def contraction_block(
-    program: Program, device: Device, tiles: Tiles | None, general: Callable[[int], Step]
+    program: Program, device: Device, asked: Asked, general: Callable[[int], Step]
 ) -> tuple[Block, tuple[Note, ...]] | None:
     """The steps of a program of contractions and views, and what is to be told of them; None of any other program.
 
@@ -126,7 +121,7 @@ def contraction_block(
         if not isinstance(expression, _NESTS):
             return None
         otherwise = functools.cache(functools.partial(general, number))
-        found = contraction_step(program.name, statement, device, tiles, (), otherwise)
+        found = contraction_step(program.name, statement, device, asked, (), otherwise)
         if isinstance(found, Refusal):
             return None
         steps.append(found[0])

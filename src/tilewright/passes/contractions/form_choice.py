@@ -10,15 +10,16 @@ from tilewright.contraction.normalise import constant
 from tilewright.ir.dataclass import dataclass
 from tilewright.machine.model import Machine
 from tilewright.passes.direct.choice import choose_direct_form
-from tilewright.passes.direct.cost import array_bytes, consecutive, is_past_caches, read_once, written_once
+from tilewright.passes.direct.cost import consecutive, read_once, written_once
 from tilewright.passes.direct.form import DirectForm
 from tilewright.passes.direct.in_order import form_in_order
-from tilewright.passes.direct.short_sums import is_short_sum, written_in_order
+from tilewright.passes.direct.short_sums import is_short_sum, short_sum_past_caches, written_in_order
 from tilewright.passes.items.scalar_values import LoweringError, component_types
 from tilewright.passes.matrix_vector.form import MatrixVectorForm, Way, choose_matrix_vector_form
 from tilewright.passes.matrix_vector.row_products import choose_row_products
 from tilewright.passes.packed.choice import make_packed_form
 from tilewright.passes.packed.form import PackedForm
+from tilewright.passes.packed.runs import WHOLE, runs_of
 from tilewright.passes.packed.scalar_panels import READ_BYTES
 
 REGISTER_ROW = 4  # vectors
@@ -29,6 +30,7 @@ PACKED_ELEMENT = 0.5  # cycles to move four bytes into a panel
 PACKED_TILE = 50.0  # cycles for the tables and tests of a register tile
 PACKED_TURN = 0.5  # more, where the sum runs along the operand's unit stride and squares are transposed
 PACKED_STEP = 1.05  # of the multiply-adds, for the loops around them
+LEAST_HIDDEN = 128  # steps of a sum that hides packing: of 40 and 108 steps the direct form is faster on a Zen 5
 WRITTEN_ELEMENT = 1.8  # to write a result by itself, out of scratch memory
 
 
@@ -49,10 +51,9 @@ def choose_form(contraction: Contraction, machine: Machine) -> FormChoice:
     """
     if not contraction.of_kind(Kind.K):
         return _without_sum(contraction, machine)
-    if math.prod(constant(one.size) for one in contraction.of_kind(Kind.K)) == 1:
-        ordered = form_in_order(contraction, machine)
-        if isinstance(ordered, DirectForm) and is_past_caches(array_bytes(ordered, "out"), machine):
-            return FormChoice(ordered, "fed directly: there is more to write than to compute, in the output's order")
+    ordered = short_sum_past_caches(contraction, machine)
+    if ordered is not None:
+        return FormChoice(ordered, "fed directly: there is more to write than to compute, in the output's order")
     streamed = choose_matrix_vector_form(contraction, machine)
     if not isinstance(streamed, str) and not fits_registers(streamed):
         return FormChoice(
@@ -117,6 +118,9 @@ def packed_cycles(form: PackedForm, machine: Machine) -> float:
     # The scalar side stays packed while all vector blocks pass; these are packed again for each scalar block.
     passes = -(-scalar // form.scalar_block)
     of_vector = PACKED_ELEMENT + (PACKED_TURN if form.vectors_turned else 0.0)
+    hidden = pace.hidden if form.contracted_total >= LEAST_HIDDEN else 0.0
+    if _is_on_the_way(form):
+        of_vector *= 1 - hidden
     of_scalar = 0.0 if form.scalar_in_place else PACKED_ELEMENT
     # Panels hold whole vectors, whose last lanes may be padding.
     elements = of_vector * passes * -(-vector // form.lanes) * form.lanes + of_scalar * scalar
@@ -125,8 +129,15 @@ def packed_cycles(form: PackedForm, machine: Machine) -> float:
     operands = (form.vector_operand, form.scalar_operand)
     sides = tuple(_bytes(contraction, operand is contraction.left, operand.element.bytes) for operand in operands)
     out = batch * vector * scalar * contraction.out.element.bytes
-    reading = read_once((sides[0], sides[1]), pieces, out, machine)
+    asked = (form.asks_vectors, form.asks_scalars) if hidden else (False, False)
+    reading = read_once((sides[0], sides[1]), pieces, out, machine, asked)
     return packing + reading + max(compute, written_once(out, sum(sides), True, machine))
+
+
+def _is_on_the_way(form: PackedForm) -> bool:
+    """Whether register tiles pack the vector side beside the arithmetic, and ask for its next block meanwhile."""
+    whole = form.lanes > 1 and runs_of(form, True).source == {WHOLE}
+    return whole and form.asks_vectors and form.boxes is None and form.dots is None and form.fused_multiply_add
 
 
 def _share_by_elements(form: PackedForm) -> float:

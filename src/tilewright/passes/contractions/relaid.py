@@ -1,4 +1,4 @@
-"""Contractions with a dimension that all arrays have and that is consecutive in some of them only.
+"""Contractions with a dimension that is consecutive in some of the arrays that have it only.
 
     out[d, a] = sum over c of left[d, c, a] * right[a, c]
     =>  copy[c, a] = right[a, c];  out[d, a] = sum over c of left[d, c, a] * copy[c, a]
@@ -6,6 +6,12 @@
 No vector of a kernel can run along such a dimension, and a loop over it reads one element of each cache line of the
 arrays in which it is consecutive. So it becomes the innermost dimension of all arrays, or the outermost one, by copying
 those that have it elsewhere (the output afterwards), where the model says that copies and contraction take less.
+
+    out[i, k] = sum over j of left[i, j] * right[j, k]
+    =>  copy[k, j] = right[j, k];  out[i, k] = sum over j of left[i, j] * copy[k, j]
+
+A matrix times few columns is such a case with a summed dimension: the few columns are copied, and then the vectors of
+all rows run along the sum (matrix_vector/row_products.py).
 """
 
 from __future__ import annotations
@@ -18,6 +24,7 @@ from typing import Any
 from tilewright.contraction.form import Contraction, Dimension, Kind, Operand
 from tilewright.contraction.normalise import constant, normalise
 from tilewright.ir.dataclass import dataclass
+from tilewright.ir.scalars import compute_type
 from tilewright.ir.sizes import size
 from tilewright.kernel.launch import Launch, Temporary
 from tilewright.machine.model import Machine
@@ -25,13 +32,19 @@ from tilewright.passes.contractions.form_choice import PACKED_ELEMENT, FormChoic
 from tilewright.passes.direct.cost import direct_cost
 from tilewright.passes.direct.form import DirectForm
 from tilewright.passes.items.scalar_values import LoweringError
+from tilewright.passes.matrix_vector.row_products import choose_row_products
 from tilewright.passes.packed.form import PackedForm
 
 ARRAYS = ("left", "right", "out")
 MOST_BYTES = 1 << 26
 """More is not copied: a contraction should not take the memory of its operands again."""
+LEAST_POINTS = 1 << 16
+"""Fewer multiply-adds are left to the kernel of any shape (any_shape.py), which copies nothing."""
+SMALLER = 4
+"""An operand is copied for the sake of the sum if the other one has so many times as many elements."""
 GAIN = 0.8
-"""The model must find copies and contraction to take less than this share, since it errs."""
+"""The model must find copies and contraction to take less than this share, since it errs; for the sake of a sum it is
+enough that they take less, as measured on a Zen 5."""
 ELEMENT = 2.5
 """What an element takes that is read by itself where its neighbours belong to other sums."""
 LAUNCH = 2000.0
@@ -66,14 +79,14 @@ class Relaid:
     Attributes:
         contraction: of the copies and of the arrays that stay as they are; normalised.
         copies: what is copied.
-        dimension: the name of the dimension that they have innermost (`innermost`) or outermost.
+        dimension: what it was copied for: the dimension that they have innermost (`innermost`) or outermost.
         choice: the form of the contraction.
         cycles, without: what the model says about copies and contraction, and about the contraction as it is.
     """
 
     contraction: Contraction
     copies: tuple[Copy, ...]
-    dimension: str
+    dimension: Dimension
     innermost: bool
     choice: FormChoice
     cycles: float
@@ -91,23 +104,41 @@ def relaid_of(contraction: Contraction, machine: Machine) -> Relaid | str:
         >>> from tilewright.machine.named import CPU_AVX512
         >>> (found,) = follow("dca,ac->da", {"a": 200, "c": 52, "d": 67}).found
         >>> relaid = relaid_of(found, CPU_AVX512)
-        >>> [(one.array, one.shape) for one in relaid.copies], relaid.dimension, relaid.innermost
+        >>> [(one.array, one.shape) for one in relaid.copies], relaid.dimension.name, relaid.innermost
         ([('right', (52, 200))], 'a', True)
     """
     contraction = normalise(contraction)
     mixed = [one for one in contraction.of_kind(Kind.C) if 0 < sum(_units(one)) < len(ARRAYS)]
-    if not mixed:
+    summed = sum_to_turn(contraction, machine)
+    if not mixed and summed is None:
         return "no dimension that all arrays have is consecutive in some of them only"
     alone = dataclasses.replace(machine, cores=1)  # the bits of results must not depend on the number of threads
     choice = choose_form(contraction, alone)
     best = None
-    for one in mixed:
+    for one in mixed if summed is None else [summed]:
         without = cycles_of(choice, contraction, alone, [one])
-        for innermost in (True, False):
+        least = without if one is summed else GAIN * without
+        for innermost in (True,) if one is summed else (True, False):
             found = _relaid(contraction, one, innermost, without, alone)
-            if found is not None and found.cycles < (GAIN * without if best is None else best.cycles):
+            if found is not None and found.cycles < (least if best is None else best.cycles):
                 best = found
     return best or "copies would take longer than they spare, or too much memory"
+
+
+def sum_to_turn(contraction: Contraction, machine: Machine) -> Dimension | None:
+    """The summed dimension that is consecutive in the larger operand only, of a normalised contraction with the columns
+    of the smaller one; None if there is none, or the columns fill vectors.
+    """
+    if contraction.of_kind(Kind.C) or math.prod(constant(d.size) for d in contraction.dimensions) < LEAST_POINTS:
+        return None
+    for one in contraction.of_kind(Kind.K):
+        left, right, _ = _units(one)
+        if left is not right:
+            large, small = (Kind.M, Kind.N) if left else (Kind.N, Kind.M)
+            rows, columns = (math.prod(constant(d.size) for d in contraction.of_kind(kind)) for kind in (large, small))
+            lanes = machine.lanes(compute_type(contraction.accumulator).bytes)
+            return one if 1 < columns < lanes and rows >= SMALLER * columns else None
+    return None
 
 
 def relaid_launches(relaid: Relaid, contraction: Launch, machine: Machine) -> tuple[Launch, ...]:
@@ -148,11 +179,13 @@ def _dense(shape: tuple[int, ...]) -> tuple[int, ...]:
 def _relaid(
     contraction: Contraction, shared: Dimension, innermost: bool, without: float, machine: Machine
 ) -> Relaid | None:
-    """The contraction with this dimension innermost, or outermost, in all arrays; None if that is too much to copy."""
+    """The contraction with this dimension innermost, or outermost, in all arrays that have it; None if that is too much
+    to copy, or in vain.
+    """
     copies = []
     changed = contraction
     for array, unit in zip(ARRAYS, _units(shared), strict=True):
-        if unit is innermost:
+        if unit is innermost or not _stride(shared, array):
             continue
         copy, changed = _copied(changed, contraction.dimensions.index(shared), array, innermost)
         copies.append(copy)
@@ -163,11 +196,17 @@ def _relaid(
         choice = choose_form(changed, machine)
     except LoweringError:  # an outer product that no form writes in this order
         return None
-    then = cycles_of(choice, changed, machine)
+    if shared.kind is Kind.K:
+        products = choose_row_products(changed, machine)
+        if isinstance(products, str) or products.form != choice.form:
+            return None
+        then = products.cycles
+    else:
+        then = cycles_of(choice, changed, machine)
     copying = sum(
         LAUNCH + machine.pace.packing * PACKED_ELEMENT * one.elements * one.copied.element.bytes / 4 for one in copies
     )
-    return Relaid(changed, tuple(copies), shared.name, innermost, choice, copying + then, without)
+    return Relaid(changed, tuple(copies), shared, innermost, choice, copying + then, without)
 
 
 def _copied(contraction: Contraction, place: int, array: str, innermost: bool) -> tuple[Copy, Contraction]:

@@ -14,6 +14,7 @@ from tilewright.contraction.normalise import constant, normalise
 from tilewright.contraction.split_sum import SplitSum, split_sum
 from tilewright.ir.scalars import compute_type, real_of
 from tilewright.machine.model import Machine
+from tilewright.passes.contractions.relaid import sum_to_turn
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.items.sum_trees import FAN
 
@@ -28,6 +29,8 @@ PIECE_CYCLES = 16_000
 """Some 5 microseconds, after which a piece is worth a place in the launch."""
 BYTES_PER_CYCLE = 8
 """What one core reads from main memory."""
+LEAST_TURNED = 128
+"""Results of a matrix and few columns, which are copied for the sake of the sum (relaid.py): pieces would not be."""
 MOST_BLOCK_PIECES = 256
 LEAST_BLOCK_LENGTH = 64
 LAUNCH_SECONDS = 3e-6
@@ -58,6 +61,8 @@ def split_of(contraction: Contraction, machine: Machine) -> SplitSum | str:
     accumulator = contraction.combine.parameters[0].type.element
     if compute_type(real_of(accumulator)) != real_of(accumulator):
         return f"partial results of type {accumulator} would be rounded"
+    if results >= LEAST_TURNED and sum_to_turn(contraction, machine) is not None:
+        return f"{results} results of rows that are read along the sum are enough for all cores"
     wanted = MOST_PIECES if results <= FEW_RESULTS else 1
     if _reads_rows(contraction):
         wanted = min(wanted, MOST_PIECES * ROWS // results)

@@ -8,7 +8,8 @@ from typing import TypeAlias
 
 from tilewright.ir import nodes
 from tilewright.ir.nodes import Atom, Body, Expression, Hist, SegHist, Variable
-from tilewright.rewrite.names import mentioned, users
+from tilewright.ir.traversal import mentioned
+from tilewright.rewrite.names import users
 
 Fills: TypeAlias = Mapping[str, Atom]
 """The scalar that all elements of an array are, by the array's name."""

@@ -12,11 +12,12 @@ from tilewright.rewrite.strategy import Strategy, each, everywhere, first_of, re
 
 @cache
 def fusion() -> Strategy:
-    """Vertical fusion until nothing fires, then horizontal and what that makes possible; outer constructs first.
+    """Vertical fusion until nothing fires, then horizontal and what that makes possible; outer constructs first. Of two
+    folds that find the same, one is left.
 
     The other way round, a horizontally fused producer would have two consumers and fuse with neither.
     """
-    vertical = everywhere(first_of(rules_of("fusion")))
+    vertical = everywhere(first_of((*rules_of("fusion"), *rules_of("shared folds"))))
     horizontal = everywhere(first_of(rules_of("horizontal fusion")))
     return sequence(repeat(vertical), repeat(each(horizontal, vertical)))
 

@@ -14,17 +14,14 @@ import dataclasses
 from collections.abc import Sequence
 
 from tilewright.ir import nodes
-from tilewright.ir.nodes import Atom, Body, Expression, Lambda, Literal, Statement, Type, Variable
+from tilewright.ir.nodes import Atom, Body, Expression, Lambda, Literal, Reduction, Statement, Type, Variable
 from tilewright.ir.scalars import BOOL, I32, I64
 from tilewright.ir.sizes import Size
-from tilewright.ir.traversal import bodies_of, replace_bodies
+from tilewright.ir.traversal import bodies_of, mentioned, replace_bodies
 from tilewright.kernel.ir import COMPARISONS
-from tilewright.rewrite.names import mentioned
 
 MOST = 2**31 - 1
 LEAST = -(2**31)
-
-Fold = nodes.Reduce | nodes.Redomap
 
 
 def with_narrow_indices(expression: Expression) -> tuple[Expression, tuple[Size, ...]]:
@@ -59,7 +56,7 @@ def with_narrow_indices(expression: Expression) -> tuple[Expression, tuple[Size,
 
 def _narrowed(statement: Statement, statements: Sequence[Statement], extents: list[Size]) -> list[Statement]:
     fold = statement.expression
-    if not isinstance(fold, Fold):
+    if not isinstance(fold, Reduction):
         return [statement]
     made = {one.targets[0].name: one.expression for one in statements if isinstance(one.expression, nodes.Iota)}
     before: list[Statement] = []
@@ -84,7 +81,7 @@ def _narrowed(statement: Statement, statements: Sequence[Statement], extents: li
     return [*before, Statement(tuple(targets), fold), *after]
 
 
-def _place(fold: Fold, position: int) -> int | None:
+def _place(fold: Reduction, position: int) -> int | None:
     """The array whose rows are just the values that accumulator number `position` is combined with."""
     if isinstance(fold, nodes.Reduce):
         return position
@@ -121,8 +118,8 @@ def _compared(combine: Lambda, position: int) -> frozenset[str] | None:
 
 
 def _with_types(
-    fold: Fold, position: int, taken: int, array: Variable, neutral: Literal, narrow: frozenset[str]
-) -> Fold:
+    fold: Reduction, position: int, taken: int, array: Variable, neutral: Literal, narrow: frozenset[str]
+) -> Reduction:
     def short(one: Variable) -> Variable:
         return Variable(one.name, Type(I32)) if one.name in narrow else one
 
@@ -140,7 +137,7 @@ def _with_types(
         tuple(map(short, fold.combine.parameters)),
         Body(tuple(map(in_statement, body.statements)), tuple(map(atom, body.results))),
     )
-    changed: Fold = dataclasses.replace(
+    changed: Reduction = dataclasses.replace(
         fold,
         combine=combine,
         neutral=(*fold.neutral[:position], neutral, *fold.neutral[position + 1 :]),

@@ -9,9 +9,9 @@ from __future__ import annotations
 import dataclasses
 
 from tilewright.ir import nodes
-from tilewright.ir.nodes import Atom, Body, Expression, Lambda, Redomap, Reduce, Statement, Variable
-from tilewright.ir.traversal import FreshNames, bodies_of, replace_bodies
-from tilewright.rewrite.names import definitions, mentioned, used, users
+from tilewright.ir.nodes import Body, Expression, Lambda, Redomap, Reduce, Statement, Variable
+from tilewright.ir.traversal import FreshNames, bodies_of, mentioned, replace_bodies
+from tilewright.rewrite.names import definitions, used, users
 from tilewright.rewrite.rules.fusion import composed
 from tilewright.rewrite.rules.horizontal import folds_beside
 
@@ -37,51 +37,6 @@ def with_folds(expression: Expression) -> Expression:
     if not any(_changed(body) is not body for body in bodies_of(expression)):
         return expression
     return replace_bodies(expression, _changed)
-
-
-def without_kept_rows(body: Body) -> Body:
-    """The body with folds, in all bodies inside it, taken apart from the maps of rows that are kept in memory anyway.
-
-    y, rows = redomap op a (\\x -> (f x, f x)) xs  =>  rows = map f xs; y = reduce op a rows
-
-    Rows are computed in the lanes of vectors by a map, however few they are, and one after another by a short fold.
-
-    Example:
-        >>> from tilewright.ir.parser import parse_program
-        >>> program = parse_program('''def f (xs: [n]f32) =
-        ...   let (y: f32, rows: [n]f32) = redomap n (\\\\(a: f32, b: f32) -> let (c: f32) = a + b in (c)) (0.0f32)
-        ...     (\\\\(x: f32) -> let (e: f32) = exp(x) in (e, e)) xs
-        ...   in (y, rows)''')
-        >>> [type(one.expression).__name__ for one in without_kept_rows(program.body).statements]
-        ['Map', 'Reduce']
-    """
-    statements: list[Statement] = []
-    for one in body.statements:
-        changed = replace_bodies(one.expression, without_kept_rows)
-        statements += _apart(Statement(one.targets, changed))
-    return Body(tuple(statements), body.results)
-
-
-def _apart(statement: Statement) -> tuple[Statement, ...]:
-    """The map and the fold that a statement is, if all rows that it folds are kept; else the statement."""
-    fold = statement.expression
-    if not isinstance(fold, Redomap):
-        return (statement,)
-    count, (folded, kept) = len(fold.neutral), _results(fold)
-    rows = {str(result): target for result, target in zip(kept, statement.targets[count:], strict=True)}
-    if not all(str(one) in rows for one in folded):
-        return (statement,)
-    body = Body(fold.function.body.statements, kept)
-    mapped = nodes.Map(fold.width, Lambda(fold.function.parameters, body), fold.arrays)
-    operands = tuple(rows[str(one)] for one in folded)
-    reduced = Reduce(fold.width, fold.combine, fold.neutral, operands, fold.commutative)
-    return Statement(statement.targets[count:], mapped), Statement(statement.targets[:count], reduced)
-
-
-def _results(fold: Redomap) -> tuple[tuple[Atom, ...], tuple[Atom, ...]]:
-    """What the function of a fold gives to be folded, and what is kept."""
-    results, count = fold.function.body.results, len(fold.neutral)
-    return results[:count], results[count:]
 
 
 def _changed(body: Body) -> Body:

@@ -6,14 +6,14 @@
 An array that a loop carries has memory of its own, into which what it starts from is copied once. Where each round
 gives it back with elements replaced (some of them, or each by what is made of it alone), and mentions nothing of what
 it was before once the next replacement is made, all of them go into that memory: a round writes one element, where
-values that never change would be copied twice.
+values that never change would be copied twice. So do replacements of an array that a step of the host makes.
 
 This is asked of statements, for the code of work items, and of the host's steps, whose order may be another one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import TypeAlias
@@ -21,8 +21,8 @@ from typing import TypeAlias
 from tilewright.ir import nodes
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Atom, Body, Statement, Variable
+from tilewright.ir.traversal import mentioned
 from tilewright.passes.core.used_names import free_variables
-from tilewright.rewrite.names import mentioned
 from tilewright.runtime import host
 from tilewright.runtime.liveness import names_in
 
@@ -141,25 +141,45 @@ def _followed(
     Returns:
         None if a former state of the array is mentioned after it was replaced, or it is not just one of the results.
     """
+    wanted = code.results if place is None else code.results[place : place + 1]
+    walked = _walked(code.statements if isinstance(code, Body) else code.steps, start, names, wanted)
+    if walked is None:
+        return None
+    current, names, former, taken = walked
+    at = _places(current, code.results)
+    others = tuple(one for n, one in enumerate(code.results) if n not in at)
+    return (at[0], taken) if len(at) == 1 and _mentions(others).isdisjoint(former | names) else None
+
+
+def _walked(
+    lines: Sequence[Line], start: Variable, names: AbstractSet[str], wanted: Collection[Atom], loops: bool = True
+) -> tuple[Variable, set[str], set[str], dict[str, Variable]] | None:
+    """What an array is after some lines: the array in its memory, its names, its former names, and what is written over
+    what on the way. None if a former state is mentioned after it was replaced. Without `loops` these replace nothing.
+    """
     current, names, former = start, set(names), set[str]()
     taken: dict[str, Variable] = {}
-    for line in code.statements if isinstance(code, Body) else code.steps:
+    for line in lines:
         named = _mentions(line)
         if not named.isdisjoint(former):
             return None
         if named.isdisjoint(names):
             continue
         kind = _kind(line)
-        after = _replacement(kind, current, names, code.results if place is None else code.results[place : place + 1])
+        replaces = loops or not isinstance(kind, _Rounds)
+        after = _replacement(kind, current, names, wanted) if replaces else None
         if after is not None:
             former |= names
             current, names = after[0], {after[0].name}
             taken |= after[1]
         elif not isinstance(kind, _Points) and not (isinstance(kind, _Other) and kind.fresh):
-            names |= {one.name for one in kind.targets if one.type.rank}
-    at = _places(current, code.results)
-    others = tuple(one for n, one in enumerate(code.results) if n not in at)
-    return (at[0], taken) if len(at) == 1 and _mentions(others).isdisjoint(former | names) else None
+            names |= {one.name for one in kind.targets if one.type.rank or _is_seen_in_memory(line)}
+    return current, names, former, taken
+
+
+def _is_seen_in_memory(line: Line) -> bool:
+    """Whether a scalar that is picked out of an array stays where it lies, until a later step reads it there."""
+    return not isinstance(line, Statement | host.ScalarStep)
 
 
 def _replacement(
@@ -238,8 +258,9 @@ def _kind_of_statement(statement: Statement) -> _Kind:
 
 def _kind_of_step(step: host.Step) -> _Kind:
     match step:
-        case host.UpdateStep(target, array, indices, value):
-            return _Replaced((target,), {0: array}, (indices, value))
+        case host.UpdateStep(target, array, _, value):
+            # Indices, and a value that is a scalar, are read before anything is written.
+            return _Replaced((target,), {0: array}, (value,) if value.type.rank else ())
         case host.KernelStep(targets=targets, copied=copied, reads=reads) if copied:
             return _Replaced(targets, dict(copied), reads)
         case host.IfStep(_, targets, host.Block() as then, host.Block() as otherwise):
@@ -262,8 +283,29 @@ def _kind_of_step(step: host.Step) -> _Kind:
 
 
 def with_overwriting(block: host.Block, known: Mapping[str, Variable] | None = None) -> host.Block:
-    """The block with steps that write over what they replace, in its loops; `known` is what is found around it."""
-    return host.Block(tuple(_overwriting_step(one, known or {}) for one in block.steps), block.results)
+    """The block with steps that write over what they replace: arrays that its loops carry, and those that it makes
+    itself and needs no more. `known` is what is found around it.
+    """
+    known = {**(known or {}), **_made_inside(block)}
+    return host.Block(tuple(_overwriting_step(one, known) for one in block.steps), block.results)
+
+
+def _made_inside(block: host.Block) -> dict[str, Variable]:
+    """What may be written over an array that a step of a block makes, as nothing else mentions what it was.
+
+    t = replicate n 0; y = scatter t at xs  =>  y lies where t does
+
+    Loops have memory of their own for what they carry.
+    """
+    found: dict[str, Variable] = {}
+    for number, step in enumerate(block.steps):
+        kind = _kind(step)
+        for one in kind.targets if isinstance(kind, _Other) and kind.fresh else ():
+            after = block.steps[number + 1 :]
+            walked = _walked(after, one, {one.name}, block.results, loops=False) if one.type.rank else None
+            if walked is not None and _mentions(block.results).isdisjoint(walked[2]):
+                found |= walked[3]
+    return found
 
 
 def _overwriting_step(step: host.Step, known: Mapping[str, Variable]) -> host.Step:

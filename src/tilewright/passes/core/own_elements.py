@@ -19,14 +19,7 @@ from tilewright.ir import nodes
 from tilewright.ir.index_ranges import is_within
 from tilewright.ir.nodes import Atom, Body, Expression, Index, Lambda, Map, Statement, Variable, atom_size
 from tilewright.ir.sizes import Size
-from tilewright.ir.traversal import (
-    FreshNames,
-    all_statements,
-    bound_variables,
-    mentioned_names,
-    replace_bodies,
-    substitute,
-)
+from tilewright.ir.traversal import FreshNames, all_statements, bound_variables, mentioned, replace_bodies, substitute
 
 
 class _ReadsOthers(Exception):
@@ -97,8 +90,8 @@ class _Rewriting:
         for at, one in enumerate(body.statements):
             if result not in one.targets or not isinstance(one.expression, Map):
                 continue
-            after = mentioned_names(tuple(body.statements[at + 1 :]))
-            if array.name not in mentioned_names(one.expression) or array.name in after:
+            after = mentioned(tuple(body.statements[at + 1 :]))
+            if array.name not in mentioned(one.expression) or array.name in after:
                 break
             copies = self._lines(body.statements[:at], array, one.expression)
             points = substitute(one.expression, {line.name: copy.targets[0] for line, copy in copies.items()})
@@ -112,7 +105,7 @@ class _Rewriting:
 
     def _lines(self, statements: Sequence[Statement], array: Variable, points: Map) -> dict[Variable, Statement]:
         """Rows, columns and the like of an array of which the points read something, and copies of them."""
-        used = mentioned_names(points)
+        used = mentioned(points)
         lines = [
             target
             for one in statements
@@ -137,7 +130,7 @@ class _Rewriting:
             function, arrays = dataclasses.replace(function, parameters=(*function.parameters, *own)), (*arrays, array)
         reads = _Reads(self, array, points, own[0])
         function = Lambda(function.parameters, reads.inside(function.body))
-        if array.name in mentioned_names(function) or len(own) > 1:
+        if array.name in mentioned(function) or len(own) > 1:
             raise _ReadsOthers
         made = function.body.results[result]
         if own[0].type.rank and isinstance(made, Variable) and made.name != own[0].name:

@@ -13,13 +13,12 @@ from tilewright.ir import nodes
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Body, Expression, Lambda, Statement, Variable
 from tilewright.ir.sizes import Size
-from tilewright.ir.traversal import bound_variables, mentioned_names, sub_bodies
+from tilewright.ir.traversal import bound_variables, mentioned, sub_bodies
 from tilewright.passes.core.nests import Nest
 
 Dimensions = frozenset[int]
 NONE: Dimensions = frozenset()
-Fold = nodes.Reduce | nodes.Redomap
-Stream = nodes.Reduce | nodes.Redomap | nodes.Scan | nodes.Scanomap | nodes.StreamSeq
+Stream = nodes.Fold | nodes.StreamSeq
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class Variance:
 
     def of(self, node: object) -> Dimensions:
         """The dimensions with which anything made of names changes: an atom, a size, an expression."""
-        found = node.names if isinstance(node, Size) else mentioned_names(node)
+        found = node.names if isinstance(node, Size) else mentioned(node)
         return union(self.names.get(name, NONE) for name in found)
 
     def invariant(self, read: Read) -> tuple[int, ...]:
@@ -126,7 +125,7 @@ class _Analysis:
         self.reads: list[Read] = []
 
     def of(self, node: object) -> Dimensions:
-        found = node.names if isinstance(node, Size) else mentioned_names(node)
+        found = node.names if isinstance(node, Size) else mentioned(node)
         return union(self.names.get(name, NONE) for name in found)
 
     def statements(self, statements: Sequence[Statement], inside: bool) -> None:
@@ -229,7 +228,7 @@ def streams_of(body: Body) -> Iterator[tuple[Statement, tuple[Statement, ...]]]:
 
 def _streams(body: Body, around: tuple[Statement, ...]) -> Iterator[tuple[Statement, tuple[Statement, ...]]]:
     for statement in body.statements:
-        if isinstance(statement.expression, Fold):
+        if isinstance(statement.expression, nodes.Reduction):
             yield statement, around
         for inner in sub_bodies(statement.expression):
             yield from _streams(inner, (*around, statement))

@@ -14,6 +14,7 @@ from tilewright.machine.model import Machine
 from tilewright.passes.direct.cost import (
     DirectCost,
     array_bytes,
+    compute_cycles,
     direct_cost,
     is_past,
     is_past_caches,
@@ -33,6 +34,7 @@ from tilewright.passes.direct.form import (
     results_are_one_run,
 )
 from tilewright.passes.direct.next_pieces import PIECE_BYTES
+from tilewright.passes.direct.pairs import as_pairs, suits_pairs
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.lanes.vectorise import is_vectorisable
 from tilewright.passes.packed.blocks import PACK_VECTOR, numbers_of_parts, shared_time
@@ -52,8 +54,15 @@ LEAST_SUM = 16
 shorter ones follow each other so closely that the processor itself asks for them.
 """
 
-PIECE_VECTORS = 4  # of a tile that asks for the next piece of its operand
-APART = 1 << 16  # bytes between steps of such a sum, at the least
+PIECE_VECTORS = 4  # of a tile that asks for the next piece of its operand, or one fewer
+APART = 1 << 14  # bytes between steps of such a sum, at the least
+BUSY = 3  # times as long as the memory takes for a line its multiply-adds may take: longer ones hide the wait anyway
+
+BESIDE_PAIRS = 5  # registers beside sums, columns and turned columns: two factors, the next, and what turns columns
+MOST_SHARED = 4
+"""Rows that have one vector for their last columns, at the most: to bring the elements of eight rows together takes
+longer than it saves (rows of 50 in f32 on a Zen 5: with four rows 1.46 times as fast as with eight).
+"""
 
 MOST_TOGETHER = 3  # tiles of collected results that no cache holds
 READ_TOGETHER = 640  # bytes of a piece of memory that collected results are read from: longer ones are no faster
@@ -62,33 +71,52 @@ READ_TOGETHER = 640  # bytes of a piece of memory that collected results are rea
 def choose_direct_form(contraction: Contraction, machine: Machine) -> tuple[DirectForm, DirectCost] | str:
     """The cheapest direct form of a normalised contraction with known sizes, or why there is none."""
     refused = refusal(contraction, machine)
-    if refused:
+    if refused and not suits_pairs(contraction, machine):
         return refused
     best: tuple[DirectForm, DirectCost] | None = None
-    for form in direct_forms(contraction, machine):
-        cost = direct_cost(form, machine)
-        # Where memory alone decides, the form that works less meanwhile.
-        if best is None or (cost.cycles, cost.work) < (best[1].cycles, best[1].work):
-            best = (form, cost)
+    for one in direct_forms(contraction, machine):
+        compute = compute_cycles(one, machine)
+        if best is None or compute <= best[1].cycles:
+            found = one, direct_cost(one, machine, compute)
+            best = found if best is None else min(best, found, key=_preferred)
     if best is None:
-        return _unplaced(contraction)
+        return refused or _unplaced(contraction)
     form, cost = best
     return shared_out(_in_pieces(_with_hints(form, machine), machine), cost, machine), cost
 
 
+def _preferred(found: tuple[DirectForm, DirectCost]) -> tuple[float, float, bool]:
+    """The less the better: cycles; where memory alone decides, work meanwhile; and of two orders of the same tiles the
+    one that keeps the rows of a tile and comes by all vectors, which are read in longer runs (squares of 192 and 256 in
+    f64 3% faster on a Zen 5).
+    """
+    form, cost = found
+    return cost.cycles, cost.work, not form.scalar_outer
+
+
 def _in_pieces(form: DirectForm, machine: Machine) -> DirectForm:
     """Where steps of the sum are far apart in main memory, a tile that leaves time to ask for the next piece of it."""
-    vectors, registers = PIECE_VECTORS, machine.vector_registers or 16
     if not (form.prefetched and form.collected is None and form.columns is None) or form.scalar is None:
         return form
     step = abs(form.step("vector")) * form.vector_operand.element.bytes
     far = level_of(array_bytes(form, "vector"), machine) > 3 and len(form.contracted) == 1 and step >= APART
-    if not far or form.scalar_outer or form.shared_rows > 1 or len(set(form.lanes)) > 1 or len(form.lanes) < vectors:
+    uneven = form.shared_rows > 1 or len(set(form.lanes)) > 1 or form.parts > 1
+    if not far or form.scalar_outer or uneven or len(form.lanes) < PIECE_VECTORS:
         return form
+    few = form.vector_size < 2 * PIECE_BYTES // form.vector_operand.element.bytes
+    if few or machine.pace.memory * form.scalar_size > BUSY * LINE:
+        return form
+    registers = machine.vector_registers or 16
+    tiles = [_rows_for(form, vectors, registers) for vectors in (PIECE_VECTORS - 1, PIECE_VECTORS)]
+    return min((one for one in tiles if one.rows), key=lambda one: one.scalar_tiles * one.rows, default=form)
+
+
+def _rows_for(form: DirectForm, vectors: int, registers: int) -> DirectForm:
+    """A tile of so many vectors that asks for the next piece, with equal parts of all rows; without rows if there are
+    too few registers.
+    """
     most = (registers - 1 - vectors) // vectors
-    if most < 1 or form.vector_size < 2 * PIECE_BYTES // form.vector_operand.element.bytes:
-        return form
-    rows = -(-form.scalar_size // -(-form.scalar_size // most))
+    rows = -(-form.scalar_size // -(-form.scalar_size // most)) if most > 0 else 0
     return replace(form, lanes=form.lanes[:vectors], rows=rows, in_runs=True)
 
 
@@ -177,6 +205,9 @@ def _placements(contraction: Contraction) -> Iterator[DirectForm]:
         return
     if any(_along(contraction, number, unit[0]) not in (0, 1) for number in range(len(contraction.epilogue_operands))):
         return
+    is_complex = contraction.accumulator.is_complex
+    if is_complex and unit[0].kind is Kind.C:
+        return
     if unit[0].kind is Kind.C:
         yield from _elementwise(contraction, unit[0])
         return
@@ -184,8 +215,9 @@ def _placements(contraction: Contraction) -> Iterator[DirectForm]:
     other = contraction.of_kind(Kind.N if unit[0].kind is Kind.M else Kind.M)
     left = unit[0].kind is Kind.M
     for scalar in other or (None,):
-        yield from _with_panels(place(contraction, left, unit[0], scalar, None, Results.VECTORS))
-    if contraction.epilogue is not None:
+        placed = place(contraction, left, unit[0], scalar, None, Results.VECTORS)
+        yield from _with_panels(as_pairs(placed) if is_complex else placed)
+    if contraction.epilogue is not None or is_complex:
         return
     from tilewright.passes.direct.collected_boxes import boxed  # with most of what writes such kernels
 
@@ -250,13 +282,19 @@ def place(
     """The form of a placement, with a tile of one element: which operand's vectors (`left`) run along which dimension,
     the dimension of the rows, and that of collected results.
     """
-    contracted = sorted(contraction.of_kind(Kind.K), key=lambda one: (_stride(one, left) == 1, constant(one.size)))
     fused = is_multiply_add(contraction)
     used = {one.name for one in (vector, scalar, collected) if one is not None}
     outer = tuple(one for one in contraction.dimensions if one.kind is not Kind.K and one.name not in used)
+    contracted = order_of_sum(contraction, left)
     return DirectForm(
-        contraction, left, vector, scalar, collected, tuple(contracted), outer, (1,), 1, False, False, results, fused
+        contraction, left, vector, scalar, collected, contracted, outer, (1,), 1, False, False, results, fused
     )
+
+
+def order_of_sum(contraction: Contraction, left: bool) -> tuple[Dimension, ...]:
+    """The contracted dimensions, outermost first, where vectors are read from the left operand, or from the right."""
+    sums = contraction.of_kind(Kind.K)
+    return tuple(sorted(sums, key=lambda one: (_stride(one, left) == 1, constant(one.size))))
 
 
 def _with_panels(form: DirectForm) -> Iterator[DirectForm]:
@@ -285,8 +323,8 @@ def _tiles(form: DirectForm, machine: Machine) -> Iterator[DirectForm]:
         else:
             is_last = vectors >= form.column_size
             lanes = exact_vectors(min(form.vector_size, widest), widest) * vectors
-        for rows, shared in _rows_of(form, lanes, widest, registers):
-            tile = replace(form, lanes=lanes, rows=rows, shared_rows=shared)
+        for own, rows, shared in _rows_of(form, lanes, widest, registers):
+            tile = replace(form, lanes=own, rows=rows, shared_rows=shared)
             if form.collected is not None:
                 tile = replace(tile, vector_chunk=_read_together(tile, machine))
             if panels_fit(tile):
@@ -295,28 +333,32 @@ def _tiles(form: DirectForm, machine: Machine) -> Iterator[DirectForm]:
             return
 
 
-def _rows_of(form: DirectForm, lanes: tuple[int, ...], widest: int, registers: int) -> Iterator[tuple[int, int]]:
-    """Numbers of rows for tiles of these vectors, and of how many rows the narrower last vectors are one."""
-    broadcasts = 2 if len(lanes) == 1 else 1  # where each serves one multiply-add, the next is loaded meanwhile
-    most = min(form.scalar_size, (registers - broadcasts - len(lanes)) // len(lanes))
+def _rows_of(
+    form: DirectForm, lanes: tuple[int, ...], widest: int, registers: int
+) -> Iterator[tuple[tuple[int, ...], int, int]]:
+    """The vectors of tiles, numbers of rows for them, and of how many rows the narrower last vectors are one."""
+    # Where each broadcast serves one multiply-add, the next is loaded meanwhile.
+    broadcasts = BESIDE_PAIRS if form.parts > 1 else 2 if len(lanes) == 1 else 1
+    most = min(form.scalar_size, (registers - broadcasts - form.parts * len(lanes)) // len(lanes))
     for rows in _rows(form, lanes, most):
-        yield rows, 1
-    shared = widest // lanes[-1]
-    if shared == 1 or len(lanes) == 1 or not _may_share(form):
+        yield lanes, rows, 1
+    if lanes[-1] == widest or len(lanes) == 1 or not _may_share(form):
         return
+    shared = min(MOST_SHARED, widest // lanes[-1])
+    wider = (*lanes[:-1], widest // shared)
     # Beside sums and columns: an element, those of several rows, and where more than two rows share, one on its way.
     free = registers - len(lanes) - min(shared, 3)
     most = free * shared // ((len(lanes) - 1) * shared + 1)
     most = min(form.scalar_size, most) // shared * shared
     for rows in sorted({min(most, -(-one // shared) * shared) for one in _rows(form, lanes, most)}):
-        yield rows, shared
+        yield wider, rows, shared
 
 
 def _may_share(form: DirectForm) -> bool:
     """Whether vectors follow each other along a dimension of one side, of the elements that are summed."""
     accumulator = form.accumulator
     alike = form.vector_operand.element == form.scalar_operand.element == accumulator
-    return alike and form.columns is None and not form.elementwise and form.fused_multiply_add
+    return alike and form.parts == 1 and form.columns is None and not form.elementwise and form.fused_multiply_add
 
 
 def _rows(form: DirectForm, lanes: tuple[int, ...], most: int) -> Sequence[int]:

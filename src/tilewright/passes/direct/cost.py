@@ -29,10 +29,13 @@ COPIED_VECTOR, TURNED_VECTOR, GATHERED_ELEMENT, COPIED_SCALAR = 6.0, 25.0, 2.0, 
 STORED_VECTOR = {Results.VECTORS: 1.0, Results.TURNED: 5.0, Results.COLLECTED: 7.0}
 BOXED_VECTOR, FAR_BOXED_VECTOR = 8.0, 25.0  # more for one that goes through a box: in the second cache, or beyond it
 WIDENED = {F16: 3.0, BF16: 1.0}  # measured on a Zen 5: squares of 64 and 128, beside those of f32
+TURNED_PAIRS = 1.0  # cycles to exchange the parts of a vector of complex numbers, and to negate one
 SUMMED_VECTOR = 4.0  # cycles to add a vector of sums to those of the next level of a tree
 SHORT_PIECE = 512  # bytes
 FORESEEN_STEP = 1024  # bytes
+COLLECTED_LOADS = 0.5  # share of the time that loading vectors of collected results takes from what fills the caches
 PAGE = 4096  # bytes of memory that are open together
+OPEN_PAGES = 8  # of them that stay open at the same time: six rows are as fast as neighbours are, 14 are not
 FAR_PIECE = 120.0  # cycles until a piece of main memory comes that no prefetcher of the processor foresees
 NEAR_PIECE = 20.0  # of the third cache, where steps of the sum are far apart
 WRITTEN_PIECE = 20.0  # of an output, while stores wait in a queue
@@ -64,19 +67,11 @@ class DirectCost:
         return self.compute + self.packing
 
 
-def direct_cost(form: DirectForm, machine: Machine) -> DirectCost:
-    """What a form costs on one core."""
-    points = outer = math.prod(constant(one.size) for one in form.outer)
-    if form.collected is not None:
-        outer *= constant(form.collected.size)
-    if form.joined is not None:
-        outer *= constant(form.joined.size)
-    pace, past = machine.pace, is_past(form, machine)
-    row_of_tiles = form.fitting_tiles * _tile_cycles(form, machine)
-    if form.tail != form.lanes and not past:  # tiles that are written past the caches begin with its lines instead
-        row_of_tiles += _tile_cycles(replace(form, lanes=form.tail), machine) - row_of_tiles / form.fitting_tiles
-        row_of_tiles += pace.other * TAIL_CYCLES
-    compute = outer * form.column_tiles * form.scalar_tiles * row_of_tiles + points * pace.other * BLOCK_CYCLES
+def direct_cost(form: DirectForm, machine: Machine, compute: float | None = None) -> DirectCost:
+    """What a form costs on one core; `compute` are its `compute_cycles`, where they are known."""
+    outer, pace, past = _rounds(form), machine.pace, is_past(form, machine)
+    if compute is None:
+        compute = compute_cycles(form, machine)
     memory, again = _read_once(form, machine), _memory_again(form, machine)
     out, others = array_bytes(form, "out"), array_bytes(form, "vector") + array_bytes(form, "scalar")
     packing = _packing(form, outer, pace)
@@ -89,6 +84,24 @@ def direct_cost(form: DirectForm, machine: Machine) -> DirectCost:
     return DirectCost(compute, packing, memory + writing, 0.0, again + pieces)
 
 
+def _rounds(form: DirectForm) -> int:
+    """How often the tiles of an output are gone over."""
+    further = (one.size for one in (form.collected, form.joined) if one is not None)
+    return math.prod(constant(size) for size in (*(one.size for one in form.outer), *further))
+
+
+def compute_cycles(form: DirectForm, machine: Machine) -> float:
+    """Cycles of the arithmetic with the stores; a form takes no fewer in all."""
+    pace, past = machine.pace, is_past(form, machine)
+    row_of_tiles = form.fitting_tiles * _tile_cycles(form, machine)
+    if form.tail != form.lanes and not past:  # tiles that are written past the caches begin with its lines instead
+        row_of_tiles += _tile_cycles(replace(form, lanes=form.tail), machine) - row_of_tiles / form.fitting_tiles
+        row_of_tiles += pace.other * TAIL_CYCLES
+    points = math.prod(constant(one.size) for one in form.outer)
+    tiles = _rounds(form) * form.column_tiles * form.scalar_tiles
+    return tiles * row_of_tiles + points * pace.other * BLOCK_CYCLES
+
+
 def _tile_cycles(form: DirectForm, machine: Machine) -> float:
     """A register tile: its multiply-adds, or what they wait for, and the stores."""
     widest = machine.lanes(component_types(form.accumulator)[0].bytes)
@@ -99,7 +112,9 @@ def _tile_cycles(form: DirectForm, machine: Machine) -> float:
     each_row = pace.element_load
     if form.elementwise:
         each_row = pace.vector_load * (len(form.lanes) if form.columns is None else 1)
-    step = max(wide * form.rows, pace.chain, _vector_loads(form, machine) + form.rows * each_row)
+    loads = _vector_loads(form, machine) + form.rows * form.parts * each_row
+    step = max(wide * form.rows * form.parts, pace.chain * form.parts, loads)
+    step += (form.parts - 1) * TURNED_PAIRS * len(form.lanes)
     if not form.fused_multiply_add:
         # min and max of floats take more than one instruction, unless panels are known to make no nan.
         instructions = 2 if nan_guard(form.contraction) is None else 4
@@ -128,17 +143,19 @@ def _stored_vector(form: DirectForm, machine: Machine) -> float:
 def _packing(form: DirectForm, outer: int, pace: Pace) -> float:
     steps, cycles = form.contracted_total, 0.0
     if form.scalar_packed:
-        cycles += pace.other * COPIED_SCALAR * outer * form.scalar_tiles * steps * form.rows
+        cycles += pace.other * COPIED_SCALAR * outer * form.scalar_tiles * steps * form.rows * form.parts
     if form.vector_packed:
         vectors = form.pitch // form.lanes[0]
         if form.stride(form.vector, "vector") == 1:
             each = pace.panels * COPIED_VECTOR
-        elif form.step("vector") == 1:  # in squares, of which short runs fill a part
-            extent, lanes = constant(form.contracted[-1].size), form.lanes[0]
-            each = pace.panels * TURNED_VECTOR * -(-extent // lanes) * lanes / extent
+        elif form.step("vector") == form.parts:  # in squares, of which short runs fill a part
+            extent, side = constant(form.contracted[-1].size), form.lanes[0] // form.parts
+            each = pace.panels * TURNED_VECTOR * -(-extent // side) * side / extent
         else:
-            each = pace.gathered * GATHERED_ELEMENT * form.lanes[0]
+            each = pace.gathered * GATHERED_ELEMENT * form.lanes[0] / form.parts
         cycles += each * outer * form.fitting_tiles * steps * vectors
+        if not form.all_vectors_packed:
+            cycles += pace.panel_wait * outer * form.fitting_tiles
     return cycles
 
 
@@ -168,15 +185,32 @@ def _pieces_written(form: DirectForm, machine: Machine) -> float:
     out = array_bytes(form, "out")
     if level_of(array_bytes(form, "vector") + array_bytes(form, "scalar") + out, machine) < 4:
         return 0.0
-    return out / _written_together(form) * _piece_cycles(form, machine) * machine.pace.waiting
+    cycles = out / _written_together(form) * _piece_cycles(form, machine)
+    if _goes_on(form, machine):
+        row = consecutive([(form.stride(form.vector, "out"), form.vector_size)]) * form.contraction.out.element.bytes
+        cycles -= (1 - machine.pace.going_on) * max(0.0, cycles - out / row * PAST_PIECE)
+    return cycles * machine.pace.waiting
+
+
+def _goes_on(form: DirectForm, machine: Machine) -> bool:
+    """Whether tiles go on along rows that are written past the caches, with vectors out of panels: neighbours, or so
+    few that the page of each stays open.
+    """
+    stay_open = form.rows <= OPEN_PAGES or _rows_share_pages(form)
+    return form.scalar_outer and form.vector_packed and is_past(form, machine) and stay_open
 
 
 def _piece_cycles(form: DirectForm, machine: Machine) -> float:
     if not is_past(form, machine):
         return WRITTEN_PIECE
-    step = 0 if form.scalar is None else abs(form.stride(form.scalar, "out")) * form.contraction.out.element.bytes
     # The next tile goes on with the same pages of the memory.
-    return PAST_PIECE if form.scalar_outer or step < PAGE else FAR_PAST_PIECE
+    return PAST_PIECE if form.scalar_outer or _rows_share_pages(form) else FAR_PAST_PIECE
+
+
+def _rows_share_pages(form: DirectForm) -> bool:
+    """Whether neighbouring rows of the output begin on one page of the memory."""
+    step = 0 if form.scalar is None else abs(form.stride(form.scalar, "out")) * form.contraction.out.element.bytes
+    return step < PAGE
 
 
 def rows_align(form: DirectForm) -> bool:
@@ -192,7 +226,7 @@ def vectors_are_asked(form: DirectForm) -> bool:
 
 def rows_are_asked(form: DirectForm) -> bool:
     """So can its rows, along which the sum runs."""
-    along = len(form.contracted) == 1 and form.stride(form.contracted[0], "scalar") == 1
+    along = len(form.contracted) == 1 and form.stride(form.contracted[0], "scalar") == form.parts
     own = form.vector_tiles == 1 or (form.scalar_outer and rows_are_one_run(form))
     return along and own and not (form.scalar_packed or form.elementwise)
 
@@ -222,8 +256,9 @@ def read_once(
 
 def written_once(out: int, others: int, may_pass: bool, machine: Machine) -> float:
     """Cycles to write the output: past the caches if it is larger than they are, else its lines are read before."""
-    times = 1 if may_pass and is_past_caches(out, machine) else 2
-    return times * out / machine.pace.bytes_from(level_of(out + others, machine))
+    level = level_of(out + others, machine)
+    times = 1 if may_pass and is_past_caches(out, machine) else 2 if level > 3 else machine.pace.written
+    return times * out / machine.pace.bytes_from(level)
 
 
 def is_past_caches(out: int, machine: Machine) -> bool:
@@ -239,6 +274,8 @@ def _memory_again(form: DirectForm, machine: Machine) -> float:
     vector_level, scalar_level = _levels_again(form, machine)
     vector_times, scalar_times = _outer_times(form, "vector"), _outer_times(form, "scalar")
     cycles = vector_times * (form.scalar_tiles - 1) * vector * _byte_again(form, "vector", vector_level, machine.pace)
+    if _goes_on(form, machine) and vector_level == 2:
+        cycles *= machine.pace.panels_again
     tiles = form.column_tiles if form.elementwise else form.vector_tiles
     cycles += scalar_times * (tiles - 1) * scalar * _byte_again(form, "scalar", scalar_level, machine.pace)
     cycles += (vector_times - 1) * vector / machine.pace.bytes_again_from(level_of(vector, machine))
@@ -252,7 +289,7 @@ def _memory_again(form: DirectForm, machine: Machine) -> float:
 def _levels_again(form: DirectForm, machine: Machine) -> tuple[int, int]:
     """Where the vectors and the rows of a tile stay until the tiles of the other side read them again."""
     steps = form.contracted_total
-    vector_element, scalar_element = form.vector_operand.element.bytes, form.scalar_operand.element.bytes
+    vector_element, scalar_element = form.vector_operand.element.bytes, form.parts * form.scalar_operand.element.bytes
     strip, row = steps * sum(form.lanes) * vector_element, steps * form.rows * scalar_element
     all_vectors, all_rows = steps * form.vector_size * vector_element, steps * form.scalar_size * scalar_element
     if form.elementwise:
@@ -282,14 +319,16 @@ def _vector_loads(form: DirectForm, machine: Machine) -> float:
 
 def _through_second_cache(form: DirectForm, machine: Machine) -> float:
     """Cycles in which a row of tiles reads vectors from the second cache, if that is being filled from main memory:
-    these are on the same way, so that one hides nothing of the other.
+    these are on the same way, so that one hides nothing of the other. So it is in part with collected results, wherever
+    their vectors are: of the same arithmetic, tiles of fewer vectors and more rows are faster.
     """
     strip = form.contracted_total * sum(form.lanes) * form.vector_operand.element.bytes
-    if form.vector_packed or form.collected is not None or level_of(strip, machine) == 1:
+    if form.vector_packed or (form.collected is None and level_of(strip, machine) == 1):
         return 0.0
     if level_of(sum(array_bytes(form, side) for side in ("vector", "scalar", "out")), machine) < 4:
         return 0.0
-    return form.fitting_tiles * form.contracted_total * _vector_loads(form, machine)
+    share = 1.0 if form.collected is None else COLLECTED_LOADS
+    return share * form.fitting_tiles * form.contracted_total * _vector_loads(form, machine)
 
 
 def _outer_times(form: DirectForm, side: str) -> int:
@@ -304,7 +343,7 @@ def _rows_stay(form: DirectForm, machine: Machine) -> bool:
     assert form.scalar is not None
     element = form.scalar_operand.element.bytes
     apart = form.stride(form.scalar, "scalar") * element
-    if not any(abs(form.stride(one, "scalar")) == 1 for one in form.outer):
+    if not any(abs(form.stride(one, "scalar")) == form.parts for one in form.outer):
         return lines_stay(form.rows, apart, machine)
     steps = [abs(form.stride(one, "scalar")) * element for one in form.contracted]
     lines = form.contracted_total * form.scalar_size * min((LINE, *steps)) // LINE
@@ -346,6 +385,8 @@ def _run(form: DirectForm, side: str) -> int:
         extents.append((form.stride(form.vector, side), width))
     if side == "scalar" and form.scalar is not None:
         extents.append((form.stride(form.scalar, side), rows))
+    if form.parts > 1 and (side == "scalar" or form.stride(form.vector, side) != 1):
+        extents.append((1, form.parts))
     return consecutive(extents) * operand.element.bytes
 
 
@@ -390,7 +431,8 @@ def array_bytes(form: DirectForm, side: str) -> int:
     left, right, out = form.contraction.array_bytes
     if side == "out":
         return out
-    return left if (side == "vector") == form.vector_left else right
+    own = left if (side == "vector") == form.vector_left else right
+    return form.parts * own if side == "scalar" else own
 
 
 def level_of(size: int, machine: Machine) -> int:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from enum import Enum
 
-from tilewright.contraction.form import Dimension, Kind
+from tilewright.contraction.form import Contraction, Dimension, Kind
 from tilewright.contraction.normalise import constant
 from tilewright.ir.dataclass import dataclass
 from tilewright.passes.packed.two_sides import TwoSidedForm, vectors_of_last_tile
@@ -63,6 +63,7 @@ class DirectForm(TwoSidedForm):
         lanes: of each vector of the tile.
         rows: of the tile.
         shared_rows: so many rows have a whole vector for the narrower last vectors of all of them.
+        numbers: the contraction of complex numbers (pairs.py) that is one of real numbers here; None if there is none.
         vector_packed, scalar_packed: the operand is copied into panels first.
         results: how the tile is stored.
         fused_multiply_add: products and sums are one instruction.
@@ -111,6 +112,12 @@ class DirectForm(TwoSidedForm):
     joined: Dimension | None = None
     joined_chunk: int = 1
     shared_rows: int = 1
+    numbers: Contraction | None = None
+
+    @property
+    def parts(self) -> int:
+        """Of each element of a row, which are multiplied one after the other."""
+        return 1 if self.numbers is None else 2
 
     @property
     def width(self) -> int:
@@ -132,7 +139,7 @@ class DirectForm(TwoSidedForm):
         """Scratch elements that the panels of the vector and the scalar side need."""
         steps = self.contracted_total
         vector = steps * self.pitch * (self.vector_tiles if self.all_vectors_packed else 1) + self.lanes[0] * self.pitch
-        return (vector if self.vector_packed else 0, steps * self.rows if self.scalar_packed else 0)
+        return (vector if self.vector_packed else 0, steps * self.rows * self.parts if self.scalar_packed else 0)
 
     @property
     def collected_elements(self) -> int:
@@ -273,9 +280,9 @@ class DirectForm(TwoSidedForm):
 
 def rows_are_one_run(form: DirectForm) -> bool:
     """Each row of the scalar side ends where the next one begins; the sum, of one dimension, runs along them."""
-    if form.scalar is None or len(form.contracted) != 1 or form.stride(form.contracted[0], "scalar") != 1:
+    if form.scalar is None or len(form.contracted) != 1 or form.stride(form.contracted[0], "scalar") != form.parts:
         return False
-    return form.stride(form.scalar, "scalar") == form.contracted_total
+    return form.stride(form.scalar, "scalar") == form.parts * form.contracted_total
 
 
 def results_are_one_run(form: DirectForm) -> bool:

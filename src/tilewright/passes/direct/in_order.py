@@ -33,7 +33,7 @@ def form_in_order(contraction: Contraction, machine: Machine) -> DirectForm | st
         return "the output has no dimension of unit stride"
     (unit,) = units
     rows = sorted(
-        (one for one in contraction.dimensions if one.kind not in (Kind.C, unit.kind)),
+        (one for one in contraction.dimensions if one.kind not in (Kind.C, Kind.K, unit.kind)),
         key=lambda one: abs(constant(one.stride_out)),
     )
     row = rows[0] if rows else None

@@ -27,7 +27,7 @@ class Panel:
 def pack_scalars(w: DirectWriter, buffer: Buffer, bases: Bases, s: Expression) -> Panel:
     """Copy `rows` elements of each step of the sum, beginning with row `s`."""
     form = w.form
-    panel = Panel(buffer, integer(0), form.rows)
+    panel = Panel(buffer, integer(0), form.rows * form.parts)
     stride = integer(0) if form.scalar is None else w.stride(form.scalar, "scalar")
     start = w.emit.let(add(bases.scalar, multiply(s, stride)), "from")
     rows = [w.emit.let(add(start, multiply(integer(j), stride)), "row") for j in range(form.rows)]
@@ -36,8 +36,8 @@ def pack_scalars(w: DirectWriter, buffer: Buffer, bases: Bases, s: Expression) -
         into = w.emit.let(multiply(step.number, integer(panel.pitch)), "into")
         along = w.emit.let(step.scalar, "along")
         for j, row in enumerate(rows):
-            value = w.emit.let(load(w.scalar_source, add(row, along)), "element")
-            w.emit.emit(kernel.Store(buffer, add(into, integer(j)), value))
+            value = w.emit.let(load(w.scalar_source, add(row, along), form.parts), "element")
+            w.emit.emit(kernel.Store(buffer, add(into, integer(j * form.parts)), value))
 
     w.over_sum(copy)
     return panel
@@ -53,7 +53,7 @@ def pack_vectors(w: DirectWriter, buffer: Buffer, base: Expression, v: Expressio
     start = w.emit.let(add(base, multiply(v, stride)), "from")
     if form.stride(form.vector, "vector") == 1:
         _copy(w, panel, start)
-    elif form.lanes[0] > 1 and form.step("vector") == 1:
+    elif form.lanes[0] > form.parts and form.step("vector") == form.parts:
         _turn(w, panel, start, stride)
     else:
         _gather(w, panel, _rows(w, start, stride))
@@ -64,13 +64,21 @@ def _rows(w: DirectWriter, start: Expression, stride: Expression) -> list[Expres
     """Where each element of a step begins; past the last one it is that one again."""
     form = w.form
     rows: list[Expression] = []
-    last = w.parameter("last_element", form.vector_size - 1) if form.masked else integer(form.width - 1)
-    for i in range(form.pitch):
+    last = _last_element(w)
+    for i in range(0, form.pitch, form.parts):
         place: Expression = integer(i)
         if i > form.width - form.lanes[-1]:
-            place = operation("min", place, last) if form.masked else integer(min(i, form.width - 1))
+            place = operation("min", place, last) if form.masked else integer(min(i, form.width - form.parts))
         rows.append(w.emit.let(add(start, multiply(w.emit.let(place, "place"), stride)), "row"))
     return rows
+
+
+def _last_element(w: DirectWriter) -> Expression:
+    """The last element of a tile that is inside its dimension; of complex numbers where the last one begins."""
+    form = w.form
+    if form.masked:
+        return w.parameter("last_element", form.vector_size - form.parts)
+    return integer(form.width - form.parts)
 
 
 def _copy(w: DirectWriter, panel: Panel, start: Expression) -> None:
@@ -94,30 +102,34 @@ def _gather(w: DirectWriter, panel: Panel, rows: list[Expression]) -> None:
     def copy(step: Step) -> None:
         into = w.emit.let(add(panel.start, multiply(step.number, integer(panel.pitch))), "into")
         along = w.emit.let(step.vector, "along")
-        for i in range(w.form.pitch):
-            value = w.emit.let(load(w.vector_source, add(rows[i], along)), "element")
-            w.emit.emit(kernel.Store(panel.buffer, add(into, integer(i)), value))
+        for i, row in enumerate(rows):
+            value = w.emit.let(load(w.vector_source, add(row, along), w.form.parts), "element")
+            w.emit.emit(kernel.Store(panel.buffer, add(into, integer(i * w.form.parts)), value))
 
     w.over_sum(copy)
 
 
 def _turn(w: DirectWriter, panel: Panel, start: Expression, stride: Expression) -> None:
-    """Squares of `lanes` steps by `lanes` elements; the last square of a sum overlaps the one before."""
-    lanes, extent, parameter = w.form.lanes[0], constant(w.form.contracted[-1].size), w.sums[-1]
+    """Squares of `lanes` steps by `lanes` elements, of complex numbers of half as many; the last square of a sum
+    overlaps the one before.
+    """
+    lanes, extent, parameter, parts = w.form.lanes[0], constant(w.form.contracted[-1].size), w.sums[-1], w.form.parts
+    side = lanes // parts
     mask = None
-    if extent < lanes:
-        mask = w.emit.let(kernel.FirstLanes(parameter, kernel.VectorType(BOOL, lanes)), "steps")
+    if extent < side:
+        count = w.emit.let(multiply(parameter, integer(parts)), "count")
+        mask = w.emit.let(kernel.FirstLanes(count, kernel.VectorType(BOOL, lanes)), "steps")
 
     def square(group: Expression, rows: list[Expression], outer: Step, first: Expression) -> None:
         number = w.emit.let(add(multiply(outer.number, parameter), first), "number")
-        along = w.emit.let(add(outer.vector, first), "along")
+        along = w.emit.let(add(outer.vector, multiply(first, integer(parts))), "along")
         held: list[Expression] = []
         for row in rows:
             value = load(w.vector_source, add(row, along), lanes)
             if mask is not None:
                 value = kernel.Load(value.buffer, value.index, value.type, mask=mask)
             held.append(w.emit.let(value, "row"))
-        for k, column in enumerate(transposed(w.emit, held)):
+        for k, column in enumerate(transposed(w.emit, held, parts)):
             into = add(add(panel.start, multiply(add(number, integer(k)), integer(panel.pitch))), group)
             w.emit.emit(kernel.Store(panel.buffer, w.emit.let(into, "into"), column, aligned=True))
 
@@ -128,8 +140,8 @@ def _turn(w: DirectWriter, panel: Panel, start: Expression, stride: Expression) 
             if mask is not None:
                 square(group, rows, outer, integer(0))
                 return
-            last = w.emit.let(operation("sub", parameter, integer(lanes)), "last")
-            w.loop("k", integer(0), parameter, lambda k: square(group, rows, outer, w.minimum(k, last)), lanes)
+            last = w.emit.let(operation("sub", parameter, integer(side)), "last")
+            w.loop("k", integer(0), parameter, lambda k: square(group, rows, outer, w.minimum(k, last)), side)
 
         w.over_sum(squares, len(w.form.contracted) - 1)
 
@@ -142,9 +154,9 @@ def _turn(w: DirectWriter, panel: Panel, start: Expression, stride: Expression) 
 def _group_of_rows(w: DirectWriter, start: Expression, stride: Expression, group: Expression) -> list[Expression]:
     """Where a vector of elements from element `group` on begins; past the last one it is that one again."""
     form = w.form
-    last = w.parameter("last_element", form.vector_size - 1) if form.masked else integer(form.width - 1)
+    last = _last_element(w)
     rows: list[Expression] = []
-    for i in range(form.lanes[0]):
+    for i in range(0, form.lanes[0], form.parts):
         place = add(group, integer(i))
         if form.masked or form.width < form.pitch:
             place = operation("min", place, last)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tilewright.ir.nodes import Apply
 from tilewright.ir.scalars import BOOL
+from tilewright.ir.traversal import all_statements
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Buffer, Constant, Expression, Name, add, integer, load, multiply, operation
 from tilewright.passes.direct.form import LINE
@@ -13,6 +15,11 @@ from tilewright.passes.direct.writer import DirectWriter
 from tilewright.passes.lanes.vector_transposes import transposed
 from tilewright.passes.lanes.vectorise import lower_lambda_vector
 from tilewright.passes.packed.two_sides import Bases
+
+ROUNDED_ALIKE = frozenset(
+    {"add", "sub", "min", "max", "neg", "abs", "select", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not"}
+)
+"""Operators that give the same bits in all tiles, whatever is beside them but a product."""
 
 
 def store_vectors(w: DirectWriter, place: Place, accumulators: Accumulators) -> None:
@@ -69,7 +76,8 @@ def _store_rows(
 ) -> None:
     """The rows one after another; `past` the caches where a vector is whole."""
     form, emit = w.form, w.emit
-    masks = _new_columns(w, place) if w.further or (place.back is not None and not past) else _valid_columns(w)
+    once = _is_written_once(w) or (place.back is not None and not past)
+    masks = _new_columns(w, place) if once else _valid_columns(w)
     for j in range(form.rows):
         number = emit.let(add(place.s, integer(j)), "number")
         row = emit.let(add(base, multiply(number, stride)), "out_row")
@@ -134,10 +142,29 @@ def _store_edges(
 
 def _unless_old(w: DirectWriter, old: Expression, number: int, write: Callable[[], None]) -> None:
     """`write()`, but not a second time where that would do harm."""
-    if w.further and old != integer(0):
+    if _is_written_once(w) and old != integer(0):
         w.emit.when(operation("le", old, integer(number)), write)
     else:
         write()
+
+
+def _is_written_once(w: DirectWriter) -> bool:
+    """Whether only one of two tiles may write an element that both compute: where arrays are read that could be the
+    output; and where the compiler may round a product and a sum together in one tile and apart in the other, so that
+    the bits would be those of whichever thread comes last.
+    """
+    contraction = w.form.contraction
+    if w.further or w.out.element.is_integer:
+        return bool(w.further)
+    functions = [] if w.form.fused_multiply_add else [contraction.map, contraction.combine]
+    functions += [] if contraction.epilogue is None else [contraction.epilogue]
+    operators = {
+        one.expression.operator
+        for function in functions
+        for one in all_statements(function.body)
+        if isinstance(one.expression, Apply)
+    }
+    return not (operators <= ROUNDED_ALIKE or operators <= ROUNDED_ALIKE - {"add", "sub"} | {"mul"})
 
 
 def _valid_columns(w: DirectWriter) -> list[Expression | None]:

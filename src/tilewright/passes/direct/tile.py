@@ -1,6 +1,8 @@
 """The register tile of the direct form: the whole sum of `width` by `rows` results. store.py stores them.
 
 acc[i][j] = combine(acc[i][j], map(vector side[v + i, k], broadcast scalar side[s + j, k]))    for all k
+
+Of complex numbers either part is broadcast, and multiplied by a vector of its own (pairs.py).
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from tilewright.ir.dataclass import dataclass
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Buffer, Expression, Name, add, integer, load, multiply, operation
 from tilewright.passes.direct.form import LINE, rows_are_one_run
+from tilewright.passes.direct.pairs import turned_pairs
 from tilewright.passes.direct.panels import Panel
 from tilewright.passes.direct.shared_vectors import SharedVectors, combine, neutral_vector
 from tilewright.passes.direct.writer import DirectWriter, Step
@@ -92,20 +95,22 @@ def accumulate(w: DirectWriter, place: Place) -> Accumulators:
         if shared is not None:
             shared.begin(columns.pop())
         along = emit.let(add(scalar_base, one.scalar), "along")
+        factors = [columns] if form.parts == 1 else [columns, [turned_pairs(w, column) for column in columns]]
         for j in range(form.rows):
             if form.elementwise:
                 wide = _vectors_of_row(w, place, add(along, rows[j]))
                 for i, column in enumerate(columns):
                     combine(w, accumulators[i, j], column, wide[i])
                 continue
-            if place.scalars is None:
-                element: Expression = load(w.scalar_source, add(along, rows[j]))
-            else:
-                at = add(multiply(one.number, integer(place.scalars.pitch)), integer(j))
-                element = load(place.scalars.buffer, at)
-            wide = _broadcasts(w, element)
-            for i, column in enumerate(columns):
-                combine(w, accumulators[i, j], column, wide[i])
+            for part, vectors in enumerate(factors):
+                if place.scalars is None:
+                    element: Expression = load(w.scalar_source, add(add(along, rows[j]), integer(part)))
+                else:
+                    at = add(multiply(one.number, integer(place.scalars.pitch)), integer(j * form.parts + part))
+                    element = load(place.scalars.buffer, at)
+                wide = _broadcasts(w, element)
+                for i, vector in enumerate(vectors):
+                    combine(w, accumulators[i, j], vector, wide[i])
             if shared is not None:
                 shared.add(j, wide[-1])
 
@@ -163,16 +168,16 @@ def request_rows(w: DirectWriter, place: Place, tile: Expression) -> Callable[[S
     would wait for each other. `tile` is the number of this tile of vectors among those that have the same rows.
     """
     form, emit = w.form, w.emit
-    line = LINE // w.scalar_source.element.bytes
+    line = LINE // (form.parts * w.scalar_source.element.bytes)
     stride = integer(0) if form.scalar is None else w.stride(form.scalar, "scalar")
     start = emit.let(add(place.bases.scalar, multiply(add(place.s, integer(form.rows)), stride)), "next_rows")
     if rows_are_one_run(form):
-        return _request_run(w, w.scalar_source, start, form.rows * form.contracted_total, tile)
+        return _request_run(w, w.scalar_source, start, form.parts * form.rows * form.contracted_total, tile)
     rows = [emit.let(multiply(integer(j), stride), "row") for j in range(form.rows)]
 
     def across(step: Step) -> None:
         def lines() -> None:
-            at = emit.let(add(start, step.number), "ahead")
+            at = emit.let(add(start, multiply(step.number, integer(form.parts))), "ahead")
             for row in rows:
                 emit.emit(kernel.Prefetch(w.scalar_source, add(at, row)))
 

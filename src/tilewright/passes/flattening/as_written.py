@@ -15,7 +15,7 @@ from tilewright.contraction.form import Kind
 from tilewright.ir.nodes import Body, ForLoop, Loop, Map, Program, Redomap, Scanomap, Statement
 from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import ONE, Size, maximum, product
-from tilewright.ir.traversal import all_statements, sub_bodies
+from tilewright.ir.traversal import all_statements, bound, host_statements, sub_bodies
 from tilewright.machine.model import Machine
 from tilewright.passes.flattening.flat_programs import is_flat_statement
 from tilewright.passes.flattening.flatten_tree import (
@@ -27,9 +27,8 @@ from tilewright.passes.flattening.flatten_tree import (
     shares_rounds,
     threads_are_lanes,
 )
-from tilewright.passes.flattening.found_contractions import contraction_of, host_statements, is_contraction
+from tilewright.passes.flattening.found_contractions import contraction_of, is_contraction
 from tilewright.passes.segments.streams import has_stream_form
-from tilewright.rewrite.names import bound
 from tilewright.rewrite.rules.flatten_nest import nest_of
 from tilewright.rewrite.rules.flatten_regular import SOAC, exploitable, holds_parallelism
 from tilewright.rewrite.rules.flatten_versions import inner_parallelism
@@ -54,7 +53,7 @@ def fills_machine(program: Program, machine: Machine, flattened: Callable[[], Pr
         versions = flattened()
         return any(hides_product(one, versions, machine) for one in _outermost(decisions(versions.body)))
 
-    for statement in host_statements(program):
+    for statement in host_statements(program.body):
         if not isinstance(statement.expression, SOAC) or is_flat_statement(statement):
             continue
         if is_contraction(statement, program):

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from tilewright.ir.nodes import Hist, Iota, Map, Program, Scatter, Statement
-from tilewright.ir.traversal import sub_bodies
-from tilewright.passes.flattening.found_contractions import host_statements
-from tilewright.rewrite.names import bound
+from tilewright.ir.traversal import bound, host_statements, sub_bodies
 from tilewright.rewrite.rules.flatten_fusion import CHEAP
 from tilewright.rewrite.rules.flatten_regular import SOAC, exploitable, holds_parallelism
 
 
 def is_flat(program: Program) -> bool:
     """Whether nothing in a program has further parallelism inside."""
-    return all(is_flat_statement(one) for one in host_statements(program) if isinstance(one.expression, SOAC))
+    return all(is_flat_statement(one) for one in host_statements(program.body) if isinstance(one.expression, SOAC))
 
 
 def is_flat_statement(statement: Statement) -> bool:

@@ -16,7 +16,7 @@ from tilewright.ir import nodes
 from tilewright.ir.nodes import Body, Program, Statement, Type, Variable
 from tilewright.ir.scalars import BOOL
 from tilewright.ir.sizes import product
-from tilewright.ir.traversal import with_fresh_names
+from tilewright.ir.traversal import host_statements, with_fresh_names
 from tilewright.passes.core.fuse import fuse_further
 from tilewright.passes.core.simplify import simplify
 from tilewright.passes.flattening.flat_programs import is_flat, is_flat_statement
@@ -28,7 +28,7 @@ from tilewright.passes.flattening.flatten import (
     outer_flattening,
 )
 from tilewright.passes.flattening.flatten_tree import CONTRACTION
-from tilewright.passes.flattening.found_contractions import NESTS, contractions, host_statements, is_contraction
+from tilewright.passes.flattening.found_contractions import NESTS, contractions, is_contraction
 from tilewright.passes.flattening.kinds import Flattening, check_flattening
 from tilewright.passes.pipelines import Pass
 from tilewright.rewrite.derivation import Recording
@@ -41,7 +41,7 @@ from tilewright.rewrite.strategy import Strategy, rewritten
 
 def flat_statements(program: Program) -> frozenset[str]:
     """What the statements of the host bind whose parallelism is all their own."""
-    flat = (one for one in host_statements(program) if isinstance(one.expression, SOAC) and is_flat_statement(one))
+    flat = (one for one in host_statements(program.body) if isinstance(one.expression, SOAC) and is_flat_statement(one))
     return frozenset(target.name for one in flat for target in one.targets)
 
 

@@ -28,13 +28,13 @@ from typing import TypeAlias
 from tilewright.contraction.form import Kind
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.interpreter import DEFAULT_THRESHOLD
-from tilewright.ir.nodes import Body, ForLoop, If, Loop, Program, SegMap, Statement, Threshold
+from tilewright.ir.nodes import Body, ForLoop, If, Loop, Program, SegMap, Segmented, Statement, Threshold
 from tilewright.ir.sizes import ZERO, Size, maximum
 from tilewright.ir.traversal import all_statements, bodies_of
 from tilewright.ir.verifier import kind_of
 from tilewright.machine.model import Machine
 from tilewright.passes.flattening.found_contractions import kinds_of
-from tilewright.rewrite.rules.flatten_nest import Segmented
+from tilewright.rewrite.rules.flatten_invariant import is_dear
 from tilewright.rewrite.rules.flatten_regular import SOAC
 from tilewright.rewrite.rules.flatten_versions import (
     BLOCK_BYTES,
@@ -210,15 +210,16 @@ def shares_rounds(one: Decision) -> bool:
     return _asked_in_rounds(one.asked[0][0], one.no)
 
 
-def _asked_in_rounds(question: Threshold, nodes: tuple[Node, ...], rounds: bool = False) -> bool:
-    """Whether it is asked again in the rounds of a loop, as it is where all points share dear work of a round."""
+def _asked_in_rounds(question: Threshold, nodes: tuple[Node, ...], loop: bool = False, shared: bool = False) -> bool:
+    """Whether it is asked again in the rounds of a loop beside dear work, which all points share."""
+    shared = shared or (loop and any(isinstance(one, Work) and is_dear(one.statement) for one in nodes))
     for one in nodes:
         if isinstance(one, Work):
-            loop = isinstance(one.statement.expression, Loop)
-            found = _asked_in_rounds(question, one.inside, rounds or loop)
+            within = loop or isinstance(one.statement.expression, Loop)
+            found = _asked_in_rounds(question, one.inside, within, shared)
         else:
-            again = rounds and _same_question(question, one.asked[0][0])
-            found = again or _asked_in_rounds(question, (*one.yes, *one.no), rounds)
+            again = shared and _same_question(question, one.asked[0][0])
+            found = again or any(_asked_in_rounds(question, side, loop, shared) for side in (one.yes, one.no))
         if found:
             return True
     return False

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from tilewright.contraction.form import Contraction, Kind
 from tilewright.contraction.recognise import recognise
 from tilewright.ir import nodes
+from tilewright.ir.cached import remembered
 from tilewright.ir.nodes import Body, Program, Statement
 from tilewright.ir.scalars import I64
-from tilewright.ir.traversal import bodies_of, used_variables
+from tilewright.ir.traversal import bodies_of, bound, host_statements, mentioned, used_variables
 from tilewright.ir.views import parameter_view
-from tilewright.rewrite.names import bound, mentioned
 
 NESTS = (nodes.Map, nodes.Redomap, nodes.Reduce)
 
@@ -33,15 +31,12 @@ def contraction_of(statement: Statement, program: Program) -> Contraction | None
     return answer
 
 
+@remembered
 def iota_names(body: Body) -> frozenset[str]:
-    """The names of all arrays in a body that count, remembered on it."""
-    known: frozenset[str] | None = body.__dict__.get("_iotas")
-    if known is None:
-        own = (one.targets[0].name for one in body.statements
-               if isinstance(one.expression, nodes.Iota) and one.expression.scalar == I64)  # fmt: skip
-        inside = (iota_names(inner) for one in body.statements for inner in bodies_of(one.expression))
-        known = body.__dict__["_iotas"] = frozenset(own).union(*inside)
-    return known
+    """The names of all arrays in a body that count."""
+    own = (one.targets[0].name for one in body.statements
+           if isinstance(one.expression, nodes.Iota) and one.expression.scalar == I64)  # fmt: skip
+    return frozenset(own).union(*(iota_names(inner) for one in body.statements for inner in bodies_of(one.expression)))
 
 
 def is_contraction(statement: Statement, program: Program) -> bool:
@@ -55,26 +50,13 @@ def kinds_of(statement: Statement, program: Program) -> frozenset[Kind]:
     return frozenset() if found is None else frozenset(one.kind for one in found.dimensions)
 
 
-def host_statements(program: Program) -> Iterator[Statement]:
-    """The statements that the host runs, also those in its ifs and loops."""
-
-    def found(body: Body) -> Iterator[Statement]:
-        for one in body.statements:
-            yield one
-            if isinstance(one.expression, nodes.If | nodes.Loop):
-                for inner in bodies_of(one.expression):
-                    yield from found(inner)
-
-    return found(program.body)
-
-
 def contractions(program: Program) -> tuple[Statement, ...]:
     """The statements of the host that are contractions."""
-    return tuple(one for one in host_statements(program) if is_contraction(one, program))
+    return tuple(one for one in host_statements(program.body) if is_contraction(one, program))
 
 
 def only_contractions(program: Program) -> bool:
     """Whether all combinators at the level of the host are contractions, and there is one."""
-    combinators = nodes.Map | nodes.Reduce | nodes.Scan | nodes.Redomap | nodes.Scanomap | nodes.Scatter | nodes.Hist
-    found = [one for one in host_statements(program) if isinstance(one.expression, combinators)]
+    combinators = nodes.Map | nodes.Fold | nodes.Scatter | nodes.Hist
+    found = [one for one in host_statements(program.body) if isinstance(one.expression, combinators)]
     return bool(found) and all(is_contraction(one, program) for one in found)

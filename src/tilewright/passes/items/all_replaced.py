@@ -13,7 +13,7 @@ import dataclasses
 from tilewright.ir import nodes
 from tilewright.ir.nodes import Variable, atom_size
 from tilewright.ir.sizes import ONE, ZERO
-from tilewright.ir.traversal import mentioned_names
+from tilewright.ir.traversal import mentioned
 from tilewright.passes.items.upper_bounds import defined_size
 
 
@@ -49,7 +49,7 @@ def _is_replaced(loop: nodes.Loop, form: nodes.ForLoop, array: Variable, result:
     if not array.type.rank:
         return False
     body = loop.body
-    uses = [one for one in body.statements if array.name in mentioned_names(one)]
+    uses = [one for one in body.statements if array.name in mentioned(one)]
     if len(uses) != 1 or uses[0].targets != (result,) or body.results.count(result) != 1:
         return False
     update = uses[0].expression
@@ -57,7 +57,7 @@ def _is_replaced(loop: nodes.Loop, form: nodes.ForLoop, array: Variable, result:
         return False
     others = (update.indices, update.value, *(one for one in body.statements if one is not uses[0]))
     beside = tuple(one for one in body.results if one != result)
-    if not {array.name, uses[0].targets[0].name}.isdisjoint(mentioned_names((others, beside))):
+    if not {array.name, uses[0].targets[0].name}.isdisjoint(mentioned((others, beside))):
         return False
     known = {one.targets[0].name: found for one in body.statements if (found := defined_size(one.expression))}
     index, extent = atom_size(update.indices[0]), array.type.shape[0]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL
-from tilewright.ir.sizes import Size
+from tilewright.ir.sizes import Size, whole_groups
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Constant, Expression, For, If, While
 from tilewright.kernel.traversal import walk
@@ -105,7 +105,7 @@ def _checked_before(item: Item, count: Size, rows: FoldRows, around: Speculation
 
 
 def _in_groups(item: Item, count: Size, rows: FoldRows) -> None:
-    groups = count // GROUP
+    groups = whole_groups(count, GROUP)
     item.loop(groups, "group", lambda number: rows.group(number * GROUP))
     item.loop(count - groups * GROUP, "k", lambda k: rows.one(groups * GROUP + k))
 

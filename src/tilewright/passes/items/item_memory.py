@@ -84,9 +84,12 @@ class Item:
         self.streams: dict[str, Callable[..., Any]] = {}  # folds lowered in a way of their own, by their first target
         self.vector_lanes = False  # the processor runs loops over independent lanes in vectors
         self.lanes: tuple[int, Size] | None = None  # points written together, and the number of this one
+        self.lane_names: frozenset[str] = frozenset()  # of that number, and of the point's index
+        self.turned: list[tuple[Size, Size]] = []  # rows copied for points written together: their length, all elements
         self.turning: set[str] = set()  # buffers of which a round of a loop reads one part and writes another one
         self.taken = 0  # bytes of private arrays that `allocate` has given out
         self.machine: Machine | None = None  # has vectors, in whose lanes points of maps inside may go on
+        self.wanted_inside = False  # there are such maps, if the points around them do not go on in lanes
         self.scalar_loops = False  # there are vectors and loops that LLVM shall put into vectors
         self.side_by_side = False  # threads run points: their own arrays interleave, for neighbours to coalesce
         self.together = 1  # points that go on together in lanes
@@ -288,18 +291,11 @@ class Item:
         by = Constant(step, I64) if isinstance(step, int) else step
         self.emit.emit(For(name.name, start, stop, tuple(body), by, independent=independent, scalar=scalar))
 
-    def loop_in_lanes(
-        self,
-        stop: kernel.Expression,
-        extent: Size,
-        hint: str,
-        write: Callable[[Size], None],
-        made: Callable[[], int] = lambda: 0,
-    ) -> None:
-        """for index < stop; in vectors, unless indices are checked inside, or but for `made()` arrays allocated."""
+    def loop_in_lanes(self, stop: kernel.Expression, extent: Size, hint: str, write: Callable[[Size], None]) -> None:
+        """for index < stop; in vectors, unless indices are checked inside, or arrays allocated."""
 
         def taken() -> tuple[int, ...]:
-            return len(self.checks), len(self.scratch), len(self.private) - made()
+            return len(self.checks), len(self.scratch), len(self.private)
 
         before = taken()
         name, core = self.index(hint, extent)

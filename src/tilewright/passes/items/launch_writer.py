@@ -1,4 +1,4 @@
-"""What writing any kernel of a contraction needs: its launch parameters and its buffers, collected as they are used."""
+"""What writing any kernel needs: its launch parameters and its buffers, collected as they are used."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ from tilewright.kernel.launch import Launch, ScalarReference
 from tilewright.passes.items.scalar_values import KernelBuilder, Value, component_types, memory_element
 
 
-class LaunchWriter:
+class KernelWriter:
     """Parameters with their values, buffers with the arrays that they stand for, local arrays, and statements."""
 
-    def __init__(self, contraction: Contraction, index: ScalarType, alignment: int = 0) -> None:
-        """Begin a kernel whose indices have the type `index` and whose buffers start at multiples of `alignment`."""
-        self.contraction = contraction
+    def __init__(self, index: ScalarType, free: Callable[[str], Value | None] | None = None) -> None:
+        """Begin a kernel whose indices have the type `index`; `free` gives the value of a name from outside."""
         self.index = index
-        self.alignment = alignment
-        self.emit = KernelBuilder(self._free_scalar)
+        self.emit = KernelBuilder(free)
         self.arrays: list[Buffer] = []
         self._parameters: list[ScalarParameter] = []
         self._values: list[int | float | bool | ScalarReference] = []
@@ -30,18 +28,47 @@ class LaunchWriter:
         """A launch parameter; 0 and 1 are written into the kernel, since they decide its form."""
         return integer(value, self.index) if value in (0, 1) else self._add(hint, self.index, value)
 
+    def workspace(self, hint: str, element: ScalarType, size: int) -> Buffer:
+        """A scratch array of one worker."""
+        buffer = Buffer(self.emit.name(hint), element, Space.WORKSPACE, size)
+        self.arrays.append(buffer)
+        return buffer
+
+    def launch(self, name: str, blocks: int, threads_per_block: int = 1) -> Launch:
+        """The kernel of everything emitted so far, and its launch."""
+        kernel = Kernel(
+            name,
+            tuple(self._buffers),
+            tuple(self._parameters),
+            tuple(self.arrays),
+            self.emit.statements,
+            threads_per_block,
+            self.index,
+        )
+        return Launch(kernel, blocks, tuple(self._buffer_names), tuple(self._values))
+
+    def _add(self, hint: str, scalar: ScalarType, value: int | float | bool | ScalarReference) -> Name:
+        name = Name(self.emit.name(hint), scalar)
+        self._parameters.append(ScalarParameter(name.name, scalar))
+        self._values.append(value)
+        return name
+
+
+class LaunchWriter(KernelWriter):
+    """The same of a contraction, whose operands are the buffers."""
+
+    def __init__(self, contraction: Contraction, index: ScalarType, alignment: int = 0) -> None:
+        """Begin a kernel whose indices have the type `index` and whose buffers start at multiples of `alignment`."""
+        super().__init__(index, self._free_scalar)
+        self.contraction = contraction
+        self.alignment = alignment
+
     def global_buffer(self, operand: Operand, hint: str, read_only: bool) -> Buffer:
         """The buffer of an array."""
         element = memory_element(operand.element)
         buffer = Buffer(self.emit.name(hint), element, read_only=read_only, alignment=self.alignment)
         self._buffers.append(buffer)
         self._buffer_names.append(operand.buffer)
-        return buffer
-
-    def workspace(self, hint: str, element: ScalarType, size: int) -> Buffer:
-        """A scratch array of one worker."""
-        buffer = Buffer(self.emit.name(hint), element, Space.WORKSPACE, size)
-        self.arrays.append(buffer)
         return buffer
 
     def loop(
@@ -63,25 +90,6 @@ class LaunchWriter:
     def minimum(self, left: Expression, right: Expression) -> Expression:
         """min, bound to a name."""
         return self.emit.let(operation("min", left, right), "count")
-
-    def launch(self, name: str, blocks: int, threads_per_block: int = 1) -> Launch:
-        """The kernel of everything emitted so far, and its launch."""
-        kernel = Kernel(
-            name,
-            tuple(self._buffers),
-            tuple(self._parameters),
-            tuple(self.arrays),
-            self.emit.statements,
-            threads_per_block,
-            self.index,
-        )
-        return Launch(kernel, blocks, tuple(self._buffer_names), tuple(self._values))
-
-    def _add(self, hint: str, scalar: ScalarType, value: int | float | bool | ScalarReference) -> Name:
-        name = Name(self.emit.name(hint), scalar)
-        self._parameters.append(ScalarParameter(name.name, scalar))
-        self._values.append(value)
-        return name
 
     def _free_scalar(self, name: str) -> Value | None:
         for variable in self.contraction.scalars:

@@ -9,7 +9,7 @@ from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, I64, U64
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Cast, Constant, Expression, If, Let, Name, Operation, Statement
-from tilewright.kernel.traversal import expressions_in, walk
+from tilewright.kernel.traversal import expressions, expressions_in, parts, walk
 
 NEAR = 64
 """A cut at most so far from one end of an array leaves nearly all of it on its other side."""
@@ -73,7 +73,8 @@ def cuts_of(
         if left is None or right is None:
             continue
         if operator in _MIRRORED and one.name in deciding:
-            found.append(_comparison(one.name, operator, left, right, is_small))
+            if left[0] or right[0] or not _chooses_alike(body, one.name, index, bound):
+                found.append(_comparison(one.name, operator, left, right, is_small))
         elif operator in ("min", "max"):
             found.append(_clamp(one.name, operator, operands, (left, right), is_small))
         elif operator == "mod" and left[0] and not right[0]:
@@ -218,6 +219,22 @@ def linear_in(expression: Expression, index: Name, bound: Mapping[str, Expressio
                 sign, rest = known[1 - operands.index(Constant(-1, I64))]
                 return -sign, _minus(Constant(0, I64), rest)
     return None
+
+
+def _chooses_alike(body: Sequence[Statement], name: str, index: Name, bound: Mapping[str, Expression | None]) -> bool:
+    """Whether a comparison chooses among indices only that, like itself, do not change in the loop."""
+
+    def is_alike(value: Expression) -> bool:
+        linear = linear_in(value, index, bound)
+        return linear is not None and linear[0] == 0
+
+    for one in walk(tuple(body)):
+        if not any(isinstance(value, Name) and value.name == name for value in parts(expressions(one))):
+            continue
+        chosen = one.value if isinstance(one, Let) else None
+        if not isinstance(chosen, Operation) or chosen.operator != "select" or not all(map(is_alike, chosen.operands)):
+            return False
+    return True
 
 
 def _minus(left: Expression, right: Expression) -> Expression:

@@ -9,11 +9,11 @@ A round copies nothing, and its code is written once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from tilewright.ir import nodes
-from tilewright.ir.lmad import row_major
+from tilewright.ir.dataclass import dataclass
+from tilewright.ir.lmad import LMAD, row_major
 from tilewright.ir.nodes import Type
 from tilewright.ir.sizes import ZERO, Size, ceil_division, product, size
 from tilewright.ir.traversal import all_statements
@@ -30,9 +30,7 @@ LINE = 16
 WriteRound: TypeAlias = Callable[[Sequence[AnyValue], Sequence[ArrayView | None]], None]
 
 
-def turns_of(
-    item: Item, loop: nodes.Loop, merged: Sequence[AnyValue], spare: Sequence[ArrayView | None]
-) -> Turns | None:
+def turns_of(item: Item, loop: nodes.Loop, anew: Mapping[int, Type]) -> Turns | None:
     """The arrays of a loop that take turns; None where they rather are copied after each round.
 
     Loops within a round would wait for all that they write to memory that they read, too; and registers, in which
@@ -41,68 +39,71 @@ def turns_of(
     Args:
         item: the work item.
         loop: the loop.
-        merged: what it carries, where that lies.
-        spare: where rounds else write what they make of it, for arrays that are not written where they lie.
+        anew: the types of arrays that rounds make anew, by their places among what the loop carries.
     """
     kinds = nodes.Loop | nodes.Scan | nodes.Scanomap
     flat = not any(isinstance(one.expression, kinds) for one in all_statements(loop.body))
-    if not (flat and isinstance(loop.form, nodes.ForLoop) and item.vector_lanes and item.lanes is None):
+    if not (anew and flat and isinstance(loop.form, nodes.ForLoop) and item.vector_lanes):
         return None
     inside = item.inner | item.definitions.keys()
+    sizes = {place: product(type_.shape) for place, type_ in anew.items()}
+    if not all(inside.isdisjoint(elements.names) for elements in sizes.values()):
+        return None
+    if item.lanes is None and any(elements.constant is not None for elements in sizes.values()):
+        return None
     both: dict[int, _Both] = {}
-    for place, (old, new) in enumerate(zip(merged, spare, strict=True)):
-        if isinstance(old, ArrayView) and new not in (None, old):
-            elements = product(old.lmad.shape)
-            if elements.constant is not None or not inside.isdisjoint(elements.names):
-                return None
-            whole = Type(old.element, (size(2), ceil_division(elements, LINE) * LINE))
-            both[place] = _Both(item.allocate(whole, f"{old.buffer}_turns"), old)
-    for one in both.values():
-        item.copy(one.result, one.at(ZERO))
-        item.turning.add(one.memory.buffer)
-    return Turns(item, merged, spare, both, item.emit.declare(integer(0), "turn"))
+    for place, elements in sizes.items():
+        whole = Type(anew[place].element, (size(2), ceil_division(elements, LINE) * LINE))
+        both[place] = _Both(item.allocate(whole, f"{loop.parameters[place]}_turns"), anew[place])
+    item.turning |= {one.memory.buffer for one in both.values()}
+    return Turns(item, both, item.emit.declare(integer(0), "turn"))
 
 
 @dataclass(frozen=True)
 class _Both:
-    """Two memories of an array, and where it shall lie after all rounds."""
+    """Two memories of an array."""
 
     memory: ArrayView
-    result: ArrayView
+    type: Type
 
     def at(self, turn: Size) -> ArrayView:
-        start = row_of(self.memory, turn).lmad.offset
-        return ArrayView(self.memory.buffer, self.memory.element, row_major(self.result.lmad.shape, start))
+        row = row_of(self.memory, turn).lmad
+        dense = row_major(self.type.shape)
+        lmad = LMAD(row.offset, dense.shape, tuple(one * row.strides[0] for one in dense.strides))
+        return ArrayView(self.memory.buffer, self.memory.element, lmad)
 
 
 @dataclass(frozen=True)
 class Turns:
-    """What a loop carries: the arrays in `both` take turns, of which `turn` is the one to be read."""
+    """The arrays in `both`, by their places in what a loop carries, take turns: `turn` is the one to be read."""
 
     item: Item
-    merged: Sequence[AnyValue]
-    spare: Sequence[ArrayView | None]
     both: Mapping[int, _Both]
     turn: Name
 
-    def round(self, write: WriteRound) -> tuple[kernel.Statement, ...]:
-        """The code of a round, which `write(old, new)` emits."""
+    def first(self, place: int) -> ArrayView | None:
+        """Where an array lies before the first round; None if it does not take turns."""
+        return self.both[place].at(ZERO) if place in self.both else None
+
+    def round(
+        self, write: WriteRound, merged: Sequence[AnyValue], spare: Sequence[ArrayView | None]
+    ) -> tuple[kernel.Statement, ...]:
+        """The code of a round, which `write(old, new)` emits; what takes no turns is `merged` and goes to `spare`."""
         item = self.item
         with item.emit.scope() as statements:
             now = self._now()
             other = item.named(operation("sub", integer(1), lower_size(now, item.emit)), "other", size(2))
-            write(
-                [self.both[place].at(now) if place in self.both else one for place, one in enumerate(self.merged)],
-                [self.both[place].at(other) if place in self.both else one for place, one in enumerate(self.spare)],
-            )
+            new = [self.both[place].at(other) if place in self.both else one for place, one in enumerate(spare)]
+            write(self._at(now, merged), new)
             item.emit.assign(self.turn, lower_size(other, item.emit))
         return tuple(statements)
 
-    def end(self) -> None:
-        """Put the arrays where the results shall lie."""
-        now = self._now()
-        for one in self.both.values():
-            self.item.copy(one.at(now), one.result)
+    def end(self, merged: Sequence[AnyValue]) -> list[AnyValue]:
+        """What the loop gives."""
+        return self._at(self._now(), merged)
+
+    def _at(self, turn: Size, merged: Sequence[AnyValue]) -> list[AnyValue]:
+        return [self.both[place].at(turn) if place in self.both else one for place, one in enumerate(merged)]
 
     def _now(self) -> Size:
         return self.item.named(self.item.emit.snapshot(self.turn, "turn"), "turn", size(2))

@@ -22,18 +22,18 @@ from typing import Any
 
 from tilewright.ir import nodes
 from tilewright.ir.dataclass import dataclass
-from tilewright.ir.nodes import Body, Lambda, Statement, Variable
+from tilewright.ir.nodes import Body, Lambda, Reduction, ScalarCode, Statement, Variable
 from tilewright.ir.scalars import I64, ScalarType, compute_type
-from tilewright.ir.sizes import ONE, ZERO, Size, minimum, size
-from tilewright.ir.traversal import all_statements, mentioned_names
+from tilewright.ir.sizes import ONE, ZERO, Size, minimum, size, whole_groups
+from tilewright.ir.traversal import all_statements, mentioned
 from tilewright.ir.views import ArrayView
-from tilewright.kernel.ir import Constant, Expression, For, operation
+from tilewright.kernel.ir import Buffer, Constant, Expression, For, Prefetch, add, integer, multiply, operation
 from tilewright.passes.items import lower_folds
 from tilewright.passes.items.accumulators import PIECE
 from tilewright.passes.items.item_memory import ArrayValue, Item
 from tilewright.passes.items.lower_items import AnyValue, bind, call, lower_statement, row_of, value_of, write
 from tilewright.passes.items.lower_scalar import lower_atom, lower_size
-from tilewright.passes.items.scalar_values import Value
+from tilewright.passes.items.scalar_values import KernelBuilder, Value
 from tilewright.passes.items.sum_trees import grows_errors
 
 COLUMNS = 512
@@ -41,25 +41,25 @@ ROWS = 4
 CHEAP = {"add", "sub", "mul", "min", "max", "abs", "neg"}
 MOST_STATEMENTS = 4
 """Of a row, where `ROWS` are taken at a time."""
+LINE, PAGE = 64, 4096
+ROWS_AHEAD = 4
+"""Of what is asked for where rows lie half a page or more apart."""
+CACHED_BYTES = 1 << 23
+"""Of rows that are not asked for."""
 LEAST_COLUMNS = 16
 """Fewer do not fill vectors."""
-
-Reduction = nodes.Reduce | nodes.Redomap
-
-
-_SIMPLE = nodes.Apply | nodes.Cast | nodes.Alias | nodes.SizeValue
 
 
 def has_simple_rows(reduction: Reduction) -> bool:
     """Whether a fold is one of real scalars by straight-line code."""
-    return _is_of(reduction, _SIMPLE)
+    return _is_of(reduction, ScalarCode)
 
 
 def has_read_rows(reduction: Reduction) -> bool:
     """Whether a fold is one of real scalars by straight-line code that reads elements of arrays."""
     read = (one for one in all_statements(_functions(reduction)[-1].body) if isinstance(one.expression, nodes.Index))
     whole = all(target.type.rank == 0 for one in read for target in one.targets)
-    return whole and _is_of(reduction, _SIMPLE | nodes.Index)
+    return whole and _is_of(reduction, ScalarCode | nodes.Index)
 
 
 def _functions(reduction: Reduction) -> list[Lambda]:
@@ -86,12 +86,12 @@ def column_fold(function: Lambda) -> Reduction | None:
     if not isinstance(fold, Reduction) or not has_simple_rows(fold) or len(whole.targets) != len(fold.neutral):
         return None
     functions = (fold.combine, fold.function if isinstance(fold, nodes.Redomap) else fold.combine, fold.neutral)
-    if not mentioned_names((*functions, before)).isdisjoint(one.name for one in function.parameters):
+    if not mentioned((*functions, before)).isdisjoint(one.name for one in function.parameters):
         return None
     known = {one.name for one in function.parameters if one.type.rank}
     known |= {one.name for each in before for one in each.targets if one.type.rank}
-    simple = all(isinstance(one.expression, _SIMPLE) for one in after)
-    if not simple or not mentioned_names((after, function.body.results)).isdisjoint(known):
+    simple = all(isinstance(one.expression, ScalarCode) for one in after)
+    if not simple or not mentioned((after, function.body.results)).isdisjoint(known):
         return None
     return fold if set(fold.arrays) & set(function.parameters) else None
 
@@ -255,10 +255,44 @@ class _Columns:
 
             self.each(step, lanes)
 
+        def one(k: Size) -> None:
+            some(start + k, 1)
+
+        def one_asking(k: Size) -> None:
+            self.ask(start + k + ROWS_AHEAD, views)
+            one(k)
+
         if is_cheap(self.fold):
-            self.item.loop(rows // ROWS, "rows", lambda number: some(start + number * ROWS, ROWS))
-            start, rows = start + rows // ROWS * ROWS, rows - rows // ROWS * ROWS
-        self.item.loop(rows, "k", lambda k: some(start + k, 1))
+            together = whole_groups(rows, ROWS)
+            self.item.loop(together, "rows", lambda number: some(start + number * ROWS, ROWS))
+            start, rows = start + together * ROWS, rows - together * ROWS
+        elif lanes and self.item.vector_lanes:
+            far = self.item.emit.let(
+                functools.reduce(functools.partial(operation, "or"), map(self.is_far, views)), "far"
+            )
+            self.item.emit.when(
+                far, lambda: self.item.loop(rows, "k", one_asking), lambda: self.item.loop(rows, "k", one)
+            )
+            return
+        self.item.loop(rows, "k", one)
+
+    def is_far(self, view: ArrayView) -> Expression:
+        """Whether rows lie so far apart that no processor reads ahead by itself, and caches do not hold all of them."""
+        row = multiply(lower_size(view.lmad.strides[1], self.item.emit), integer(view.element.bytes))
+        step = self.item.emit.let(operation("abs", row), "step")
+        nbytes = multiply(lower_size(self.fold.width, self.item.emit), step)
+        return operation(
+            "and", operation("ge", step, integer(PAGE // 2)), operation("ge", nbytes, integer(CACHED_BYTES))
+        )
+
+    def ask(self, k: Size, views: Sequence[ArrayView]) -> None:
+        """For the columns of row k."""
+        emit = self.item.emit
+        for view in views:
+            buffer = self.item.buffer_of(view)
+            row = emit.let(lower_size(view.lmad.flat((self.first, k)), emit), "row")
+            line = functools.partial(_ask_for, emit, buffer, row)
+            emit.loop("line", integer(0), self.count, line, step=max(1, LINE // buffer.element.bytes))
 
     def pieces(self, start: Size, rows: Size, into: Sequence[ArrayView], levels: int) -> None:
         """A tree of so many levels above the rows, as in `lower_folds.fold`."""
@@ -274,6 +308,10 @@ class _Columns:
             self.each(lambda column: self.take(into, column, [self.item.load(one, (column,)) for one in inner]))
 
         self.item.loop((rows + length - 1) // length, "piece", piece)
+
+
+def _ask_for(emit: KernelBuilder, buffer: Buffer, row: Expression, column: Expression) -> None:
+    emit.emit(Prefetch(buffer, add(row, column)))
 
 
 def is_cheap(fold: Reduction) -> bool:

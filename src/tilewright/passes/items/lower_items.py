@@ -14,13 +14,14 @@ from tilewright.ir import nodes
 from tilewright.ir.lmad import LMAD, row_major
 from tilewright.ir.nodes import Atom, Body, Expression, Lambda, Statement, Variable, atom_size
 from tilewright.ir.scalars import BOOL, I64, ScalarType
-from tilewright.ir.sizes import Size, maximum, minimum, size
+from tilewright.ir.sizes import Size
 from tilewright.ir.traversal import bound_variables
 from tilewright.ir.views import ArrayView
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Name
 from tilewright.passes.items.checks import checked, checked_count, checked_slice, only_if
 from tilewright.passes.items.item_memory import ArrayValue, IotaArray, Item
+from tilewright.passes.items.joined_parts import parts_of, place_parts
 from tilewright.passes.items.lower_scalar import (
     assign_values,
     declare_value,
@@ -42,6 +43,9 @@ def lower_body(item: Item, body: Body, destinations: Sequence[ArrayView | None] 
     for atom, place in zip(body.results, wanted, strict=True):
         if place is not None and isinstance(atom, Variable) and atom.type.rank and atom.name in bound:
             item.destinations.setdefault(atom.name, place)
+    for position, statement in enumerate(body.statements):
+        if isinstance(statement.expression, nodes.Concat):
+            place_parts(item, body, position)
     for statement in body.statements:
         lower_statement(item, statement)
     values = [value_of(item, atom) for atom in body.results]
@@ -283,21 +287,12 @@ def _(expression: nodes.Copy, item: Item, targets: tuple[Variable, ...]) -> Sequ
 def _(expression: nodes.Concat, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
     sources = [view(item, one) for one in expression.arrays]
     memory = item.target(targets[0])
-    start = size(0)
-    for source in sources:
-        # A part whose size is below 0 makes the whole shorter than the other parts, which must not be written past it.
-        room = memory.lmad.shape[expression.axis] - start
-        extent = minimum(maximum(source.lmad.shape[expression.axis], 0), room)
-        shape = [extent if d == expression.axis else one for d, one in enumerate(source.lmad.shape)]
-        lmad = memory.lmad.slice(_part_of(expression.axis, start, shape))
-        item.copy(source, ArrayView(memory.buffer, memory.element, lmad))
-        start = start + extent
+    parts = parts_of(memory, expression.axis, [one.lmad.shape for one in sources])
+    for source, part in zip(sources, parts, strict=True):
+        at, of = source.lmad, part.lmad
+        if (source.buffer, at.offset, at.strides) != (part.buffer, of.offset, of.strides):  # else it was made there
+            item.copy(source, part)
     return (memory,)
-
-
-def _part_of(axis: int, start: Size, shape: Sequence[Size]) -> tuple[nodes.SliceDimension, ...]:
-    """The slice in which a part of a concatenation lies."""
-    return tuple(nodes.SliceDimension(start if d == axis else size(0), extent) for d, extent in enumerate(shape))
 
 
 @lower_expression.register
@@ -326,7 +321,8 @@ def _(expression: nodes.Update, item: Item, targets: tuple[Variable, ...]) -> Se
 @lower_expression.register
 def _(expression: nodes.If, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
     condition = lower_atom(expression.condition, item.emit)[0]
-    if item.speculation is not None and is_cheap(expression):
+    scalar = not any(target.type.rank for target in targets)
+    if scalar and item.speculation is not None and is_cheap(expression):
         return _both_sides(expression, item, item.speculation, condition)
     places: list[ArrayView | None] = []
     scalars: list[tuple[Name, ...]] = []

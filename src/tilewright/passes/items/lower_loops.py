@@ -15,30 +15,47 @@ from tilewright.kernel.ir import For, Name, integer
 from tilewright.passes.core.overwriting import overwriting
 from tilewright.passes.items.all_replaced import all_replaced
 from tilewright.passes.items.item_memory import Item
+from tilewright.passes.items.lane_arrays import state_of, turned_rows
 from tilewright.passes.items.loop_turns import turns_of
-from tilewright.passes.items.lower_items import AnyValue, bind, call, lower_body, lower_expression, value_of
+from tilewright.passes.items.lower_items import AnyValue, bind, call, lower_body, lower_expression, value_of, write
 from tilewright.passes.items.lower_scalar import assign_values, declare_value, lower_size
 from tilewright.passes.items.split_ranges import emit_first_apart
 
 
 @lower_expression.register
 def _(expression: nodes.Loop, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
+    item.overwrites |= overwriting(nodes.Statement(targets, expression))
+    with turned_rows(item, expression):
+        return _lower_loop(expression, item, targets)
+
+
+def _lower_loop(expression: nodes.Loop, item: Item, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
+    form, unseen = expression.form, all_replaced(expression)
+    arrays = {number: one for number, one in enumerate(expression.parameters) if one.type.rank}
+    anew = {number: targets[number].type for number, one in arrays.items() if one.name not in item.overwrites}
+    together = bool(anew) and item.vector_lanes and item.lanes is None and _is_short(expression.body)
+    pairs = form if together and isinstance(form, nodes.ForLoop) else None
+    turns = turns_of(item, expression, anew) if pairs is None else None
     merged: list[tuple[Name, ...] | ArrayView] = []
     spare: list[ArrayView | None] = []
-    item.overwrites |= overwriting(nodes.Statement(targets, expression))
-    unseen = all_replaced(expression)
+    begun: list[AnyValue | None] = []
     for number, (parameter, atom) in enumerate(zip(expression.parameters, expression.initial, strict=True)):
         value, target = None if number in unseen else value_of(item, atom), targets[number]
+        begun.append(value)
         if isinstance(value, tuple):
             merged.append(declare_value(value, parameter.name, item.emit))
             spare.append(None)
+        elif turns is not None and (first := turns.first(number)) is not None:
+            item.destinations.pop(target.name, None)  # it is written when the loop has ended
+            merged.append(first)
+            spare.append(None)
         else:
-            place = item.target(target)
-            if value is not None:
-                item.copy(value, place)
+            place = state_of(item, expression, number, target)
             merged.append(place)
-            in_place = parameter.name in item.overwrites
-            spare.append(place if in_place else item.allocate(target.type, f"{target.name}_next"))
+            spare.append(item.allocate(target.type, f"{target.name}_next") if number in anew else place)
+    for value, begin in zip(begun, merged, strict=True):
+        if isinstance(begin, ArrayView) and value is not None:
+            write(item, value, begin)
     scalars = [value for value in merged if isinstance(value, tuple)]
 
     def write_round(old: Sequence[AnyValue], new: Sequence[ArrayView | None]) -> None:
@@ -54,19 +71,14 @@ def _(expression: nodes.Loop, item: Item, targets: tuple[Variable, ...]) -> Sequ
             if isinstance(old, ArrayView) and new is not None:
                 item.copy(new, old)
 
-    form, moves = expression.form, any(new not in (None, old) for new, old in zip(spare, merged, strict=True))
-    together = moves and item.vector_lanes and item.lanes is None and _is_short(expression.body)
-    if together and isinstance(form, nodes.ForLoop):
+    if pairs is not None:
         there = [old if new is None else new for old, new in zip(merged, spare, strict=True)]
         here = [old if isinstance(old, ArrayView) else None for old in merged]
-        _write_pairs(form, item, lambda: write_round(merged, spare), lambda: write_round(there, here), copy_back)
+        _write_pairs(pairs, item, lambda: write_round(merged, spare), lambda: write_round(there, here), copy_back)
         return merged
-
-    turns = turns_of(item, expression, merged, spare) if moves else None
     if turns is not None:
-        _write_loop(expression, item, merged, lambda: turns.round(write_round))
-        turns.end()
-        return merged
+        _write_loop(expression, item, merged, lambda: turns.round(write_round, merged, spare))
+        return turns.end(merged)
 
     def body() -> tuple[kernel.Statement, ...]:
         with item.emit.scope() as statements:
@@ -80,7 +92,7 @@ def _(expression: nodes.Loop, item: Item, targets: tuple[Variable, ...]) -> Sequ
 
 def _is_short(body: nodes.Body) -> bool:
     """Whether copies of a round's arrays count beside its work, and its code is small enough to be written twice."""
-    kinds = nodes.Loop | nodes.Reduce | nodes.Redomap | nodes.Scan | nodes.Scanomap
+    kinds = nodes.Loop | nodes.Fold
     return not any(isinstance(one.expression, kinds) for one in all_statements(body))
 
 

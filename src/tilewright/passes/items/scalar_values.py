@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import TypeAlias
 
 from tilewright.ir.operators import result_type
@@ -146,6 +147,7 @@ class KernelBuilder:
 # --- types, constants, memory -----------------------------------------------------------------------------------------
 
 
+@cache
 def component_types(scalar: ScalarType) -> tuple[ScalarType, ...]:
     """The kernel types of a value's components."""
     part = compute_type(real_of(scalar))
@@ -230,7 +232,7 @@ def _cast(part: Expression, target: ScalarType) -> Expression:
 
 
 def _op(operator: str, *operands: Expression) -> Expression:
-    result = BOOL if operator in ("eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf") else operands[-1].type
+    result = BOOL if operator in kernel.PREDICATES else operands[-1].type
     return kernel.Operation(operator, operands, result)
 
 

@@ -134,7 +134,7 @@ def _emit_loop(emit: KernelBuilder, bounds: Bounds, loop: _Loop, few: bool = Fal
 
     def emit_body(body: Sequence[Statement]) -> None:
         index, inside = renamed(emit, loop.index, body)
-        emit.emit(For(index.name, *bounds, inside, independent=True))
+        emit.emit(For(index.name, *bounds, inside, independent=True, scalar=few))
 
     checks = checks_of(loop.body, loop.index, loop.bad) if loop.bad is not None and not few else ()
     if loop.bad is None or not checks:

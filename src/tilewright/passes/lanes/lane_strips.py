@@ -80,7 +80,7 @@ def _access(
     name: str,
 ) -> Access | None:
     element = buffer.element
-    if buffer.vector > 1 or element.bytes not in (4, 8) or element.is_complex or memory_element(element) != element:
+    if element.bytes not in (4, 8) or element.is_complex or memory_element(element) != element:
         return None
     whole = _inlined(index, lets)
     slope = None if whole is None else _slope(whole, name)

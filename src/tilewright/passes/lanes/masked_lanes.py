@@ -9,7 +9,7 @@ from tilewright.ir.scalars import I64
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Constant, Expression, Load, Name, Statement, add, element_of, operation
 from tilewright.kernel.llvm_vector_math import FUNCTIONS
-from tilewright.kernel.traversal import children, depends_on, expressions, parts, walk
+from tilewright.kernel.traversal import depends_on, expressions, parts, walk
 from tilewright.machine.model import Machine
 from tilewright.passes.items.scalar_values import KernelBuilder
 from tilewright.passes.lanes.lane_code import LaneCode
@@ -134,12 +134,12 @@ def _gathers_pay(body: Sequence[Statement], variance: LaneVariance, machine: Mac
         if isinstance(expression, Name):
             inside = bound.get(expression.name)
             return expression.name in carried or (inside is not None and follows(inside))
-        return any(map(follows, children(expression)))
+        return any(map(follows, expressions(expression)))
 
     def pays(expression: Expression) -> bool:
         if isinstance(expression, Load) and variance.kind(expression.index) == WIDE and not follows(expression.index):
             return False
-        return all(map(pays, children(expression)))
+        return all(map(pays, expressions(expression)))
 
     return all(pays(expression) for one in every for expression in expressions(one))
 

@@ -6,18 +6,20 @@ from tilewright.kernel.ir import Expression, Shuffle, VectorType
 from tilewright.passes.items.scalar_values import KernelBuilder
 
 
-def transposed(emit: KernelBuilder, rows: list[Expression]) -> list[Expression]:
+def transposed(emit: KernelBuilder, rows: list[Expression], unit: int = 1) -> list[Expression]:
     """The columns of a square of vectors: n rows of n lanes (a power of two), by log2(n) rounds of shuffles.
 
     Round by round, blocks of 1, 2, 4, ... lanes off the diagonal change places with their mirror images. In rows of
-    more lanes each n of them are a square of their own, with its columns in their place.
+    more lanes each n of them are a square of their own, with its columns in their place. `unit` lanes stay together.
     """
     count, lanes, distance = len(rows), lanes_of(rows[0]), 1
     while distance < count:
         keep_low = tuple(
-            lane if not lane & distance else lanes + lane - distance for lane in range(lanes)
+            lane if not lane // unit & distance else lanes + lane - distance * unit for lane in range(lanes)
         )  # lanes of the first row, with the second's moved up
-        keep_high = tuple(lane + distance if not lane & distance else lanes + lane for lane in range(lanes))
+        keep_high = tuple(
+            lane + distance * unit if not lane // unit & distance else lanes + lane for lane in range(lanes)
+        )
         moved = list(rows)
         for row in range(count):
             if not row & distance:

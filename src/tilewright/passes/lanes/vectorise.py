@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tilewright.ir.cached import remembered
 from tilewright.ir.nodes import Lambda
 from tilewright.ir.scalars import BOOL, I64, U8, ScalarType
 from tilewright.ir.traversal import used_variables
@@ -52,24 +53,24 @@ def lower_lambda_vector(
 
 def is_vectorisable(functions: Sequence[Lambda]) -> bool:
     """True if every function is code on scalars without loops."""
-    for function in functions:
-        types = {one.name: one.type.element for one in used_variables(function)}
-        emit = KernelBuilder(
-            lambda name, types=types: tuple(  # type: ignore[misc]
-                Name(f"{name}_{part}", one) for part, one in enumerate(component_types(types.get(name, I64)))
-            )
+    return all(map(_is_without_loops, functions))
+
+
+@remembered
+def _is_without_loops(function: Lambda) -> bool:
+    types = {one.name: one.type.element for one in used_variables(function)}
+    emit = KernelBuilder(
+        lambda name: tuple(
+            Name(f"{name}_{part}", one) for part, one in enumerate(component_types(types.get(name, I64)))
         )
-        arguments = [
-            tuple(Name(f"p{i}_{c}", t) for c, t in enumerate(component_types(p.type.element)))
-            for i, p in enumerate(function.parameters)
-        ]
-        lower_lambda(function, arguments, emit)
-        if not all(
-            isinstance(statement, kernel.Let | kernel.Declare | kernel.Assign | kernel.If)
-            for statement in walk(emit.statements)
-        ):
-            return False
-    return True
+    )
+    arguments = [
+        tuple(Name(f"p{i}_{c}", t) for c, t in enumerate(component_types(p.type.element)))
+        for i, p in enumerate(function.parameters)
+    ]
+    lower_lambda(function, arguments, emit)
+    lowered = kernel.Let | kernel.Declare | kernel.Assign | kernel.If
+    return all(isinstance(statement, lowered) for statement in walk(emit.statements))
 
 
 def as_mask(value: Expression) -> Expression:

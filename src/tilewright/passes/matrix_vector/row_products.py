@@ -95,7 +95,7 @@ def _cycles(form: MatrixVectorForm, machine: Machine) -> float:
     parts = len(component_types(form.accumulator))
     each = (1 if form.fused_multiply_add or form.dots else 2) * parts**2
     tile = form.rows * form.column_tile
-    step = max(
+    step = machine.pace.in_place * max(
         each * tile,
         LOADED * machine.pace.vector_load * parts * (form.rows + form.column_tile),
         machine.pace.chain / form.vectors,
@@ -115,12 +115,13 @@ def _cycles(form: MatrixVectorForm, machine: Machine) -> float:
     out = math.prod(constant(one.size) for one in form.contraction.dimensions if one.kind is not Kind.K)
     run = form.along_size * form.matrix.element.bytes
     memory = read_once(sizes, (max(run, machine.l1_bytes),) * 2, out * form.matrix.element.bytes, machine)
-    # All columns pass once more for each tile of rows.
+    # All columns pass once more for each tile of rows, and this tile once more for each tile of columns.
     element = form.vector.element.bytes
-    columns = form.column_count * form.along_size * element
-    level = level_of(columns + 2 * form.rows * form.along_size * element, machine)
-    contracted = math.prod(constant(one.size) for one in form.contracted)
-    again = outer * contracted * (row_tiles - 1) * columns / machine.pace.bytes_again_from(level)
+    columns, tile_of_rows = (count * form.along_size * element for count in (form.column_count, form.rows))
+    again = (row_tiles - 1) * columns / machine.pace.bytes_again_from(level_of(columns + 2 * tile_of_rows, machine))
+    level = level_of(tile_of_rows, machine)
+    again += row_tiles * (column_tiles - 1) * tile_of_rows / machine.pace.bytes_again_from(level)
+    again *= outer * runs
     # More rows than prefetchers follow.
     return max(compute, memory) + 0.2 * min(compute, memory) + 0.5 * again * machine.pace.waiting
 

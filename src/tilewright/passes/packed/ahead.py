@@ -17,6 +17,7 @@ from tilewright.passes.packed.tables import offset_of, walk
 from tilewright.passes.packed.writer import PackedWriter, Side
 
 TOGETHER = 8  # requests of one turn: a third of the misses that a core can have at once
+MOST_TOGETHER = 12  # of a block that one turn of so many asks for, where two would ask for some lines twice
 LEAST_PERIOD = 8  # steps of the sum between turns, so that these take no tenth of the time
 
 
@@ -45,7 +46,7 @@ class Cut:
 @dataclass(frozen=True)
 class _Lines:
     """The lines in which the next block lies: `points` along the side by `steps` along the sum, where `point_step` and
-    `depth_step` entries of the offset tables count as one.
+    `depth_step` entries of the offset tables count as one. One turn asks for `together` of them.
     """
 
     side: Side
@@ -55,6 +56,7 @@ class _Lines:
     depth_step: int
     points: Expression
     steps: Expression
+    together: int
 
 
 def ask_ahead(
@@ -115,10 +117,12 @@ def _lines_of(
     half = max(1, LINE // side.operand.element.bytes // 2)
     point_step, depth_step = (1, half) if along_sum else (half, 1)
     depth_table = w.workspace(f"{side.name}_depth_ahead", I64, w.form.depth_capacity)
-    points, steps = _ceiling(count, point_step), _ceiling(depth, depth_step)
-    return _Lines(
-        side, table, depth_table, point_step, depth_step, w.emit.let(points, "points"), w.emit.let(steps, "steps")
-    )
+    points = w.emit.let(_ceiling(count, point_step), "points")
+    steps = w.emit.let(_ceiling(depth, depth_step), "steps")
+    block = w.form.vector_block if side.name == "v" else w.form.scalar_block
+    most = -(-block // point_step)
+    together = most if TOGETHER < most <= MOST_TOGETHER else TOGETHER
+    return _Lines(side, table, depth_table, point_step, depth_step, points, steps, together)
 
 
 def _ceiling(count: Expression, unit: int) -> Expression:
@@ -131,7 +135,7 @@ def _period(
     """Steps of the sum between turns, so that all have been taken when the block is done."""
     turns: Expression = integer(1)
     for one in lines:
-        own = multiply(one.steps, _ceiling(one.points, TOGETHER))
+        own = multiply(one.steps, _ceiling(one.points, one.together))
         turns = w.emit.let(operation("max", turns, own), "turns")
     tiles = multiply(w.panels(counts[0], sides[0].width), w.panels(counts[1], sides[1].width))
     period = operation("floordiv", multiply(tiles, counts[2]), turns)
@@ -158,11 +162,11 @@ def _turn(w: PackedWriter, lines: _Lines, point: Name, step: Name) -> None:
     emit = w.emit
     along = emit.let(load(lines.depth_table, multiply(step, integer(lines.depth_step))), "along")
     last = emit.let(operation("sub", lines.points, integer(1)), "last")
-    for number in range(TOGETHER):
+    for number in range(lines.together):
         here = operation("min", add(point, integer(number)), last)
         start = load(lines.table, multiply(here, integer(lines.point_step)))
         emit.emit(Prefetch(lines.side.source, emit.let(add(start, along), "at"), level=2))
-    emit.assign(point, add(point, integer(TOGETHER)))
+    emit.assign(point, add(point, integer(lines.together)))
 
     def next_step() -> None:
         emit.assign(point, integer(0))

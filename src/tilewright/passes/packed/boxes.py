@@ -44,7 +44,7 @@ def with_boxes(form: PackedForm, machine: Machine) -> PackedForm:
     if found is None:
         return form
     boxes, vectors, rows = found
-    suit = rows_suit(contraction, form.scalar_dimensions, form.vector_left, rows, machine)
+    suit = rows_suit(contraction, form.scalar_dimensions, form.vector_left, rows, form.depth, machine)
     form = replace(form, boxes=boxes, vectors=vectors, rows=rows, nontemporal=False)
     return _cut(replace(form, scalar_in_place=form.scalar_rows and suit), boxes, machine)
 

@@ -29,7 +29,9 @@ from tilewright.passes.packed.form import (
     holds_partial_sums,
     is_multiply_add,
     is_written_by_blocks,
+    rows_are_scattered,
     rows_suit,
+    run_of_rows,
 )
 from tilewright.passes.packed.operands import with_conversions_in_packing
 
@@ -38,6 +40,10 @@ LONGEST_PIECE = 1024
 whose results stay in the first cache are those of all trees (`PIECE`), since adding to them there costs nothing.
 """
 WAITING_ELEMENTS = 1 << 22  # of a level of partial sums: 2048 by 2048 results are packed for at once
+CHANNELS = 1024  # bytes that lie in several channels of the memory
+COPIED_WORD = 0.5  # cycles to pack four bytes of the scalar side
+LEAST_RUN = 128  # steps of a row of the scalar side that are read in place as a piece of a sum over several dimensions
+ADDED_TILE = 50.0  # cycles that a register tile takes more for each piece of the sum, beside its vectors
 BROKEN_ELEMENT = 1.5  # cycles more to pack an element of the scalar side where panels end in the middle of runs
 
 LEAST_LANES = 4
@@ -55,8 +61,8 @@ def make_packed_form(contraction: Contraction, machine: Machine) -> PackedForm:
 def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
     contraction = with_conversions_in_packing(contraction)
     vector_left = _vector_side_is_left(contraction)
-    vector = _side(contraction, Kind.M if vector_left else Kind.N, vector_left)
-    scalar = _side(contraction, Kind.N if vector_left else Kind.M, not vector_left)
+    vector = side_of(contraction, Kind.M if vector_left else Kind.N, vector_left)
+    scalar = side_of(contraction, Kind.N if vector_left else Kind.M, not vector_left)
     accumulator = contraction.accumulator
     vector_total = math.prod(one.size for one in vector)
     lanes = _lanes(contraction, machine, accumulator)
@@ -77,6 +83,12 @@ def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
     if few and contracted > LONGEST_PIECE:
         longest = min(longest, PIECE)
     depth = _depth(contraction, contracted, lanes * together, longest)
+    run = run_of_rows(contraction, vector_left) if scalar_rows and dots is None else 0
+    if LEAST_RUN <= run < depth and rows_suit(contraction, scalar, vector_left, rows, run, machine):
+        tiles = -(-vector_total // tile) * -(-scalar_total // rows)
+        added = tiles * (vectors * rows + ADDED_TILE) * (contracted // run - contracted // depth)
+        copied = COPIED_WORD * element_bytes / 4 * scalar_total * contracted
+        depth = run if machine.pace.other * added < machine.pace.packing * copied else depth
     batch = math.prod(constant(one.size) for one in contraction.of_kind(Kind.C))
     levels = _levels(contraction, -(-contracted // depth))
     totals = vector_total, scalar_total
@@ -96,6 +108,10 @@ def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
         and is_written_by_blocks(vector)
         and (vector_block + lanes) * scalar_block <= 2 * BUFFERED_ELEMENTS
     )
+    past = depth >= contracted and not buffered and _output_bytes(contraction) > max(machine.l3_bytes // 2, 1 << 23)
+    stays = 2 * memory[0] if past else memory[0]
+    scattered = past and rows_are_scattered(contraction, scalar, vector_left)
+    suit = rows_suit(contraction, scalar, vector_left, rows, depth, machine) and not scattered
     return PackedForm(
         contraction=contraction,
         vector_left=vector_left,
@@ -108,11 +124,10 @@ def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
         scalar_block=scalar_block,
         depth=depth,
         fused_multiply_add=is_multiply_add(contraction),
-        scalar_inner=_scalar_side_is_inner(vector, scalar, step_bytes * scalar_block <= memory[0]),
+        scalar_inner=_scalar_side_is_inner(vector, scalar, step_bytes * scalar_block <= stays)
+        and not (past and _shares_channels(vector, scalar, tile, contraction.out.element.bytes)),
         buffered=buffered,
-        nontemporal=(
-            depth >= contracted and not buffered and _output_bytes(contraction) > max(machine.l3_bytes // 2, 1 << 23)
-        ),
+        nontemporal=past,
         scalar_rows=scalar_rows,
         vector_chunk=chunks[0],
         scalar_chunk=chunks[1],
@@ -121,7 +136,7 @@ def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
         fan=FAN,
         far=far,
         scalar_far=_is_far(contraction, not vector_left, machine),
-        scalar_in_place=scalar_rows and dots is None and rows_suit(contraction, scalar, vector_left, rows, machine),
+        scalar_in_place=scalar_rows and dots is None and suit,
         dots=dots,
     )
 
@@ -149,7 +164,7 @@ def _vector_side_is_left(contraction: Contraction) -> bool:
     return min(sides, key=lambda one: abs(constant(one.stride_out))).kind is Kind.M
 
 
-def _side(contraction: Contraction, kind: Kind, left: bool) -> tuple[SideDimension, ...]:
+def side_of(contraction: Contraction, kind: Kind, left: bool) -> tuple[SideDimension, ...]:
     """A side's dimensions, outermost first. Innermost is the unit stride of the larger array, be it the operand (then
     packing reads whole vectors) or the output (then whole vectors are written); next to it the other array's, so that
     a block of the side covers whole cache lines of both.
@@ -184,6 +199,17 @@ def _scalar_side_is_inner(
     along_scalar = min((abs(one.stride_out) for one in scalar), default=0)
     along_vector = min((abs(one.stride_out) for one in vector[:-1]), default=0)
     return along_scalar < along_vector and stays_in_l2
+
+
+def _shares_channels(
+    vector: tuple[SideDimension, ...], scalar: tuple[SideDimension, ...], tile: int, element_bytes: int
+) -> bool:
+    """True if register tiles that follow each other along the scalar side would write parts of runs which begin a power
+    of two apart: such parts are in few of the memory's channels.
+    """
+    apart = min((abs(one.stride_out) for one in scalar), default=0) * element_bytes
+    parts = bool(vector) and vector[-1].stride_out == 1 and vector[-1].size >= 2 * tile
+    return parts and apart >= CHANNELS and apart & (apart - 1) == 0
 
 
 def _elements(contraction: Contraction, missing: Kind) -> int:

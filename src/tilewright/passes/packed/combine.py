@@ -88,16 +88,16 @@ def _types_agree(form: PackedForm, vector: Value, element: Value) -> bool:
 
 
 def _multiply_add(w: PackedWriter, accumulator: tuple[Name, ...], vector: Value, element: Value) -> None:
-    """The real parts first: re += ac; im += ad; re -= bd; im += bc."""
+    """The broadcast's real part first, as in direct/pairs.py: re += ac; im += bc; re -= bd; im += ad."""
 
     def fma(total: Name, one: Expression, other: Expression) -> None:
         w.emit.assign(total, kernel.Operation("fma", (one, other, total), total.type))
 
     fma(accumulator[0], vector[0], element[0])
     if len(accumulator) == 2:
-        fma(accumulator[1], vector[0], element[1])
-        fma(accumulator[0], operation("neg", vector[1]), element[1])
         fma(accumulator[1], vector[1], element[0])
+        fma(accumulator[0], operation("neg", vector[1]), element[1])
+        fma(accumulator[1], vector[0], element[1])
 
 
 # --- operators without nan --------------------------------------------------------------------------------------------

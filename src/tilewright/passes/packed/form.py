@@ -21,7 +21,11 @@ from tilewright.passes.packed.dots import Dots
 from tilewright.passes.packed.two_sides import TwoSidedForm, is_operator, vectors_of_last_tile
 
 LEAST_DEPTH_CAPACITY = 256
+MOST_STEPS = 512  # of the sum, in the kernel of any shape
 BUFFERED_ELEMENTS = 1 << 17
+
+SHORT_ROW = 512  # bytes of a row of the scalar side: a few lines
+MANY_OTHERS = 1024  # elements of the vector side that such rows are read for, from which on packing them pays
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,7 @@ class PackedForm(TwoSidedForm):
     `levels`: of partial sums that wait in scratch memory: none if they are added up in the output; one if that cannot
     hold them; more for sums of many pieces, which are trees: `fan` values of a level are one of the next.
     `dots`: several products of narrow elements are summed by one instruction.
+    `any_shape`: one kernel serves all sizes and strides (contractions/any_shape.py).
     """
 
     vector_dimensions: tuple[SideDimension, ...]
@@ -90,6 +95,7 @@ class PackedForm(TwoSidedForm):
     scalar_in_place: bool = False
     boxes: Boxes | None = None
     dots: Dots | None = None
+    any_shape: bool = False
 
     @property
     def together(self) -> int:
@@ -107,7 +113,7 @@ class PackedForm(TwoSidedForm):
         halves of vectors fill.
         """
         half, line = self.lanes // 2, LINE // self.contraction.out.element.bytes
-        if self.lanes < 8 or not (self.vector_dimensions and self.scalar_dimensions):
+        if self.any_shape or self.lanes < 8 or not (self.vector_dimensions and self.scalar_dimensions):
             return False
         inner, rows = self.vector_dimensions[-1], self.scalar_dimensions[-1]
         between = (*self.vector_dimensions[:-1], *self.scalar_dimensions[:-1])
@@ -125,7 +131,7 @@ class PackedForm(TwoSidedForm):
     @property
     def least_part(self) -> int:
         """Elements of the smallest piece of a vector that is written as one: a quarter, from eight lanes on."""
-        return self.lanes // 4 if self.lanes >= 8 else self.lanes
+        return self.lanes // 4 if self.lanes >= 8 and not self.any_shape else self.lanes
 
     @property
     def joins_blocks(self) -> bool:
@@ -136,7 +142,7 @@ class PackedForm(TwoSidedForm):
     def in_whole_lines(self) -> bool:
         """Whether every vector of the output is one piece of it, and begins with a cache line if the output does."""
         line = LINE // self.contraction.out.element.bytes
-        if self.boxes is not None or not self.vector_dimensions or self.lanes % line:
+        if self.any_shape or self.boxes is not None or not self.vector_dimensions or self.lanes % line:
             return False
         inner = self.vector_dimensions[-1]
         others = (one for one in self.contraction.dimensions if one != inner.dimension)
@@ -202,7 +208,7 @@ class PackedForm(TwoSidedForm):
         """Vectors of the last panel of the vector side that register tiles compute: all of them, where padding is so
         little that it is not worth another loop, or in boxes.
         """
-        if self.boxes is not None or self.lanes == 1:
+        if self.boxes is not None or self.lanes == 1 or self.any_shape:
             return self.vectors
         return vectors_of_last_tile(self.total(self.vector_dimensions), self.lanes, self.vectors)
 
@@ -242,7 +248,7 @@ class PackedForm(TwoSidedForm):
     @property
     def depth_capacity(self) -> int:
         """Steps of the sum that the kernel has room for; of few different values, so that shapes share kernels."""
-        return max(LEAST_DEPTH_CAPACITY, power_of_two_at_least(self.depth))
+        return max(MOST_STEPS if self.any_shape else LEAST_DEPTH_CAPACITY, power_of_two_at_least(self.depth))
 
     def panel_capacity(self, tile: int, panel_bytes: int) -> int:
         """Elements of a side's panels that the kernel has room for, likewise."""
@@ -269,19 +275,41 @@ def is_written_by_blocks(vector: tuple[SideDimension, ...]) -> bool:
     return len(vector) > 1 and abs(vector[-1].stride_out) > min(abs(one.stride_out) for one in vector)
 
 
+def run_of_rows(contraction: Contraction, vector_left: bool) -> int:
+    """Steps of the sum that follow each other in a row of the scalar side: its innermost dimension, or 0."""
+    sums = contraction.of_kind(Kind.K)
+    return constant(sums[-1].size) if sums and constant(sums[-1].stride(left=not vector_left)) == 1 else 0
+
+
 def rows_suit(
-    contraction: Contraction, scalar: tuple[SideDimension, ...], vector_left: bool, rows: int, machine: Machine
+    contraction: Contraction,
+    scalar: tuple[SideDimension, ...],
+    vector_left: bool,
+    rows: int,
+    piece: int,
+    machine: Machine,
 ) -> bool:
-    """Whether panels of the scalar side's rows would be the same rows again: they hold what the map takes, the sum runs
-    along them without a gap, and the first cache has room for a line of each of a tile's.
+    """Whether panels of the scalar side's rows would be the same rows again: they hold what the map takes, each piece
+    of the sum runs along them without a gap, and the first cache has room for a line of each of a tile's.
     """
     operand = contraction.operand(left=not vector_left)
-    sums = contraction.of_kind(Kind.K)
-    strides = [constant(one.stride(left=not vector_left)) for one in sums]
+    run = run_of_rows(contraction, vector_left)
+    together = run > 0 and (len(contraction.of_kind(Kind.K)) == 1 or run % piece == 0)
     held = contraction.map.parameters[1 if vector_left else 0].type.element
     plain = held == operand.element and held != BOOL and not held.is_complex
     apart = scalar[-1].stride * operand.element.bytes if scalar else 0
-    return plain and strides == [1] and lines_stay(rows, apart, machine)
+    return plain and together and lines_stay(rows, apart, machine)
+
+
+def rows_are_scattered(contraction: Contraction, scalar: tuple[SideDimension, ...], vector_left: bool) -> bool:
+    """Whether the scalar side's rows are short, with gaps between them, which no prefetcher foresees, and many panels
+    of the vector side would read them.
+    """
+    element_bytes = contraction.operand(left=not vector_left).element.bytes
+    apart = scalar[-1].stride * element_bytes if scalar else 0
+    length = math.prod(constant(one.size) for one in contraction.of_kind(Kind.K)) * element_bytes
+    others = math.prod(constant(one.size) for one in contraction.of_kind(Kind.M if vector_left else Kind.N))
+    return length <= SHORT_ROW and apart >= 2 * length and others >= MANY_OTHERS
 
 
 def holds_partial_sums(contraction: Contraction) -> bool:

@@ -23,7 +23,7 @@ STEPS_AHEAD = 12  # of the sum that packing is ahead with its requests for what 
 def may_join_runs(w: PackedWriter, side: Side) -> bool:
     """Whether vectors of the vector side lie in two runs of the operand at the most."""
     form = w.form
-    if side.name != "v" or form.boxes is not None or form.dots is not None or len(side.panels) != 1:
+    if form.any_shape or side.name != "v" or form.boxes is not None or form.dots is not None or len(side.panels) != 1:
         return False
     long = run_length([(one.size, one.stride) for one in side.dimensions]) >= form.lanes
     return long and not side.operand.element.is_complex and takes_masks(side.operand.element, form.lanes)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from tilewright.contraction.form import Contraction
 from tilewright.ir.nodes import Cast, Lambda, Type, Variable
 from tilewright.ir.scalars import BOOL, U8, ScalarType
-from tilewright.ir.traversal import mentioned_names, substitute
+from tilewright.ir.traversal import mentioned, substitute
 from tilewright.kernel.ir import (
     Buffer,
     Expression,
@@ -39,7 +39,7 @@ def with_conversions_in_packing(contraction: Contraction) -> Contraction:
 def _without_conversion(function: Lambda, parameter: Variable) -> Lambda:
     """The function of the converted parameter, if it is used converted to one other real type and in no other way."""
     source = parameter.type.element
-    uses = [one for one in function.body.statements if parameter.name in mentioned_names(one)]
+    uses = [one for one in function.body.statements if parameter.name in mentioned(one)]
     targets = {one.expression.scalar for one in uses if isinstance(one.expression, Cast)}
     if (
         len(targets) != 1

@@ -43,7 +43,10 @@ class Runs:
 
 
 def runs_of(form: PackedForm, is_vector: bool) -> Runs:
-    """What sizes, strides and blocks say about a side."""
+    """What sizes, strides and blocks say about a side; all that may be, where one kernel serves all shapes."""
+    if form.any_shape:
+        either = frozenset((WHOLE, BROKEN))
+        return Runs(either, either, frozenset((BROKEN,)), True, False, False, False)
     dimensions = form.vector_dimensions if is_vector else form.scalar_dimensions
     tile = form.vector_tile if is_vector else form.rows
     starts, ends = _starts(form, dimensions, is_vector)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilewright.contraction.form import Contraction, Operand
+from tilewright.ir.cached import remembered
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Apply, Lambda
 from tilewright.ir.scalars import ScalarType
@@ -28,16 +29,19 @@ def vectors_of_last_tile(size: int, lanes: int, vectors: int) -> int:
 
 def is_operator(function: Lambda, operator: str) -> bool:
     """True if a function of two parameters is one operator on them."""
+    return operator_of(function) == operator
+
+
+@remembered
+def operator_of(function: Lambda) -> str | None:
+    """The operator that a function of two parameters is on them; None if it is anything else."""
     plain = canonical(function)
     if len(plain.body.statements) != 1 or plain.body.results != plain.body.statements[0].targets:
-        return False
+        return None
     expression = plain.body.statements[0].expression
-    return (
-        isinstance(expression, Apply)
-        and expression.operator == operator
-        and set(expression.operands) == set(plain.parameters)
-        and len(plain.parameters) == 2
-    )
+    if not isinstance(expression, Apply) or len(plain.parameters) != 2:
+        return None
+    return expression.operator if set(expression.operands) == set(plain.parameters) else None
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,10 @@ class PackedWriter(LaunchWriter):
         super().__init__(form.contraction, I64)
         self.form = form
 
+    def parameter(self, hint: str, value: int) -> Expression:
+        """As `LaunchWriter` has it; 0 and 1 too where one kernel serves all shapes."""
+        return self._add(hint, self.index, value) if self.form.any_shape else super().parameter(hint, value)
+
     def fill(self, panel: Buffer, at: Expression, value: Expression, aligned: bool = False) -> None:
         """panel[at] = value, converted to what the panel holds."""
         self.emit.emit(kernel.Store(panel, at, in_panel_type(value, panel.element), aligned=aligned))

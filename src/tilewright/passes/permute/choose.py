@@ -27,6 +27,7 @@ from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import U8, U16, U32, U64, ScalarType, real_of
 from tilewright.machine.model import Machine
 from tilewright.passes.permute import form
+from tilewright.passes.permute.carried_form import carried_form
 from tilewright.passes.permute.copied import (
     LONG_LINES,
     Copied,
@@ -39,14 +40,16 @@ from tilewright.passes.permute.copied import (
 from tilewright.passes.permute.form import PermuteForm
 from tilewright.passes.permute.interleaving import merged_form, merged_lanes, split_lanes
 from tilewright.passes.permute.straight_form import straight_tile
-from tilewright.passes.permute.tiles import LINE, PAGE, PermuteDimension, StraightTile, tile_extents, tile_of
+from tilewright.passes.permute.tiles import LINE, MANY_WAYS, PAGE, PermuteDimension, StraightTile, tile_extents, tile_of
 
 WORDS = {1: U8, 2: U16, 4: U32, 8: U64}
 ROWS_BY_LINES = 128  # of the source, which are read together where each cache line is read once
+STREAMED_LINES = 1024  # of each of few rows that are split straight from registers
 FEW_VECTORS = 8  # of a row that is copied without a loop
 LONG_ROW = 64  # cache lines of a row whose strips are written past the caches one by one
 LARGEST_ATOM = 16  # bytes
 LONGEST_ATOM = 32  # where no line has to begin with one: past the caches arrays promise no more than 16 bytes
+FAR_SHARE = 2  # of the second cache: tiles of a larger target within the caches are not lined up
 PAGES_AT_ONCE = 1024  # of the target, while a page of each row of the source is read
 
 
@@ -117,9 +120,15 @@ def permute_form(
     nontemporal = past and _long_rows(copied, square)
     # Long rows of a source that begin anywhere in a line are better read in strips, which move each line at once.
     if past and not (nontemporal and row.source * word.bytes % LINE):
-        straight = straight_tile(copied, column, square.lanes, square.columns)
+        straight = straight_tile(copied, column, square.lanes)
         if straight is not None:
             return _straight(copied, column, square, straight)
+    if (
+        past
+        and (not nontemporal or _carries_long_rows(copied, column))
+        and (found := carried_form(copied, column)) is not None
+    ):
+        return found
     gathered = not nontemporal if past else _shares_sets(copied, column, square)
     if gathered and row.target == atom == column.source:
         return _tiles(copied, column, square, past)
@@ -211,20 +220,31 @@ def _square(copied: Copied, column: PermuteDimension) -> _Square:
     """As many lanes as a vector has; single atoms where the source's column or the target's row has gaps."""
     row, atom, size = copied.row, copied.atom, copied.size
     lanes = columns = 1
-    if row.target == atom == column.source and atom.bit_count() == 1:
+    fits = atom.bit_count() == 1 or copied.machine.vector_bytes == LINE  # Which has masks and picks from two vectors.
+    if row.target == atom == column.source and fits:
         lanes = power_of_two_at_most(min(copied.machine.vector_bytes // size, row.size))
         # Narrow types are read in quarters of a line: squares of whole lines would not fit the registers.
-        columns = power_of_two_at_most(min(lanes if size >= 4 else LARGEST_ATOM // size, lanes, column.size))
+        columns = power_of_two_at_most(min(lanes if size > 2 else LARGEST_ATOM // size, lanes, column.size))
         if lanes == 1 or columns * atom == 1:
             lanes = columns = 1
-    return _Square(lanes, columns, min(max(columns, copied.line), column.size))
+    line = copied.line if lanes == 1 else power_of_two_at_most(copied.line)
+    return _Square(lanes, columns, min(max(columns, line), column.size))
 
 
 def _long_rows(copied: Copied, square: _Square) -> bool:
     """Whether strips of the rows are worth being written past the caches one by one."""
     # Narrow words are read in several pieces of a line, which is not there any more if all rows share its set.
     lost = square.columns < square.width and copied.row.source * copied.word.bytes % PAGE == 0
-    return square.lanes > 1 and copied.row.size * copied.size >= LONG_ROW * LINE and not lost
+    is_even = copied.atom.bit_count() == 1  # Else lines begin in the middle of atoms, which strips do not do.
+    return square.lanes > 1 and is_even and copied.row.size * copied.size >= LONG_ROW * LINE and not lost
+
+
+def _carries_long_rows(copied: Copied, column: PermuteDimension) -> bool:
+    """Whether rows of the source follow each other and are short, or are a matrix's and begin alike in a line."""
+    row = copied.row.source
+    if row * copied.word.bytes % LINE == 0:
+        return not copied.others
+    return row == column.size * copied.atom and column.size * copied.size <= PAGE // 2
 
 
 def _shares_sets(copied: Copied, column: PermuteDimension, square: _Square) -> bool:
@@ -250,7 +270,10 @@ def _squares(
     steps = row.source * word.bytes % LINE, column.target * word.bytes % PAGE
     by_lines = nontemporal and square.lanes == square.columns == line and row.source > 0 and all(steps)
     by_lines = by_lines and not splits
-    strip = ROWS_BY_LINES if by_lines else max((form.SPLIT_LINES if splits else form.STRIP_LINES) * line, square.lanes)
+    lines = form.SPLIT_LINES if splits else form.STRIP_LINES
+    if splits and nontemporal and square.lanes == line:
+        lines = STREAMED_LINES
+    strip = ROWS_BY_LINES if by_lines else max(lines * line, square.lanes)
     strips = max(1, row.size // strip)
     wanted = wanted_blocks(copied.nbytes(column.size), copied.machine)
     chunk = _chunk(copied, column, width, -(-wanted // (strips * math.prod(one.size for one in copied.others))))
@@ -296,7 +319,9 @@ def _tiles(copied: Copied, column: PermuteDimension, square: _Square, past: bool
     word, row, atom, machine = copied.word, copied.row, copied.atom, copied.machine
     least = (square.lanes, square.width)
     extents = tile_extents(copied.others, row, column, atom, word.bytes, least, machine, past)
-    tile = tile_of(extents, row, column, atom, word.bytes, machine, past)
+    # Rows in the third cache take longer to come than squares that miss the first one for the half of a line.
+    lines_up = past or copied.nbytes(column.size) <= FAR_SHARE * machine.l2_bytes or machine.l2_ways < MANY_WAYS
+    tile = tile_of(extents, row, column, atom, word.bytes, machine, past, lines_up)
     loops = []
     for one in (*copied.others, row, column):
         extent = extents.get(one, 1)
@@ -347,9 +372,9 @@ def _straight(copied: Copied, column: PermuteDimension, square: _Square, tile: S
         strip=copied.row.size,
         chunk=column.size,
         lanes=square.lanes,
-        vector=square.lanes,
-        columns=square.columns,
-        width=square.width,
+        vector=square.lanes * copied.atom,
+        columns=square.lanes,
+        width=square.lanes,
         nontemporal=True,
         straight=tile,
         source_start=copied.starts[0],

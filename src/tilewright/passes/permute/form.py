@@ -6,7 +6,7 @@ import math
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import ScalarType
-from tilewright.passes.permute.tiles import PermuteDimension, StraightTile, Tile
+from tilewright.passes.permute.tiles import CarriedTile, PermuteDimension, StraightTile, Tile
 
 SPLIT_LINES = 16  # of one of few rows that are split
 STRIP_LINES = 4  # cache lines of the target that a strip writes in one piece: with one of them it takes twice the time
@@ -56,6 +56,7 @@ class PermuteForm:
         reads_aligned: all rows of the source in a piece begin at the same place in a cache line.
         tile: what is gathered before it is written past the caches, where rows are short.
         straight: what is written past the caches straight from registers, line by line of the target.
+        carried: the same where columns begin anywhere in a line of the target, or atoms are no part of one.
         source_start, target_start: where the first element lies, in words.
     """
 
@@ -80,6 +81,7 @@ class PermuteForm:
     reads_aligned: bool = False
     tile: Tile | None = None
     straight: StraightTile | None = None
+    carried: CarriedTile | None = None
     source_start: int
     target_start: int
 

@@ -21,8 +21,10 @@ from tilewright.passes.permute.form import CHUNKS, PermuteForm, PermuteLoop
 from tilewright.passes.permute.tiles import LINE, PermuteDimension
 
 MERGED_BYTES = 1 << 13  # of the target in a piece of merged rows
+STREAMED_BYTES = 1 << 18  # the same where its lines are written past the caches straight from registers
 MOST_ROWS = 6  # which are split or merged in registers: each result is picked from all of them
 MOST_NARROW_ROWS = 8  # the same of words of one or two bytes, whose squares take longer
+SQUARE_BYTES = 4  # of words as many rows of which as fill a cache line are merged as squares, past the caches
 LEAST_VECTOR = 16  # bytes
 
 
@@ -45,7 +47,12 @@ def merged_lanes(copied: Copied, column: PermuteDimension) -> int:
     """Words of a vector where few rows are to lie between each other in the target, else 1."""
     row = copied.row
     is_one = copied.atom == row.target == column.source == 1
-    return _lanes(copied, row.size, column.size) if is_one and column.target == row.size else 1
+    if not is_one or column.target != row.size:
+        return 1
+    is_square = row.size == copied.line == copied.machine.vector_bytes // copied.size <= column.size
+    if is_square and copied.size >= SQUARE_BYTES and past_caches(copied.nbytes(column.size), copied.machine):
+        return row.size
+    return _lanes(copied, row.size, column.size)
 
 
 def _lanes(copied: Copied, rows: int, size: int) -> int:
@@ -58,7 +65,8 @@ def _lanes(copied: Copied, rows: int, size: int) -> int:
 def merged_form(copied: Copied, column: PermuteDimension, lanes: int) -> PermuteForm:
     """Merge few rows, a piece of each at a time."""
     row = copied.row
-    piece = max(lanes, MERGED_BYTES // (row.size * copied.size) // lanes * lanes)
+    in_lines = lanes * copied.size == LINE and past_caches(copied.nbytes(column.size), copied.machine)
+    piece = max(lanes, (STREAMED_BYTES if in_lines else MERGED_BYTES) // (row.size * copied.size) // lanes * lanes)
     chunks = max(1, column.size // piece)
     every = (*map(outer_loop, copied.others), PermuteLoop(CHUNKS, chunks, piece * column.source, piece * column.target))
     loops = tuple(one for one in every if one.size > 1)
@@ -75,6 +83,7 @@ def merged_form(copied: Copied, column: PermuteDimension, lanes: int) -> Permute
         chunk=piece if chunks > 1 else column.size,
         lanes=lanes,
         vector=lanes,
+        columns=lanes,
         nontemporal=written >= LONG_LINES * LINE and past_caches(nbytes, copied.machine),
         merges=True,
         source_start=copied.starts[0],

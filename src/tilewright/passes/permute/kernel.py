@@ -6,6 +6,7 @@
         split     a vector of each of few rows whose elements lie between each other in the source, instead of squares
         merged    a vector of each of few rows, whose elements come to lie between each other in the target
         straight  past the caches: squares whose columns are whole cache lines of the target, written as they are
+        carried   past the caches: of columns that begin anywhere in a line, each line a window over two squares
         strip     past the caches, of long rows: the same, kept until whole cache lines of the target are there
         lines     past the caches, of long rows that begin anywhere in a line: each line is read and written once
         tile      past the caches, of short rows, or within them where rows share few sets of the first one: squares are
@@ -28,6 +29,7 @@ from tilewright.kernel.ir import (
     Broadcast,
     Expression,
     Kernel,
+    Prefetch,
     Shuffle,
     Store,
     VectorType,
@@ -39,9 +41,10 @@ from tilewright.kernel.ir import (
 )
 from tilewright.kernel.launch import Launch
 from tilewright.machine.model import Machine, power_of_two_at_least
+from tilewright.passes.permute.carried import write_carried
 from tilewright.passes.permute.choose import permute_form
-from tilewright.passes.permute.form import BLOCKS, CHUNKS, COLUMNS, EDGE, INSIDE, RUN, STRIPS, TILES, PermuteForm
-from tilewright.passes.permute.interleaved import split, write_merged
+from tilewright.passes.permute.form import BLOCKS, CHUNKS, COLUMNS, EDGE, INSIDE, OUTER, RUN, STRIPS, TILES, PermuteForm
+from tilewright.passes.permute.interleaved import has_lines, split, write_merged, write_split
 from tilewright.passes.permute.lines import write_lines
 from tilewright.passes.permute.squares import square_columns
 from tilewright.passes.permute.staged import write_tile
@@ -50,6 +53,7 @@ from tilewright.passes.permute.strips import Strip, write_strip
 from tilewright.passes.permute.tiles import LINE, PermuteDimension
 from tilewright.passes.permute.writer import SOURCE, TARGET, PermuteWriter, RunValue
 
+ROW_BYTES = range(1 << 11, 1 << 17)  # of rows of which the next one is asked for
 FOLLOWING = "following"  # where the tile after this one lies in the source
 
 
@@ -181,6 +185,9 @@ class _Writer(PermuteWriter):
         if form.straight is not None:
             write_straight(self, form.straight, source, target, place[FOLLOWING], place[RUN], known.get(COLUMNS))
             return
+        if form.carried is not None:
+            write_carried(self, form.carried, source, target, place[FOLLOWING], known.get(RUN, integer(0)))
+            return
         if form.tile is not None:
             write_tile(self, form.tile, source, target, place[FOLLOWING], known.get(EDGE))
             return
@@ -193,6 +200,8 @@ class _Writer(PermuteWriter):
             write_merged(self, source, target, width)
         elif form.lanes == 1:
             self._elements(source, target, count, width, form.column)
+        elif form.splits and form.nontemporal and has_lines(self):
+            write_split(self, source, target, count, form.column)
         elif form.nontemporal:
             strip = Strip(count, left, known.get(STRIPS), width)
             if form.by_lines:
@@ -222,7 +231,27 @@ class _Writer(PermuteWriter):
         elif form.row.source == -1:
             write(target, integer(0), count, lambda k, lanes, mask: self._turned(source, k, lanes, mask))
         else:
-            write(target, integer(0), count, lambda k, lanes, mask: self._read(add(source, k), lanes, mask))
+            self._copied_row(source, target, count)
+
+    def _copied_row(self, source: Expression, target: Expression, count: Expression) -> None:
+        """A row as it is; meanwhile the next one of a loop is asked for, where it lies apart and is neither so short
+        that all of it is on its way before this one is written nor so long that the caches do not keep both."""
+        form = self.form
+
+        def read(k: Expression, lanes: int, mask: Expression | None) -> Expression:
+            return self._read(add(source, k), lanes, mask)
+
+        if form.pieces:
+            self._few(target, integer(0), count, read)
+            return
+        step = form.loops[-1].source if form.loops and form.loops[-1].over == OUTER else 0
+        if not (form.nontemporal and abs(step) > form.row.size and form.row.size * self.bytes in ROW_BYTES):
+            self.run(target, integer(0), count, read)
+            return
+        far = self.let(add(source, self.parameter("ahead", step + form.lanes - 1)), "far")
+        self.run(target, integer(0), count, read, lambda k: self.emit.emit(
+            Prefetch(self.source, add(far, k), level=2)
+        ))  # fmt: skip
 
     def _few(self, target: Expression, low: Expression, high: Expression, value: RunValue) -> None:
         """The same as `run` of few vectors, without a loop: all are read before they are written."""
@@ -292,7 +321,7 @@ class _Writer(PermuteWriter):
         self, source: Expression, target: Expression, rows: Expression, columns: Expression, column: PermuteDimension
     ) -> None:
         """Blocks of `width` columns and all rows of the strip."""
-        form, emit = self.form, self.emit
+        form = self.form
         step, to_step = self.parameter("row_from", form.row.source), self.parameter("to_step", column.target)
 
         def block(start: Expression) -> None:
@@ -309,7 +338,7 @@ class _Writer(PermuteWriter):
                     columns = square_columns(self, self.source, starts)
                 for c, vector in columns:
                     place = add(to, multiply(integer(c), to_step))
-                    emit.emit(Store(self.target, self.let(place, "to"), vector))
+                    self.put(self.target, self.let(place, "to"), vector)
 
             self.overlapping("r", rows, form.lanes, group)
 

@@ -1,11 +1,17 @@
-"""Squares of a copy, transposed in registers: pieces of rows of the source become pieces of rows of the target."""
+"""Squares of a copy, transposed in registers: pieces of rows of the source become pieces of rows of the target.
+
+Atoms of 3 or 5 words, say, lie one after another at the beginning of a vector, which they do not fill.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tilewright.kernel.ir import Buffer, Expression, Shuffle, VectorType, add, integer, load
+from tilewright.kernel.ir import Buffer, Expression, Shuffle, VectorType, add, integer
+from tilewright.machine.model import power_of_two_at_least
 from tilewright.passes.permute.writer import PermuteWriter
+
+UNIT = 16  # bytes of a vector within which instructions that interleave two vectors stay
 
 
 def square_columns(w: PermuteWriter, buffer: Buffer, starts: Sequence[Expression]) -> Iterator[tuple[int, Expression]]:
@@ -21,13 +27,15 @@ def square_columns(w: PermuteWriter, buffer: Buffer, starts: Sequence[Expression
 
 
 def _square(w: PermuteWriter, buffer: Buffer, starts: Sequence[Expression]) -> list[Expression]:
-    return squared(w, [w.let(load(buffer, one, w.form.columns * w.form.atom), "piece") for one in starts])
+    return squared(w, [w.let(w.some_words(buffer, one, w.form.columns * w.form.atom), "piece") for one in starts])
 
 
 def squared(w: PermuteWriter, pieces: Sequence[Expression]) -> list[Expression]:
     """A vector for each column, from a piece of each row: pieces side by side, and squares of them transposed."""
     size = w.form.columns
     rows = [_joined(w, pieces[number::size]) for number in range(size)]
+    if unit := _unit(w):
+        return _by_units(w, rows, unit)
     distance = 1
     while distance < size:
         for number in range(size):
@@ -39,13 +47,59 @@ def squared(w: PermuteWriter, pieces: Sequence[Expression]) -> list[Expression]:
     return rows
 
 
+def _unit(w: PermuteWriter) -> int:
+    """Atoms of a unit, if squares are one wide, or as wide as a vector of two or four; else 0."""
+    form = w.form
+    unit, rest = divmod(UNIT, form.atom * w.bytes)
+    return unit if not rest and (form.columns == unit or form.columns == form.lanes in (2 * unit, 4 * unit)) else 0
+
+
+def _by_units(w: PermuteWriter, rows: Sequence[Expression], unit: int) -> list[Expression]:
+    """The same by instructions that interleave the lower or the upper halves of all units of two vectors, and pick
+    whole units: each takes half the time of one that picks lanes anywhere.
+
+    Interleaving the first half of the rows with the second one as often as the unit can be halved transposes squares of
+    units. Then unit g of vector j has column g * unit + j of some rows, and units change places between the vectors.
+    """
+    lanes = w.form.lanes
+    halves = [
+        [begin + at for begin in range(first, lanes, unit) for k in range(unit // 2) for at in (k, lanes + k)]
+        for first in (0, unit // 2)
+    ]
+    groups = []
+    for begin in range(0, len(rows), unit):
+        group = list(rows[begin : begin + unit])
+        for _ in range(unit.bit_length() - 1):
+            pairs = zip(group[: unit // 2], group[unit // 2 :], strict=True)
+            group = [_of_atoms(w, one, two, half) for one, two in pairs for half in halves]
+        groups.append(group)
+    if len(groups) == 1:
+        return groups[0]
+    even, odd = ([begin + k for begin in range(first, 2 * lanes, 2 * unit) for k in range(unit)] for first in (0, unit))
+    steps = len(groups).bit_length() - 1
+    found: list[list[Expression]] = []
+    for vectors in zip(*groups, strict=True):
+        some = list(vectors)
+        for _ in range(steps):
+            some = [_of_atoms(w, some[k], some[k + 1], half) for half in (even, odd) for k in range(0, len(some), 2)]
+        found.append(some)
+    return [one for g in range(len(groups)) for one in (vectors[g] for vectors in found)]
+
+
+def _of_atoms(w: PermuteWriter, one: Expression, two: Expression, atoms: Sequence[int]) -> Expression:
+    """Those atoms of two full vectors."""
+    size = w.form.atom
+    return _picked(w, one, two, [atom * size + word for atom in atoms for word in range(size)], "mixed")
+
+
 def _joined(w: PermuteWriter, pieces: Sequence[Expression]) -> Expression:
-    found = list(pieces)
+    found, words = list(pieces), w.form.columns * w.form.atom
     while len(found) > 1:
-        lanes = 2 * w.form.columns * w.form.atom * len(pieces) // len(found)
-        kind = VectorType(w.form.word, lanes)
+        longer = power_of_two_at_least(words)
+        lanes = [*range(words), *range(longer, longer + words)]
+        words *= 2
         pairs = zip(found[::2], found[1::2], strict=True)
-        found = [w.let(Shuffle(one, two, tuple(range(lanes)), kind), "joined") for one, two in pairs]
+        found = [_picked(w, one, two, lanes, "joined") for one, two in pairs]
     return found[0]
 
 
@@ -56,6 +110,13 @@ def _mixed(w: PermuteWriter, one: Expression, two: Expression, distance: int, up
     for lane in range(form.lanes):
         is_upper = bool(lane & distance)
         place = lane + (distance if upper and not is_upper else -distance if is_upper and not upper else 0)
-        begin = (place + (form.lanes if is_upper else 0)) * form.atom
+        begin = place * form.atom + (power_of_two_at_least(form.lanes * form.atom) if is_upper else 0)
         lanes += range(begin, begin + form.atom)
-    return w.let(Shuffle(one, two, tuple(lanes), VectorType(form.word, form.lanes * form.atom)), "mixed")
+    return _picked(w, one, two, lanes, "mixed")
+
+
+def _picked(w: PermuteWriter, one: Expression, two: Expression, lanes: Sequence[int], hint: str) -> Expression:
+    """Those lanes of two vectors, and anything in the rest of a vector."""
+    longer = power_of_two_at_least(len(lanes))
+    filled = (*lanes, *(0 for _ in range(longer - len(lanes))))
+    return w.let(Shuffle(one, two, filled, VectorType(w.form.word, longer)), hint)

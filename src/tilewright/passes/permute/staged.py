@@ -1,8 +1,9 @@
 """The piece of a copy that is gathered: a tile, in a stage, and written from there (`permute/tiles.py`).
 
 gather    some rows of the source at once, from one end of their runs to the other
-write     run by run, whole cache lines past the caches; between them the next tile of the source is asked for, line
-          for line, so that memory is read and written at the same time (within the caches nothing is)
+write     run by run, whole cache lines past the caches
+ask       for the next tile of the source, line for line: for a part of it beside the squares that are gathered, and for
+          the rest between the runs, so that memory is read and written at the same time (within the caches for nothing)
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from tilewright.passes.permute.writer import PermuteWriter, atom_pieces
 
 TOGETHER = 4  # rows that are read at once: in few sets of a cache even if all of them begin in the same one
 ASKED_LINES = 4  # cache lines of a row of the source that are asked for one after the other
+EARLY_SHARE = 4  # this part of what is asked for is while squares are gathered, the rest while runs are written
 WRITTEN_LINES = 16  # cache lines of a run that are written in one go, before more of the source is asked for
 
 
@@ -59,12 +61,13 @@ def write_tile(
     run = w.parameter("run", tile.run)
     if edge is None and w.past:
         _ask_for_ends(w, tile, target, run)
-    gather = _Gather(w, tile, stage, edge)
+    ask = _Ask(w, tile, following) if w.past else None
+    gather = _Gather(w, tile, stage, edge, ask)
     if tile.spare_rows and edge is not None:
         gather.parts(source, run, edge.parts)
     else:
         gather.outer(0, source, integer(0))
-    _write(w, tile, stage, (target, following), run, edge)
+    _write(w, tile, stage, target, run, edge, ask)
 
 
 @dataclass(frozen=True)
@@ -78,8 +81,8 @@ class _Rows:
 class _Gather:
     """From the source into the stage."""
 
-    def __init__(self, w: PermuteWriter, tile: Tile, stage: Buffer, edge: _Edge | None) -> None:
-        self.w, self.tile, self.stage, self.edge = w, tile, stage, edge
+    def __init__(self, w: PermuteWriter, tile: Tile, stage: Buffer, edge: _Edge | None, ask: _Ask | None) -> None:
+        self.w, self.tile, self.stage, self.edge, self.ask = w, tile, stage, edge, ask
         self.outside = [one for one in tile.others if not one.is_read]
         self.along = [one for one in tile.others if one.is_read]
         self.row_from = w.parameter("row_from", tile.row.source)
@@ -206,9 +209,11 @@ class _Gather:
         if form.lanes == 1:
             self.atoms(rows.buffer, starts[0], to)
             return
+        if self.ask is not None:
+            self.ask.beside_square()
         for number, vector in square_columns(w, rows.buffer, starts):
             index = w.let(add(to, multiply(integer(number), self.column_stage)), "to")
-            w.emit.emit(Store(self.stage, index, vector))
+            w.put(self.stage, index, vector)
 
     def atoms(self, buffer: Buffer, read: Expression, to: Expression) -> None:
         """`width` atoms of a row: as vectors that are longer than they, or piece by piece."""
@@ -224,7 +229,7 @@ class _Gather:
 def _ask_for_ends(w: PermuteWriter, tile: Tile, target: Expression, run: Expression) -> None:
     """Ask for the cache lines that runs share with others: stores past the caches would have to wait for them."""
 
-    def ends(_: Expression, to: Expression, __: Expression) -> None:
+    def ends(to: Expression, _: Expression) -> None:
         w.emit.emit(Prefetch(w.target, to))
         w.emit.emit(Prefetch(w.target, add(to, run)))
 
@@ -236,34 +241,30 @@ def _write(
     w: PermuteWriter,
     tile: Tile,
     stage: Buffer,
-    place: tuple[Expression, Expression],
+    target: Expression,
     run: Expression,
     edge: _Edge | None,
+    ask: _Ask | None,
 ) -> None:
-    """The runs of the target, one after the other; meanwhile the next tile of the source is asked for.
-
-    `place`: of this tile in the target, and of the next one in the source.
-    """
-    target, following = place
+    """The runs of the target, one after the other; meanwhile the next tile of the source is asked for."""
     whole = run
-    ask = _Ask(w, tile, following) if w.past else None
     if edge is not None and tile.spare_rows:
         more = multiply(operation("sub", edge.parts, integer(1)), integer(tile.spare_rows * w.form.atom))
         whole = w.let(add(run, more), "whole")
     elif edge is not None and tile.edge is not None:
         whole = w.let(multiply(edge.steps, w.parameter("edge_step", tile.edge.target)), "whole")
 
-    def one_run(number: Expression, to: Expression, place: Expression) -> None:
+    def one_run(to: Expression, place: Expression) -> None:
         low, high = (integer(0), run) if edge is None else _lines(w, edge, to, run, whole)
         if ask is None or ask.pieces == 1:
             if ask is not None:
-                ask.some(number)
+                ask.beside_run()
             w.run(to, low, high, lambda k, lanes, _: load(stage, add(place, k), lanes))
             return
         odd, pieces = w.up_to(to, LINE), w.parameter("pieces", ask.pieces)
 
         def piece(p: Expression) -> None:
-            ask.some(w.let(add(multiply(number, pieces), p), "number"))
+            ask.beside_run()
             begin = w.let(add(multiply(p, ask.words), odd), "begin")
             is_last = operation("eq", add(p, integer(1)), pieces)
             start = w.let(operation("select", operation("eq", p, integer(0)), low, begin), "low")
@@ -294,7 +295,12 @@ class _Ask:
             parts.append((tile.edge.extent * tile.edge.source, some))
         numbers = [math.prod(count for count, _ in counts) for _, counts in parts]
         writes = self.pieces * math.prod(one.extent for one in tile.apart)
-        self.total, self.each = w.parameter("total", sum(numbers)), w.parameter("each", -(-sum(numbers) // writes))
+        squares = -(-tile.row.extent // w.form.lanes) * -(-tile.column.extent // w.form.width)
+        squares *= math.prod(one.extent for one in tile.others)
+        early = sum(numbers) // EARLY_SHARE if w.form.lanes > 1 else 0
+        self.squares = w.parameter("early", early), w.parameter("each", -(-early // squares))
+        self.runs = w.parameter("total", sum(numbers)), w.parameter("each", -(-(sum(numbers) - early) // writes))
+        self.asked_for = w.emit.declare(integer(0), "asked")
         self.places = Buffer(w.emit.name("places"), I64, Space.WORKSPACE, 1 << (sum(numbers) - 1).bit_length())
         w.arrays.append(self.places)
         first: Expression = integer(0)
@@ -325,10 +331,17 @@ class _Ask:
 
         level(0, integer(0), begin)
 
-    def some(self, number: Expression) -> None:
-        """Before piece `number` of all that are written."""
+    def beside_square(self) -> None:
+        """With a square of the tile."""
+        self._some(*self.squares)
+
+    def beside_run(self) -> None:
+        """Before a piece of a run is written."""
+        self._some(*self.runs)
+
+    def _some(self, end: Expression, each: Expression) -> None:
+        """The next ones, of those before the end."""
         w = self.w
-        begin = w.let(multiply(number, self.each), "begin")
 
         def part(number: Expression) -> None:
             place = w.let(load(self.places, number), "place")
@@ -336,30 +349,30 @@ class _Ask:
             for k in ends:
                 w.emit.emit(Prefetch(w.source, add(place, integer(k)), level=2))
 
-        w.loop("part", begin, w.let(operation("min", add(begin, self.each), self.total), "end"), part)
+        begin = w.emit.snapshot(self.asked_for, "begin")
+        stop = w.let(operation("min", add(begin, each), end), "stop")
+        w.loop("part", begin, stop, part)
+        w.emit.assign(self.asked_for, operation("max", begin, stop))
 
 
-def _for_runs(
-    w: PermuteWriter, tile: Tile, target: Expression, body: Callable[[Expression, Expression, Expression], None]
-) -> None:
-    """Loops over the runs of the target; `body` gets a run's number, where it begins there, and where in the stage."""
+def _for_runs(w: PermuteWriter, tile: Tile, target: Expression, body: Callable[[Expression, Expression], None]) -> None:
+    """Loops over the runs of the target; `body` gets where a run begins there, and where in the stage."""
     apart = tile.apart
 
-    def level(depth: int, number: Expression, to: Expression, place: Expression) -> None:
+    def level(depth: int, to: Expression, place: Expression) -> None:
         if depth == len(apart):
-            body(number, to, place)
+            body(to, place)
             return
         one = apart[depth]
         count, step = w.parameter("count", one.extent), w.parameter("step", one.target)
         stage_step = w.parameter("stage_step", one.stage)
         w.loop("i", integer(0), count, lambda i: level(
             depth + 1,
-            w.let(add(multiply(number, count), i), "number"),
             w.let(add(to, multiply(i, step)), "to"),
             w.let(add(place, multiply(i, stage_step)), "place"),
         ))  # fmt: skip
 
-    level(0, integer(0), target, integer(0))
+    level(0, target, integer(0))
 
 
 def _lines(

@@ -9,7 +9,7 @@ its beginning and those that are left at its end: one square, written in two par
         find      where each row begins in the source
         for each line of columns, for each of the two lines of rows:
             ask       for as many lines of the next tile, one row after the other
-            square    transposed in registers
+            square    of whole lines, transposed in registers
             write     a cache line of each column
 
 A run of a kilobyte is read of each row before the next tile's turn comes, and two neighbouring lines of the target are
@@ -36,12 +36,14 @@ from tilewright.passes.permute.writer import PermuteWriter
 @dataclass(frozen=True)
 class _Place:
     """Where a tile lies: its first elements in both arrays, the place of its first row in the run, how many rows it is
-    from there to the first line of the target, and words from what is read to the same of the next tile."""
+    from there to the first line of the target, whether lines begin with atoms, and words from what is read to the same
+    of the next tile."""
 
     source: Expression
     target: Expression
     begin: Expression
     odd: Expression
+    on_lines: Expression | None
     ahead: Expression
 
 
@@ -56,9 +58,14 @@ def write_straight(
 ) -> None:
     """Copy the tile whose first elements lie at `source` and `target`, which is row `begin` of the run, from `column`
     on if it has not all columns; the next one begins at `following` in the source."""
-    odd = w.up_to(target, LINE)
+    atom = integer(w.form.atom)
+    words = w.up_to(target, LINE)
+    on_lines = None
+    if w.form.atom > 1:  # What is called an atom here may begin between two of them in memory.
+        on_lines = w.let(operation("eq", operation("mod", words, atom), integer(0)), "on_lines")
+    odd, begin = w.let(operation("floordiv", words, atom), "odd"), w.let(operation("floordiv", begin, atom), "begin")
     ahead = w.let(operation("sub", following, source), "ahead")
-    place = _Place(source, target, begin, odd, ahead)
+    place = _Place(source, target, begin, odd, on_lines, ahead)
     whole = w.parameter("whole", math.prod(one.size for one in tile.run))
     starts = Buffer(w.emit.name("starts"), I64, kernel.Space.WORKSPACE, tile.rows)
     w.arrays.append(starts)
@@ -66,9 +73,9 @@ def write_straight(
     rows = w.parameter("rows", tile.rows)
     ask = _asking(w, tile, place, starts, rows)
 
-    def columns(read: Expression, written: Expression, line: Expression) -> None:
+    def columns(read: Expression, written: Expression) -> None:
         def square(r: Expression) -> None:
-            ask(line, r, read)
+            ask()
             _square(w, place, whole, starts, r, read, written)
 
         w.loop("r", integer(0), rows, square, step=w.form.lanes)
@@ -78,34 +85,23 @@ def write_straight(
 
 def _asking(
     w: PermuteWriter, tile: StraightTile, place: _Place, starts: Buffer, rows: Expression
-) -> Callable[[Expression, Expression, Expression], None]:
-    """What asks for lines of the next tile beside the square at a line of columns, a row and words from the beginning.
+) -> Callable[[], None]:
+    """What asks for lines of the next tile beside a square: for as many as it reads, of one row after the other.
 
-    Each square asks for so many as it reads: a part of one row, and the next square for the part that follows it. Where
-    rows are shorter than that, or such a part is less than a kilobyte, it asks for a line of each of its rows, those of
-    the same columns.
+    They are all lines of a row or of some, or a part of one, and the next square asks for those that follow: a line of
+    each of many rows takes memory twice as long.
     """
-    lanes = w.form.lanes
-    parts = tile.lines(lanes) // lanes if lanes >= READ_LINES else 0
-
-    def lines_of_rows(line: Expression, r: Expression, read: Expression) -> None:
-        for i in range(lanes):  # its end: the line of its beginning was asked for with the columns before
-            row = w.let(add(load(starts, add(r, integer(i))), read), "from")
-            w.emit.emit(kernel.Prefetch(w.source, add(row, add(place.ahead, integer(lanes - 1))), level=2))
-
-    if not parts:
-        return lines_of_rows
+    lanes, many = w.form.lanes, tile.lines(w.form.lanes)
     ends = Buffer(w.emit.name("ends"), I64, kernel.Space.WORKSPACE, 2 * READ_LINES)
     w.arrays.append(ends)
     _find_ends(w, tile, ends)
-    lines, parts_of_row = w.parameter("lines", tile.lines(lanes)), w.parameter("parts", parts)
-    width = w.parameter("width", -(-tile.lines(lanes) // parts))
-    squares = w.let(operation("floordiv", rows, integer(lanes)), "squares")
+    lines = w.parameter("lines", many)
+    width = w.parameter("width", -(-many // max(1, many // lanes)))
+    parts = w.parameter("parts", -(-lanes // many))
+    turn, after = w.emit.declare(integer(0), "row"), w.emit.declare(integer(0), "after")
 
-    def part_of_row(line: Expression, r: Expression, read: Expression) -> None:
-        number = w.let(add(multiply(line, squares), operation("floordiv", r, integer(lanes))), "square")
-        row = w.let(operation("floordiv", number, parts_of_row), "row")
-        first = w.let(multiply(operation("mod", number, parts_of_row), width), "first")
+    def part(_: Expression) -> None:
+        row, first = w.emit.snapshot(turn, "row"), w.emit.snapshot(after, "first")
         last = w.let(operation("min", add(first, width), lines), "last")
 
         def lines_of_row() -> None:
@@ -115,8 +111,11 @@ def _asking(
             ))  # fmt: skip
 
         w.when(operation("lt", row, rows), lines_of_row)
+        is_done = w.let(operation("eq", last, lines), "is_done")
+        w.emit.assign(after, operation("select", is_done, integer(0), last))
+        w.emit.assign(turn, operation("select", is_done, add(row, integer(1)), row))
 
-    return part_of_row
+    return lambda: w.loop("part", integer(0), parts, part)
 
 
 def _find_ends(w: PermuteWriter, tile: StraightTile, ends: Buffer) -> None:
@@ -129,11 +128,14 @@ def _find_ends(w: PermuteWriter, tile: StraightTile, ends: Buffer) -> None:
         if depth == 0:
             lines = w.parameter("lines", -(-one.size // lanes))
             last = w.let(operation("sub", count, integer(1)), "last")
-            w.loop("line", integer(0), lines, lambda line: w.emit.emit(kernel.Store(
-                ends,
-                add(multiply(number, lines), line),
-                add(read, operation("min", add(multiply(line, integer(lanes)), integer(lanes - 1)), last)),
-            )))  # fmt: skip
+            atom = w.form.atom
+
+            def end(line: Expression) -> None:
+                column = operation("min", add(multiply(line, integer(lanes)), integer(lanes - 1)), last)
+                words = add(multiply(column, integer(atom)), integer(atom - 1))
+                w.emit.emit(kernel.Store(ends, add(multiply(number, lines), line), add(read, words)))
+
+            w.loop("line", integer(0), lines, end)
             return
         step = w.parameter("column_from", one.source)
         w.loop("i", integer(0), count, lambda i: level(
@@ -200,38 +202,34 @@ def _lines(
     tile: StraightTile,
     place: _Place,
     column: Expression | None,
-    body: Callable[[Expression, Expression, Expression], None],
+    body: Callable[[Expression, Expression], None],
 ) -> None:
     """Loops over lines of columns, those that lie together in the source innermost; `body` gets the words from the
-    beginning of the tile in both arrays, and the number of the line."""
-    lanes = w.form.lanes
+    beginning of the tile in both arrays."""
 
-    def level(depth: int, read: Expression, written: Expression, number: Expression) -> None:
+    def level(depth: int, read: Expression, written: Expression) -> None:
         if depth < 0:
-            body(read, written, number)
+            body(read, written)
             return
         one = tile.columns[depth]
         steps = w.parameter("column_from", one.source), w.parameter("column_to", one.target)
         count = w.parameter("count", one.size)
 
         def step(index: Expression) -> None:
-            of = index if depth else operation("floordiv", add(index, integer(lanes - 1)), integer(lanes))
-            many = count if depth else w.parameter("lines", -(-one.size // lanes))
             level(
                 depth - 1,
                 w.let(add(read, multiply(index, steps[0])), "read"),
                 w.let(add(written, multiply(index, steps[1])), "written"),
-                w.let(add(multiply(number, many), of), "number"),
             )
 
         if depth == 0 and tile.by_lines:
             _by_lines(w, place, column, count, step)
         elif depth == 0:
-            w.overlapping("c", count, lanes, step)
+            w.overlapping("c", count, w.form.lanes, step)
         else:
             w.loop("i", integer(0), count, step)
 
-    level(len(tile.columns) - 1, integer(0), integer(0), integer(0))
+    level(len(tile.columns) - 1, integer(0), integer(0))
 
 
 def _by_lines(
@@ -242,7 +240,8 @@ def _by_lines(
     lanes = w.form.lanes
     column = integer(0) if column is None else column
     size = w.parameter("size", w.form.column.size if w.form.column is not None else 0)
-    odd = w.up_to(place.source, LINE, w.source)
+    words = w.up_to(place.source, LINE, w.source)
+    odd = w.let(operation("floordiv", words, integer(w.form.atom)), "odd")
     is_first = operation("and", operation("eq", column, integer(0)), operation("ne", odd, integer(0)))
     first = operation("select", is_first, operation("sub", odd, integer(lanes)), odd)
     last = w.let(operation("sub", size, add(column, integer(lanes))), "last")
@@ -261,30 +260,37 @@ def _square(
     written: Expression,
 ) -> None:
     """One square, and the lines of its columns."""
-    form, lanes = w.form, w.form.lanes
+    form, lanes, atom = w.form, w.form.lanes, integer(w.form.atom)
     rows: Sequence[Expression] = [w.let(add(load(starts, add(r, integer(i))), read), "from") for i in range(lanes)]
     step = w.parameter("to_step", form.column.target if form.column is not None else 0)
     at = w.let(add(place.odd, r), "at")
-    to = w.let(add(add(place.target, written), at), "to")
+    to = w.let(add(add(place.target, written), multiply(at, atom)), "to")
     left = w.let(operation("sub", whole, add(place.begin, at)), "left")
-    kind = kernel.VectorType(BOOL, lanes)
+    kind = kernel.VectorType(BOOL, form.vector)
 
-    def lines(vectors: Sequence[tuple[int, Expression]]) -> None:
+    def lines(vectors: Sequence[tuple[int, Expression]], past: bool = True) -> None:
         for c, vector in vectors:
             where = w.let(add(to, multiply(integer(c), step)), "to")
-            w.emit.emit(kernel.Store(w.target, where, vector, aligned=True, nontemporal=True))
+            w.emit.emit(kernel.Store(w.target, where, vector, aligned=past, nontemporal=past))
+
+    def whole_lines(vectors: Sequence[tuple[int, Expression]]) -> None:
+        if place.on_lines is None:
+            lines(vectors)
+        else:
+            w.when(place.on_lines, partial(lines, vectors), partial(lines, vectors, past=False))
 
     def parts(vectors: Sequence[tuple[int, Expression]]) -> None:
-        tail = w.let(kernel.FirstLanes(left, kind), "tail")
-        head = w.let(kernel.FirstLanes(w.let(operation("sub", integer(lanes), left), "rest"), kind), "head")
-        back = w.let(operation("sub", left, whole), "back")
+        there = w.let(multiply(left, atom), "there")
+        tail = w.let(kernel.FirstLanes(there, kind), "tail")
+        head = w.let(kernel.FirstLanes(w.let(operation("sub", integer(form.vector), there), "rest"), kind), "head")
+        back = w.let(multiply(operation("sub", left, whole), atom), "back")
         for c, vector in vectors:
             where = w.let(add(to, multiply(integer(c), step)), "to")
             w.emit.emit(kernel.Store(w.target, where, vector, mask=tail))
-            turned = w.let(kernel.Window(vector, vector, left, kernel.VectorType(form.word, lanes)), "turned")
+            turned = w.let(kernel.Window(vector, vector, there, kernel.VectorType(form.word, form.vector)), "turned")
             w.emit.emit(kernel.Store(w.target, w.let(add(where, back), "to"), turned, mask=head))
 
     columns = square_columns(w, w.source, rows)
     while vectors := list(islice(columns, form.columns)):  # as many as there are registers for
         is_whole = operation("ge", left, integer(lanes))
-        w.when(is_whole, partial(lines, vectors), partial(parts, vectors))
+        w.when(is_whole, partial(whole_lines, vectors), partial(parts, vectors))

@@ -10,30 +10,33 @@ from tilewright.passes.permute.tiles import LINE, MANY_WAYS, PAGE, PermuteDimens
 
 ROWS_LINES = 2  # cache lines of the target in the rows of a tile, or three where no row is then moved twice
 READ_LINES = 16  # cache lines of the source in the columns of a tile
+LONG_TILE = 8  # lines of both where each row is a long run: more of a page of the target is written at once
+MOST_ROWS = 256  # of such a tile: the second cache keeps it and most of the next one
+MANY_LANES = 16  # elements of a line; a tile of so many lines of larger ones has few rows, of half a kilobyte each
 LONG_RUN = 64  # cache lines of a run of the target, of which the first and the last are written in two parts
 SHORTEST_RUN = 16
 LONG_COLUMN = 16  # cache lines of the source; the first and the last are then worth being read for a second time
 MOST_RUN = 3  # dimensions
 
 
-def straight_tile(copied: Copied, column: PermuteDimension, lanes: int, columns: int) -> StraightTile | None:
+def straight_tile(copied: Copied, column: PermuteDimension, lanes: int) -> StraightTile | None:
     """The tile; None where squares are no whole lines, columns begin at different places in a line of the target, or
     the second cache has few ways: rows a power of two apart are asked for ahead in few of its sets.
 
     Args:
         copied: what is copied past the caches.
         column: the source's unit stride.
-        lanes, columns: the rows and the columns of a square.
+        lanes: the rows of a square.
     """
     row, nbytes = copied.row, copied.word.bytes
-    if copied.machine.l2_ways < MANY_WAYS or copied.atom > 1 or not lanes == copied.line > 1:
+    if copied.machine.l2_ways < MANY_WAYS or copied.atom.bit_count() > 1 or not lanes == copied.line > 1:
         return None
     if column.size < lanes or row.size % lanes:
         return None
     if any(one.target * nbytes % LINE for one in (*copied.others, column)):
         return None
-    if columns < lanes and _in_a_set(copied, lanes) > copied.machine.l2_ways // 2:
-        return None  # A line is read in pieces, and has to be there still for the last one.
+    if _in_a_set(copied, lanes) > copied.machine.l2_ways:
+        return None  # What is asked for of one row would drive out what was of another.
     run = _run(copied)
     if math.prod(one.size for one in run) < SHORTEST_RUN * lanes:
         return None
@@ -57,7 +60,7 @@ def _run(copied: Copied) -> tuple[PermuteDimension, ...]:
     run = [copied.row]
     length = copied.row.size
     while length < LONG_RUN * copied.line and len(run) < MOST_RUN:
-        after = next((one for one in copied.others if one.target == length), None)
+        after = next((one for one in copied.others if one.target == length * copied.atom), None)
         if after is None:
             break
         run.append(after)
@@ -65,9 +68,18 @@ def _run(copied: Copied) -> tuple[PermuteDimension, ...]:
     return tuple(run)
 
 
+def _is_long(run: tuple[PermuteDimension, ...], lanes: int) -> bool:
+    """Whether rows alone are long runs, of elements of which a line holds many."""
+    return run[0].size >= LONG_RUN * lanes and lanes >= MANY_LANES
+
+
 def _rows(run: tuple[PermuteDimension, ...], lanes: int) -> tuple[dict[PermuteDimension, int], int]:
     """Steps of the run's dimensions in a tile, and how many rows they are."""
     lines = run[0].size // lanes
+    if _is_long(run, lanes):
+        wanted = min(LONG_TILE, MOST_ROWS // lanes)
+        rows = -(-lines // -(-lines // wanted)) * lanes
+        return {run[0]: rows}, rows
     lines = min((lines, ROWS_LINES, ROWS_LINES + 1), key=lambda one: (one > ROWS_LINES + 1, -lines % one))
     extents, rows = {run[0]: lines * lanes}, lines * lanes
     for inner, one in pairwise(run):
@@ -83,13 +95,14 @@ def _columns(
 ) -> dict[PermuteDimension, int]:
     """Steps of the other dimensions in a tile: as many lines as are wanted, along the source's smallest steps."""
     lines = -(-column.size // lanes)
-    if lines >= 2 * READ_LINES or lines * lanes > column.size:
-        pieces = -(-lines // READ_LINES)
+    wanted = LONG_TILE if _is_long(run, lanes) else READ_LINES
+    if lines >= 2 * wanted or lines * lanes > column.size:
+        pieces = -(-lines // wanted)
         extent = -(-lines // pieces) * lanes
         return {column: min(extent, column.size)}
     found = {column: column.size}
     for one in sorted((one for one in copied.others if one not in run), key=lambda one: abs(one.source)):
-        extent = min(one.size, READ_LINES // lines)
+        extent = min(one.size, wanted // lines)
         if extent < 2:
             break
         extent = -(-one.size // -(-one.size // extent))

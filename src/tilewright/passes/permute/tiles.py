@@ -75,7 +75,7 @@ class Tile:
         read_vector: words of them that are read at once.
         read_pitch: words from a row's run to that of the next row where they are lined up.
         stage_words: the size of the stage.
-        shares_set: all rows of the source begin in one set of the first cache.
+        shares_set: all rows of the source begin in one set of the first cache, and are lined up before.
         spill: words after an atom that may be written with it, up to a power of two; 0 where that would do harm.
     """
 
@@ -122,6 +122,29 @@ class StraightTile:
     def lines(self, lanes: int) -> int:
         """Lines of the tile's columns, of so many words."""
         return -(-self.columns[0].size // lanes) * math.prod(one.size for one in self.columns[1:])
+
+
+@dataclass(frozen=True)
+class CarriedTile:
+    """What is copied straight from registers, a line of each column carried along, before the next tile's turn.
+
+    Attributes:
+        run: the dimensions that lie together in the target, the row first.
+        group: rows whose words are whole lines of each column.
+        rows: elements of the run in a tile, a multiple of a group.
+        part: those in a piece, a multiple of a tile.
+        columns: columns in a piece.
+        near: rows of the run from one to the next that lies near it in the source, or in another line of it.
+        asked: rows that are asked for: all, or one for each line of the source.
+    """
+
+    run: tuple[PermuteDimension, ...]
+    group: int
+    rows: int
+    part: int
+    columns: int
+    near: int
+    asked: int
 
 
 def tile_extents(
@@ -233,11 +256,13 @@ def tile_of(
     word_bytes: int,
     machine: Machine,
     past: bool = True,
+    lines_up: bool = True,
 ) -> Tile:
     """The tile with those extents, and where its elements lie in the stage; no lines are completed within the caches.
 
     Runs of the target begin an odd number of cache lines after each other, so that they do not share a set of the
-    first cache. The size of the stage is a power of two, so that more copies are one kernel.
+    first cache. The size of the stage is a power of two, so that more copies are one kernel. `lines_up` says whether
+    rows that share a set are lined up.
     """
     line = max(1, LINE // word_bytes)
     written = _written(extents, row, atom)
@@ -275,7 +300,7 @@ def tile_of(
         # A power of two and a cache line: rows share no set, and more copies are one kernel.
         read_pitch=(1 << (most + line - 1).bit_length()) + line,
         stage_words=1 << (stage_words + line - 1).bit_length(),
-        shares_set=row.source * word_bytes % PAGE == 0,
+        shares_set=lines_up and row.source * word_bytes % PAGE == 0,
         spill=spill,
     )
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeAlias
 
 from tilewright.ir.scalars import BOOL, I64
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Buffer, Expression, Name, add, integer, load, multiply, operation
+from tilewright.machine.model import power_of_two_at_least
 from tilewright.passes.items.scalar_values import KernelBuilder
 from tilewright.passes.permute.form import PermuteForm
 
@@ -84,8 +86,27 @@ class PermuteWriter:
             value = load(self.source, add(source, integer(word)), lanes)
             self.emit.emit(kernel.Store(self.target, add(target, integer(word)), value))
 
-    def run(self, target: Expression, low: Expression, high: Expression, value: RunValue) -> None:
-        """target[target + k] = value(k) for k from `low` below `high`; value(k, n, mask) gives n words from k on.
+    def some_words(self, buffer: Buffer, at: Expression, words: int) -> Expression:
+        """The words from `at` on, in a vector that may be longer; what follows them is not touched."""
+        longer = power_of_two_at_least(words)
+        value = load(buffer, at, longer)
+        return value if longer == words else replace(value, mask=self._first(words, longer))
+
+    def put(self, buffer: Buffer, at: Expression, value: Expression) -> None:
+        """Write the column of a square."""
+        words = self.form.lanes * self.form.atom
+        longer = power_of_two_at_least(words)
+        self.emit.emit(kernel.Store(buffer, at, value, mask=None if longer == words else self._first(words, longer)))
+
+    def _first(self, words: int, lanes: int) -> Expression:
+        return self.let(kernel.FirstLanes(integer(words), kernel.VectorType(BOOL, lanes)), "some")
+
+    def run(
+        self, target: Expression, low: Expression, high: Expression, value: RunValue,
+        ask: Callable[[Expression], None] | None = None,
+    ) -> None:  # fmt: skip
+        """target[target + k] = value(k) for k from `low` below `high`; value(k, n, mask) gives n words from k on;
+        `ask(k)` may ask for others beside.
 
         Past the caches: aligned vectors, and at either end one in part, so that a line that is written past the caches
         is not touched through them as well, which takes very long. Else the last vector overlaps the one before it.
@@ -113,7 +134,10 @@ class PermuteWriter:
 
             def several(k: Expression) -> None:
                 for number in range(UNROLLED):
-                    store(self.let(add(k, integer(number * lanes)), "k"), lanes, self.past)
+                    at = self.let(add(k, integer(number * lanes)), "k")
+                    if ask is not None:
+                        ask(at)
+                    store(at, lanes, self.past)
 
             self.loop("k", first, many, several, step=lanes * UNROLLED)
             steps = operation("floordiv", operation("sub", add(many, integer(lanes * UNROLLED - 1)), first),

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewright.ir import nodes
-from tilewright.ir.nodes import Body, Lambda, Type, Variable
+from tilewright.ir.nodes import Body, Lambda, Reduction, Type, Variable
 from tilewright.ir.scalars import BOOL
 from tilewright.ir.sizes import ONE, Size
-from tilewright.ir.traversal import is_plain
+from tilewright.ir.traversal import is_plain, mentioned
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import Constant, Expression, integer, operation
 from tilewright.passes.items.attempts import ItemState
@@ -31,9 +31,10 @@ from tilewright.passes.lanes.lane_loops import in_lanes, wants_lanes
 from tilewright.passes.lanes.masked_lanes import WRITTEN_OUT
 from tilewright.passes.points.point_loops import emit_points
 
-_Fold = nodes.Reduce | nodes.Redomap
 FEWEST_POINTS = 6
 """Points from which on vectors of them are faster than one after another, if their folds are as long."""
+FEWEST_IN_ORDER = 3
+"""The same of folds whose rows are taken in their order."""
 _ALWAYS, _NEVER = Constant(True, BOOL), Constant(False, BOOL)
 
 
@@ -61,8 +62,12 @@ def _points(
     # Lanes compute some points twice, which those that are written over what they read must not be.
     again = not any(target.name in item.overwrites for target in targets)
     if together and again and _read_neighbours(item, expression):
-        return _by_width(item, expression, targets)
+        if item.machine is not None:
+            return _by_width(item, expression, targets)
+        item.wanted_inside = True
     columns = _lie_nearer(item, expression) if together and again and _is_of_folds(body) else _NEVER
+    if columns == _ALWAYS and item.machine is not None and _keeps_an_order(body):
+        return _by_width(item, expression, targets, plain=True)
     if together and columns == _NEVER and _functions_of_folds(item, body):
         return _in_two(item, expression, targets)
     places = [item.target(target) for target in targets]
@@ -79,6 +84,7 @@ def _points(
 
     bounds = _bounds(item, width, changed)
     if together and is_plain(body):
+        item.wanted_inside |= again and _has_functions(body)
         group = emit_points(item, bounds, width, write_row, alone=False, machine=item.machine, short=True)
         item.scalar_loops |= group > 1  # which LLVM would leave to us in a kernel with vectors
     elif again and item.vector_lanes and item.lanes is None and (wants_lanes(body) or columns == _ALWAYS):
@@ -114,15 +120,15 @@ def _bounds(item: Item, width: Size, changed: ChangedRange) -> tuple[Expression,
 
 def _is_of_folds(body: Body) -> bool:
     """Whether a point is folds of numbers by straight-line code, and straight-line code around them."""
-    folds = [one.expression for one in body.statements if isinstance(one.expression, _Fold)]
-    others = tuple(one for one in body.statements if not isinstance(one.expression, _Fold | nodes.Iota))
+    folds = [one.expression for one in body.statements if isinstance(one.expression, Reduction)]
+    others = tuple(one for one in body.statements if not isinstance(one.expression, Reduction | nodes.Iota))
     return bool(folds) and is_plain(Body(others, ())) and all(map(has_simple_rows, folds))
 
 
 def _lie_nearer(item: Item, expression: nodes.Map) -> Expression:
     """Whether the points of a map of folds are nearer to each other in memory than the rows of a point are."""
     views = dict(zip(expression.function.parameters, arrays_of(item, expression.arrays), strict=True))
-    folds = (one.expression for one in expression.function.body.statements if isinstance(one.expression, _Fold))
+    folds = (one.expression for one in expression.function.body.statements if isinstance(one.expression, Reduction))
     found: Expression = _ALWAYS
     for array in (views.get(one) for fold in folds for one in fold.arrays):
         if not isinstance(array, ArrayView):
@@ -138,20 +144,32 @@ def _lie_nearer(item: Item, expression: nodes.Map) -> Expression:
 
 def _functions_of_folds(item: Item, body: Body) -> bool:
     """Whether a point is folds and then functions that are better in vectors of points."""
+    return item.machine is not None and _is_of_folds(body) and _has_functions(body)
+
+
+def _has_functions(body: Body) -> bool:
+    """Whether straight-line code has functions with vector forms of their own."""
     operators = {one.expression.operator for one in body.statements if isinstance(one.expression, nodes.Apply)}
-    return item.machine is not None and _is_of_folds(body) and not operators.isdisjoint(WRITTEN_OUT)
+    return not operators.isdisjoint(WRITTEN_OUT)
 
 
 def _halves(item: Item, expression: nodes.Map) -> tuple[nodes.Map, tuple[Variable, ...], nodes.Map]:
     """A map of folds, what it gives, and a map of what is computed of that."""
     parameters, body = expression.function.parameters, expression.function.body
-    last = max(n for n, one in enumerate(body.statements) if isinstance(one.expression, _Fold)) + 1
-    found = [target for one in body.statements[:last] for target in one.targets]
+    last = max(n for n, one in enumerate(body.statements) if isinstance(one.expression, Reduction)) + 1
+    found = [target for one in body.statements[:last] for target in one.targets if not target.type.rank]
     whole = tuple(Variable(item.emit.name(f"{one}_all"), Type(one.type.element, (expression.width,))) for one in found)
-    first = Lambda(parameters, Body(body.statements[:last], tuple(found)))
-    then = Lambda((*parameters, *found), Body(body.statements[last:], body.results))
-    folded = nodes.Map(expression.width, first, expression.arrays)
-    return folded, whole, nodes.Map(expression.width, then, (*expression.arrays, *whole))
+    first, after = Body(body.statements[:last], tuple(found)), Body(body.statements[last:], body.results)
+    pairs = tuple(zip(parameters, expression.arrays, strict=True))
+    folded = _map_of(expression.width, first, pairs)
+    return folded, whole, _map_of(expression.width, after, (*pairs, *zip(found, whole, strict=True)))
+
+
+def _map_of(width: Size, body: Body, pairs: Sequence[tuple[Variable, Variable]]) -> nodes.Map:
+    """The map of a body over those arrays of which it needs the rows."""
+    needed = mentioned(body)
+    used = [(parameter, array) for parameter, array in pairs if parameter.name in needed] or pairs[:1]
+    return nodes.Map(width, Lambda(tuple(one for one, _ in used), body), tuple(array for _, array in used))
 
 
 def _in_two(item: Item, expression: nodes.Map, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
@@ -170,14 +188,14 @@ def _read_neighbours(item: Item, expression: nodes.Map) -> bool:
     pairs = zip(expression.function.parameters, expression.arrays, strict=True)
     numbers = {one.name for one, array in pairs if isinstance(item.arrays.get(array.name), IotaArray)}
     statements = expression.function.body.statements
-    folds = [one.expression for one in statements if isinstance(one.expression, _Fold)]
-    first = next((n for n, one in enumerate(statements) if isinstance(one.expression, _Fold)), 0)
-    others = [one for one in statements if not isinstance(one.expression, _Fold | nodes.Index)]
+    folds = [one.expression for one in statements if isinstance(one.expression, Reduction)]
+    first = next((n for n, one in enumerate(statements) if isinstance(one.expression, Reduction)), 0)
+    others = [one for one in statements if not isinstance(one.expression, Reduction | nodes.Index)]
     scalars = all(target.type.rank == 0 for one in statements for target in one.targets)
-    if item.machine is None or first or len(folds) != 1 or not (scalars and is_plain(Body(tuple(others), ()))):
+    if first or len(folds) != 1 or not (scalars and is_plain(Body(tuple(others), ()))):
         return False
     (fold,) = folds
-    if not (isinstance(fold, nodes.Redomap) and fold.commutative and has_read_rows(fold)):
+    if not (isinstance(fold, nodes.Redomap) and has_read_rows(fold)):
         return False
     reads = (one.expression for one in fold.function.body.statements)
     own = [one for one in reads if isinstance(one, nodes.Index) and not numbers.isdisjoint(map(str, one.indices))]
@@ -190,9 +208,20 @@ def _read_neighbours(item: Item, expression: nodes.Map) -> bool:
     return bool(own) and all(map(is_beside, own))
 
 
-def _by_width(item: Item, expression: nodes.Map, targets: tuple[Variable, ...]) -> Sequence[AnyValue]:
+def _keeps_an_order(body: Body) -> bool:
+    """Whether a point is one fold whose rows are taken in their order, as is the first of the best, and reads nothing
+    by itself.
+    """
+    folds = [one.expression for one in body.statements if isinstance(one.expression, Reduction)]
+    reads = any(isinstance(one.expression, nodes.Index) for one in body.statements)
+    return len(folds) == 1 and not folds[0].commutative and not reads
+
+
+def _by_width(
+    item: Item, expression: nodes.Map, targets: tuple[Variable, ...], plain: bool = False
+) -> Sequence[AnyValue]:
     """Folds of what lies beside that of their neighbours: in vectors of points, if there are enough of them. What they
-    read once by themselves is read in a map of its own.
+    read once by themselves is read in a map of its own. `plain`: the folds would else go in vectors of their rows.
     """
     places = [item.target(target) for target in targets]
     width, function = expression.width, expression.function
@@ -205,12 +234,16 @@ def _by_width(item: Item, expression: nodes.Map, targets: tuple[Variable, ...]) 
             rows(i, [row_of(place, i) for place in into])
 
         if in_vectors:
+            around, item.vector_lanes = item.vector_lanes, item.vector_lanes and not plain
             emit_points(item, (integer(0), stop), width, write_row, alone=False, machine=item.machine, short=True)
+            item.vector_lanes = around
         else:
             item.loop(width, "i", write_row)
 
     def vectors() -> None:
-        if not any(isinstance(one.expression, nodes.Index) for one in function.body.statements):
+        statements = function.body.statements
+        alone = plain and isinstance(statements[-1].expression, Reduction)
+        if alone or not (plain or any(isinstance(one.expression, nodes.Index) for one in statements)):
             points(expression, places, True)
             return
         folded, whole, then = _halves(item, expression)
@@ -220,6 +253,9 @@ def _by_width(item: Item, expression: nodes.Map, targets: tuple[Variable, ...]) 
             bind(item, one, value)
         points(then, places, True)
 
-    enough = operation("ge", stop, integer(FEWEST_POINTS))
+    commutes = all(
+        one.expression.commutative for one in function.body.statements if isinstance(one.expression, Reduction)
+    )
+    enough = operation("ge", stop, integer(FEWEST_POINTS if commutes else FEWEST_IN_ORDER))
     item.emit.when(item.emit.let(enough, "enough"), vectors, lambda: points(expression, places, False))
     return places

@@ -7,6 +7,7 @@ become kernels in point_kernels.py.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -16,15 +17,15 @@ from tilewright.ir.dataclass import dataclass
 from tilewright.ir.lmad import row_major
 from tilewright.ir.nodes import Body, Expression, Variable
 from tilewright.ir.scalars import I64, ScalarType
-from tilewright.ir.sizes import Size, product
-from tilewright.ir.traversal import bound_variables, mentioned_names
+from tilewright.ir.sizes import ONE, Size, product
+from tilewright.ir.traversal import bound_variables, mentioned
 from tilewright.ir.views import ArrayView
 from tilewright.kernel import ir as kernel
 from tilewright.machine.model import Machine
 from tilewright.passes.core.nests import Level, map_nest
 from tilewright.passes.items import lower_folds, lower_loops, lower_segments  # noqa: F401  # some register
 from tilewright.passes.items.item_memory import Item
-from tilewright.passes.items.lower_columns import column_fold, write_columns
+from tilewright.passes.items.lower_columns import column_fold, is_nearer, write_columns
 from tilewright.passes.items.lower_items import (
     bind,
     bind_index,
@@ -36,7 +37,14 @@ from tilewright.passes.items.lower_items import (
     write,
 )
 from tilewright.passes.items.lower_scalar import lower_atom, lower_size
-from tilewright.passes.lanes.lane_loops import LANES, carries_arrays, columns_in_lanes, wants_lanes
+from tilewright.passes.lanes.lane_loops import (
+    LANES,
+    carries_arrays,
+    columns_in_lanes,
+    in_lanes,
+    scanned_parameters,
+    wants_lanes,
+)
 from tilewright.passes.points import inner_maps, scan_lanes  # noqa: F401  # register maps and scans inside points
 from tilewright.passes.points.short_folds import short_fold, write_short_folds
 
@@ -134,6 +142,8 @@ def _map_points(expression: nodes.Map) -> Points:
     function, arrays, _ = levels[-1]
     if wants_lanes(function.body) or carries_arrays(function.body):
         return _with_lanes(points, function.body)
+    if scanned := scanned_parameters(function):
+        return _with_scans_in_lanes(points, levels, scanned)
     by_columns = column_fold(function) is not None
     if not by_columns and (short_fold(function) is None or len(levels) > 1):
         return points
@@ -160,6 +170,27 @@ def _with_lanes(points: Points, body: Body) -> Points:
 Levels: TypeAlias = Sequence[Level]
 
 
+def _with_scans_in_lanes(points: Points, levels: Levels, scanned: Sequence[Variable]) -> Points:
+    """Points that scan a row each, in lanes of vectors where neighbouring points are nearer in memory than rows are."""
+    function, arrays, _ = levels[-1]
+
+    def columns(item: Item, at: Sequence[Size], bounds: Range, places: Places, otherwise: Callable[[], None]) -> None:
+        _bind_levels(item, levels[:-1], at)
+        views = dict(zip(function.parameters, lower_folds.arrays_of(item, arrays), strict=True))
+        taken = [one for one in map(views.get, scanned) if isinstance(one, ArrayView) and one.lmad.strides[1] != ONE]
+        if not item.vector_lanes or len(taken) < len(scanned):
+            otherwise()
+            return
+        conditions = [is_nearer(item, one) for one in taken]
+        nearer = item.emit.let(functools.reduce(functools.partial(kernel.operation, "and"), conditions), "nearer")
+        if in_lanes(
+            item, bounds, points.space[-1], lambda last: points.write(item, (*at, last), places), otherwise, nearer
+        ):
+            item.together = max(item.together, LANES)
+
+    return dataclasses.replace(points, columns=columns)
+
+
 def _flat_map(levels: Levels, order: Sequence[int | None], space: Sequence[Size]) -> FlatPoints | None:
     """A nest whose elements are just those of its arrays, in their order, is one map over the flattened arrays."""
     if len(levels) < 2:
@@ -173,7 +204,7 @@ def _flat_map(levels: Levels, order: Sequence[int | None], space: Sequence[Size]
         if prefix or any(one.name not in origins for one in inner):
             return None
     function, arrays, _ = levels[-1]
-    if mentioned_names(function) & passed:
+    if mentioned(function) & passed:
         return None
     sources = tuple(origins[one.name] for one in arrays)
     total, rank = product(space), len(space)

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from tilewright.ir import nodes
 from tilewright.ir.scalars import compute_type
-from tilewright.ir.sizes import Size, size
+from tilewright.ir.sizes import Size, size, whole_groups
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import Lane, Load, Shuffle, VectorType, element_of, integer
 from tilewright.passes.items import lower_folds
@@ -55,7 +55,7 @@ def fold_in_order(whole: Fold) -> list[AnyValue]:
 
     done = size(0)
     for length in (BLOCK, SHORT):
-        blocks = (whole.extent - done) // length
+        blocks = whole_groups(whole.extent - done, length)
         item.loop(blocks, "block", lambda k, begin=done, length=length: block(begin + k * length, length))  # type: ignore[misc]
         done = done + blocks * length
     rest = lower_folds.fold(replace(whole, extent=whole.extent - done, start=whole.start + done))

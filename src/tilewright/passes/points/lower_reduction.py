@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 
 from tilewright.contraction.recognise import is_commutative
 from tilewright.ir import nodes
-from tilewright.ir.nodes import Atom, Variable
+from tilewright.ir.nodes import Atom, Reduction, Variable
 from tilewright.ir.scalars import I32, compute_type
-from tilewright.ir.sizes import ZERO, Size, minimum, size
+from tilewright.ir.sizes import ZERO, Size, minimum, size, whole_groups
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import Broadcast, If, Store, VectorType, integer, operation
 from tilewright.passes.items import lower_folds
@@ -47,8 +47,6 @@ LEAST, WIDEST = 4, 64
 MANY, CHAINS = 256, 4
 """Rows from which on it is found in so many of them: a step of it waits for three instructions, one after another."""
 
-Reduction = nodes.Reduce | nodes.Redomap
-
 
 @lower_expression.register(nodes.Reduce)
 @lower_expression.register(nodes.Redomap)
@@ -62,14 +60,16 @@ def _(expression: Reduction, item: Item, targets: tuple[Variable, ...]) -> Seque
     mapped = [item.target(target) for target in targets[count:]]
     function = expression.function if isinstance(expression, nodes.Redomap) else None
     rows = lower_folds.function_rows(item, function, lower_folds.arrays_of(item, expression.arrays))
-    whole = Fold(item, expression.width, expression.combine, expression.neutral, rows, mapped)
     commutes, simple = expression.commutative, has_simple_rows(expression)
+    best = None if commutes else first_best(item, expression)
+    number = None if best is None else expression.neutral[best.number].type.element
+    combine = expression.combine if best is None or number is None else best.counting(number)
+    whole = Fold(item, expression.width, combine, expression.neutral, rows, mapped)
     reads = not simple and commutes and item.speculation is None and has_read_rows(expression)
     if not (item.vector_lanes and item.lanes is None and (simple or reads)):
         return [*lower_folds.fold(whole, places), *mapped]
     if reads:
         return [*_fold_what_is_read(whole), *mapped]
-    best = None if commutes else first_best(item, expression)
     return [*fold_rows(whole, commutes, in_order=not commutes, best=best), *mapped]
 
 
@@ -90,10 +90,14 @@ def fold_rows(whole: Fold, lanes: bool, in_order: bool = False, best: FirstBest 
             otherwise = together
             held = functools.partial(fold_in_registers, whole, merge or combine, best=best)
             least, together = FEW, lambda: _unless_refused(item, held, otherwise)
+            if whole.mapped:
+                one_vector = functools.partial(held, lanes=_of_one_vector(neutral), levels=0)
+                plain = functools.partial(lower_folds.fold, whole, short=True)
+                return _unless_refused(item, lambda: _by_length(whole, FEW, held, one_vector), plain)
             if item.round is not None:
                 least, together = _in_rounds(whole, held, together)
             elif best is not None:
-                one, some = WIDEST // max(neutral[best.by].type.element.bytes, I32.bytes), together
+                one, some = _of_one_vector(neutral[best.by : best.by + 1]), together
                 few, many = (
                     functools.partial(_unless_refused, item, functools.partial(held, lanes=lanes_), otherwise)
                     for lanes_ in (one, CHAINS * one)
@@ -104,6 +108,11 @@ def fold_rows(whole: Fold, lanes: bool, in_order: bool = False, best: FirstBest 
         least, together = SHORT, functools.partial(fold_in_order, whole)
     short = functools.partial(lower_folds.fold, whole, short=True)
     return _by_length(whole, least, together, short)
+
+
+def _of_one_vector(neutral: Sequence[Atom]) -> int:
+    """Partial results in `WIDEST` bytes."""
+    return WIDEST // max(I32.bytes, *(one.type.element.bytes for one in neutral))
 
 
 def _in_rounds(
@@ -186,7 +195,7 @@ def _fold_in_lanes(whole: Fold, merge: nodes.Lambda) -> list[AnyValue]:
     item, combine, neutral = whole.item, whole.combine, whole.neutral
     vectors = goes_in_vectors(neutral, combine, merge)
     item.scalar_loops |= vectors
-    full, partial = whole.extent // LANES, _lanes(item, neutral, vectors)
+    full, partial = whole_groups(whole.extent, LANES), _lanes(item, neutral, vectors)
 
     def take_rows(first: Size, count: int | Size, into: Sequence[ArrayView], lane_from: Size = ZERO) -> None:
         """Row `first` + l for each of `count` lanes from `lane_from` on."""
@@ -219,7 +228,7 @@ def _fold_in_lanes(whole: Fold, merge: nodes.Lambda) -> list[AnyValue]:
 
     rounds(ZERO, full, partial, LEVELS)
     done = full * LANES
-    steps = (whole.extent - done) // STEP
+    steps = whole_groups(whole.extent - done, STEP)
     item.loop(steps, "step", lambda number: take_rows(done + number * STEP, STEP, partial, number * STEP))
     take_rows(done + steps * STEP, whole.extent - done - steps * STEP, partial, steps * STEP)
     if vectors:

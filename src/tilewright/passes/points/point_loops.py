@@ -11,6 +11,7 @@ from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Constant, Expression, For, If, Let, Name, Operation, Statement, While
 from tilewright.kernel.traversal import walk
 from tilewright.machine.model import Machine
+from tilewright.passes.items.attempts import ItemState
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.loop_checks import inner_at_ends
 from tilewright.passes.items.lower_scalar import lower_size
@@ -18,6 +19,7 @@ from tilewright.passes.items.speculation import Speculation
 from tilewright.passes.items.split_ranges import emit_split
 from tilewright.passes.lanes.masked_lanes import OneByOne, emit_in_lanes, is_worth_lanes
 from tilewright.passes.lanes.past_caches import emit_past_caches
+from tilewright.passes.points.asked_ahead import emit_asking
 
 Range: TypeAlias = tuple[Expression, Expression]
 
@@ -44,19 +46,29 @@ def emit_points(
             write(core)
         return index, inside
 
-    before = _kept(item)
+    before, state = _kept(item), ItemState(item)
+    around, item.wanted_inside = item.wanted_inside, False
     index, inside = point()
+    wanted, item.wanted_inside = item.wanted_inside, around or item.wanted_inside
     checks, arrays = (now - then for now, then in zip(_kept(item), before, strict=True))
     in_order = For(index.name, *bounds, tuple(inside))
     obstacle = _obstacle(arrays, alone)
     if obstacle and machine is not None and machine.vector_bytes and is_worth_lanes(inside, machine):
         item.refused.append(f"points one by one, not in the lanes of vectors: {obstacle}")
     if arrays or alone:
-        item.emit.emit(in_order)
+        if wanted and machine is not None:  # vectors of points of maps inside, where there are none of these
+            state.restore(item)
+            item.machine = machine
+            index, inside = point()
+            item.machine = None
+            in_order = For(index.name, *bounds, tuple(inside))
+        emit_asking(
+            item, bounds, extent, index, inside if alone and not arrays else (), lambda: item.emit.emit(in_order)
+        )
     elif checks:
         clamped = _where_not_empty(item, point) if _is_flat(inside) and _branches(inside) else None
         if clamped is None:
-            return _checked_together(item, bounds, extent, point, in_order, machine)
+            return _checked_together(item, bounds, extent, point, in_order, machine, space)
         together: list[int] = []
         certain, index, inside = clamped
         item.emit.when(
@@ -90,8 +102,9 @@ def _unchecked(
 
     if space:
         item.scalar_loops |= emit_past_caches(
-            item.emit, bounds, index, inside, machine, lambda: lower_size(product(space), item.emit), split
-        )
+            item.emit, bounds, index, inside, machine, lambda: lower_size(product(space), item.emit),
+            lambda: emit_asking(item, bounds, extent, index, inside, split),
+        )  # fmt: skip
     else:
         split()
     return 1
@@ -151,7 +164,7 @@ def _obstacle(arrays: int, alone: bool) -> str:
 
 def _checked_together(
     item: Item, bounds: Range, extent: Size, point: Callable[[], tuple[Name, Sequence[Statement]]], recording: For,
-    machine: Machine | None,
+    machine: Machine | None, space: Sequence[Size],
 ) -> int:  # fmt: skip
     """A loop over points without branches for their indices; if one is out of range, `recording` runs, too, which is
     the loop that finds the first. How many points go on together.
@@ -165,7 +178,10 @@ def _checked_together(
         if group.scalar:
             item.refused.append(f"points one by one, not in the lanes of vectors: {group.reason}")
         if _is_flat(inside):
-            emit_split(item.emit, bounds, index, inside, *_known(item, extent), bad)
+            emit_asking(
+                item, bounds, extent, index, inside if space else (),
+                lambda: emit_split(item.emit, bounds, index, inside, *_known(item, extent), bad),
+            )  # fmt: skip
         else:
             inside = inner_at_ends(inside, bad, item.emit.name)
             item.emit.emit(For(index.name, *bounds, inside, independent=True))

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Atom, Lambda, Literal
 from tilewright.ir.scalars import BOOL, I32, I64, ScalarType, compute_type
-from tilewright.ir.sizes import ZERO, Size, minimum, size
+from tilewright.ir.sizes import ONE, ZERO, Size, minimum, size
 from tilewright.ir.views import ArrayView
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Buffer, Load, Name, VectorType, add, element_of, integer, multiply, operation
@@ -22,7 +22,7 @@ from tilewright.passes.items.accumulators import Accumulators
 from tilewright.passes.items.first_best import FirstBest
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_folds import Fold
-from tilewright.passes.items.lower_items import AnyValue, call
+from tilewright.passes.items.lower_items import AnyValue, call, row_of
 from tilewright.passes.items.lower_scalar import lower_atom, lower_size
 from tilewright.passes.items.scalar_values import Value
 from tilewright.passes.items.sum_trees import grows_errors
@@ -38,7 +38,13 @@ def goes_in_registers(fold: Fold, best: FirstBest | None = None) -> bool:
     elements = [atom.type.element for atom in fold.neutral]
     narrow = best is not None and all(compute_type(one) == one for one in elements)
     wide = narrow or all(one.bytes >= I32.bytes for one in elements)
-    return not fold.mapped and wide and goes_in_vectors(fold.neutral, fold.combine)
+    return all(map(_has_vectors, fold.mapped)) and wide and goes_in_vectors(fold.neutral, fold.combine)
+
+
+def _has_vectors(place: ArrayView) -> bool:
+    """Whether what rows give beside is written side by side, as it is computed."""
+    element = place.element
+    return place.lmad.strides == (ONE,) and element.bytes >= I32.bytes and compute_type(element) == element
 
 
 def goes_in_vectors(neutral: Sequence[Atom], *functions: Lambda) -> bool:
@@ -79,7 +85,8 @@ class _Lane:
         """Combine the row of a round."""
         fold, count = self.fold, len(self.fold.neutral)
         at = fold.item.known_index(fold.start + round_ * self.lanes + self.at, fold.start + fold.extent)
-        values, step = [*fold.rows(at, [None] * count)][:count], fold.combine
+        beside = [row_of(place, at) for place in fold.mapped]
+        values, step = [*fold.rows(at, [*[None] * count, *beside])][:count], fold.combine
         if self.best is not None:
             number = self._round_type
             values[self.best.number] = (kernel.Cast(lower_size(round_, fold.item.emit), number),)
@@ -123,7 +130,7 @@ def fold_in_registers(
     levels: int = LEVELS,
     best: FirstBest | None = None,
 ) -> list[AnyValue]:
-    """`lower_folds.fold` of a fold that maps nothing; `merge` combines what lanes give.
+    """`lower_folds.fold`; `merge` combines what lanes give.
 
     Without levels the rounds of a lane are a chain, which must be short.
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from tilewright.ir import nodes
 from tilewright.ir.lmad import LMAD
-from tilewright.ir.nodes import Atom, Lambda, Variable
+from tilewright.ir.nodes import Atom, Lambda, Reduction, Variable
 from tilewright.ir.scalars import BOOL, compute_type
 from tilewright.ir.sizes import ONE, Size, size
 from tilewright.ir.traversal import all_statements, is_plain
@@ -131,9 +131,6 @@ class ShortFolds:
 
 
 # --- rows of matrices -------------------------------------------------------------------------------------------------
-
-
-Reduction = nodes.Reduce | nodes.Redomap
 
 
 def short_fold(function: Lambda) -> Reduction | None:

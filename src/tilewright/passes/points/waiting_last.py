@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import TypeAlias
 
+from tilewright.ir.cached import remembered
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Constant, Expression, Load, Name, Statement, Store
-from tilewright.kernel.traversal import bodies, expressions, expressions_in, parts, walk
+from tilewright.kernel.traversal import bodies, expressions, expressions_in, parts, walk, with_bodies
 
 _EXTREMA = ("min", "max")
 
@@ -33,17 +34,10 @@ def in_following_rounds(
     """The statements with `change(body, index)` in place of each body of a loop whose rounds follow one another."""
     found: list[Statement] = []
     for one in statements:
-        match one:
-            case kernel.For(body=body):
-                inside = in_following_rounds(body, change)
-                found.append(replace(one, body=inside if one.independent else change(inside, one.index)))
-            case kernel.While(body=body):
-                found.append(replace(one, body=in_following_rounds(body, change)))
-            case kernel.If(then=then, otherwise=otherwise):
-                then, otherwise = in_following_rounds(then, change), in_following_rounds(otherwise, change)
-                found.append(replace(one, then=then, otherwise=otherwise))
-            case _:
-                found.append(one)
+        inside = tuple(in_following_rounds(body, change) for body in bodies(one))
+        if isinstance(one, kernel.For) and not one.independent:
+            inside = (change(inside[0], one.index),)
+        found.append(with_bodies(one, inside))
     return tuple(found)
 
 
@@ -125,31 +119,25 @@ def _is_extremum(value: Expression) -> bool:
     return isinstance(value, kernel.Operation) and value.operator in _EXTREMA
 
 
+@remembered
 def _reads(statement: Statement) -> frozenset[str]:
-    """The names and buffers that a statement reads, and those in it; remembered on them, as nests are asked about once
-    for each loop around.
-    """
-    known: frozenset[str] | None = statement.__dict__.get("_reads")
-    if known is None:
-        own = [*parts(expressions(statement))]
-        names = [one.name for one in own if isinstance(one, Name)]
-        buffers = [f"{one.buffer.name}[]" for one in own if isinstance(one, Load)]
-        inside = [_reads(one) for body in bodies(statement) for one in body]
-        known = statement.__dict__["_reads"] = frozenset((*names, *buffers)).union(*inside)
-    return known
+    """The names and buffers that a statement reads, and those in it; nests are asked once for each loop around."""
+    own = [*parts(expressions(statement))]
+    names = [one.name for one in own if isinstance(one, Name)]
+    buffers = [f"{one.buffer.name}[]" for one in own if isinstance(one, Load)]
+    inside = [_reads(one) for body in bodies(statement) for one in body]
+    return frozenset((*names, *buffers)).union(*inside)
 
 
+@remembered
 def _writes(statement: Statement) -> frozenset[str]:
-    """What of it later rounds may read: variables and buffers; remembered, too."""
-    known: frozenset[str] | None = statement.__dict__.get("_writes")
-    if known is None:
-        own = frozenset[str]()
-        if isinstance(statement, kernel.Assign):
-            own = frozenset((statement.name,))
-        elif isinstance(statement, Store):
-            own = frozenset((f"{statement.buffer.name}[]",))
-        known = statement.__dict__["_writes"] = own.union(*(_writes(one) for body in bodies(statement) for one in body))
-    return known
+    """What of it later rounds may read: variables and buffers."""
+    own = frozenset[str]()
+    if isinstance(statement, kernel.Assign):
+        own = frozenset((statement.name,))
+    elif isinstance(statement, Store):
+        own = frozenset((f"{statement.buffer.name}[]",))
+    return own.union(*(_writes(one) for body in bodies(statement) for one in body))
 
 
 def _depths(body: Sequence[Statement], ahead: Set[str]) -> dict[str, int]:
@@ -163,14 +151,42 @@ def _depths(body: Sequence[Statement], ahead: Set[str]) -> dict[str, int]:
             sources[one.name] = behind
         for written in _writes(one) & carried:
             needed[written] |= behind
-    waiting = _in_circles(needed)
-    depths = dict.fromkeys(waiting, 1)
+    late = shifted(body, carried)
+    depths = {one: 1 for one in _in_circles(needed) if one not in late}
     for one in body:
         if isinstance(one, kernel.Let):
             depth = _depth(one.value, depths)
             if depth:
                 depths[one.name] = depth + 1
     return depths
+
+
+def shifted(body: Sequence[Statement], carried: Set[str]) -> set[str]:
+    """Which of some variables become in each round what another one was before it: nobody waits for them, as they were
+    known a round earlier.
+
+    Example:
+        >>> from tilewright.ir.scalars import F64
+        >>> from tilewright.kernel.ir import Assign, Let, operation
+        >>> y, z = Name("y", F64), Name("z", F64)
+        >>> body = (Let("t", operation("add", y, z)), Let("u", y), Assign("y", Name("t", F64)))
+        >>> shifted((*body, Assign("z", Name("u", F64))), {"y", "z"})
+        {'z'}
+    """
+    held = {one: one for one in carried}  # by name: the variable of which it has the value before the round
+    found: set[str] = set()
+    changed: set[str] = set()
+    for one in body:
+        match one:
+            case kernel.Let(name, Name(source)) if source in held:
+                held[name] = held[source]
+            case kernel.Assign(name, Name(source)) if name not in changed and held.get(source, name) != name:
+                found.add(name)
+        written = _writes(one)
+        found -= written & changed
+        changed |= written
+        held = {name: variable for name, variable in held.items() if name not in written}
+    return found
 
 
 def _in_circles(needed: Mapping[str, Set[str]]) -> list[str]:

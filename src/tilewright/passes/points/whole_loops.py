@@ -12,7 +12,7 @@ from enum import Enum
 from tilewright.ir import nodes
 from tilewright.ir.nodes import Body, Statement, Variable
 from tilewright.ir.sizes import ZERO, Size, maximum, product, size
-from tilewright.ir.traversal import bound_variables, is_plain, sub_bodies
+from tilewright.ir.traversal import bound_variables, is_plain, rows_of, sub_bodies
 from tilewright.machine.model import Machine
 from tilewright.passes.core.overwriting import overwriting, taken_over
 from tilewright.passes.core.own_elements import with_own_elements
@@ -237,21 +237,10 @@ def _functions(expression: nodes.Expression) -> int:
 def _times(expression: nodes.Expression) -> Size:
     """How often an expression runs its bodies."""
     match expression:
-        case (
-            nodes.Map(width=width)
-            | nodes.Reduce(width=width)
-            | nodes.Scan(width=width)
-            | nodes.Redomap(width=width)
-            | nodes.Scanomap(width=width)
-            | nodes.Sweep(width=width)
-        ):
-            return width
-        case nodes.Hist(indices=indices) | nodes.Scatter(indices=indices):
-            return indices.type.shape[0]
         case nodes.SegMap(space=space) | nodes.SegRed(space=space) | nodes.SegScan(space=space):
             return product(space.shape)
         case nodes.Loop(form=nodes.ForLoop(bound=bound)):
             return bound
         case nodes.Loop() | nodes.StreamSeq() | nodes.SegHist() | nodes.OffsetFolds():
             raise LoweringError("nobody knows how often it runs its bodies")
-    return ZERO
+    return rows_of(expression) or ZERO

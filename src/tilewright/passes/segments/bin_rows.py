@@ -3,10 +3,14 @@
     hist bins (map (+)) zeros index rows
     =>  for each row r, for each vector v of it:  own[r % copies, index[r], v] = own[...] + rows[r, v]
 
-Bins of copies end at a multiple of the vectors' size, so that no store is masked, and rows whose bin does not exist
-have one behind the last: nothing is tested. With one copy, rows are combined where the results lie. As for scalars
-(bins.py), neighbouring rows have bins of their own, so that none waits for what the last one wrote, and long sums of
-floats are trees.
+Rows may be computed for it (computed_rows.py). As for scalars (bins.py), neighbouring rows have bins of their own, so
+that none waits for what the last one wrote, and long sums of floats are trees.
+
+Cores share out the rows, and combine their bins afterwards. Where these are so many that this would take long, and rows
+are gathered, so that nothing is lost by reading parts of them, a core has some columns of all rows instead, and of all
+bins, which nobody combines:
+
+    =>  for each strip of columns, for each row r, for each vector v of the strip: own[index[r], v] = ... + rows[r, v]
 """
 
 from __future__ import annotations
@@ -14,71 +18,31 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
 
 from tilewright.ir import nodes
-from tilewright.ir.dataclass import dataclass
-from tilewright.ir.nodes import Atom, Hist, Lambda, Statement, Type, Variable
-from tilewright.ir.scalars import BOOL, U64, compute_type
-from tilewright.ir.sizes import ONE, Size, maximum, minimum, size
-from tilewright.ir.views import ArrayView
-from tilewright.kernel.ir import Cast, Expression, FirstLanes, Load, Store, VectorType, integer, operation
+from tilewright.ir.nodes import Hist, SegHist, Statement, Type, Variable
+from tilewright.ir.scalars import BOOL, compute_type
+from tilewright.ir.sizes import Size, size
 from tilewright.machine.model import Machine
 from tilewright.passes.core.fills import NOTHING, Fills
-from tilewright.passes.items import lower_folds
 from tilewright.passes.items.accumulators import Accumulators
 from tilewright.passes.items.item_memory import Item
-from tilewright.passes.items.lower_items import AnyValue, call, row_of
-from tilewright.passes.items.lower_scalar import declare_value, lower_atom, lower_size
-from tilewright.passes.items.scalar_values import Value
-from tilewright.passes.lanes.vectorise import lower_lambda_vector
+from tilewright.passes.items.lower_scalar import declare_value
 from tilewright.passes.points.lower_general import Places, Points
-from tilewright.passes.segments.bins import LEAST_ROWS, ROWS_PER_BIN, copies_of_bins, in_nodes, sums_are_trees
-from tilewright.passes.segments.choice import pieces_of_histogram
+from tilewright.passes.segments.bins import copies_of_bins, sums_are_trees
+from tilewright.passes.segments.choice import ROWS_PER_CHUNK, pieces_of_histogram
+from tilewright.passes.segments.computed_rows import computed_rows
 from tilewright.passes.segments.form import Chunks
 from tilewright.passes.segments.points import part
+from tilewright.passes.segments.row_bins import RowBins, RowHistograms
 from tilewright.passes.segments.row_folds import elementwise
 from tilewright.runtime.host import KernelStep, SegmentPlan, SegmentStep
 
-Values: TypeAlias = Callable[[tuple[Size, Size]], Sequence[Value]]
 MakeKernel = Callable[[str, Points, tuple[Variable, ...], tuple[Variable, ...]], KernelStep]
+ROWS_OF_PIECES = 8
+"""Rows of a piece for each of its bins that are worth beginning these, and combining them with those of the others."""
 ELEMENTS_LIKE_A_ROW = 8
 """Elements that are combined in vectors in the time of a row of one element."""
-
-
-@dataclass(frozen=True)
-class RowHistograms:
-    """A histogram of rows: `combine` is what the elements at one place of two rows are combined by; vectors have at
-    most `lanes` elements. What the bins begin as and neutral rows are arrays, or scalars: all of their elements.
-    """
-
-    hist: Hist
-    combine: Lambda
-    lanes: int
-    given: tuple[Atom, ...]
-    neutral: tuple[Atom, ...]
-
-    def fitting(self, length: int) -> RowHistograms:
-        """The same with vectors that rows of a length fill to more than half."""
-        lanes = self.lanes
-        while lanes > 2 and 2 * length <= lanes:
-            lanes //= 2
-        return dataclasses.replace(self, lanes=lanes)
-
-    @property
-    def length(self) -> Size:
-        """Elements of a row."""
-        return self.hist.destinations[0].type.shape[1]
-
-    @property
-    def bins(self) -> Size:
-        """Bins."""
-        return self.hist.destinations[0].type.shape[0]
-
-    @property
-    def width(self) -> Size:
-        """Rows."""
-        return self.hist.indices.type.shape[0]
 
 
 def row_histograms(expression: nodes.Expression, machine: Machine) -> RowHistograms | None:
@@ -95,16 +59,18 @@ def row_histograms(expression: nodes.Expression, machine: Machine) -> RowHistogr
         >>> row_histograms(program.body.statements[0].expression, CPU_AVX512).lanes
         16
     """
-    if not isinstance(expression, Hist) or any(one.type.rank != 1 for one in expression.neutral):
+    if not isinstance(expression, Hist | SegHist):
         return None
-    combine = elementwise(expression.combine)
-    elements = [one.type.element for one in expression.neutral]
-    if combine is None or not machine.vector_bytes or any(one == BOOL or one.is_complex for one in elements):
+    rows, combine = computed_rows(expression), elementwise(expression.combine)
+    if rows is None or combine is None or not machine.vector_bytes:
+        return None
+    elements = [one.type.element for one in (*expression.neutral, *rows.sources)]
+    if any(one == BOOL or one.is_complex for one in elements):
         return None
     lanes = machine.lanes(max(compute_type(one).bytes for one in elements))
     if lanes == 1:
         return None
-    return RowHistograms(expression, combine, lanes, expression.destinations, expression.neutral)
+    return RowHistograms(expression, rows, combine, lanes, expression.destinations, expression.neutral)
 
 
 def row_histogram_step(
@@ -118,6 +84,7 @@ def row_histogram_step(
     found = dataclasses.replace(found, given=given, neutral=neutral)
     label, targets = str(statement.targets[0]), statement.targets
     pieces = Chunks(f"%pieces.{label}", f"%rows.{label}")
+    columns = Chunks(f"%strips.{label}", f"%columns.{label}")
     shape = (size(pieces.count), found.bins, found.length)
     own = tuple(
         Variable(f"{target}.own", Type(compute_type(atom.type.element), shape))
@@ -125,8 +92,9 @@ def row_histogram_step(
     )
 
     @functools.cache
-    def whole(form: RowHistograms, copies: int, tree: bool) -> KernelStep:
-        return make("", row_points(form, None, copies, tree), targets, reads)
+    def whole(form: RowHistograms, copies: int, tree: bool, cut: bool = False) -> KernelStep:
+        suffix = "_columns" if cut else ""
+        return make(suffix, row_points(form, None, copies, tree, columns if cut else None), targets, reads)
 
     @functools.cache
     def first(form: RowHistograms, copies: int, tree: bool) -> KernelStep:
@@ -142,6 +110,11 @@ def row_histogram_step(
         size_of_bin = sum(one.type.element.bytes for one in own) * (-(-length // form.lanes) * form.lanes)
         weight = max(1, length // ELEMENTS_LIKE_A_ROW)
         count, _ = pieces_of_histogram(machine, 1, 1, width * weight, bins * weight, size_of_bin)
+        strip = columns_of_strip(machine, form.lanes, length, width * weight)
+        if strip and found.rows.gathers and (count < machine.cores or ROWS_OF_PIECES * count * bins > width):
+            copies = copies_of_bins(machine, width, bins, size_of_bin * strip // length)
+            kernel = whole(found.fitting(strip), copies, sums_are_trees(found.combine, width, bins), True)
+            return SegmentPlan((kernel,), ((columns.count, -(-length // strip)), (columns.length, strip)))
         rows = -(-width // max(1, count))
         copies = copies_of_bins(machine, rows, bins, size_of_bin)
         tree = sums_are_trees(found.combine, rows, bins)
@@ -155,17 +128,40 @@ def row_histogram_step(
     return step, (whole(found, 1, False), whole(found, 4, True))
 
 
-def row_points(histograms: RowHistograms, pieces: Chunks | None, copies: int, tree: bool = False) -> Points:
-    """One point with all rows, or a point for each piece of them, the first of which goes on from the given bins.
+def columns_of_strip(machine: Machine, lanes: int, length: int, work: int) -> int:
+    """How many columns of the rows a core has, if each gets all rows: so many whole vectors; 0 where there are fewer
+    vectors than cores, or too little work.
+
+    Example:
+        >>> from tilewright.machine.named import CPU_AVX512
+        >>> import dataclasses
+        >>> two = dataclasses.replace(CPU_AVX512, cores=2)
+        >>> [columns_of_strip(two, 16, length, 10**6) for length in (16, 17, 64, 100)]
+        [0, 16, 32, 64]
+    """
+    vectors = -(-length // lanes)
+    enough = machine.cores > 1 and vectors >= machine.cores and work >= 2 * ROWS_PER_CHUNK
+    return -(-vectors // machine.cores) * lanes if enough else 0
+
+
+def row_points(
+    histograms: RowHistograms, pieces: Chunks | None, copies: int, tree: bool = False, columns: Chunks | None = None
+) -> Points:
+    """One point with all rows, or a point for each piece of them, the first of which goes on from the given bins, or
+    for each strip of their columns.
 
     As a `tree`, the bins are added to others, and begin anew, after so many rows that this takes little of the time.
     """
 
     def write_point(item: Item, at: Sequence[Size], places: Places) -> None:
         item.scalar_loops = True
-        _RowBins(item, histograms, copies, [part(place, at) for place in places], tree).write(at, pieces)
+        if columns is None:
+            RowBins(item, histograms, copies, [part(place, at) for place in places], tree).write(at, pieces)
+        else:
+            RowBins(item, histograms, copies, places, tree, (at[0], size(columns.length))).write((), None)
 
-    return Points(() if pieces is None else (size(pieces.count),), write_point)
+    shared = pieces or columns
+    return Points(() if shared is None else (size(shared.count),), write_point)
 
 
 def _merged(histograms: RowHistograms, own: Sequence[Variable], pieces: Chunks) -> Points:
@@ -189,181 +185,3 @@ def _merged(histograms: RowHistograms, own: Sequence[Variable], pieces: Chunks) 
             item.store(place, at, total)
 
     return Points((histograms.bins, histograms.length), write_point)
-
-
-class _RowBins:
-    """The work of one point, into the bins at `places`."""
-
-    def __init__(self, item: Item, histograms: RowHistograms, copies: int, places: Places, tree: bool) -> None:
-        self.item, self.histograms, self.copies, self.places = item, histograms, copies, places
-        self.tree = tree
-        hist, lanes = histograms.hist, histograms.lanes
-        self.values = [item.as_view(one) for one in lower_folds.arrays_of(item, hist.values)]
-        unit = all(one.lmad.strides[1] == ONE for one in self.values)
-        self.in_place = not tree and (copies == 1 or not unit)
-        self.in_vectors = unit and (not self.in_place or all(one.lmad.strides[1] == ONE for one in places))
-        self.own: list[list[ArrayView]] = [list(places)]
-        if not self.in_place:
-            padded = (histograms.length + (lanes - 1)) // lanes * lanes
-            memory = self._allocated(size(copies), histograms.bins + 1, padded)
-            self.own = [[row_of(one, size(copy)) for one in memory] for copy in range(copies)]
-        self.middle = self._allocated(histograms.bins, histograms.length) if tree else []
-
-    def _allocated(self, *shape: Size) -> list[ArrayView]:
-        elements = [compute_type(atom.type.element) for atom in self.histograms.hist.neutral]
-        return [self.item.allocate(Type(one, shape), "bins") for one in elements]
-
-    def write(self, at: Sequence[Size], pieces: Chunks | None) -> None:
-        """Set the bins, combine the rows into them, and the copies."""
-        item, histograms, emit = self.item, self.histograms, self.item.emit
-        start, length = size(0), histograms.width
-        if pieces is not None:
-            start = at[0] * size(pieces.length)
-            length = minimum(size(pieces.length), histograms.width - start)
-        self._begin(at[0] if pieces is not None else None)
-        whole = histograms.length // histograms.lanes
-        rest = emit.let(lower_size(histograms.length - whole * histograms.lanes, emit), "rest")
-        self.rest = emit.let(operation("gt", rest, integer(0)), "has_rest")
-        self.mask = emit.let(FirstLanes(rest, VectorType(BOOL, histograms.lanes)), "mask")
-        first = self.item.named(lower_size(start, emit), "start")
-        count = self.item.named(lower_size(length, emit), "count")
-        if not self.tree:
-            self._rows(first, count)
-            if len(self.own) > 1:
-                self._each_element(lambda at: self._take(self.places, self._total(at), at))
-            return
-        neutral = self._sources(histograms.neutral)
-
-        def end(into: Sequence[ArrayView], values: Values, others: Sequence[Sequence[ArrayView]]) -> None:
-            """Add values to those of a level, and begin anew what they were made of."""
-
-            def element(at: tuple[Size, Size]) -> None:
-                self._take(into, call(item, histograms.combine, [*self._at(into, at), *values(at)]), at)
-                for one in others:
-                    self._take(one, self._at(neutral, at), at)
-
-            self._each_element(element)
-
-        each = maximum(size(LEAST_ROWS), histograms.bins * ROWS_PER_BIN)
-        in_nodes(
-            item,
-            count,
-            self.item.named(lower_size(each, emit), "each"),
-            lambda begin, some: self._rows(first + begin, self.item.named(lower_size(some, emit), "some")),
-            lambda: end(self.middle, self._total, self.own),
-            lambda: end(self.places, lambda at: self._at(self.middle, at), [self.middle]),
-        )
-
-    def _rows(self, first: Size, count: Size) -> None:
-        """So many rows into the copies of the bins."""
-        rounds = count // len(self.own)
-
-        def round_(k: Size) -> None:
-            for copy in range(len(self.own)):
-                self._row(copy, first + k * len(self.own) + copy)
-
-        self.item.loop(rounds, "k", round_)
-        if len(self.own) > 1:
-            done = rounds * len(self.own)
-            self.item.loop(count - done, "k", lambda k: self._row(0, first + done + k))
-
-    def _each_element(self, write: Callable[[tuple[Size, Size]], None]) -> None:
-        """For each bin, for each element of it, in vectors."""
-        item, length = self.item, self.histograms.length
-
-        def of_bin(bin_: Size) -> None:
-            stop = item.emit.let(lower_size(length, item.emit), "stop")
-            item.loop_from(integer(0), stop, length, "k", lambda k: write((bin_, k)), independent=True)
-
-        item.loop(self.histograms.bins, "bin", of_bin)
-
-    def _at(self, sources: Sequence[ArrayView | Value], at: tuple[Size, Size]) -> list[Value]:
-        """An element of bins, of rows that are all bins, or of scalars that are all elements."""
-        return [self.item.load(one, at[-one.lmad.rank :]) if isinstance(one, ArrayView) else one for one in sources]
-
-    def _take(self, into: Sequence[ArrayView], values: Sequence[AnyValue], at: tuple[Size, Size]) -> None:
-        for place, value in zip(into, values, strict=True):
-            assert isinstance(value, tuple)
-            self.item.store(place, at, value)
-
-    def _begin(self, piece: Size | None) -> None:
-        """The first bins begin as the given ones (in other pieces than the first: neutral), the others neutral."""
-        emit = self.item.emit
-        given, neutral = self._sources(self.histograms.given), self._sources(self.histograms.neutral)
-        begun, *others = [self.places, self.middle, *self.own] if self.tree else self.own
-
-        def fill(places: Sequence[ArrayView], sources: Sequence[ArrayView | Value]) -> None:
-            self._each_element(lambda at: self._take(places, self._at(sources, at), at))
-
-        if piece is None:
-            fill(begun, given)
-        else:
-            is_first = emit.let(operation("eq", lower_size(piece, emit), integer(0)), "is_first")
-            emit.when(is_first, lambda: fill(begun, given))
-            emit.when(operation("not", is_first), lambda: fill(begun, neutral))
-        for one in others:
-            fill(one, neutral)
-
-    def _sources(self, atoms: Sequence[Atom]) -> list[ArrayView | Value]:
-        """Arrays, and the values of scalars."""
-        item = self.item
-        return [item.as_view(item.arrays[str(one)]) if one.type.rank else lower_atom(one, item.emit) for one in atoms]
-
-    def _row(self, copy: int, row: Size) -> None:
-        """One row into its bin of one copy."""
-        item, emit, histograms = self.item, self.item.emit, self.histograms
-        (number,) = item.load(item.as_view(lower_folds.arrays_of(item, [histograms.hist.indices])[0]), (row,))
-        rows = [row_of(one, row) for one in self.values]
-        if self.in_place:
-            lower_folds.when_bin_exists(item, number, histograms.bins, lambda at: self._combine(copy, at, rows))
-            return
-        bins = emit.let(lower_size(histograms.bins, emit), "bins")
-        exists = operation("lt", Cast(number, U64), Cast(bins, U64))
-        at = self.item.named(operation("select", exists, number, bins), "bin")
-        self._combine(copy, at, rows)
-
-    def _combine(self, copy: int, bin_: Size, rows: Sequence[ArrayView]) -> None:
-        """A row into a bin that exists."""
-        item, histograms = self.item, self.histograms
-        own = [row_of(one, bin_) for one in self.own[copy]]
-        if not self.in_vectors:
-
-            def element(k: Size) -> None:
-                old = [item.load(one, (k,)) for one in own]
-                new = call(item, histograms.combine, [*old, *(item.load(one, (k,)) for one in rows)])
-                for place, value in zip(own, new, strict=True):
-                    assert isinstance(value, tuple)
-                    item.store(place, (k,), value)
-
-            item.loop(histograms.length, "k", element)
-            return
-        whole = histograms.length // histograms.lanes
-        item.loop(whole, "v", lambda v: self._vector(own, [self._load(one, v) for one in rows], v))
-        item.emit.when(
-            self.rest, lambda: self._vector(own, [self._load(one, whole, self.mask) for one in rows], whole, True)
-        )
-
-    def _vector(self, own: Sequence[ArrayView], values: Sequence[Value], v: Size, last: bool = False) -> None:
-        """own = combine(own, values) for vector v of a row; the last one may not be full."""
-        histograms, emit = self.histograms, self.item.emit
-        mask = self.mask if last and self.in_place else None
-        old = [self._load(one, v, mask) for one in own]
-        new = lower_lambda_vector(histograms.combine, [*old, *values], histograms.lanes, emit)
-        for place, (value,) in zip(own, new, strict=True):
-            at = lower_size(place.lmad.flat((v * histograms.lanes,)), emit)
-            emit.emit(Store(self.item.buffer_of(place), at, value, mask=mask))
-
-    def _load(self, row: ArrayView, v: Size, mask: Expression | None = None) -> Value:
-        type_ = VectorType(compute_type(row.element), self.histograms.lanes)
-        at = lower_size(row.lmad.flat((v * self.histograms.lanes,)), self.item.emit)
-        return (self.item.emit.let(Load(self.item.buffer_of(row), at, type_, mask=mask), "v"),)
-
-    def _total(self, at: tuple[Size, Size]) -> list[Value]:
-        """An element of the copies, combined by halves."""
-        values = [self._at(own, at) for own in self.own]
-        while len(values) > 1:
-            values = [
-                [one for one in call(self.item, self.histograms.combine, [*a, *b]) if isinstance(one, tuple)]
-                for a, b in zip(values[::2], values[1::2], strict=True)
-            ]
-        return values[0]

@@ -2,8 +2,12 @@
 
     for the rows of a piece, BATCH at a time:
         for each row, in vectors:  at[r] = its bin, or the one behind the last where that does not exist
+        for each row r:            ask for the line of own[.., at[r]], if there are many bins
         for each row r:            own[r % copies, at[r]] = combine(own[r % copies, at[r]], value of r)
     for each bin, in vectors:      the copies are combined
+
+Values that are only read from an array are read row by row; so are bins of 64 bits with copies in the first cache,
+where what has just been written in vectors and is read in parts would cost a cycle a row more.
 
 A row that goes into the bin of the row before it would wait until that one's result can be read from memory again:
 neighbouring rows have bins of their own. No row is tested by a jump, since those out of range have a bin, too. With one
@@ -17,19 +21,24 @@ evenly over the bins only through ROWS_PER_BIN + FAN + n / (FAN ROWS_PER_BIN bin
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeAlias
 
 from tilewright.ir.nodes import Lambda, Type
 from tilewright.ir.scalars import BOOL, I32, I64, U32, U64, ScalarType, compute_type
 from tilewright.ir.sizes import Size, maximum, minimum, size
 from tilewright.ir.views import ArrayView
-from tilewright.kernel.ir import Cast, Constant, Let, Load, Name, Statement, integer, operation
+from tilewright.kernel.ir import Cast, Constant, Expression, Let, Load, Name, Prefetch, integer, operation
+from tilewright.kernel.traversal import depends_on
 from tilewright.machine.model import Machine
+from tilewright.passes.items.attempts import ItemState
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_items import AnyValue, call, row_of, write
 from tilewright.passes.items.lower_scalar import Value, lower_atom, lower_size
 from tilewright.passes.items.sum_trees import grows_errors
+from tilewright.passes.points.asked_ahead import READ_BYTES
 from tilewright.passes.points.lower_general import Places, Points
+from tilewright.passes.points.point_loops import emit_points
 from tilewright.passes.segments.form import Chunks, Histograms, Row
 from tilewright.passes.segments.points import part
 
@@ -114,7 +123,6 @@ class _Bins:
         self.wide, self.tree = wide, tree
         self.item, self.histograms, self.copies, self.places = item, histograms, copies, places
         self.own: Places = places
-        self.made = 0
         self.middle: Places = ()
         self.apart = copies > 1 or tree
         if self.apart:
@@ -225,58 +233,105 @@ class _Bins:
         count = self.item.named(lower_size(length, item.emit), "count")
         bins = item.emit.let(lower_size(self.histograms.bins, item.emit), "bins")
         short = I64 if self.wide else I32
-        places = self._private(short, "at")
-        staged: list[Staged] = []
+        (bin_again, *again), checked = self._read_again(lambda r: row(first + r), count)
+        places = None if bin_again else self._private(short, "at")
+        elements = [compute_type(atom.type.element) for atom in self.histograms.neutral]
+        memory = [
+            None if only_read else self._private(element, "values")
+            for element, only_read in zip(elements, again, strict=True)
+        ]
 
-        def stage(r: Size) -> None:
-            with item.emit.scope() as computed:
-                (number,), *values = [value for value in row(first + r) if isinstance(value, tuple)]
-            for statement in computed:
-                item.emit.emit(statement)
+        def existing(number: Expression, type_: ScalarType) -> Expression:
             narrow, unsigned = (Cast(bins, I32), U32) if number.type == I32 else (bins, U64)
             exists = operation("lt", Cast(number, unsigned), Cast(narrow, unsigned))
-            item.store(places, (r,), (Cast(operation("select", exists, number, narrow), short),))
-            for position, value in enumerate(values):
-                staged.append(self._staged(r, value, position, computed, lambda r: row(first + r)))
+            return Cast(operation("select", exists, number, narrow), type_)
 
-        self._independent(count, "r", stage)
+        def stage(r: Size) -> None:
+            (number,), *values = [value for value in row(first + r) if isinstance(value, tuple)]
+            if places is not None:
+                item.store(places, (r,), (existing(number, short),))
+            for value, kept in zip(values, memory, strict=True):
+                if kept is not None:
+                    item.store(kept, (r,), value)
+
+        def staged(position: int) -> Staged:
+            kept = memory[position]
+            if kept is not None:
+                return lambda r: item.load(kept, (r,))
+
+            def read(r: Size) -> Value:
+                found = row(first + r)[1 + position]
+                assert isinstance(found, tuple)
+                return found
+
+            return read
+
+        def bin_of(r: Size) -> Expression:
+            if places is not None:
+                return Cast(item.load(places, (r,))[0], I64)
+            found = row(first + r)[0]
+            assert isinstance(found, tuple)
+            return existing(found[0], I64)
+
+        if checked:
+            stop = item.emit.let(lower_size(count, item.emit), "stop")
+            emit_points(item, (integer(0), stop), count, stage, alone=False, machine=None)
+        elif not bin_again or any(memory):
+            self._independent(count, "r", stage)
+        values = [staged(position) for position in range(len(memory))]
+        if places is not None and self.copies == 1:
+            self._ask(bin_of, count, bins)
         rounds = count // self.copies
 
         def round_(k: Size) -> None:
             for copy in range(self.copies):
-                self._combine(copy, places, staged, k * self.copies + copy)
+                self._combine(copy, bin_of, values, k * self.copies + copy)
 
         item.loop(rounds, "k", round_)
         if self.copies > 1:
             done = rounds * self.copies
-            item.loop(count - done, "k", lambda k: self._combine(0, places, staged, done + k))
+            item.loop(count - done, "k", lambda k: self._combine(0, bin_of, values, done + k))
 
-    def _staged(
-        self,
-        r: Size,
-        value: Value,
-        position: int,
-        computed: Sequence[Statement],
-        row: Callable[[Size], Sequence[object]],
-    ) -> Staged:
-        """How to have a value of row r once more: by reading it again, or by keeping it now."""
-        loads = {one.name for one in computed if isinstance(one, Let) and isinstance(one.value, Load)}
-        if all(isinstance(one, Constant) or (isinstance(one, Name) and one.name in loads) for one in value):
+    def _ask(self, bin_of: Callable[[Size], Expression], count: Size, bins: Expression) -> None:
+        """For the lines of a batch's bins, where no cache near by holds all of these."""
+        item = self.item
+        for own in self._copy(0):
 
-            def again(r: Size) -> Value:
-                found = row(r)[1 + position]
-                assert isinstance(found, tuple)
-                return found
+            def line(r: Size, own: ArrayView = own) -> None:
+                at = item.named(bin_of(r), "bin")
+                item.emit.emit(Prefetch(item.buffer_of(own), lower_size(own.lmad.flat((at,)), item.emit)))
 
-            return again
-        memory = self._private(compute_type(self.histograms.neutral[position].type.element), "values")
-        self.item.store(memory, (r,), value)
-        return lambda r: self.item.load(memory, (r,))
+            many = operation("gt", bins, integer(READ_BYTES // own.element.bytes))
+            item.emit.when(item.emit.let(many, "many"), partial(item.loop, count, "r", line))
 
-    def _combine(self, copy: int, places: ArrayView, staged: Sequence[Staged], r: Size) -> None:
+    def _read_again(self, row: Row, count: Size) -> tuple[list[bool], bool]:
+        """For the bin of a row and its values whether they are only read, where the rows lie, so that they can be read
+        once more; and whether indices are checked in between.
+        """
+        item = self.item
+        kept, checks = ItemState(item), len(item.checks)
+        with item.emit.scope() as computed:
+            values = [value for value in row(item.index("r", count)[1]) if isinstance(value, tuple)]
+        checked = len(item.checks) > checks
+        kept.restore(item)
+        read: set[str] = set()  # and what is computed of it
+        only_read: set[str] = set()
+        for one in computed:
+            if isinstance(one, Let) and depends_on(one.value, read):
+                if isinstance(one.value, Load) and not depends_on(one.value.index, read):
+                    only_read.add(one.name)
+                read.add(one.name)
+        known = [
+            all(isinstance(one, Constant) or (isinstance(one, Name) and one.name in only_read) for one in value)
+            for value in values
+        ]
+        known[0] = known[0] and not checked and self.copies > 1 and values[0][0].type == I64
+        return known, checked
+
+    def _combine(self, copy: int, bin_of: Callable[[Size], Expression], staged: Sequence[Staged], r: Size) -> None:
         """Row r of the batch into its bin of one copy."""
         item = self.item
-        bin_ = item.emit.let(Cast(item.load(places, (r,))[0], I64), "bin")
+        bin_ = item.emit.let(bin_of(r), "bin")
         own = self._copy(copy)
 
         def put() -> None:
@@ -320,11 +375,10 @@ class _Bins:
 
     def _private(self, element: ScalarType, hint: str) -> ArrayView:
         """One element for each row of a batch."""
-        self.made += 1
         return self.item.own(hint, element, BATCH)
 
     def _independent(self, extent: Size, hint: str, write_one: Callable[[Size], None]) -> None:
         """A loop that may run in vectors, unless something inside has memory of its own or is checked."""
         item = self.item
         stop = item.emit.let(lower_size(extent, item.emit), "stop")
-        item.loop_in_lanes(stop, extent, hint, write_one, lambda: self.made)
+        item.loop_in_lanes(stop, extent, hint, write_one)

@@ -5,6 +5,12 @@ Segment by segment, a worker would walk through memory in steps of a whole row o
 
     for each segment j: for each row k: acc = combine(acc, x[k, j])
     =>  for each COLUMNS segments: for each row k: for each segment j of them: acc[j] = combine(acc[j], x[k, j])
+
+Where the prefixes of a segment lie side by side, though, a row of several segments would be written to as many cache
+lines. So a few segments go on in the lanes of vectors, and squares of prefixes are turned (`lanes/lane_strips.py`):
+
+    for each segment j: for each row k: y[j, k] = acc = combine(acc, x[k, j])
+    =>  for each LANES segments: for each strip: for each row k of it: square[k, ..] = acc[..] = ...; y = square turned
 """
 
 from __future__ import annotations
@@ -16,7 +22,7 @@ from typing import TypeAlias
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Variable
 from tilewright.ir.scalars import I64, compute_type
-from tilewright.ir.sizes import Size, minimum, size
+from tilewright.ir.sizes import ONE, Size, minimum, size, whole_groups
 from tilewright.ir.views import ArrayView
 from tilewright.kernel.ir import Constant, Expression, For, operation
 from tilewright.passes.items.accumulators import PIECE
@@ -26,6 +32,7 @@ from tilewright.passes.items.lower_folds import if_long
 from tilewright.passes.items.lower_items import AnyValue, call, row_of, write
 from tilewright.passes.items.lower_scalar import Value, lower_atom, lower_size
 from tilewright.passes.items.sum_trees import grows_errors
+from tilewright.passes.lanes.lane_loops import in_lanes
 from tilewright.passes.points.lower_general import Places, Points, Range
 from tilewright.passes.segments.column_rows import ScannedRows, write_row
 from tilewright.passes.segments.form import Chunks, Segments, split_point
@@ -64,6 +71,13 @@ def with_columns(
         if nearer is None:
             otherwise()
             return
+        if scan is not None and _rows_are_side_by_side(segments, places):
+
+            def write(last: Size) -> None:
+                points.write(item, (*at, last), places)
+
+            in_lanes(item, bounds, segments.outer[-1], write, otherwise, item.emit.let(nearer, "nearer"))
+            return
         many = operation("ge", operation("sub", bounds[1], bounds[0]), Constant(LEAST_SEGMENTS, I64))
         nearer = operation("and", many, nearer)
         together = _Together(item, segments, chunks, places, before, scan)
@@ -71,7 +85,7 @@ def with_columns(
 
     if scan is not None:
         return dataclasses.replace(points, columns=columns, scanned=SCANNED_PAST if scan.past else SCANNED_TOGETHER)
-    return dataclasses.replace(points, columns=columns, together=TOGETHER_COLUMNS)
+    return dataclasses.replace(points, columns=columns, together=TOGETHER_COLUMNS, by_rows=True)
 
 
 def _are_nearer(item: Item, segments: Segments) -> Expression | None:
@@ -87,6 +101,13 @@ def _are_nearer(item: Item, segments: Segments) -> Expression | None:
         nearer = operation("lt", operation("abs", next_), step)
         condition = nearer if condition is None else operation("and", condition, nearer)
     return condition
+
+
+def _rows_are_side_by_side(segments: Segments, places: Places) -> bool:
+    """Whether in every array of results the rows of a segment are neighbours, and segments are not."""
+    return not segments.rows_first and all(
+        place.lmad.strides[-1] == ONE and place.lmad.strides[-2] != ONE for place in places
+    )
 
 
 @dataclass(frozen=True)
@@ -155,8 +176,9 @@ class _Together:
         if self.is_scan:
             self.item.loop(length, "k", rows(start, 1))
             return
-        self.item.loop(length // TOGETHER, "k", rows(start, TOGETHER))
-        done = length // TOGETHER * TOGETHER
+        together = whole_groups(length, TOGETHER)
+        self.item.loop(together, "k", rows(start, TOGETHER))
+        done = together * TOGETHER
         self.item.loop(length - done, "k", rows(start + done, 1))
 
     def _in_pieces(self, each: EachColumn, start: Size, length: Size, totals: Arrays) -> None:

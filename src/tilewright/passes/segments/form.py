@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from tilewright.ir import nodes
 from tilewright.ir.dataclass import dataclass
-from tilewright.ir.nodes import Atom, Body, Expression, Lambda, Type, Variable
+from tilewright.ir.nodes import Atom, Body, Expression, Lambda, ScalarCode, Type, Variable
 from tilewright.ir.scalars import compute_type
 from tilewright.ir.sizes import ZERO, Size, minimum, size
 from tilewright.ir.traversal import all_statements, is_plain, used_variables
@@ -27,8 +27,7 @@ from tilewright.passes.items.lower_items import AnyValue, bind_index
 from tilewright.passes.items.lower_scalar import lower_atom
 from tilewright.passes.items.scalar_values import Value
 
-Fold: TypeAlias = nodes.Reduce | nodes.Redomap | nodes.Scan | nodes.Scanomap | nodes.SegRed | nodes.SegScan
-_SIMPLE = nodes.Apply | nodes.Cast | nodes.Alias | nodes.SizeValue
+Fold: TypeAlias = nodes.Fold | nodes.SegRed | nodes.SegScan
 
 
 def no_best(item: Item) -> None:
@@ -95,7 +94,7 @@ def segments_of(expression: Expression) -> Segments | None:
     """The segments that an expression folds or scans; None if it does neither, or its accumulators are arrays."""
     if not isinstance(expression, Fold) or any(atom.type.rank for atom in expression.neutral):
         return None
-    commutative = isinstance(expression, nodes.Reduce | nodes.Redomap | nodes.SegRed) and expression.commutative
+    commutative = isinstance(expression, nodes.Reduction | nodes.SegRed) and expression.commutative
     common = (expression.combine, expression.neutral, commutative)
     real = not any(atom.type.element.is_complex for atom in expression.neutral)
     if isinstance(expression, nodes.SegRed | nodes.SegScan):
@@ -122,7 +121,7 @@ def segments_of(expression: Expression) -> Segments | None:
 
 
 def _best(expression: Fold) -> Callable[[Item], FirstBest | None]:
-    if not isinstance(expression, nodes.Reduce | nodes.Redomap | nodes.SegRed) or expression.commutative:
+    if not isinstance(expression, nodes.Reduction | nodes.SegRed) or expression.commutative:
         return no_best
     return partial(first_best, fold=expression)
 
@@ -130,7 +129,7 @@ def _best(expression: Fold) -> Callable[[Item], FirstBest | None]:
 def _is_simple(body: Body, *further: type) -> bool:
     """Whether a body is straight-line scalar code; elements read by an Index of the `further` kinds are scalars."""
     return all(
-        isinstance(one.expression, (_SIMPLE, *further)) and all(target.type.rank == 0 for target in one.targets)
+        isinstance(one.expression, (ScalarCode, *further)) and all(target.type.rank == 0 for target in one.targets)
         for one in all_statements(body)
     )
 

@@ -36,12 +36,14 @@ from tilewright.machine.model import Machine
 from tilewright.passes.core.fills import NOTHING, Fills, without_filled
 from tilewright.passes.items import lower_folds, lower_segments
 from tilewright.passes.items.item_memory import Item
+from tilewright.passes.items.lower_items import AnyValue, bind_index, call, lower_body
 from tilewright.passes.items.lower_scalar import lower_size
 from tilewright.passes.points.lower_general import Places, Points, points_of
 from tilewright.passes.segments.atomics import atomic_bins, block_points, room_for_bins
 from tilewright.passes.segments.bin_rows import row_histogram_step, row_histograms
 from tilewright.passes.segments.bins import COPIES, MOST_BINS, cached_points, copies_of_bins, sums_are_trees
 from tilewright.passes.segments.choice import pieces_of_histogram, room_of_thread
+from tilewright.passes.segments.computed_rows import computed_rows
 from tilewright.passes.segments.form import Chunks, Histograms, Row, Segments, partial_strides
 from tilewright.passes.segments.row_folds import elementwise
 from tilewright.passes.segments.steps import Kernels, MakeKernel, Variables, fold_step
@@ -55,10 +57,10 @@ ChoosePieces: TypeAlias = Callable[[int, int, int], Pieces]
 
 def histograms_of(expression: Expression) -> Histograms | None:
     """The histograms that an expression computes; None if it computes none, or values are arrays."""
-    if isinstance(expression, nodes.Hist) and any(one.type.rank for one in expression.neutral):
-        return _histograms_of_elements(expression)
-    if not isinstance(expression, nodes.Hist | nodes.SegHist) or any(one.type.rank for one in expression.neutral):
+    if not isinstance(expression, nodes.Hist | nodes.SegHist):
         return None
+    if any(one.type.rank for one in expression.neutral):
+        return _histograms_of_elements(expression)
     common = (expression.combine, expression.neutral, expression.destinations)
     bins = expression.destinations[0].type.shape[-1]
     if isinstance(expression, nodes.SegHist):
@@ -76,20 +78,24 @@ def histograms_of(expression: Expression) -> Histograms | None:
     return Histograms((), expression.indices.type.shape[0], bins, *common, row)
 
 
-def _histograms_of_elements(expression: nodes.Hist) -> Histograms | None:
-    """A histogram of rows as one for each of their elements; None if the operator is not one of elements."""
-    combine = elementwise(expression.combine)
-    if combine is None or any(one.type.rank != 1 for one in expression.neutral):
+def _histograms_of_elements(expression: nodes.Hist | nodes.SegHist) -> Histograms | None:
+    """A histogram of rows as one for each of their elements; None if these are not combined one by one."""
+    rows, combine = computed_rows(expression), elementwise(expression.combine)
+    if rows is None or combine is None:
         return None
+    bins, *inner = expression.destinations[0].type.shape
+    width = rows.width
 
     def row(item: Item, at: Sequence[Size]) -> Row:
-        places, *values = (
-            item.as_view(one) for one in lower_folds.arrays_of(item, (expression.indices, *expression.values))
-        )
-        return lambda index: [item.load(places, (index,)), *(item.load(one, (index, *at)) for one in values)]
+        def values(index: Size) -> Sequence[AnyValue]:
+            bind_index(item, rows.row, index, width)
+            bin_, *parts = lower_body(item, rows.before)
+            elements = [item.load(item.as_view(one), at) for one in parts if not isinstance(one, tuple)]
+            return [bin_, *call(item, rows.elements, elements)]
 
-    bins, *inner = expression.destinations[0].type.shape
-    width, given = expression.indices.type.shape[0], expression.destinations
+        return values
+
+    given = expression.destinations
     return Histograms((), width, bins, combine, expression.neutral, given, row, inner=tuple(inner))
 
 
@@ -111,12 +117,11 @@ def narrowed(expression: nodes.SegHist) -> nodes.SegHist | None:
 
 def takes_bins(expression: nodes.Hist | nodes.SegHist, machine: Machine) -> bool:
     """Whether a histogram can be told what its bins begin as by `fills`: one whose rows are sure to be lowered."""
-    if isinstance(expression, nodes.SegHist) and any(
-        list(sub_bodies(one.expression)) for one in expression.body.statements
-    ):
-        return False
     found = histograms_of(expression)
-    return found is not None and (not found.inner or row_histograms(expression, machine) is not None)
+    if found is None or found.inner:
+        return found is not None and row_histograms(expression, machine) is not None
+    inside = expression.body.statements if isinstance(expression, nodes.SegHist) else ()
+    return not any(list(sub_bodies(one.expression)) for one in inside)
 
 
 def histogram_step(

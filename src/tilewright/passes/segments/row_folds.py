@@ -18,10 +18,11 @@ from functools import cache
 from tilewright.ir import nodes
 from tilewright.ir.nodes import Body, Expression, Lambda, Level, SegSpace, Statement, Type, Variable
 from tilewright.ir.scalars import I64
+from tilewright.ir.traversal import mentioned
 from tilewright.passes.core.fills import Fills
 from tilewright.passes.lanes.vectorise import is_vectorisable
 from tilewright.passes.segments.form import Segments, segments_of
-from tilewright.rewrite.names import definitions, mentioned, users
+from tilewright.rewrite.names import definitions, users
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 from tilewright.rewrite.strategy import Strategy, everywhere, first_of
 
@@ -41,11 +42,14 @@ def elementwise(combine: Lambda) -> Lambda | None:
     parameters = tuple(
         taken[one] if one in taken else Variable(f"{one}.unused", one.type.row) for one in combine.parameters
     )
-    simple = all(
-        isinstance(one.expression, nodes.Apply | nodes.Cast | nodes.Alias) for one in inner.function.body.statements
-    )
     function = Lambda(parameters, inner.function.body)
-    return function if simple and is_vectorisable([function]) else None
+    return function if is_elementwise(function) else None
+
+
+def is_elementwise(function: Lambda) -> bool:
+    """Whether a function of elements is one of vectors, too."""
+    simple = all(isinstance(one.expression, nodes.Apply | nodes.Cast | nodes.Alias) for one in function.body.statements)
+    return simple and is_vectorisable([function])
 
 
 def is_fold_of_rows(expression: Expression) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.ir.nodes import Body, Index, Iota, Lambda, Map, SegMap, Statement, Type, Variable
 from tilewright.ir.scalars import I64
-from tilewright.rewrite.names import mentioned
+from tilewright.ir.traversal import mentioned
 
 
 def as_nested_maps(statement: Statement, segmap: SegMap) -> tuple[Statement, ...]:

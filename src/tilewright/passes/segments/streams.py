@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tilewright.ir.nodes import Expression, Level, SegMap, Statement, Variable
 from tilewright.ir.traversal import all_statements
 from tilewright.machine.model import Machine
-from tilewright.passes.core.nest_folds import with_folds, without_kept_rows
+from tilewright.passes.core.nest_folds import with_folds
 from tilewright.passes.points.lower_general import points_of
 from tilewright.passes.segments.rows import as_nested_maps
 from tilewright.passes.streams.form import StreamForm, stream_form
@@ -22,8 +20,6 @@ def nest_of_streams(statement: Statement, segmap: SegMap, machine: Machine) -> t
     """
     if not _holds_streams(segmap):
         return ()
-    if machine.max_threads_per_block == 1:  # threads are lanes, in which a point's maps are computed
-        segmap = replace(segmap, body=without_kept_rows(segmap.body))
     rows = as_nested_maps(statement, segmap)
     alone = has_stream_form(segmap, statement.targets, machine)
     return () if alone and not has_stream_form(rows[-1].expression, statement.targets, machine) else rows

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 
 from tilewright.ir import nodes
 from tilewright.ir.dataclass import dataclass
-from tilewright.ir.nodes import Expression, Statement
+from tilewright.ir.nodes import Expression, Reduction, Statement
 from tilewright.machine.model import Machine
 from tilewright.passes.core.nests import Nest, nest_of
-from tilewright.passes.core.variance import Fold, Read, Variance, streams_of, variance_of
+from tilewright.passes.core.variance import Read, Variance, streams_of, variance_of
 
 WIDEST_ROW = 16
 """Elements of a row that is staged as a whole."""
@@ -197,7 +197,7 @@ def _obstacle(
 ) -> str | None:
     """Why the points of a block cannot run through a stream together, if they cannot."""
     fold, name = statement.expression, statement.targets[0].name
-    if not isinstance(fold, Fold):
+    if not isinstance(fold, Reduction):
         raise TypeError("streams are folds")
     if any(True for body in _bodies(fold) for _ in streams_of(body)):
         return f"the rows of {name} are not staged: each of them is used for a whole stream inside"
@@ -222,7 +222,7 @@ def _obstacle(
     return None
 
 
-def _bodies(fold: nodes.Reduce | nodes.Redomap) -> list[nodes.Body]:
+def _bodies(fold: Reduction) -> list[nodes.Body]:
     return [fold.combine.body, *([fold.function.body] if isinstance(fold, nodes.Redomap) else [])]
 
 

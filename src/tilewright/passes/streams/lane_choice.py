@@ -13,14 +13,14 @@ from collections.abc import Iterator, Sequence
 
 from tilewright.ir import nodes
 from tilewright.ir.dataclass import dataclass
-from tilewright.ir.nodes import Body, Expression, Statement, Type, Variable
+from tilewright.ir.nodes import Body, Expression, Reduction, ScalarCode, Statement, Type, Variable
 from tilewright.ir.scalars import BOOL, compute_type
 from tilewright.ir.sizes import Size
 from tilewright.ir.traversal import all_statements
 from tilewright.machine.model import Machine
 from tilewright.passes.core.narrow_indices import with_narrow_indices
 from tilewright.passes.core.nests import Nest, nest_of
-from tilewright.passes.core.variance import Fold, Variance, streams_of, variance_of
+from tilewright.passes.core.variance import Variance, streams_of, variance_of
 from tilewright.passes.lanes.vectorise import is_vectorisable
 from tilewright.passes.streams.choice import NotTiled
 
@@ -107,14 +107,14 @@ def _staged(nest: Nest) -> frozenset[str]:
     again = {
         array.name
         for statement, around in streams_of(nest.body)
-        if isinstance(statement.expression, Fold) and any(isinstance(one.expression, Fold) for one in around)
+        if isinstance(statement.expression, Reduction) and any(isinstance(one.expression, Reduction) for one in around)
         for array in statement.expression.arrays
     }
     return frozenset(rows & again)
 
 
 def _neutral(statement: Statement) -> Sequence[nodes.Atom]:
-    return statement.expression.neutral if isinstance(statement.expression, Fold) else ()
+    return statement.expression.neutral if isinstance(statement.expression, Reduction) else ()
 
 
 def _obstacles(form: LaneForm, body: Body) -> Iterator[str]:
@@ -159,7 +159,7 @@ def _in_body(form: LaneForm, body: Body) -> Iterator[str]:
 
 def _in_statement(form: LaneForm, statement: Statement) -> Iterator[str]:
     expression, name = statement.expression, statement.targets[0].name
-    if not isinstance(expression, Fold):
+    if not isinstance(expression, Reduction):
         if not (is_lane_code(statement) or is_lane_load(form, statement)):
             yield f"no vectors of points: {name} = {type(expression).__name__.lower()} differs between points"
         return
@@ -185,7 +185,7 @@ def is_lane_code(statement: Statement) -> bool:
         inside = (*expression.then.statements, *expression.otherwise.statements)
         simple = all(is_lane_code(one) for one in inside)
     else:
-        simple = isinstance(expression, nodes.Apply | nodes.Cast | nodes.Alias | nodes.SizeValue)
+        simple = isinstance(expression, ScalarCode)
     if not simple or any(target.type.rank or target.type.element.is_complex for target in statement.targets):
         return False
     return is_vectorisable([function_of(statement, ())])

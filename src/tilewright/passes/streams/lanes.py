@@ -14,15 +14,14 @@ import dataclasses
 from collections.abc import Callable, Collection, Sequence
 
 from tilewright.ir import nodes
-from tilewright.ir.nodes import Atom, Body, Lambda, Statement, Variable, atom_size
+from tilewright.ir.nodes import Atom, Body, Lambda, Reduction, Statement, Variable, atom_size
 from tilewright.ir.scalars import BOOL, I64, ScalarType, compute_type
 from tilewright.ir.sizes import ONE, Size, minimum, size
-from tilewright.ir.traversal import all_statements, mentioned_names, sub_bodies, used_variables
+from tilewright.ir.traversal import all_statements, mentioned, sub_bodies, used_variables
 from tilewright.ir.views import ArrayView
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Constant, Expression, Load, Name, Store, VectorType, add, element_of, operation
 from tilewright.passes.core.narrow_indices import MOST
-from tilewright.passes.core.variance import Fold
 from tilewright.passes.items import lower_folds
 from tilewright.passes.items.checks import checked
 from tilewright.passes.items.item_memory import ArrayValue, IotaArray, Item
@@ -108,7 +107,7 @@ class _Group:
         """Compute the points and store their results."""
         nest = self.form.nest
         for function, variables, _ in nest.levels[-1:]:
-            used = mentioned_names(nest.body)
+            used = mentioned(nest.body)
             for parameter, array in zip(function.parameters, lower_folds.arrays_of(self.item, variables), strict=True):
                 if parameter.type.rank == 0 and parameter.name in used:
                     self.vectors[parameter.name] = self._loaded(parameter, array)
@@ -210,12 +209,12 @@ class _Group:
         for statement in body.statements:
             if not self.form.changes(statement):
                 lower_statement(self.item, statement)
-            elif isinstance(statement.expression, Fold):
+            elif isinstance(statement.expression, Reduction):
                 self._fold(statement, statement.expression)
             elif is_lane_load(self.form, statement):
                 self.vectors[statement.targets[0].name] = self._row(statement)
             else:
-                names = mentioned_names(statement.expression)
+                names = mentioned(statement.expression)
                 variables = _used(statement.expression, names & self.vectors.keys())
                 results = self._apply(function_of(statement, variables), [self.vectors[one.name] for one in variables])
                 for target, values in zip(statement.targets, results, strict=True):
@@ -231,10 +230,10 @@ class _Group:
 
     # --- folds
 
-    def _fold(self, statement: Statement, fold: Fold) -> None:
+    def _fold(self, statement: Statement, fold: Reduction) -> None:
         arrays = [None if one.name in self.rows else value_of(self.item, one) for one in fold.arrays]
         function = fold.function if isinstance(fold, nodes.Redomap) else None
-        nested = function is not None and any(isinstance(one.expression, Fold) for one in function.body.statements)
+        nested = function is not None and any(isinstance(one.expression, Reduction) for one in function.body.statements)
         neutral = [self.values_of(atom) for atom in fold.neutral]
         parameters = fold.combine.parameters[len(neutral) :] if function is None else function.parameters
 
@@ -285,7 +284,7 @@ class _Group:
         return [[tuple(declare(part, "acc") for part in value) for value in one] for one in values]
 
     def _combine(
-        self, fold: Fold, into: Sequence[Sequence[tuple[Name, ...]]], values: Sequence[Sequence[Value]]
+        self, fold: Reduction, into: Sequence[Sequence[tuple[Name, ...]]], values: Sequence[Sequence[Value]]
     ) -> None:
         """into = combine(into, values); the operator may use values of the points."""
         free = _used(fold.combine, self.vectors.keys())
@@ -299,13 +298,13 @@ def _computes_with(name: str, body: Body, form: LaneForm) -> bool:
     """Whether a body uses the index of a point otherwise than to read rows."""
     for statement in all_statements(body):
         own: object = statement.expression
-        if isinstance(own, Fold):
+        if isinstance(own, Reduction):
             own = (own.neutral, *(inner.results for inner in sub_bodies(own)))
         elif list(sub_bodies(own)) or is_lane_load(form, statement):
             continue  # what is inside comes by itself
-        if name in mentioned_names(own):
+        if name in mentioned(own):
             return True
-    return name in mentioned_names(body.results)
+    return name in mentioned(body.results)
 
 
 def _used(node: object, names: Collection[str]) -> list[Variable]:

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from tilewright.ir import nodes
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.lmad import LMAD
+from tilewright.ir.nodes import Reduction
 from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import ONE, ZERO, Size, product, size
 from tilewright.ir.views import ArrayView
@@ -33,8 +34,6 @@ from tilewright.passes.items.scalar_values import LoweringError
 from tilewright.passes.points import lower_reduction  # noqa: F401  # folds are registered there
 from tilewright.passes.points.lower_general import Places, Points
 from tilewright.passes.streams.choice import StreamTiling
-
-Fold = nodes.Reduce | nodes.Redomap
 
 
 def tile_points(tiling: StreamTiling) -> Points:
@@ -127,7 +126,7 @@ class _Block:
 
     # --- streams
 
-    def stream(self, fold: Fold, item: Item, name: str, staged: Sequence[int]) -> Sequence[AnyValue]:
+    def stream(self, fold: Reduction, item: Item, name: str, staged: Sequence[int]) -> Sequence[AnyValue]:
         """The accumulators of a stream, piece by piece."""
         emit, length = item.emit, self.tiling.length
         arrays = lower_folds.arrays_of(item, fold.arrays)

@@ -12,10 +12,9 @@ from tilewright.ir import nodes
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Atom, Body, Lambda, Statement, Variable
 from tilewright.ir.sizes import Size
-from tilewright.ir.traversal import FreshNames, is_plain, with_fresh_names
+from tilewright.ir.traversal import FreshNames, is_plain, mentioned, with_fresh_names
 from tilewright.passes.core.fills import NOTHING, Fills
 from tilewright.passes.lanes.vectorise import is_vectorisable
-from tilewright.rewrite.names import mentioned
 from tilewright.rewrite.rules.sweeps import picked_flag, without_indices
 
 

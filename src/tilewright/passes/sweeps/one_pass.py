@@ -24,7 +24,7 @@ def sweep_steps(form: SweepForm, machine: Machine, make: MakeStep) -> tuple[Step
     """The step of a sweep, kernels of it to be tried, and what is to be told of it, with the rule that makes it."""
     targets = ", ".join(map(str, form.targets))
     if not form.neutral:
-        step = make("", map_points(form), form.targets, reads_of_sweep(form))
+        step = make("", map_points(form), form.targets, reads_of_sweep(form, copied=True))
         text = f"a scatter of what maps give: a kernel over {form.width} points"
         return step, (step,), Note(targets, text, steps=(str(sweep_scatter),))
     what = "a filter" if form.picks is not None else "maps, a scan, and maps and scatters of it"

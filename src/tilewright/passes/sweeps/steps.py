@@ -23,13 +23,13 @@ Variables: TypeAlias = tuple[Variable, ...]
 MakeKernel: TypeAlias = Callable[[str, Points, Variables, Variables], KernelStep]
 
 
-def reads_of_sweep(sweep: SweepForm) -> Variables:
-    """The arrays and scalars that a sweep uses."""
+def reads_of_sweep(sweep: SweepForm, copied: bool = False) -> Variables:
+    """The arrays and scalars that a sweep uses, with its destinations unless these are `copied` before."""
     inside = (sweep.before, sweep.after, sweep.combine, sweep.neutral)
     made = {one.name for function in (sweep.before, sweep.after, sweep.combine) for one in function.parameters}
     bound = {t.name for f in (sweep.before, sweep.after, sweep.combine) for s in f.body.statements for t in s.targets}
     free = [one for one in used_variables(inside) if one.name not in made | bound]
-    atoms = [one.destination for one in sweep.scattered if isinstance(one.destination, Variable)]
+    atoms = [one.destination for one in sweep.scattered if isinstance(one.destination, Variable) and not copied]
     return tuple(dict.fromkeys((*sweep.arrays, *sweep.again, *atoms, *free)))
 
 

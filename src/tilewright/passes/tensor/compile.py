@@ -219,7 +219,7 @@ def _record_key(operation: TensorOperation, machine: Machine) -> tuple[str, ...]
     print_ = fingerprint()
     if machine.kind != "cpu" or print_ is None or is_on("TILEWRIGHT_VERIFY", False):
         return None
-    parts = (*print_, repr(machine), operation.to_json())
+    parts = (*print_, repr(machine), repr(operation))
     return "tensor operation", sha256("\0".join(parts).encode()).hexdigest()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tilewright.contraction.tensor_operation import TensorOperation
 from tilewright.contraction.tensor_primitives import Primitive
-from tilewright.kernel.ir import Kernel
 from tilewright.kernel.launch import Launch
 from tilewright.machine.model import Machine
 from tilewright.passes.permute.choose import permute_form
@@ -36,14 +35,7 @@ def tensor_launch(operation: TensorOperation, machine: Machine) -> Launch:
     w = TensorWriter(operation, machine)
     primitive = GemmWriter(w) if operation.main.family == "ternary" else ElementwiseWriter(w)
     blocks = w.outer_loops(primitive.write)
-    kernel = Kernel(
-        name=f"tensor_{operation.main.value}_{operation.dtype}",
-        buffers=tuple(w.buffers.values()),
-        scalars=tuple(w.parameters),
-        arrays=tuple(w.arrays),
-        body=w.emit.statements,
-    )
-    return Launch(kernel, blocks, tuple(w.buffers), tuple(w.values))
+    return w.launch(f"tensor_{operation.main.value}_{operation.dtype}", blocks)
 
 
 def _gathered(operation: TensorOperation, machine: Machine) -> PermuteForm | None:
@@ -52,7 +44,7 @@ def _gathered(operation: TensorOperation, machine: Machine) -> PermuteForm | Non
     if operation.main not in (Primitive.COPY, Primitive.TRANSPOSE) or around != (Primitive.NONE, Primitive.NONE):
         return None
     form = permute_form(operation.dtype, *_layouts(operation), machine)
-    return form if form.tile is not None or form.straight is not None else None
+    return form if form.tile or form.straight or form.carried else None
 
 
 def _layouts(operation: TensorOperation) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:

@@ -18,9 +18,9 @@ from tilewright.contraction.tensor_operation import Execution, Primitive, Tensor
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, I64, ScalarType, compute_type, real_of
 from tilewright.kernel import ir as kernel
-from tilewright.kernel.ir import Buffer, Constant, Expression, Name, add, integer, multiply, operation
+from tilewright.kernel.ir import Buffer, Constant, Expression, add, integer, multiply, operation
 from tilewright.machine.model import Machine
-from tilewright.passes.items.scalar_values import KernelBuilder
+from tilewright.passes.items.launch_writer import KernelWriter
 
 TRUE, FALSE = Constant(True, BOOL), Constant(False, BOOL)
 
@@ -59,21 +59,19 @@ class Place:
         return {"in0": self.in0, "in1": self.in1, "out": self.out}[array]
 
 
-class TensorWriter:
+class TensorWriter(KernelWriter):
     """Collects one kernel."""
 
     def __init__(self, operation_: TensorOperation, machine: Machine) -> None:
         """Start with the arrays that the operation has."""
+        super().__init__(I64)
         self.operation = operation_
         self.machine = machine
-        self.emit = KernelBuilder()
-        self.parameters: list[kernel.ScalarParameter] = []
-        self.values: list[int] = []
-        self.arrays: list[Buffer] = []
         self.width = 2 if operation_.dtype.is_complex else 1
         self.real: ScalarType = compute_type(real_of(operation_.out_dtype))
         used = [name for name, extent in zip(("in0", "in1", "out"), operation_.extents, strict=True) if extent]
         self.buffers = {name: Buffer(name, self._memory(name), read_only=name != "out") for name in used}
+        self._buffers, self._buffer_names = list(self.buffers.values()), used
 
     def _memory(self, array: str) -> ScalarType:
         return real_of(self.operation.out_dtype if array == "out" else self.operation.dtype)
@@ -86,12 +84,7 @@ class TensorWriter:
 
     def parameter(self, hint: str, value: int) -> Expression:
         """A launch parameter; 0, 1 and the two of a complex element are written into the kernel."""
-        if value in (0, 1, self.width):
-            return integer(value)
-        name = self.emit.name(hint)
-        self.parameters.append(kernel.ScalarParameter(name, I64))
-        self.values.append(value)
-        return Name(name, I64)
+        return integer(value) if value == self.width else super().parameter(hint, value)
 
     def strides(self, dimension: TensorDimension) -> Strides:
         """A dimension's strides as parameters; arrays that the kernel does not have get none."""
@@ -101,12 +94,6 @@ class TensorWriter:
             for name, stride in zip(("in0", "in1", "out"), dimension.strides, strict=True)
         ]
         return Strides(dimension, size, *values)
-
-    def workspace(self, hint: str, element: ScalarType, size: int) -> Buffer:
-        """Scratch memory of the worker."""
-        buffer = Buffer(self.emit.name(hint), element, kernel.Space.WORKSPACE, size)
-        self.arrays.append(buffer)
-        return buffer
 
     def loop(
         self,

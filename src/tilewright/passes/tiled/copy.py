@@ -20,75 +20,79 @@ from tilewright.passes.tiled.writer import TileWriter, all_of
 Copy: TypeAlias = Callable[[list[Expression]], None]
 
 
+class _Staging:
+    """What is the same for all pieces of an operand: its strides, where a block's elements begin, and its tiles."""
+
+    def __init__(
+        self, w: TileWriter, staged: StagedOperand, source: Buffer, starts: list[Expression], sizes: list[Expression]
+    ) -> None:
+        self.w, self.staged, self.source, self.starts, self.sizes = w, staged, source, starts, sizes
+        parts = component_types(staged.operand.element)
+        space, count = kernel.Space.SHARED, staged.layout.size
+        self.tiles = [Buffer(w.emit.name(f"{staged.name}_tile"), part, space, count) for part in parts]
+        w.arrays.extend(self.tiles)
+        self.strides = [
+            w.parameter(f"{staged.name}_stride_{d.name}", stride)
+            for d, stride in zip((*w.form.parallel, *w.form.contracted), staged.strides, strict=True)
+        ]
+        base = [w.parameter(f"{staged.name}_offset", constant(staged.operand.offset))]
+        base += [
+            multiply(starts[axis.position], self.strides[axis.position])
+            for axis in staged.layout.axes
+            if not axis.contracted
+        ]
+        self.base = w.emit.let(w.sum(base), f"{staged.name}_base")
+        self.padding = w.form.padding[0 if staged.name == "left" else 1] if w.form.padding else None
+
+    def step(self, element: Expression) -> Copy:
+        """Decompose one copy step; the result emits its load and store for the piece that starts at given positions."""
+        w, staged, axes = self.w, self.staged, self.staged.layout.axes
+        parallel = len(w.form.parallel)
+        indices = _axis_indices(w, staged, element)
+        moved = [
+            multiply(index, self.strides[axis_place(axis, parallel)]) for axis, index in zip(axes, indices, strict=True)
+        ]
+        offset = w.emit.let(w.sum([self.base, *moved]), f"{staged.name}_from")
+        address = w.emit.let(_shared_address(w, staged, indices), f"{staged.name}_to")
+        inside = _inside(w, staged, indices, self.starts, self.sizes)
+
+        def copy(piece: list[Expression]) -> None:
+            at = w.sum([offset] + [multiply(k, self.strides[parallel + p]) for p, k in enumerate(piece)])
+            conditions = list(inside)
+            for axis, index in zip(axes, indices, strict=True):
+                place = axis_place(axis, parallel)
+                if axis.contracted and w.form.guarded[place]:
+                    conditions.append(operation("lt", add(piece[axis.position], index), self.sizes[place]))
+            _copy_element(w, staged, self.source, self.tiles, at, address, conditions, self.padding)
+
+        return copy
+
+
 def prepare_copy(
     w: TileWriter, staged: StagedOperand, source: Buffer, starts: list[Expression], sizes: list[Expression]
 ) -> Copy:
     """Emit what is the same for all pieces; the result emits the copy of the piece that starts at given positions."""
-    emit, form = w.emit, w.form
-    parts = component_types(staged.operand.element)
-    tiles = [Buffer(emit.name(f"{staged.name}_tile"), part, kernel.Space.SHARED, staged.layout.size) for part in parts]
-    w.arrays.extend(tiles)
-    parallel_count = len(form.parallel)
-    strides = [
-        w.parameter(f"{staged.name}_stride_{d.name}", stride)
-        for d, stride in zip((*form.parallel, *form.contracted), staged.strides, strict=True)
-    ]
-    base = [w.parameter(f"{staged.name}_offset", constant(staged.operand.offset))]
-    for axis in staged.layout.axes:
-        if not axis.contracted:
-            base.append(multiply(starts[axis.position], strides[axis.position]))
-    block_base = emit.let(w.sum(base), f"{staged.name}_base")
-    padding = form.padding[0 if staged.name == "left" else 1] if form.padding else None
-
-    def step(element: Expression) -> Copy:
-        """Decompose one copy step; the result emits its load and store for a piece."""
-        indices = _axis_indices(w, staged, element)
-        offset = emit.let(
-            w.sum(
-                [block_base]
-                + [
-                    multiply(i, strides[axis_place(a, parallel_count)])
-                    for a, i in zip(staged.layout.axes, indices, strict=True)
-                ]
-            ),
-            f"{staged.name}_from",
-        )
-        address = emit.let(_shared_address(w, staged, indices), f"{staged.name}_to")
-        inside = _inside(w, staged, indices, starts, sizes)
-
-        def copy(piece: list[Expression]) -> None:
-            at = w.sum([offset] + [multiply(k, strides[parallel_count + p]) for p, k in enumerate(piece)])
-            conditions = list(inside)
-            for axis, index in zip(staged.layout.axes, indices, strict=True):
-                place = axis_place(axis, parallel_count)
-                if axis.contracted and form.guarded[place]:
-                    conditions.append(operation("lt", add(piece[axis.position], index), sizes[place]))
-            _copy_element(w, staged, source, tiles, at, address, conditions, padding)
-
-        return copy
-
+    staging = _Staging(w, staged, source, starts, sizes)
     thread = kernel.ThreadIndex(w.index)
-    steps, threads = staged.copy_steps, form.tiling.threads
+    steps, threads = staged.copy_steps, w.form.tiling.threads
     rounds = -(-steps // threads)
     if rounds > UNROLLED_COPY_STEPS:
-        return lambda piece: _copy_in_loop(w, thread, steps, lambda element: step(element)(piece))
+        return lambda piece: w.emit.loop(
+            "element", thread, w.integer(steps), lambda element: staging.step(element)(piece), threads
+        )
     prepared = []
     for number in range(rounds):
-        element = emit.let(add(thread, w.integer(number * threads)), "element")
-        prepared.append((element, step(element), (number + 1) * threads > steps))
+        element = w.emit.let(add(thread, w.integer(number * threads)), "element")
+        prepared.append((element, staging.step(element), (number + 1) * threads > steps))
 
     def copy_all(piece: list[Expression]) -> None:
         for element, copy, last in prepared:
             if last:
-                emit.when(operation("lt", element, w.integer(steps)), partial(copy, piece))
+                w.emit.when(operation("lt", element, w.integer(steps)), partial(copy, piece))
             else:
                 copy(piece)
 
     return copy_all
-
-
-def _copy_in_loop(w: TileWriter, thread: Expression, steps: int, copy: Callable[[Expression], None]) -> None:
-    w.emit.loop("element", thread, w.integer(steps), copy, w.form.tiling.threads)
 
 
 def _axis_indices(w: TileWriter, staged: StagedOperand, element: Expression) -> list[Expression]:

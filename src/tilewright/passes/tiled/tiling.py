@@ -23,7 +23,17 @@ from tilewright.machine.model import Machine
 
 
 class IllegalTiling(ValueError):
-    """Tile sizes that a machine cannot run; the message names the limit that they break."""
+    """Tile sizes that a machine cannot run; the message names the limit that they break.
+
+    Example:
+        >>> import numpy as np
+        >>> import tilewright as tw
+        >>> try:
+        ...     tw.einsum("ij,jk->ik", np.eye(4), np.eye(4), tiles={"i": (16, 4)}, target="cpu")
+        ... except IllegalTiling as error:
+        ...     print(error)
+        einsum 'ij,jk->ik': tiles are given for i, but on a CPU the register tile is not chosen by hand
+    """
 
 
 class Place(Enum):

@@ -1,4 +1,7 @@
-"""The rules, by family: a module for each group, the equation at the head of each rule."""
+"""The rules, by family: a module for each group (`FAMILIES`), the equation at the head of each rule.
+
+flatten_nest.py and flatten_regular.py are what the rules of flattening share.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "hoisting": ("simplification",),
     "fusion": ("fusion",),
     "turned_maps": ("fusion",),
+    "best_values": ("shared folds",),
     "horizontal": ("horizontal fusion",),
     "fusion_further": ("further fusion",),
     "concats": ("concatenations",),
@@ -24,6 +28,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "flatten_segments": ("flattening",),
     "flatten_versions": ("incremental flattening",),
     "flatten_fusion": ("segment fusion", "numbering"),
+    "joined_rows": ("joined rows", "rows in one pass"),
     "columns": ("computed columns",),
     "histograms": ("histogram rows",),
     "offsets": ("one pass",),

@@ -25,7 +25,7 @@ def concat_columns(at: Place) -> Body | Declined:
         return no_match("it does not join columns")
     if len(joined.arrays) > MOST_COLUMNS:
         return Declined(f"{len(joined.arrays)} columns are more than {MOST_COLUMNS}")
-    columns = [_column(at, one) for one in joined.arrays]
+    columns = [column_of(at, one) for one in joined.arrays]
     known = [one for one in columns if one is not None]
     if len(known) < len(columns) or not at.is_on_host:
         return no_match("what it joins are not all single columns")
@@ -35,7 +35,7 @@ def concat_columns(at: Place) -> Body | Declined:
     return at.become(_rows(at, known))
 
 
-def _column(at: Place, part: Variable) -> Variable | None:
+def column_of(at: Place, part: Variable) -> Variable | None:
     """What is seen as an array with a last dimension of 1."""
     match at.definition(part):
         case nodes.Reshape(inner, shape) if shape == (*inner.type.shape, ONE):

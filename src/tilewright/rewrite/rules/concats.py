@@ -6,15 +6,16 @@ one of the parts costs a comparison, which the lowering takes out of most loops 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from tilewright.ir import nodes
 from tilewright.ir.nodes import Atom, Body, Lambda, Literal, Statement, Type, Variable
 from tilewright.ir.scalars import BOOL, I64
-from tilewright.ir.sizes import Size, size
-from tilewright.rewrite.names import definitions, mentioned
+from tilewright.ir.sizes import ZERO, Size, minimum, size
+from tilewright.ir.traversal import mentioned
+from tilewright.rewrite.names import definitions
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 
 Source: TypeAlias = tuple[Variable, tuple[Size, ...]]
@@ -26,7 +27,8 @@ def map_concat(at: Place) -> Body | Declined:
     """zs = concat xs ys; map f zs  =>  map (\\i -> f (if i < n then xs[i] else ys[i - n])) (iota (n + m))
 
     For xs of n and ys of m rows, if zs is used by maps only and its rows, where they are arrays, again by maps only.
-    Seen through slices, permutations and repetitions; further inputs of f stay what they are.
+    Seen through slices, permutations and repetitions; further inputs of f stay what they are. Of parts of one array the
+    place is chosen: (if c then xs[i] else xs[j]) is xs[if c then i else j].
     """
     consumer = at.expect(nodes.Map)
     positions: list[int] = []
@@ -69,7 +71,7 @@ def _needed_whole(at: Place, array: Variable) -> str | None:
             return f"{array} is a result"
         statement = at.body.statements[use]
         match statement.expression:
-            case nodes.Slice() | nodes.Rearrange() | nodes.Alias():
+            case nodes.Slice() | nodes.Rearrange() | nodes.Alias() | nodes.Concat():
                 reason = _needed_whole(at, statement.targets[0])
                 if reason is not None:
                     return reason
@@ -110,7 +112,7 @@ def _read_by_index(at: Place, consumer: nodes.Map, sources: Mapping[int, Source]
     kept = [k for k in range(len(parameters)) if k not in sources]
     function = Lambda((index, *(parameters[k] for k in kept)), body)
     arrays = (count, *(consumer.arrays[k] for k in kept))
-    mapped = dataclasses.replace(consumer, function=function, arrays=arrays)
+    mapped = replace(consumer, function=function, arrays=arrays)
     return [Statement((count,), nodes.Iota(consumer.width, I64))], mapped
 
 
@@ -120,8 +122,9 @@ def _with_rows(at: Place, body: Body, parameters: Sequence[Variable], rows: Mapp
     for parameter in parameters:
         if parameter.type.rank == 0:
             array, indices = rows[parameter.name]
-            before, atom = _element(at, array, indices)
-            statements += [*before, Statement((parameter,), nodes.Alias(atom))]
+            before, element = _element(at, array, indices)
+            found = element if isinstance(element, nodes.Index) else nodes.Alias(element)
+            statements += [*before, Statement((parameter,), found)]
     arrays = {one.name for one in parameters if one.type.rank}
     for statement in body.statements:
         inner = statement.expression
@@ -135,23 +138,31 @@ def _with_rows(at: Place, body: Body, parameters: Sequence[Variable], rows: Mapp
     return Body(tuple(statements), body.results)
 
 
-def _element(at: Place, array: Variable, indices: tuple[Size, ...]) -> tuple[list[Statement], Atom]:
-    """Code for array[indices], with the array's definition in place of the array where it is made of others."""
+def _element(
+    at: Place, array: Variable, indices: tuple[Size, ...], checked: bool = False
+) -> tuple[list[Statement], Atom | nodes.Index]:
+    """Code for array[indices], with the array's definition in place of the array where it is made of others.
+
+    The indices are in range of it; of what it is a slice of they are so if the slice is, which has to be `checked` or
+    is known.
+    """
     match at.definition(array):
         case nodes.Alias(Variable() as inner):
-            return _element(at, inner, indices)
-        case nodes.Slice(inner, dimensions):
-            places = zip(indices, dimensions, strict=True)
-            return _element(at, inner, tuple(one.start + index * one.step for index, one in places))
+            return _element(at, inner, indices, checked)
+        case nodes.Slice(inner, dimensions, checked=of_slice):
+            places = zip(indices, dimensions, inner.type.shape, strict=True)
+            moved = tuple(_of_some(one.start, extent) + index * one.step for index, one, extent in places)
+            return _element(at, inner, moved, checked or of_slice)
         case nodes.Rearrange(inner, permutation):
             order = sorted(range(len(indices)), key=permutation.__getitem__)
-            return _element(at, inner, tuple(indices[d] for d in order))
+            return _element(at, inner, tuple(indices[d] for d in order), checked)
         case nodes.Replicate(_, Literal() as value):
             return [], value
         case nodes.Replicate(_, Variable() as value):
-            return _element(at, value, indices[1:]) if value.type.rank else ([], value)
+            return _element(at, value, indices[1:], checked) if value.type.rank else ([], value)
         case nodes.Concat(axis, arrays):
-            return _part(at, axis, arrays, indices)
+            extents = [_of_some(one.type.shape[axis], array.type.shape[axis]) for one in arrays]
+            return _part(at, axis, list(zip(arrays, extents, strict=True)), indices, checked)
         case nodes.Iota(_, scalar):
             before, position = _position(at, indices[0])
             number = Variable(at.names("at"), Type(scalar))
@@ -162,29 +173,70 @@ def _element(at: Place, array: Variable, indices: tuple[Size, ...]) -> tuple[lis
         before, atom = _position(at, index)
         statements += before
         atoms.append(atom)
-    element = Variable(at.names("e"), Type(array.type.element))
-    return [*statements, Statement((element,), nodes.Index(array, tuple(atoms)))], element
+    return statements, nodes.Index(array, tuple(atoms), checked=checked)
 
 
-def _part(at: Place, axis: int, arrays: Sequence[Variable], indices: tuple[Size, ...]) -> tuple[list[Statement], Atom]:
+def _of_some(value: Size, extent: Size) -> Size:
+    """A size where an extent is not 0: min(1, extent) is 1."""
+    least = minimum(1, extent)
+    gone = {atom for monomial, _ in least.terms for atom in monomial}
+    kept = (
+        Size(((tuple(atom for atom in monomial if atom not in gone), coefficient),))
+        for monomial, coefficient in value.terms
+    )
+    return value if least.constant is not None else sum(kept, ZERO)
+
+
+def _part(
+    at: Place, axis: int, arrays: Sequence[tuple[Variable, Size]], indices: tuple[Size, ...], checked: bool
+) -> tuple[list[Statement], Atom | nodes.Index]:
     """Code for the element of a concatenation, which the first array whose end the index is below has."""
-    first, *others = arrays
+    (first, extent), *others = arrays
     if not others:
-        return _element(at, first, indices)
-    extent = first.type.shape[axis]
+        return _element(at, first, indices, checked)
     before, index = _position(at, indices[axis])
     end, end_atom = _number(at, extent)
     below = Variable(at.names("below"), Type(BOOL))
-    found = Variable(at.names("part"), Type(first.type.element))
-    then, one = _element(at, first, indices)
     moved = (*indices[:axis], indices[axis] - extent, *indices[axis + 1 :])
-    otherwise, two = _part(at, axis, others, moved)
-    return [
-        *before,
-        *end,
-        Statement((below,), nodes.Apply("lt", (index, end_atom))),
-        Statement((found,), nodes.If(below, Body(tuple(then), (one,)), Body(tuple(otherwise), (two,)))),
-    ], found
+    sides = _element(at, first, indices, checked), _part(at, axis, others, moved, checked)
+    compared = [*before, *end, Statement((below,), nodes.Apply("lt", (index, end_atom)))]
+    (then, one), (otherwise, two) = sides
+    if isinstance(one, nodes.Index) and isinstance(two, nodes.Index) and _may_be_one(one, two):
+        chosen, atoms = _chosen(at, below, one.indices, two.indices)
+        return [*compared, *then, *otherwise, *chosen], replace(one, indices=atoms)
+    found = Variable(at.names("part"), Type(first.type.element))
+    branches = (
+        Body((*statements, *bound), (atom,))
+        for statements, (bound, atom) in ((then, _bound(at, one)), (otherwise, _bound(at, two)))
+    )
+    return [*compared, Statement((found,), nodes.If(below, *branches))], found
+
+
+def _may_be_one(one: nodes.Index, two: nodes.Index) -> bool:
+    """Whether two elements are of one array, and sure to be in range: which of them is read may be chosen first."""
+    return one.array == two.array and not one.checked and not two.checked
+
+
+def _chosen(
+    at: Place, condition: Variable, then: Sequence[Atom], otherwise: Sequence[Atom]
+) -> tuple[list[Statement], tuple[Atom, ...]]:
+    """Indices that are these or those."""
+    statements: list[Statement] = []
+    atoms: list[Atom] = []
+    for one, two in zip(then, otherwise, strict=True):
+        atoms.append(one)
+        if one != two:
+            atoms[-1] = place = Variable(at.names("at"), Type(I64))
+            statements.append(Statement((place,), nodes.Apply("select", (condition, one, two))))
+    return statements, tuple(atoms)
+
+
+def _bound(at: Place, element: Atom | nodes.Index) -> tuple[list[Statement], Atom]:
+    """An element as an atom."""
+    if not isinstance(element, nodes.Index):
+        return [], element
+    found = Variable(at.names("e"), Type(element.array.type.element))
+    return [Statement((found,), element)], found
 
 
 def _position(at: Place, index: Size) -> tuple[list[Statement], Atom]:

@@ -8,8 +8,8 @@ from tilewright.ir import nodes
 from tilewright.ir.nodes import Atom, Body, Lambda, Statement, Type, Variable
 from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import ONE, ZERO, Size, SizeFunction, exact_quotient, product, size, size_function
-from tilewright.ir.traversal import all_statements, replace_bodies, with_fresh_names
-from tilewright.rewrite.names import bound, replace_names
+from tilewright.ir.traversal import all_statements, bound, replace_bodies, with_fresh_names
+from tilewright.rewrite.names import replace_names
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 
 SHORTEST_ROW = 16

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TypeAlias, TypeVar
 
 from tilewright.ir.nodes import Atom, Body, Expression, Map, Rearrange, Reshape, Statement, Variable
-from tilewright.rewrite.names import mentioned
+from tilewright.ir.traversal import mentioned
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 from tilewright.rewrite.rules.flatten_distribute import INSIDE
 from tilewright.rewrite.rules.flatten_nest import Nest, NestLevel, inner_level, nest_of, without_unused, write_nest

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from tilewright.ir import nodes
 from tilewright.ir.nodes import Atom, Body, Expression, Lambda, Statement, Type, Variable
 from tilewright.ir.sizes import Size
-from tilewright.ir.traversal import bodies_of
-from tilewright.rewrite.names import bound, mentioned, replace_names, with_body
+from tilewright.ir.traversal import bodies_of, bound, mentioned
+from tilewright.rewrite.names import replace_names, with_body
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 from tilewright.rewrite.rules.flatten_nest import (
     Nest,

@@ -9,12 +9,11 @@ from __future__ import annotations
 import dataclasses
 
 from tilewright.ir import nodes
-from tilewright.ir.nodes import Atom, Body, Statement, Variable
-from tilewright.ir.traversal import used_variables
-from tilewright.rewrite.names import bound, definitions, mentioned, replace_names, used
+from tilewright.ir.nodes import Atom, Body, Segmented, Statement, Variable
+from tilewright.ir.traversal import bound, mentioned, used_variables
+from tilewright.rewrite.names import definitions, replace_names, used
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 
-Operation = nodes.SegMap | nodes.SegRed | nodes.SegScan | nodes.SegHist
 CHEAP = nodes.Alias | nodes.Apply | nodes.Cast | nodes.Index | nodes.SizeValue
 DEAR = frozenset((
     "exp", "exp2", "log", "log2", "log10", "log1p", "expm1", "cbrt", "hypot", "sin", "cos", "tan", "asin", "acos",
@@ -30,7 +29,7 @@ def segmap_into_operation(at: Place) -> Body | Declined:
     With further dimensions T, e is computed again for each of their points: only a few scalar operations are.
     """
     consumer = at.expression
-    if not isinstance(consumer, Operation):
+    if not isinstance(consumer, Segmented):
         raise TypeError("segmap_into_operation is for segmented operations")
     indices = tuple(index for index, _ in consumer.space.dimensions)
     bound_at = definitions(at.body)
@@ -48,7 +47,7 @@ def segmap_into_operation(at: Place) -> Body | Declined:
 
 
 def _why_not(
-    at: Place, producer: Statement, inner: nodes.SegMap, outer: Operation, indices: tuple[Variable, ...]
+    at: Place, producer: Statement, inner: nodes.SegMap, outer: Segmented, indices: tuple[Variable, ...]
 ) -> str | None:
     rank = len(inner.space.dimensions)
     if nodes.Level.BLOCK in (inner.level, outer.level):
@@ -84,7 +83,7 @@ def _is_cheap(body: Body) -> bool:
     )
 
 
-def _fused(at: Place, index: int, inner: nodes.SegMap, outer: Operation, indices: tuple[Variable, ...]) -> Body:
+def _fused(at: Place, index: int, inner: nodes.SegMap, outer: Segmented, indices: tuple[Variable, ...]) -> Body:
     targets = at.body.statements[index].targets
     points = [point for point, _ in inner.space.dimensions]
     values: dict[str, Atom] = {point.name: new for point, new in zip(points, indices, strict=False)}

@@ -17,8 +17,8 @@ from tilewright.ir import nodes
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Body, Expression, Lambda, Statement, Variable
 from tilewright.ir.sizes import Size
-from tilewright.ir.traversal import FreshNames, bodies_of, with_fresh_names
-from tilewright.rewrite.names import bound, mentioned, used
+from tilewright.ir.traversal import FreshNames, bodies_of, bound, mentioned, with_fresh_names
+from tilewright.rewrite.names import used
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 from tilewright.rewrite.rules.flatten_fusion import DEAR
 from tilewright.rewrite.rules.flatten_nest import Nest, holds_operation, in_segment, nest_of, without_unused, write_nest
@@ -26,7 +26,7 @@ from tilewright.rewrite.rules.flatten_regular import SOAC, is_regular
 from tilewright.rewrite.rules.hoisting import can_fail
 
 _OPENED = nodes.Map | nodes.Redomap | nodes.Scanomap
-_FOLDS = nodes.Reduce | nodes.Scan | nodes.Redomap | nodes.Scanomap | nodes.Hist | nodes.Loop
+_FOLDS = nodes.Fold | nodes.Hist | nodes.Loop | nodes.SegRed | nodes.SegScan | nodes.SegHist
 
 
 @rule("flattening", nodes.Map)
@@ -137,13 +137,13 @@ def _taken_out(entries: Sequence[tuple[Statement, bool]], results: frozenset[str
     moved: set[int] = set()
     for k, (statement, same) in reversed(list(enumerate(entries))):
         makes = {one.name for one in statement.targets}
-        if same and (_is_dear(statement, top) or not makes.isdisjoint(needed)):
+        if same and (is_dear(statement, top) or not makes.isdisjoint(needed)):
             moved.add(k)
             needed |= used(statement)
     dear: set[str] = set()  # arrays, and what comes of anything dear: recomputing that would bring it all back
     for k in sorted(moved):
         statement = entries[k][0]
-        costs = _is_dear(statement) or not used(statement).isdisjoint(dear)
+        costs = is_dear(statement) or not used(statement).isdisjoint(dear)
         if not _is_scalar(statement) or (costs and not top):
             dear.update(one.name for one in statement.targets)
     kept: list[Statement] = []
@@ -162,7 +162,7 @@ def _is_scalar(statement: Statement) -> bool:
     return not bodies_of(statement.expression) and all(one.type.rank == 0 for one in statement.targets)
 
 
-def _is_dear(statement: Statement, top: bool = False) -> bool:
+def is_dear(statement: Statement, top: bool = False) -> bool:
     """Whether something costs more than reading it; of a nest's own statements (`top`), all parallelism does."""
     expression = statement.expression
     if isinstance(expression, nodes.Apply):
@@ -171,7 +171,7 @@ def _is_dear(statement: Statement, top: bool = False) -> bool:
         return isinstance(expression, SOAC)
     if isinstance(expression, _FOLDS):
         return True
-    return any(_is_dear(one) for body in bodies_of(expression) for one in body.statements)
+    return any(is_dear(one) for body in bodies_of(expression) for one in body.statements)
 
 
 def _with_scalars(divided: _Divided, names: FreshNames) -> tuple[Statement, ...]:

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewright.ir import nodes
+from tilewright.ir.cached import remembered
 from tilewright.ir.dataclass import dataclass
-from tilewright.ir.nodes import Atom, Body, Expression, Lambda, Statement, Type, Variable
+from tilewright.ir.nodes import Atom, Body, Expression, Lambda, Segmented, Statement, Type, Variable
 from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import Size
-from tilewright.ir.traversal import FreshNames, bodies_of
-from tilewright.rewrite.names import bound, mentioned, replace_names
+from tilewright.ir.traversal import FreshNames, bodies_of, bound, mentioned
+from tilewright.rewrite.names import replace_names
 from tilewright.rewrite.rule import Place
 
 
@@ -170,22 +171,17 @@ def open_space(nest: Nest, names: FreshNames) -> tuple[nodes.SegSpace, Body]:
 
 # --- where a statement stands -----------------------------------------------------------------------------------------
 
-Segmented = nodes.SegMap | nodes.SegRed | nodes.SegScan | nodes.SegHist
-
 
 def in_segment(at: Place) -> bool:
     """Whether a place is inside a segmented operation."""
     return any(isinstance(body.statements[index].expression, Segmented) for body, index in at.chain[:-1])
 
 
+@remembered
 def holds_operation(expression: Expression) -> bool:
-    """Whether there is a segmented operation in an expression (the answer is kept with the expression)."""
-    known: bool | None = expression.__dict__.get("_holds_operation")
-    if known is None:
-        inside = (one.expression for body in bodies_of(expression) for one in body.statements)
-        known = any(isinstance(one, Segmented) or holds_operation(one) for one in inside)
-        expression.__dict__["_holds_operation"] = known
-    return known
+    """Whether there is a segmented operation in an expression."""
+    inside = (one.expression for body in bodies_of(expression) for one in body.statements)
+    return any(isinstance(one, Segmented) or holds_operation(one) for one in inside)
 
 
 def inner_level(at: Place) -> nodes.Level | None:

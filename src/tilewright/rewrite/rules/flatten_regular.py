@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from tilewright.ir import nodes
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Body, Statement, Variable
-from tilewright.ir.traversal import bodies_of
-from tilewright.rewrite.names import bound, mentioned, used
+from tilewright.ir.traversal import bodies_of, bound, mentioned
+from tilewright.rewrite.names import used
 from tilewright.rewrite.rules.flatten_nest import Nest
 
 SOAC = (nodes.Map, nodes.Reduce, nodes.Scan, nodes.Redomap, nodes.Scanomap, nodes.Scatter, nodes.Hist)

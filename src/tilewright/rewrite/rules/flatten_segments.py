@@ -34,7 +34,7 @@ def flatten_redomap(at: Place) -> Body | Declined:
         return INSIDE
     nest = nest_of(at.statement)
     fold = nest.sole.expression if nest.sole is not None else None
-    if nest.sole is None or not isinstance(fold, nodes.Reduce | nodes.Redomap):
+    if nest.sole is None or not isinstance(fold, nodes.Reduction):
         return no_match("the nest is not around a reduction")
     if not exploitable(nest.sole, nest.varying):
         return Declined("the operator, the neutral element or a size varies in the nest")
@@ -58,7 +58,7 @@ def flatten_scan(at: Place) -> Body | Declined:
     return at.become(nodes.SegScan(level, space, fold.combine, fold.neutral, body))
 
 
-def fold_nest(nest: Nest, fold: nodes.Reduce | nodes.Redomap | nodes.Scan | nodes.Scanomap, names: FreshNames) -> Nest:
+def fold_nest(nest: Nest, fold: nodes.Fold, names: FreshNames) -> Nest:
     """The nest with the rows of the fold inside as its innermost level."""
     if isinstance(fold, nodes.Redomap | nodes.Scanomap):
         parameters, body = fold.function.parameters, fold.function.body

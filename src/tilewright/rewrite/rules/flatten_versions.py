@@ -22,11 +22,12 @@ import itertools
 from collections.abc import Sequence
 
 from tilewright.ir import nodes
+from tilewright.ir.cached import remembered
 from tilewright.ir.nodes import Atom, Body, Expression, Program, Statement, Type, Variable
 from tilewright.ir.scalars import BOOL
 from tilewright.ir.sizes import ONE, ZERO, Size, maximum, product
-from tilewright.ir.traversal import all_statements, bodies_of, with_fresh_names
-from tilewright.rewrite.names import bound, definitions, mentioned
+from tilewright.ir.traversal import all_statements, bodies_of, bound, mentioned, rows_of, with_fresh_names
+from tilewright.rewrite.names import definitions
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 from tilewright.rewrite.rules.flatten_distribute import INSIDE
 from tilewright.rewrite.rules.flatten_nest import in_segment, inner_level, nest_of, open_space
@@ -190,15 +191,12 @@ def comparisons(body: Body, condition: Atom, wanted: bool = True) -> list[tuple[
     return []
 
 
+@remembered
 def threshold_names(body: Body) -> frozenset[str]:
-    """The names of all thresholds in a body, remembered on it."""
-    known: frozenset[str] | None = body.__dict__.get("_thresholds")
-    if known is None:
-        expressions = [one.expression for one in body.statements]
-        own = (one.name for one in expressions if isinstance(one, nodes.Threshold))
-        inside = (threshold_names(inner) for one in expressions for inner in bodies_of(one))
-        known = body.__dict__["_thresholds"] = frozenset(own).union(*inside)
-    return known
+    """The names of all thresholds in a body."""
+    expressions = [one.expression for one in body.statements]
+    own = (one.name for one in expressions if isinstance(one, nodes.Threshold))
+    return frozenset(own).union(*(threshold_names(inner) for one in expressions for inner in bodies_of(one)))
 
 
 def _questions(program: Program) -> int:
@@ -228,7 +226,7 @@ def _parallelisms(body: Body, varying: frozenset[str]) -> frozenset[Size] | None
     sizes: set[Size] = set()
     for statement in body.statements:
         expression = statement.expression
-        width = _width(expression)
+        width = rows_of(expression)
         inside: frozenset[Size] | None = frozenset()
         if isinstance(expression, nodes.StreamSeq) or (width is not None and not mentioned(width).isdisjoint(varying)):
             return None
@@ -246,21 +244,6 @@ def _parallelisms(body: Body, varying: frozenset[str]) -> frozenset[Size] | None
         if inside is None:
             return None
     return frozenset(sizes)
-
-
-def _width(expression: object) -> Size | None:
-    match expression:
-        case (
-            nodes.Map(width=width)
-            | nodes.Reduce(width=width)
-            | nodes.Scan(width=width)
-            | nodes.Redomap(width=width)
-            | nodes.Scanomap(width=width)
-        ):
-            return width
-        case nodes.Scatter(indices=indices) | nodes.Hist(indices=indices):
-            return indices.type.shape[0]
-    return None
 
 
 def _regular(body: Body, varying: frozenset[str]) -> Body:

@@ -15,11 +15,11 @@ from typing import TypeAlias
 
 from tilewright.ir import nodes
 from tilewright.ir.nodes import Atom, Body, Expression, Lambda, Statement, Variable
-from tilewright.ir.traversal import bodies_of
-from tilewright.rewrite.names import definitions, mentioned, replace_names, users
+from tilewright.ir.traversal import bodies_of, mentioned
+from tilewright.rewrite.names import definitions, replace_names, users
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 
-Consumer: TypeAlias = nodes.Map | nodes.Reduce | nodes.Scan | nodes.Redomap | nodes.Scanomap
+Consumer: TypeAlias = nodes.Map | nodes.Fold
 _PARALLEL = (
     nodes.Map
     | nodes.Reduce
@@ -222,7 +222,7 @@ def _inner_fuses(producer: Statement, first: Body, rows: Mapping[str, list[Varia
     if len(consumers) != 1 or (where := consumers.pop()) == len(second.statements):
         return False
     consumer = second.statements[where].expression
-    if not isinstance(consumer, nodes.Map | nodes.Reduce | nodes.Scan | nodes.Redomap | nodes.Scanomap):
+    if not isinstance(consumer, nodes.Map | nodes.Fold):
         return False
     function = None if isinstance(consumer, nodes.Reduce | nodes.Scan) else consumer.function
     inputs = (None,) * len(consumer.arrays) if function is None else function.parameters

@@ -10,13 +10,13 @@ import dataclasses
 
 from tilewright.ir import nodes
 from tilewright.ir.nodes import Atom, Body, Expression, Lambda, Statement, Variable
-from tilewright.ir.traversal import with_fresh_names
-from tilewright.rewrite.names import definitions, mentioned, replace_names, used
+from tilewright.ir.traversal import mentioned, with_fresh_names
+from tilewright.rewrite.names import definitions, replace_names, used
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 from tilewright.rewrite.rules.fusion import composed, identity, parallel_statements
 from tilewright.rewrite.rules.horizontal import beside, folds_beside
 
-Consumer = nodes.Map | nodes.Reduce | nodes.Redomap | nodes.Scan | nodes.Scanomap
+Consumer = nodes.Map | nodes.Fold
 
 
 def _function(at: Place, expression: Consumer, arrays: tuple[Variable, ...]) -> Lambda:
@@ -106,13 +106,13 @@ def scan_beside_scan(at: Place) -> Body | Declined:
 @rule("further fusion", nodes.Map, nodes.Reduce, nodes.Redomap)
 def map_beside_reduce(at: Place) -> Body | Declined:
     """ys = map f xs; z = redomap op ne g xs  =>  z, ys = redomap op ne (\\x -> (g x, f x)) xs, in either order"""
-    kinds = nodes.Reduce | nodes.Redomap if isinstance(at.expression, nodes.Map) else nodes.Map
+    kinds = nodes.Reduction if isinstance(at.expression, nodes.Map) else nodes.Map
     found = _partner(at, kinds)
     if isinstance(found, Declined):
         return found
     pair = (at.body.statements[found], at.statement)
     fold, mapped = pair if isinstance(at.expression, nodes.Map) else (pair[1], pair[0])
-    if not isinstance(fold.expression, nodes.Reduce | nodes.Redomap) or not isinstance(mapped.expression, nodes.Map):
+    if not isinstance(fold.expression, nodes.Reduction) or not isinstance(mapped.expression, nodes.Map):
         raise TypeError("a map and a reduction are needed")
     first = _function(at, fold.expression, fold.expression.arrays)
     function, arrays = beside(first, fold.expression.arrays, mapped.expression.function, mapped.expression.arrays)

@@ -18,8 +18,8 @@ from tilewright.ir.index_ranges import is_within
 from tilewright.ir.nodes import Atom, Body, Expression, Literal, Statement, Variable
 from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import Size, SizeFunction
-from tilewright.ir.traversal import bodies_of
-from tilewright.rewrite.names import bound, mentioned, with_body
+from tilewright.ir.traversal import bodies_of, bound, mentioned
+from tilewright.rewrite.names import with_body
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 
 Definition: TypeAlias = Callable[[Atom], Expression | None]

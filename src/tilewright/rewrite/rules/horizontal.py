@@ -5,6 +5,7 @@ from __future__ import annotations
 from tilewright.ir.nodes import Atom, Body, Lambda, Map, Redomap, Reduce, Scanomap, Statement, Variable
 from tilewright.rewrite.names import definitions, replace_names, used
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
+from tilewright.rewrite.rules.best_values import found_beside
 from tilewright.rewrite.rules.fusion import identity, parallel_statements
 
 
@@ -112,7 +113,7 @@ def _partner(at: Place, second: Map | Reduce | Redomap, kinds: tuple[type, ...])
         names = at.describe_use(index)
         if place is None:
             declined = declined or Declined(f"it needs {names}, or what is computed from that")
-        elif _holds_parallelism(expression) or _holds_parallelism(second):
+        elif _hold_two_nests(expression, second):
             declined = declined or Declined(f"beside {names}, it would make a nest with two constructs inside")
         else:
             return index, place
@@ -138,6 +139,17 @@ def _holds_parallelism(expression: Map | Reduce | Redomap) -> bool:
     if isinstance(expression, Reduce):
         return False
     return bool(parallel_statements(expression.function.body))
+
+
+def _hold_two_nests(first: Map | Reduce | Redomap, second: Map | Reduce | Redomap) -> bool:
+    """Whether side by side they would hold more than one construct: not if one fold gives what both fold."""
+    if not _holds_parallelism(first) and not _holds_parallelism(second):
+        return False
+    if not isinstance(first, Map) or not isinstance(second, Map):
+        return True
+    function, _ = beside(first.function, first.arrays, second.function, second.arrays)
+    folds = parallel_statements(function.body)
+    return len(folds) != 2 or (found_beside(*folds) is None and found_beside(*reversed(folds)) is None)
 
 
 def _place(at: Place, index: int) -> int | None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import TypeAlias
 
-from tilewright.ir.nodes import Atom, Body, Lambda, Map, Redomap, Replicate, Scanomap, Statement, Variable
-from tilewright.rewrite.names import bound, mentioned, replace_names
+from tilewright.ir.nodes import Atom, Body, Index, Lambda, Map, Redomap, Replicate, Scanomap, Statement, Variable
+from tilewright.ir.traversal import bound, mentioned
+from tilewright.rewrite.names import replace_names
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
+from tilewright.rewrite.rules.columns import column_of
 from tilewright.rewrite.rules.scalars import same_atom
 from tilewright.rewrite.rules.simplification import drop_results
 
@@ -121,3 +123,25 @@ def map_replicate(at: Place) -> Body | Declined:
             parameter = expression.function.parameters[k]
             return at.become(_without_inputs(expression, [k], {parameter.name: definition.value}))
     return no_match("no input is a replicate")
+
+
+@rule("simplification", Map, Redomap, Scanomap)
+def map_single_elements(at: Place) -> Body | Declined:
+    """map (\\x -> e) (reshape (n, 1) xs)  =>  map (\\a -> e[x[0] := a]) xs, if e uses x in no other way"""
+    expression = _mapping(at)
+    for k, (row, array) in enumerate(zip(expression.function.parameters, expression.arrays, strict=True)):
+        column = column_of(at, array) if row.type.rank == 1 else None
+        if column is None:
+            continue
+        body = expression.function.body
+        reads = [one for one in body.statements if isinstance(one.expression, Index) and one.expression.array == row]
+        others = tuple(one for one in body.statements if one not in reads)
+        if row.name in mentioned((others, body.results)):
+            return Declined(f"{row} is used otherwise than as its one element")
+        element = Variable(at.names(f"{column}.element"), column.type.row)
+        inside = replace_names(Body(others, body.results), {one.targets[0].name: element for one in reads})
+        parameters, arrays = list(expression.function.parameters), list(expression.arrays)
+        parameters[k], arrays[k] = element, column
+        function = Lambda(tuple(parameters), inside)
+        return at.become(dataclasses.replace(expression, function=function, arrays=tuple(arrays)))
+    return no_match("no input has rows of one element")

@@ -8,8 +8,8 @@ from tilewright.ir import nodes
 from tilewright.ir.nodes import Atom, Body, Expression, Lambda, Literal, Statement, Variable
 from tilewright.ir.scalars import BOOL, I64
 from tilewright.ir.sizes import ONE, size
-from tilewright.ir.traversal import is_plain, with_fresh_names
-from tilewright.rewrite.names import definitions, mentioned, users
+from tilewright.ir.traversal import is_plain, mentioned, with_fresh_names
+from tilewright.rewrite.names import definitions, users
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 from tilewright.rewrite.rules.sweeps import in_place_of, is_scalar_code, made_by
 

@@ -6,7 +6,8 @@ import dataclasses
 
 from tilewright.ir import nodes
 from tilewright.ir.nodes import Atom, Body, Lambda, Literal, Statement, Variable
-from tilewright.rewrite.names import alike, bound, definitions, expression_key, replace_names, used
+from tilewright.ir.traversal import bound
+from tilewright.rewrite.names import alike, definitions, expression_key, replace_names, used
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 from tilewright.rewrite.rules.scalars import same_atom
 
@@ -59,10 +60,7 @@ def common_subexpression(at: Place) -> Body | Declined:
 
     A replicate or a copy is not shared: it is often there to be written into.
     """
-    if isinstance(
-        at.expression,
-        nodes.Alias | nodes.Copy | nodes.SegMap | nodes.SegRed | nodes.SegScan | nodes.SegHist | nodes.Replicate,
-    ):
+    if isinstance(at.expression, nodes.Alias | nodes.Copy | nodes.Segmented | nodes.Replicate):
         return no_match(f"{type(at.expression).__name__} is not shared")
     chain = [(body, [index for index in alike(body, at.statement) if index < before]) for body, before in at.chain]
     if not any(indices for _, indices in chain):
@@ -176,7 +174,7 @@ def loop_constant_value(at: Place) -> Body | Declined:
 def reduce_nothing(at: Place) -> Body | Declined:
     """reduce op ne as  =>  ne, for width 0"""
     expression = at.expression
-    if not isinstance(expression, nodes.Reduce | nodes.Redomap) or expression.width.constant != 0:
+    if not isinstance(expression, nodes.Reduction) or expression.width.constant != 0:
         return no_match("the width is not known to be 0")
     if len(at.statement.targets) != len(expression.neutral):
         return Declined("further results are mapped out, which stay arrays of no rows")

@@ -13,8 +13,8 @@ from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Atom, Body, Expression, Lambda, Literal, Statement, Type, Variable
 from tilewright.ir.scalars import BOOL, I64
 from tilewright.ir.sizes import Size
-from tilewright.ir.traversal import FreshNames, all_statements, is_plain
-from tilewright.rewrite.names import definitions, mentioned, replace_names, used
+from tilewright.ir.traversal import FreshNames, all_statements, is_plain, mentioned
+from tilewright.rewrite.names import definitions, replace_names, used
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 
 

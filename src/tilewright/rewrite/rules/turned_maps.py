@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tilewright.ir import nodes
-from tilewright.ir.nodes import Body, Expression, Lambda, Statement, Type, Variable
-from tilewright.rewrite.names import bound, definitions, mentioned
+from tilewright.ir.nodes import Body, Expression, Lambda, Reduction, ScalarCode, Statement, Type, Variable
+from tilewright.ir.scalars import I64
+from tilewright.ir.traversal import bound, mentioned
+from tilewright.rewrite.names import definitions
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 
 _TURNED = (1, 0)
-_SCALAR = nodes.Apply | nodes.Cast | nodes.Alias | nodes.SizeValue
 
 
 @rule("fusion", nodes.Rearrange)
@@ -39,6 +42,59 @@ def rearrange_map(at: Place) -> Body | Declined:
     return Body((*old[:index], *old[index + 1 : at.index], *turned, *old[at.index + 1 :]), at.body.results)
 
 
+@rule("fusion", nodes.Rearrange)
+def rearrange_gather(at: Place) -> Body | Declined:
+    """ys = map n (\\x -> a[f x]) xs; zs = rearrange (1, 0) ys
+    =>  js = map n f xs; zs = map m (\\c -> map n (\\j -> a[j, c]) js) (iota m), if only folds of the rows of zs follow
+
+    Inside of a map: rows that it gathers are folded where they lie. Of a whole program's rows there may be so many that
+    they are shared out among workers, for which they lie together first.
+    """
+    rearranged = at.expect(nodes.Rearrange)
+    index = definitions(at.body).get(rearranged.array.name)
+    producer = None if index is None else at.body.statements[index]
+    if at.is_on_host or index is None or producer is None or not isinstance(producer.expression, nodes.Map):
+        return no_match("the array is not computed by a map of the same body, which stands in a map")
+    nest = producer.expression
+    gathered = _gathered(nest)
+    if rearranged.permutation != _TURNED or gathered is None:
+        return no_match("it is no map of a function that reads a row")
+    if at.uses(rearranged.array.name) != (at.index,):
+        return Declined(f"{rearranged.array} is used otherwise than in columns, too")
+    if not _is_folded(at):
+        return Declined(f"{at.statement.targets[0]} is not only folded row by row")
+    before = nest.function.body.statements[:-1]
+    (target,) = at.statement.targets
+    columns, rows = target.type.shape
+    places = Variable(at.names(f"{target}.places"), Type(I64, (rows,)))
+    place, column = (Variable(at.names(one), Type(I64)) for one in ("place", "column"))
+    counted = Variable(at.names("columns"), Type(I64, (columns,)))
+    element = Variable(at.names(f"{target}.element"), Type(target.type.element))
+    row = Variable(at.names(f"{target}.row"), target.type.row)
+    reading = Lambda((place,), Body((Statement((element,), replace(gathered, indices=(place, column))),), (element,)))
+    points = Lambda((column,), Body((Statement((row,), nodes.Map(rows, reading, (places,))),), (row,)))
+    statements = [
+        Statement((counted,), nodes.Iota(columns, I64)),
+        Statement((target,), nodes.Map(columns, points, (counted,))),
+    ]
+    computed = Lambda(nest.function.parameters, Body(before, gathered.indices))
+    statements.insert(0, Statement((places,), nodes.Map(rows, computed, nest.arrays)))
+    old = at.body.statements
+    return Body((*old[:index], *old[index + 1 : at.index], *statements, *old[at.index + 1 :]), at.body.results)
+
+
+def _gathered(nest: nodes.Map) -> nodes.Index | None:
+    """The row of a matrix that is all that a function gives, which computes its number."""
+    body = nest.function.body
+    *before, last = body.statements or (None,)
+    if last is None or body.results != last.targets or not isinstance(last.expression, nodes.Index):
+        return None
+    index = last.expression
+    simple = all(isinstance(one.expression, ScalarCode) for one in before if one is not None)
+    outside = index.array.name not in bound(nest.function)
+    return index if simple and outside and index.array.type.rank == 2 and len(index.indices) == 1 else None
+
+
 def _inner_map(nest: nodes.Map) -> nodes.Map | None:
     """The map of a function of numbers that a function of rows is."""
     body = nest.function.body
@@ -47,7 +103,7 @@ def _inner_map(nest: nodes.Map) -> nodes.Map | None:
     inner = body.statements[0].expression
     if not isinstance(inner, nodes.Map) or not mentioned(inner.width).isdisjoint(bound(nest.function)):
         return None
-    simple = all(isinstance(one.expression, _SCALAR) for one in inner.function.body.statements)
+    simple = all(isinstance(one.expression, ScalarCode) for one in inner.function.body.statements)
     return inner if simple and inner.function.body.results[0].type.rank == 0 else None
 
 
@@ -72,10 +128,10 @@ def _is_folded(at: Place) -> bool:
 
 
 def _folds(expression: Expression, rows: set[str]) -> bool:
-    if not isinstance(expression, nodes.Reduce | nodes.Redomap) or any(one.type.rank for one in expression.neutral):
+    if not isinstance(expression, Reduction) or any(one.type.rank for one in expression.neutral):
         return False
     functions = [expression.combine, *([expression.function] if isinstance(expression, nodes.Redomap) else [])]
-    plain = all(isinstance(one.expression, _SCALAR) for each in functions for one in each.body.statements)
+    plain = all(isinstance(one.expression, ScalarCode) for each in functions for one in each.body.statements)
     return plain and mentioned((*functions, *expression.neutral)).isdisjoint(rows)
 
 

@@ -7,7 +7,7 @@ from tilewright.ir.counts import same_count
 from tilewright.ir.nodes import Atom, Body, Literal, Statement, Variable
 from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import Size
-from tilewright.rewrite.names import mentioned
+from tilewright.ir.traversal import mentioned
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 
 
