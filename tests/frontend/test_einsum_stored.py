@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from children import true_in_a_child
 from stored_checks import E2, files, forget, only_bound, some, without_compiler
 
 import tilewright as tw
@@ -276,18 +277,16 @@ def test_threads_share_a_record(disk: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert not failures
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_child_after_fork_uses_records(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = some(30, 30), some(200, 200)
     tw.einsum(E2, a, a), tw.einsum(E2, b, b)
     without_compiler(monkeypatch)
     np.testing.assert_array_equal(tw.einsum(E2, a, a), a @ a)
-    child = os.fork()
-    if child == 0:
-        right = all((tw.einsum(E2, one, one) == one @ one).all() for one in (a, b) for _ in range(20))
-        os._exit(0 if right else 1)
-    assert os.waitpid(child, 0)[1] == 0
+    assert true_in_a_child(
+        lambda: all((tw.einsum(E2, one, one) == one @ one).all() for one in (a, b) for _ in range(20))
+    )
 
 
 def test_a_flat_plan_refuses_what_does_not_fit(disk: Path) -> None:

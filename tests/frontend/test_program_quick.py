@@ -3,10 +3,8 @@
 # ruff: noqa: F821, UP037  # sizes in annotations are text: tw.f32["n"]
 from __future__ import annotations
 
-import faulthandler
 import gc
 import os
-import signal
 import sys
 import threading
 import weakref
@@ -15,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from children import true_in_a_child
 
 import tilewright as tw
 from tilewright.frontend.program import TracedProgram
@@ -377,21 +376,16 @@ def test_calls_from_threads() -> None:
     _from_threads(call)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_child_after_fork_goes_on() -> None:
     program, xss, expected = _large()
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            faulthandler.register(signal.SIGALRM, file=2, chain=True)
-            signal.alarm(500)
-            with tw.num_threads(2):
-                status = 0 if all((program(xss) == expected).all() for _ in range(20)) else 2
-        finally:
-            os._exit(status)
-    assert os.waitpid(child, 0)[1] == 0
+
+    def calls() -> bool:
+        with tw.num_threads(2):
+            return all((program(xss) == expected).all() for _ in range(20))
+
+    assert true_in_a_child(calls)
 
 
 def test_large_results_are_recycled() -> None:

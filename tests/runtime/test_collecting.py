@@ -5,6 +5,7 @@ import os
 import threading
 
 import pytest
+from children import true_in_a_child
 
 import tilewright as tw
 from tilewright.passes import compile as compiling
@@ -61,7 +62,7 @@ def test_it_goes_on_after_the_last_of_several_threads(searched):
     assert gc.isenabled() == searched
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_it_goes_on_in_a_child_of_a_process_that_compiles(searched):
     inside, leave = threading.Barrier(2), threading.Barrier(2)
@@ -71,15 +72,16 @@ def test_it_goes_on_in_a_child_of_a_process_that_compiles(searched):
             inside.wait()
             leave.wait()
 
-    thread = threading.Thread(target=hold)
-    thread.start()
-    inside.wait()
-    child = os.fork()
-    if child == 0:
+    def goes_on():
         good = gc.isenabled() == searched
         with collection_later():
             good &= not gc.isenabled()
-        os._exit(0 if good and gc.isenabled() == searched else 1)
+        return good and gc.isenabled() == searched
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    inside.wait()
+    good = true_in_a_child(goes_on)
     leave.wait()
     thread.join()
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert good

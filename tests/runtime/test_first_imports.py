@@ -6,9 +6,11 @@ import gc
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from children import true_in_a_child
 
 from tilewright.runtime import collecting, llvm_library
 from tilewright.runtime.collecting import collection_later, imported
@@ -89,20 +91,24 @@ def test_modules_are_imported_without_searches(tmp_path: Path, monkeypatch: pyte
         sys.modules.pop("imported_here", None)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_child_that_is_forked_while_searches_wait_goes_on_with_them() -> None:
+    waiting = ExitStack()
+
+    def goes_on() -> bool:
+        waiting.close()
+        good = gc.isenabled()
+        with collection_later():
+            good &= not gc.isenabled()
+        return good and gc.isenabled()
+
     before = gc.isenabled()
     gc.enable()
     try:
-        with collection_later():
-            child = os.fork()
-        if child == 0:
-            good = gc.isenabled()
-            with collection_later():
-                good &= not gc.isenabled()
-            os._exit(0 if good and gc.isenabled() else 1)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        waiting.enter_context(collection_later())
+        with waiting:
+            assert true_in_a_child(goes_on)
     finally:
         (gc.enable if before else gc.disable)()
 

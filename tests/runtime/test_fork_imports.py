@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import test_fork_safety
+from children import SECONDS, true_in_a_child
 
 from tilewright.runtime import forking
 
@@ -32,7 +33,7 @@ class _Slow:
     def begun(self) -> None:
         if os.getpid() == self.parent and threading.current_thread() is not threading.main_thread():
             self.reached.set()
-            assert self.released.wait(test_fork_safety.SECONDS)
+            assert self.released.wait(SECONDS)
 
 
 @pytest.fixture
@@ -52,9 +53,9 @@ def test_modules_that_another_thread_imports(slow: _Slow, name: str, monkeypatch
     monkeypatch.setattr(forking, "IMPORTED_ANEW", {"imported_slowly", "imports_a_slow_one"})
     thread = threading.Thread(target=importlib.import_module, args=("imports_a_slow_one",))
     thread.start()
-    assert slow.reached.wait(test_fork_safety.SECONDS)
+    assert slow.reached.wait(SECONDS)
     try:
-        assert test_fork_safety.succeeds_in_a_child(
+        assert true_in_a_child(
             lambda: importlib.import_module(name) is sys.modules[name] and sys.modules["imported_slowly"].done
         )
         half = sys.modules["imported_slowly"]
@@ -69,9 +70,9 @@ def test_modules_that_another_thread_imports(slow: _Slow, name: str, monkeypatch
 def test_modules_of_other_packages_are_left_alone(slow: _Slow) -> None:
     thread = threading.Thread(target=importlib.import_module, args=("imported_slowly",))
     thread.start()
-    assert slow.reached.wait(test_fork_safety.SECONDS)
+    assert slow.reached.wait(SECONDS)
     try:
-        assert test_fork_safety.succeeds_in_a_child(lambda: not hasattr(sys.modules["imported_slowly"], "done"))
+        assert true_in_a_child(lambda: not hasattr(sys.modules["imported_slowly"], "done"))
     finally:
         slow.released.set()
         thread.join()
@@ -81,8 +82,7 @@ def test_a_module_that_forks_while_it_is_imported(tmp_path: Path, monkeypatch: p
     """Its child is in the middle of it, too, and goes on with it."""
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "forks_meanwhile.py").write_text(
-        "import sys, test_fork_safety\n"
-        "right = test_fork_safety.succeeds_in_a_child(lambda: 'forks_meanwhile' in sys.modules)\n"
+        "import sys, children\nright = children.true_in_a_child(lambda: 'forks_meanwhile' in sys.modules)\n"
     )
     try:
         assert importlib.import_module("forks_meanwhile").right

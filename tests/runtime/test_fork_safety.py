@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import faulthandler
 import os
 import re
-import signal
 import sys
 import threading
 import time
@@ -16,6 +14,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from children import SECONDS, true_in_a_child
 
 import tilewright as tw
 from tilewright.ir.cached import cached_property
@@ -23,22 +22,6 @@ from tilewright.machine.processors import ask_llvm
 from tilewright.runtime.cache import MemoryCache
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-
-SECONDS = 600
-
-
-def succeeds_in_a_child(check: Callable[[], bool]) -> bool:
-    """Fork, and say whether the check is true in the child, which says where it hangs and is ended if it does."""
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            faulthandler.register(signal.SIGALRM, file=2, chain=True)
-            signal.alarm(SECONDS)
-            status = 0 if check() else 2
-        finally:
-            os._exit(status)
-    return os.waitpid(child, 0)[1] == 0
 
 
 class Busy:
@@ -69,7 +52,7 @@ def test_a_build_in_another_thread() -> None:
         return 7
 
     with Busy(lambda wait: cache.get_or_build("key", lambda: build(wait))):
-        assert succeeds_in_a_child(lambda: cache.get_or_build("key", lambda: 8) == 8)
+        assert true_in_a_child(lambda: cache.get_or_build("key", lambda: 8) == 8)
     assert cache.get_or_build("key", lambda: 9) == 7
 
 
@@ -78,7 +61,7 @@ def test_a_build_that_forks() -> None:
     cache: MemoryCache[str, int] = MemoryCache()
 
     def build() -> int:
-        assert succeeds_in_a_child(lambda: cache.get_or_build("other", lambda: 1) == 1)
+        assert true_in_a_child(lambda: cache.get_or_build("other", lambda: 1) == 1)
         return 3
 
     assert cache.get_or_build("key", build) == 3
@@ -100,7 +83,7 @@ def test_a_program_that_another_thread_traces() -> None:
         doubled(data)
 
     with Busy(call):
-        assert succeeds_in_a_child(lambda: bool((doubled(data) == 2 * data).all()))
+        assert true_in_a_child(lambda: bool((doubled(data) == 2 * data).all()))
     assert (doubled(data) == 2 * data).all()
 
 
@@ -130,7 +113,7 @@ def test_llvm_at_work_in_another_thread() -> None:
         thread.start()
         stack.callback(thread.join)
         assert entered.wait(SECONDS)
-        assert succeeds_in_a_child(lambda: bool(binding.get_host_cpu_name()))
+        assert true_in_a_child(lambda: bool(binding.get_host_cpu_name()))
 
 
 def test_llvm_that_another_thread_imports(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +137,7 @@ def test_llvm_that_another_thread_imports(monkeypatch: pytest.MonkeyPatch) -> No
     thread = threading.Thread(target=ask)
     thread.start()
     assert entered.wait(SECONDS)
-    child = succeeds_in_a_child(lambda: events == ["imported"])
+    child = true_in_a_child(lambda: events == ["imported"])
     thread.join()
     assert child
 
@@ -170,7 +153,7 @@ def test_a_cached_property_in_another_thread() -> None:
             return 7
 
     with Busy(lambda wait: Slow(wait).value):
-        assert succeeds_in_a_child(lambda: Slow(lambda: None).value == 7)
+        assert true_in_a_child(lambda: Slow(lambda: None).value == 7)
 
 
 def test_no_module_uses_the_standard_cached_property() -> None:
