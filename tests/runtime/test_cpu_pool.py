@@ -284,6 +284,19 @@ def test_the_process_ends_with_sleeping_workers():
     assert (result.returncode, result.stdout.strip(), result.stderr) == (0, "end", "")
 
 
+def test_native_code_launches_on_no_pool_that_is_closed():
+    """Its memory may be that of something else by then: the launch waited for ever."""
+    words = list(cpu_pool.POOL_WORDS)
+    pool = cpu_pool._Pool()
+    try:
+        pool.provide(1, 64)
+        assert cpu_pool.POOL_WORDS[1] == pool.memory.address
+        pool.close()
+        assert list(cpu_pool.POOL_WORDS) == [0, 0, 0, 0]
+    finally:
+        cpu_pool.POOL_WORDS[:] = words
+
+
 def test_wrong_launches_are_refused(counting):
     out = np.zeros(4, np.int64)
     for options, message in (({"blocks": -1}, "-1 blocks"), ({"blocks": 4, "grain": 0}, "grain 0"),

@@ -195,8 +195,12 @@ class _Pool:
 
     def close(self) -> None:
         """Let the workers return. Runs at exit; a daemon thread may still have a launch, which then goes on without
-        workers that have not joined it, and which is not waited for.
+        workers that have not joined it, and which is not waited for. Native code launches on it no more: its memory may
+        be gone soon.
         """
+        with self.lock:
+            if POOL_WORDS[1] == self.memory.address:
+                POOL_WORDS[:] = [0, 0, 0, 0]
         self.driver.stop(self.memory.address)
         for thread in self.threads:
             if thread.is_alive():
