@@ -20,8 +20,7 @@ from tilewright.machine.model import Machine
 from tilewright.runtime.cache import DiskCache, default_disk_cache
 from tilewright.runtime.cpu_jit import compile_text, load_code
 
-_CHAINS = 24  # independent sums: more than latency times units, fewer than registers
-_TRIPS = 20_000
+_TRIPS = 400_000  # some milliseconds: processor time that the system has not told yet does not matter
 _BYTES = 256 << 20
 _HUGE_PAGE = 2 << 20
 _MEASURED = ("peak_flops_f32", "peak_flops_f64", "dram_bandwidth")
@@ -29,9 +28,22 @@ _MEASURED = ("peak_flops_f32", "peak_flops_f64", "dram_bandwidth")
 
 def multiply_add_peak(dtype: str, threads: int = 1, seconds: float = 0.2) -> float:
     """Operations per second of fused multiply-adds in registers, of "f32" or "f64", by so many threads together."""
-    lanes = host_machine().lanes(4 if dtype == "f32" else 8)
-    loop = _function(_multiply_adds(dtype, lanes), "peak")
-    return 2 * lanes * _CHAINS * _TRIPS * threads / _best(lambda number: loop(0, 0, _TRIPS), threads, seconds)
+    machine = host_machine()
+    lanes, chains = machine.lanes(4 if dtype == "f32" else 8), independent_sums(machine)
+    loop = _function(_multiply_adds(dtype, lanes, chains), "peak")
+    return 2 * lanes * chains * _TRIPS * threads / _best(lambda number: loop(0, 0, _TRIPS), threads, seconds)
+
+
+def independent_sums(machine: Machine) -> int:
+    """So many that multiply-adds wait for none of their own results: more than latency times units, and few enough
+    that they stay in registers beside both factors.
+
+    Example:
+        >>> from tilewright.machine.named import CPU_AVX2, CPU_AVX512
+        >>> independent_sums(CPU_AVX2), independent_sums(CPU_AVX512)
+        (12, 24)
+    """
+    return machine.vector_registers * 3 // 4
 
 
 def bandwidth(kind: str, threads: int = 1, seconds: float = 0.4) -> float:
@@ -115,15 +127,15 @@ def _function(text: str, name: str) -> Callable[[int, int, int], None]:
     return kind(loaded.address(name))
 
 
-def _multiply_adds(dtype: str, lanes: int) -> str:
+def _multiply_adds(dtype: str, lanes: int, chains: int) -> str:
     vector = f"<{lanes} x {'float' if dtype == 'f32' else 'double'}>"
     name = f"llvm.fma.v{lanes}{dtype}"
-    phis = "\n".join(f"  %a{i} = phi {vector} [ %start, %entry ], [ %b{i}, %loop ]" for i in range(_CHAINS))
+    phis = "\n".join(f"  %a{i} = phi {vector} [ %start, %entry ], [ %b{i}, %loop ]" for i in range(chains))
     steps = "\n".join(
-        f"  %b{i} = call {vector} @{name}({vector} %x, {vector} %y, {vector} %a{i})" for i in range(_CHAINS)
+        f"  %b{i} = call {vector} @{name}({vector} %x, {vector} %y, {vector} %a{i})" for i in range(chains)
     )
     sums = [f"  %s0 = fadd {vector} %b0, %b1"]
-    sums += [f"  %s{i} = fadd {vector} %s{i - 1}, %b{i + 1}" for i in range(1, _CHAINS - 1)]
+    sums += [f"  %s{i} = fadd {vector} %s{i - 1}, %b{i + 1}" for i in range(1, chains - 1)]
     return f"""
 declare {vector} @{name}({vector}, {vector}, {vector})
 define void @peak(ptr %unused, ptr %too, i64 %trips) {{
@@ -143,7 +155,7 @@ loop:
   br i1 %more, label %loop, label %exit
 exit:
 {_lines(sums)}
-  store volatile {vector} %s{_CHAINS - 2}, ptr %sink
+  store volatile {vector} %s{chains - 2}, ptr %sink
   ret void
 }}
 """
