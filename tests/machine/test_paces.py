@@ -8,13 +8,14 @@ import pytest
 
 from tilewright.machine.detect import host_machine
 from tilewright.machine.named import NAMED_MACHINES
-from tilewright.machine.paces import ONE_MULTIPLY_ADD, PACES, TWO_MULTIPLY_ADDS, Pace, pace_of
+from tilewright.machine.paces import ONE_MULTIPLY_ADD, PACES, TWO_MULTIPLY_ADDS, TWO_NARROW, Pace, pace_of
 from tilewright.machine.processors import host_processor
 
 
 def test_llvm_s_name_of_the_processor_chooses_the_pace() -> None:
     assert pace_of("znver5") == pace_of("sapphirerapids") == TWO_MULTIPLY_ADDS
-    assert pace_of("znver4") == pace_of("haswell") == pace_of("a name that LLVM does not have") == ONE_MULTIPLY_ADD
+    assert pace_of("znver3") == pace_of("haswell") == TWO_NARROW
+    assert pace_of("znver4") == pace_of("a name that LLVM does not have") == ONE_MULTIPLY_ADD
     assert host_machine().pace == pace_of(host_processor().name)
     assert ONE_MULTIPLY_ADD not in PACES.values()
 

@@ -20,7 +20,7 @@ from tilewright.kernel.traversal import walk
 from tilewright.machine.detect import host_machine
 from tilewright.machine.named import CPU_AVX2, CPU_AVX512
 from tilewright.machine.paces import TWO_MULTIPLY_ADDS
-from tilewright.passes.direct import choice
+from tilewright.passes.direct import register_tiles
 from tilewright.passes.direct.choice import choose_direct_form, direct_forms
 from tilewright.passes.direct.form import DirectForm, Results
 from tilewright.passes.direct.kernel import write_direct_kernel
@@ -35,7 +35,7 @@ def boxed_forms(contraction: Contraction) -> list[DirectForm]:
     """As if every output were larger than the caches."""
     machine = CPU_AVX512 if host_machine().vector_bytes == 64 else CPU_AVX2
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(choice, "is_past_caches", lambda *_: True)
+        patch.setattr(register_tiles, "is_past_caches", lambda *_: True)
         return [form for form in direct_forms(normalise(contraction), machine) if form.boxed]
 
 

@@ -12,8 +12,9 @@ from tilewright.ir.scalars import F32, F64, ScalarType
 from tilewright.machine.named import CPU_AVX512
 from tilewright.machine.paces import TWO_MULTIPLY_ADDS
 from tilewright.passes.contractions.form_choice import choose_form
-from tilewright.passes.direct.choice import MOST_SHARED, direct_forms
+from tilewright.passes.direct.choice import direct_forms
 from tilewright.passes.direct.form import DirectForm
+from tilewright.passes.direct.register_tiles import MOST_SHARED
 
 ZEN5 = replace(CPU_AVX512, cores=1, pace=TWO_MULTIPLY_ADDS)
 

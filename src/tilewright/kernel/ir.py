@@ -274,10 +274,11 @@ class Declare:
 
 @dataclass(frozen=True)
 class Assign:
-    """Change a declared variable."""
+    """Change a declared variable. Of `settled` ones a CPU has a vector's value before it reads what comes later."""
 
     name: str
     value: Expression
+    settled: bool = False
 
 
 @dataclass(frozen=True)

@@ -198,7 +198,7 @@ def _statement(emitter: Emitter, statement: Statement) -> None:
             slot, type_ = emitter.variables[name]
             if type_ != value.type:
                 raise TypeError(f"variable {name} of type {type_} is assigned a value of type {value.type}")
-            _assign(emitter, slot, value)
+            _assign(emitter, slot, value, statement.settled)
         case Store():
             with emitter.statement():
                 emit_store(emitter, statement)
@@ -219,10 +219,22 @@ def _statement(emitter: Emitter, statement: Statement) -> None:
             emitter.lines.extend(f"  ; {line}" for line in text.splitlines())
 
 
-def _assign(emitter: Emitter, slot: str, value: Expression) -> None:
+def _assign(emitter: Emitter, slot: str, value: Expression, settled: bool = False) -> None:
     with emitter.statement():
         register = emit_expression(emitter, value)
-    emitter.effect(f"store {spelling(value.type)} {register}, ptr {slot}")
+    type_ = spelling(value.type)
+    if settled and _fills_a_register(value.type, emitter.target):
+        # No instruction, but LLVM moves no read from behind it to before it.
+        register = emitter.emit(f'call {type_} asm sideeffect "", "=x,0"({type_} {register})')
+    emitter.effect(f"store {type_} {register}, ptr {slot}")
+
+
+def _fills_a_register(type_: ir.ValueType, target: CpuTarget) -> bool:
+    """Whether a value may be named as x86's vector registers are: LLVM ends the process over others."""
+    if not (target.is_x86 and isinstance(type_, ir.VectorType)) or type_.element.bits < 32:
+        return False
+    bits = type_.lanes * type_.element.bits
+    return bits in {128, 256, 512} and bits <= target.vector_bits
 
 
 def _new_label(emitter: Emitter, name: str) -> str:

@@ -125,17 +125,37 @@ TWO_MULTIPLY_ADDS = Pace(
 )
 """Two multiply-adds of 512 bits in a cycle, and two loads, be it of vectors or of elements: fitted to a Zen 5."""
 
+TWO_NARROW = Pace(
+    chain=9.5,
+    far_load=4.0,
+    element_load=1.4,
+    narrow=1.0,
+    other=2.0,
+    panels=1.5,
+    gathered=2.0,
+    packing=2.0,
+    waiting=2.0,
+    asked=24.0,
+    second_cache=16.0,
+    third_cache=6.0,
+    memory=3.0,
+    again=40.0,
+)
+"""Two multiply-adds of 256 bits in a cycle, and two loads: fitted to a Zen 3."""
+
 _TWO = ("znver5", "skylake-avx512", "cascadelake", "cooperlake", "icelake-server", "sapphirerapids", "emeraldrapids",
         "graniterapids")  # fmt: skip
-PACES: dict[str, Pace] = dict.fromkeys(_TWO, TWO_MULTIPLY_ADDS)
-"""By LLVM's name of a processor: those that start two multiply-adds of 512 bits in a cycle."""
+_NARROW = ("x86-64-v3", "haswell", "broadwell", "skylake", "alderlake", "raptorlake", "meteorlake", "arrowlake",
+           "arrowlake-s", "lunarlake", "znver2", "znver3")  # fmt: skip
+PACES: dict[str, Pace] = dict.fromkeys(_TWO, TWO_MULTIPLY_ADDS) | dict.fromkeys(_NARROW, TWO_NARROW)
+"""By LLVM's name of a processor: those that start two multiply-adds of 512 bits in a cycle, or of 256 at the most."""
 
 
 def pace_of(processor: str) -> Pace:
     """The pace of a processor by LLVM's name of it; those that are not known are taken for a Zen 4.
 
     Example:
-        >>> pace_of("znver5").chain, pace_of("znver4").chain, pace_of("of next year").chain
-        (8.0, 4.0, 4.0)
+        >>> [pace_of(name).chain for name in ("znver5", "znver4", "znver3", "of next year")]
+        [8.0, 4.0, 9.5, 4.0]
     """
     return PACES.get(processor, ONE_MULTIPLY_ADD)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 from tilewright.contraction.form import Contraction, Dimension, Kind
@@ -17,24 +17,15 @@ from tilewright.passes.direct.cost import (
     compute_cycles,
     direct_cost,
     is_past,
-    is_past_caches,
     is_written_in_pieces,
     level_of,
     rows_are_asked,
     vectors_are_asked,
 )
-from tilewright.passes.direct.form import (
-    BOX_ELEMENTS,
-    COLLECTED_ELEMENTS,
-    FUSED_COLUMNS,
-    LINE,
-    PANEL_ELEMENTS,
-    DirectForm,
-    Results,
-    results_are_one_run,
-)
+from tilewright.passes.direct.form import LINE, DirectForm, Results, results_are_one_run
 from tilewright.passes.direct.next_pieces import PIECE_BYTES
 from tilewright.passes.direct.pairs import as_pairs, suits_pairs
+from tilewright.passes.direct.register_tiles import register_tiles
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.lanes.vectorise import is_vectorisable
 from tilewright.passes.packed.blocks import PACK_VECTOR, numbers_of_parts, shared_time
@@ -57,15 +48,6 @@ shorter ones follow each other so closely that the processor itself asks for the
 PIECE_VECTORS = 4  # of a tile that asks for the next piece of its operand, or one fewer
 APART = 1 << 14  # bytes between steps of such a sum, at the least
 BUSY = 3  # times as long as the memory takes for a line its multiply-adds may take: longer ones hide the wait anyway
-
-BESIDE_PAIRS = 5  # registers beside sums, columns and turned columns: two factors, the next, and what turns columns
-MOST_SHARED = 4
-"""Rows that have one vector for their last columns, at the most: to bring the elements of eight rows together takes
-longer than it saves (rows of 50 in f32 on a Zen 5: with four rows 1.46 times as fast as with eight).
-"""
-
-MOST_TOGETHER = 3  # tiles of collected results that no cache holds
-READ_TOGETHER = 640  # bytes of a piece of memory that collected results are read from: longer ones are no faster
 
 
 def choose_direct_form(contraction: Contraction, machine: Machine) -> tuple[DirectForm, DirectCost] | str:
@@ -157,7 +139,7 @@ def _can_ask_in_runs(form: DirectForm, machine: Machine) -> bool:
 def direct_forms(contraction: Contraction, machine: Machine) -> Iterator[DirectForm]:
     """Every direct form of a contraction that has any."""
     for placed in _placements(contraction):
-        yield from _tiles(placed, machine)
+        yield from register_tiles(placed, machine)
 
 
 def refusal(contraction: Contraction, machine: Machine) -> str:
@@ -306,96 +288,6 @@ def _with_panels(form: DirectForm) -> Iterator[DirectForm]:
                 yield replace(form, vector_packed=vector_packed, scalar_packed=scalar_packed, scalar_outer=True)
 
 
-# --- register tiles ---------------------------------------------------------------------------------------------------
-
-
-def _tiles(form: DirectForm, machine: Machine) -> Iterator[DirectForm]:
-    """The form with every register tile that the machine has room for."""
-    if form.boxed and not is_past_caches(array_bytes(form, "out"), machine):
-        return
-    widest = machine.lanes(component_types(form.accumulator)[0].bytes)
-    registers = machine.vector_registers or 16
-    for vectors in range(1, 7):
-        lanes = (widest,) * vectors
-        if form.columns is None:
-            is_last = vectors * widest >= form.vector_size
-            lanes = exact_vectors(form.vector_size, widest) if is_last else lanes
-        else:
-            is_last = vectors >= form.column_size
-            lanes = exact_vectors(min(form.vector_size, widest), widest) * vectors
-        for own, rows, shared in _rows_of(form, lanes, widest, registers):
-            tile = replace(form, lanes=own, rows=rows, shared_rows=shared)
-            if form.collected is not None:
-                tile = replace(tile, vector_chunk=_read_together(tile, machine))
-            if panels_fit(tile):
-                yield tile
-        if is_last:
-            return
-
-
-def _rows_of(
-    form: DirectForm, lanes: tuple[int, ...], widest: int, registers: int
-) -> Iterator[tuple[tuple[int, ...], int, int]]:
-    """The vectors of tiles, numbers of rows for them, and of how many rows the narrower last vectors are one."""
-    # Where each broadcast serves one multiply-add, the next is loaded meanwhile.
-    broadcasts = BESIDE_PAIRS if form.parts > 1 else 2 if len(lanes) == 1 else 1
-    most = min(form.scalar_size, (registers - broadcasts - form.parts * len(lanes)) // len(lanes))
-    for rows in _rows(form, lanes, most):
-        yield lanes, rows, 1
-    if lanes[-1] == widest or len(lanes) == 1 or not _may_share(form):
-        return
-    shared = min(MOST_SHARED, widest // lanes[-1])
-    wider = (*lanes[:-1], widest // shared)
-    # Beside sums and columns: an element, those of several rows, and where more than two rows share, one on its way.
-    free = registers - len(lanes) - min(shared, 3)
-    most = free * shared // ((len(lanes) - 1) * shared + 1)
-    most = min(form.scalar_size, most) // shared * shared
-    for rows in sorted({min(most, -(-one // shared) * shared) for one in _rows(form, lanes, most)}):
-        yield wider, rows, shared
-
-
-def _may_share(form: DirectForm) -> bool:
-    """Whether vectors follow each other along a dimension of one side, of the elements that are summed."""
-    accumulator = form.accumulator
-    alike = form.vector_operand.element == form.scalar_operand.element == accumulator
-    return alike and form.parts == 1 and form.columns is None and not form.elementwise and form.fused_multiply_add
-
-
-def _rows(form: DirectForm, lanes: tuple[int, ...], most: int) -> Sequence[int]:
-    """Numbers of rows worth a thought: the fewest that need one, two or three tiles more than the most do."""
-    if form.results is Results.TURNED:
-        return [rows for rows in (4, 8, 16) if rows <= min(most, *lanes)]
-    if most < 1:
-        return ()
-    least = -(-form.scalar_size // most)
-    return sorted({-(-form.scalar_size // tiles) for tiles in range(least, least + 3)})
-
-
-def exact_vectors(size: int, widest: int) -> tuple[int, ...]:
-    """Vectors for all of a short dimension; the last one is as narrow as it can be."""
-    whole, rest = divmod(size, widest)
-    tail = (max(2, 1 << (rest - 1).bit_length()),) if rest else ()
-    return (widest,) * whole + tail
-
-
-def panels_fit(form: DirectForm) -> bool:
-    """The scratch memory for panels and collected results holds those of the form."""
-    collected = 0 if form.collected is None else form.collected_elements
-    box = form.box_elements if form.boxed else 0
-    return max(form.panel_elements) <= PANEL_ELEMENTS and collected <= COLLECTED_ELEMENTS and box <= BOX_ELEMENTS
-
-
-def _read_together(form: DirectForm, machine: Machine) -> int:
-    """Tiles of the vector side whose results are collected together: so many that two pieces of the operand and the
-    results stay in half of the second cache.
-    """
-    width, results = form.width * form.vector_operand.element.bytes, form.collected_elements
-    used = 2 * form.contracted_total * width + results * component_types(form.accumulator)[0].bytes
-    most = MOST_TOGETHER if is_written_in_pieces(form, machine) else -(-READ_TOGETHER // width)
-    most = min(most, machine.l2_bytes // 2 // used, COLLECTED_ELEMENTS // results)
-    return max(1, min(most, form.vector_tiles, FUSED_COLUMNS // form.width))
-
-
 def shared_out(form: DirectForm, cost: DirectCost, machine: Machine) -> DirectForm:
     """The tiles of one block: all of them, or a part for each core where there are few blocks otherwise."""
     outer = math.prod(form.blocks[:-2])
@@ -438,13 +330,4 @@ def _done_again(form: DirectForm, machine: Machine, along_scalar: bool) -> float
     return 0.0 if stays else nbytes / FAR_BYTES_PER_CYCLE
 
 
-__all__ = [
-    "choose_direct_form",
-    "direct_cost",
-    "direct_forms",
-    "exact_vectors",
-    "panels_fit",
-    "place",
-    "refusal",
-    "shared_out",
-]
+__all__ = ["choose_direct_form", "direct_cost", "direct_forms", "place", "refusal", "shared_out"]

@@ -307,13 +307,16 @@ def _levels_again(form: DirectForm, machine: Machine) -> tuple[int, int]:
 
 
 def _vector_loads(form: DirectForm, machine: Machine) -> float:
-    """Cycles in which the first cache gives a step's vectors: those read in place seldom begin with a line, and lines
-    that come from the second cache first are written into it.
+    """Cycles in which the first cache gives a step's vectors: those read in place may begin anywhere in a line, so that
+    some of them, of vectors as long as a line nearly all, lie on two; and lines that come from the second cache first
+    are written into it.
     """
     if form.vector_packed:
         each = machine.pace.vector_load
+    elif _levels_again(form, machine)[0] == 1:
+        each = (1 + machine.vector_bytes / LINE) * machine.pace.vector_load
     else:
-        each = 2 * machine.pace.vector_load if _levels_again(form, machine)[0] == 1 else machine.pace.far_load
+        each = machine.pace.far_load
     return len(form.lanes) * each
 
 

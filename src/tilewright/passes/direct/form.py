@@ -63,6 +63,8 @@ class DirectForm(TwoSidedForm):
         lanes: of each vector of the tile.
         rows: of the tile.
         shared_rows: so many rows have a whole vector for the narrower last vectors of all of them.
+        rows_first: a step reads the rows' elements first and then one vector after the other, which takes fewer
+            registers where there are more vectors than rows.
         numbers: the contraction of complex numbers (pairs.py) that is one of real numbers here; None if there is none.
         vector_packed, scalar_packed: the operand is copied into panels first.
         results: how the tile is stored.
@@ -112,6 +114,7 @@ class DirectForm(TwoSidedForm):
     joined: Dimension | None = None
     joined_chunk: int = 1
     shared_rows: int = 1
+    rows_first: bool = False
     numbers: Contraction | None = None
 
     @property

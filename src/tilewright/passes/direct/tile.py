@@ -7,7 +7,7 @@ Of complex numbers either part is broadcast, and multiplied by a vector of its o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from tilewright.contraction.normalise import constant
@@ -88,10 +88,26 @@ def accumulate(w: DirectWriter, place: Place) -> Accumulators:
 
     offsets = w.column_offsets("vector", place.q)
 
+    def scalar_element(one: Step, along: Expression, row: int, part: int) -> Expression:
+        if place.scalars is None:
+            return load(w.scalar_source, add(add(along, rows[row]), integer(part)))
+        at = add(multiply(one.number, integer(place.scalars.pitch)), integer(row * form.parts + part))
+        return load(place.scalars.buffer, at)
+
     def step(one: Step) -> None:
         for request in place.requests:
             request(one)
-        columns = _columns(w, place, vector_base, one, offsets)
+        if form.rows_first:
+            along = emit.let(add(scalar_base, one.scalar), "along")
+            elements = [_broadcasts(w, scalar_element(one, along, j, 0)) for j in range(form.rows)]
+            for i, column in enumerate(_columns(w, place, vector_base, one, offsets)):
+                sums = [accumulators[i, j] for j in range(form.rows)]
+                for total, element in zip(sums, elements, strict=True):
+                    combine(w, total, column, element[i])
+                for total in sums:  # with nothing to wait for, LLVM would read all vectors first
+                    emit.emit(kernel.Assign(total.name, total, settled=True))
+            return
+        columns = list(_columns(w, place, vector_base, one, offsets))
         if shared is not None:
             shared.begin(columns.pop())
         along = emit.let(add(scalar_base, one.scalar), "along")
@@ -103,12 +119,7 @@ def accumulate(w: DirectWriter, place: Place) -> Accumulators:
                     combine(w, accumulators[i, j], column, wide[i])
                 continue
             for part, vectors in enumerate(factors):
-                if place.scalars is None:
-                    element: Expression = load(w.scalar_source, add(add(along, rows[j]), integer(part)))
-                else:
-                    at = add(multiply(one.number, integer(place.scalars.pitch)), integer(j * form.parts + part))
-                    element = load(place.scalars.buffer, at)
-                wide = _broadcasts(w, element)
+                wide = _broadcasts(w, scalar_element(one, along, j, part))
                 for i, vector in enumerate(vectors):
                     combine(w, accumulators[i, j], vector, wide[i])
             if shared is not None:
@@ -249,25 +260,21 @@ def _vectors_of_row(w: DirectWriter, place: Place, at: Expression) -> list[Expre
 
 def _columns(
     w: DirectWriter, place: Place, base: Expression, step: Step, offsets: Sequence[Expression]
-) -> list[Expression]:
-    """The vectors of one step of the sum."""
-    columns: list[Expression] = []
+) -> Iterator[Expression]:
+    """The vectors of one step of the sum, each read when it is asked for."""
     lanes, panel = w.form.lanes, place.vectors
     if panel is not None:
         at = w.emit.let(add(panel.start, multiply(step.number, integer(panel.pitch))), "at")
         for start, width in zip(starts(lanes), lanes, strict=True):
             value = load(panel.buffer, add(at, integer(start)), width, aligned=True)
-            columns.append(w.emit.let(value, "vector"))
-        return columns
+            yield w.emit.let(value, "vector")
+        return
     at = w.emit.let(add(base, step.vector), "at")
     for number, (offset, width) in enumerate(zip(offsets, lanes, strict=True)):
         value = load(w.vector_source, add(at, offset), width)
-        columns.append(
-            w.emit.let(kernel.Load(value.buffer, value.index, value.type, mask=place.mask(w, number)), "vector")
-        )
+        yield w.emit.let(kernel.Load(value.buffer, value.index, value.type, mask=place.mask(w, number)), "vector")
     for further in place.ahead:
         w.emit.emit(kernel.Prefetch(w.vector_source, add(at, further), level=2))
-    return columns
 
 
 def lines_ahead(w: DirectWriter, distance: Expression, number: Expression) -> tuple[Expression, ...]:
