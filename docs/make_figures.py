@@ -137,15 +137,19 @@ def roofline() -> str:
 
 def small_products(kind: str, sizes: Sequence[int], words: str) -> str:
     """Squares or batches beside the best peer, by the best rounds."""
-    rows = {(one["name"], one["dtype"]): one["contenders"] for one in result("small-cpu-zen5-1thread")["rows"]}
-    cells = []
-    for extent in sizes:
-        both = []
-        for type_ in TYPES:
-            times = {name: one["best"] for name, one in rows[f"{kind} {extent}", type_].items() if one["correct"]}
-            both.append(f"{min(t for n, t in times.items() if n != OURS) / times[OURS]:.2f}")
-        cells.append(" / ".join(both))
-    return table(("f32 / f64", *map(str, sizes)), [(words, *cells)])
+    lines = []
+    for processor, name in (("Zen 5", "zen5"), ("Zen 3", "zen3")):
+        found = result(f"small-cpu-{name}-1thread")["rows"]
+        rows = {(one["name"], one["dtype"]): one["contenders"] for one in found}
+        cells = []
+        for extent in sizes:
+            both = []
+            for type_ in TYPES:
+                times = {name: one["best"] for name, one in rows[f"{kind} {extent}", type_].items() if one["correct"]}
+                both.append(f"{min(t for n, t in times.items() if n != OURS) / times[OURS]:.2f}")
+            cells.append(" / ".join(both))
+        lines.append((f"{words}, {processor}", *cells))
+    return table(("f32 / f64", *map(str, sizes)), lines)
 
 
 def permutations() -> str:

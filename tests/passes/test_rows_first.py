@@ -17,6 +17,7 @@ from tilewright.ir.scalars import F16, F32, F64, I32, ScalarType
 from tilewright.machine.named import CPU_AVX2, CPU_AVX512, CPU_NEON
 from tilewright.passes.direct.choice import direct_forms
 from tilewright.passes.direct.kernel import write_direct_kernel
+from tilewright.report.cpu_text import direct_registers
 from tilewright.runtime.cpu_jit import assembly
 
 TEXTS = ["aq,qb->ab", "aq,bq->ab", "qa,bq->ab", "zaq,zqb->zab", "aqz,qb->zab"]
@@ -40,6 +41,8 @@ def test_they_are_for_processors_with_few_registers() -> None:
         return {(len(one.lanes), one.rows) for one in direct_forms(contraction, machine) if one.rows_first}
 
     assert tiles(CPU_AVX2) == {(4, 3), (6, 2)}
+    contraction = normalise(einsum_contraction("aq,qb->ab", dict(a=960, q=30, b=960), F32))
+    assert all(direct_registers(one) <= 16 for one in direct_forms(contraction, CPU_AVX2) if one.rows_first)
     assert not tiles(CPU_AVX512) and not tiles(CPU_NEON)
 
 

@@ -15,8 +15,12 @@ from tilewright.report.text import byte_amount
 
 
 def direct_registers(form: DirectForm) -> int:
-    """How many vector registers the tile of a direct form takes."""
-    return len(form.lanes) * (form.rows + form.parts) + 1
+    """How many vector registers the tile of a direct form takes.
+
+    Sums, and beside them all vectors of a step and an element of a row, or the other way round.
+    """
+    beside = form.rows if form.rows_first else len(form.lanes) * form.parts
+    return len(form.lanes) * form.rows + beside + 1
 
 
 def direct_lines(form: DirectForm, blocks: int, machine: Machine) -> list[str]:
