@@ -59,18 +59,23 @@ def _put_together(trial: Contraction, label: str, computed: Callable[..., np.nda
         one.shape[word.index(label)] for word, one in zip(trial.inputs, trial.operands, strict=True) if label in word
     )
     cut = 1 + trial.number % (extent - 1)
-    first, second = (
-        computed(
-            *(
-                one[tuple(places if name == label else slice(None) for name in word)]
-                for word, one in zip(trial.inputs, trial.operands, strict=True)
+
+    def both(*operands: np.ndarray) -> Iterator[np.ndarray]:
+        for places in (slice(0, cut), slice(cut, None)):
+            yield computed(
+                *(
+                    one[tuple(places if name == label else slice(None) for name in word)]
+                    for word, one in zip(trial.inputs, operands, strict=True)
+                )
             )
-        )
-        for places in (slice(0, cut), slice(cut, None))
-    )
+
+    first, second = both(*trial.operands)
     if label in trial.output:
         return np.concatenate([first, second], trial.output.index(label))
+    narrow = first.dtype
+    if narrow == np.float16:  # the bound has one rounding to it, that of the whole
+        first, second = both(*(one.astype(np.float32) for one in trial.operands))
     add = ADDITIONS[trial.options.get("semiring", "plus_times")]
     if first.dtype.kind == "b":
         add = np.logical_and if add is np.minimum else np.logical_or
-    return np.asarray(add(first, second), first.dtype)
+    return np.asarray(add(first, second), narrow)

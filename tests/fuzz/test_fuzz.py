@@ -79,6 +79,14 @@ def test_infinite_elements_are_folded_first_where_no_other_operand_has_the_index
     assert failure is None, str(failure)
 
 
+def test_parts_of_sums_in_f16_are_rounded_once() -> None:
+    """Two parts, each rounded, and their sum were held to the bound of one rounding."""
+    trial = fuzz_contractions.make_trial(85241049)
+    assert {one.dtype for one in trial.operands} == {np.dtype(np.float16)}
+    failure = fuzz_contractions.run_trial(trial, device_for("cpu"))
+    assert failure is None, str(failure)
+
+
 @pytest.mark.opencl
 def test_trials_on_opencl(opencl_runtime: object) -> None:
     """In a process of its own, as all of many trials: a device's compiler may crash."""

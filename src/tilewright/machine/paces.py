@@ -127,7 +127,6 @@ TWO_MULTIPLY_ADDS = Pace(
 
 TWO_NARROW = Pace(
     chain=9.5,
-    far_load=4.0,
     element_load=1.4,
     narrow=1.0,
     other=2.0,
@@ -135,13 +134,14 @@ TWO_NARROW = Pace(
     gathered=2.0,
     packing=2.0,
     waiting=2.0,
-    asked=24.0,
     second_cache=16.0,
     third_cache=6.0,
     memory=3.0,
     again=40.0,
 )
-"""Two multiply-adds of 256 bits in a cycle, and two loads: fitted to a Zen 3."""
+"""Two multiply-adds of 256 bits in a cycle, and two loads. `chain` and `element_load` are fitted to register tiles on a
+Zen 3, with the addresses of rows that LLVM computes in each step; the rest is about what a Zen 4 takes, in half cycles.
+"""
 
 _TWO = ("znver5", "skylake-avx512", "cascadelake", "cooperlake", "icelake-server", "sapphirerapids", "emeraldrapids",
         "graniterapids")  # fmt: skip
