@@ -182,7 +182,7 @@ def _imported(name: str) -> Any:
     if name not in _HOMES:
         hint = import_module("tilewright.runtime.messages").instead_of(name)
         raise AttributeError(f"module 'tilewright' has no attribute {name!r}{hint}", name=name, obj=modules[__name__])
-    import_module("tilewright.runtime.forking")  # first: a child of a fork does not wait for what is imported after it
+    import_module("tilewright.machine.forking")  # first: a child of a fork does not wait for what is imported after it
     with import_module("tilewright.runtime.collecting").collection_later():
         value = getattr(import_module(_HOMES[name]), name)
         import_module("tilewright.frontend.torch_compiler").tell_torch_compiler()

@@ -13,7 +13,7 @@ import pytest
 import test_fork_safety
 from children import SECONDS, true_in_a_child
 
-from tilewright.runtime import forking
+from tilewright.machine import forking
 
 pytestmark = test_fork_safety.pytestmark
 
@@ -123,3 +123,54 @@ assert statuses == [0] * len(statuses), statuses
 def test_children_in_the_middle_of_first_calls(tmp_path: Path) -> None:
     environment = {**os.environ, "TILEWRIGHT_CACHE_DIR": str(tmp_path / "cache")}
     subprocess.run([sys.executable, "-c", _FIRST_CALLS], check=True, timeout=600, env=environment)
+
+
+_IN_THE_MIDDLE_OF_A_FORK = """
+import faulthandler, os, signal, sys, threading
+
+in_fork, taken, done = threading.Event(), threading.Event(), threading.Event()
+
+def before():
+    in_fork.set()
+    taken.wait(SECONDS_TO_WAIT)
+
+os.register_at_fork(before=before)
+IMPORTED_BEFORE
+
+def work():
+    in_fork.wait()
+    from tilewright.machine.llvm_lock import LLVM_LOCK
+    with LLVM_LOCK:
+        taken.set()
+        done.wait()
+
+thread = threading.Thread(target=work)
+thread.start()
+child = os.fork()
+if child == 0:
+    faulthandler.register(signal.SIGALRM, chain=True)
+    signal.alarm(60)
+    from tilewright.machine.llvm_lock import LLVM_LOCK
+    with LLVM_LOCK:
+        os._exit(EXPECTED is not taken.is_set())
+done.set()
+status = os.waitpid(child, 0)[1]
+thread.join()
+assert status == 0, status
+"""
+
+
+@pytest.mark.parametrize("imported", [True, False])
+def test_a_lock_that_is_made_in_the_middle_of_a_fork(imported: bool) -> None:
+    """What is registered with forks while another thread forks waits for that, once it is known that it does."""
+    words = {
+        "IMPORTED_BEFORE": "import tilewright.machine.forking" if imported else "",
+        "SECONDS_TO_WAIT": "1" if imported else "60",
+        "EXPECTED": "False" if imported else "True",
+    }
+    program = _IN_THE_MIDDLE_OF_A_FORK
+    for word, value in words.items():
+        program = program.replace(word, value)
+    ran = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stderr
+    assert not ran.stderr

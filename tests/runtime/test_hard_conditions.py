@@ -156,7 +156,7 @@ def test_the_compiler_is_loaded_without_a_thread(monkeypatch: pytest.MonkeyPatch
     monkeypatch.delitem(sys.modules, "llvmlite.binding", raising=False)
     monkeypatch.setattr(threading.Thread, "start", refuse)
     llvm_library.load_ahead()
-    llvm_library._wait()  # before a fork
+    llvm_library._loaded()  # before a fork
 
 
 # --- files

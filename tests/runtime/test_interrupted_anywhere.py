@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 from interrupts import interrupts
 
-from tilewright.runtime import cache, collecting, cpu_pool, forking
+from tilewright.machine import forking
+from tilewright.machine.forking import ForkSafeLock
+from tilewright.runtime import cache, collecting, cpu_pool
 from tilewright.runtime.cache import DiskCache, MemoryCache
 from tilewright.runtime.collecting import collection_later
-from tilewright.runtime.forking import ForkSafeLock
 from tilewright.tune import store as store_module
 from tilewright.tune.store import TuningStore
 

@@ -35,9 +35,9 @@ from tilewright.ir.nodes import Program
 from tilewright.ir.printer import print_program
 from tilewright.ir.scalars import I64, ScalarType
 from tilewright.ir.sizes import Size
+from tilewright.machine.forking import ForkSafeLock
 from tilewright.runtime.devices import TARGET_VARIABLE, Device, device_for
 from tilewright.runtime.environment import read_environment
-from tilewright.runtime.forking import ForkSafeLock
 from tilewright.runtime.thresholds import merged
 
 if TYPE_CHECKING:

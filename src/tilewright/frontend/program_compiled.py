@@ -10,8 +10,8 @@ from tilewright.frontend.program_options import ProgramOptions
 from tilewright.frontend.program_stored import stored_program
 from tilewright.frontend.program_trace import Traced
 from tilewright.ir.scalars import ScalarType
+from tilewright.machine.forking import ForkSafeLock
 from tilewright.runtime.devices import TARGET_VARIABLE, Device, device_for
-from tilewright.runtime.forking import ForkSafeLock
 
 if TYPE_CHECKING:  # the compiler is imported when something is compiled
     from tilewright.frontend.program_tiles import TunedTiles

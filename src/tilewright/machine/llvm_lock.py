@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import threading
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, nullcontext
+from typing import cast
 
-LLVM_LOCK = threading.RLock()
-_held_at_fork = ExitStack()
+from tilewright.machine.forking import ForkSafeLock, hold_at_fork
+
+LLVM_LOCK = ForkSafeLock()
 
 
-def _hold_at_fork() -> None:
+def _lock_of_llvmlite() -> AbstractContextManager[object]:
     """llvmlite has a lock of its own, which its finalizers take on any thread. It is the inner one of the two."""
     llvmlite = sys.modules.get("llvmlite.binding.ffi")
-    if llvmlite is not None:
-        _held_at_fork.enter_context(llvmlite.lib._lock)
+    return nullcontext() if llvmlite is None else cast(AbstractContextManager[object], llvmlite.lib._lock)
 
 
 # A child must not inherit these locks in other hands, nor LLVM in the middle of its work, nor its library half loaded.
-# What is registered last is called first before a fork and last after it: while one thread forks, another one that
-# wants to waits for LLVM_LOCK, and does not touch what is held for the first.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_hold_at_fork, after_in_parent=_held_at_fork.close, after_in_child=_held_at_fork.close)
-    os.register_at_fork(before=LLVM_LOCK.acquire, after_in_parent=LLVM_LOCK.release, after_in_child=LLVM_LOCK.release)
+hold_at_fork(lambda: LLVM_LOCK)
+hold_at_fork(_lock_of_llvmlite)

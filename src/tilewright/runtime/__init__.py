@@ -7,7 +7,7 @@ again         recording.py, bound_plan.py, bound_plans.py, flat_plan.py, livenes
               plan_record.py, bound_record.py, stored_program.py (on the disk)
 the CPU       cpu_jit.py, llvm_library.py, elf_image.py, native_image.py, native_code.py; cpu_device.py,
               known_processor.py; cpu_pool.py, cpu_driver.py, cpu_worker.py, cpu_fetch.py, scheduling.py;
-              thread_count.py, thread_limits.py, forking.py
+              thread_count.py, thread_limits.py
 devices       protocol.py, backends.py, opencl_device.py, cuda_device.py with cuda_context.py, devices.py, *_probe.py,
               speeds.py; turned.py and turning.py (arrays in the order that a GPU reads)
 memory        memory.py, recycling.py, collecting.py (cycles of dead objects)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from tilewright.ir.nodes import Program
+from tilewright.machine.forking import ForkSafeLock
 from tilewright.runtime.bound_plan import BoundPlan, Runner, flat_plan_of
 from tilewright.runtime.flat_plan import FlatPlan, Unfit
-from tilewright.runtime.forking import ForkSafeLock
 from tilewright.runtime.recording import RecordedLaunch, flattened
 from tilewright.runtime.result_arrays import given_arrays
 from tilewright.runtime.thread_count import get_num_threads

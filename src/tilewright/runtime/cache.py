@@ -18,10 +18,10 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Generic, TypeVar
 
+from tilewright.machine.forking import ForkSafeLock
 from tilewright.runtime.digest import sha256
 from tilewright.runtime.environment import byte_count, is_on
 from tilewright.runtime.errors import CacheWarning
-from tilewright.runtime.forking import ForkSafeLock
 
 DEFAULT_LIMIT = 512 << 20
 """Bytes that the disk cache may hold when TILEWRIGHT_CACHE_LIMIT is not set."""

@@ -20,7 +20,7 @@ from importlib import import_module
 from time import monotonic
 from typing import Any
 
-from tilewright.runtime.forking import ForkSafeLock
+from tilewright.machine.forking import ForkSafeLock
 
 LONGEST = 10.0
 """Seconds without a search, after which whoever begins to compile makes one."""

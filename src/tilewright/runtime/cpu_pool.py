@@ -21,8 +21,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from tilewright.machine.forking import ForkSafeLock
 from tilewright.runtime.cpu_driver import CALL_SLOTS, MAXIMUM_WORKERS, POOL_BYTES, WORKSPACES, driver_text
-from tilewright.runtime.forking import ForkSafeLock
 from tilewright.runtime.native_code import native_functions
 from tilewright.runtime.native_image import NativeKernel
 from tilewright.runtime.thread_count import MOST_THREADS, available_cores, get_num_threads, set_num_threads, when_asked

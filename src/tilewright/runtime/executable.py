@@ -11,13 +11,13 @@ from tilewright.ir.arguments import convert_arguments, infer_sizes
 from tilewright.ir.joined import check_parts
 from tilewright.ir.nodes import Literal, Program
 from tilewright.ir.scalars import ScalarType
+from tilewright.machine.forking import ForkSafeLock
 from tilewright.runtime.backends import Memory, backend_for, usable_strides
 from tilewright.runtime.bound_plan import BoundPlan, Result, Runner, cpu_runner, deliver, device_runner
 from tilewright.runtime.bound_plans import BoundPlans
 from tilewright.runtime.devices import Device
 from tilewright.runtime.executor import Executor
 from tilewright.runtime.flat_plan import FlatPlan, row_major_strides, span_of
-from tilewright.runtime.forking import ForkSafeLock
 from tilewright.runtime.host import Copier, HostProgram, written_by
 from tilewright.runtime.liveness import dead_after, with_releases
 from tilewright.runtime.recording import Rounds, alignments_of

@@ -17,8 +17,8 @@ from tilewright.ir.joined import Part
 from tilewright.ir.nodes import Atom, Expression, Program, Variable
 from tilewright.ir.scalars import ScalarType
 from tilewright.ir.sizes import Size
+from tilewright.machine.forking import ForkSafeLock
 from tilewright.runtime.collecting import collection_later
-from tilewright.runtime.forking import ForkSafeLock
 
 if TYPE_CHECKING:  # programs from the disk do without the kernel language
     from tilewright.kernel.ir import Kernel

@@ -10,8 +10,10 @@ import ctypes
 import os
 import sys
 import threading
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from importlib.machinery import PathFinder
+
+from tilewright.machine.forking import hold_at_fork
 
 _LOADING: list[threading.Thread] = []
 
@@ -40,12 +42,12 @@ def _load(path: str) -> None:
         dlopen(os.fsencode(path), os.RTLD_NOW)
 
 
-def _wait() -> None:
+def _loaded() -> AbstractContextManager[object]:
     """A child must not inherit the linker in the middle of its work."""
     for one in _LOADING:
         if one.is_alive():
             one.join()
+    return nullcontext()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_wait)
+hold_at_fork(_loaded)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilewright.ir.nodes import Program
+from tilewright.machine.forking import ForkSafeLock
 from tilewright.runtime.bound_plan import BoundPlan, Runner, cpu_runner
 from tilewright.runtime.bound_plans import BoundPlans
 from tilewright.runtime.bound_record import store_bound_plan, stored_bound_plan
 from tilewright.runtime.cache import DiskCache, default_disk_cache
-from tilewright.runtime.forking import ForkSafeLock
 from tilewright.runtime.json_reader import read_json
 
 if TYPE_CHECKING:  # the compiler is imported when something is compiled

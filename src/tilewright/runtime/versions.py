@@ -13,8 +13,8 @@ from typing import TypeAlias
 from tilewright.ir.cached import cached_property
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.sizes import ONE, Size
+from tilewright.machine.forking import ForkSafeLock
 from tilewright.runtime.collecting import collection_later
-from tilewright.runtime.forking import ForkSafeLock
 from tilewright.runtime.host import HostProgram
 
 MOST_ROUNDS = 512

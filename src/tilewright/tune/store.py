@@ -13,7 +13,6 @@ import json
 import os
 import sqlite3
 import stat
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +20,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tilewright.machine.forking import ForkSafeLock, hold_at_fork
 from tilewright.runtime.cache import check_home
 from tilewright.tune.keys import ANY_SHAPE, TuningWarning
 from tilewright.tune.places import store_path
@@ -39,11 +39,10 @@ create table if not exists measurements (
 );
 create index if not exists measured on measurements (program, device);
 """
-_LOCK = threading.RLock()
+_LOCK = ForkSafeLock()
 Result = TypeVar("Result")
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
+hold_at_fork(lambda: _LOCK)
 
 
 class TuningStore:

@@ -1,4 +1,4 @@
-"""Locks that a process's child after a fork does not wait for.
+"""Locks that a process's child after a fork does not wait for, and what no thread is in the middle of at a fork.
 
 A child has only the thread that forked. A lock that another thread held at that moment would stay locked in it for
 ever, and threads of a server or a data loader fork at any moment. Python's own locks of modules that are being imported
@@ -13,6 +13,8 @@ import os
 import sys
 import threading
 import weakref
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 
 IMPORTED_ANEW = frozenset({"tilewright", "llvmlite", "opt_einsum", *sys.stdlib_module_names})
 """What first calls import that can be imported once more: these packages, and Python's own library."""
@@ -69,6 +71,47 @@ def _forget_imports_of_other_threads() -> None:
         waiting.clear()
 
 
+class _Forks:
+    """The forks of this process, one at a time, and what is held during each."""
+
+    def __init__(self) -> None:
+        self.lock = ForkSafeLock()
+        self.held: list[Callable[[], AbstractContextManager[object]]] = []
+        self.holding = ExitStack()
+
+    def before(self) -> None:
+        self.lock.acquire()
+        for one in self.held:
+            self.holding.enter_context(one())
+
+    def after(self) -> None:
+        """A fork may have begun before this module was imported, by another thread: then nothing is held for it."""
+        if self.lock._is_owned():  # type: ignore[attr-defined]
+            self.holding.close()
+            self.lock.release()
+
+
+_FORKS = _Forks()
+
+
+def hold_at_fork(held: Callable[[], AbstractContextManager[object]]) -> None:
+    """Whenever the process forks, enter this context before, and leave it after, in the parent and in the child.
+
+    What is entered first must be what threads enter first that enter several. A caller holds none of them: another
+    thread that forks at this moment holds or awaits them, and this one waits until it has forked.
+
+    Args:
+        held: gives the context of a fork, such as a lock.
+
+    Example:
+        >>> lock = ForkSafeLock()
+        >>> hold_at_fork(lambda: lock)
+    """
+    with _FORKS.lock:
+        _FORKS.held.append(held)
+
+
 if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_FORKS.before, after_in_parent=_FORKS.after, after_in_child=_FORKS.after)
     os.register_at_fork(after_in_child=_forget_other_threads)
     os.register_at_fork(after_in_child=_forget_imports_of_other_threads)
