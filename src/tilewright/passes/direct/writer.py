@@ -138,7 +138,10 @@ class DirectWriter(LaunchWriter):
                     inner = Step(*(self.emit.let(part, "at") for part in (inner.vector, inner.scalar, inner.number)))
                 descend(position + 1, inner)
 
-            self.loop("k", integer(0), extent, at)
+            if position + 1 < len(dimensions) or loops is not None:
+                self.loop("k", integer(0), extent, at)
+            else:
+                self._steps(integer(0), extent, at)
 
         descend(0, Step(integer(0), integer(0), integer(0)))
 
@@ -154,9 +157,16 @@ class DirectWriter(LaunchWriter):
             for one, extent, index in zip(outer, self.sums, indices, strict=False):
                 step = self._within(step, one, extent, index)
             step = Step(*(self.emit.let(part, "at") for part in (step.vector, step.scalar, step.number)))
-            self.loop("k", start, stop, lambda k: write(self._within(step, last, self.sums[-1], k)))
+            self._steps(start, stop, lambda k: write(self._within(step, last, self.sums[-1], k)))
 
         over_tree(self, loops, self.sums, innermost, fold)
+
+    def _steps(self, start: Expression, stop: Expression, write: Callable[[Expression], None]) -> None:
+        """The innermost loop over the sum."""
+        if self.form.rows_first:
+            self.rounds("k", start, stop, write, lambda: None)
+        else:
+            self.loop("k", start, stop, write)
 
     def _within(self, step: Step, dimension: Dimension, extent: Expression, index: Expression) -> Step:
         """A point of a further dimension of the sum."""

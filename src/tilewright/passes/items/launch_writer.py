@@ -6,9 +6,14 @@ from collections.abc import Callable
 
 from tilewright.contraction.form import Contraction, Operand
 from tilewright.ir.scalars import ScalarType
-from tilewright.kernel.ir import Buffer, Expression, Kernel, Name, ScalarParameter, Space, integer, operation
+from tilewright.kernel.ir import Buffer, Expression, Kernel, Name, ScalarParameter, Space, add, integer, operation
 from tilewright.kernel.launch import Launch, ScalarReference
 from tilewright.passes.items.scalar_values import KernelBuilder, Value, component_types, memory_element
+
+STEPS_OF_ROUND = 4
+"""Short steps of a sum in one round of the loop: what the loop itself takes is then a sixth of its instructions and not
+a third, and a core whose other thread is busy has none to spare.
+"""
 
 
 class KernelWriter:
@@ -82,6 +87,26 @@ class LaunchWriter(KernelWriter):
     ) -> None:
         """for hint in start .. stop by step."""
         self.emit.loop(hint, start, stop, write, step, independent)
+
+    def rounds(
+        self,
+        hint: str,
+        start: Expression,
+        stop: Expression,
+        write: Callable[[Expression], None],
+        after: Callable[[], None],
+    ) -> None:
+        """The same, with a few steps of 1 in each round of the loop, and `after` between any two of these."""
+        rest = operation("mod", operation("sub", stop, start), integer(STEPS_OF_ROUND))
+        whole = self.emit.let(operation("sub", stop, rest), "whole")
+
+        def several(index: Expression) -> None:
+            for number in range(STEPS_OF_ROUND):
+                write(self.emit.let(add(index, integer(number)), hint))
+                after()
+
+        self.loop(hint, start, whole, several, integer(STEPS_OF_ROUND))
+        self.loop(hint, whole, stop, write)
 
     def branch(self, condition: Expression, then: Callable[[], None], otherwise: Callable[[], None]) -> None:
         """if condition then else."""

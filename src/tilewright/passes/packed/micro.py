@@ -13,13 +13,14 @@ from functools import partial
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.kernel.ir import Buffer, Expression, Prefetch, add, integer, load, multiply, operation
+from tilewright.passes.items.launch_writer import STEPS_OF_ROUND
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.packed.ahead import TOGETHER, Ahead
 from tilewright.passes.packed.assemble import start_assembly
 from tilewright.passes.packed.blocks import LINE
 from tilewright.passes.packed.combine import results, start
 from tilewright.passes.packed.on_the_way import is_packed_on_the_way
-from tilewright.passes.packed.register_tile import tile_at
+from tilewright.passes.packed.register_tile import steps_are_short, tile_at
 from tilewright.passes.packed.store import Place
 from tilewright.passes.packed.turned import is_turned, write_turned
 from tilewright.passes.packed.waiting import Accumulators, Edges, Scratch, Target
@@ -226,6 +227,9 @@ def _accumulate(
             turns = -(-form.rows // together)
             part = operation("max", operation("floordiv", depth, integer(turns + 1)), integer(1))
             length = operation("min", length, part)
+        if steps_are_short(w):
+            rounds = operation("floordiv", length, integer(STEPS_OF_ROUND))
+            length = operation("max", multiply(rounds, integer(STEPS_OF_ROUND)), integer(STEPS_OF_ROUND))
         length = emit.let(length, "length")
         row = emit.declare(integer(0), "row")
 

@@ -19,6 +19,8 @@ from tilewright.passes.packed.writer import PackedWriter, Side
 Sums: TypeAlias = Mapping[tuple[int, int], tuple[Name, ...]]
 """The sums of a register tile, by vector and row; of complex numbers both parts."""
 
+SHORT_STEP = 12  # multiply-adds of a step at most that is so short that the loop counts
+
 
 @dataclass(frozen=True)
 class RegisterTile:
@@ -52,7 +54,10 @@ class RegisterTile:
         """The steps from start to stop, of the first vectors."""
 
         def packed() -> None:
-            self.w.loop("k", start, stop, lambda k: self._step(k, no_nan, vectors))
+            if vectors == self.w.form.vectors and steps_are_short(self.w):
+                self.w.rounds("k", start, stop, lambda k: self._step(k, no_nan, vectors), self._keep_sums)
+            else:
+                self.w.loop("k", start, stop, lambda k: self._step(k, no_nan, vectors))
 
         def packing() -> None:
             sources = sources_of_panel(self.w, self.vector, self.vector_first)
@@ -62,6 +67,12 @@ class RegisterTile:
             packed()
         else:
             self.w.branch(self.ready, packed, packing)
+
+    def _keep_sums(self) -> None:
+        """The sums stay in registers: else LLVM would read what later steps need first, and put sums into memory."""
+        for accumulator in self.accumulators.values():
+            for total in accumulator:
+                self.w.emit.emit(kernel.Assign(total.name, total, settled=True))
 
     def _step(self, k: Expression, no_nan: bool, vectors: int, sources: Sequence[Expression] = ()) -> None:
         w, emit, scalar, lanes = self.w, self.w.emit, self.scalar, self.w.form.lanes
@@ -80,6 +91,13 @@ class RegisterTile:
             element = tuple(emit.let(_broadcast(load(panel, place), lanes), "scalar") for panel in scalar.panels)
             for i in range(vectors):
                 combine(w, self.accumulators[i, j], columns[i], element, no_nan)
+
+
+def steps_are_short(w: PackedWriter) -> bool:
+    """Whether full register tiles take few instructions for a step of the sum."""
+    form = w.form
+    is_short = form.lanes > 1 and form.vectors * form.rows <= SHORT_STEP and not form.accumulator.is_complex
+    return is_short and (form.fused_multiply_add or form.dots is not None)
 
 
 def tile_at(
