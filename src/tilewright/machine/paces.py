@@ -20,6 +20,8 @@ class Pace:
         vector_load: of a vector that begins with a line, from the first cache.
         far_load: of a vector that is read in place and comes from the second cache.
         element_load: of an element that is broadcast.
+        panel_load: of a vector of a panel of the packed form, which comes from the second cache.
+        beside: of any load that multiply-adds hide: what a core's other thread has to wait for, and this one for that.
         narrow: the least that a multiply-add of a narrower vector takes.
         run: to go on with another row of an operand, within a sum that runs along rows of both.
         other: times as long as on a Zen 4: loops, addresses and stores of register tiles, copies of single elements.
@@ -44,6 +46,8 @@ class Pace:
     vector_load: float = 1.0
     far_load: float = 4.0
     element_load: float = 0.5
+    panel_load: float = 3.0
+    beside: float = 0.04
     narrow: float = 0.5
     run: float = 0.0
     other: float = 1.0
@@ -128,6 +132,8 @@ TWO_MULTIPLY_ADDS = Pace(
 TWO_NARROW = Pace(
     chain=9.5,
     element_load=1.4,
+    panel_load=2.0,
+    beside=0.2,
     narrow=1.0,
     other=2.0,
     panels=1.5,
@@ -140,7 +146,8 @@ TWO_NARROW = Pace(
     again=40.0,
 )
 """Two multiply-adds of 256 bits in a cycle, and two loads. `chain` and `element_load` are fitted to register tiles on a
-Zen 3, with the addresses of rows that LLVM computes in each step; the rest is about what a Zen 4 takes, in half cycles.
+Zen 3, with the addresses of rows that LLVM computes in each step, `panel_load` and `beside` to packed ones of 2 by 6 and 3 by 4
+vectors beside a busy thread of the same core; the rest is about what a Zen 4 takes, in half cycles.
 """
 
 _TWO = ("znver5", "skylake-avx512", "cascadelake", "cooperlake", "icelake-server", "sapphirerapids", "emeraldrapids",

@@ -244,7 +244,7 @@ def _register_tile(
     Panels of rows that end in the middle of a run of the scalar side's operand are copied by elements.
     """
     vector_total, scalar_total = totals
-    registers = (machine.vector_registers or 16) // parts
+    registers, pace = (machine.vector_registers or 16) // parts, machine.pace
     best: tuple[float, tuple[int, int]] | None = None
     for rows in (1, 2, 4, 5, 6, 8, 12, 24):
         vectors = min(8, (registers - 1) // (rows + 1), max(1, math.ceil(vector_total / lanes)))
@@ -255,8 +255,8 @@ def _register_tile(
         # vectors from L2, where their panels lie, and broadcasts from L1; and the loop itself, of which small tiles
         # need more.
         multiply_adds = max(vectors * rows, 8) / 2
-        loads = 1.5 * vectors + 0.5 * rows * machine.pace.element_load
-        cost = steps * (max(multiply_adds, loads) + 0.02 * (vectors + rows) + 0.1)
+        loads = (pace.panel_load * vectors + pace.element_load * rows) / 2
+        cost = steps * (max(multiply_adds, loads) + pace.beside / 2 * (vectors + rows) + 0.1)
         if scalar_run % rows and scalar_total > rows:
             cost += BROKEN_ELEMENT * scalar_total
         if best is None or cost < best[0]:
