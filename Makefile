@@ -19,6 +19,9 @@ FUZZ_ARGS ?= --count 5000 --minutes 60 --workers $(WORKERS) --keep fuzz-failures
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
+# Tests start hundreds of processes, which would compile all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: all demo test lint fuzz bench gpu docs golden clean
 .DEFAULT_GOAL := all
 .NOTPARALLEL:
