@@ -146,8 +146,8 @@ TWO_NARROW = Pace(
     again=40.0,
 )
 """Two multiply-adds of 256 bits in a cycle, and two loads. `chain` and `element_load` are fitted to register tiles on a
-Zen 3, with the addresses of rows that LLVM computes in each step, `panel_load` and `beside` to packed ones of 2 by 6 and 3 by 4
-vectors beside a busy thread of the same core; the rest is about what a Zen 4 takes, in half cycles.
+Zen 3, with the addresses of rows that LLVM computes in each step, `panel_load` and `beside` to packed ones of 2 by 6
+and 3 by 4 vectors beside a busy thread of the same core; the rest is about what a Zen 4 takes, in half cycles.
 """
 
 _TWO = ("znver5", "skylake-avx512", "cascadelake", "cooperlake", "icelake-server", "sapphirerapids", "emeraldrapids",
