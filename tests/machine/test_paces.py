@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
 
+from tilewright.machine import detect
 from tilewright.machine.detect import host_machine
 from tilewright.machine.named import NAMED_MACHINES
-from tilewright.machine.paces import ONE_MULTIPLY_ADD, PACES, TWO_MULTIPLY_ADDS, TWO_NARROW, Pace, pace_of
+from tilewright.machine.paces import MESH, ONE_MULTIPLY_ADD, PACES, TWO_MULTIPLY_ADDS, TWO_NARROW, Pace, pace_of
 from tilewright.machine.processors import host_processor
 
 
 def test_llvm_s_name_of_the_processor_chooses_the_pace() -> None:
-    assert pace_of("znver5") == pace_of("sapphirerapids") == TWO_MULTIPLY_ADDS
+    assert pace_of("znver5") == pace_of("icelake-server") == TWO_MULTIPLY_ADDS
+    assert pace_of("emeraldrapids") == pace_of("sapphirerapids") == MESH
     assert pace_of("znver3") == pace_of("haswell") == TWO_NARROW
     assert pace_of("znver4") == pace_of("a name that LLVM does not have") == ONE_MULTIPLY_ADD
     assert host_machine().pace == pace_of(host_processor().name)
     assert ONE_MULTIPLY_ADD not in PACES.values()
+
+
+@pytest.mark.parametrize(("pace", "held"), [(TWO_MULTIPLY_ADDS, 300 << 20), (MESH, 48 << 20)])
+def test_of_a_third_cache_counts_what_one_core_finds_again(
+    pace: Pace, held: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(detect, "cpu_caches", lambda: {1: 48 << 10, 2: 2 << 20, 3: 300 << 20})
+    monkeypatch.setattr(detect, "pace_of", lambda name: pace)
+    assert host_machine.__wrapped__().l3_bytes == held
+    monkeypatch.setattr(detect, "cpu_caches", lambda: {1: 48 << 10, 2: 2 << 20, 3: 32 << 20})
+    assert host_machine.__wrapped__().l3_bytes == 32 << 20
+
+
+def test_addresses_of_a_mesh_are_hashed() -> None:
+    assert math.isinf(MESH.channels)
+    assert TWO_MULTIPLY_ADDS.channels == 1024
 
 
 def test_named_machines_have_the_pace_that_the_models_were_measured_on() -> None:

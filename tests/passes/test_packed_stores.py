@@ -4,6 +4,7 @@ operands in main memory, and of runs that panels share.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -62,6 +63,34 @@ def test_rows_of_whole_vectors_go_past_the_caches_as_they_are() -> None:
     assert lanes_past_the_caches(form_of("bgfd,caeg->fedcba", {**SIZES, "a": 32})) == {16}
     assert not form_of("bgfd,caeg->fedcba", {**SIZES, "a": 20}).in_halves
     assert not form_of("bgfd,caeg->fedcba", {**SIZES, "b": 15}).in_halves
+
+
+@pytest.mark.parametrize(("text", "sizes", "together"), [
+    ("bgfd,caeg->fedcba", SIZES, 3),  # rows of one and a half vectors: the next row follows
+    ("cefg,gdba->fedbac", dict.fromkeys("abcdefg", 16), 1),  # rows of one vector, the next of which is the next run
+    ("cefg,gdba->fedcba", dict.fromkeys("abcdefg", 16), 4),  # rows of 256 vectors
+])  # fmt: skip
+def test_stores_past_the_caches_are_in_the_order_of_memory(text: str, sizes: dict[str, int], together: int) -> None:
+    form = form_of(text, sizes)
+    assert form.nontemporal
+    assert form.stored_together(form.lanes // 2 if form.in_halves else form.lanes) == together
+
+
+def test_where_addresses_are_hashed_rows_a_power_of_two_apart_are_written_one_after_another() -> None:
+    contraction = normalise(einsum_contraction("cefg,gdba->fedcba", dict.fromkeys("abcdefg", 16), F32))
+    hashed = replace(ZEN4, pace=replace(ZEN4.pace, channels=math.inf))
+    assert make_packed_form(contraction, hashed).scalar_inner
+    assert not make_packed_form(contraction, ZEN4).scalar_inner
+
+
+def test_tiles_that_begin_within_a_line_ask_for_their_rows() -> None:
+    """They go through the caches, which read these lines first."""
+    text, sizes = "cefg,gdba->fedcba", dict.fromkeys("abcdefg", 4) | {"a": 16}
+    form = replace(form_of(text, sizes), nontemporal=True, buffered=False)
+    asked = [one for one in walk(write_packed_kernel(form).kernel.body) if isinstance(one, Prefetch)]
+    assert asked
+    assert all(one.buffer.name.startswith("out") for one in asked)
+    run(einsum_contraction(text, sizes, F32), form)
 
 
 @settings(max_examples=examples(15))

@@ -94,6 +94,7 @@ def host_machine() -> Machine:
     caches = cpu_caches()
     vector_bytes, registers = processor.vector_registers
     architecture = processor.name
+    pace = pace_of(architecture)
     return Machine(
         kind="cpu",
         name=f"{_processor_name()} ({architecture})",
@@ -107,13 +108,13 @@ def host_machine() -> Machine:
         vector_registers=registers,
         l1_bytes=caches[1],
         l2_bytes=caches[2],
-        l3_bytes=caches[3],
+        l3_bytes=int(min(caches[3], pace.held)),
         l2_ways=cache_ways(2),
         memory_bytes=_physical_memory(),
         shares_host_memory=True,
         transaction_bytes=64,
         dots=processor.dots,
-        pace=pace_of(architecture),
+        pace=pace,
     )
 
 

@@ -8,7 +8,7 @@ to the other is the balance, and with it which form and which register tile is t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,9 @@ class Pace:
         written: times as long as reading it takes to write a byte of an output that stays in the caches.
         panel_wait: until a panel of the direct form can be read that was made just before.
         in_place: times as long as their multiply-adds take steps whose vectors are all read in place, across lines.
+        held: bytes of the third cache, at the most, in which one core finds again what it has read or written.
+        channels: powers of two from this on are distances of bytes at which parts of memory share its channels;
+            infinite where addresses are hashed.
     """
 
     chain: float = 4.0
@@ -67,6 +70,8 @@ class Pace:
     written: float = 2.0
     panel_wait: float = 0.0
     in_place: float = 1.0
+    held: float = math.inf
+    channels: float = 1024
 
     def __post_init__(self) -> None:
         """Refuse what no core has.
@@ -150,11 +155,18 @@ Zen 3, with the addresses of rows that LLVM computes in each step, `panel_load` 
 and 3 by 4 vectors beside a busy thread of the same core; the rest is about what a Zen 4 takes, in half cycles.
 """
 
-_TWO = ("znver5", "skylake-avx512", "cascadelake", "cooperlake", "icelake-server", "sapphirerapids", "emeraldrapids",
-        "graniterapids")  # fmt: skip
+MESH = replace(
+    TWO_MULTIPLY_ADDS, waiting=1.0, third_cache=4.5, memory=2.6, again=36.0, held=48 << 20, channels=math.inf
+)
+"""The same on a server whose third cache all cores share through a mesh: fitted to an Emerald Rapids."""
+
+_TWO = ("znver5", "skylake-avx512", "cascadelake", "cooperlake", "icelake-server")
+_MESH = ("sapphirerapids", "emeraldrapids", "graniterapids")
 _NARROW = ("x86-64-v3", "haswell", "broadwell", "skylake", "alderlake", "raptorlake", "meteorlake", "arrowlake",
            "arrowlake-s", "lunarlake", "znver2", "znver3")  # fmt: skip
-PACES: dict[str, Pace] = dict.fromkeys(_TWO, TWO_MULTIPLY_ADDS) | dict.fromkeys(_NARROW, TWO_NARROW)
+PACES: dict[str, Pace] = (
+    dict.fromkeys(_TWO, TWO_MULTIPLY_ADDS) | dict.fromkeys(_MESH, MESH) | dict.fromkeys(_NARROW, TWO_NARROW)
+)
 """By LLVM's name of a processor: those that start two multiply-adds of 512 bits in a cycle, or of 256 at the most."""
 
 

@@ -40,7 +40,6 @@ LONGEST_PIECE = 1024
 whose results stay in the first cache are those of all trees (`PIECE`), since adding to them there costs nothing.
 """
 WAITING_ELEMENTS = 1 << 22  # of a level of partial sums: 2048 by 2048 results are packed for at once
-CHANNELS = 1024  # bytes that lie in several channels of the memory
 COPIED_WORD = 0.5  # cycles to pack four bytes of the scalar side
 LEAST_RUN = 128  # steps of a row of the scalar side that are read in place as a piece of a sum over several dimensions
 ADDED_TILE = 50.0  # cycles that a register tile takes more for each piece of the sum, beside its vectors
@@ -125,7 +124,7 @@ def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
         depth=depth,
         fused_multiply_add=is_multiply_add(contraction),
         scalar_inner=_scalar_side_is_inner(vector, scalar, step_bytes * scalar_block <= stays)
-        and not (past and _shares_channels(vector, scalar, tile, contraction.out.element.bytes)),
+        and not (past and _shares_channels(vector, scalar, tile, contraction.out.element.bytes, machine.pace.channels)),
         buffered=buffered,
         nontemporal=past,
         scalar_rows=scalar_rows,
@@ -202,14 +201,14 @@ def _scalar_side_is_inner(
 
 
 def _shares_channels(
-    vector: tuple[SideDimension, ...], scalar: tuple[SideDimension, ...], tile: int, element_bytes: int
+    vector: tuple[SideDimension, ...], scalar: tuple[SideDimension, ...], tile: int, element_bytes: int, channels: float
 ) -> bool:
     """True if register tiles that follow each other along the scalar side would write parts of runs which begin a power
     of two apart: such parts are in few of the memory's channels.
     """
     apart = min((abs(one.stride_out) for one in scalar), default=0) * element_bytes
     parts = bool(vector) and vector[-1].stride_out == 1 and vector[-1].size >= 2 * tile
-    return parts and apart >= CHANNELS and apart & (apart - 1) == 0
+    return parts and apart >= channels and apart & (apart - 1) == 0
 
 
 def _elements(contraction: Contraction, missing: Kind) -> int:

@@ -128,6 +128,17 @@ class PackedForm(TwoSidedForm):
             and all(one.stride_out % line == 0 for one in between)
         )
 
+    def stored_together(self, lanes: int) -> int:
+        """Vectors of so many lanes of a row of a register tile that are written past the caches before those of its
+        next row: those of a run of the output, where the next row is nearer than the next run; else all.
+        """
+        count = self.vector_tile // lanes
+        inner = self.vector_dimensions[-1].size // lanes
+        if not self.scalar_dimensions or inner >= count:
+            return count
+        apart = abs(self.vector_dimensions[-2].stride_out) if len(self.vector_dimensions) > 1 else 0
+        return max(1, inner) if abs(self.scalar_dimensions[-1].stride_out) < apart else count
+
     @property
     def least_part(self) -> int:
         """Elements of the smallest piece of a vector that is written as one: a quarter, from eight lanes on."""

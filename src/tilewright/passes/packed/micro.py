@@ -128,6 +128,8 @@ def _write_tile(pair: PanelPair, tiles: Sequence[Scratch], v: Expression, s: Exp
     if is_packed_on_the_way(w, vector):
         sticks_out = operation("gt", add(vector_first, integer(vector.width)), pair.counts[0])
         ready = w.emit.let(operation("or", operation("gt", s, integer(0)), sticks_out), "ready")
+    if form.nontemporal and form.lanes > 1:
+        place.prefetch_off_line()
     accumulators = _accumulate(pair, (vector_first, scalar_first), soon, follow, narrow, ready)
     rows = w.minimum(operation("sub", pair.counts[1], scalar_first), integer(scalar.width))
     columns = w.minimum(operation("sub", pair.counts[0], vector_first), integer(vector.width))

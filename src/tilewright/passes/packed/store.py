@@ -85,6 +85,16 @@ class Place(Waiting):
             start = load(self.vector.out_table, add(self.vector_first, integer(i * lanes)))
             w.emit.emit(kernel.Prefetch(self.out, w.emit.let(add(base, start), "at")))
 
+    def prefetch_off_line(self) -> None:
+        """Ask for all of them at once, if the tile does not begin with a cache line, and so goes through the caches."""
+
+        def rows() -> None:
+            for j in range(self.w.form.rows):
+                self.prefetch_row(integer(j))
+
+        on_line = self._begins_line(self.row_base(integer(0)))
+        self.w.emit.when(operation("not", on_line), rows)
+
     def write_registers(self, accumulators: Accumulators, columns: Expression) -> None:
         """Vectors straight to the output; later pieces of the sum add to what is there."""
         form = self.w.form
@@ -112,8 +122,7 @@ class Place(Waiting):
                 self._store_valid(i, bases, column, add_to, columns)
 
         def past_the_cache() -> None:
-            for i, column in enumerate(tile):
-                self._store_column(i, bases, column, False, 2 if form.in_halves else 1, nontemporal=True)
+            self._store_past(bases, tile)
 
         if form.nontemporal:
             aligned = self._begins_line(bases[0]) if form.in_halves else self._is_aligned(bases)
@@ -123,6 +132,25 @@ class Place(Waiting):
             self.w.branch(self.first, lambda: store(False), lambda: store(True))
         else:
             store(False)
+
+    def _store_past(self, bases: Sequence[Expression], tile: Sequence[Sequence[Value]]) -> None:
+        """The tile's vectors, or halves of them, past the caches, in the order of memory: a line that two halves fill
+        waits for the second one in a buffer, of which there are few, and so does a page of memory for its next line.
+        """
+        form, emit = self.w.form, self.w.emit
+        parts = 2 if form.in_halves else 1
+        lanes = form.lanes // parts
+        starts = [
+            emit.let(load(self.vector.out_table, add(self.vector_first, integer(number * lanes))), "out_at")
+            for number in range(parts * form.vectors)
+        ]
+        together = form.stored_together(lanes)
+        for first in range(0, len(starts), together):
+            for j, base in enumerate(bases):
+                for number in range(first, min(first + together, len(starts))):
+                    value = tile[number // parts][j]
+                    piece = value if parts == 1 else _part_of(value, number % parts * lanes, lanes)
+                    self._store_vector(emit.let(add(base, starts[number]), "at"), piece, False, lanes, past=True)
 
     def _store_valid(
         self, i: int, bases: Sequence[Expression], column: Sequence[Value], add_to: bool, columns: Expression
@@ -184,7 +212,6 @@ class Place(Waiting):
         values: Sequence[Value],
         add_to: bool,
         parts: int,
-        nontemporal: bool = False,
         only: int | None = None,
         mask: Expression | None = None,
     ) -> None:
@@ -196,7 +223,7 @@ class Place(Waiting):
             for base, value in zip(bases, values, strict=True):
                 piece = value if parts == 1 else _part_of(value, part * lanes, lanes)
                 at = self.w.emit.let(add(base, start), "at")
-                self._store_vector(at, piece, add_to, lanes, nontemporal, mask)
+                self._store_vector(at, piece, add_to, lanes, mask=mask)
 
     def _store_vector(
         self, at: Expression, value: Value, add_to: bool, lanes: int, past: bool = False, mask: Expression | None = None
