@@ -9,9 +9,10 @@ import pytest
 
 from tilewright.machine import detect
 from tilewright.machine.detect import host_machine
-from tilewright.machine.named import NAMED_MACHINES
+from tilewright.machine.named import CPU_AVX512, NAMED_MACHINES
 from tilewright.machine.paces import MESH, ONE_MULTIPLY_ADD, PACES, TWO_MULTIPLY_ADDS, TWO_NARROW, Pace, pace_of
 from tilewright.machine.processors import host_processor
+from tilewright.passes.direct.cost import written_once
 
 
 def test_llvm_s_name_of_the_processor_chooses_the_pace() -> None:
@@ -51,7 +52,14 @@ def test_two_multiply_adds_in_a_cycle_leave_less_time_for_all_else() -> None:
     assert all(two.bytes_again_from(level) < one.bytes_again_from(level) for level in (2, 3, 4))
 
 
-@pytest.mark.parametrize("change", [{"chain": -1.0}, {"near": -0.5}, {"memory": 0.0}, {"again": 0.0}])
+def test_what_is_written_past_the_caches_has_a_pace_of_its_own() -> None:
+    out, others = 1 << 28, 1 << 20
+    past = replace(CPU_AVX512, pace=replace(CPU_AVX512.pace, memory=2.0, past=4.0))
+    assert written_once(out, others, True, past) == out / 4.0
+    assert written_once(out, others, False, past) == 2 * out / 2.0
+
+
+@pytest.mark.parametrize("change", [{"past": 0.0}, {"chain": -1.0}, {"near": -0.5}, {"memory": 0.0}, {"again": 0.0}])
 def test_a_pace_that_no_core_has_is_refused(change: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="the pace of a core: "):
         replace(ONE_MULTIPLY_ADD, **change)

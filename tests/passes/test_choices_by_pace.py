@@ -12,14 +12,16 @@ from naive import einsum_contraction
 from tilewright.contraction.normalise import normalise
 from tilewright.ir.scalars import F32, F64, ScalarType
 from tilewright.machine.named import CPU_AVX512
-from tilewright.machine.paces import TWO_MULTIPLY_ADDS
+from tilewright.machine.paces import MESH, TWO_MULTIPLY_ADDS
 from tilewright.passes.contractions.form_choice import choose_form
 from tilewright.passes.direct.form import DirectForm
 from tilewright.passes.matrix_vector.form import MatrixVectorForm
+from tilewright.passes.packed.choice import make_packed_form
 from tilewright.passes.packed.form import PackedForm
 
 ZEN4 = replace(CPU_AVX512, cores=1, l1_bytes=32 << 10)
 ZEN5 = replace(CPU_AVX512, cores=1, pace=TWO_MULTIPLY_ADDS)
+SERVER = replace(CPU_AVX512, cores=1, pace=MESH, l2_bytes=2 << 20, l3_bytes=48 << 20)
 
 
 def chosen(text: str, sizes: dict[str, int], scalar: ScalarType) -> tuple[str, str]:
@@ -77,3 +79,23 @@ def test_rows_that_share_a_set_of_the_first_cache_are_not_read_in_place() -> Non
     contraction = normalise(einsum_contraction("cefg,gdba->dfebca", EVEN, F32))  # 16 rows, 16 KB apart
     larger = replace(ZEN4, l1_bytes=48 << 10)  # of twelve lines in a set
     assert isinstance(choose_form(contraction, larger).form, PackedForm)
+
+
+@pytest.mark.parametrize(("text", "sizes", "zen5", "server"), [
+    ("ij,jk->ik", square(768), "packed 6x4", "packed 4x6"),  # panels of six vectors come too slowly from L2 there
+    ("ij,jk->ik", {"i": 4096, "j": 16, "k": 4096}, "packed 4x6", "direct 6x4"),
+])  # fmt: skip
+def test_a_server_s_second_cache_and_memory_are_farther(
+    text: str, sizes: dict[str, int], zen5: str, server: str
+) -> None:
+    """As measured on an Emerald Rapids; outputs past the caches are written at another pace, too."""
+    contraction = normalise(einsum_contraction(text, sizes, F32))
+    assert [described(choose_form(contraction, one).form) for one in (ZEN5, SERVER)] == [zen5, server]
+
+
+def test_rows_pass_by_panels_in_the_first_cache_where_stores_wait_in_its_buffers() -> None:
+    contraction = normalise(einsum_contraction("bcfg,edag->efdacb", EVEN, F32))
+    forms = [make_packed_form(contraction, one) for one in (ZEN5, SERVER)]
+    assert [(one.nontemporal, one.scalar_inner) for one in forms] == [(True, False), (True, True)]
+    longer = normalise(einsum_contraction("bcfg,edag->efdacb", EVEN | {"g": 200}, F32))
+    assert not make_packed_form(longer, SERVER).scalar_inner, "panels of 200 steps fill the first cache"

@@ -31,16 +31,19 @@ class Pace:
         hidden: the share of these that arithmetic hides where register tiles copy, and ask for the next block: unless
             it is 0, they do not wait for pieces of that either.
         waiting: as `other`, for pieces of memory that no prefetcher foresees.
+        pieces: the same for pieces of an output in main memory.
         going_on: the share of it for pieces past the caches that the next tile goes on with, out of small panels.
         panels_again: as many times as long as they take else, such panels come from the second cache again.
         asked: for a piece of main memory that the kernel asks for ahead.
         near: for a piece of the third cache that nothing foresees.
         second_cache, third_cache, memory: bytes that come from there.
+        past: bytes that are written past the caches.
         again: bytes that come from the second cache where nearly all of them come in time.
         written: times as long as reading it takes to write a byte of an output that stays in the caches.
         panel_wait: until a panel of the direct form can be read that was made just before.
         in_place: times as long as their multiply-adds take steps whose vectors are all read in place, across lines.
         held: bytes of the third cache, at the most, in which one core finds again what it has read or written.
+        shares_buffers: stores past the caches wait in the buffers in which misses of the first cache do.
         channels: powers of two from this on are distances of bytes at which parts of memory share its channels;
             infinite where addresses are hashed.
     """
@@ -59,6 +62,7 @@ class Pace:
     packing: float = 1.0
     hidden: float = 0.0
     waiting: float = 1.0
+    pieces: float = 1.0
     going_on: float = 1.0
     panels_again: float = 1.0
     asked: float = 24.0
@@ -66,11 +70,13 @@ class Pace:
     second_cache: float = 32.0
     third_cache: float = 12.0
     memory: float = 7.0
+    past: float = 7.0
     again: float = 80.0
     written: float = 2.0
     panel_wait: float = 0.0
     in_place: float = 1.0
     held: float = math.inf
+    shares_buffers: bool = False
     channels: float = 1024
 
     def __post_init__(self) -> None:
@@ -82,7 +88,7 @@ class Pace:
         for name, value in vars(self).items():
             if value < 0:
                 raise ValueError(f"the pace of a core: {name} is {value}, and must not be negative")
-        if 0 in (self.second_cache, self.third_cache, self.memory, self.again):
+        if 0 in (self.second_cache, self.third_cache, self.memory, self.past, self.again):
             raise ValueError("the pace of a core: bytes come from all caches and from memory, and so many are none")
 
     def bytes_from(self, level: int) -> float:
@@ -120,6 +126,7 @@ TWO_MULTIPLY_ADDS = Pace(
     packing=2.2,
     hidden=0.8,
     waiting=3.0,
+    pieces=3.0,
     going_on=0.3,
     panels_again=0.4,
     asked=14.0,
@@ -127,6 +134,7 @@ TWO_MULTIPLY_ADDS = Pace(
     second_cache=16.0,
     third_cache=8.0,
     memory=4.0,
+    past=4.0,
     again=50.0,
     written=0.7,
     panel_wait=2000.0,
@@ -145,9 +153,11 @@ TWO_NARROW = Pace(
     gathered=2.0,
     packing=2.0,
     waiting=2.0,
+    pieces=2.0,
     second_cache=16.0,
     third_cache=6.0,
     memory=3.0,
+    past=3.0,
     again=40.0,
 )
 """Two multiply-adds of 256 bits in a cycle, and two loads. `chain` and `element_load` are fitted to register tiles on a
@@ -156,7 +166,17 @@ and 3 by 4 vectors beside a busy thread of the same core; the rest is about what
 """
 
 MESH = replace(
-    TWO_MULTIPLY_ADDS, waiting=1.0, third_cache=4.5, memory=2.6, again=36.0, held=48 << 20, channels=math.inf
+    TWO_MULTIPLY_ADDS,
+    panel_load=4.2,
+    waiting=1.0,
+    pieces=0.5,
+    third_cache=4.5,
+    memory=2.6,
+    past=3.9,
+    again=36.0,
+    held=48 << 20,
+    shares_buffers=True,
+    channels=math.inf,
 )
 """The same on a server whose third cache all cores share through a mesh: fitted to an Emerald Rapids."""
 

@@ -19,7 +19,7 @@ from tilewright.machine.paces import Pace
 from tilewright.passes.direct.form import LINE, DirectForm, Results, rows_are_one_run
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.items.sum_trees import PIECE, grows_errors, levels_of, tree_loops
-from tilewright.passes.packed.blocks import lines_stay, sets_of
+from tilewright.passes.packed.blocks import is_past_caches, lines_stay, sets_of
 from tilewright.passes.packed.combine import nan_guard
 
 TILE_CYCLES = 8  # loops and addresses of one tile
@@ -189,7 +189,7 @@ def _pieces_written(form: DirectForm, machine: Machine) -> float:
     if _goes_on(form, machine):
         row = consecutive([(form.stride(form.vector, "out"), form.vector_size)]) * form.contraction.out.element.bytes
         cycles -= (1 - machine.pace.going_on) * max(0.0, cycles - out / row * PAST_PIECE)
-    return cycles * machine.pace.waiting
+    return cycles * machine.pace.pieces
 
 
 def _goes_on(form: DirectForm, machine: Machine) -> bool:
@@ -256,14 +256,10 @@ def read_once(
 
 def written_once(out: int, others: int, may_pass: bool, machine: Machine) -> float:
     """Cycles to write the output: past the caches if it is larger than they are, else its lines are read before."""
-    level = level_of(out + others, machine)
-    times = 1 if may_pass and is_past_caches(out, machine) else 2 if level > 3 else machine.pace.written
-    return times * out / machine.pace.bytes_from(level)
-
-
-def is_past_caches(out: int, machine: Machine) -> bool:
-    """An output of so many bytes is better written past the caches."""
-    return out > max(machine.l3_bytes // 2, 1 << 23)
+    level, pace = level_of(out + others, machine), machine.pace
+    if may_pass and is_past_caches(out, machine):
+        return out / pace.past
+    return (2 if level > 3 else pace.written) * out / pace.bytes_from(level)
 
 
 def _memory_again(form: DirectForm, machine: Machine) -> float:

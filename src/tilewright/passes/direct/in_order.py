@@ -12,10 +12,11 @@ from tilewright.contraction.form import Contraction, Kind
 from tilewright.contraction.normalise import constant
 from tilewright.machine.model import Machine
 from tilewright.passes.direct.choice import place, refusal, shared_out
-from tilewright.passes.direct.cost import array_bytes, direct_cost, is_past_caches, rows_align
+from tilewright.passes.direct.cost import array_bytes, direct_cost, rows_align
 from tilewright.passes.direct.form import LINE, DirectForm, Results
 from tilewright.passes.direct.register_tiles import exact_vectors, panels_fit
 from tilewright.passes.items.scalar_values import component_types
+from tilewright.passes.packed.blocks import is_past_caches
 
 TILE = 8
 """Vectors of a tile, at the most."""

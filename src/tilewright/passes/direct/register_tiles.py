@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tilewright.machine.model import Machine
-from tilewright.passes.direct.cost import array_bytes, is_past_caches, is_written_in_pieces
+from tilewright.passes.direct.cost import array_bytes, is_written_in_pieces
 from tilewright.passes.direct.form import (
     BOX_ELEMENTS,
     COLLECTED_ELEMENTS,
@@ -16,6 +16,7 @@ from tilewright.passes.direct.form import (
     Results,
 )
 from tilewright.passes.items.scalar_values import component_types
+from tilewright.passes.packed.blocks import is_past_caches
 
 BESIDE_PAIRS = 5  # registers beside sums, columns and turned columns: two factors, the next, and what turns columns
 MOST_SHARED = 4

@@ -23,10 +23,11 @@ from dataclasses import replace
 from tilewright.contraction.form import Contraction, Kind
 from tilewright.contraction.normalise import constant
 from tilewright.machine.model import Machine
-from tilewright.passes.direct.cost import array_bytes, is_past_caches
+from tilewright.passes.direct.cost import array_bytes
 from tilewright.passes.direct.form import DirectForm, Results
 from tilewright.passes.direct.in_order import form_in_order, with_row_tile
 from tilewright.passes.items.scalar_values import component_types
+from tilewright.passes.packed.blocks import is_past_caches
 
 MOST_TERMS = 2
 MOST_TERMS_FAR = 12  # of results that the second cache does not hold, written by several vectors and rows

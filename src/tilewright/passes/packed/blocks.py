@@ -54,6 +54,11 @@ def panel_bytes(machine: Machine) -> tuple[int, int]:
     return (machine.l2_bytes or USUAL_L2) // 2, scalar
 
 
+def is_past_caches(out: int, machine: Machine) -> bool:
+    """An output of so many bytes is better written past the caches."""
+    return out > max(machine.l3_bytes // 2, 1 << 23)
+
+
 def room_for_vectors(most: int, scalar: int) -> int:
     """Bytes for the panels of the vector side, where as much is asked for ahead: of both halves of L2, what a scalar
     side of so many bytes leaves if it stays there.

@@ -16,6 +16,7 @@ from tilewright.passes.packed.blocks import (
     USUAL_L1,
     choose_chunks,
     even,
+    is_past_caches,
     longest_piece,
     panel_bytes,
     room_for_vectors,
@@ -45,6 +46,8 @@ LEAST_RUN = 128  # steps of a row of the scalar side that are read in place as a
 ADDED_TILE = 50.0  # cycles that a register tile takes more for each piece of the sum, beside its vectors
 BROKEN_ELEMENT = 1.5  # cycles more to pack an element of the scalar side where panels end in the middle of runs
 
+MOST_VECTORS = 8  # of a register tile
+
 LEAST_LANES = 4
 """Of vectors of complex numbers, which are halved as long as one holds the whole side: what is packed, multiplied and
 masked beyond it is for nothing.
@@ -70,8 +73,10 @@ def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
     scalar_total = math.prod(one.size for one in scalar)
     scalar_rows = lanes > 1 and _sum_is_contiguous(contraction, scalar, vector_left)
     run = 0 if scalar_rows else _run(scalar)
-    vectors, rows = _register_tile(machine, lanes, len(component_types(accumulator)), (vector_total, scalar_total), run)
     contracted = math.prod(constant(one.size) for one in contraction.of_kind(Kind.K))
+    near = _keeps_vectors_near(contraction, contracted, machine)
+    parts_of_number, totals = len(component_types(accumulator)), (vector_total, scalar_total)
+    vectors, rows = _register_tile(machine, lanes, parts_of_number, totals, run, near)
     parts = component_types(accumulator)
     dots = choose_dots(contraction, vector_left, machine) if lanes > 1 else None
     together = 1 if dots is None else dots.together
@@ -90,7 +95,6 @@ def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
         depth = run if machine.pace.other * added < machine.pace.packing * copied else depth
     batch = math.prod(constant(one.size) for one in contraction.of_kind(Kind.C))
     levels = _levels(contraction, -(-contracted // depth))
-    totals = vector_total, scalar_total
     chunks = choose_chunks(machine.cores, batch, totals, (tile, rows), lanes, contracted, joined=levels < 2)
     memory = panel_bytes(machine)
     step_bytes = max(1, min(depth, contracted)) * element_bytes
@@ -107,10 +111,13 @@ def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
         and is_written_by_blocks(vector)
         and (vector_block + lanes) * scalar_block <= 2 * BUFFERED_ELEMENTS
     )
-    past = depth >= contracted and not buffered and _output_bytes(contraction) > max(machine.l3_bytes // 2, 1 << 23)
+    past = depth >= contracted and not buffered and is_past_caches(_output_bytes(contraction), machine)
     stays = 2 * memory[0] if past else memory[0]
     scattered = past and rows_are_scattered(contraction, scalar, vector_left)
     suit = rows_suit(contraction, scalar, vector_left, rows, depth, machine) and not scattered
+    element_bytes = contraction.out.element.bytes
+    is_inner = _scalar_side_is_inner(vector, scalar, step_bytes * scalar_block <= stays)
+    is_inner = is_inner and not (past and _shares_channels(vector, scalar, tile, element_bytes, machine.pace.channels))
     return PackedForm(
         contraction=contraction,
         vector_left=vector_left,
@@ -123,8 +130,7 @@ def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
         scalar_block=scalar_block,
         depth=depth,
         fused_multiply_add=is_multiply_add(contraction),
-        scalar_inner=_scalar_side_is_inner(vector, scalar, step_bytes * scalar_block <= stays)
-        and not (past and _shares_channels(vector, scalar, tile, contraction.out.element.bytes, machine.pace.channels)),
+        scalar_inner=(past and near) or is_inner,
         buffered=buffered,
         nontemporal=past,
         scalar_rows=scalar_rows,
@@ -138,6 +144,15 @@ def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
         scalar_in_place=scalar_rows and dots is None and suit,
         dots=dots,
     )
+
+
+def _keeps_vectors_near(contraction: Contraction, contracted: int, machine: Machine) -> bool:
+    """Whether the rows of the scalar side pass by while a panel of the vector side stays in the first cache: where
+    results go past the caches, misses of it would take the buffers that these stores wait in.
+    """
+    panel = contracted * MOST_VECTORS * machine.vector_bytes
+    goes_past = is_past_caches(_output_bytes(contraction), machine)
+    return machine.pace.shares_buffers and goes_past and 2 * panel <= machine.l1_bytes
 
 
 def _is_far(contraction: Contraction, left: bool, machine: Machine) -> bool:
@@ -236,7 +251,7 @@ def _run(side: tuple[SideDimension, ...]) -> int:
 
 
 def _register_tile(
-    machine: Machine, lanes: int, parts: int, totals: tuple[int, int], scalar_run: int
+    machine: Machine, lanes: int, parts: int, totals: tuple[int, int], scalar_run: int, near: bool
 ) -> tuple[int, int]:
     """(vectors, rows) with the least padding among the tiles that fill the registers: v*r + v + 1 <= registers.
 
@@ -246,15 +261,15 @@ def _register_tile(
     registers, pace = (machine.vector_registers or 16) // parts, machine.pace
     best: tuple[float, tuple[int, int]] | None = None
     for rows in (1, 2, 4, 5, 6, 8, 12, 24):
-        vectors = min(8, (registers - 1) // (rows + 1), max(1, math.ceil(vector_total / lanes)))
+        vectors = min(MOST_VECTORS, (registers - 1) // (rows + 1), max(1, math.ceil(vector_total / lanes)))
         if vectors == 0:
             continue
         steps = math.ceil(vector_total / (vectors * lanes)) * math.ceil(scalar_total / rows)
         # Half the time of one step of the sum: eight multiply-adds at the least, since they wait for each other,
-        # vectors from L2, where their panels lie, and broadcasts from L1; and the loop itself, of which small tiles
-        # need more.
+        # vectors from L2, where their panels lie unless they are `near`, and broadcasts from L1; and the loop itself,
+        # of which small tiles need more.
         multiply_adds = max(vectors * rows, 8) / 2
-        loads = (pace.panel_load * vectors + pace.element_load * rows) / 2
+        loads = ((pace.vector_load if near else pace.panel_load) * vectors + pace.element_load * rows) / 2
         cost = steps * (max(multiply_adds, loads) + pace.beside / 2 * (vectors + rows) + 0.1)
         if scalar_run % rows and scalar_total > rows:
             cost += BROKEN_ELEMENT * scalar_total
