@@ -19,6 +19,7 @@ from tilewright.ir.builder import Builder
 from tilewright.ir.nodes import Type
 from tilewright.ir.scalars import BF16, F16, F32, I8, I16, I32, I64, U8, U32, ScalarType
 from tilewright.kernel.dots import Dot
+from tilewright.kernel.tiles import TileMultiply
 from tilewright.kernel.traversal import expressions, walk
 from tilewright.machine.detect import host_machine
 from tilewright.machine.model import Machine
@@ -57,8 +58,10 @@ def form_of(contraction: Contraction, machine: Machine = HOST) -> PackedForm:
 
 
 def has_dots(form: PackedForm) -> bool:
-    parts = [one for statement in walk(write_packed_kernel(form).kernel.body) for one in expressions(statement)]
-    assert any(isinstance(one, Dot) for one in parts) == (form.dots is not None)
+    statements = [*walk(write_packed_kernel(form).kernel.body)]
+    parts = [one for statement in statements for one in expressions(statement)]
+    assert any(isinstance(one, Dot) for one in parts) == (form.dots is not None and not form.in_tiles)
+    assert any(isinstance(one, TileMultiply) for one in statements) == form.in_tiles
     return form.dots is not None
 
 

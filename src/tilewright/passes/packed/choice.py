@@ -7,6 +7,7 @@ import math
 from tilewright.contraction.form import Contraction, Kind
 from tilewright.contraction.normalise import constant
 from tilewright.ir.scalars import BOOL, ScalarType
+from tilewright.kernel.tiles import LANES
 from tilewright.machine.model import Machine
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.items.sum_trees import FAN, PIECE, grows_errors
@@ -21,7 +22,7 @@ from tilewright.passes.packed.blocks import (
     room_for_vectors,
 )
 from tilewright.passes.packed.boxes import with_boxes
-from tilewright.passes.packed.dots import choose_dots
+from tilewright.passes.packed.dots import Dots, choose_dots, choose_tiles
 from tilewright.passes.packed.form import (
     BUFFERED_ELEMENTS,
     PackedForm,
@@ -34,6 +35,7 @@ from tilewright.passes.packed.form import (
     run_of_rows,
 )
 from tilewright.passes.packed.operands import with_conversions_in_packing
+from tilewright.passes.packed.tiles import shape_in_tiles
 
 LONGEST_PIECE = 1024
 """Steps of the sum that are packed at once at most, where the errors of their results add up. Pieces of longer sums
@@ -71,10 +73,13 @@ def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
     scalar_total = math.prod(one.size for one in scalar)
     scalar_rows = lanes > 1 and _sum_is_contiguous(contraction, scalar, vector_left)
     run = 0 if scalar_rows else _run(scalar)
-    vectors, rows = _register_tile(machine, lanes, len(component_types(accumulator)), (vector_total, scalar_total), run)
+    totals, parts = (vector_total, scalar_total), component_types(accumulator)
     contracted = math.prod(constant(one.size) for one in contraction.of_kind(Kind.K))
-    parts = component_types(accumulator)
     dots = choose_dots(contraction, vector_left, machine) if lanes > 1 else None
+    vectors, rows = _register_tile(machine, lanes, len(parts), totals, run)
+    in_tiles = _tiles(contraction, vector_left, totals, lanes, machine)
+    if in_tiles is not None:
+        dots, (vectors, rows) = in_tiles
     together = 1 if dots is None else dots.together
     element_bytes = len(parts) * parts[0].bytes // together
     tile = vectors * lanes
@@ -91,7 +96,6 @@ def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
         depth = run if machine.pace.other * added < machine.pace.packing * copied else depth
     batch = math.prod(constant(one.size) for one in contraction.of_kind(Kind.C))
     levels = _levels(contraction, -(-contracted // depth))
-    totals = vector_total, scalar_total
     chunks = choose_chunks(machine.cores, batch, totals, (tile, rows), lanes, contracted, joined=levels < 2)
     memory = panel_bytes(machine)
     step_bytes = max(1, min(depth, contracted)) * element_bytes
@@ -108,7 +112,12 @@ def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
         and is_written_by_blocks(vector)
         and (vector_block + lanes) * scalar_block <= 2 * BUFFERED_ELEMENTS
     )
-    past = depth >= contracted and not buffered and _output_bytes(contraction) > max(machine.l3_bytes // 2, 1 << 23)
+    past = (
+        depth >= contracted
+        and not buffered
+        and in_tiles is None
+        and _output_bytes(contraction) > max(machine.l3_bytes // 2, 1 << 23)
+    )
     stays = 2 * memory[0] if past else memory[0]
     scattered = past and rows_are_scattered(contraction, scalar, vector_left)
     suit = rows_suit(contraction, scalar, vector_left, rows, depth, machine) and not scattered
@@ -263,6 +272,22 @@ def _register_tile(
             best = (cost, (vectors, rows))
     assert best is not None
     return best[1]
+
+
+def _tiles(
+    contraction: Contraction, vector_left: bool, totals: tuple[int, int], lanes: int, machine: Machine
+) -> tuple[Dots, tuple[int, int]] | None:
+    """The instruction on tiles and the register tile (vectors, rows) for it, if it takes less time than instructions on
+    vectors: of few rows, or of a sum of few steps, most of a tile would be padding.
+    """
+    tiles = choose_tiles(contraction, vector_left, machine) if lanes == LANES else None
+    if tiles is None:
+        return None
+    contracted = math.prod(constant(one.size) for one in contraction.of_kind(Kind.K))
+    dots = choose_dots(contraction, vector_left, machine)
+    steps = -(-contracted // (1 if dots is None else dots.together))
+    time, shape = shape_in_tiles(totals, -(-contracted // tiles.together), machine)
+    return (tiles, shape) if time < -(-totals[0] // lanes) * totals[1] * steps else None
 
 
 def _depth(contraction: Contraction, contracted: int, lanes: int, longest: int) -> int:

@@ -13,6 +13,7 @@ from tilewright.contraction.form import Contraction, Dimension, Kind
 from tilewright.contraction.normalise import constant
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, compute_type, real_of
+from tilewright.kernel.tiles import LANES
 from tilewright.machine.model import Machine, power_of_two_at_least
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.items.sum_trees import FAN
@@ -108,6 +109,16 @@ class PackedForm(TwoSidedForm):
         return any(one % self.together for one in (self.contracted_total, self.piece))
 
     @property
+    def in_tiles(self) -> bool:
+        """Whether sums are in tiles (tiles.py)."""
+        return self.dots is not None and self.dots.in_tiles
+
+    @property
+    def ends_in_tile(self) -> bool:
+        """Whether some piece of the sum ends within a tile."""
+        return any(one % (LANES * self.together) for one in (self.contracted_total, self.piece))
+
+    @property
     def in_halves(self) -> bool:
         """Whether rows of the output are no whole vectors, but a register tile's are together whole cache lines, which
         halves of vectors fill.
@@ -160,14 +171,14 @@ class PackedForm(TwoSidedForm):
         """Whether the vector side's operand is asked for ahead, for the next block of the side or of the sum."""
         is_only = self.vector_block >= self.total(self.vector_dimensions) and self.depth >= self.contracted_total
         in_runs = self.vectors_turned or any(one.stride == 1 for one in self.vector_dimensions[-1:])
-        return self.far and in_runs and not is_only and self.levels != 1 and self.lanes > 1
+        return self.far and not self.in_tiles and in_runs and not is_only and self.levels != 1 and self.lanes > 1
 
     @property
     def asks_scalars(self) -> bool:
         """Whether the scalar side's operand is, for the next piece of the sum."""
         in_runs = self.scalar_rows or any(one.stride == 1 for one in self.scalar_dimensions[-1:])
         more = self.depth < self.contracted_total
-        return self.scalar_far and in_runs and more and self.levels != 1 and self.lanes > 1
+        return self.scalar_far and not self.in_tiles and in_runs and more and self.levels != 1 and self.lanes > 1
 
     @property
     def vectors_turned(self) -> bool:
@@ -208,7 +219,7 @@ class PackedForm(TwoSidedForm):
         """Vectors of the last panel of the vector side that register tiles compute: all of them, where padding is so
         little that it is not worth another loop, or in boxes.
         """
-        if self.boxes is not None or self.lanes == 1 or self.any_shape:
+        if self.boxes is not None or self.lanes == 1 or self.any_shape or self.in_tiles:
             return self.vectors
         return vectors_of_last_tile(self.total(self.vector_dimensions), self.lanes, self.vectors)
 
@@ -242,8 +253,9 @@ class PackedForm(TwoSidedForm):
 
     @property
     def pitch(self) -> int:
-        """The same as steps of panels, which may be several of the sum together."""
-        return -(-self.piece // self.together)
+        """The same as steps of panels, which may be several of the sum together, and are whole tiles."""
+        steps = -(-self.piece // self.together)
+        return -(-steps // LANES) * LANES if self.in_tiles else steps
 
     @property
     def depth_capacity(self) -> int:

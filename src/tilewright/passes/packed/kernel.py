@@ -97,6 +97,8 @@ class _Loops:
         def scalar_block(start: Expression) -> None:
             count = w.minimum(operation("sub", scalars[1], start), self.steps[1])
             fill_tables(w, self.scalar, start, count, bases.scalar)
+            if w.form.in_tiles and not w.form.scalar_rows:
+                mark_runs(w, self.scalar, count, is_written=False)
             blocks, pieces = partial(self._vector_blocks, bases, vectors), partial(self._pieces, count)
             if w.form.levels == 1:  # the sums of one pair of blocks wait until all pieces are in
                 blocks(lambda block: pieces(lambda piece: self._pair(bases, vectors, block, count, piece)))

@@ -22,6 +22,7 @@ from tilewright.passes.packed.combine import results, start
 from tilewright.passes.packed.on_the_way import is_packed_on_the_way
 from tilewright.passes.packed.register_tile import steps_are_short, tile_at
 from tilewright.passes.packed.store import Place
+from tilewright.passes.packed.tiles import sum_in_tiles, sums_of
 from tilewright.passes.packed.turned import is_turned, write_turned
 from tilewright.passes.packed.waiting import Accumulators, Edges, Scratch, Target
 from tilewright.passes.packed.writer import PackedWriter, Side
@@ -73,7 +74,7 @@ def write_micro_kernels(pair: PanelPair) -> None:
     )
 
     def tile(v: Expression, s: Expression) -> None:
-        _write_tile(pair, tiles, v, s)
+        (_write_in_tiles if form.in_tiles else _write_tile)(pair, tiles, v, s)
 
     if form.scalar_inner:
         w.loop("v", zero, vector_panels, lambda v: w.loop("s", zero, scalar_panels, lambda s: tile(v, s)))
@@ -129,8 +130,7 @@ def _write_tile(pair: PanelPair, tiles: Sequence[Scratch], v: Expression, s: Exp
         sticks_out = operation("gt", add(vector_first, integer(vector.width)), pair.counts[0])
         ready = w.emit.let(operation("or", operation("gt", s, integer(0)), sticks_out), "ready")
     accumulators = _accumulate(pair, (vector_first, scalar_first), soon, follow, narrow, ready)
-    rows = w.minimum(operation("sub", pair.counts[1], scalar_first), integer(scalar.width))
-    columns = w.minimum(operation("sub", pair.counts[0], vector_first), integer(vector.width))
+    rows, columns = _inside(pair, vector_first, scalar_first)
     tile, last = tiles[-1], pair.edges[-1][1]
     if form.levels:
         place.wait(tiles, accumulators, scalar_first, vector_first)
@@ -140,6 +140,35 @@ def _write_tile(pair: PanelPair, tiles: Sequence[Scratch], v: Expression, s: Exp
         place.spill(tile, accumulators, scalar_first, vector_first)
     else:
         place.write_results(tile, accumulators, rows, columns)
+
+
+def _inside(pair: PanelPair, vector_first: Expression, scalar_first: Expression) -> tuple[Expression, Expression]:
+    """Rows and columns of a register tile that are results."""
+    w, vector, scalar = pair.w, pair.vector, pair.scalar
+    rows = w.minimum(operation("sub", pair.counts[1], scalar_first), integer(scalar.width))
+    return rows, w.minimum(operation("sub", pair.counts[0], vector_first), integer(vector.width))
+
+
+def _write_in_tiles(pair: PanelPair, tiles: Sequence[Scratch], v: Expression, s: Expression) -> None:
+    """The same where sums are in tiles, which give them to scratch memory only."""
+    w, form, zero = pair.w, pair.w.form, integer(0)
+    vector_first = w.emit.let(multiply(v, integer(pair.vector.width)), "vector_first")
+    scalar_first = w.emit.let(multiply(s, integer(pair.scalar.width)), "scalar_first")
+    place, sides = pair.place((vector_first, scalar_first)), (pair.vector, pair.scalar)
+    collected = form.buffered or form.levels > 0
+    rows, columns = _inside(pair, vector_first, scalar_first)
+    tile, at = tiles[-1], (scalar_first, vector_first) if collected else (zero, zero)
+    if not form.levels:
+        sum_in_tiles(w, sides, (vector_first, scalar_first), pair.counts[2], tile, at)
+        if not form.buffered:
+            place.write_tile(tile, zero, zero, rows, columns)
+        return
+    held = w.workspace("sums", form.accumulator, form.vector_tile * form.rows)
+    sums = Scratch((held,), integer(form.vector_tile), zero)
+    sum_in_tiles(w, sides, (vector_first, scalar_first), pair.counts[2], sums, (zero, zero))
+    place.wait(tiles, sums_of(w, sums), *at)
+    if not form.written_by_blocks:
+        w.emit.when(pair.edges[-1][1], lambda: place.write_tile(tile, *at, rows, columns))
 
 
 def _write_boxes(pair: PanelPair) -> None:

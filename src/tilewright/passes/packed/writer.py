@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tilewright.contraction.form import Operand
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, I64, U8
@@ -58,6 +60,11 @@ class PackedWriter(LaunchWriter):
         if self.form.scalar_in_place:
             return self.emit.let(add(load(side.source_table, row), load(side.depth_table, integer(0))), "scalar_row")
         return self.emit.let(multiply(row, side.pitch), "scalar_row")
+
+    def ask_for(self, source: Buffer, starts: Sequence[Expression], ahead: Expression) -> None:
+        """Ask for the lines so far behind each of these places of an operand."""
+        for start in starts:
+            self.emit.emit(kernel.Prefetch(source, self.emit.let(add(start, ahead), "at")))
 
     def first_lanes(self, count: Expression, before: int) -> Expression:
         """A mask of a vector's lanes that are among `count`, of which `before` come in other vectors."""

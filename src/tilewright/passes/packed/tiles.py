@@ -1,0 +1,150 @@
+"""Sums in tiles: registers of 16 x 16 sums, to which one instruction adds the products of two tiles of panels.
+
+    total[j][i] += first[j][k][e] * second[k][i][e]     16 rows of the scalar side, 16 lanes of the vector side
+
+The vector side's panels are what vectors are made of, so that 16 steps of one vector are a tile as they lie. Those of
+the scalar side are made of tiles as well, each in one run of memory:
+
+    panels[p][k // 16][j][k % 16]       a step k is as many of the sum as lie side by side in 32 bits
+
+Past the end of the sum both sides have zeros, up to whole tiles: 0 times an infinity would be nan.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tilewright.ir.scalars import BOOL, U32
+from tilewright.kernel import ir as kernel
+from tilewright.kernel.ir import Constant, Expression, Store, VectorType, add, integer, load, multiply, operation
+from tilewright.kernel.tiles import COUNT, LANES, ROWS, TileLoad, TileMultiply, TileStore, TileZero
+from tilewright.machine.model import Machine
+from tilewright.passes.packed.waiting import Accumulators, Scratch
+from tilewright.passes.packed.writer import PackedWriter, Side
+
+_VECTOR = VectorType(U32, LANES)
+
+
+def shape_in_tiles(totals: tuple[int, int], steps: int, machine: Machine) -> tuple[float, tuple[int, int]]:
+    """(vectors, rows) of the register tile whose sums are the fastest in tiles, and the time that all of them take, in
+    multiply-adds of vectors.
+
+    Args:
+        totals: elements of the vector side and of the scalar side.
+        steps: of the sum, of which each is a lane of 32 bits.
+        machine: of its pace.
+
+    Example:
+        >>> from tilewright.machine.named import CPU_TILES
+        >>> [shape_in_tiles(totals, 256, CPU_TILES)[1] for totals in ((512, 512), (16, 512), (512, 16), (100, 48))]
+        [(2, 32), (1, 48), (3, 16), (2, 32)]
+    """
+    pace, best = machine.pace, (math.inf, (0, 0))
+    for vectors, tiles in ((2, 2), (1, 3), (3, 1), (1, 2), (2, 1), (1, 1)):
+        assert vectors * tiles + vectors + tiles <= COUNT
+        count = -(-totals[0] // (vectors * LANES)) * -(-totals[1] // (tiles * ROWS))
+        step = max(pace.tile * vectors * tiles, pace.tile_load * (vectors + tiles))
+        time = count * (-(-steps // LANES) * step + pace.tile_end * vectors * tiles)
+        if time < best[0]:
+            best = time, (vectors, tiles * ROWS)
+    return best
+
+
+def groups_of(w: PackedWriter, steps: Expression) -> Expression:
+    """Tiles along the sum that hold so many steps."""
+    return w.emit.let(operation("floordiv", add(steps, integer(LANES - 1)), integer(LANES)), "tile_groups")
+
+
+def place_in_tiles(side: Side, row: Expression, step: Expression) -> Expression:
+    """Where step `step` of row `row` lies in the scalar side's panels."""
+    within = operation("mod", row, integer(side.width))
+    panel = multiply(operation("sub", row, within), side.pitch)
+    inside = operation("and", step, integer(LANES - 1))
+    group = multiply(operation("sub", step, inside), integer(side.width))
+    return add(add(panel, multiply(within, integer(LANES))), add(group, inside))
+
+
+def sum_in_tiles(
+    w: PackedWriter,
+    sides: tuple[Side, Side],
+    first: tuple[Expression, Expression],
+    steps: Expression,
+    to: Scratch,
+    at: tuple[Expression, Expression],
+) -> None:
+    """The sums of the register tile that begins with elements `first` of the vector and of the scalar side, over a
+    piece of the sum, into scratch memory: from element `at` (row, column) on.
+    """
+    form, emit, (vector, scalar) = w.form, w.emit, sides
+    assert form.dots is not None
+    elements = form.dots.elements
+    (vector_panel,), (scalar_panel,) = vector.panels, scalar.panels
+    columns, rows = range(form.vectors), range(form.rows // ROWS)
+    of_rows, of_columns = form.vectors * len(rows), form.vectors * len(rows) + len(rows)
+    vector_base = emit.let(multiply(first[0], vector.pitch), "vector_panel")
+    scalar_base = emit.let(multiply(first[1], scalar.pitch), "scalar_panel")
+    for number in range(of_rows):
+        emit.emit(TileZero(number))
+
+    def group(number: Expression) -> None:
+        along = emit.let(add(vector_base, multiply(number, integer(LANES * vector.width))), "vector_tile")
+        across = emit.let(add(scalar_base, multiply(number, integer(LANES * scalar.width))), "scalar_tile")
+        for j in rows:
+            here = add(across, integer(j * ROWS * LANES))
+            emit.emit(TileLoad(of_rows + j, scalar_panel, here, integer(LANES)))
+            for i in columns:
+                if j == 0:
+                    here = add(along, integer(i * LANES))
+                    emit.emit(TileLoad(of_columns + i, vector_panel, here, integer(vector.width)))
+                emit.emit(TileMultiply(j * form.vectors + i, of_rows + j, of_columns + i, elements))
+
+    w.loop("group", integer(0), groups_of(w, steps), group)
+    start = emit.let(add(to.row(at[0]), at[1]), "tile_start")
+    (target,) = to.buffers
+    for j in rows:
+        for i in columns:
+            here = add(add(start, multiply(integer(j * ROWS), to.pitch)), integer(i * LANES))
+            emit.emit(TileStore(j * form.vectors + i, target, here, to.pitch))
+
+
+def sums_of(w: PackedWriter, held: Scratch) -> Accumulators:
+    """A register tile's sums that lie in scratch memory, each read where it is used: there are more than registers."""
+    (buffer,) = held.buffers
+    return {
+        (i, j): (load(buffer, add(held.row(integer(j)), integer(i * LANES)), LANES, aligned=True),)
+        for j in range(w.form.rows)
+        for i in range(w.form.vectors)
+    }
+
+
+def clear_to_whole_tiles(w: PackedWriter, side: Side, count: Expression, steps: Expression) -> None:
+    """Zeros for the steps past the end of the sum in the last tile along it."""
+    emit, (panel,) = w.emit, side.panels
+    nothing = kernel.Broadcast(Constant(0, U32), _VECTOR)
+    padded = emit.let(multiply(groups_of(w, steps), integer(LANES)), "padded_steps")
+    elements = emit.let(multiply(w.panels(count, side.width), integer(side.width)), "padded")
+    last = emit.let(operation("sub", padded, integer(LANES)), "last_tile")
+
+    def step(first: Expression) -> None:
+        within = operation("mod", first, integer(side.width))
+        base = emit.let(add(multiply(operation("sub", first, within), side.pitch), within), "column")
+        w.loop("k", steps, padded, lambda k: _store(w, side, add(base, multiply(k, integer(side.width))), nothing))
+
+    def row(j: Expression) -> None:
+        at = emit.let(place_in_tiles(side, j, last), "at")
+        kept = operation("select", inside, load(panel, at, LANES, aligned=True), nothing)
+        _store(w, side, at, kept)
+
+    def clear() -> None:
+        if side.name == "v":
+            w.loop("column", integer(0), elements, step, LANES)
+        else:
+            w.loop("row", integer(0), elements, row)
+
+    left = emit.let(operation("sub", steps, last), "steps_of_last")
+    inside = emit.let(kernel.FirstLanes(left, VectorType(BOOL, LANES)), "inside")
+    emit.when(operation("lt", steps, padded), clear)
+
+
+def _store(w: PackedWriter, side: Side, at: Expression, value: Expression) -> None:
+    w.emit.emit(Store(side.panels[0], at, value, aligned=True))
