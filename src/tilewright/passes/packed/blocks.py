@@ -66,9 +66,11 @@ def room_for_vectors(most: int, scalar: int) -> int:
 
 
 def longest_piece(machine: Machine, tile: int, rows: int, element_bytes: int) -> int:
-    """Steps of the sum for which a scalar panel fills three quarters of L1, a vector panel at most a quarter of L2."""
-    in_l1 = (machine.l1_bytes or USUAL_L1) * 3 // 4 // (rows * element_bytes)
+    """Steps of the sum for which a scalar panel fills three quarters of L1 (with 0 rows: any), a vector panel at most a
+    quarter of L2.
+    """
     in_l2 = (machine.l2_bytes or USUAL_L2) // 4 // (tile * element_bytes)
+    in_l1 = (machine.l1_bytes or USUAL_L1) * 3 // 4 // (rows * element_bytes) if rows else in_l2
     return max(LEAST_PIECE, min(in_l1, in_l2))
 
 
@@ -97,7 +99,15 @@ def sets_of(capacity: int) -> tuple[int, int]:
 
 
 def choose_chunks(
-    threads: int, batch: int, totals: tuple[int, int], tile: tuple[int, int], lanes: int, contracted: int, joined: bool
+    threads: int,
+    batch: int,
+    totals: tuple[int, int],
+    tile: tuple[int, int],
+    lanes: int,
+    contracted: int,
+    joined: bool,
+    speed: float = 1.0,
+    in_place: bool = False,
 ) -> tuple[int, int]:
     """How much of either side one block of the launch takes.
 
@@ -113,12 +123,15 @@ def choose_chunks(
         lanes: elements of a vector.
         contracted: length of the sum.
         joined: whether neighbouring blocks are computed as one.
+        speed: how many times as fast as a multiply-add of vectors what they do is done.
+        in_place: the scalar side is not packed.
     """
     whole = (max(1, totals[0]), max(1, totals[1]))
-    cycles = batch * whole[0] * whole[1] * max(1, contracted) / lanes
+    cycles = batch * whole[0] * whole[1] * max(1, contracted) / lanes / speed
     if threads == 1 or cycles <= SERIAL_CYCLES:
         return whole
-    overhead = PACK_VECTOR + TABLE_ENTRY * lanes / max(1, contracted)
+    overhead = speed * (PACK_VECTOR + TABLE_ENTRY * lanes / max(1, contracted))
+    of_scalar = 0.0 if in_place else overhead
     best: tuple[float, tuple[int, int]] | None = None
     counts = numbers_of_parts(MOST_PARTS_PER_THREAD * threads)
     for vector_parts in counts:
@@ -127,9 +140,10 @@ def choose_chunks(
             scalar = _part(totals[1], scalar_parts, tile[1])
             rows = batch * -(-totals[1] // scalar)
             tasks = rows * -(-totals[0] // vector)
-            alone = vector * scalar + overhead * (vector + scalar)
+            alone = vector * scalar + overhead * vector + of_scalar * scalar
             if joined:
-                packed = overhead * (rows * whole[0] + max(rows, number_of_shares(tasks, threads)) * scalar)
+                shares = max(rows, number_of_shares(tasks, threads))
+                packed = overhead * rows * whole[0] + of_scalar * shares * scalar
                 time = joined_time(tasks, alone, batch * whole[0] * whole[1] + packed, threads)
             else:
                 time = shared_time(tasks, alone, tasks * alone, threads)

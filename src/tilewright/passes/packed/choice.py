@@ -7,13 +7,14 @@ import math
 from tilewright.contraction.form import Contraction, Kind
 from tilewright.contraction.normalise import constant
 from tilewright.ir.scalars import BOOL, ScalarType
-from tilewright.kernel.tiles import LANES
+from tilewright.kernel.tiles import LANES, ROWS
 from tilewright.machine.model import Machine
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.items.sum_trees import FAN, PIECE, grows_errors
 from tilewright.passes.lanes.vectorise import is_vectorisable
 from tilewright.passes.packed.blocks import (
     BLOCK,
+    LINE,
     USUAL_L1,
     choose_chunks,
     even,
@@ -33,6 +34,7 @@ from tilewright.passes.packed.form import (
     rows_are_scattered,
     rows_suit,
     run_of_rows,
+    tiles_lie_there,
 )
 from tilewright.passes.packed.operands import with_conversions_in_packing
 from tilewright.passes.packed.tiles import shape_in_tiles
@@ -83,7 +85,7 @@ def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
     together = 1 if dots is None else dots.together
     element_bytes = len(parts) * parts[0].bytes // together
     tile = vectors * lanes
-    longest = longest_piece(machine, tile, rows, element_bytes)
+    longest = longest_piece(machine, tile, 0 if in_tiles else rows, element_bytes)
     few = vector_total * scalar_total * element_bytes <= (machine.l1_bytes or USUAL_L1) // 2
     if few and contracted > LONGEST_PIECE:
         longest = min(longest, PIECE)
@@ -95,10 +97,16 @@ def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
         copied = COPIED_WORD * element_bytes / 4 * scalar_total * contracted
         depth = run if machine.pace.other * added < machine.pace.packing * copied else depth
     batch = math.prod(constant(one.size) for one in contraction.of_kind(Kind.C))
+    tiles_in_place = in_tiles is not None and scalar_rows and tiles_lie_there(contraction, scalar, vector_left, depth)
+    speed = ROWS * LANES / machine.pace.tile if in_tiles else 1.0
     levels = _levels(contraction, -(-contracted // depth))
-    chunks = choose_chunks(machine.cores, batch, totals, (tile, rows), lanes, contracted, joined=levels < 2)
+    chunks = choose_chunks(
+        machine.cores, batch, totals, (tile, rows), lanes, contracted, levels < 2, speed, tiles_in_place
+    )
     memory = panel_bytes(machine)
     step_bytes = max(1, min(depth, contracted)) * element_bytes
+    if in_tiles is not None:
+        step_bytes = -(-step_bytes // LINE) * LINE
     scalar_block = even(chunks[1], min(BLOCK, memory[1] // step_bytes), rows)
     if levels > 1:
         chunks = even(chunks[0], WAITING_ELEMENTS // scalar_block, tile), chunks[1]
@@ -146,6 +154,7 @@ def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
         far=far,
         scalar_far=_is_far(contraction, not vector_left, machine),
         scalar_in_place=scalar_rows and dots is None and suit,
+        tiles_in_place=tiles_in_place,
         dots=dots,
     )
 

@@ -13,7 +13,7 @@ from tilewright.contraction.form import Contraction, Dimension, Kind
 from tilewright.contraction.normalise import constant
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, compute_type, real_of
-from tilewright.kernel.tiles import LANES
+from tilewright.kernel.tiles import LANES, ROWS
 from tilewright.machine.model import Machine, power_of_two_at_least
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.items.sum_trees import FAN
@@ -69,6 +69,7 @@ class PackedForm(TwoSidedForm):
     `boxes`: results are assembled in these pieces of the output's memory, which go past the caches.
     `levels`: of partial sums that wait in scratch memory: none if they are added up in the output; one if that cannot
     hold them; more for sums of many pieces, which are trees: `fan` values of a level are one of the next.
+    `tiles_in_place`: its rows are those of tiles, which are read where they lie if they begin with cache lines.
     `dots`: several products of narrow elements are summed by one instruction.
     `any_shape`: one kernel serves all sizes and strides (contractions/any_shape.py).
     """
@@ -95,6 +96,7 @@ class PackedForm(TwoSidedForm):
     scalar_far: bool = False
     scalar_in_place: bool = False
     boxes: Boxes | None = None
+    tiles_in_place: bool = False
     dots: Dots | None = None
     any_shape: bool = False
 
@@ -112,6 +114,16 @@ class PackedForm(TwoSidedForm):
     def in_tiles(self) -> bool:
         """Whether sums are in tiles (tiles.py)."""
         return self.dots is not None and self.dots.in_tiles
+
+    @property
+    def row_distance(self) -> int | None:
+        """How far rows of a tile of sums lie from each other in the output; None if they are not evenly spaced."""
+        return _evenly([(one.size, one.stride_out) for one in self.scalar_dimensions])
+
+    @property
+    def source_distance(self) -> int | None:
+        """The same in the scalar side's operand."""
+        return _evenly([(one.size, one.stride) for one in self.scalar_dimensions])
 
     @property
     def ends_in_tile(self) -> bool:
@@ -311,6 +323,25 @@ def rows_suit(
     plain = held == operand.element and held != BOOL and not held.is_complex
     apart = scalar[-1].stride * operand.element.bytes if scalar else 0
     return plain and together and lines_stay(rows, apart, machine)
+
+
+def _evenly(dimensions: list[tuple[int, int]]) -> int | None:
+    """The distance of 16 rows that begin with a multiple, if it is the same for all."""
+    size, stride = dimensions[-1] if dimensions else (1, 0)
+    return stride if len(dimensions) == 1 or size % ROWS == 0 else None
+
+
+def tiles_lie_there(contraction: Contraction, scalar: tuple[SideDimension, ...], vector_left: bool, piece: int) -> bool:
+    """Whether the scalar side's operand has whole tiles where it lies: evenly spaced rows in multiples of 16, along
+    which each piece of the sum runs without a gap, and is whole tiles long. If one row begins with a line, all do.
+    """
+    run = run_of_rows(contraction, vector_left)
+    element_bytes = contraction.operand(left=not vector_left).element.bytes
+    together = run > 0 and (len(contraction.of_kind(Kind.K)) == 1 or run % piece == 0)
+    rows = math.prod(one.size for one in scalar)
+    strides = [constant(one.stride(left=not vector_left)) for one in contraction.dimensions]
+    whole = all(one * element_bytes % LINE == 0 for one in (run, piece, *strides) if one != 1) and rows % ROWS == 0
+    return together and whole and _evenly([(one.size, one.stride) for one in scalar]) is not None
 
 
 def rows_are_scattered(contraction: Contraction, scalar: tuple[SideDimension, ...], vector_left: bool) -> bool:

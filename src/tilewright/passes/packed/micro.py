@@ -21,8 +21,9 @@ from tilewright.passes.packed.blocks import LINE
 from tilewright.passes.packed.combine import results, start
 from tilewright.passes.packed.on_the_way import is_packed_on_the_way
 from tilewright.passes.packed.register_tile import steps_are_short, tile_at
-from tilewright.passes.packed.store import Place
-from tilewright.passes.packed.tiles import sum_in_tiles, sums_of
+from tilewright.passes.packed.runs import WHOLE
+from tilewright.passes.packed.store import Place, has_fast_path
+from tilewright.passes.packed.tiles import store_results, store_sums, sum_in_tiles, sums_of
 from tilewright.passes.packed.turned import is_turned, write_turned
 from tilewright.passes.packed.waiting import Accumulators, Edges, Scratch, Target
 from tilewright.passes.packed.writer import PackedWriter, Side
@@ -158,17 +159,44 @@ def _write_in_tiles(pair: PanelPair, tiles: Sequence[Scratch], v: Expression, s:
     collected = form.buffered or form.levels > 0
     rows, columns = _inside(pair, vector_first, scalar_first)
     tile, at = tiles[-1], (scalar_first, vector_first) if collected else (zero, zero)
-    if not form.levels:
-        sum_in_tiles(w, sides, (vector_first, scalar_first), pair.counts[2], tile, at)
-        if not form.buffered:
-            place.write_tile(tile, zero, zero, rows, columns)
+    soon = None if collected else place.prefetch_row
+    sum_in_tiles(w, sides, (vector_first, scalar_first), pair.counts, soon)
+    if form.levels:
+        held = w.workspace("sums", form.accumulator, form.vector_tile * form.rows)
+        sums = Scratch((held,), integer(form.vector_tile), zero)
+
+        def add_sums() -> None:
+            store_sums(w, sums, (zero, zero))
+            place.spill(tiles[0], sums_of(w, sums), *at, add_to=True)
+
+        w.branch(pair.edges[-len(tiles)][0], lambda: store_sums(w, tiles[0], at), add_sums)
+        place.pass_on(tiles, sums_of(w, sums), *at)
+        if not form.written_by_blocks:
+            w.emit.when(pair.edges[-1][1], lambda: place.write_whole_rows(tile, *at, rows, columns))
+    elif form.buffered:
+        store_sums(w, tile, at)
+    else:
+        _write_tiles(pair, place, tile, rows, columns)
+
+
+def _write_tiles(pair: PanelPair, place: Place, tile: Scratch, rows: Expression, columns: Expression) -> None:
+    """Sums in tiles to the output: straight, where nothing is to be done with them, and all of them are results."""
+    w, form, zero = pair.w, pair.w.form, integer(0)
+
+    def through_memory() -> None:
+        store_sums(w, tile, (zero, zero))
+        place.write_whole_rows(tile, zero, zero, rows, columns)
+
+    distance = form.row_distance
+    if not has_fast_path(w) or distance is None or WHOLE not in pair.vector.runs.out:
+        through_memory()
         return
-    held = w.workspace("sums", form.accumulator, form.vector_tile * form.rows)
-    sums = Scratch((held,), integer(form.vector_tile), zero)
-    sum_in_tiles(w, sides, (vector_first, scalar_first), pair.counts[2], sums, (zero, zero))
-    place.wait(tiles, sums_of(w, sums), *at)
-    if not form.written_by_blocks:
-        w.emit.when(pair.edges[-1][1], lambda: place.write_tile(tile, *at, rows, columns))
+    straight = operation("eq", rows, integer(form.rows))
+    straight = operation("and", straight, place.has_whole_vectors(columns))
+    if form.depth < form.contracted_total:
+        straight = operation("and", straight, place.first)
+    pitch = w.parameter("row_distance", distance)
+    w.branch(straight, lambda: store_results(w, place, pitch), through_memory)
 
 
 def _write_boxes(pair: PanelPair) -> None:

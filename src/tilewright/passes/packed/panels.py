@@ -30,6 +30,7 @@ from tilewright.passes.packed.reading import (
 from tilewright.passes.packed.runs import BROKEN, WHOLE
 from tilewright.passes.packed.scalar_panels import copy_parts, pack_steps
 from tilewright.passes.packed.squares import by_mark, joined, transpose
+from tilewright.passes.packed.tile_columns import may_pack_columns, pack_columns
 from tilewright.passes.packed.tile_rows import pack_tile_rows
 from tilewright.passes.packed.writer import PackedWriter, Side, run_is
 
@@ -71,6 +72,9 @@ def _pack_panels(w: PackedWriter, side: Side, count: Expression, depth: Expressi
         base = w.emit.let(multiply(first, side.pitch), "panel")
         _pack_elements(w, side, first, integer(0), base, (integer(0), depth), side.width)
 
+    if may_pack_columns(w, side):
+        pack_columns(w, side, count, depth, panel)
+        return
     together = max(1, LONG_READ // (side.width * side.operand.element.bytes))
     if together == 1 or w.form.lanes == 1 or not w.form.far or WHOLE not in side.runs.source:
         w.loop("panel", integer(0), panels, panel)

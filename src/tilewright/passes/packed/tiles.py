@@ -13,16 +13,44 @@ Past the end of the sum both sides have zeros, up to whole tiles: 0 times an inf
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from functools import partial
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, U32
 from tilewright.kernel import ir as kernel
-from tilewright.kernel.ir import Constant, Expression, Store, VectorType, add, integer, load, multiply, operation
+from tilewright.kernel.ir import (
+    Buffer,
+    Constant,
+    Expression,
+    Store,
+    VectorType,
+    add,
+    integer,
+    load,
+    multiply,
+    operation,
+)
 from tilewright.kernel.tiles import COUNT, LANES, ROWS, TileLoad, TileMultiply, TileStore, TileZero
 from tilewright.machine.model import Machine
-from tilewright.passes.packed.waiting import Accumulators, Scratch
+from tilewright.passes.packed.waiting import Accumulators, Scratch, Waiting
 from tilewright.passes.packed.writer import PackedWriter, Side
 
+ROWS_ASKED = 2  # of the output, for each tile along the sum
+
 _VECTOR = VectorType(U32, LANES)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Where tiles of the scalar side are read: those of each 16 rows from a start on, with rows so far from each other,
+    and a step to the next tile along the sum.
+    """
+
+    buffer: Buffer
+    starts: Sequence[Expression]
+    distance: Expression
+    step: int
 
 
 def shape_in_tiles(totals: tuple[int, int], steps: int, machine: Machine) -> tuple[float, tuple[int, int]]:
@@ -68,43 +96,90 @@ def sum_in_tiles(
     w: PackedWriter,
     sides: tuple[Side, Side],
     first: tuple[Expression, Expression],
-    steps: Expression,
-    to: Scratch,
-    at: tuple[Expression, Expression],
+    counts: tuple[Expression, Expression, Expression],
+    soon: Callable[[Expression], None] | None,
 ) -> None:
     """The sums of the register tile that begins with elements `first` of the vector and of the scalar side, over a
-    piece of the sum, into scratch memory: from element `at` (row, column) on.
+    piece of the sum, in tiles, where blocks have `counts` elements and steps. `soon(j)` asks for the lines of row j of
+    the output, of a few rows in each round.
     """
     form, emit, (vector, scalar) = w.form, w.emit, sides
     assert form.dots is not None
     elements = form.dots.elements
-    (vector_panel,), (scalar_panel,) = vector.panels, scalar.panels
+    (vector_panel,) = vector.panels
     columns, rows = range(form.vectors), range(form.rows // ROWS)
     of_rows, of_columns = form.vectors * len(rows), form.vectors * len(rows) + len(rows)
     vector_base = emit.let(multiply(first[0], vector.pitch), "vector_panel")
-    scalar_base = emit.let(multiply(first[1], scalar.pitch), "scalar_panel")
     for number in range(of_rows):
         emit.emit(TileZero(number))
 
-    def group(number: Expression) -> None:
+    def ask(number: Expression) -> None:
+        assert soon is not None
+        for row in range(ROWS_ASKED):
+            soon(add(multiply(number, integer(ROWS_ASKED)), integer(row)))
+
+    def group(number: Expression, from_rows: Rows) -> None:
+        if soon is not None:
+            emit.when(operation("lt", number, integer(form.rows // ROWS_ASKED)), lambda: ask(number))
         along = emit.let(add(vector_base, multiply(number, integer(LANES * vector.width))), "vector_tile")
-        across = emit.let(add(scalar_base, multiply(number, integer(LANES * scalar.width))), "scalar_tile")
+        across = emit.let(multiply(number, integer(from_rows.step)), "scalar_tile")
         for j in rows:
-            here = add(across, integer(j * ROWS * LANES))
-            emit.emit(TileLoad(of_rows + j, scalar_panel, here, integer(LANES)))
+            emit.emit(TileLoad(of_rows + j, from_rows.buffer, add(across, from_rows.starts[j]), from_rows.distance))
             for i in columns:
                 if j == 0:
                     here = add(along, integer(i * LANES))
                     emit.emit(TileLoad(of_columns + i, vector_panel, here, integer(vector.width)))
                 emit.emit(TileMultiply(j * form.vectors + i, of_rows + j, of_columns + i, elements))
 
-    w.loop("group", integer(0), groups_of(w, steps), group)
-    start = emit.let(add(to.row(at[0]), at[1]), "tile_start")
+    def run(from_rows: Rows) -> None:
+        w.loop("group", integer(0), groups_of(w, counts[2]), lambda number: group(number, from_rows))
+
+    if w.tiles_lie_there is None:
+        run(_rows_in_panel(w, scalar, first[1]))
+    else:
+        in_place = partial(_rows_in_place, w, scalar, first[1], counts[1])
+        w.branch(w.tiles_lie_there, lambda: run(in_place()), lambda: run(_rows_in_panel(w, scalar, first[1])))
+
+
+def _rows_in_panel(w: PackedWriter, side: Side, first: Expression) -> Rows:
+    """The rows from row `first` on of the scalar side, in its panel."""
+    base = w.emit.let(multiply(first, side.pitch), "scalar_panel")
+    starts = [add(base, integer(j * ROWS * LANES)) for j in range(w.form.rows // ROWS)]
+    return Rows(side.panels[0], starts, integer(LANES), LANES * side.width)
+
+
+def _rows_in_place(w: PackedWriter, side: Side, first: Expression, count: Expression) -> Rows:
+    """The same in the operand; past the last ones these again."""
+    starts: list[Expression] = []
+    along = load(side.depth_table, integer(0))
+    for j in range(w.form.rows // ROWS):
+        row = operation("min", add(first, integer(j * ROWS)), operation("sub", count, integer(ROWS)))
+        starts.append(w.emit.let(add(load(side.source_table, w.emit.let(row, "row")), along), "rows"))
+    assert w.form.source_distance is not None
+    return Rows(side.source, starts, w.parameter("source_distance", w.form.source_distance), LANES * w.form.together)
+
+
+def store_sums(w: PackedWriter, to: Scratch, at: tuple[Expression, Expression]) -> None:
+    """The sums in tiles to scratch memory, from element `at` (row, column) on."""
+    start = w.emit.let(add(to.row(at[0]), at[1]), "tile_start")
     (target,) = to.buffers
-    for j in rows:
-        for i in columns:
-            here = add(add(start, multiply(integer(j * ROWS), to.pitch)), integer(i * LANES))
-            emit.emit(TileStore(j * form.vectors + i, target, here, to.pitch))
+    for j, i, number in _numbers(w):
+        here = add(add(start, multiply(integer(j * ROWS), to.pitch)), integer(i * LANES))
+        w.emit.emit(TileStore(number, target, here, to.pitch))
+
+
+def store_results(w: PackedWriter, place: Waiting, distance: Expression) -> None:
+    """The sums in tiles to the output, whose rows lie so far apart."""
+    bases = [place.row_base(integer(j * ROWS)) for j in range(w.form.rows // ROWS)]
+    starts = [load(place.vector.out_table, add(place.vector_first, integer(i * LANES))) for i in range(w.form.vectors)]
+    for j, i, number in _numbers(w):
+        w.emit.emit(TileStore(number, place.out, w.emit.let(add(bases[j], starts[i]), "at"), distance))
+
+
+def _numbers(w: PackedWriter) -> list[tuple[int, int, int]]:
+    """Row, column and number of each tile of sums."""
+    vectors = w.form.vectors
+    return [(j, i, j * vectors + i) for j in range(w.form.rows // ROWS) for i in range(vectors)]
 
 
 def sums_of(w: PackedWriter, held: Scratch) -> Accumulators:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tilewright.contraction.form import Operand
 from tilewright.ir.dataclass import dataclass
@@ -40,12 +40,16 @@ class Side:
 
 
 class PackedWriter(LaunchWriter):
-    """The state of writing one packed kernel."""
+    """The state of writing one packed kernel.
+
+    `tiles_lie_there`: whether the scalar side is read in place by tiles, of a form for which that is possible.
+    """
 
     def __init__(self, form: PackedForm) -> None:
         """Begin the kernel of a form."""
         super().__init__(form.contraction, I64)
         self.form = form
+        self.tiles_lie_there: Expression | None = None
 
     def parameter(self, hint: str, value: int) -> Expression:
         """As `LaunchWriter` has it; 0 and 1 too where one kernel serves all shapes."""
@@ -72,6 +76,13 @@ class PackedWriter(LaunchWriter):
         return self.emit.let(
             kernel.FirstLanes(self.emit.let(left, "left"), kernel.VectorType(BOOL, self.form.lanes)), "inside"
         )
+
+    def unless(self, condition: Expression | None, write: Callable[[], None]) -> None:
+        """if not condition; None is never true."""
+        if condition is None:
+            write()
+        else:
+            self.emit.when(operation("not", condition), write)
 
     def panels(self, count: Expression, width: int) -> Expression:
         """Panels that hold `count` elements."""
