@@ -19,7 +19,6 @@ from tilewright.ir.builder import Builder
 from tilewright.ir.nodes import Type
 from tilewright.ir.scalars import BF16, F16, F32, I8, I16, I32, I64, U8, U32, ScalarType
 from tilewright.kernel.dots import Dot
-from tilewright.kernel.tiles import TileMultiply
 from tilewright.kernel.traversal import expressions, walk
 from tilewright.machine.detect import host_machine
 from tilewright.machine.model import Machine
@@ -30,7 +29,7 @@ from tilewright.passes.packed.form import PackedForm
 from tilewright.passes.packed.kernel import write_packed_kernel
 from tilewright.report.cpu_text import packed_lines
 
-HOST = host_machine()
+HOST = replace(host_machine(), tiles=())
 SMALL_CACHES = replace(HOST, l1_bytes=1 << 10, l2_bytes=1 << 13, l3_bytes=1 << 15)
 ALL_DOTS = replace(CPU_AVX512, dots=("bf16", "i16", "i8"))
 BYTES = [(I8, I8), (U8, U8), (U8, I8), (I8, U8)]
@@ -58,10 +57,8 @@ def form_of(contraction: Contraction, machine: Machine = HOST) -> PackedForm:
 
 
 def has_dots(form: PackedForm) -> bool:
-    statements = [*walk(write_packed_kernel(form).kernel.body)]
-    parts = [one for statement in statements for one in expressions(statement)]
-    assert any(isinstance(one, Dot) for one in parts) == (form.dots is not None and not form.in_tiles)
-    assert any(isinstance(one, TileMultiply) for one in statements) == form.in_tiles
+    parts = [one for statement in walk(write_packed_kernel(form).kernel.body) for one in expressions(statement)]
+    assert any(isinstance(one, Dot) for one in parts) == (form.dots is not None)
     return form.dots is not None
 
 

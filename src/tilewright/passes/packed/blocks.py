@@ -66,11 +66,9 @@ def room_for_vectors(most: int, scalar: int) -> int:
 
 
 def longest_piece(machine: Machine, tile: int, rows: int, element_bytes: int) -> int:
-    """Steps of the sum for which a scalar panel fills three quarters of L1 (with 0 rows: any), a vector panel at most a
-    quarter of L2.
-    """
+    """Steps of the sum for which a scalar panel fills three quarters of L1, a vector panel at most a quarter of L2."""
+    in_l1 = (machine.l1_bytes or USUAL_L1) * 3 // 4 // (rows * element_bytes)
     in_l2 = (machine.l2_bytes or USUAL_L2) // 4 // (tile * element_bytes)
-    in_l1 = (machine.l1_bytes or USUAL_L1) * 3 // 4 // (rows * element_bytes) if rows else in_l2
     return max(LEAST_PIECE, min(in_l1, in_l2))
 
 

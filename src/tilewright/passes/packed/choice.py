@@ -43,6 +43,8 @@ LONGEST_PIECE = 1024
 """Steps of the sum that are packed at once at most, where the errors of their results add up. Pieces of longer sums
 whose results stay in the first cache are those of all trees (`PIECE`), since adding to them there costs nothing.
 """
+LONGEST_ROW, LONGEST_WAITING_ROW = 2048, 8192
+"""Bytes of a row of tiles, as a rule and where partial sums would wait in scratch memory."""
 WAITING_ELEMENTS = 1 << 22  # of a level of partial sums: 2048 by 2048 results are packed for at once
 CHANNELS = 1024  # bytes that lie in several channels of the memory
 COPIED_WORD = 0.5  # cycles to pack four bytes of the scalar side
@@ -85,11 +87,13 @@ def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
     together = 1 if dots is None else dots.together
     element_bytes = len(parts) * parts[0].bytes // together
     tile = vectors * lanes
-    longest = longest_piece(machine, tile, 0 if in_tiles else rows, element_bytes)
+    longest = longest_piece(machine, tile, rows, element_bytes)
     few = vector_total * scalar_total * element_bytes <= (machine.l1_bytes or USUAL_L1) // 2
     if few and contracted > LONGEST_PIECE:
         longest = min(longest, PIECE)
     depth = _depth(contraction, contracted, lanes * together, longest)
+    if in_tiles is not None:
+        depth = _depth_in_tiles(contraction, contracted, element_bytes)
     run = run_of_rows(contraction, vector_left) if scalar_rows and dots is None else 0
     if LEAST_RUN <= run < depth and rows_suit(contraction, scalar, vector_left, rows, run, machine):
         tiles = -(-vector_total // tile) * -(-scalar_total // rows)
@@ -308,6 +312,15 @@ def _depth(contraction: Contraction, contracted: int, lanes: int, longest: int) 
     elif grows_errors(contraction.combine):
         longest = min(longest, LONGEST_PIECE)
     return even(contracted, longest, lanes)
+
+
+def _depth_in_tiles(contraction: Contraction, contracted: int, element_bytes: int) -> int:
+    """The same where sums are in tiles, whose instructions add up 16 steps in a tree of their own: what adding partial
+    sums costs, and how long rows may be that come from the second cache, decides.
+    """
+    nbytes = contracted * element_bytes
+    waits = not holds_partial_sums(contraction) and nbytes <= LONGEST_WAITING_ROW
+    return even(contracted, (LONGEST_WAITING_ROW if waits else LONGEST_ROW) // element_bytes, LINE // element_bytes)
 
 
 def _levels(contraction: Contraction, pieces: int) -> int:

@@ -33,6 +33,7 @@ from tilewright.kernel.ir import (
 )
 from tilewright.kernel.tiles import COUNT, LANES, ROWS, TileLoad, TileMultiply, TileStore, TileZero
 from tilewright.machine.model import Machine
+from tilewright.machine.paces import Pace
 from tilewright.passes.packed.waiting import Accumulators, Scratch, Waiting
 from tilewright.passes.packed.writer import PackedWriter, Side
 
@@ -67,15 +68,29 @@ def shape_in_tiles(totals: tuple[int, int], steps: int, machine: Machine) -> tup
         >>> [shape_in_tiles(totals, 256, CPU_TILES)[1] for totals in ((512, 512), (16, 512), (512, 16), (100, 48))]
         [(2, 32), (1, 48), (3, 16), (2, 32)]
     """
-    pace, best = machine.pace, (math.inf, (0, 0))
+    best = math.inf, (0, 0)
     for vectors, tiles in ((2, 2), (1, 3), (3, 1), (1, 2), (2, 1), (1, 1)):
         assert vectors * tiles + vectors + tiles <= COUNT
-        count = -(-totals[0] // (vectors * LANES)) * -(-totals[1] // (tiles * ROWS))
-        step = max(pace.tile * vectors * tiles, pace.tile_load * (vectors + tiles))
-        time = count * (-(-steps // LANES) * step + pace.tile_end * vectors * tiles)
+        shape = vectors, tiles * ROWS
+        count = -(-totals[0] // (vectors * LANES)) * -(-totals[1] // shape[1])
+        time = count * time_in_tiles(shape, steps, 1, machine.pace)
         if time < best[0]:
-            best = time, (vectors, tiles * ROWS)
+            best = time, shape
     return best
+
+
+def time_in_tiles(shape: tuple[int, int], steps: int, pieces: int, pace: Pace) -> float:
+    """The time of one register tile (vectors, rows), in multiply-adds of vectors.
+
+    Args:
+        shape: of the register tile.
+        steps: of the sum, of which each is a lane of 32 bits.
+        pieces: of the sum, after each of which sums are brought to where they go.
+        pace: of the processor.
+    """
+    vectors, tiles = shape[0], shape[1] // ROWS
+    step = max(pace.tile * vectors * tiles, pace.tile_load * (vectors + tiles))
+    return -(-steps // LANES) * step + pieces * pace.tile_end * vectors * tiles
 
 
 def groups_of(w: PackedWriter, steps: Expression) -> Expression:
