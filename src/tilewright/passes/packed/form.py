@@ -332,16 +332,15 @@ def _evenly(dimensions: list[tuple[int, int]]) -> int | None:
 
 
 def tiles_lie_there(contraction: Contraction, scalar: tuple[SideDimension, ...], vector_left: bool, piece: int) -> bool:
-    """Whether the scalar side's operand has whole tiles where it lies: evenly spaced rows in multiples of 16, along
-    which each piece of the sum runs without a gap, and is whole tiles long. If one row begins with a line, all do.
+    """Whether the scalar side's operand has whole tiles where it lies: evenly spaced rows in multiples of 16, which
+    begin with cache lines if one does, and along which the sum is in runs of whole lines.
     """
-    run = run_of_rows(contraction, vector_left)
+    run, rows = run_of_rows(contraction, vector_left), math.prod(one.size for one in scalar)
     element_bytes = contraction.operand(left=not vector_left).element.bytes
-    together = run > 0 and (len(contraction.of_kind(Kind.K)) == 1 or run % piece == 0)
-    rows = math.prod(one.size for one in scalar)
     strides = [constant(one.stride(left=not vector_left)) for one in contraction.dimensions]
-    whole = all(one * element_bytes % LINE == 0 for one in (run, piece, *strides) if one != 1) and rows % ROWS == 0
-    return together and whole and _evenly([(one.size, one.stride) for one in scalar]) is not None
+    in_lines = all(one * element_bytes % LINE == 0 for one in (run, piece, *strides) if one != 1)
+    evenly = _evenly([(one.size, one.stride) for one in scalar]) is not None
+    return run > 0 and in_lines and evenly and rows % ROWS == 0
 
 
 def rows_are_scattered(contraction: Contraction, scalar: tuple[SideDimension, ...], vector_left: bool) -> bool:

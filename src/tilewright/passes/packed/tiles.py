@@ -45,13 +45,13 @@ _VECTOR = VectorType(U32, LANES)
 @dataclass(frozen=True)
 class Rows:
     """Where tiles of the scalar side are read: those of each 16 rows from a start on, with rows so far from each other,
-    and a step to the next tile along the sum.
+    and `along(number)` how far the tile of a number along the sum is from there.
     """
 
     buffer: Buffer
     starts: Sequence[Expression]
     distance: Expression
-    step: int
+    along: Callable[[Expression], Expression]
 
 
 def shape_in_tiles(totals: tuple[int, int], steps: int, machine: Machine) -> tuple[float, tuple[int, int]]:
@@ -137,7 +137,7 @@ def sum_in_tiles(
         if soon is not None:
             emit.when(operation("lt", number, integer(form.rows // ROWS_ASKED)), lambda: ask(number))
         along = emit.let(add(vector_base, multiply(number, integer(LANES * vector.width))), "vector_tile")
-        across = emit.let(multiply(number, integer(from_rows.step)), "scalar_tile")
+        across = emit.let(from_rows.along(number), "scalar_tile")
         for j in rows:
             emit.emit(TileLoad(of_rows + j, from_rows.buffer, add(across, from_rows.starts[j]), from_rows.distance))
             for i in columns:
@@ -160,18 +160,18 @@ def _rows_in_panel(w: PackedWriter, side: Side, first: Expression) -> Rows:
     """The rows from row `first` on of the scalar side, in its panel."""
     base = w.emit.let(multiply(first, side.pitch), "scalar_panel")
     starts = [add(base, integer(j * ROWS * LANES)) for j in range(w.form.rows // ROWS)]
-    return Rows(side.panels[0], starts, integer(LANES), LANES * side.width)
+    return Rows(side.panels[0], starts, integer(LANES), lambda number: multiply(number, integer(LANES * side.width)))
 
 
 def _rows_in_place(w: PackedWriter, side: Side, first: Expression, count: Expression) -> Rows:
     """The same in the operand; past the last ones these again."""
     starts: list[Expression] = []
-    along = load(side.depth_table, integer(0))
     for j in range(w.form.rows // ROWS):
         row = operation("min", add(first, integer(j * ROWS)), operation("sub", count, integer(ROWS)))
-        starts.append(w.emit.let(add(load(side.source_table, w.emit.let(row, "row")), along), "rows"))
+        starts.append(w.emit.let(load(side.source_table, w.emit.let(row, "row")), "rows"))
     assert w.form.source_distance is not None
-    return Rows(side.source, starts, w.parameter("source_distance", w.form.source_distance), LANES * w.form.together)
+    distance, steps = w.parameter("source_distance", w.form.source_distance), integer(LANES * w.form.together)
+    return Rows(side.source, starts, distance, lambda number: load(side.depth_table, multiply(number, steps)))
 
 
 def store_sums(w: PackedWriter, to: Scratch, at: tuple[Expression, Expression]) -> None:
