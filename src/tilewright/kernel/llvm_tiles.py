@@ -53,7 +53,9 @@ def emit_tiles(
         case TileLoad(tile=tile) | TileStore(tile=tile):
             place = address(statement.buffer, statement.index)
             pitch = emitter.emit(f"mul i64 {emit(statement.pitch)}, {statement.buffer.element.bytes}")
-            name = "tileloadd64" if isinstance(statement, TileLoad) else "tilestored64"
+            name = "tilestored64"
+            if isinstance(statement, TileLoad):
+                name = "tileloaddt164" if statement.once else "tileloadd64"
             _call(emitter, name, [_number(tile), ("ptr", place), ("i64", pitch)])
 
 

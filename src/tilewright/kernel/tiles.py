@@ -33,12 +33,15 @@ class TileZero:
 
 @dataclass(frozen=True)
 class TileLoad:
-    """A tile from memory: its row i begins with `buffer[index + i * pitch]`, all in elements."""
+    """A tile from memory: its row i begins with `buffer[index + i * pitch]`, all in elements. What is read `once`
+    before much else is need not stay in the first cache.
+    """
 
     tile: int
     buffer: Buffer
     index: Expression
     pitch: Expression
+    once: bool = False
 
 
 @dataclass(frozen=True)

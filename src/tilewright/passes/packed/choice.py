@@ -18,6 +18,7 @@ from tilewright.passes.packed.blocks import (
     USUAL_L1,
     choose_chunks,
     even,
+    lines_stay,
     longest_piece,
     panel_bytes,
     room_for_vectors,
@@ -45,6 +46,8 @@ whose results stay in the first cache are those of all trees (`PIECE`), since ad
 """
 LONGEST_ROW, LONGEST_WAITING_ROW = 2048, 8192
 """Bytes of a row of tiles, as a rule and where partial sums would wait in scratch memory."""
+MANY_COLUMNS = 1024
+"""Beyond which packing rows of tiles pays, if the first cache does not hold as many of them where they lie."""
 WAITING_ELEMENTS = 1 << 22  # of a level of partial sums: 2048 by 2048 results are packed for at once
 CHANNELS = 1024  # bytes that lie in several channels of the memory
 COPIED_WORD = 0.5  # cycles to pack four bytes of the scalar side
@@ -102,6 +105,9 @@ def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
         depth = run if machine.pace.other * added < machine.pace.packing * copied else depth
     batch = math.prod(constant(one.size) for one in contraction.of_kind(Kind.C))
     tiles_in_place = in_tiles is not None and scalar_rows and tiles_lie_there(contraction, scalar, vector_left, depth)
+    apart = scalar[-1].stride * contraction.operand(not vector_left).element.bytes if scalar else 0
+    stay = lines_stay(rows, apart, machine)
+    tiles_in_place = tiles_in_place and (stay or vector_total <= MANY_COLUMNS)
     speed = ROWS * LANES / machine.pace.tile if in_tiles else 1.0
     levels = _levels(contraction, -(-contracted // depth))
     chunks = choose_chunks(
@@ -159,6 +165,7 @@ def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
         scalar_far=_is_far(contraction, not vector_left, machine),
         scalar_in_place=scalar_rows and dots is None and suit,
         tiles_in_place=tiles_in_place,
+        part=_part(depth * element_bytes, rows, machine) if in_tiles and (stay or not tiles_in_place) else 0,
         dots=dots,
     )
 
@@ -321,6 +328,14 @@ def _depth_in_tiles(contraction: Contraction, contracted: int, element_bytes: in
     nbytes = contracted * element_bytes
     waits = not holds_partial_sums(contraction) and nbytes <= LONGEST_WAITING_ROW
     return even(contracted, (LONGEST_WAITING_ROW if waits else LONGEST_ROW) // element_bytes, LINE // element_bytes)
+
+
+def _part(nbytes: int, rows: int, machine: Machine) -> int:
+    """Tiles along a row of so many bytes for which a register tile's rows fill two thirds of the first cache; 0 if all
+    do, or nearly.
+    """
+    tiles, most = -(-nbytes // LINE), max(1, (machine.l1_bytes or USUAL_L1) * 2 // 3 // (rows * LINE))
+    return 0 if tiles <= most * 5 // 4 else even(tiles, most, 1)
 
 
 def _levels(contraction: Contraction, pieces: int) -> int:

@@ -54,6 +54,19 @@ class Rows:
     along: Callable[[Expression], Expression]
 
 
+@dataclass(frozen=True)
+class Part:
+    """A part of a piece of the sum, as long as the first cache holds what it reads of the scalar side: tiles `begin` to
+    `end` along it. Sums of a row of register tiles wait in a strip of memory until the last part.
+    """
+
+    strip: Scratch
+    begin: Expression
+    end: Expression
+    is_first: Expression
+    is_last: Expression
+
+
 def shape_in_tiles(totals: tuple[int, int], steps: int, machine: Machine) -> tuple[float, tuple[int, int]]:
     """(vectors, rows) of the register tile whose sums are the fastest in tiles, and the time that all of them take, in
     multiply-adds of vectors.
@@ -113,10 +126,11 @@ def sum_in_tiles(
     first: tuple[Expression, Expression],
     counts: tuple[Expression, Expression, Expression],
     soon: Callable[[Expression], None] | None,
+    part: Part | None,
 ) -> None:
     """The sums of the register tile that begins with elements `first` of the vector and of the scalar side, over a
-    piece of the sum, in tiles, where blocks have `counts` elements and steps. `soon(j)` asks for the lines of row j of
-    the output, of a few rows in each round.
+    piece of the sum or part of it, in tiles, where blocks have `counts` elements and steps. `soon(j)` asks for the
+    lines of row j of the output, of a few rows in each round.
     """
     form, emit, (vector, scalar) = w.form, w.emit, sides
     assert form.dots is not None
@@ -125,8 +139,16 @@ def sum_in_tiles(
     columns, rows = range(form.vectors), range(form.rows // ROWS)
     of_rows, of_columns = form.vectors * len(rows), form.vectors * len(rows) + len(rows)
     vector_base = emit.let(multiply(first[0], vector.pitch), "vector_panel")
-    for number in range(of_rows):
-        emit.emit(TileZero(number))
+    begin, end = (integer(0), groups_of(w, counts[2])) if part is None else (part.begin, part.end)
+
+    def zeros() -> None:
+        for number in range(of_rows):
+            emit.emit(TileZero(number))
+
+    if part is None:
+        zeros()
+    else:
+        w.branch(part.is_first, zeros, partial(_load_sums, w, part.strip, first[0]))
 
     def ask(number: Expression) -> None:
         assert soon is not None
@@ -135,19 +157,23 @@ def sum_in_tiles(
 
     def group(number: Expression, from_rows: Rows) -> None:
         if soon is not None:
-            emit.when(operation("lt", number, integer(form.rows // ROWS_ASKED)), lambda: ask(number))
+            passed = operation("sub", number, begin)
+            asks = operation("lt", passed, integer(form.rows // ROWS_ASKED))
+            emit.when(asks if part is None else operation("and", asks, part.is_last), lambda: ask(passed))
         along = emit.let(add(vector_base, multiply(number, integer(LANES * vector.width))), "vector_tile")
         across = emit.let(from_rows.along(number), "scalar_tile")
         for j in rows:
-            emit.emit(TileLoad(of_rows + j, from_rows.buffer, add(across, from_rows.starts[j]), from_rows.distance))
+            here = add(across, from_rows.starts[j])
+            emit.emit(TileLoad(of_rows + j, from_rows.buffer, here, from_rows.distance, once=form.scalar_inner))
             for i in columns:
                 if j == 0:
                     here = add(along, integer(i * LANES))
-                    emit.emit(TileLoad(of_columns + i, vector_panel, here, integer(vector.width)))
+                    width, once = integer(vector.width), not form.scalar_inner
+                    emit.emit(TileLoad(of_columns + i, vector_panel, here, width, once))
                 emit.emit(TileMultiply(j * form.vectors + i, of_rows + j, of_columns + i, elements))
 
     def run(from_rows: Rows) -> None:
-        w.loop("group", integer(0), groups_of(w, counts[2]), lambda number: group(number, from_rows))
+        w.loop("group", begin, end, lambda number: group(number, from_rows))
 
     if w.tiles_lie_there is None:
         run(_rows_in_panel(w, scalar, first[1]))
@@ -172,6 +198,14 @@ def _rows_in_place(w: PackedWriter, side: Side, first: Expression, count: Expres
     assert w.form.source_distance is not None
     distance, steps = w.parameter("source_distance", w.form.source_distance), integer(LANES * w.form.together)
     return Rows(side.source, starts, distance, lambda number: load(side.depth_table, multiply(number, steps)))
+
+
+def _load_sums(w: PackedWriter, strip: Scratch, column: Expression) -> None:
+    """The sums of the parts before."""
+    (source,) = strip.buffers
+    for j, i, number in _numbers(w):
+        here = add(add(strip.row(integer(j * ROWS)), column), integer(i * LANES))
+        w.emit.emit(TileLoad(number, source, here, strip.pitch))
 
 
 def store_sums(w: PackedWriter, to: Scratch, at: tuple[Expression, Expression]) -> None:
