@@ -95,7 +95,7 @@ def packed_lines(form: PackedForm, blocks: int, machine: Machine) -> list[str]:
         f"sides      vectors along {vector}; broadcasts along {scalar}",
         f"registers  {_register_tile(form, machine)}, {padding_waste(form):.0%} of the work on padding",
         f"packing    pieces of {form.piece} of the sum; panels of {vector_bytes} (vectors) and {scalar_bytes}"
-        " (broadcasts)",
+        f" (broadcasts{', read where they lie if they begin with cache lines' if form.tiles_in_place else ''})",
         f"loops      panels of the {'broadcasts' if form.scalar_inner else 'vectors'} innermost; results stored"
         f" {packed_results(form)}",
         f"blocks     {blocks} on {machine.cores} cores",
