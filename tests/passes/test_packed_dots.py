@@ -29,7 +29,7 @@ from tilewright.passes.packed.form import PackedForm
 from tilewright.passes.packed.kernel import write_packed_kernel
 from tilewright.report.cpu_text import packed_lines
 
-HOST = host_machine()
+HOST = replace(host_machine(), tiles=())
 SMALL_CACHES = replace(HOST, l1_bytes=1 << 10, l2_bytes=1 << 13, l3_bytes=1 << 15)
 ALL_DOTS = replace(CPU_AVX512, dots=("bf16", "i16", "i8"))
 BYTES = [(I8, I8), (U8, U8), (U8, I8), (I8, U8)]

@@ -18,6 +18,7 @@ from tilewright.kernel.c_names import NameTable, name_table
 from tilewright.kernel.c_operators import FUNCTIONS, infix, operator_text
 from tilewright.kernel.ir import Buffer, Constant, Expression, Statement
 from tilewright.kernel.ranges import kernel_ranges
+from tilewright.kernel.tiles import TileLoad, TileMultiply, TileStore, TileZero
 from tilewright.kernel.traversal import depends_on, expressions, expressions_in, walk
 
 
@@ -152,6 +153,8 @@ class _Printer:
                 self.line(f"const {spelled} {self.values.names.values[old]} = {update};")
             case ir.Prefetch(buffer=buffer):
                 raise TypeError(f"buffer {buffer.name} is prefetched, in CPU kernels only")
+            case TileZero() | TileLoad() | TileStore() | TileMultiply():
+                raise TypeError("there are tiles in CPU kernels only")
             case ir.For():
                 self.loop(statement)
             case ir.While():

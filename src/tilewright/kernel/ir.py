@@ -2,6 +2,7 @@
 
     kernel     ::= name buffers scalars body            -- launched as `blocks` x `threads_per_block` workers
     statement  ::= Let | Declare | Assign | Store | AtomicUpdate | Prefetch | For | While | If | Barrier | Comment
+                 | TileZero | TileLoad | TileStore | TileMultiply
     expression ::= Constant | Name | BlockIndex | ThreadIndex | Address | Operation | Cast | Load | Broadcast | Lane
                  | Shuffle | Window | FirstLanes | PackedLanes | CountLanes | LaneNumbers | AnyLane | Bits | Dot
 
@@ -29,6 +30,7 @@ from typing import TypeAlias
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, I64, ScalarType, compute_type
 from tilewright.kernel.dots import Bits, Dot
+from tilewright.kernel.tiles import TileLoad, TileMultiply, TileStore, TileZero
 
 
 class Space(Enum):
@@ -368,7 +370,10 @@ class Comment:
     text: str
 
 
-Statement: TypeAlias = Let | Declare | Assign | Store | AtomicUpdate | Prefetch | For | While | If | Barrier | Comment
+Statement: TypeAlias = (
+    Let | Declare | Assign | Store | AtomicUpdate | Prefetch | For | While | If | Barrier | Comment
+    | TileZero | TileLoad | TileStore | TileMultiply
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ harmless: an element is read before it is written, and the value written depends
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from tilewright.ir.scalars import BOOL, ScalarType
 from tilewright.kernel import ir
@@ -25,14 +26,17 @@ from tilewright.kernel.llvm_emitter import CpuTarget, Emitter, literal, scalar_s
 from tilewright.kernel.llvm_expressions import (
     BLOCK,
     buffer_register,
+    element_address,
     element_spelling,
     emit_expression,
     emit_prefetch,
     emit_store,
 )
 from tilewright.kernel.llvm_operators import LIBRARY_SYMBOLS
+from tilewright.kernel.llvm_tiles import configure_tiles, emit_tiles
 from tilewright.kernel.llvm_vector_math import calls_vectors
 from tilewright.kernel.neighbours import vector_bits
+from tilewright.kernel.tiles import TileLoad, TileMultiply, TileStore, TileZero
 
 __all__ = ["CpuTarget", "llvm_text"]
 
@@ -75,6 +79,8 @@ def llvm_text(kernel: Kernel, target: CpuTarget) -> str:
         # Stores past the cache are ordered with nothing else until this.
         emitter.declarations["llvm.x86.sse.sfence"] = "declare void @llvm.x86.sse.sfence()"
         emitter.effect("call void @llvm.x86.sse.sfence()")
+    if emitter.has_tiles:
+        configure_tiles(emitter)
     emitter.effect("ret void")
     marks = [CONSTANT_TESTS] if has_constant_tests(kernel.body) else []
     return "\n".join((*marks, *_module(emitter, kernel))) + "\n"
@@ -207,6 +213,9 @@ def _statement(emitter: Emitter, statement: Statement) -> None:
         case ir.Prefetch(buffer=buffer, index=index, level=level):
             with emitter.statement():
                 emit_prefetch(emitter, buffer, index, level)
+        case TileZero() | TileLoad() | TileStore() | TileMultiply():
+            with emitter.statement():
+                emit_tiles(emitter, statement, partial(element_address, emitter), partial(emit_expression, emitter))
         case ir.For():
             _for(emitter, statement)
         case ir.While():

@@ -163,6 +163,7 @@ class Emitter:
     names: dict[str, str] = field(default_factory=dict)
     variables: dict[str, tuple[str, ValueType]] = field(default_factory=dict)
     writes_around_cache: bool = False
+    has_tiles: bool = False
     kept: set[str] = field(default_factory=set)  # functions that must stay declared although nothing calls them
     _memo: dict[int, str] = field(default_factory=dict)
     _count: int = 0

@@ -156,16 +156,21 @@ def element_spelling(emitter: Emitter, buffer: Buffer) -> str:
     return memory_spelling(buffer.element, emitter.target.has_half_conversion)
 
 
+def element_address(emitter: Emitter, buffer: Buffer, index: Expression) -> str:
+    """Print where an element of a buffer lies; gives the register of the address."""
+    if not isinstance(index.type, ScalarType) or not index.type.is_integer:
+        raise TypeError(f"the index into buffer {buffer.name} has type {index.type}, not an integer type")
+    position = convert(emitter, emit_expression(emitter, index), index.type, I64)
+    element = element_spelling(emitter, buffer)
+    return emitter.emit(f"getelementptr inbounds {element}, ptr {buffer_register(buffer)}, {INDEX} {position}", "p")
+
+
 def _access(emitter: Emitter, buffer: Buffer, index: Expression, value: ValueType, aligned: bool) -> tuple[str, str]:
     """The address and the trailing attributes of an access; the address is emitted."""
     lanes = lanes_of(value)
     if element_of(value) != compute_type(buffer.element):
         raise TypeError(f"buffer {buffer.name} of {buffer.element} cannot be accessed as {value}")
-    if not isinstance(index.type, ScalarType) or not index.type.is_integer:
-        raise TypeError(f"the index into buffer {buffer.name} has type {index.type}, not an integer type")
-    position = convert(emitter, emit_expression(emitter, index), index.type, I64)
-    element = element_spelling(emitter, buffer)
-    address = emitter.emit(f"getelementptr inbounds {element}, ptr {buffer_register(buffer)}, {INDEX} {position}", "p")
+    address = element_address(emitter, buffer, index)
     whole = max(lanes, 1) * buffer.element.bytes
     is_whole = aligned and whole.bit_count() == 1
     attributes = f", align {whole if is_whole else buffer.element.bytes}"

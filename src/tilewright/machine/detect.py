@@ -114,6 +114,7 @@ def host_machine() -> Machine:
         shares_host_memory=True,
         transaction_bytes=64,
         dots=processor.dots,
+        tiles=processor.tiles,
         pace=pace,
     )
 

@@ -51,6 +51,7 @@ class Machine:
         forward_progress: blocks that have begun go on, so that others may wait for what they give.
         simulated: the device is a checker and not meant to be fast.
         dots: names of the element types of which a CPU adds several products to each lane in one instruction.
+        tiles: names of those whose products it adds in tiles of 16 x 16 sums.
         pace: how fast a CPU's core is at all else, beside its vector multiply-adds.
     """
 
@@ -89,6 +90,7 @@ class Machine:
     forward_progress: bool = False
     simulated: bool = False
     dots: tuple[str, ...] = ()
+    tiles: tuple[str, ...] = ()
     pace: Pace = ONE_MULTIPLY_ADD
 
     def __post_init__(self) -> None:

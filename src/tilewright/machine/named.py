@@ -90,6 +90,19 @@ CPU_AVX512 = replace(
 )
 """A server processor with 512-bit vectors."""
 
+CPU_TILES = replace(
+    CPU_AVX512,
+    name="cpu-tiles",
+    architecture="sapphirerapids",
+    shared_bytes_per_block=2 * MEBI,
+    shared_bytes_per_core=2 * MEBI,
+    l2_bytes=2 * MEBI,
+    l3_bytes=100 * MEBI,
+    dots=("bf16", "i16", "i8"),
+    tiles=("bf16", "i8"),
+)
+"""A server processor with tiles of 16 x 16 sums as well."""
+
 CPU_NEON = replace(
     CPU_AVX2,
     name="cpu-neon",
@@ -144,7 +157,8 @@ OPENCL_GPU = Machine(
 """What every OpenCL GPU of the last ten years has."""
 
 NAMED_MACHINES: dict[str, Machine] = {
-    machine.name: machine for machine in (A100, H100, H200, CPU_AVX2, CPU_AVX512, CPU_NEON, OPENCL_CPU, OPENCL_GPU)
+    machine.name: machine
+    for machine in (A100, H100, H200, CPU_AVX2, CPU_AVX512, CPU_TILES, CPU_NEON, OPENCL_CPU, OPENCL_GPU)
 }
 
 

@@ -22,6 +22,9 @@ class Pace:
         element_load: of an element that is broadcast.
         panel_load: of a vector of a panel of the packed form, which comes from the second cache.
         beside: of any load that multiply-adds hide: what a core's other thread has to wait for, and this one for that.
+        tile: of the products of two tiles.
+        tile_load: of a tile from a panel.
+        tile_end: to begin a tile of sums, and to bring them to where they go.
         narrow: the least that a multiply-add of a narrower vector takes.
         run: to go on with another row of an operand, within a sum that runs along rows of both.
         other: times as long as on a Zen 4: loops, addresses and stores of register tiles, copies of single elements.
@@ -54,6 +57,9 @@ class Pace:
     element_load: float = 0.5
     panel_load: float = 3.0
     beside: float = 0.04
+    tile: float = 16.0
+    tile_load: float = 16.0
+    tile_end: float = 60.0
     narrow: float = 0.5
     run: float = 0.0
     other: float = 1.0
@@ -116,6 +122,9 @@ ONE_MULTIPLY_ADD = Pace()
 
 TWO_MULTIPLY_ADDS = Pace(
     chain=8.0,
+    tile=32.0,
+    tile_load=28.0,
+    tile_end=120.0,
     far_load=4.2,
     element_load=1.2,
     narrow=1.0,

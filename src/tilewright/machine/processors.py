@@ -4,16 +4,18 @@ The features alone decide which instructions are used, how wide vectors are and 
 chooses LLVM's model of what is fast. So a processor that came after this version of LLVM, or one whose maker nobody
 heard of, gets the same code as any other with its features, and a feature that the system keeps switched off (in a
 virtual machine, or by not saving the registers: LLVM asks XGETBV for the state of the vector registers as well as
-CPUID) is not used, whatever the name promises.
+CPUID) is not used, whatever the name promises. Tiles are used only if the system allows them to this process, which
+asks for them here.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from tilewright.machine.llvm_lock import LLVM_LOCK
+from tilewright.machine.tile_permission import tiles_are_permitted
 
 CPU_VARIABLE = "TILEWRIGHT_CPU"
 
@@ -76,6 +78,26 @@ class Processor:
         floats = ("bf16",) if wide and "avx512bf16" in enabled else ()
         return (*floats, "i16", "i8") if ("avx512vnni" if wide else "avxvnni") in enabled else floats
 
+    @property
+    def tiles(self) -> tuple[str, ...]:
+        """The types of elements whose products are added in tiles (`kernel/llvm_tiles.py`), of 16 x 16 sums. What is
+        packed for them lies in vectors as long as a row of a tile.
+
+        Example:
+            >>> named_processor("sapphirerapids").tiles, named_processor("znver5").tiles
+            (('bf16', 'i8'), ())
+        """
+        if self.is_arm or not self.enabled.issuperset(("amx-tile", "avx512f", "avx512bw")):
+            return ()
+        return tuple(one for one, feature in (("bf16", "amx-bf16"), ("i8", "amx-int8")) if feature in self.enabled)
+
+    def without_tiles(self) -> Processor:
+        """This processor with all features of tiles off."""
+        features = (one for one in self.features.split(",") if one)
+        return replace(
+            self, features=",".join("-" + one[1:] if one[1:].startswith("amx-") else one for one in features)
+        )
+
     def lacks(self, other: Processor) -> tuple[str, ...]:
         """The features of another processor that this one has not; all of them if the architectures differ."""
         same = self.triple.split("-", 1)[0] == other.triple.split("-", 1)[0]
@@ -107,6 +129,10 @@ _ZEN_4 = (
     "vaes vpclmulqdq"
 )
 _ZEN_5 = f"{_ZEN_4} avx512vp2intersect avxvnni movdir64b movdiri prefetchi"
+_SAPPHIRE_RAPIDS = (
+    f"{_SKYLAKE_X} amx-bf16 amx-int8 amx-tile avx512bf16 avx512bitalg avx512fp16 avx512ifma avx512vbmi avx512vbmi2 "
+    "avx512vnni avx512vpopcntdq avxvnni gfni movdir64b movdiri rdpid sha vaes vpclmulqdq"
+)
 _ARM_V8 = "fp-armv8 neon"
 _NEOVERSE_N1 = f"{_ARM_V8} aes crc dotprod fullfp16 lse rcpc rdm sha2 v8.2a"
 _APPLE_M1 = f"{_ARM_V8} aes altnzcv complxnum crc dotprod fp16fml fptoint fullfp16 jsconv lse rcpc rdm sha2 sha3 v8.4a"
@@ -121,6 +147,7 @@ NAMED_PROCESSORS: dict[str, Processor] = {
     for name, features in (
         ("x86-64", _V1), ("x86-64-v2", _V2), ("x86-64-v3", _V3), ("x86-64-v4", _V4), ("haswell", _HASWELL),
         ("skylake-avx512", _SKYLAKE_X), ("znver2", _ZEN_2), ("znver4", _ZEN_4), ("znver5", _ZEN_5),
+        ("sapphirerapids", _SAPPHIRE_RAPIDS),
     )
 } | {
     "armv8-a": _processor(LINUX_ARM, "generic", _ARM_V8),
@@ -160,7 +187,13 @@ def host_processor() -> Processor:
     Raises:
         ValueError: if the variable names no processor, or one with features that are missing here.
     """
-    return chosen_processor(_recalled[0] if _recalled else ask_llvm(), os.environ.get(CPU_VARIABLE, "").strip())
+    host = as_permitted(_recalled[0] if _recalled else ask_llvm())
+    return chosen_processor(host, os.environ.get(CPU_VARIABLE, "").strip())
+
+
+def as_permitted(processor: Processor) -> Processor:
+    """A processor that was found here, as this process may use it: without tiles if the system refuses them."""
+    return processor.without_tiles() if processor.tiles and not tiles_are_permitted() else processor
 
 
 def recall_host(processor: Processor) -> None:

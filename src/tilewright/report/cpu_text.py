@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilewright.contraction.form import Kind
+from tilewright.kernel.tiles import COUNT, LANES, ROWS
 from tilewright.machine.model import Machine
 from tilewright.passes.direct.form import DirectForm, Results
 from tilewright.passes.lane_products.form import LaneProduct
@@ -63,6 +64,16 @@ def packed_registers(form: PackedForm) -> int:
     return (2 if form.accumulator.is_complex else 1) * (form.vectors * form.rows + form.vectors + 1)
 
 
+def _register_tile(form: PackedForm, machine: Machine) -> str:
+    """What a register tile is, and how many registers it takes."""
+    if form.in_tiles:
+        rows = form.rows // ROWS
+        held = form.vectors * rows + form.vectors + rows
+        return f"{rows} x {form.vectors} tiles of {ROWS} x {LANES} sums: {held} of {COUNT} tiles"
+    of = f" of {machine.vector_registers}" if machine.vector_registers else ""
+    return f"{form.vectors} vectors of {form.lanes} x {form.rows} rows: {packed_registers(form)}{of} registers"
+
+
 def packed_results(form: PackedForm) -> str:
     """How results are stored: a block at a time along the output's unit stride ("buffered"), or how else."""
     if form.boxes is not None:
@@ -72,7 +83,6 @@ def packed_results(form: PackedForm) -> str:
 
 def packed_lines(form: PackedForm, blocks: int, machine: Machine) -> list[str]:
     """The lines of an explanation of a packed form, whose launch has so many independent parts."""
-    of = f" of {machine.vector_registers}" if machine.vector_registers else ""
     vector, scalar = (
         " ".join(one.dimension.name for one in side) or "(none)"
         for side in (form.vector_dimensions, form.scalar_dimensions)
@@ -83,10 +93,9 @@ def packed_lines(form: PackedForm, blocks: int, machine: Machine) -> list[str]:
     return [
         "form       packed panels and a register tile",
         f"sides      vectors along {vector}; broadcasts along {scalar}",
-        f"registers  {form.vectors} vectors of {form.lanes} x {form.rows} rows: {packed_registers(form)}{of} registers,"
-        f" {padding_waste(form):.0%} of the work on padding",
+        f"registers  {_register_tile(form, machine)}, {padding_waste(form):.0%} of the work on padding",
         f"packing    pieces of {form.piece} of the sum; panels of {vector_bytes} (vectors) and {scalar_bytes}"
-        " (broadcasts)",
+        f" (broadcasts{', read where they lie if they begin with cache lines' if form.tiles_in_place else ''})",
         f"loops      panels of the {'broadcasts' if form.scalar_inner else 'vectors'} innermost; results stored"
         f" {packed_results(form)}",
         f"blocks     {blocks} on {machine.cores} cores",
@@ -144,5 +153,8 @@ def _multiply(dots: Dots | None, fused: bool) -> str:
     """How products are summed."""
     if dots is not None:
         first, second = dots.elements
+        if dots.in_tiles:
+            steps = LANES * dots.together
+            return f"{steps} products of {first} and {second} to each of {ROWS} x {LANES} sums by one instruction"
         return f"{dots.together} products of {first} and {second} are added by one instruction"
     return "fused with add" if fused else "and combine are separate operations"

@@ -9,10 +9,12 @@ from itertools import pairwise
 from tilewright.contraction.form import Contraction, Dimension, Kind
 from tilewright.contraction.normalise import constant
 from tilewright.ir.scalars import BOOL, C128, F64, I64
+from tilewright.kernel.tiles import LANES, ROWS
 from tilewright.machine.model import Machine
 from tilewright.passes.direct.form import DirectForm
 from tilewright.passes.lanes.vectorise import is_vectorisable
 from tilewright.passes.matrix_vector.form import MatrixVectorForm
+from tilewright.passes.packed.dots import choose_tiles
 from tilewright.passes.packed.form import PackedForm
 from tilewright.passes.tiled.form import StagedOperand, TileForm, axis_place
 
@@ -59,6 +61,8 @@ def declined_packed(form: PackedForm, machine: Machine, blocks: int) -> tuple[st
             reasons.append("no vectors: map or combine has a loop, whose rounds lanes cannot count separately")
         else:
             reasons.append(f"no vectors: one {form.accumulator} fills a register of {machine.vector_bytes} bytes")
+    if not form.in_tiles and choose_tiles(contraction, form.vector_left, machine) is not None:
+        reasons.append(f"not in tiles: these results, or this sum, would fill too little of {ROWS} x {LANES} sums")
     if form.contracted_total > form.depth // 2 and _keeps_whole_sum(contraction):
         why = "an epilogue follows" if contraction.epilogue is not None else "the result is stored in another type"
         reasons.append(

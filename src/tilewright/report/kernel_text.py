@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from tilewright.kernel import ir
 from tilewright.kernel.checks import describe
 from tilewright.kernel.ir import Buffer, Constant, Statement
+from tilewright.kernel.tiles import TileLoad, TileMultiply, TileStore, TileZero
 
 
 def kernel_text(kernel: ir.Kernel) -> str:
@@ -59,6 +60,14 @@ def _statement(statement: Statement, depth: int) -> list[str]:
             return [f"{pad}let {old} = atomic {operator} {buffer.name}[{describe(index)}], {describe(value)}"]
         case ir.Prefetch(buffer=buffer, index=index):
             return [f"{pad}prefetch {buffer.name}[{describe(index)}]"]
+        case TileZero(tile=tile):
+            return [f"{pad}tile {tile} = zeros"]
+        case TileLoad(tile=tile, buffer=buffer, index=index, pitch=pitch):
+            return [f"{pad}tile {tile} = {buffer.name}[{describe(index)}], rows {describe(pitch)} apart"]
+        case TileStore(tile=tile, buffer=buffer, index=index, pitch=pitch):
+            return [f"{pad}{buffer.name}[{describe(index)}], rows {describe(pitch)} apart = tile {tile}"]
+        case TileMultiply(total=total, first=first, second=second, elements=(left, right)):
+            return [f"{pad}tile {total} += tile {first} of {left} * tile {second} of {right}"]
         case ir.Barrier():
             return [f"{pad}barrier"]
         case ir.Comment(text=text):

@@ -58,7 +58,8 @@ class Device:
             if name not in ("machine", "description"):
                 raise AttributeError(f"a Device has no {name}")
             machine = _host()
-            self.__dict__.update(machine=machine, description=f"{machine.name}, {machine.cores} cores")
+            tiles = f", tiles of {' and '.join(machine.tiles)}" if machine.tiles else ""
+            self.__dict__.update(machine=machine, description=f"{machine.name}, {machine.cores} cores{tiles}")
             return self.__dict__[name]
 
 

@@ -14,6 +14,7 @@ from importlib.machinery import PathFinder
 
 import numpy as np
 
+from tilewright.machine.tile_permission import tiles_are_permitted
 from tilewright.runtime.digest import sha256
 
 PROCESSOR_VARIABLES = ("TILEWRIGHT_CPU",)
@@ -43,7 +44,15 @@ def fingerprint() -> tuple[str, ...] | None:
     if processor is None or newest > package._IMPORTED_AT:
         return None
     versions = f"{package.__version__} {sys.implementation.cache_tag} {np.__version__} {platform.machine()}"
-    return (versions, stamp, build_of("llvmlite"), processor, *(os.environ.get(one, "") for one in PROCESSOR_VARIABLES))
+    tiles = "tiles" if tiles_are_permitted() else "no tiles"
+    return (
+        versions,
+        stamp,
+        build_of("llvmlite"),
+        processor,
+        tiles,
+        *(os.environ.get(one, "") for one in PROCESSOR_VARIABLES),
+    )
 
 
 def source_stamp(folder: str) -> tuple[str, int]:

@@ -11,6 +11,7 @@ import numpy as np
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import F64, SCALAR_TYPES, ScalarType
 from tilewright.kernel.ir import AtomicUpdate, Kernel, Space, Store
+from tilewright.kernel.tiles import TileStore
 from tilewright.kernel.traversal import walk
 from tilewright.machine.model import Machine
 from tilewright.runtime.cache import IdentityCache, MemoryCache
@@ -196,7 +197,7 @@ def download_target(buffer: DeviceBuffer, into: np.ndarray[Any, Any]) -> np.ndar
 
 def written_buffers(kernel: Kernel) -> frozenset[str]:
     """Names of the global buffers that a kernel stores into."""
-    stores = (statement for statement in walk(kernel.body) if isinstance(statement, Store | AtomicUpdate))
+    stores = (statement for statement in walk(kernel.body) if isinstance(statement, Store | AtomicUpdate | TileStore))
     return frozenset(store.buffer.name for store in stores if store.buffer.space is Space.GLOBAL)
 
 

@@ -21,6 +21,7 @@ from tilewright.passes.packed.choice import make_packed_form
 from tilewright.passes.packed.form import PackedForm
 from tilewright.passes.packed.runs import WHOLE, runs_of
 from tilewright.passes.packed.scalar_panels import READ_BYTES
+from tilewright.passes.packed.tiles import time_in_tiles
 
 REGISTER_ROW = 4  # vectors
 SHORT_FUNCTION = 8  # statements of an outer product's, which is written out for each vector of a tile
@@ -107,6 +108,8 @@ def packed_cycles(form: PackedForm, machine: Machine) -> float:
     pace = machine.pace
 
     def tile(vectors: int) -> float:
+        if form.in_tiles:
+            return PACKED_STEP * time_in_tiles((vectors, form.rows), steps, pieces_of_sum, pace)
         loads = vectors * pace.vector_load + form.rows * pace.element_load
         step = max(each * vectors * form.rows, pace.chain, loads)
         return step * steps + pace.other * (form.vectors * form.rows + PACKED_TILE) * pieces_of_sum
@@ -121,7 +124,7 @@ def packed_cycles(form: PackedForm, machine: Machine) -> float:
     hidden = pace.hidden if form.contracted_total >= LEAST_HIDDEN else 0.0
     if _is_on_the_way(form):
         of_vector *= 1 - hidden
-    of_scalar = 0.0 if form.scalar_in_place else PACKED_ELEMENT
+    of_scalar = 0.0 if form.scalar_in_place or form.tiles_in_place else PACKED_ELEMENT
     # Panels hold whole vectors, whose last lanes may be padding.
     elements = of_vector * passes * -(-vector // form.lanes) * form.lanes + of_scalar * scalar
     packing = pace.packing * (PACKED_START + batch * (PACKED_POINT + width * steps * elements))

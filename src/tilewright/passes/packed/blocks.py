@@ -102,7 +102,15 @@ def sets_of(capacity: int) -> tuple[int, int]:
 
 
 def choose_chunks(
-    threads: int, batch: int, totals: tuple[int, int], tile: tuple[int, int], lanes: int, contracted: int, joined: bool
+    threads: int,
+    batch: int,
+    totals: tuple[int, int],
+    tile: tuple[int, int],
+    lanes: int,
+    contracted: int,
+    joined: bool,
+    speed: float = 1.0,
+    in_place: bool = False,
 ) -> tuple[int, int]:
     """How much of either side one block of the launch takes.
 
@@ -118,12 +126,15 @@ def choose_chunks(
         lanes: elements of a vector.
         contracted: length of the sum.
         joined: whether neighbouring blocks are computed as one.
+        speed: how many times as fast as a multiply-add of vectors what they do is done.
+        in_place: the scalar side is not packed.
     """
     whole = (max(1, totals[0]), max(1, totals[1]))
-    cycles = batch * whole[0] * whole[1] * max(1, contracted) / lanes
+    cycles = batch * whole[0] * whole[1] * max(1, contracted) / lanes / speed
     if threads == 1 or cycles <= SERIAL_CYCLES:
         return whole
-    overhead = PACK_VECTOR + TABLE_ENTRY * lanes / max(1, contracted)
+    overhead = speed * (PACK_VECTOR + TABLE_ENTRY * lanes / max(1, contracted))
+    of_scalar = 0.0 if in_place else overhead
     best: tuple[float, tuple[int, int]] | None = None
     counts = numbers_of_parts(MOST_PARTS_PER_THREAD * threads)
     for vector_parts in counts:
@@ -132,9 +143,10 @@ def choose_chunks(
             scalar = _part(totals[1], scalar_parts, tile[1])
             rows = batch * -(-totals[1] // scalar)
             tasks = rows * -(-totals[0] // vector)
-            alone = vector * scalar + overhead * (vector + scalar)
+            alone = vector * scalar + overhead * vector + of_scalar * scalar
             if joined:
-                packed = overhead * (rows * whole[0] + max(rows, number_of_shares(tasks, threads)) * scalar)
+                shares = max(rows, number_of_shares(tasks, threads))
+                packed = overhead * rows * whole[0] + of_scalar * shares * scalar
                 time = joined_time(tasks, alone, batch * whole[0] * whole[1] + packed, threads)
             else:
                 time = shared_time(tasks, alone, tasks * alone, threads)

@@ -7,22 +7,25 @@ import math
 from tilewright.contraction.form import Contraction, Kind
 from tilewright.contraction.normalise import constant
 from tilewright.ir.scalars import BOOL, ScalarType
+from tilewright.kernel.tiles import LANES, ROWS
 from tilewright.machine.model import Machine
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.items.sum_trees import FAN, PIECE, grows_errors
 from tilewright.passes.lanes.vectorise import is_vectorisable
 from tilewright.passes.packed.blocks import (
     BLOCK,
+    LINE,
     USUAL_L1,
     choose_chunks,
     even,
     is_past_caches,
+    lines_stay,
     longest_piece,
     panel_bytes,
     room_for_vectors,
 )
 from tilewright.passes.packed.boxes import with_boxes
-from tilewright.passes.packed.dots import choose_dots
+from tilewright.passes.packed.dots import Dots, choose_dots, choose_tiles
 from tilewright.passes.packed.form import (
     BUFFERED_ELEMENTS,
     PackedForm,
@@ -33,13 +36,19 @@ from tilewright.passes.packed.form import (
     rows_are_scattered,
     rows_suit,
     run_of_rows,
+    tiles_lie_there,
 )
 from tilewright.passes.packed.operands import with_conversions_in_packing
+from tilewright.passes.packed.tiles import shape_in_tiles
 
 LONGEST_PIECE = 1024
 """Steps of the sum that are packed at once at most, where the errors of their results add up. Pieces of longer sums
 whose results stay in the first cache are those of all trees (`PIECE`), since adding to them there costs nothing.
 """
+LONGEST_ROW, LONGEST_WAITING_ROW = 2048, 8192
+"""Bytes of a row of tiles, as a rule and where partial sums would wait in scratch memory."""
+MANY_COLUMNS = 1024
+"""Beyond which packing rows of tiles pays, if the first cache does not hold as many of them where they lie."""
 WAITING_ELEMENTS = 1 << 22  # of a level of partial sums: 2048 by 2048 results are packed for at once
 COPIED_WORD = 0.5  # cycles to pack four bytes of the scalar side
 LEAST_RUN = 128  # steps of a row of the scalar side that are read in place as a piece of a sum over several dimensions
@@ -73,12 +82,14 @@ def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
     scalar_total = math.prod(one.size for one in scalar)
     scalar_rows = lanes > 1 and _sum_is_contiguous(contraction, scalar, vector_left)
     run = 0 if scalar_rows else _run(scalar)
+    totals, parts = (vector_total, scalar_total), component_types(accumulator)
     contracted = math.prod(constant(one.size) for one in contraction.of_kind(Kind.K))
     near = _keeps_vectors_near(contraction, contracted, machine)
-    parts_of_number, totals = len(component_types(accumulator)), (vector_total, scalar_total)
-    vectors, rows = _register_tile(machine, lanes, parts_of_number, totals, run, near)
-    parts = component_types(accumulator)
     dots = choose_dots(contraction, vector_left, machine) if lanes > 1 else None
+    vectors, rows = _register_tile(machine, lanes, len(parts), totals, run, near)
+    in_tiles = _tiles(contraction, vector_left, totals, lanes, machine)
+    if in_tiles is not None:
+        dots, (vectors, rows) = in_tiles
     together = 1 if dots is None else dots.together
     element_bytes = len(parts) * parts[0].bytes // together
     tile = vectors * lanes
@@ -87,6 +98,8 @@ def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
     if few and contracted > LONGEST_PIECE:
         longest = min(longest, PIECE)
     depth = _depth(contraction, contracted, lanes * together, longest)
+    if in_tiles is not None:
+        depth = _depth_in_tiles(contraction, contracted, element_bytes)
     run = run_of_rows(contraction, vector_left) if scalar_rows and dots is None else 0
     if LEAST_RUN <= run < depth and rows_suit(contraction, scalar, vector_left, rows, run, machine):
         tiles = -(-vector_total // tile) * -(-scalar_total // rows)
@@ -94,10 +107,19 @@ def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
         copied = COPIED_WORD * element_bytes / 4 * scalar_total * contracted
         depth = run if machine.pace.other * added < machine.pace.packing * copied else depth
     batch = math.prod(constant(one.size) for one in contraction.of_kind(Kind.C))
+    tiles_in_place = in_tiles is not None and scalar_rows and tiles_lie_there(contraction, scalar, vector_left, depth)
+    apart = scalar[-1].stride * contraction.operand(not vector_left).element.bytes if scalar else 0
+    stay = lines_stay(rows, apart, machine)
+    tiles_in_place = tiles_in_place and (stay or vector_total <= MANY_COLUMNS)
+    speed = ROWS * LANES / machine.pace.tile if in_tiles else 1.0
     levels = _levels(contraction, -(-contracted // depth))
-    chunks = choose_chunks(machine.cores, batch, totals, (tile, rows), lanes, contracted, joined=levels < 2)
+    chunks = choose_chunks(
+        machine.cores, batch, totals, (tile, rows), lanes, contracted, levels < 2, speed, tiles_in_place
+    )
     memory = panel_bytes(machine)
     step_bytes = max(1, min(depth, contracted)) * element_bytes
+    if in_tiles is not None:
+        step_bytes = -(-step_bytes // LINE) * LINE
     scalar_block = even(chunks[1], min(BLOCK, memory[1] // step_bytes), rows)
     if levels > 1:
         chunks = even(chunks[0], WAITING_ELEMENTS // scalar_block, tile), chunks[1]
@@ -111,13 +133,14 @@ def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
         and is_written_by_blocks(vector)
         and (vector_block + lanes) * scalar_block <= 2 * BUFFERED_ELEMENTS
     )
-    past = depth >= contracted and not buffered and is_past_caches(_output_bytes(contraction), machine)
+    is_written_once = depth >= contracted and not buffered and in_tiles is None
+    past = is_written_once and is_past_caches(_output_bytes(contraction), machine)
     stays = 2 * memory[0] if past else memory[0]
     scattered = past and rows_are_scattered(contraction, scalar, vector_left)
     suit = rows_suit(contraction, scalar, vector_left, rows, depth, machine) and not scattered
-    element_bytes = contraction.out.element.bytes
+    out_bytes = contraction.out.element.bytes
     is_inner = _scalar_side_is_inner(vector, scalar, step_bytes * scalar_block <= stays)
-    is_inner = is_inner and not (past and _shares_channels(vector, scalar, tile, element_bytes, machine.pace.channels))
+    is_inner = is_inner and not (past and _shares_channels(vector, scalar, tile, out_bytes, machine.pace.channels))
     return PackedForm(
         contraction=contraction,
         vector_left=vector_left,
@@ -142,6 +165,8 @@ def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
         far=far,
         scalar_far=_is_far(contraction, not vector_left, machine),
         scalar_in_place=scalar_rows and dots is None and suit,
+        tiles_in_place=tiles_in_place,
+        part=_part(depth * element_bytes, rows, machine) if in_tiles and (stay or not tiles_in_place) else 0,
         dots=dots,
     )
 
@@ -279,6 +304,22 @@ def _register_tile(
     return best[1]
 
 
+def _tiles(
+    contraction: Contraction, vector_left: bool, totals: tuple[int, int], lanes: int, machine: Machine
+) -> tuple[Dots, tuple[int, int]] | None:
+    """The instruction on tiles and the register tile (vectors, rows) for it, if it takes less time than instructions on
+    vectors: of few rows, or of a sum of few steps, most of a tile would be padding.
+    """
+    tiles = choose_tiles(contraction, vector_left, machine) if lanes == LANES else None
+    if tiles is None:
+        return None
+    contracted = math.prod(constant(one.size) for one in contraction.of_kind(Kind.K))
+    dots = choose_dots(contraction, vector_left, machine)
+    steps = -(-contracted // (1 if dots is None else dots.together))
+    time, shape = shape_in_tiles(totals, -(-contracted // tiles.together), machine)
+    return (tiles, shape) if time < -(-totals[0] // lanes) * totals[1] * steps else None
+
+
 def _depth(contraction: Contraction, contracted: int, lanes: int, longest: int) -> int:
     """Length of the sum that is packed at once, of whole `lanes`: all of a sum of middle length that cannot wait in the
     output, and no chain of additions longer than that.
@@ -288,6 +329,23 @@ def _depth(contraction: Contraction, contracted: int, lanes: int, longest: int) 
     elif grows_errors(contraction.combine):
         longest = min(longest, LONGEST_PIECE)
     return even(contracted, longest, lanes)
+
+
+def _depth_in_tiles(contraction: Contraction, contracted: int, element_bytes: int) -> int:
+    """The same where sums are in tiles, whose instructions add up 16 steps in a tree of their own: what adding partial
+    sums costs, and how long rows may be that come from the second cache, decides.
+    """
+    nbytes = contracted * element_bytes
+    waits = not holds_partial_sums(contraction) and nbytes <= LONGEST_WAITING_ROW
+    return even(contracted, (LONGEST_WAITING_ROW if waits else LONGEST_ROW) // element_bytes, LINE // element_bytes)
+
+
+def _part(nbytes: int, rows: int, machine: Machine) -> int:
+    """Tiles along a row of so many bytes for which a register tile's rows fill two thirds of the first cache; 0 if all
+    do, or nearly.
+    """
+    tiles, most = -(-nbytes // LINE), max(1, (machine.l1_bytes or USUAL_L1) * 2 // 3 // (rows * LINE))
+    return 0 if tiles <= most * 5 // 4 else even(tiles, most, 1)
 
 
 def _levels(contraction: Contraction, pieces: int) -> int:

@@ -35,11 +35,13 @@ class Dots:
         elements: the types of its first factor and of its second one.
         vector_first: the first one is the vector side's.
         flipped: the scalar side's bytes have their upper bit flipped.
+        in_tiles: the instruction is one on tiles (tiles.py); then the first factor is the scalar side's.
     """
 
     elements: tuple[ScalarType, ScalarType]
     vector_first: bool = True
     flipped: bool = False
+    in_tiles: bool = False
 
     @property
     def together(self) -> int:
@@ -67,12 +69,9 @@ def choose_dots(contraction: Contraction, vector_left: bool, machine: Machine) -
         vector_left: the vector side is the left operand.
         machine: that it is for.
     """
-    accumulator = contraction.accumulator
-    taken = {one.type.element for one in contraction.map.parameters}
-    steps = math.prod(constant(one.size) for one in contraction.of_kind(Kind.K))
-    products = is_operator(contraction.map, "mul") and is_operator(contraction.combine, "add")
-    if not products or taken != {accumulator} or steps < 2 or accumulator not in (F32, I32, U32):
+    if not _sums_products(contraction):
         return None
+    accumulator = contraction.accumulator
     vector, scalar = contraction.operand(vector_left).element, contraction.operand(not vector_left).element
     sides = {vector, scalar}
     if accumulator == F32:
@@ -83,3 +82,23 @@ def choose_dots(contraction: Contraction, vector_left: bool, machine: Machine) -
         flipped = vector == scalar
         return Dots((U8, I8), vector_first=vector == U8, flipped=flipped)
     return None
+
+
+def choose_tiles(contraction: Contraction, vector_left: bool, machine: Machine) -> Dots | None:
+    """The same of instructions on tiles, which take bytes with signs and without them on either side."""
+    if not _sums_products(contraction):
+        return None
+    floats = contraction.accumulator == F32
+    vector, scalar = contraction.operand(vector_left).element, contraction.operand(not vector_left).element
+    if ("bf16" if floats else "i8") not in machine.tiles or not {vector, scalar} <= ({BF16} if floats else {I8, U8}):
+        return None
+    return Dots((scalar, vector), vector_first=False, in_tiles=True)
+
+
+def _sums_products(contraction: Contraction) -> bool:
+    """Whether sums of two and more products are in a type of 32 bits, in which the map takes its operands."""
+    accumulator = contraction.accumulator
+    taken = {one.type.element for one in contraction.map.parameters}
+    products = is_operator(contraction.map, "mul") and is_operator(contraction.combine, "add")
+    steps = math.prod(constant(one.size) for one in contraction.of_kind(Kind.K))
+    return products and taken == {accumulator} and steps > 1 and accumulator in (F32, I32, U32)

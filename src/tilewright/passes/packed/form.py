@@ -13,6 +13,7 @@ from tilewright.contraction.form import Contraction, Dimension, Kind
 from tilewright.contraction.normalise import constant
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, compute_type, real_of
+from tilewright.kernel.tiles import LANES, ROWS
 from tilewright.machine.model import Machine, power_of_two_at_least
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.items.sum_trees import FAN
@@ -68,6 +69,8 @@ class PackedForm(TwoSidedForm):
     `boxes`: results are assembled in these pieces of the output's memory, which go past the caches.
     `levels`: of partial sums that wait in scratch memory: none if they are added up in the output; one if that cannot
     hold them; more for sums of many pieces, which are trees: `fan` values of a level are one of the next.
+    `tiles_in_place`: its rows are those of tiles, which are read where they lie if they begin with cache lines.
+    `part`: tiles along the sum that are taken together, where the first cache does not hold a register tile's rows.
     `dots`: several products of narrow elements are summed by one instruction.
     `any_shape`: one kernel serves all sizes and strides (contractions/any_shape.py).
     """
@@ -94,6 +97,8 @@ class PackedForm(TwoSidedForm):
     scalar_far: bool = False
     scalar_in_place: bool = False
     boxes: Boxes | None = None
+    tiles_in_place: bool = False
+    part: int = 0
     dots: Dots | None = None
     any_shape: bool = False
 
@@ -106,6 +111,26 @@ class PackedForm(TwoSidedForm):
     def ragged(self) -> bool:
         """Whether some piece of the sum ends within steps that are taken together."""
         return any(one % self.together for one in (self.contracted_total, self.piece))
+
+    @property
+    def in_tiles(self) -> bool:
+        """Whether sums are in tiles (tiles.py)."""
+        return self.dots is not None and self.dots.in_tiles
+
+    @property
+    def row_distance(self) -> int | None:
+        """How far rows of a tile of sums lie from each other in the output; None if they are not evenly spaced."""
+        return _evenly([(one.size, one.stride_out) for one in self.scalar_dimensions])
+
+    @property
+    def source_distance(self) -> int | None:
+        """The same in the scalar side's operand."""
+        return _evenly([(one.size, one.stride) for one in self.scalar_dimensions])
+
+    @property
+    def ends_in_tile(self) -> bool:
+        """Whether some piece of the sum ends within a tile."""
+        return any(one % (LANES * self.together) for one in (self.contracted_total, self.piece))
 
     @property
     def in_halves(self) -> bool:
@@ -171,14 +196,14 @@ class PackedForm(TwoSidedForm):
         """Whether the vector side's operand is asked for ahead, for the next block of the side or of the sum."""
         is_only = self.vector_block >= self.total(self.vector_dimensions) and self.depth >= self.contracted_total
         in_runs = self.vectors_turned or any(one.stride == 1 for one in self.vector_dimensions[-1:])
-        return self.far and in_runs and not is_only and self.levels != 1 and self.lanes > 1
+        return self.far and not self.in_tiles and in_runs and not is_only and self.levels != 1 and self.lanes > 1
 
     @property
     def asks_scalars(self) -> bool:
         """Whether the scalar side's operand is, for the next piece of the sum."""
         in_runs = self.scalar_rows or any(one.stride == 1 for one in self.scalar_dimensions[-1:])
         more = self.depth < self.contracted_total
-        return self.scalar_far and in_runs and more and self.levels != 1 and self.lanes > 1
+        return self.scalar_far and not self.in_tiles and in_runs and more and self.levels != 1 and self.lanes > 1
 
     @property
     def vectors_turned(self) -> bool:
@@ -219,7 +244,7 @@ class PackedForm(TwoSidedForm):
         """Vectors of the last panel of the vector side that register tiles compute: all of them, where padding is so
         little that it is not worth another loop, or in boxes.
         """
-        if self.boxes is not None or self.lanes == 1 or self.any_shape:
+        if self.boxes is not None or self.lanes == 1 or self.any_shape or self.in_tiles:
             return self.vectors
         return vectors_of_last_tile(self.total(self.vector_dimensions), self.lanes, self.vectors)
 
@@ -253,8 +278,9 @@ class PackedForm(TwoSidedForm):
 
     @property
     def pitch(self) -> int:
-        """The same as steps of panels, which may be several of the sum together."""
-        return -(-self.piece // self.together)
+        """The same as steps of panels, which may be several of the sum together, and are whole tiles."""
+        steps = -(-self.piece // self.together)
+        return -(-steps // LANES) * LANES if self.in_tiles else steps
 
     @property
     def depth_capacity(self) -> int:
@@ -310,6 +336,24 @@ def rows_suit(
     plain = held == operand.element and held != BOOL and not held.is_complex
     apart = scalar[-1].stride * operand.element.bytes if scalar else 0
     return plain and together and lines_stay(rows, apart, machine)
+
+
+def _evenly(dimensions: list[tuple[int, int]]) -> int | None:
+    """The distance of 16 rows that begin with a multiple, if it is the same for all."""
+    size, stride = dimensions[-1] if dimensions else (1, 0)
+    return stride if len(dimensions) == 1 or size % ROWS == 0 else None
+
+
+def tiles_lie_there(contraction: Contraction, scalar: tuple[SideDimension, ...], vector_left: bool, piece: int) -> bool:
+    """Whether the scalar side's operand has whole tiles where it lies: evenly spaced rows in multiples of 16, which
+    begin with cache lines if one does, and along which the sum is in runs of whole lines.
+    """
+    run, rows = run_of_rows(contraction, vector_left), math.prod(one.size for one in scalar)
+    element_bytes = contraction.operand(left=not vector_left).element.bytes
+    strides = [constant(one.stride(left=not vector_left)) for one in contraction.dimensions]
+    in_lines = all(one * element_bytes % LINE == 0 for one in (run, piece, *strides) if one != 1)
+    evenly = _evenly([(one.size, one.stride) for one in scalar]) is not None
+    return run > 0 and in_lines and evenly and rows % ROWS == 0
 
 
 def rows_are_scattered(contraction: Contraction, scalar: tuple[SideDimension, ...], vector_left: bool) -> bool:

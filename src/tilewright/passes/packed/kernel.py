@@ -23,10 +23,10 @@ from tilewright.contraction.form import Dimension, Kind, Operand
 from tilewright.contraction.normalise import constant
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import I64, U8, U32
-from tilewright.kernel.ir import BlockIndex, Buffer, Comment, Expression, add, integer, multiply, operation
+from tilewright.kernel.ir import Address, BlockIndex, Buffer, Comment, Expression, add, integer, multiply, operation
 from tilewright.kernel.launch import Launch
 from tilewright.passes.packed.ahead import Cut, ask_ahead
-from tilewright.passes.packed.blocks import BLOCK
+from tilewright.passes.packed.blocks import BLOCK, LINE
 from tilewright.passes.packed.combine import gives_no_nan
 from tilewright.passes.packed.form import PackedForm, SideDimension
 from tilewright.passes.packed.micro import PanelPair, write_micro_kernels
@@ -94,9 +94,16 @@ class _Loops:
         """The results of ranges of either side."""
         w = self.w
 
+        if w.form.tiles_in_place:  # tiles of rows that lie across cache lines would take twice as long to read
+            start = multiply(bases.scalar, integer(w.form.scalar_operand.element.bytes))
+            within = operation("and", add(start, Address(self.scalar.source)), integer(LINE - 1))
+            w.tiles_lie_there = w.emit.let(operation("eq", within, integer(0)), "in_place")
+
         def scalar_block(start: Expression) -> None:
             count = w.minimum(operation("sub", scalars[1], start), self.steps[1])
             fill_tables(w, self.scalar, start, count, bases.scalar)
+            if w.form.in_tiles and not w.form.scalar_rows:
+                mark_runs(w, self.scalar, count, is_written=False)
             blocks, pieces = partial(self._vector_blocks, bases, vectors), partial(self._pieces, count)
             if w.form.levels == 1:  # the sums of one pair of blocks wait until all pieces are in
                 blocks(lambda block: pieces(lambda piece: self._pair(bases, vectors, block, count, piece)))
@@ -112,7 +119,7 @@ class _Loops:
         def piece(start: Expression) -> None:
             depth = w.minimum(operation("sub", self.contracted, start), step)
             fill_depth_tables(w, self.vector, self.scalar, self.depth_sizes, start, depth)
-            pack(w, self.scalar, scalar_count, depth)
+            w.unless(w.tiles_lie_there, lambda: pack(w, self.scalar, scalar_count, depth))
             write((start, depth, gives_no_nan(w, self.scalar, scalar_count, depth)))
 
         w.loop("depth_at", integer(0), self.loop_end, piece, step)

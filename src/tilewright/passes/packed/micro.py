@@ -17,11 +17,13 @@ from tilewright.passes.items.launch_writer import STEPS_OF_ROUND
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.packed.ahead import TOGETHER, Ahead
 from tilewright.passes.packed.assemble import start_assembly
-from tilewright.passes.packed.blocks import LINE
+from tilewright.passes.packed.blocks import BLOCK, LINE
 from tilewright.passes.packed.combine import results, start
 from tilewright.passes.packed.on_the_way import is_packed_on_the_way
 from tilewright.passes.packed.register_tile import steps_are_short, tile_at
-from tilewright.passes.packed.store import Place
+from tilewright.passes.packed.runs import WHOLE
+from tilewright.passes.packed.store import Place, has_fast_path
+from tilewright.passes.packed.tiles import Part, groups_of, store_results, store_sums, sum_in_tiles, sums_of
 from tilewright.passes.packed.turned import is_turned, write_turned
 from tilewright.passes.packed.waiting import Accumulators, Edges, Scratch, Target
 from tilewright.passes.packed.writer import PackedWriter, Side
@@ -73,9 +75,11 @@ def write_micro_kernels(pair: PanelPair) -> None:
     )
 
     def tile(v: Expression, s: Expression) -> None:
-        _write_tile(pair, tiles, v, s)
+        (_write_in_tiles if form.in_tiles else _write_tile)(pair, tiles, v, s)
 
-    if form.scalar_inner:
+    if form.part and not form.scalar_inner:
+        w.loop("s", zero, scalar_panels, lambda s: _write_row_in_parts(pair, tiles, s, vector_panels))
+    elif form.scalar_inner:
         w.loop("v", zero, vector_panels, lambda v: w.loop("s", zero, scalar_panels, lambda s: tile(v, s)))
     else:
         w.loop("s", zero, scalar_panels, lambda s: w.loop("v", zero, vector_panels, lambda v: tile(v, s)))
@@ -131,8 +135,7 @@ def _write_tile(pair: PanelPair, tiles: Sequence[Scratch], v: Expression, s: Exp
     if form.nontemporal and form.lanes > 1:
         place.prefetch_off_line()
     accumulators = _accumulate(pair, (vector_first, scalar_first), soon, follow, narrow, ready)
-    rows = w.minimum(operation("sub", pair.counts[1], scalar_first), integer(scalar.width))
-    columns = w.minimum(operation("sub", pair.counts[0], vector_first), integer(vector.width))
+    rows, columns = _inside(pair, vector_first, scalar_first)
     tile, last = tiles[-1], pair.edges[-1][1]
     if form.levels:
         place.wait(tiles, accumulators, scalar_first, vector_first)
@@ -142,6 +145,91 @@ def _write_tile(pair: PanelPair, tiles: Sequence[Scratch], v: Expression, s: Exp
         place.spill(tile, accumulators, scalar_first, vector_first)
     else:
         place.write_results(tile, accumulators, rows, columns)
+
+
+def _inside(pair: PanelPair, vector_first: Expression, scalar_first: Expression) -> tuple[Expression, Expression]:
+    """Rows and columns of a register tile that are results."""
+    w, vector, scalar = pair.w, pair.vector, pair.scalar
+    rows = w.minimum(operation("sub", pair.counts[1], scalar_first), integer(scalar.width))
+    return rows, w.minimum(operation("sub", pair.counts[0], vector_first), integer(vector.width))
+
+
+def _write_row_in_parts(pair: PanelPair, tiles: Sequence[Scratch], s: Expression, panels: Expression) -> None:
+    """All register tiles of panel s of the scalar side in tiles, over one part of the sum after another."""
+    w, form, zero = pair.w, pair.w.form, integer(0)
+    pitch = w.parameter("strip_pitch", -(-form.vector_block // form.vector_tile) * form.vector_tile + form.lanes)
+    held = w.workspace("strip", form.accumulator, form.rows * (BLOCK + form.vector_tile + form.lanes))
+    groups, length = groups_of(w, pair.counts[2]), w.parameter("part", form.part)
+
+    def of_part(begin: Expression) -> None:
+        end = w.emit.let(operation("min", groups, add(begin, length)), "part_end")
+        first, last = operation("eq", begin, zero), operation("eq", end, groups)
+        part = Part(Scratch((held,), pitch, zero), begin, end, w.emit.let(first, "first"), w.emit.let(last, "last"))
+        w.loop("v", zero, panels, lambda v: _write_in_tiles(pair, tiles, v, s, part))
+
+    w.loop("part", zero, groups, of_part, length)
+
+
+def _write_in_tiles(
+    pair: PanelPair, tiles: Sequence[Scratch], v: Expression, s: Expression, part: Part | None = None
+) -> None:
+    """The same where sums are in tiles, which give them to scratch memory only."""
+    w, form, zero = pair.w, pair.w.form, integer(0)
+    vector_first = w.emit.let(multiply(v, integer(pair.vector.width)), "vector_first")
+    scalar_first = w.emit.let(multiply(s, integer(pair.scalar.width)), "scalar_first")
+    place, sides = pair.place((vector_first, scalar_first)), (pair.vector, pair.scalar)
+    collected = form.buffered or form.levels > 0
+    at = (scalar_first, vector_first) if collected else (zero, zero)
+    soon = None if collected else place.prefetch_row
+    sum_in_tiles(w, sides, (vector_first, scalar_first), pair.counts, soon, part)
+    if part is None:
+        _bring_sums(pair, place, tiles, at)
+    else:
+        strip = partial(store_sums, w, part.strip, (zero, vector_first))
+        w.branch(part.is_last, lambda: _bring_sums(pair, place, tiles, at), strip)
+
+
+def _bring_sums(pair: PanelPair, place: Place, tiles: Sequence[Scratch], at: tuple[Expression, Expression]) -> None:
+    """Sums in tiles to where they go: element `at` of scratch memory, or the output."""
+    w, form, zero = pair.w, pair.w.form, integer(0)
+    rows, columns = _inside(pair, place.vector_first, place.scalar_first)
+    tile = tiles[-1]
+    if form.levels:
+        held = w.workspace("sums", form.accumulator, form.vector_tile * form.rows)
+        sums = Scratch((held,), integer(form.vector_tile), zero)
+
+        def add_sums() -> None:
+            store_sums(w, sums, (zero, zero))
+            place.spill(tiles[0], sums_of(w, sums), *at, add_to=True)
+
+        w.branch(pair.edges[-len(tiles)][0], lambda: store_sums(w, tiles[0], at), add_sums)
+        place.pass_on(tiles, sums_of(w, sums), *at)
+        if not form.written_by_blocks:
+            w.emit.when(pair.edges[-1][1], lambda: place.write_whole_rows(tile, *at, rows, columns))
+    elif form.buffered:
+        store_sums(w, tile, at)
+    else:
+        _write_tiles(pair, place, tile, rows, columns)
+
+
+def _write_tiles(pair: PanelPair, place: Place, tile: Scratch, rows: Expression, columns: Expression) -> None:
+    """Sums in tiles to the output: straight, where nothing is to be done with them, and all of them are results."""
+    w, form, zero = pair.w, pair.w.form, integer(0)
+
+    def through_memory() -> None:
+        store_sums(w, tile, (zero, zero))
+        place.write_whole_rows(tile, zero, zero, rows, columns)
+
+    distance = form.row_distance
+    if not has_fast_path(w) or distance is None or WHOLE not in pair.vector.runs.out:
+        through_memory()
+        return
+    straight = operation("eq", rows, integer(form.rows))
+    straight = operation("and", straight, place.has_whole_vectors(columns))
+    if form.depth < form.contracted_total:
+        straight = operation("and", straight, place.first)
+    pitch = w.parameter("row_distance", distance)
+    w.branch(straight, lambda: store_results(w, place, pitch), through_memory)
 
 
 def _write_boxes(pair: PanelPair) -> None:

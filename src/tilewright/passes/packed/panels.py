@@ -27,8 +27,11 @@ from tilewright.passes.packed.reading import (
     steps_of,
     vectors_of,
 )
-from tilewright.passes.packed.runs import BROKEN, QUARTERS, WHOLE
+from tilewright.passes.packed.runs import BROKEN, WHOLE
 from tilewright.passes.packed.scalar_panels import copy_parts, pack_steps
+from tilewright.passes.packed.squares import by_mark, joined, transpose
+from tilewright.passes.packed.tile_columns import may_pack_columns, pack_columns
+from tilewright.passes.packed.tile_rows import pack_tile_rows
 from tilewright.passes.packed.writer import PackedWriter, Side, run_is
 
 # As much of a row of the vector side, where it lies in main memory: longer pieces come faster.
@@ -45,7 +48,8 @@ def pack(w: PackedWriter, side: Side, count: Expression, depth: Expression) -> N
     if side.name == "s" and w.form.scalar_in_place:
         return
     if side.name == "s":
-        (_pack_rows if w.form.scalar_rows else pack_steps)(w, side, count, depth)
+        in_tiles = w.form.in_tiles
+        (pack_tile_rows if in_tiles else _pack_rows if w.form.scalar_rows else pack_steps)(w, side, count, depth)
         clear_missing(w, side, count, depth)
         return
     _pack_panels(w, side, count, depth)
@@ -68,6 +72,9 @@ def _pack_panels(w: PackedWriter, side: Side, count: Expression, depth: Expressi
         base = w.emit.let(multiply(first, side.pitch), "panel")
         _pack_elements(w, side, first, integer(0), base, (integer(0), depth), side.width)
 
+    if may_pack_columns(w, side):
+        pack_columns(w, side, count, depth, panel)
+        return
     together = max(1, LONG_READ // (side.width * side.operand.element.bytes))
     if together == 1 or w.form.lanes == 1 or not w.form.far or WHOLE not in side.runs.source:
         w.loop("panel", integer(0), panels, panel)
@@ -170,33 +177,6 @@ def _copy_rows(
 
     w.loop("group", integer(0), groups, group)
     w.loop("k", multiply(groups, integer(lanes)), steps, element)
-
-
-def by_mark(
-    w: PackedWriter,
-    mark: Expression,
-    marks: frozenset[int],
-    whole: Callable[[], None],
-    in_quarters: Callable[[], None],
-    broken: Callable[[], None],
-) -> None:
-    """What is done with a vector depends on which of the possible marks is its own; there are quarters from eight lanes
-    on.
-    """
-    ways = {WHOLE: whole, QUARTERS: in_quarters if w.form.lanes >= 8 else broken, BROKEN: broken}
-    possible = sorted(marks, reverse=True)
-    if w.form.lanes < 8 and marks >= {QUARTERS, BROKEN}:
-        possible.remove(QUARTERS)
-    if len(possible) > 1:
-        mark = w.emit.let(mark, "mark")
-
-    def choose(number: int) -> None:
-        if number + 1 == len(possible):
-            ways[possible[number]]()
-        else:
-            w.branch(run_is(mark, possible[number]), ways[possible[number]], lambda: choose(number + 1))
-
-    choose(0)
 
 
 def _filled(w: PackedWriter, side: Side, count: Expression) -> Expression:
@@ -339,43 +319,12 @@ def _transpose_piece(
         row = w.emit.let(load(side.source_table, add(first, add(place, integer(i)))), "from")
         places = [w.emit.let(add(row, step), "at") for step in along]
         pieces = [read_along(w, side, at, lanes // parts) for at in places]
-        rows.append(tuple(_joined(w, list(of_part)) for of_part in zip(*pieces, strict=True)))
+        rows.append(tuple(joined(w, list(of_part)) for of_part in zip(*pieces, strict=True)))
     for part, panel in enumerate(side.panels):
         square: list[Expression] = [w.emit.let(in_panel_type(row[part], panel.element), "row") for row in rows]
         for k, column in enumerate(transpose(w, square)):
             at = add(add(base, multiply(add(start, integer(k)), integer(side.width))), place)
             w.fill(panel, at, column, aligned=True)
-
-
-def _joined(w: PackedWriter, pieces: list[Expression]) -> Expression:
-    """Vectors of one length, a power of two of them, one after the other in one vector."""
-    while len(pieces) > 1:
-        lanes = 2 * (pieces[0].type.lanes if isinstance(pieces[0].type, kernel.VectorType) else 1)
-        vector = kernel.VectorType(kernel.element_of(pieces[0].type), lanes)
-        order = tuple(range(lanes))
-        pieces = [
-            w.emit.let(kernel.Shuffle(pieces[i], pieces[i + 1], order, vector), "joined")
-            for i in range(0, len(pieces), 2)
-        ]
-    return pieces[0]
-
-
-def transpose(w: PackedWriter, rows: list[Expression]) -> list[Expression]:
-    """The transpose of a square of vectors, by exchanging blocks of halving size between pairs of rows."""
-    lanes = len(rows)
-    vector = kernel.VectorType(kernel.element_of(rows[0].type), lanes)
-    held = list(rows)
-    distance = lanes // 2
-    while distance:
-        keep = tuple(lane if not lane & distance else lanes + lane - distance for lane in range(lanes))
-        give = tuple(lane + distance if not lane & distance else lanes + lane for lane in range(lanes))
-        for i in range(lanes):
-            if not i & distance:
-                upper, lower = held[i], held[i + distance]
-                held[i] = w.emit.let(kernel.Shuffle(upper, lower, keep, vector), "swap")
-                held[i + distance] = w.emit.let(kernel.Shuffle(upper, lower, give, vector), "swap")
-        distance //= 2
-    return held
 
 
 def _pack_elements(

@@ -11,6 +11,7 @@ from tilewright.kernel.ir import Buffer, Constant, Expression, add, integer, loa
 from tilewright.passes.items.scalar_values import Value
 from tilewright.passes.packed.dots import as_bits
 from tilewright.passes.packed.operands import load_parts
+from tilewright.passes.packed.tiles import clear_to_whole_tiles, place_in_tiles
 from tilewright.passes.packed.writer import PackedWriter, Side
 
 SIGNS = 0x80808080  # the upper bits of four bytes
@@ -75,10 +76,14 @@ def read_along(w: PackedWriter, side: Side, at: Expression, lanes: int) -> Value
 
 
 def clear_missing(w: PackedWriter, side: Side, count: Expression, depth: Expression) -> None:
-    """Zeros for the steps past the end of a sum that is no multiple of those that are taken together."""
+    """Zeros for the steps past the end of a sum that is no multiple of those that are taken together, or of tiles."""
     form, emit = w.form, w.emit
     dots = form.dots
-    if dots is None or not form.ragged:
+    if dots is None:
+        return
+    if form.in_tiles and form.ends_in_tile:
+        clear_to_whole_tiles(w, side, count, steps_of(w, depth))
+    if not form.ragged:
         return
     rest = emit.let(operation("mod", depth, integer(dots.together)), "rest")
     steps = steps_of(w, depth)
@@ -91,7 +96,9 @@ def clear_missing(w: PackedWriter, side: Side, count: Expression, depth: Express
         lanes = form.lanes if side.name == "v" else 1
 
         def element(i: Expression) -> None:
-            if side.name == "s" and form.scalar_rows:
+            if side.name == "s" and form.in_tiles:
+                at = place_in_tiles(side, i, last)
+            elif side.name == "s" and form.scalar_rows:
                 at = add(multiply(i, side.pitch), last)
             else:
                 panel = operation("floordiv", i, integer(side.width))

@@ -298,6 +298,34 @@ class Place(Waiting):
 
         w.loop("j", integer(0), rows, row)
 
+    def write_whole_rows(
+        self, tile: Scratch, j_first: Expression, i_first: Expression, rows: Expression, columns: Expression
+    ) -> None:
+        """The same, by vectors without further questions where all of them are whole."""
+        w, lanes, runs = self.w, self.w.form.lanes, self.vector.runs
+
+        def write_any() -> None:
+            self.write_tile(tile, j_first, i_first, rows, columns)
+
+        def row(j: Expression) -> None:
+            base = self.row_base(j)
+            tile_row = w.emit.let(add(tile.row(add(j_first, j)), i_first), "tile_row")
+            for i in range(w.form.vectors):
+                self._write_vector(tile, tile_row, base, integer(i * lanes), j, Constant(WHOLE, U8))
+
+        if not has_vector_results(w.form) or WHOLE not in runs.out:
+            return write_any()
+        whole = self.has_whole_vectors(columns)
+        return w.branch(whole, lambda: w.loop("j", integer(0), rows, row), write_any)
+
+    def has_whole_vectors(self, columns: Expression) -> Expression:
+        """The tile's vectors are whole, and each is one piece of the output."""
+        condition: Expression = operation("eq", columns, integer(self.vector.width))
+        for i in range(0 if self.vector.runs.out == {WHOLE} else self.w.form.vectors):
+            mark = run_of(self.vector.out_runs, self.vector_first, i, self.w.form.lanes)
+            condition = operation("and", condition, run_is(mark, WHOLE))
+        return condition
+
     def _vector_number(self, i: Expression) -> Expression:
         """The number in the block of the vector that begins at element i of this tile."""
         return operation("floordiv", add(self.vector_first, i), integer(self.w.form.lanes))

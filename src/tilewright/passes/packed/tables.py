@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 
 from tilewright.ir.scalars import U8
 from tilewright.kernel.ir import Buffer, Cast, Expression, Name, Store, add, integer, load, multiply, operation
+from tilewright.kernel.tiles import LANES
 from tilewright.passes.packed.epilogue import along_vectors
 from tilewright.passes.packed.reading import steps_of
 from tilewright.passes.packed.runs import QUARTERS, WHOLE
+from tilewright.passes.packed.tiles import groups_of
 from tilewright.passes.packed.writer import PackedWriter, Side
 
 
@@ -98,7 +100,7 @@ def _fill_part(
 
     def repeat(position: Expression) -> None:
         inside: Expression = operation("sub", count, integer(1))
-        if side.name == "v" and quarter > 1:
+        if (side.name == "v" or w.form.in_tiles) and quarter > 1:
             past = operation("and", operation("sub", position, count), integer(quarter - 1))
             inside = operation("max", add(operation("sub", count, integer(quarter)), past), integer(0))
         inside = w.emit.let(inside, "inside")
@@ -128,17 +130,19 @@ def fill_depth_tables(
 
 
 def _fill_up(w: PackedWriter, sides: tuple[Side, Side], depth: Expression) -> None:
-    """Copies of the last step, up to as many as are taken together."""
-    together = w.form.together
-    if not w.form.ragged:
+    """Copies of the last step, up to as many as are taken together, or as squares of the scalar side have."""
+    form, squares = w.form, w.form.in_tiles and not w.form.scalar_rows
+    if not (form.ends_in_tile if squares else form.ragged):
         return
-    last = operation("sub", depth, integer(1))
+    last, steps = operation("sub", depth, integer(1)), steps_of(w, depth)
+    if squares:
+        steps = multiply(groups_of(w, steps), integer(LANES))
 
     def repeat(position: Expression) -> None:
         for side in sides:
             w.emit.emit(Store(side.depth_table, position, load(side.depth_table, last)))
 
-    w.loop("position", depth, multiply(steps_of(w, depth), integer(together)), repeat)
+    w.loop("position", depth, w.emit.let(multiply(steps, integer(form.together)), "filled"), repeat)
 
 
 def _mark_depth_runs(w: PackedWriter, side: Side, depth: Expression) -> None:
@@ -151,7 +155,7 @@ def _mark_depth_runs(w: PackedWriter, side: Side, depth: Expression) -> None:
     w.loop("group", integer(0), groups, lambda group: _mark_run(w, group, length, tables, side.depth_runs))
 
 
-def mark_runs(w: PackedWriter, side: Side, count: Expression) -> None:
+def mark_runs(w: PackedWriter, side: Side, count: Expression, is_written: bool = True) -> None:
     """For each vector of the block: `WHOLE`, `QUARTERS` or 0, in the operand and in the output, where that is not known
     beforehand. In the output the epilogue's operands must be consecutive or constant along the vector as well, where
     they are so along its innermost dimension.
@@ -169,7 +173,7 @@ def mark_runs(w: PackedWriter, side: Side, count: Expression) -> None:
             ([(side.source_table, 1)], side.source_runs, side.runs.source),
             (written, side.out_runs, side.runs.out),
         )
-        if len(marks) > 1
+        if len(marks) > 1 and (is_written or marks is side.runs.source)
     ]
 
     def mark(vector: Expression) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from tilewright.ir.scalars import BOOL
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Expression, add, integer, load, multiply, operation
-from tilewright.passes.packed.panels import transpose
+from tilewright.passes.packed.squares import transpose
 from tilewright.passes.packed.store import Place, has_fast_path
 from tilewright.passes.packed.waiting import Scratch
 from tilewright.passes.packed.writer import PackedWriter

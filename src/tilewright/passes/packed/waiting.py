@@ -109,14 +109,20 @@ class Waiting:
         self, tiles: Sequence[Scratch], accumulators: Accumulators, j_first: Expression, i_first: Expression
     ) -> None:
         """The registers into the lowest level of partial sums, and where that ends, its values into the next one."""
-        (begins, ends), tile = self.edges[-len(tiles)], tiles[0]
+        begins, tile = self.edges[-len(tiles)][0], tiles[0]
         self.w.branch(
             begins,
             lambda: self.spill(tile, accumulators, j_first, i_first),
             lambda: self.spill(tile, accumulators, j_first, i_first, add_to=True),
         )
+        self.pass_on(tiles, accumulators, j_first, i_first)
+
+    def pass_on(
+        self, tiles: Sequence[Scratch], places: Iterable[tuple[int, int]], j_first: Expression, i_first: Expression
+    ) -> None:
+        """Where the lowest level of partial sums ends, its values into the next one, if there is one."""
         if len(tiles) > 1:
+            ends, tile = self.edges[-len(tiles)][1], tiles[0]
             self.w.emit.when(
-                ends,
-                lambda: self.wait(tiles[1:], self._waiting(tile, accumulators, j_first, i_first), j_first, i_first),
+                ends, lambda: self.wait(tiles[1:], self._waiting(tile, places, j_first, i_first), j_first, i_first)
             )

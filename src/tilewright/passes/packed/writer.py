@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from tilewright.contraction.form import Operand
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, I64, U8
@@ -38,12 +40,16 @@ class Side:
 
 
 class PackedWriter(LaunchWriter):
-    """The state of writing one packed kernel."""
+    """The state of writing one packed kernel.
+
+    `tiles_lie_there`: whether the scalar side is read in place by tiles, of a form for which that is possible.
+    """
 
     def __init__(self, form: PackedForm) -> None:
         """Begin the kernel of a form."""
         super().__init__(form.contraction, I64)
         self.form = form
+        self.tiles_lie_there: Expression | None = None
 
     def parameter(self, hint: str, value: int) -> Expression:
         """As `LaunchWriter` has it; 0 and 1 too where one kernel serves all shapes."""
@@ -59,12 +65,24 @@ class PackedWriter(LaunchWriter):
             return self.emit.let(add(load(side.source_table, row), load(side.depth_table, integer(0))), "scalar_row")
         return self.emit.let(multiply(row, side.pitch), "scalar_row")
 
+    def ask_for(self, source: Buffer, starts: Sequence[Expression], ahead: Expression) -> None:
+        """Ask for the lines so far behind each of these places of an operand."""
+        for start in starts:
+            self.emit.emit(kernel.Prefetch(source, self.emit.let(add(start, ahead), "at")))
+
     def first_lanes(self, count: Expression, before: int) -> Expression:
         """A mask of a vector's lanes that are among `count`, of which `before` come in other vectors."""
         left = operation("max", operation("sub", count, integer(before)), integer(0))
         return self.emit.let(
             kernel.FirstLanes(self.emit.let(left, "left"), kernel.VectorType(BOOL, self.form.lanes)), "inside"
         )
+
+    def unless(self, condition: Expression | None, write: Callable[[], None]) -> None:
+        """if not condition; None is never true."""
+        if condition is None:
+            write()
+        else:
+            self.emit.when(operation("not", condition), write)
 
     def panels(self, count: Expression, width: int) -> Expression:
         """Panels that hold `count` elements."""
