@@ -35,7 +35,9 @@ def test_of_a_third_cache_counts_what_one_core_finds_again(
     assert host_machine.__wrapped__().l3_bytes == 32 << 20
 
 
-def test_addresses_of_a_mesh_are_hashed() -> None:
+def test_on_a_mesh_buffers_are_shared_and_addresses_are_hashed() -> None:
+    assert MESH.shares_buffers
+    assert not TWO_MULTIPLY_ADDS.shares_buffers
     assert math.isinf(MESH.channels)
     assert TWO_MULTIPLY_ADDS.channels == 1024
 

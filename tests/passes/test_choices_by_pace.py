@@ -99,3 +99,10 @@ def test_rows_pass_by_panels_in_the_first_cache_where_stores_wait_in_its_buffers
     assert [(one.nontemporal, one.scalar_inner) for one in forms] == [(True, False), (True, True)]
     longer = normalise(einsum_contraction("bcfg,edag->efdacb", EVEN | {"g": 200}, F32))
     assert not make_packed_form(longer, SERVER).scalar_inner, "panels of 200 steps fill the first cache"
+
+
+def test_vectors_out_of_the_second_cache_wait_for_stores_past_the_caches() -> None:
+    """24 lines of each step, a power of two apart, come from there for every row of tiles."""
+    contraction = normalise(einsum_contraction("cefg,gdba->fedcba", EVEN, F64))
+    apart = replace(SERVER, pace=replace(MESH, again_past=MESH.again))
+    assert [described(choose_form(contraction, one).form) for one in (apart, SERVER)] == ["direct 3x8", "packed 4x6"]

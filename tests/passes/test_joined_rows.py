@@ -80,7 +80,7 @@ STEPS: dict[str, Callable[[Any, Any], Any]] = {
     m=st.sampled_from([1, 2, 7, 40]),
     seed=st.integers(0, 99),
 )
-@settings(max_examples=examples(25), deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 def test_chains_of_rows(steps: list[str], kept: int, n: int, m: int, seed: int) -> None:
     def chain(x: tw.f64["n", "m"], y: tw.f64["n", "m"]) -> Any:
         values = [x]

@@ -58,7 +58,7 @@ def nearest(choice: str, element: str, start: str) -> str:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_nearest_rows(device: str) -> None:
-    @settings(max_examples=examples(25 if device == "cpu" else 6))
+    @settings(max_examples=examples(12 if device == "cpu" else 6))
     @given(
         choice=st.sampled_from(sorted(CHOICES)),
         element=st.sampled_from(["f32", "f64"]),

@@ -42,11 +42,12 @@ class Pace:
         second_cache, third_cache, memory: bytes that come from there.
         past: bytes that are written past the caches.
         again: bytes that come from the second cache where nearly all of them come in time.
+        again_past: the same while an output is written past the caches: fewer where these stores wait in the buffers in
+            which misses of the first cache do.
         written: times as long as reading it takes to write a byte of an output that stays in the caches.
         panel_wait: until a panel of the direct form can be read that was made just before.
         in_place: times as long as their multiply-adds take steps whose vectors are all read in place, across lines.
         held: bytes of the third cache, at the most, in which one core finds again what it has read or written.
-        shares_buffers: stores past the caches wait in the buffers in which misses of the first cache do.
         channels: powers of two from this on are distances of bytes at which parts of memory share its channels;
             infinite where addresses are hashed.
     """
@@ -78,11 +79,11 @@ class Pace:
     memory: float = 7.0
     past: float = 7.0
     again: float = 80.0
+    again_past: float = 80.0
     written: float = 2.0
     panel_wait: float = 0.0
     in_place: float = 1.0
     held: float = math.inf
-    shares_buffers: bool = False
     channels: float = 1024
 
     def __post_init__(self) -> None:
@@ -94,8 +95,13 @@ class Pace:
         for name, value in vars(self).items():
             if value < 0:
                 raise ValueError(f"the pace of a core: {name} is {value}, and must not be negative")
-        if 0 in (self.second_cache, self.third_cache, self.memory, self.past, self.again):
+        if 0 in (self.second_cache, self.third_cache, self.memory, self.past, self.again, self.again_past):
             raise ValueError("the pace of a core: bytes come from all caches and from memory, and so many are none")
+
+    @property
+    def shares_buffers(self) -> bool:
+        """Whether misses of the first cache and stores past the caches wait for each other."""
+        return self.again_past < self.again
 
     def bytes_from(self, level: int) -> float:
         """Bytes that come from a level of the memory in the time of one multiply-add: 2 and 3 are caches, 4 is main
@@ -145,6 +151,7 @@ TWO_MULTIPLY_ADDS = Pace(
     memory=4.0,
     past=4.0,
     again=50.0,
+    again_past=50.0,
     written=0.7,
     panel_wait=2000.0,
     in_place=1.28,
@@ -168,6 +175,7 @@ TWO_NARROW = Pace(
     memory=3.0,
     past=3.0,
     again=40.0,
+    again_past=40.0,
 )
 """Two multiply-adds of 256 bits in a cycle, and two loads. `chain` and `element_load` are fitted to register tiles on a
 Zen 3, with the addresses of rows that LLVM computes in each step, `panel_load` and `beside` to packed ones of 2 by 6
@@ -184,7 +192,7 @@ MESH = replace(
     past=3.9,
     again=36.0,
     held=48 << 20,
-    shares_buffers=True,
+    again_past=12.0,
     channels=math.inf,
 )
 """The same on a server whose third cache all cores share through a mesh: fitted to an Emerald Rapids."""

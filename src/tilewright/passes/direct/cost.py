@@ -272,6 +272,8 @@ def _memory_again(form: DirectForm, machine: Machine) -> float:
     cycles = vector_times * (form.scalar_tiles - 1) * vector * _byte_again(form, "vector", vector_level, machine.pace)
     if _goes_on(form, machine) and vector_level == 2:
         cycles *= machine.pace.panels_again
+    if is_past(form, machine) and vector_level == 2:
+        cycles *= machine.pace.again / machine.pace.again_past
     tiles = form.column_tiles if form.elementwise else form.vector_tiles
     cycles += scalar_times * (tiles - 1) * scalar * _byte_again(form, "scalar", scalar_level, machine.pace)
     cycles += (vector_times - 1) * vector / machine.pace.bytes_again_from(level_of(vector, machine))
