@@ -21,7 +21,9 @@ PAGES = (ROOT / "docs" / "performance.md", ROOT / "README.md")
 MARKED = re.compile(r"<!-- figures: (\w+) -->\n.*?<!-- end of figures -->", re.DOTALL)
 
 CONTRACTIONS = "contractions-cpu-zen5-1thread"
+ON_A_SERVER = "contractions-cpu-emeraldrapids-1thread"
 TYPES = ("f32", "f64")
+WAYS = {"call": "as called", "C": "result in C order"}
 OURS, COPY = "tilewright", "copy"
 SHOWN_CONTRACTIONS = {"cefg,gdba->fedcba": "all 16", "cged,bafg->fedcba": "16 to 24", "ae,dcbe->dcba": "all 68",
                       "fbea,cedf->dcba": "all 32"}  # fmt: skip
@@ -102,37 +104,46 @@ def faster() -> str:
 
 
 def best_peer() -> str:
-    """Contractions on the Zen 5 beside the best of all packages, case by case."""
+    """Contractions beside the best of all packages, case by case."""
     lines = []
-    for threads, name in (("one thread", CONTRACTIONS), ("two threads", "contractions-cpu-zen5-2threads")):
+    files = {
+        "Zen 5, one thread": CONTRACTIONS,
+        "Zen 5, two threads": "contractions-cpu-zen5-2threads",
+        "Emerald Rapids, one thread": ON_A_SERVER,
+    }
+    for where, name in files.items():
         rows = result(name)["rows"]
-        for way, words in (("call", "as called"), ("C", "result in C order")):
+        for way, words in WAYS.items():
             cells = []
             for type_ in TYPES:
                 times = [median_times(one, way) for one in rows if one["dtype"] == type_]
                 beside = [min(t for n, t in one.items() if n != OURS) / one[OURS] for one in times]
                 cells.append(f"{geometric_mean(beside):.2f} ({min(beside):.2f})")
-            lines.append((f"Zen 5, {threads}, {words}", *cells))
+            lines.append((f"{where}, {words}", *cells))
     return table(("", *TYPES), lines)
 
 
 def roofline() -> str:
     """Shares of the roofline on one thread, by the best rounds, and the cases furthest from it."""
-    shares: dict[tuple[str, str], dict[str, float]] = {}
-    for one in result(CONTRACTIONS)["rows"]:
-        for way in ("call", "C"):
-            rate = one["gflop"] / one["contenders"][OURS][way]["best"]
-            shares.setdefault((one["expr"], way), {})[one["dtype"]] = rate / one["roofline"]
     lines = []
-    for way, words in (("call", "as called"), ("C", "result in C order")):
-        own = {expression: share for (expression, asked), share in shares.items() if asked == way}
-        furthest = sorted(own, key=lambda expression: min(own[expression].values()))[:4]
-        means = " / ".join(f"{sum(one[type_] for one in own.values()) / len(own):.2f}" for type_ in TYPES)
-        every = [share for one in own.values() for share in one.values()]
-        counts = [f"{sum(share >= least for share in every)} of {len(every)}" for least in (0.88, 0.8)]
-        named = ", ".join(f"`{one}` {own[one]['f32']:.2f} / {own[one]['f64']:.2f}" for one in furthest)
-        lines.append((words, means, *counts, named))
-    return table(("Zen 5, one thread", "mean", "at least 0.88", "at least 0.80", "furthest"), lines)
+    for where, name in (("Zen 5", CONTRACTIONS), ("Emerald Rapids", ON_A_SERVER)):
+        rows = result(name)["rows"]
+        lines += [(f"{where}, {words}", *_shares(rows, way)) for way, words in WAYS.items()]
+    return table(("one thread", "mean", "at least 0.88", "at least 0.80", "furthest"), lines)
+
+
+def _shares(rows: Sequence[dict[str, Any]], way: str) -> tuple[str, ...]:
+    """The mean share of either type, how many shares are large, and the contractions with the least."""
+    own: dict[str, dict[str, float]] = {}
+    for one in rows:
+        rate = one["gflop"] / one["contenders"][OURS][way]["best"]
+        own.setdefault(one["expr"], {})[one["dtype"]] = rate / one["roofline"]
+    furthest = sorted(own, key=lambda expression: min(own[expression].values()))[:4]
+    means = " / ".join(f"{sum(one[type_] for one in own.values()) / len(own):.2f}" for type_ in TYPES)
+    every = [share for one in own.values() for share in one.values()]
+    counts = [f"{sum(share >= least for share in every)} of {len(every)}" for least in (0.88, 0.8)]
+    named = ", ".join(f"`{one}` {own[one]['f32']:.2f} / {own[one]['f64']:.2f}" for one in furthest)
+    return means, *counts, named
 
 
 def small_products(kind: str, sizes: Sequence[int], words: str) -> str:
