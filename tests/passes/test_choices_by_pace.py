@@ -106,3 +106,9 @@ def test_vectors_out_of_the_second_cache_wait_for_stores_past_the_caches() -> No
     contraction = normalise(einsum_contraction("cefg,gdba->fedcba", EVEN, F64))
     apart = replace(SERVER, pace=replace(MESH, again_past=MESH.again))
     assert [described(choose_form(contraction, one).form) for one in (apart, SERVER)] == ["direct 3x8", "packed 4x6"]
+
+
+def test_what_the_second_cache_cannot_hold_is_not_asked_for_in_time() -> None:
+    """Two strips of vectors of a sum of 4624 steps, in f64; in f32 they take half of it."""
+    contraction = normalise(einsum_contraction("ceda,dbe->cba", dict.fromkeys("abcde", 68), F64))
+    assert described(choose_form(contraction, SERVER).form) == "packed 3x8"
