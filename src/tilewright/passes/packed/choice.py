@@ -113,9 +113,9 @@ def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
     tiles_in_place = tiles_in_place and (stay or vector_total <= MANY_COLUMNS)
     speed = ROWS * LANES / machine.pace.tile if in_tiles else 1.0
     levels = _levels(contraction, -(-contracted // depth))
-    chunks = choose_chunks(
-        machine.cores, batch, totals, (tile, rows), lanes, contracted, levels < 2, speed, tiles_in_place
-    )
+    rows_in_place = scalar_rows and dots is None and rows_suit(contraction, scalar, vector_left, rows, depth, machine)
+    in_place = tiles_in_place or rows_in_place
+    chunks = choose_chunks(machine.cores, batch, totals, (tile, rows), lanes, contracted, levels < 2, speed, in_place)
     memory = panel_bytes(machine)
     step_bytes = max(1, min(depth, contracted)) * element_bytes
     if in_tiles is not None:
@@ -137,7 +137,6 @@ def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
     past = is_written_once and is_past_caches(_output_bytes(contraction), machine)
     stays = 2 * memory[0] if past else memory[0]
     scattered = past and rows_are_scattered(contraction, scalar, vector_left)
-    suit = rows_suit(contraction, scalar, vector_left, rows, depth, machine) and not scattered
     out_bytes = contraction.out.element.bytes
     is_inner = _scalar_side_is_inner(vector, scalar, step_bytes * scalar_block <= stays)
     is_inner = is_inner and not (past and _shares_channels(vector, scalar, tile, out_bytes, machine.pace.channels))
@@ -164,7 +163,7 @@ def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
         fan=FAN,
         far=far,
         scalar_far=_is_far(contraction, not vector_left, machine),
-        scalar_in_place=scalar_rows and dots is None and suit,
+        scalar_in_place=rows_in_place and not scattered,
         tiles_in_place=tiles_in_place,
         part=_part(depth * element_bytes, rows, machine) if in_tiles and (stay or not tiles_in_place) else 0,
         dots=dots,
