@@ -3,6 +3,8 @@
 # ruff: noqa: F821, UP037  # sizes in annotations are text: tw.f32["n"]
 from __future__ import annotations
 
+import ctypes
+import ctypes.util
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,8 @@ from tilewright.ir.scalars import F32, I64
 from tilewright.kernel.ir import BlockIndex, Buffer, Constant, Kernel, Operation, Store, integer, load, multiply
 from tilewright.kernel.llvm import llvm_text
 from tilewright.runtime.cpu_jit import host_cpu
+
+UNDERFLOW = 16  # FE_UNDERFLOW of C
 
 SPECIAL = np.array(
     [0, -0.0, 1, -1, np.inf, -np.inf, np.nan, 88.72284, 88.7229, -87.33655, -103.97, -104, 1e-45, 1.1754942e-38, 3.4e38,
@@ -121,3 +125,26 @@ def test_all_numbers(name: str, processor: str, lanes: int, worst: float) -> Non
         xs = xs[: xs.size // lanes * lanes].copy()
         with np.errstate(all="ignore"):
             check(applied(name, xs, lanes, processor), getattr(np, name)(xs.astype(np.float64)), worst)
+
+
+@pytest.mark.parametrize("scalar", ["f32", "f64"])
+def test_what_vanishes_is_not_computed(scalar: str) -> None:
+    """Processors stop for results below the normal numbers: masked scores of -inf took sixteen times as long."""
+    library = ctypes.CDLL(ctypes.util.find_library("m"))
+
+    def vanishing(xs: Any) -> Any:
+        return tw.exp(xs)
+
+    vanishing.__annotations__["xs"] = getattr(tw, scalar)["n"]
+    program = tw.program(vanishing)
+    xs = np.tile(np.array([-np.inf, -1e30, -800, 0, 1], scalar.replace("f", "float")), 100)
+    before = tw.get_num_threads()
+    tw.set_num_threads(1)
+    try:
+        program(xs)
+        library.feclearexcept(UNDERFLOW)
+        found = program(xs)
+        assert not library.fetestexcept(UNDERFLOW)
+    finally:
+        tw.set_num_threads(before)
+    np.testing.assert_allclose(found[:5], [0, 0, 0, 1, np.e], rtol=1e-6)

@@ -40,19 +40,28 @@ def gathered(array: ArrayProxy, keys: Sequence[Any]) -> Any:
     for place in advanced:
         _check_indices(array, keys[place])
     whole = subscript(array, tuple(slice(None) if place in advanced else one for place, one in enumerate(keys)))
+    indices = [keys[place] for place in advanced]
+    if advanced == list(range(advanced[0], advanced[-1] + 1)):
+        return _for_rows(whole, advanced[0], lambda part: _picked(part, indices))
     others = [place for place in range(len(keys)) if place not in advanced]
-    rows = array_functions.rearrange(whole, (*advanced, *others))
-    extents = [rows.shape[number] for number in range(len(advanced))]
+    return _picked(array_functions.rearrange(whole, (*advanced, *others)), indices)
 
-    def row(*indices: Any) -> Any:
-        return rows[tuple(_from_the_end(one, extent) for one, extent in zip(indices, extents, strict=True))]
 
-    found = array_functions.elementwise(row, [keys[place] for place in advanced])
-    if advanced != list(range(advanced[0], advanced[-1] + 1)):
-        return found
-    rank = found.ndim - len(others)
-    order = [*range(rank, rank + advanced[0]), *range(rank), *range(rank + advanced[0], found.ndim)]
-    return array_functions.rearrange(found, order)
+def _for_rows(array: ArrayProxy, outer: int, function: Callable[[Any], Any]) -> Any:
+    """A function of the parts of an array, over so many of its first dimensions."""
+    if not outer:
+        return function(array)
+    return array_functions.map(lambda part: _for_rows(part, outer - 1, function), array)
+
+
+def _picked(rows: ArrayProxy, indices: Sequence[Any]) -> Any:
+    """The rows at these indices along the first dimensions."""
+    extents = [rows.shape[number] for number in range(len(indices))]
+
+    def row(*places: Any) -> Any:
+        return rows[tuple(_from_the_end(one, extent) for one, extent in zip(places, extents, strict=True))]
+
+    return array_functions.elementwise(row, indices)
 
 
 def _check_indices(array: ArrayProxy, key: Any) -> None:

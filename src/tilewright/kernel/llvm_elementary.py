@@ -10,9 +10,10 @@ but the polynomials: minimax ones of these intervals, by Remez's exchange. So it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from tilewright.ir.scalars import F32
 from tilewright.kernel.llvm_estimates import FROM_THREE_QUARTERS, has_wide_floats, wide_call
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ _LOGARITHM = (
 LN2 = (0.693359375, -2.12194440e-4)
 _ROUNDING = 12582912.0  # 1.5 * 2^23: what is added to it is rounded to a whole number, which its last bits hold
 _ROUNDING_BITS, _ROOT_OF_HALF_BITS = 0x4B400000, 0x3F3504F3
-_LEAST, _GREATEST = -150.0, 130.0  # beyond them the result is 0 or infinite
+_GREATEST, _GREATEST_F64 = 130.0, 800.0  # beyond them the result is infinite
+_VANISHING, _VANISHING_F64 = -104.0, -746.0  # below them it is 0
 EXPONENTIAL_WIDE = (
     1.3815644197165966e-3, 8.368621580302715e-3, 4.1668351739645004e-2, 0.1666652262210846, 0.4999999403953552,
 )  # fmt: skip
@@ -60,13 +62,24 @@ def polynomial(c: Context, coefficients: Sequence[float], x: str) -> str:
 
 def within(c: Context, x: str, least: float, greatest: float) -> str:
     """What is beyond two bounds becomes the nearer one; nan stays."""
-    x = c.select(c.compare("fcmp ogt", x, c.constant(greatest)), c.constant(greatest), x)
+    x = _not_above(c, x, greatest)
     return c.select(c.compare("fcmp olt", x, c.constant(least)), c.constant(least), x)
+
+
+def unless_vanishing(c: Context, x: str, exponential: Callable[[Context, str], str]) -> str:
+    """exp(x), which is 0 far below 0: not by arithmetic, for processors may stop where a result gets too small."""
+    least = c.constant(_VANISHING if c.element == F32 else _VANISHING_F64)
+    vanishes, zero = c.compare("fcmp olt", x, least), c.constant(0.0)
+    return c.select(vanishes, zero, exponential(c, c.select(vanishes, zero, x)))
+
+
+def _not_above(c: Context, x: str, greatest: float) -> str:
+    return c.select(c.compare("fcmp ogt", x, c.constant(greatest)), c.constant(greatest), x)
 
 
 def exponential_f64(c: Context, x: str) -> str:
     """The instructions for vectors with AVX-512; right to less than a unit in the last place, as `exponential_f32`."""
-    x = within(c, x, -800.0, 800.0)
+    x = _not_above(c, x, _GREATEST_F64)
     n = c.intrinsic("rint", c.binary("fmul", x, c.constant(1.44269504088896341)))
     r = c.intrinsic("fma", n, c.constant(-LN2_F64[0]), x)
     r = c.intrinsic("fma", n, c.constant(-LN2_F64[1]), r)
@@ -98,7 +111,7 @@ def exponential_f32(c: Context, x: str) -> str:
     """
     if has_wide_floats(c):
         return _wide_exponential(c, x)
-    x = within(c, x, _LEAST, _GREATEST)
+    x = _not_above(c, x, _GREATEST)
     turns = c.binary("fmul", x, c.constant(1.44269504088896341))
     shifted = c.binary("fadd", turns, c.constant(_ROUNDING))
     n = c.binary("fsub", shifted, c.constant(_ROUNDING))
@@ -151,7 +164,7 @@ def logarithm_f32(c: Context, x: str) -> str:
 
 def _wide_exponential(c: Context, x: str) -> str:
     """The same n and r; exp(r) = 1 + r (1 + r p(r)), scaled at once."""
-    x = within(c, x, _LEAST, _GREATEST)
+    x = _not_above(c, x, _GREATEST)
     shifted = c.intrinsic("fma", x, c.constant(1.44269504088896341), c.constant(_ROUNDING))
     n = c.binary("fsub", shifted, c.constant(_ROUNDING))
     r = c.intrinsic("fma", n, c.constant(-LN2[0]), x)

@@ -10,7 +10,13 @@ from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, F32, ScalarType
 from tilewright.kernel.ir import ValueType, VectorType, element_of
 from tilewright.kernel.llvm_division import divides_by_floats, float_remainder, whole_quotient
-from tilewright.kernel.llvm_elementary import exponential_f32, exponential_f64, logarithm_f32, logarithm_f64
+from tilewright.kernel.llvm_elementary import (
+    exponential_f32,
+    exponential_f64,
+    logarithm_f32,
+    logarithm_f64,
+    unless_vanishing,
+)
 from tilewright.kernel.llvm_emitter import Emitter, lanes_of, literal, scalar_spelling, splat, suffix, vector_of
 from tilewright.kernel.llvm_estimates import REGISTER_BITS, has_wide_floats
 from tilewright.kernel.llvm_power import has_wide_power, wide_power
@@ -355,6 +361,7 @@ def _by_registers(function: Callable[..., str]) -> Callable[..., str]:
 
 
 _BY_KIND["rsqrt", "f"] = _by_registers(reciprocal_root)
-_BY_KIND["exp", "f"] = _by_registers(_written_out("exp", exponential_f32, exponential_f64))
+_exponential = _written_out("exp", exponential_f32, exponential_f64)
+_BY_KIND["exp", "f"] = _by_registers(lambda c, x: unless_vanishing(c, x, _exponential))
 _BY_KIND["log", "f"] = _by_registers(_written_out("log", logarithm_f32, logarithm_f64))
 _BY_KIND["pow", "f"] = _by_registers(_power)

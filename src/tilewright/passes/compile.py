@@ -137,7 +137,7 @@ def _with_versions(
     ready: Program, device: Device, contractions: bool, lowered: Lowered, derivation: Recording | None
 ) -> tuple[bool, Versions | None]:
     """Whether a program is ever run as it is written, and its versions, if it has any."""
-    from tilewright.passes.flattening.found_contractions import only_contractions
+    from tilewright.passes.core.found_contractions import only_contractions
 
     @functools.cache
     def flattened() -> Program:

@@ -12,6 +12,7 @@ from typing import TypeAlias
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Program
 from tilewright.machine.model import Machine
+from tilewright.passes.core.free_contractions import free_contractions
 from tilewright.passes.core.fuse import fuse
 from tilewright.passes.core.nest_maps import nest_folds, nest_maps
 from tilewright.passes.core.read_concatenations import read_concatenations
@@ -42,6 +43,7 @@ standard_pipeline: tuple[Pass, ...] = (
     Pass("read concatenations", "what only maps take apart is never joined in memory", read_concatenations),
     Pass("nest maps", "points that divide their number by the length of rows are nests over the rows", nest_maps),
     Pass("simplify", "fused functions repeat work and keep inputs that they no longer need", simplify),
+    Pass("free contractions", "what no tile can do with its products is done after them", free_contractions),
 )
 
 
@@ -55,6 +57,7 @@ def machine_pipeline(machine: Machine) -> tuple[Pass, ...]:
         Pass("nest folds", "points that divide their number by the length of rows are folded row by row", nest_folds),
         Pass("fold loops", "points that loop go on together, and what they give is folded afterwards", fold_loops),
         Pass("join rows", "long rows that one map after another computes stay in the first cache", join_rows),
+        Pass("free contractions", "rows that were joined may have been fused with a product", free_contractions),
         Pass(
             "compute rows", "columns that are only joined are never stored, and each row is written once", compute_rows
         ),

@@ -17,6 +17,7 @@ from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import ONE, Size, maximum, product
 from tilewright.ir.traversal import all_statements, bound, host_statements, sub_bodies
 from tilewright.machine.model import Machine
+from tilewright.passes.core.found_contractions import contraction_of, is_contraction
 from tilewright.passes.flattening.flat_programs import is_flat_statement
 from tilewright.passes.flattening.flatten_tree import (
     Decision,
@@ -27,7 +28,6 @@ from tilewright.passes.flattening.flatten_tree import (
     shares_rounds,
     threads_are_lanes,
 )
-from tilewright.passes.flattening.found_contractions import contraction_of, is_contraction
 from tilewright.passes.segments.streams import has_stream_form
 from tilewright.rewrite.rules.flatten_nest import nest_of
 from tilewright.rewrite.rules.flatten_regular import SOAC, exploitable, holds_parallelism

@@ -17,6 +17,7 @@ from tilewright.ir.nodes import Body, Program, Statement, Type, Variable
 from tilewright.ir.scalars import BOOL
 from tilewright.ir.sizes import product
 from tilewright.ir.traversal import host_statements, with_fresh_names
+from tilewright.passes.core.found_contractions import NESTS, contractions, is_contraction
 from tilewright.passes.core.fuse import fuse_further
 from tilewright.passes.core.simplify import simplify
 from tilewright.passes.flattening.flat_programs import is_flat, is_flat_statement
@@ -28,7 +29,6 @@ from tilewright.passes.flattening.flatten import (
     outer_flattening,
 )
 from tilewright.passes.flattening.flatten_tree import CONTRACTION
-from tilewright.passes.flattening.found_contractions import NESTS, contractions, is_contraction
 from tilewright.passes.flattening.kinds import Flattening, check_flattening
 from tilewright.passes.pipelines import Pass
 from tilewright.rewrite.derivation import Recording

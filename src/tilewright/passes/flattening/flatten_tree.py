@@ -33,7 +33,7 @@ from tilewright.ir.sizes import ZERO, Size, maximum
 from tilewright.ir.traversal import all_statements, bodies_of
 from tilewright.ir.verifier import kind_of
 from tilewright.machine.model import Machine
-from tilewright.passes.flattening.found_contractions import kinds_of
+from tilewright.passes.core.found_contractions import kinds_of
 from tilewright.rewrite.rules.flatten_invariant import is_dear
 from tilewright.rewrite.rules.flatten_regular import SOAC
 from tilewright.rewrite.rules.flatten_versions import (

@@ -83,6 +83,7 @@ class Item:
         self.failed = Name("failed_0", BOOL)
         self.streams: dict[str, Callable[..., Any]] = {}  # folds lowered in a way of their own, by their first target
         self.vector_lanes = False  # the processor runs loops over independent lanes in vectors
+        self.gather_bytes = 0  # of its vectors, where it reads them from anywhere as fast as element by element
         self.lanes: tuple[int, Size] | None = None  # points written together, and the number of this one
         self.lane_names: frozenset[str] = frozenset()  # of that number, and of the point's index
         self.turned: list[tuple[Size, Size]] = []  # rows copied for points written together: their length, all elements

@@ -48,7 +48,10 @@ LONGEST_UNROLLED = 8
 Memory: TypeAlias = Callable[[ScalarType, int], Buffer]
 
 
-def write_group(statements: Sequence[Statement], lane: Name, lanes: int, emit: KernelBuilder, memory: Memory) -> None:
+def write_group(
+    statements: Sequence[Statement], lane: Name, lanes: int, emit: KernelBuilder, memory: Memory,
+    flags: Sequence[Name] = (),
+) -> None:  # fmt: skip
     """Emit statements for all of 0 <= lane < lanes at once.
 
     Args:
@@ -57,13 +60,18 @@ def write_group(statements: Sequence[Statement], lane: Name, lanes: int, emit: K
         lanes: points of a group.
         emit: where to.
         memory: makes private memory for some elements of a type.
+        flags: variables from outside that points may set, and which they read but to keep what was set.
 
     Raises:
         NotInLanes: where lanes would write to one place, or do what vectors do not.
     """
-    writer = LaneCode(emit, lane_variance(lane, statements, apart=True), lanes, 1, memory)
+    variance = lane_variance(lane, statements, apart=True, flags=[one.name for one in flags])
+    writer = LaneCode(emit, variance, lanes, 1, memory)
     writer.begin(lane, integer(0))
+    own = [writer.declare_flag(one) for one in flags]
     writer.run(statements, None)
+    for flag, parts_ in zip(flags, own, strict=True):
+        emit.assign(flag, operation("or", flag, writer.values.any(parts_)))
 
 
 class LaneCode:

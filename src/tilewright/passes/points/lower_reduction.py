@@ -65,7 +65,7 @@ def _(expression: Reduction, item: Item, targets: tuple[Variable, ...]) -> Seque
     number = None if best is None else expression.neutral[best.number].type.element
     combine = expression.combine if best is None or number is None else best.counting(number)
     whole = Fold(item, expression.width, combine, expression.neutral, rows, mapped)
-    reads = not simple and commutes and item.speculation is None and has_read_rows(expression)
+    reads = not simple and commutes and has_read_rows(expression) and (not item.speculation or item.gather_bytes > 0)
     if not (item.vector_lanes and item.lanes is None and (simple or reads)):
         return [*lower_folds.fold(whole, places), *mapped]
     if reads:
@@ -146,8 +146,21 @@ def _fold_what_is_read(whole: Fold) -> Sequence[AnyValue]:
     plain = functools.partial(lower_folds.fold, whole)
     if not goes_in_registers(whole):
         return plain()
+    if whole.item.gather_bytes:
+        return _unless_refused(whole.item, lambda: _gathered(whole, plain), plain)
     held = functools.partial(fold_in_registers, whole, whole.combine, beside=True)
     return _unless_refused(whole.item, lambda: _by_length(whole, FEW, held, plain), plain)
+
+
+def _gathered(whole: Fold, otherwise: Callable[[], Sequence[AnyValue]]) -> Sequence[AnyValue]:
+    """`lower_folds.fold` of rows that read elements from anywhere, a vector of them at a time."""
+    lanes = whole.item.gather_bytes // max(atom.type.element.bytes for atom in whole.neutral)
+    if lanes < 2 or whole.mapped:
+        return otherwise()
+    together = functools.partial(fold_in_registers, whole, whole.combine, lanes=lanes)
+    chain = functools.partial(together, levels=0)
+    tree = functools.partial(_by_length, whole, PIECE * lanes, together, chain)
+    return _by_length(whole, lanes, tree if grows_errors(whole.combine) else chain, otherwise)
 
 
 def _by_length(

@@ -66,6 +66,8 @@ def lower_points(
     item = Item(types, placed, [one.name for one in (*targets, *points.updates)])
     item.extents = extents
     item.vector_lanes = threads_per_block == 1
+    if points.machine is not None and points.machine.pace.gathers:
+        item.gather_bytes = points.machine.vector_bytes
     item.machine = None if points.space else points.machine
     item.definitions.update(sizes or {})
     item.arrays |= {one.name: IotaArray(one.type.shape[0], I64) for one in reads if one.name in iotas}

@@ -153,9 +153,10 @@ def fold_in_registers(
     def memory(element: ScalarType, count: int) -> Buffer:
         return item.buffers[item.own("wide", element, count, kernel.Space.PRIVATE).buffer]
 
+    flags = [] if item.speculation is None else [item.speculation.bad]
     if beside and not lane_variance(one.index, statements, apart=True).reads_side_by_side(statements):
         raise NotInLanes("memory is read at places that are not side by side")
-    write_group(statements, one.index, lanes, emit, memory)
+    write_group(statements, one.index, lanes, emit, memory, flags)
     item.scalar_loops = True
     return folded_halves(item, merge, places, lanes)
 
