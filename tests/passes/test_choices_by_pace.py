@@ -104,7 +104,7 @@ def test_rows_pass_by_panels_in_the_first_cache_where_stores_wait_in_its_buffers
 def test_vectors_out_of_the_second_cache_wait_for_stores_past_the_caches() -> None:
     """24 lines of each step, a power of two apart, come from there for every row of tiles."""
     contraction = normalise(einsum_contraction("cefg,gdba->fedcba", EVEN, F64))
-    apart = replace(SERVER, pace=replace(MESH, again_past=MESH.again))
+    apart = replace(SERVER, pace=replace(MESH, again_past=MESH.again, stray=0.0))
     assert [described(choose_form(contraction, one).form) for one in (apart, SERVER)] == ["direct 3x8", "packed 4x6"]
 
 
@@ -112,3 +112,15 @@ def test_what_the_second_cache_cannot_hold_is_not_asked_for_in_time() -> None:
     """Two strips of vectors of a sum of 4624 steps, in f64; in f32 they take half of it."""
     contraction = normalise(einsum_contraction("ceda,dbe->cba", dict.fromkeys("abcde", 68), F64))
     assert described(choose_form(contraction, SERVER).form) == "packed 3x8"
+
+
+@pytest.mark.parametrize(("n", "scalar", "form", "panels"), [
+    (256, F32, "direct 2x13", False), (400, F32, "direct 2x13", True), (512, F32, "packed 4x6", True),
+])  # fmt: skip
+def test_rows_on_other_pages_of_the_second_cache_are_packed(
+    n: int, scalar: ScalarType, form: str, panels: bool
+) -> None:
+    """Squares of 400 and 512 on two threads are 12 and 16% faster so than with vectors that are read in place."""
+    found = choose_form(normalise(einsum_contraction("ij,jk->ik", square(n), scalar)), SERVER).form
+    assert described(found) == form
+    assert isinstance(found, PackedForm) or found.vector_packed == panels

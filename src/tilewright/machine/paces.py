@@ -19,6 +19,7 @@ class Pace:
         chain: until the result of a multiply-add can be added to.
         vector_load: of a vector that begins with a line, from the first cache.
         far_load: of a vector that is read in place and comes from the second cache.
+        stray: of a step whose vectors are read in place in the second cache, each on another page than the last.
         element_load: of an element that is broadcast.
         panel_load: of a vector of a panel of the packed form, which comes from the second cache.
         beside: of any load that multiply-adds hide: what a core's other thread has to wait for, and this one for that.
@@ -56,6 +57,7 @@ class Pace:
     chain: float = 4.0
     vector_load: float = 1.0
     far_load: float = 4.0
+    stray: float = 0.0
     element_load: float = 0.5
     panel_load: float = 3.0
     beside: float = 0.04
@@ -187,6 +189,7 @@ and 3 by 4 vectors beside a busy thread of the same core; the rest is about what
 MESH = replace(
     TWO_MULTIPLY_ADDS,
     gathers=True,
+    stray=3.0,
     panel_load=4.2,
     waiting=1.0,
     pieces=0.5,

@@ -10,10 +10,10 @@ from tilewright.contraction.normalise import constant
 from tilewright.ir.dataclass import dataclass
 from tilewright.machine.model import Machine
 from tilewright.passes.direct.choice import choose_direct_form
-from tilewright.passes.direct.cost import consecutive, read_once, written_once
 from tilewright.passes.direct.form import DirectForm
 from tilewright.passes.direct.in_order import form_in_order
 from tilewright.passes.direct.short_sums import is_short_sum, short_sum_past_caches, written_in_order
+from tilewright.passes.direct.traffic import consecutive, read_once, written_once
 from tilewright.passes.items.scalar_values import LoweringError, component_types
 from tilewright.passes.matrix_vector.form import MatrixVectorForm, Way, choose_matrix_vector_form
 from tilewright.passes.matrix_vector.row_products import choose_row_products

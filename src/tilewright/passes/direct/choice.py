@@ -18,7 +18,6 @@ from tilewright.passes.direct.cost import (
     direct_cost,
     is_past,
     is_written_in_pieces,
-    level_of,
     rows_are_asked,
     vectors_are_asked,
 )
@@ -26,6 +25,7 @@ from tilewright.passes.direct.form import LINE, DirectForm, Results, results_are
 from tilewright.passes.direct.next_pieces import PIECE_BYTES
 from tilewright.passes.direct.pairs import as_pairs, suits_pairs
 from tilewright.passes.direct.register_tiles import register_tiles
+from tilewright.passes.direct.traffic import level_of
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.lanes.vectorise import is_vectorisable
 from tilewright.passes.packed.blocks import PACK_VECTOR, numbers_of_parts, shared_time

@@ -17,6 +17,7 @@ from tilewright.ir.scalars import BF16, F16, ScalarType
 from tilewright.machine.model import Machine
 from tilewright.machine.paces import Pace
 from tilewright.passes.direct.form import LINE, DirectForm, Results, rows_are_one_run
+from tilewright.passes.direct.traffic import FAR_PIECE, consecutive, level_of, read_once, written_once
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.items.sum_trees import PIECE, grows_errors, levels_of, tree_loops
 from tilewright.passes.packed.blocks import is_past_caches, lines_stay, sets_of
@@ -30,13 +31,13 @@ STORED_VECTOR = {Results.VECTORS: 1.0, Results.TURNED: 5.0, Results.COLLECTED: 7
 BOXED_VECTOR, FAR_BOXED_VECTOR = 8.0, 25.0  # more for one that goes through a box: in the second cache, or beyond it
 WIDENED = {F16: 3.0, BF16: 1.0}  # measured on a Zen 5: squares of 64 and 128, beside those of f32
 TURNED_PAIRS = 1.0  # cycles to exchange the parts of a vector of complex numbers, and to negate one
+STRAY_ROWS, STRAY_PANEL = 0.5, 0.3  # of what vectors take in place: rows along a side, and vectors of a panel
 SUMMED_VECTOR = 4.0  # cycles to add a vector of sums to those of the next level of a tree
 SHORT_PIECE = 512  # bytes
 FORESEEN_STEP = 1024  # bytes
 COLLECTED_LOADS = 0.5  # share of the time that loading vectors of collected results takes from what fills the caches
 PAGE = 4096  # bytes of memory that are open together
 OPEN_PAGES = 8  # of them that stay open at the same time: six rows are as fast as neighbours are, 14 are not
-FAR_PIECE = 120.0  # cycles until a piece of main memory comes that no prefetcher of the processor foresees
 NEAR_PIECE = 20.0  # of the third cache, where steps of the sum are far apart
 WRITTEN_PIECE = 20.0  # of an output, while stores wait in a queue
 PAST_PIECE, FAR_PAST_PIECE = 18.0, 54.0  # past the caches: on a page that is open, or on another one
@@ -119,6 +120,7 @@ def _tile_cycles(form: DirectForm, machine: Machine) -> float:
         # min and max of floats take more than one instruction, unless panels are known to make no nan.
         instructions = 2 if nan_guard(form.contraction) is None else 4
         step = max(instructions * wide * form.rows, pace.chain)
+    step += pace.stray * _strays(form, machine)
     step += _widened(form.vector_operand, form.accumulator) * len(form.lanes)
     step += _widened(form.scalar_operand, form.accumulator) * form.rows
     stores = _stored_vector(form, machine) * len(form.lanes) * form.rows
@@ -126,6 +128,16 @@ def _tile_cycles(form: DirectForm, machine: Machine) -> float:
     if levels_of(loops) and grows_errors(form.contraction.combine):
         stores += SUMMED_VECTOR * len(form.lanes) * form.rows * -(-form.contracted_total // PIECE)
     return form.contracted_total * step + pace.other * (stores + TILE_CYCLES)
+
+
+def _strays(form: DirectForm, machine: Machine) -> float:
+    """Vectors that each step reads in the second cache, on another page than the last ones."""
+    vector_level, scalar_level = _levels_again(form, machine)
+    in_place = not (form.scalar_packed or form.elementwise or _is_foreseen(form, "scalar"))
+    strays = STRAY_ROWS if in_place and scalar_level == 2 else 0.0
+    if vector_level == 2 and form.collected is None:
+        strays += STRAY_PANEL if form.vector_packed else float(not _is_foreseen(form, "vector"))
+    return strays
 
 
 def _widened(operand: Operand, accumulator: ScalarType) -> float:
@@ -235,37 +247,6 @@ def rows_are_asked(form: DirectForm) -> bool:
     along = len(form.contracted) == 1 and form.stride(form.contracted[0], "scalar") == form.parts
     own = form.vector_tiles == 1 or (form.scalar_outer and rows_are_one_run(form))
     return along and own and not (form.scalar_packed or form.elementwise)
-
-
-def read_once(
-    sizes: tuple[int, int],
-    pieces: tuple[int, int],
-    out: int,
-    machine: Machine,
-    asked: tuple[bool, bool] = (False, False),
-    foreseen: tuple[bool, bool] = (True, True),
-) -> float:
-    """Cycles to read the vector and the scalar side (whose tiles read so many bytes together, may be asked for ahead,
-    and come from the third cache before they are needed if that is `foreseen`) beside such an output.
-    """
-    level = level_of(sum(sizes) + out, machine)
-    pace = machine.pace
-    cycles = sum(sizes) / pace.bytes_from(level)
-    if level > 2:
-        for size, piece, ahead, near in zip(sizes, pieces, asked, foreseen, strict=True):
-            if size > machine.l2_bytes and level == 4:
-                cycles += size / piece * (pace.asked if ahead else FAR_PIECE * pace.waiting)
-            elif size > machine.l2_bytes and not (ahead or near):
-                cycles += size / max(piece, LINE) * pace.near
-    return cycles
-
-
-def written_once(out: int, others: int, may_pass: bool, machine: Machine) -> float:
-    """Cycles to write the output: past the caches if it is larger than they are, else its lines are read before."""
-    level, pace = level_of(out + others, machine), machine.pace
-    if may_pass and is_past_caches(out, machine):
-        return out / pace.past
-    return (2 if level > 3 else pace.written) * out / pace.bytes_from(level)
 
 
 def _memory_again(form: DirectForm, machine: Machine) -> float:
@@ -414,15 +395,6 @@ def _written_together(form: DirectForm) -> int:
     return consecutive(extents) * form.contraction.out.element.bytes
 
 
-def consecutive(extents: list[tuple[int, int]]) -> int:
-    """Elements that lie side by side, of dimensions with these strides and extents."""
-    run = 1
-    for stride, extent in sorted((abs(stride), extent) for stride, extent in extents):
-        if stride == run:
-            run *= extent
-    return run
-
-
 def is_written_in_pieces(form: DirectForm, machine: Machine) -> bool:
     """One tile writes short pieces of an output that no cache holds, which no prefetcher of the processor foresees."""
     extents = [(form.stride(form.vector, "out"), min(form.width, form.vector_size))]
@@ -440,11 +412,3 @@ def array_bytes(form: DirectForm, side: str) -> int:
         return out
     own = left if (side == "vector") == form.vector_left else right
     return form.parts * own if side == "scalar" else own
-
-
-def level_of(size: int, machine: Machine) -> int:
-    """The level of the memory that holds so many bytes beside what else passes through it."""
-    for level, capacity in ((1, machine.l1_bytes), (2, machine.l2_bytes), (3, machine.l3_bytes)):
-        if 4 * size <= 3 * capacity:
-            return level
-    return 4
