@@ -41,6 +41,16 @@ def normalised(x: tw.f64["n", "m"]) -> Any:
     return centred / np.sqrt((centred * centred).mean(axis=1, keepdims=True) + 1e-5), centred.sum(axis=0)
 
 
+def softmax_of_matrices(x: tw.f64["h", "n", "m"]) -> Any:
+    e = np.exp(x - x.max(axis=2, keepdims=True))
+    return e / e.sum(axis=2, keepdims=True)
+
+
+def normalised_in_four(x: tw.f64["b", "h", "n", "m"]) -> Any:
+    centred = x - x.mean(axis=-1, keepdims=True)
+    return centred / np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + 1e-5), centred.sum(axis=-2)
+
+
 def choices(program: Program) -> list[nodes.If]:
     return [one.expression for one in program.body.statements if isinstance(one.expression, nodes.If)]
 
@@ -63,26 +73,48 @@ def test_one_map_computes_rows_one_after_another(function: Callable[..., Any]) -
 
 
 STEPS: dict[str, Callable[[Any, Any], Any]] = {
-    "less the greatest": lambda x, y: x - x.max(axis=1, keepdims=True),
-    "over the sum": lambda x, y: x / (np.abs(x).sum(axis=1, keepdims=True) + 1.0),
+    "less the greatest": lambda x, y: x - x.max(axis=-1, keepdims=True),
+    "over the sum": lambda x, y: x / (np.abs(x).sum(axis=-1, keepdims=True) + 1.0),
     "times the other": lambda x, y: x * y,
     "squares": lambda x, y: x * x,
-    "plus means of the other": lambda x, y: x + y.mean(axis=1, keepdims=True),
+    "plus means of the other": lambda x, y: x + y.mean(axis=-1, keepdims=True),
     "times columns' sums": lambda x, y: x * y.sum(axis=0),
     "clipped": lambda x, y: np.minimum(x, 3.0),
 }
 
 
+@pytest.mark.parametrize(("function", "depth", "shapes"), [
+    (softmax_of_matrices, 2, [(2, 3, 5), (3, 30, 300)]),
+    (normalised_in_four, 3, [(2, 1, 3, 5), (2, 3, 20, 300)]),
+])  # fmt: skip
+def test_rows_of_matrices_too(function: Callable[..., Any], depth: int, shapes: list[tuple[int, ...]]) -> None:
+    joined = join_rows(ready(function))
+    verify(joined)
+    (choice,) = choices(joined)
+    (nest,) = (one for one in choice.then.statements if len(one.targets[0].type.shape) == depth + 1)
+    for _ in range(depth - 1):
+        assert isinstance(nest.expression, nodes.Map)
+        (nest,) = nest.expression.function.body.statements
+    assert isinstance(nest.expression, nodes.Map)
+    inside = nest.expression.function.body.statements
+    assert sum(isinstance(one.expression, nodes.Map | nodes.Reduction) for one in inside) >= 3
+    for shape in shapes:
+        x = np.random.default_rng(0).standard_normal(shape)
+        for one, two in zip(interpret(joined, [x]), interpret(ready(function), [x]), strict=True):
+            np.testing.assert_allclose(one, two, rtol=1e-12, atol=1e-12)
+
+
 @given(
     steps=st.lists(st.sampled_from(sorted(STEPS)), min_size=2, max_size=6),
     kept=st.integers(0, 5),
+    outer=st.sampled_from([(), (), (1,), (3,), (2, 2)]),
     n=st.sampled_from([1, 2, 5]),
     m=st.sampled_from([1, 2, 7, 40]),
     seed=st.integers(0, 99),
 )
 @settings(max_examples=examples(12), deadline=None)
-def test_chains_of_rows(steps: list[str], kept: int, n: int, m: int, seed: int) -> None:
-    def chain(x: tw.f64["n", "m"], y: tw.f64["n", "m"]) -> Any:
+def test_chains_of_rows(steps: list[str], kept: int, outer: tuple[int, ...], n: int, m: int, seed: int) -> None:
+    def chain(x: Any, y: Any) -> Any:
         values = [x]
         for one in steps:
             values.append(STEPS[one](values[-1], y))
@@ -92,7 +124,9 @@ def test_chains_of_rows(steps: list[str], kept: int, n: int, m: int, seed: int) 
         for name, value in (("LONG_ROWS", 2), ("MANY_ROWS", 2), ("MANY_ELEMENTS", 1)):
             patch.setattr(joined_rows, name, value)
         random = np.random.default_rng(seed)
-        x, y = random.standard_normal((2, n, m))
+        x, y = random.standard_normal((2, *outer, n, m))
+        sizes = [f"o{place}" for place in range(len(outer))]
+        chain.__annotations__ |= dict.fromkeys("xy", tw.f64[(*sizes, "n", "m")])
         program = tw.program(chain).trace()
         verify(join_rows(run_pipeline(program)))
         check(program, [x, y], optimise=True)

@@ -1,4 +1,4 @@
-"""The exponential and the logarithm written out: a loop around them needs no calls and keeps its registers.
+"""Exponentials and the logarithm written out: a loop around them needs no calls and keeps its registers.
 
 Those of f32 work on scalars and, elementwise, on vectors, with Cephes's minimax polynomials [Moshier, Methods and
 Programs for Mathematical Functions, 1989]. ln 2 is two numbers, of which the larger has so few bits that its product
@@ -29,6 +29,8 @@ _ROUNDING = 12582912.0  # 1.5 * 2^23: what is added to it is rounded to a whole 
 _ROUNDING_BITS, _ROOT_OF_HALF_BITS = 0x4B400000, 0x3F3504F3
 _GREATEST, _GREATEST_F64 = 130.0, 800.0  # beyond them the result is infinite
 _VANISHING, _VANISHING_F64 = -104.0, -746.0  # below them it is 0
+_VANISHING_TWO, _VANISHING_TWO_F64 = -151.0, -1076.0  # the same for powers of two
+_LN2_NEAREST, _LOG2_E = 0.6931471805599453, 1.44269504088896341
 EXPONENTIAL_WIDE = (
     1.3815644197165966e-3, 8.368621580302715e-3, 4.1668351739645004e-2, 0.1666652262210846, 0.4999999403953552,
 )  # fmt: skip
@@ -66,11 +68,11 @@ def within(c: Context, x: str, least: float, greatest: float) -> str:
     return c.select(c.compare("fcmp olt", x, c.constant(least)), c.constant(least), x)
 
 
-def unless_vanishing(c: Context, x: str, exponential: Callable[[Context, str], str]) -> str:
-    """exp(x), which is 0 far below 0: not by arithmetic, for processors may stop where a result gets too small."""
-    least = c.constant(_VANISHING if c.element == F32 else _VANISHING_F64)
-    vanishes, zero = c.compare("fcmp olt", x, least), c.constant(0.0)
-    return c.select(vanishes, zero, exponential(c, c.select(vanishes, zero, x)))
+def unless_vanishing(c: Context, x: str, power: Callable[[Context, str], str], of_two: bool = False) -> str:
+    """e^x or 2^x, which are 0 far below 0: not by arithmetic, for processors may stop where a result gets too small."""
+    limits = (_VANISHING_TWO, _VANISHING_TWO_F64) if of_two else (_VANISHING, _VANISHING_F64)
+    vanishes, zero = c.compare("fcmp olt", x, c.constant(limits[c.element != F32])), c.constant(0.0)
+    return c.select(vanishes, zero, power(c, c.select(vanishes, zero, x)))
 
 
 def _not_above(c: Context, x: str, greatest: float) -> str:
@@ -80,9 +82,17 @@ def _not_above(c: Context, x: str, greatest: float) -> str:
 def exponential_f64(c: Context, x: str) -> str:
     """The instructions for vectors with AVX-512; right to less than a unit in the last place, as `exponential_f32`."""
     x = _not_above(c, x, _GREATEST_F64)
-    n = c.intrinsic("rint", c.binary("fmul", x, c.constant(1.44269504088896341)))
+    n = c.intrinsic("rint", c.binary("fmul", x, c.constant(_LOG2_E)))
     r = c.intrinsic("fma", n, c.constant(-LN2_F64[0]), x)
     r = c.intrinsic("fma", n, c.constant(-LN2_F64[1]), r)
+    return wide_call(c, "scalef", polynomial(c, (*EXPONENTIAL_F64, 1.0, 1.0), r), n)
+
+
+def power_of_two_f64(c: Context, x: str) -> str:
+    """2^x for vectors with AVX-512: n = round(x), and x - n is exact; right to less than a unit in the last place."""
+    x = _not_above(c, x, 2 * _GREATEST_F64)
+    n = c.intrinsic("rint", x)
+    r = c.binary("fmul", c.binary("fsub", x, n), c.constant(_LN2_NEAREST))
     return wide_call(c, "scalef", polynomial(c, (*EXPONENTIAL_F64, 1.0, 1.0), r), n)
 
 
@@ -109,14 +119,33 @@ def exponential_f32(c: Context, x: str) -> str:
     is applied in two halves, so that results below the normal numbers are rounded once, and those above all numbers are
     infinite. nan goes through every step.
     """
-    if has_wide_floats(c):
-        return _wide_exponential(c, x)
     x = _not_above(c, x, _GREATEST)
-    turns = c.binary("fmul", x, c.constant(1.44269504088896341))
-    shifted = c.binary("fadd", turns, c.constant(_ROUNDING))
+    shifted = _rounded(c, x, _LOG2_E)
     n = c.binary("fsub", shifted, c.constant(_ROUNDING))
     r = c.intrinsic("fmuladd", n, c.constant(-LN2[0]), x)
     r = c.intrinsic("fmuladd", n, c.constant(-LN2[1]), r)
+    return _scaled(c, r, shifted, n)
+
+
+def power_of_two_f32(c: Context, x: str) -> str:
+    """2^x, in the same way: n = round(x), and x - n is exact."""
+    x = _not_above(c, x, _GREATEST)
+    shifted = c.binary("fadd", x, c.constant(_ROUNDING))
+    n = c.binary("fsub", shifted, c.constant(_ROUNDING))
+    return _scaled(c, c.binary("fmul", c.binary("fsub", x, n), c.constant(_LN2_NEAREST)), shifted, n)
+
+
+def _rounded(c: Context, x: str, factor: float) -> str:
+    """The whole number next to a product, plus `_ROUNDING`."""
+    if has_wide_floats(c):
+        return c.intrinsic("fma", x, c.constant(factor), c.constant(_ROUNDING))
+    return c.binary("fadd", c.binary("fmul", x, c.constant(factor)), c.constant(_ROUNDING))
+
+
+def _scaled(c: Context, r: str, shifted: str, n: str) -> str:
+    """2^n exp(r), where `shifted` is n + `_ROUNDING`."""
+    if has_wide_floats(c):
+        return wide_call(c, "scalef", polynomial(c, (*EXPONENTIAL_WIDE, 1.0, 1.0), r), n)
     p = c.constant(_EXPONENTIAL[0])
     for coefficient in _EXPONENTIAL[1:]:
         p = c.intrinsic("fmuladd", p, r, c.constant(coefficient))
@@ -160,16 +189,6 @@ def logarithm_f32(c: Context, x: str) -> str:
     result = c.select(c.compare("fcmp oeq", x, infinity), infinity, result)
     result = c.select(c.compare("fcmp oeq", x, c.constant(0.0)), c.constant(float("-inf")), result)
     return c.select(c.compare("fcmp oge", x, c.constant(0.0)), result, c.constant(float("nan")))
-
-
-def _wide_exponential(c: Context, x: str) -> str:
-    """The same n and r; exp(r) = 1 + r (1 + r p(r)), scaled at once."""
-    x = _not_above(c, x, _GREATEST)
-    shifted = c.intrinsic("fma", x, c.constant(1.44269504088896341), c.constant(_ROUNDING))
-    n = c.binary("fsub", shifted, c.constant(_ROUNDING))
-    r = c.intrinsic("fma", n, c.constant(-LN2[0]), x)
-    r = c.intrinsic("fma", n, c.constant(-LN2[1]), r)
-    return wide_call(c, "scalef", polynomial(c, (*EXPONENTIAL_WIDE, 1.0, 1.0), r), n)
 
 
 def _wide_logarithm(c: Context, x: str) -> str:

@@ -15,6 +15,8 @@ from tilewright.kernel.llvm_elementary import (
     exponential_f64,
     logarithm_f32,
     logarithm_f64,
+    power_of_two_f32,
+    power_of_two_f64,
     unless_vanishing,
 )
 from tilewright.kernel.llvm_emitter import Emitter, lanes_of, literal, scalar_spelling, splat, suffix, vector_of
@@ -362,6 +364,8 @@ def _by_registers(function: Callable[..., str]) -> Callable[..., str]:
 
 _BY_KIND["rsqrt", "f"] = _by_registers(reciprocal_root)
 _exponential = _written_out("exp", exponential_f32, exponential_f64)
+_exponential_of_two = _written_out("exp2", power_of_two_f32, power_of_two_f64)
 _BY_KIND["exp", "f"] = _by_registers(lambda c, x: unless_vanishing(c, x, _exponential))
+_BY_KIND["exp2", "f"] = _by_registers(lambda c, x: unless_vanishing(c, x, _exponential_of_two, of_two=True))
 _BY_KIND["log", "f"] = _by_registers(_written_out("log", logarithm_f32, logarithm_f64))
 _BY_KIND["pow", "f"] = _by_registers(_power)
