@@ -50,6 +50,7 @@ class Pace:
         panel_wait: until a panel of the direct form can be read that was made just before.
         in_place: times as long as their multiply-adds take steps whose vectors are all read in place, across lines.
         held: bytes of the third cache, at the most, in which one core finds again what it has read or written.
+        skips_third: whether a copy that the second cache does not hold is better written past the third one, too.
         channels: powers of two from this on are distances of bytes at which parts of memory share its channels;
             infinite where addresses are hashed.
     """
@@ -88,6 +89,7 @@ class Pace:
     panel_wait: float = 0.0
     in_place: float = 1.0
     held: float = math.inf
+    skips_third: bool = False
     channels: float = 1024
 
     def __post_init__(self) -> None:
@@ -198,6 +200,7 @@ MESH = replace(
     past=3.9,
     again=36.0,
     held=48 << 20,
+    skips_third=True,
     again_past=12.0,
     channels=math.inf,
 )

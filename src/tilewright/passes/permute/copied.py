@@ -50,8 +50,8 @@ def power_of_two_at_most(limit: int) -> int:
 
 
 def past_caches(nbytes: int, machine: Machine) -> bool:
-    """Whether an output does not stay in the caches anyway."""
-    return nbytes > max(machine.l2_bytes, machine.l3_bytes // 4)
+    """Whether an output does not stay in the caches anyway, or only in one that takes longer than memory."""
+    return nbytes > (machine.l2_bytes if machine.pace.skips_third else max(machine.l2_bytes, machine.l3_bytes // 4))
 
 
 def outer_loop(one: PermuteDimension) -> PermuteLoop:
