@@ -23,6 +23,8 @@ WHOLE_LINES = 64
 """Elements that blocks of many points are a multiple of, so that those of aligned arrays begin with a cache line."""
 
 MOST_COLUMNS = 128
+LEAST_COLUMNS = 16
+"""Columns that a block takes at the least where they may be folded in the lanes of vectors: a line of each row."""
 
 SCRATCH_BYTES = 256 << 20
 
@@ -55,7 +57,7 @@ def schedule(
         if plan.columns is not None:
             together = _scanned_together(points, backend.machine.cores, *plan.columns)
         elif plan.by_rows:
-            together = _columns_together(points, backend.machine.cores)
+            together = max(_columns_together(points, backend.machine.cores), min(plan.together, LEAST_COLUMNS))
         chunk = min(innermost, -(-chunk // together) * together)
         chunks = -(-innermost // chunk)
         items = runs * chunks

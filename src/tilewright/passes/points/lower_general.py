@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from tilewright.ir import nodes
 from tilewright.ir.dataclass import dataclass
@@ -67,7 +67,7 @@ class Points:
     write: Callable[[Item, Sequence[Size], Places], None]
     copied: tuple[tuple[int, Variable], ...] = ()
     flat: FlatPoints | None = None
-    columns: Callable[[Item, Sequence[Size], Range, Places, Callable[[], None]], None] | None = None
+    columns: Callable[[Item, Sequence[Size], Range, Places, Callable[..., Any]], None] | None = None
     group: int = 1
     together: int = 1
     by_rows: bool = False
@@ -148,11 +148,11 @@ def _map_points(expression: nodes.Map) -> Points:
     if not by_columns and (short_fold(function) is None or len(levels) > 1):
         return points
 
-    def columns(item: Item, at: Sequence[Size], bounds: Range, places: Places, otherwise: Callable[[], None]) -> None:
+    def columns(item: Item, at: Sequence[Size], bounds: Range, places: Places, otherwise: Callable[..., Any]) -> None:
         _bind_levels(item, levels[:-1], at)
         given = [_part(places[position], at) for position in order if position is not None]
         if by_columns:
-            write_columns(item, function, arrays, bounds, given, otherwise)
+            write_columns(item, function, arrays, bounds, given, otherwise, in_lanes=otherwise)
         else:
             write_short_folds(item, function, arrays, bounds, given[0], otherwise)
 

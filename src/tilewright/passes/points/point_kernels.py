@@ -211,12 +211,16 @@ def _in_blocks(item: Item, points: Points, places: Places, threads: int) -> None
         extent = emit.let(lower_size(innermost, emit), "extent")
         high = emit.let(kernel.operation("min", kernel.add(low, chunk), extent), "high")
 
-        def one_by_one() -> None:
-            machine = points.machine if points.columns is None else None
+        def one_by_one(in_lanes: Callable[[Size], None] | None = None) -> int:
+            """Points without what writes some together, or by a function that does not use vectors itself."""
+            machine = points.machine if points.columns is None or in_lanes else None
             alone = bool(points.copied)
-            write = functools.partial(_point, item, points, at, places)
+            write = in_lanes or functools.partial(_point, item, points, at, places)
+            around, item.vector_lanes = item.vector_lanes, item.vector_lanes and not in_lanes
             group = emit_points(item, (low, high), innermost, write, alone, machine, space=points.space)
+            item.vector_lanes = around
             item.together = max(item.together, group)
+            return group
 
         if points.columns is not None:
             points.columns(item, at, (low, high), places, one_by_one)
