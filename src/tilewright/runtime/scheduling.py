@@ -57,7 +57,8 @@ def schedule(
         if plan.columns is not None:
             together = _scanned_together(points, backend.machine.cores, *plan.columns)
         elif plan.by_rows:
-            together = max(_columns_together(points, backend.machine.cores), min(plan.together, LEAST_COLUMNS))
+            together = _columns_together(points, backend.machine.cores)
+            together = together if plan.apart else max(together, min(plan.together, LEAST_COLUMNS))
         chunk = min(innermost, -(-chunk // together) * together)
         chunks = -(-innermost // chunk)
         items = runs * chunks
