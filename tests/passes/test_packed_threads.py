@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from naive import einsum_contraction
 
 import tilewright as tw
+from tilewright.contraction.normalise import normalise
+from tilewright.ir.scalars import F32, F64, ScalarType
+from tilewright.machine.named import CPU_AVX512
+from tilewright.machine.paces import MESH
+from tilewright.passes.packed.choice import make_packed_form
 from tilewright.runtime import cpu_pool
 
 SIZE = 300
@@ -29,3 +37,18 @@ def test_as_many_blocks_as_threads_need(threads: int, monkeypatch: pytest.Monkey
     np.testing.assert_allclose(got, left @ right, rtol=2 * bound)
     assert blocks
     assert max(blocks) == 1 if threads == 1 else max(blocks) >= threads
+
+
+@pytest.mark.parametrize(("expression", "sizes", "scalar", "parts"), [
+    ("dca,cbd->ba", {"a": 200, "b": 188, "c": 188, "d": 200}, F64, 1),  # 60 MB are read in place by each part
+    ("ij,jk->ik", dict.fromkeys("ijk", 1024), F32, 4),  # 4 MB are
+])  # fmt: skip
+def test_what_comes_from_memory_is_read_by_one_part(
+    expression: str, sizes: dict[str, int], scalar: ScalarType, parts: int
+) -> None:
+    """On two threads of an Emerald Rapids seven parts of 32 columns were slower than one thread."""
+    machine = replace(CPU_AVX512, cores=2, pace=MESH, l2_bytes=2 << 20, l3_bytes=48 << 20)
+    form = make_packed_form(normalise(einsum_contraction(expression, sizes, scalar)), machine)
+    assert form.scalar_rows
+    assert form.scalar_in_place
+    assert -(-sizes[expression[-1]] // form.vector_block) == parts

@@ -114,7 +114,8 @@ def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
     speed = ROWS * LANES / machine.pace.tile if in_tiles else 1.0
     levels = _levels(contraction, -(-contracted // depth))
     rows_in_place = scalar_rows and dots is None and rows_suit(contraction, scalar, vector_left, rows, depth, machine)
-    in_place = tiles_in_place or rows_in_place
+    kept = scalar_total * contracted * element_bytes <= machine.l3_bytes // 4  # else each part waits for memory again
+    in_place = kept and (tiles_in_place or rows_in_place)
     chunks = choose_chunks(machine.cores, batch, totals, (tile, rows), lanes, contracted, levels < 2, speed, in_place)
     memory = panel_bytes(machine)
     step_bytes = max(1, min(depth, contracted)) * element_bytes
