@@ -211,6 +211,10 @@ TABLES: dict[str, Callable[[], str]] = {
         "programs-cpu-zen5-2threads", "program",
         {"numpy": "NumPy", "numba": "numba", "jax": "JAX", "torch": "torch"}, quoted=True,
     ),
+    "programs_on_a_server": lambda: in_milliseconds(
+        "programs-cpu-emeraldrapids-2threads", "program",
+        {"numpy": "NumPy", "numba": "numba", "jax": "JAX", "torch": "torch"}, quoted=True,
+    ),
     "segments": lambda: in_milliseconds(
         "segments-cpu-zen5-1thread", "what", {"numpy": "NumPy", "numba": "numba"}, quoted=False
     ),
