@@ -129,6 +129,6 @@ def test_a_broken_pass_is_named_with_its_program(monkeypatch: pytest.MonkeyPatch
 
 
 def test_every_pass_says_why_it_is_there() -> None:
-    names = ["simplify", "fuse", "read concatenations", "nest maps", "simplify"]
+    names = ["simplify", "fuse", "read concatenations", "nest maps", "simplify", "free contractions"]
     assert [one.name for one in standard_pipeline] == names
     assert all(one.why for one in standard_pipeline)
