@@ -204,8 +204,8 @@ MESH = replace(
     again_past=12.0,
     channels=math.inf,
 )
-"""The same on a server whose third cache all cores share through a mesh: fitted to an Emerald Rapids. It gathers 16
-elements of a row and multiplies them in 16 cycles, where a load and a multiplication for each take 25 to 40.
+"""The same on a server whose third cache all cores share through a mesh: fitted to an Emerald Rapids. In C it
+gathers and multiplies 50000 rows of 16 elements in 0.25 ms, which a load and a multiplication for each do in 0.62.
 """
 
 _TWO = ("znver5", "skylake-avx512", "cascadelake", "cooperlake", "icelake-server")
