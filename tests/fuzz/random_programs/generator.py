@@ -326,12 +326,14 @@ def random_arguments(program: Program, seed: int, variety: Variety = PLAIN) -> l
 
 
 def _requirements(program: Program, names: set[str]) -> list[tuple[Size, int]]:
-    """(size, least value) so that all Index, Update and Slice statements are legal."""
+    """(size, least value) so that all Index, Update, Slice and Concat statements are legal."""
     needed: list[tuple[Size, int]] = []
     for statement in all_statements(program.body):
         match statement.expression:
             case nodes.Index(indexed, indices) | nodes.Update(indexed, indices, _):
                 needed += [(extent, 1) for extent in indexed.type.shape[: len(indices)]]
+            case nodes.Concat(axis, parts):
+                needed += [(part.type.shape[axis], 0) for part in parts]
             case nodes.Slice(indexed, dimensions):
                 for one, extent in zip(dimensions, indexed.type.shape, strict=True):
                     needed += _slice_requirements(one, extent)
