@@ -108,6 +108,11 @@ class Machine:
                 raise ValueError(f"machine {self.name!r}: {name} is {value}, and must not be negative")
 
     @property
+    def keeps_copies_of(self) -> int:
+        """Bytes of a copy, or of a scan of columns, from which on it is better written past the caches."""
+        return self.l2_bytes if self.pace.skips_third else max(self.l2_bytes, self.l3_bytes // 4)
+
+    @property
     def is_gpu_like(self) -> bool:
         """True where blocks have threads and barriers (CUDA and OpenCL), false for the CPU's own code."""
         return self.kind != "cpu"

@@ -52,7 +52,7 @@ LEAST_COLUMNS = 16
 """Fewer do not fill vectors."""
 LEAST_FEW, FEW_COLUMNS = 6, 512
 """Elements from a row to the next, up to which each point's fold stays in registers: of 16 columns 100000 rows take a
-seventh of the time that partial results in memory do.
+ninth of the time that partial results in memory do.
 """
 
 

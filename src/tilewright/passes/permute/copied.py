@@ -51,7 +51,7 @@ def power_of_two_at_most(limit: int) -> int:
 
 def past_caches(nbytes: int, machine: Machine) -> bool:
     """Whether an output does not stay in the caches anyway, or only in one that takes longer than memory."""
-    return nbytes > (machine.l2_bytes if machine.pace.skips_third else max(machine.l2_bytes, machine.l3_bytes // 4))
+    return nbytes > machine.keeps_copies_of
 
 
 def outer_loop(one: PermuteDimension) -> PermuteLoop:

@@ -106,9 +106,8 @@ class Kernels:
 
     def are_past_caches(self, values: Sequence[int]) -> bool:
         """Whether no cache of a CPU holds results with a value for each row of segments of these extents."""
-        machine, nbytes = self.machine, math.prod(values) * self.targets[0].type.element.bytes
-        held = machine.l2_bytes if machine.pace.skips_third else max(machine.l2_bytes, machine.l3_bytes // 4)
-        return self.threads == 1 and nbytes > held
+        nbytes = math.prod(values) * self.targets[0].type.element.bytes
+        return self.threads == 1 and nbytes > self.machine.keeps_copies_of
 
     @property
     def rows_of_tile(self) -> int:
