@@ -51,6 +51,9 @@ class Pace:
         in_place: times as long as their multiply-adds take steps whose vectors are all read in place, across lines.
         held: bytes of the third cache, at the most, in which one core finds again what it has read or written.
         skips_third: whether a copy that the second cache does not hold is better written past the third one, too.
+        long_pieces: whether pieces that results are collected from come faster the longer they are, if a line of them is
+            asked for at each step, however short that is.
+        box_run: bytes of a run of collected results, at the least, that are assembled before they are written.
         channels: powers of two from this on are distances of bytes at which parts of memory share its channels;
             infinite where addresses are hashed.
     """
@@ -90,6 +93,8 @@ class Pace:
     in_place: float = 1.0
     held: float = math.inf
     skips_third: bool = False
+    long_pieces: bool = False
+    box_run: int = 512
     channels: float = 1024
 
     def __post_init__(self) -> None:
@@ -201,6 +206,8 @@ MESH = replace(
     again=36.0,
     held=48 << 20,
     skips_third=True,
+    long_pieces=True,
+    box_run=128,
     again_past=12.0,
     channels=math.inf,
 )

@@ -112,11 +112,13 @@ def _with_hints(form: DirectForm, machine: Machine) -> DirectForm:
     if results_are_one_run(form):
         waits = form.contracted_total >= LEAST_SUM and far_results > 3
     prefetched = far_vectors > 2 and vectors_are_asked(form) and _has_next_vectors(form)
+    in_order = prefetched and _is_asked_in_order(form, machine)
     return replace(
         form,
         nontemporal=past,
         prefetched=prefetched,
-        in_runs=prefetched and _can_ask_in_runs(form, machine),
+        in_runs=in_order or (prefetched and _can_ask_in_runs(form, machine)),
+        run_lines=max(1, form.row_lines // (form.vector_chunk * form.scalar_tiles)) if in_order else 0,
         out_prefetched=waits and not past,
         rows_prefetched=far_rows > 2 and rows_are_asked(form),
     )
@@ -125,6 +127,11 @@ def _with_hints(form: DirectForm, machine: Machine) -> DirectForm:
 def _has_next_vectors(form: DirectForm) -> bool:
     """There is a next tile of vectors to ask for; behind the only one of a row lies what the sum reads next anyway."""
     return form.collected is not None or form.vector_tiles > 1
+
+
+def _is_asked_in_order(form: DirectForm, machine: Machine) -> bool:
+    """Pieces are asked for by a line at each step, or few, which may be too few for all of a piece."""
+    return machine.pace.long_pieces and form.collected is not None and len(form.contracted) == 1
 
 
 def _can_ask_in_runs(form: DirectForm, machine: Machine) -> bool:
@@ -138,7 +145,7 @@ def _can_ask_in_runs(form: DirectForm, machine: Machine) -> bool:
 
 def direct_forms(contraction: Contraction, machine: Machine) -> Iterator[DirectForm]:
     """Every direct form of a contraction that has any."""
-    for placed in _placements(contraction):
+    for placed in _placements(contraction, machine):
         yield from register_tiles(placed, machine)
 
 
@@ -180,7 +187,7 @@ def _unplaced(contraction: Contraction) -> str:
 # --- placements -------------------------------------------------------------------------------------------------------
 
 
-def _placements(contraction: Contraction) -> Iterator[DirectForm]:
+def _placements(contraction: Contraction, machine: Machine) -> Iterator[DirectForm]:
     """Forms without a tile: which dimensions the vectors and the rows run along."""
     unit = [one for one in contraction.dimensions if one.kind is not Kind.K and constant(one.stride_out) == 1]
     if len(unit) != 1:
@@ -211,7 +218,7 @@ def _placements(contraction: Contraction) -> Iterator[DirectForm]:
             for scalar in other or (None,):
                 placed = place(contraction, left, vector, scalar, unit[0], Results.COLLECTED)
                 yield from _with_panels(_fused(placed, [one for one in own if one != unit[0]]))
-                for one in boxed(placed):
+                for one in boxed(placed, machine.pace.box_run):
                     yield from _with_panels(_fused(one, [other for other in own if other in (one.vector, *one.outer)]))
 
 

@@ -108,12 +108,13 @@ def request_piece(w: DirectWriter, piece: Columns, base: Expression) -> Callable
     form, emit = w.form, w.emit
     line = LINE // w.vector_source.element.bytes
     start = emit.let(add(base, piece.first), "next_piece")
-    lines_of_row = operation("floordiv", add(piece.count, integer(2 * line - 2)), integer(line))
+    length = multiply(piece.count, w.sums[0]) if form.rows_meet else piece.count
+    lines_of_row = operation("floordiv", add(length, integer(2 * line - 2)), integer(line))
     row_lines = emit.let(lines_of_row, "row_lines")
     jump = operation("sub", w.stride(form.contracted[0], "vector"), multiply(row_lines, integer(line)))
     to_next = emit.let(jump, "to_next_row")
     cursor, left = emit.declare(start, "cursor"), emit.declare(row_lines, "lines_left")
-    rows = emit.declare(w.sums[0], "rows_left")
+    rows = emit.declare(integer(1) if form.rows_meet else w.sums[0], "rows_left")
 
     def next_row() -> None:
         emit.assign(cursor, add(cursor, to_next))

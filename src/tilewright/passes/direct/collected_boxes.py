@@ -19,12 +19,11 @@ from tilewright.passes.direct.form import LINE, DirectForm
 from tilewright.passes.direct.writer import DirectWriter
 from tilewright.passes.packed.two_sides import Bases
 
-LEAST_RUN = 512  # bytes: shorter runs are no faster than the pieces that they are assembled from
 LONGEST_SUM = 128  # steps: longer ones hide what writing takes
 
 
-def boxed(form: DirectForm) -> Iterator[DirectForm]:
-    """The placement of collected results with boxes, if there are any: at most one."""
+def boxed(form: DirectForm, least_run: int) -> Iterator[DirectForm]:
+    """The placement of collected results with boxes of runs of so many bytes, if there are any: at most one."""
     assert form.collected is not None
     if form.contracted_total > LONGEST_SUM:
         return
@@ -33,7 +32,7 @@ def boxed(form: DirectForm) -> Iterator[DirectForm]:
     others = [one for one in form.contraction.dimensions if one not in form.contracted and one != form.collected]
     following = [one for one in form.outer if one.kind is form.vector.kind and form.stride(one, "out") == row]
     joined = following[0] if following else None
-    chunk = _joined_chunk(1 if joined is None else constant(joined.size), row * bytes_)
+    chunk = _joined_chunk(1 if joined is None else constant(joined.size), row * bytes_, least_run)
     if chunk is None:
         return
     joined = None if chunk == 1 else joined
@@ -43,11 +42,11 @@ def boxed(form: DirectForm) -> Iterator[DirectForm]:
         yield replace(form, boxed=True, joined=joined, joined_chunk=chunk, outer=outer)
 
 
-def _joined_chunk(most: int, row_bytes: int) -> int | None:
+def _joined_chunk(most: int, row_bytes: int, least_run: int) -> int | None:
     """How many rows of the output are whole lines and a long run together, of a dimension that they divide."""
     for chunk in range(1, most + 1):
         together = chunk * row_bytes
-        if most % chunk == 0 and together % LINE == 0 and together >= LEAST_RUN:
+        if most % chunk == 0 and together % LINE == 0 and together >= least_run:
             return chunk
     return None
 

@@ -315,7 +315,7 @@ def _through_second_cache(form: DirectForm, machine: Machine) -> float:
         return 0.0
     if level_of(sum(array_bytes(form, side) for side in ("vector", "scalar", "out")), machine) < 4:
         return 0.0
-    share = 1.0 if form.collected is None else COLLECTED_LOADS
+    share = 1.0 if form.collected is None else 0.0 if machine.pace.long_pieces else COLLECTED_LOADS
     return share * form.fitting_tiles * form.contracted_total * _vector_loads(form, machine)
 
 

@@ -73,7 +73,7 @@ class DirectForm(TwoSidedForm):
         prefetched: the next tile's vectors are brought to the second cache while this one is computed, since main
             memory is far and their steps are wide.
         in_runs: where results are collected, all tiles of a piece ask for the next piece, row after row of the memory
-            and so many lines at each step; else each tile for its own part of it, evenly. Where they are not collected,
+            and `run_lines` at each step (0: as many as a piece has for each); else each tile for its own part of it, evenly. Where they are not collected,
             tiles ask for the next piece of their rows (next_pieces.py).
         rows_prefetched: so are the next tile's rows, along which the sum runs.
         out_prefetched: so are the lines that results will be written to, before their sums are complete.
@@ -101,6 +101,7 @@ class DirectForm(TwoSidedForm):
     scalar_outer: bool = False
     prefetched: bool = False
     in_runs: bool = False
+    run_lines: int = 0
     rows_prefetched: bool = False
     out_prefetched: bool = False
     serial: bool = False
@@ -163,9 +164,19 @@ class DirectForm(TwoSidedForm):
     @property
     def lines_in_runs(self) -> int:
         """Lines that each step of the sum asks for where pieces are asked for in runs."""
+        return self.run_lines or -(-self.row_lines // (self.vector_chunk * self.scalar_tiles))
+
+    @property
+    def row_lines(self) -> int:
+        """Lines of a row of such a piece, at the most."""
         line = LINE // self.vector_operand.element.bytes
-        most = -(-(self.vector_chunk * self.width - 1) // line) + 1
-        return -(-most // (self.vector_chunk * self.scalar_tiles))
+        return -(-(self.vector_chunk * self.width - 1) // line) + 1
+
+    @property
+    def rows_meet(self) -> bool:
+        """Whether each row of such a piece ends where the next one begins."""
+        whole = self.vector_chunk >= self.vector_tiles and len(self.contracted) == 1
+        return whole and self.stride(self.contracted[0], "vector") == self.vector_size
 
     @property
     def own_vectors(self) -> int:

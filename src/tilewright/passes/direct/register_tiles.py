@@ -26,6 +26,7 @@ longer than it saves (rows of 50 in f32 on a Zen 5: with four rows 1.46 times as
 
 MOST_TOGETHER = 3  # tiles of collected results that no cache holds
 READ_TOGETHER = 640  # bytes of a piece of memory that collected results are read from: longer ones are no faster
+LONG_PIECE = 4096  # bytes, where longer ones are
 
 
 def register_tiles(form: DirectForm, machine: Machine) -> Iterator[DirectForm]:
@@ -123,7 +124,20 @@ def _read_together(form: DirectForm, machine: Machine) -> int:
     results stay in half of the second cache.
     """
     width, results = form.width * form.vector_operand.element.bytes, form.collected_elements
-    used = 2 * form.contracted_total * width + results * component_types(form.accumulator)[0].bytes
-    most = MOST_TOGETHER if is_written_in_pieces(form, machine) else -(-READ_TOGETHER // width)
-    most = min(most, machine.l2_bytes // 2 // used, COLLECTED_ELEMENTS // results)
+    results_bytes = results * component_types(form.accumulator)[0].bytes
+    if machine.pace.long_pieces:
+        most = _longest_piece(form, machine, width, results_bytes)
+    else:
+        most = MOST_TOGETHER if is_written_in_pieces(form, machine) else -(-READ_TOGETHER // width)
+        most = min(most, machine.l2_bytes // 2 // (2 * form.contracted_total * width + results_bytes))
+    most = min(most, COLLECTED_ELEMENTS // results)
     return max(1, min(most, form.vector_tiles, FUSED_COLUMNS // form.width))
+
+
+def _longest_piece(form: DirectForm, machine: Machine, width: int, results: int) -> int:
+    """The same where long pieces come faster: one piece, its results and their box fill three quarters of the second
+    cache. As the next piece comes this one's tiles are done with.
+    """
+    box = form.box_elements * form.contraction.out.element.bytes if form.boxed else 0
+    used = form.contracted_total * width + results + box
+    return min(-(-LONG_PIECE // width), machine.l2_bytes // 4 * 3 // used)

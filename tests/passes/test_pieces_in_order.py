@@ -1,0 +1,87 @@
+"""Pieces of collected results that are asked for in the order of memory, a line at each step (passes/direct/collect.py)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from contraction_cases import run_cpu
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from naive import assert_close, einsum_contraction, examples, random_buffers
+
+from tilewright.contraction.normalise import normalise
+from tilewright.ir.scalars import F32, F64, ScalarType
+from tilewright.kernel.ir import Prefetch
+from tilewright.kernel.traversal import walk
+from tilewright.machine.detect import host_machine
+from tilewright.machine.named import CPU_AVX2, CPU_AVX512
+from tilewright.machine.paces import MESH, TWO_MULTIPLY_ADDS
+from tilewright.passes.direct.choice import choose_direct_form, direct_forms
+from tilewright.passes.direct.form import DirectForm, Results
+from tilewright.passes.direct.kernel import write_direct_kernel
+from tilewright.report.kernel_text import kernel_text
+
+SERVER = replace(CPU_AVX512, cores=1, pace=MESH, l2_bytes=2 << 20, l3_bytes=48 << 20)
+LONG = {"a": 312, "b": 312, "c": 24, "d": 312}
+FOUR = {"a": 72, "b": 72, "c": 24, "d": 72, "e": 72}
+SIX = {"a": 48, "b": 32, "c": 32, "d": 24, "e": 48, "f": 48}
+
+
+def chosen(text: str, sizes: dict[str, int], scalar: ScalarType, long_pieces: bool = True) -> DirectForm:
+    machine = SERVER if long_pieces else replace(SERVER, pace=TWO_MULTIPLY_ADDS)
+    form = choose_direct_form(normalise(einsum_contraction(text, sizes, scalar)), machine)
+    assert not isinstance(form, str), form
+    assert form[0].results is Results.COLLECTED
+    return form[0]
+
+
+@pytest.mark.parametrize("scalar", [F32, F64])
+@pytest.mark.parametrize(("text", "sizes"), [("adb,cd->cba", LONG), ("aebd,ce->dcba", FOUR), ("afbce,df->edcba", SIX)])
+def test_a_server_asks_for_a_line_at_each_step(text: str, sizes: dict[str, int], scalar: ScalarType) -> None:
+    form = chosen(text, sizes, scalar)
+    assert form.in_runs and form.lines_in_runs == 1
+    body = write_direct_kernel(form).kernel.body
+    assert sum(isinstance(one, Prefetch) and one.level == 2 for one in walk(body)) == 1
+    assert len(form.lanes) > 1  # broadcasts of many rows keep the loads that fill the caches waiting
+
+
+@pytest.mark.parametrize("scalar", [F32, F64])
+def test_whole_rows_are_read_together_in_one_run(scalar: ScalarType) -> None:
+    form = chosen("adb,cd->cba", LONG, scalar)
+    assert form.vector_chunk == form.vector_tiles and form.rows_meet
+    shorter = chosen("adb,cd->cba", LONG, scalar, long_pieces=False)
+    assert shorter.vector_chunk < shorter.vector_tiles and not shorter.rows_meet
+
+
+def test_short_runs_of_results_are_worth_a_box() -> None:
+    assert chosen("afbce,df->edcba", SIX, F32).box_run * 4 == 192
+    assert chosen("afbce,df->edcba", SIX, F32, long_pieces=False).box_run * 4 == 768
+
+
+@settings(max_examples=examples(25), deadline=None)
+@given(
+    text=st.sampled_from(["adb,cd->cba", "adb,d->ba", "adbe,cd->ecba"]),
+    a=st.integers(1, 40),
+    rest=st.tuples(st.integers(1, 70), st.integers(1, 9), st.integers(1, 9), st.integers(1, 3)),
+    scalar=st.sampled_from([F32, F64]),
+    picked=st.integers(0, 1000),
+)
+def test_results_are_right(text: str, a: int, rest: tuple[int, ...], scalar: ScalarType, picked: int) -> None:
+    machine = CPU_AVX512 if host_machine().vector_bytes == 64 else CPU_AVX2
+    sizes = {"a": a} | dict(zip("bcde", rest, strict=True))
+    contraction = einsum_contraction(text, {one: sizes[one] for one in text if one.isalpha()}, scalar)
+    forms = [
+        form
+        for form in direct_forms(normalise(contraction), machine)
+        if form.results is Results.COLLECTED and len(form.contracted) == 1
+    ]
+    assume(forms)
+    form = forms[picked % len(forms)]
+    tiles = form.vector_tiles if picked % 2 and not form.fused else form.vector_chunk
+    hinted = replace(form, prefetched=True, in_runs=True, run_lines=1 + picked % 3, vector_chunk=tiles)
+    launch = write_direct_kernel(hinted)
+    assert "rows_left" in kernel_text(launch.kernel)
+    buffers = random_buffers(contraction, 3)
+    got = run_cpu(launch, buffers, {}, 1 + picked % 2, aligned=True)
+    assert_close(contraction, got, buffers, {})
