@@ -1,4 +1,4 @@
-"""Pieces of collected results that are asked for in the order of memory, a line at each step (passes/direct/collect.py)."""
+"""Pieces of collected results, asked for in the order of memory, a line at each step (passes/direct/collect.py)."""
 
 from __future__ import annotations
 

@@ -51,8 +51,8 @@ class Pace:
         in_place: times as long as their multiply-adds take steps whose vectors are all read in place, across lines.
         held: bytes of the third cache, at the most, in which one core finds again what it has read or written.
         skips_third: whether a copy that the second cache does not hold is better written past the third one, too.
-        long_pieces: whether pieces that results are collected from come faster the longer they are, if a line of them is
-            asked for at each step, however short that is.
+        long_pieces: whether pieces that results are collected from come the faster the longer they are, if each step
+            asks for a line of them, however short it is.
         box_run: bytes of a run of collected results, at the least, that are assembled before they are written.
         channels: powers of two from this on are distances of bytes at which parts of memory share its channels;
             infinite where addresses are hashed.

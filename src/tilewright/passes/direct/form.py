@@ -73,8 +73,8 @@ class DirectForm(TwoSidedForm):
         prefetched: the next tile's vectors are brought to the second cache while this one is computed, since main
             memory is far and their steps are wide.
         in_runs: where results are collected, all tiles of a piece ask for the next piece, row after row of the memory
-            and `run_lines` at each step (0: as many as a piece has for each); else each tile for its own part of it, evenly. Where they are not collected,
-            tiles ask for the next piece of their rows (next_pieces.py).
+            and `run_lines` at each step (0: as many as a piece has for each); else each tile for its own part of it,
+            evenly. Where they are not collected, tiles ask for the next piece of their rows (next_pieces.py).
         rows_prefetched: so are the next tile's rows, along which the sum runs.
         out_prefetched: so are the lines that results will be written to, before their sums are complete.
         boxed: all collected results of a piece of the operand, and those of `joined_chunk` points of `joined` (the
