@@ -124,3 +124,13 @@ def test_rows_on_other_pages_of_the_second_cache_are_packed(
     found = choose_form(normalise(einsum_contraction("ij,jk->ik", square(n), scalar)), SERVER).form
     assert described(found) == form
     assert isinstance(found, PackedForm) or found.vector_packed == panels
+
+
+@pytest.mark.parametrize(("sizes", "form"), [
+    ({"a": 72, "b": 72, "c": 72, "k": 2500}, "packed 4x6"),  # 143 GFLOP/s, fed directly 99
+    ({"a": 320, "b": 96, "c": 96, "k": 500}, "packed 4x6"),  # 144, and 131
+    ({"a": 72, "b": 30, "c": 360, "k": 128}, "direct 3x6"),  # 103, and 111
+])  # fmt: skip
+def test_long_strips_that_memory_fills_meanwhile_are_packed(sizes: dict[str, int], form: str) -> None:
+    contraction = normalise(einsum_contraction("cka,bk->cba", sizes, F32))
+    assert described(choose_form(contraction, SERVER).form) == form

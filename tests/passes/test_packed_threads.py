@@ -12,7 +12,7 @@ import tilewright as tw
 from tilewright.contraction.normalise import normalise
 from tilewright.ir.scalars import F32, F64, ScalarType
 from tilewright.machine.named import CPU_AVX512
-from tilewright.machine.paces import MESH
+from tilewright.machine.paces import MESH, TWO_MULTIPLY_ADDS, Pace
 from tilewright.passes.packed.choice import make_packed_form
 from tilewright.runtime import cpu_pool
 
@@ -52,3 +52,13 @@ def test_what_comes_from_memory_is_read_by_one_part(
     assert form.scalar_rows
     assert form.scalar_in_place
     assert -(-sizes[expression[-1]] // form.vector_block) == parts
+
+
+@pytest.mark.parametrize(("pace", "bytes_"), [(MESH, 0.6), (TWO_MULTIPLY_ADDS, 1.0)])
+def test_panels_leave_room_for_those_that_are_asked_for(pace: Pace, bytes_: float) -> None:
+    """On an Emerald Rapids `ceda,dbe->cba` is 1.1 times as fast with panels of a quarter of the second cache."""
+    machine = replace(CPU_AVX512, cores=1, pace=pace, l2_bytes=2 << 20, l3_bytes=48 << 20)
+    form = make_packed_form(normalise(einsum_contraction("ceda,dbe->cba", dict.fromkeys("abcde", 72), F32)), machine)
+    scalar = 72 * form.depth * 4
+    assert form.far and form.vector_block * form.depth * 4 <= bytes_ * ((1 << 20) - scalar / 2)
+    assert (form.vector_block * form.depth * 4 > 0.6 * ((1 << 20) - scalar / 2)) == (bytes_ > 0.6)

@@ -13,6 +13,7 @@ from tilewright.contraction.tensor_operation import TensorDimension, TensorOpera
 from tilewright.ir.scalars import C64, C128, F32, F64, U8, U16
 from tilewright.kernel.ir import Buffer
 from tilewright.machine.named import named_machine
+from tilewright.machine.paces import MESH
 from tilewright.passes.permute.choose import permute_form
 from tilewright.passes.permute.kernel import permute_launch
 from tilewright.passes.tensor.kernel import describe_primitive
@@ -23,6 +24,8 @@ from tilewright.runtime.memory import aligned_empty
 
 PAST = replace(SMALL_CACHES[0], l2_ways=16)
 """Nothing stays in its caches, so that small copies go past them too."""
+SERVER = replace(PAST, pace=MESH)
+"""Its stores past the caches share buffers with what is read."""
 
 
 def form_of(element, shape, order, machine=PAST):
@@ -96,13 +99,32 @@ def test_every_place_in_a_line(data, dtype, shift, threads):
 @settings(max_examples=100, deadline=None)
 @given(
     dtype=st.sampled_from(["u4", "u8", "c16"]), rows=st.integers(130, 1200), columns=st.integers(2, 70),
-    shift=st.integers(0, 15), threads=st.sampled_from([1, 2]),
+    shift=st.integers(0, 15), threads=st.sampled_from([1, 2]), machine=st.sampled_from([PAST, SERVER]),
 )  # fmt: skip
-def test_long_runs_in_pieces(dtype, rows, columns, shift, threads):
+def test_long_runs_in_pieces(dtype, rows, columns, shift, threads, machine):
     dtype = np.dtype(dtype)
     source = source_view(np.random.default_rng(rows), dtype, (rows, columns), (0, 1), (1, 1), ()).T
     memory, target = target_view(dtype, (columns, rows), (0, 1), [1, 1], shift)
-    check_copy(source, memory, target, PAST, threads)
+    check_copy(source, memory, target, machine, threads)
+
+
+@pytest.mark.parametrize(("element", "shape", "group", "columns"), [
+    (F32, (4095, 4097), 32, 832), (F64, (4097, 2047), 16, 512), (C128, (3001, 1399), 8, 236),
+])  # fmt: skip
+def test_a_server_writes_the_lines_of_a_matrix_in_pairs(element, shape, group, columns):
+    tile = form_of(element, shape, (1, 0), SERVER).carried
+    assert tile is not None
+    assert (tile.group, tile.rows, tile.asked) == (group, group, 0)
+    assert tile.columns == columns
+    assert form_of(element, shape, (1, 0)).carried is None
+
+
+@pytest.mark.parametrize(
+    ("element", "shape", "order"), [(U16, (5000, 5003), (1, 0)), (F32, (253, 257, 263), (0, 2, 1))]
+)
+def test_a_server_writes_other_lines_one_by_one(element, shape, order):
+    tile, elsewhere = (form_of(element, shape, order, machine).carried for machine in (SERVER, PAST))
+    assert tile == elsewhere
 
 
 @pytest.mark.parametrize(("dtype", "shape", "order"), [

@@ -23,6 +23,7 @@ from tilewright.passes.direct.cost import (
 )
 from tilewright.passes.direct.form import LINE, DirectForm, Results, results_are_one_run
 from tilewright.passes.direct.next_pieces import PIECE_BYTES
+from tilewright.passes.direct.onward import onward
 from tilewright.passes.direct.pairs import as_pairs, suits_pairs
 from tilewright.passes.direct.register_tiles import register_tiles
 from tilewright.passes.direct.traffic import level_of
@@ -146,7 +147,9 @@ def _can_ask_in_runs(form: DirectForm, machine: Machine) -> bool:
 def direct_forms(contraction: Contraction, machine: Machine) -> Iterator[DirectForm]:
     """Every direct form of a contraction that has any."""
     for placed in _placements(contraction, machine):
-        yield from register_tiles(placed, machine)
+        for form in register_tiles(placed, machine):
+            yield form
+            yield from onward(form, machine)
 
 
 def refusal(contraction: Contraction, machine: Machine) -> str:
@@ -299,10 +302,10 @@ def shared_out(form: DirectForm, cost: DirectCost, machine: Machine) -> DirectFo
     """The tiles of one block: all of them, or a part for each core where there are few blocks otherwise."""
     outer = math.prod(form.blocks[:-2])
     together = form.vector_tiles if form.collected is None else form.vector_chunk
-    form = replace(form, vector_chunk=together, scalar_chunk=form.scalar_tiles)
+    form = replace(form, vector_chunk=together, scalar_chunk=1 if form.onward else form.scalar_tiles)
     if cost.cycles < SERIAL_CYCLES:
         return replace(form, serial=True)
-    if machine.cores == 1 or form.collected is not None:
+    if machine.cores == 1 or form.collected is not None or form.onward:
         return form
     most = MOST_BLOCKS_PER_CORE * machine.cores // outer
     best, least = form, shared_time(outer, cost.cycles / outer, cost.cycles, machine.cores)

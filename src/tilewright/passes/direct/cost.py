@@ -36,6 +36,7 @@ SUMMED_VECTOR = 4.0  # cycles to add a vector of sums to those of the next level
 SHORT_PIECE = 512  # bytes
 FORESEEN_STEP = 1024  # bytes
 COLLECTED_LOADS = 0.5  # share of the time that loading vectors of collected results takes from what fills the caches
+CROWDED_STRIP = 26.0
 PAGE = 4096  # bytes of memory that are open together
 OPEN_PAGES = 8  # of them that stay open at the same time: six rows are as fast as neighbours are, 14 are not
 NEAR_PIECE = 20.0  # of the third cache, where steps of the sum are far apart
@@ -75,8 +76,9 @@ def direct_cost(form: DirectForm, machine: Machine, compute: float | None = None
         compute = compute_cycles(form, machine)
     memory, again = _read_once(form, machine), _memory_again(form, machine)
     out, others = array_bytes(form, "out"), array_bytes(form, "vector") + array_bytes(form, "scalar")
-    packing = _packing(form, outer, pace)
-    memory += _through_second_cache(form, machine) * outer * form.column_tiles * form.scalar_tiles
+    packing = _packing(form, outer, pace) + _waiting_for_panels(form, machine)
+    through = _through_second_cache(form, machine) * outer * form.column_tiles * form.scalar_tiles
+    memory, again = memory + through, again + through * _crowding(form, machine)
     writing, pieces = written_once(out, others, past, machine), _pieces_written(form, machine)
     if past:
         # The busier the memory is, the more pieces disturb it.
@@ -171,6 +173,15 @@ def _packing(form: DirectForm, outer: int, pace: Pace) -> float:
     return cycles
 
 
+def _waiting_for_panels(form: DirectForm, machine: Machine) -> float:
+    """Cycles in which copies into panels wait for main memory: nothing asks for the next panel, and where few misses
+    have buffers the core itself does not look so far ahead.
+    """
+    size = array_bytes(form, "vector")
+    waits = form.vector_packed and machine.pace.shares_buffers and level_of(size, machine) == 4
+    return size / machine.pace.memory if waits else 0.0
+
+
 def is_past(form: DirectForm, machine: Machine) -> bool:
     """Results go past the caches: whole lines of an output that is larger than these."""
     if form.boxed:
@@ -245,7 +256,7 @@ def vectors_are_asked(form: DirectForm) -> bool:
 def rows_are_asked(form: DirectForm) -> bool:
     """So can its rows, along which the sum runs."""
     along = len(form.contracted) == 1 and form.stride(form.contracted[0], "scalar") == form.parts
-    own = form.vector_tiles == 1 or (form.scalar_outer and rows_are_one_run(form))
+    own = form.vector_tiles == 1 or form.onward or (form.scalar_outer and rows_are_one_run(form))
     return along and own and not (form.scalar_packed or form.elementwise)
 
 
@@ -279,7 +290,7 @@ def _levels_again(form: DirectForm, machine: Machine) -> tuple[int, int]:
     all_vectors, all_rows = steps * form.vector_size * vector_element, steps * form.scalar_size * scalar_element
     if form.elementwise:
         row, all_rows = row * form.lanes[0], all_rows * form.lanes[0]
-    if form.scalar_outer:
+    if form.scalar_outer or form.onward:
         vector_level, scalar_level = level_of(all_vectors + 2 * row, machine), level_of(strip + row, machine)
     else:
         held = strip + row if form.collected is None else 2 * strip + row  # the results pass through the cache too
@@ -317,6 +328,14 @@ def _through_second_cache(form: DirectForm, machine: Machine) -> float:
         return 0.0
     share = 1.0 if form.collected is None else 0.0 if machine.pace.long_pieces else COLLECTED_LOADS
     return share * form.fitting_tiles * form.contracted_total * _vector_loads(form, machine)
+
+
+def _crowding(form: DirectForm, machine: Machine) -> float:
+    """How many times as long as these reads take they wait, where requests for main memory hold the buffers of misses:
+    the longer the strip is that comes so, the less of the second cache is left for the one that is read.
+    """
+    strip = form.contracted_total * sum(form.lanes) * form.vector_operand.element.bytes
+    return CROWDED_STRIP * strip / machine.l2_bytes if machine.pace.shares_buffers else 0.0
 
 
 def _outer_times(form: DirectForm, side: str) -> int:
@@ -373,6 +392,8 @@ def _run(form: DirectForm, side: str) -> int:
         extents.append((form.stride(form.vector, side), width))
     if side == "scalar" and form.scalar is not None:
         extents.append((form.stride(form.scalar, side), rows))
+        if form.onward:
+            extents.append((form.stride(form.outer[-1], side), constant(form.outer[-1].size)))
     if form.parts > 1 and (side == "scalar" or form.stride(form.vector, side) != 1):
         extents.append((1, form.parts))
     return consecutive(extents) * operand.element.bytes

@@ -70,6 +70,8 @@ class DirectForm(TwoSidedForm):
         results: how the tile is stored.
         fused_multiply_add: products and sums are one instruction.
         scalar_outer: tiles along the scalar side are the outer loop, those along the vector side the inner one.
+        onward: each block has one tile of rows, and blocks come by all points of the last outer dimension, along which
+            the memory of these rows goes on, before the next tile's (onward.py).
         prefetched: the next tile's vectors are brought to the second cache while this one is computed, since main
             memory is far and their steps are wide.
         in_runs: where results are collected, all tiles of a piece ask for the next piece, row after row of the memory
@@ -99,6 +101,7 @@ class DirectForm(TwoSidedForm):
     results: Results
     fused_multiply_add: bool
     scalar_outer: bool = False
+    onward: bool = False
     prefetched: bool = False
     in_runs: bool = False
     run_lines: int = 0
@@ -270,7 +273,8 @@ class DirectForm(TwoSidedForm):
 
     @property
     def blocks(self) -> tuple[int, ...]:
-        """Blocks of the launch along the outer dimensions, the scalar and the vector side; or the vector side and the
+        """Blocks of the launch along the outer dimensions (the last of them after the scalar side where rows go
+        onward), the scalar and the vector side; or the vector side and the
         collected dimension, whose blocks share cache lines of the output; or of boxes the joined one.
         """
         vector = -(-self.vector_tiles // self.vector_chunk)
@@ -279,7 +283,8 @@ class DirectForm(TwoSidedForm):
             return (*outer, vector, 1 if self.joined is None else constant(self.joined.size) // self.joined_chunk)
         if self.collected is not None:
             return (*outer, vector, -(-constant(self.collected.size) // self.lanes[0]))
-        return (*outer, -(-self.scalar_tiles // self.scalar_chunk), vector)
+        chunks = -(-self.scalar_tiles // self.scalar_chunk)
+        return (*outer[:-1], chunks, outer[-1], vector) if self.onward else (*outer, chunks, vector)
 
     def stride(self, dimension: Dimension, side: str) -> int:
         """The stride of a dimension in an array: "vector", "scalar" or "out"."""

@@ -345,7 +345,11 @@ def _block_coordinates(
             joined, rest = _joined_group(w, rest)
         sides[1] = ("s", form.scalar_tiles, form.scalar_tiles)
     outer_total = math.prod(constant(one.size) for one in form.outer)
+    coordinates: list[Expression] = []
     for hint, tiles, chunk in sides:
+        if hint == "s" and form.onward:
+            point, rest = _outer_point(w, len(form.outer) - 1, rest)
+            coordinates.append(point)
         if tiles == 1:
             ranges.append(None)
             continue
@@ -358,14 +362,12 @@ def _block_coordinates(
         start = emit.let(multiply(operation("mod", rest, chunks), step), f"{hint}_first")
         rest = emit.let(operation("floordiv", rest, chunks), "rest")
         ranges.append((start, emit.let(operation("min", add(start, step), total), f"{hint}_stop")))
-    coordinates: list[Expression] = []
-    for position, one in reversed(list(enumerate(form.outer))):
+    for position in reversed(range(len(form.outer) - len(coordinates))):
         if position == 0:
             coordinates.append(rest if outer_total > 1 else integer(0))
             continue
-        points = w.parameter(f"o{position}_size", constant(one.size))
-        coordinates.append(emit.let(operation("mod", rest, points), f"o{position}"))
-        rest = emit.let(operation("floordiv", rest, points), "rest")
+        point, rest = _outer_point(w, position, rest)
+        coordinates.append(point)
     coordinates.reverse()
     bases = w.bases(coordinates)
     if form.joined is not None:
@@ -373,6 +375,13 @@ def _block_coordinates(
         out = add(bases.out, multiply(joined, w.stride(form.joined, "out")))
         bases = replace(bases, vector=emit.let(vector, "base"), out=emit.let(out, "base"))
     return bases, ranges[::-1], collected
+
+
+def _outer_point(w: DirectWriter, position: int, rest: Expression) -> tuple[Expression, Expression]:
+    """The point of an outer dimension in block number `rest`, and what is left of that number."""
+    points = w.parameter(f"o{position}_size", constant(w.form.outer[position].size))
+    point = w.emit.let(operation("mod", rest, points), f"o{position}")
+    return point, w.emit.let(operation("floordiv", rest, points), "rest")
 
 
 def _joined_group(w: DirectWriter, rest: Expression) -> tuple[Expression, Expression]:

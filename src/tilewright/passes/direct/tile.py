@@ -181,7 +181,11 @@ def request_rows(w: DirectWriter, place: Place, tile: Expression) -> Callable[[S
     form, emit = w.form, w.emit
     line = LINE // (form.parts * w.scalar_source.element.bytes)
     stride = integer(0) if form.scalar is None else w.stride(form.scalar, "scalar")
-    start = emit.let(add(place.bases.scalar, multiply(add(place.s, integer(form.rows)), stride)), "next_rows")
+    if form.onward:
+        at = add(multiply(place.s, stride), w.stride(form.outer[-1], "scalar"))
+    else:
+        at = multiply(add(place.s, integer(form.rows)), stride)
+    start = emit.let(add(place.bases.scalar, at), "next_rows")
     if rows_are_one_run(form):
         return _request_run(w, w.scalar_source, start, form.parts * form.rows * form.contracted_total, tile)
     rows = [emit.let(multiply(integer(j), stride), "row") for j in range(form.rows)]

@@ -59,15 +59,15 @@ def is_past_caches(out: int, machine: Machine) -> bool:
     return out > max(machine.l3_bytes // 2, 1 << 23)
 
 
-def room_for_vectors(most: int, scalar: int) -> int:
-    """Bytes for the panels of the vector side, where as much is asked for ahead: of both halves of L2, what a scalar
-    side of so many bytes leaves if it stays there.
+def room_for_vectors(most: int, scalar: int, part: float = 1.0) -> int:
+    """Bytes for the panels of the vector side, where as much is asked for ahead: of both halves of L2, `part` of what a
+    scalar side of so many bytes leaves if it stays there.
 
     Example:
-        >>> room_for_vectors(512, 400), room_for_vectors(512, 600)
-        (312, 512)
+        >>> room_for_vectors(512, 400), room_for_vectors(512, 400, 0.5), room_for_vectors(512, 600, 0.5)
+        (312, 156, 512)
     """
-    return most - scalar // 2 if scalar <= most else most
+    return int(part * (most - scalar // 2)) if scalar <= most else most
 
 
 def longest_piece(machine: Machine, tile: int, rows: int, element_bytes: int) -> int:

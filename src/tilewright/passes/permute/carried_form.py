@@ -15,6 +15,8 @@ SHORTEST_RUN = 16  # cache lines of a run of the target: its ends are written in
 SHORTEST_PART = 16  # tiles of a piece: another one reads a group more
 NARROW_BYTES = 16  # of a row in a square of elements of one or two bytes: squares of lines would not fit the registers
 MOST_RUN = 4  # dimensions
+LONG_READ_LINES, PAIRED_LINES = 64, 2  # the same of a matrix, where two lines of each column are written one by another
+LEAST_PAIRED = 4  # bytes of words whose squares leave registers for that
 
 
 def carried_form(copied: Copied, column: PermuteDimension) -> PermuteForm | None:
@@ -33,14 +35,20 @@ def carried_form(copied: Copied, column: PermuteDimension) -> PermuteForm | None
     if lanes < 2 or columns < 2 or length * copied.size < SHORTEST_RUN * LINE:
         return None
     group = max(lanes, words // math.gcd(words, atom))
-    strip = _strip(column.size, columns, words // atom)
-    near, rows = _rows(run, strip * copied.size, ROWS_LINES * words // atom)
+    lines, read_lines = ROWS_LINES, READ_LINES
+    paired = is_paired(copied)
+    if paired:
+        lines, read_lines, group = PAIRED_LINES, LONG_READ_LINES, PAIRED_LINES * group
+    strip = _strip(column.size, columns, read_lines * (words // atom))
+    near, rows = _rows(run, strip * copied.size, lines * words // atom)
     # Of one size: a short one would not ask for all of the next.
     rows = -(-length // -(-length // rows) // group) * group
     asked = rows
     if near == 1 and row.source == strip * atom:  # Rows follow each other in the source.
         near = max(1, LINE // (strip * copied.size))
         asked = -(-rows // near)
+    if paired:  # The processor itself foresees so few long rows.
+        asked = 0
     others = [one for one in copied.others if one not in run]
     loops = [PermuteLoop(form.TILES, one.size, one.source, one.target, 1, one.size - 1) for one in others]
     strips = -(-column.size // strip)
@@ -85,10 +93,17 @@ def _run(copied: Copied) -> tuple[PermuteDimension, ...]:
     return tuple(run)
 
 
-def _strip(size: int, columns: int, line: int) -> int:
-    """Columns of a piece: as many lines as are wanted, or all."""
+def is_paired(copied: Copied) -> bool:
+    """Whether lines of a column are written in pairs: of matrices, where stores past the caches and what is read share
+    buffers, so that half a pair would keep one waiting for the other.
+    """
+    return copied.machine.pace.shares_buffers and not copied.others and copied.word.bytes >= LEAST_PAIRED
+
+
+def _strip(size: int, columns: int, most: int) -> int:
+    """Columns of a piece: as many as are wanted, or all."""
     blocks = -(-size // columns)
-    wanted = max(1, READ_LINES * line // columns)
+    wanted = max(1, most // columns)
     if blocks < 2 * wanted:
         return size
     return min(size, -(-blocks // -(-blocks // wanted)) * columns)

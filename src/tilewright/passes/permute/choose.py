@@ -27,7 +27,7 @@ from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import U8, U16, U32, U64, ScalarType, real_of
 from tilewright.machine.model import Machine
 from tilewright.passes.permute import form
-from tilewright.passes.permute.carried_form import carried_form
+from tilewright.passes.permute.carried_form import carried_form, is_paired
 from tilewright.passes.permute.copied import (
     LONG_LINES,
     Copied,
@@ -242,7 +242,7 @@ def _long_rows(copied: Copied, square: _Square) -> bool:
 def _carries_long_rows(copied: Copied, column: PermuteDimension) -> bool:
     """Whether rows of the source follow each other and are short, or are a matrix's and begin alike in a line."""
     row = copied.row.source
-    if row * copied.word.bytes % LINE == 0:
+    if row * copied.word.bytes % LINE == 0 or is_paired(copied):
         return not copied.others
     return row == column.size * copied.atom and column.size * copied.size <= PAGE // 2
 
