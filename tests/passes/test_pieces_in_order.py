@@ -12,7 +12,7 @@ from naive import assert_close, einsum_contraction, examples, random_buffers
 
 from tilewright.contraction.normalise import normalise
 from tilewright.ir.scalars import F32, F64, ScalarType
-from tilewright.kernel.ir import Prefetch
+from tilewright.kernel.ir import Prefetch, Store
 from tilewright.kernel.traversal import walk
 from tilewright.machine.detect import host_machine
 from tilewright.machine.named import CPU_AVX2, CPU_AVX512
@@ -54,9 +54,18 @@ def test_whole_rows_are_read_together_in_one_run(scalar: ScalarType) -> None:
     assert shorter.vector_chunk < shorter.vector_tiles and not shorter.rows_meet
 
 
-def test_short_runs_of_results_are_worth_a_box() -> None:
-    assert chosen("afbce,df->edcba", SIX, F32).box_run * 4 == 192
-    assert chosen("afbce,df->edcba", SIX, F32, long_pieces=False).box_run * 4 == 768
+def test_lines_of_results_past_the_caches_need_no_box() -> None:
+    form, elsewhere = (chosen("afbce,df->edcba", SIX, F32, long_pieces) for long_pieces in (True, False))
+    assert form.nontemporal and not form.boxed
+    assert elsewhere.boxed and elsewhere.box_run * 4 == 768
+    assert chosen("aebd,ce->dcba", FOUR, F32).boxed  # rows of 288 bytes
+
+
+@pytest.mark.parametrize("run", [192, 768])
+def test_runs_of_boxes_are_as_long_as_the_processor_wants(run: int) -> None:
+    machine = replace(SERVER, pace=replace(MESH, box_run=run))
+    boxes = direct_forms(normalise(einsum_contraction("afbce,df->edcba", SIX, F32)), machine)
+    assert {form.box_run * 4 for form in boxes if form.boxed} == {run}
 
 
 @settings(max_examples=examples(25), deadline=None)
@@ -84,4 +93,34 @@ def test_results_are_right(text: str, a: int, rest: tuple[int, ...], scalar: Sca
     assert "rows_left" in kernel_text(launch.kernel)
     buffers = random_buffers(contraction, 3)
     got = run_cpu(launch, buffers, {}, 1 + picked % 2, aligned=True)
+    assert_close(contraction, got, buffers, {})
+
+
+@settings(max_examples=examples(25), deadline=None)
+@given(
+    text=st.sampled_from(["adb,cd->cba", "adb,d->ba", "adbe,cd->ecba"]),
+    groups=st.integers(1, 3),
+    rest=st.tuples(st.integers(1, 70), st.integers(1, 9), st.integers(1, 9), st.integers(1, 3)),
+    scalar=st.sampled_from([F32, F64]),
+    picked=st.integers(0, 1000),
+    shift=st.sampled_from([0, 0, 1, 4]),
+)
+def test_lines_of_results_past_the_caches(
+    text: str, groups: int, rest: tuple[int, ...], scalar: ScalarType, picked: int, shift: int
+) -> None:
+    if host_machine().vector_bytes != 64:
+        pytest.skip("vectors of this processor are no lines")
+    machine = CPU_AVX512
+    sizes = {"a": groups * 64 // scalar.bytes} | dict(zip("bcde", rest, strict=True))
+    contraction = einsum_contraction(text, {one: sizes[one] for one in text if one.isalpha()}, scalar)
+    forms = [
+        replace(form, nontemporal=True)
+        for form in direct_forms(normalise(contraction), machine)
+        if form.results is Results.COLLECTED and not form.boxed and form.lanes[0] * scalar.bytes == 64
+    ]
+    assume(forms)
+    launch = write_direct_kernel(forms[picked % len(forms)])
+    assert any(isinstance(one, Store) and one.nontemporal for one in walk(launch.kernel.body))
+    buffers = random_buffers(contraction, 3)
+    got = run_cpu(launch, buffers, {}, 1 + picked % 2, aligned=True, shift=shift)
     assert_close(contraction, got, buffers, {})

@@ -149,10 +149,30 @@ def prefetch_collected(w: DirectWriter, place: Place, piece: Columns, number: Ex
 def store_collected(
     w: DirectWriter, place: Place, target: Target, tile: Buffer, start: Expression, count: Expression
 ) -> None:
-    """The scratch tile that begins at `start`, turned: vectors of `count` elements along the output's unit stride."""
+    """The scratch tile that begins at `start`, turned: vectors of `count` elements along the output's unit stride; past
+    the caches if the form says so, they are whole, and the output begins with a line.
+    """
+    lanes = w.form.lanes[0]
+    mask = w.emit.let(kernel.FirstLanes(count, kernel.VectorType(BOOL, lanes)), "collected")
+    if not w.form.nontemporal or w.form.boxed:
+        _store_turned(w, place, target, tile, start, mask)
+        return
+    odd = operation("and", kernel.Address(w.out), integer(LINE - 1))
+    begins = add(odd, multiply(operation("mod", target.start, integer(lanes)), integer(LINE // lanes)))
+    whole = operation("and", operation("eq", count, integer(lanes)), operation("eq", begins, integer(0)))
+    w.branch(
+        w.emit.let(whole, "whole"),
+        lambda: _store_turned(w, place, target, tile, start, None),
+        lambda: _store_turned(w, place, target, tile, start, mask),
+    )
+
+
+def _store_turned(
+    w: DirectWriter, place: Place, target: Target, tile: Buffer, start: Expression, mask: Expression | None
+) -> None:
+    """The same with a mask, or past the caches."""
     form, emit = w.form, w.emit
-    lanes = form.lanes[0]
-    mask = emit.let(kernel.FirstLanes(count, kernel.VectorType(BOOL, lanes)), "collected")
+    lanes, past = form.lanes[0], mask is None
 
     def row(j: Expression) -> None:
         out_row = emit.let(add(target.start, multiply(add(place.s, j), target.row_stride)), "out_row")
@@ -166,7 +186,7 @@ def store_collected(
 
                 def store(lane: int = lane, column: Expression = column, column_start: int = column_start) -> None:
                     at = add(out_row, target.place(add(place.v, integer(column_start + lane))))
-                    emit.emit(kernel.Store(target.buffer, at, column, mask=mask))
+                    emit.emit(kernel.Store(target.buffer, at, column, mask=mask, aligned=past, nontemporal=past))
 
                 where_valid(w, i, lane, store)
 

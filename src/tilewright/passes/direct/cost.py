@@ -186,7 +186,14 @@ def is_past(form: DirectForm, machine: Machine) -> bool:
     """Results go past the caches: whole lines of an output that is larger than these."""
     if form.boxed:
         return is_past_caches(array_bytes(form, "out"), machine)
-    return form.results is Results.VECTORS and rows_align(form) and is_past_caches(array_bytes(form, "out"), machine)
+    lines = form.results is Results.VECTORS or _collects_lines(form, machine)
+    return lines and rows_align(form) and is_past_caches(array_bytes(form, "out"), machine)
+
+
+def _collects_lines(form: DirectForm, machine: Machine) -> bool:
+    """Whether vectors of collected results are lines of an output whose pieces are worth being long."""
+    line = form.lanes[0] * form.contraction.out.element.bytes == LINE
+    return form.results is Results.COLLECTED and line and machine.pace.long_pieces
 
 
 def _read_once(form: DirectForm, machine: Machine) -> float:
@@ -233,7 +240,8 @@ def _piece_cycles(form: DirectForm, machine: Machine) -> float:
     if not is_past(form, machine):
         return WRITTEN_PIECE
     # The next tile goes on with the same pages of the memory.
-    return PAST_PIECE if form.scalar_outer or _rows_share_pages(form) else FAR_PAST_PIECE
+    goes_on = form.scalar_outer or form.collected is not None or _rows_share_pages(form)
+    return PAST_PIECE if goes_on else FAR_PAST_PIECE
 
 
 def _rows_share_pages(form: DirectForm) -> bool:

@@ -82,7 +82,8 @@ class DirectForm(TwoSidedForm):
         boxed: all collected results of a piece of the operand, and those of `joined_chunk` points of `joined` (the
             dimension after the collected one in the output's memory), are assembled before they are written.
         serial: so little work that one block of the launch does all of it.
-        nontemporal: the output is larger than the caches, so whole vectors go past them.
+        nontemporal: the output is larger than the caches, so whole vectors (of collected results, whole lines) go past
+            them.
         peeled: where that is so, tiles after the first of a row begin with a whole vector of the output's memory,
             wherever that lies; else they go past the caches only if the output itself does.
         vector_chunk, scalar_chunk: tiles along either side that one block computes. Where results are collected, those
@@ -213,7 +214,7 @@ class DirectForm(TwoSidedForm):
     @property
     def realigned(self) -> bool:
         """Tiles after the first begin where a whole vector of the output's memory does, which is known when it runs."""
-        return self.nontemporal and self.peeled and self.fitting_tiles > 1
+        return self.nontemporal and self.peeled and self.fitting_tiles > 1 and self.collected is None
 
     @property
     def in_lines(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tilewright.machine.model import Machine
-from tilewright.passes.direct.cost import array_bytes, is_written_in_pieces
+from tilewright.passes.direct.cost import array_bytes, is_past, is_written_in_pieces
 from tilewright.passes.direct.form import (
     BOX_ELEMENTS,
     COLLECTED_ELEMENTS,
@@ -27,6 +27,7 @@ longer than it saves (rows of 50 in f32 on a Zen 5: with four rows 1.46 times as
 MOST_TOGETHER = 3  # tiles of collected results that no cache holds
 READ_TOGETHER = 640  # bytes of a piece of memory that collected results are read from: longer ones are no faster
 LONG_PIECE = 4096  # bytes, where longer ones are
+LONG_PIECE_OF_LINES = 1536  # the same of results that are lines past the caches
 
 
 def register_tiles(form: DirectForm, machine: Machine) -> Iterator[DirectForm]:
@@ -43,6 +44,8 @@ def register_tiles(form: DirectForm, machine: Machine) -> Iterator[DirectForm]:
         else:
             is_last = vectors >= form.column_size
             lanes = exact_vectors(min(form.vector_size, widest), widest) * vectors
+        if vectors == 1 and not is_last and form.collected is not None and machine.pace.long_pieces:
+            continue  # The elements of many rows leave the first cache no time for the lines that come.
         for own, rows, shared in _rows_of(form, lanes, widest, registers):
             tile = replace(form, lanes=own, rows=rows, shared_rows=shared)
             if shared == 1 and rows > _most_rows(form, lanes, registers):
@@ -140,4 +143,5 @@ def _longest_piece(form: DirectForm, machine: Machine, width: int, results: int)
     """
     box = form.box_elements * form.contraction.out.element.bytes if form.boxed else 0
     used = form.contracted_total * width + results + box
-    return min(-(-LONG_PIECE // width), machine.l2_bytes // 4 * 3 // used)
+    length = LONG_PIECE_OF_LINES if is_past(form, machine) and not form.boxed else LONG_PIECE
+    return min(-(-length // width), machine.l2_bytes // 4 * 3 // used)
