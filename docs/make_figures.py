@@ -110,6 +110,7 @@ def best_peer() -> str:
         "Zen 5, one thread": CONTRACTIONS,
         "Zen 5, two threads": "contractions-cpu-zen5-2threads",
         "Emerald Rapids, one thread": ON_A_SERVER,
+        "Emerald Rapids, two threads": "contractions-cpu-emeraldrapids-2threads",
     }
     for where, name in files.items():
         rows = result(name)["rows"]

@@ -36,14 +36,22 @@ def chosen(text: str, sizes: dict[str, int], scalar: ScalarType, long_pieces: bo
     return form[0]
 
 
-@pytest.mark.parametrize("scalar", [F32, F64])
-@pytest.mark.parametrize(("text", "sizes"), [("adb,cd->cba", LONG), ("aebd,ce->dcba", FOUR), ("afbce,df->edcba", SIX)])
+@pytest.mark.parametrize(("text", "sizes", "scalar"), [
+    ("adb,cd->cba", LONG, F32), ("adb,cd->cba", LONG, F64), ("aebd,ce->dcba", FOUR, F32), ("afbce,df->edcba", SIX, F32),
+])  # fmt: skip
 def test_a_server_asks_for_a_line_at_each_step(text: str, sizes: dict[str, int], scalar: ScalarType) -> None:
     form = chosen(text, sizes, scalar)
     assert form.in_runs and form.lines_in_runs == 1
     body = write_direct_kernel(form).kernel.body
     assert sum(isinstance(one, Prefetch) and one.level == 2 for one in walk(body)) == 1
     assert len(form.lanes) > 1  # broadcasts of many rows keep the loads that fill the caches waiting
+
+
+def test_a_line_at_each_step_has_to_be_enough() -> None:
+    """Pieces of 13 lines, in 12 steps."""
+    form = chosen("aebd,ce->dcba", FOUR, F64)
+    assert (form.row_lines, form.vector_chunk * form.scalar_tiles) == (13, 12)
+    assert form.prefetched and not form.in_runs
 
 
 @pytest.mark.parametrize("scalar", [F32, F64])

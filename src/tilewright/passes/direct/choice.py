@@ -113,13 +113,13 @@ def _with_hints(form: DirectForm, machine: Machine) -> DirectForm:
     if results_are_one_run(form):
         waits = form.contracted_total >= LEAST_SUM and far_results > 3
     prefetched = far_vectors > 2 and vectors_are_asked(form) and _has_next_vectors(form)
-    in_order = prefetched and _is_asked_in_order(form, machine)
+    in_order = _lines_in_order(form, machine) if prefetched else 0
     return replace(
         form,
         nontemporal=past,
         prefetched=prefetched,
-        in_runs=in_order or (prefetched and _can_ask_in_runs(form, machine)),
-        run_lines=max(1, form.row_lines // (form.vector_chunk * form.scalar_tiles)) if in_order else 0,
+        in_runs=in_order > 0 or (prefetched and _can_ask_in_runs(form, machine)),
+        run_lines=in_order,
         out_prefetched=waits and not past,
         rows_prefetched=far_rows > 2 and rows_are_asked(form),
     )
@@ -130,9 +130,15 @@ def _has_next_vectors(form: DirectForm) -> bool:
     return form.collected is not None or form.vector_tiles > 1
 
 
-def _is_asked_in_order(form: DirectForm, machine: Machine) -> bool:
-    """Pieces are asked for by a line at each step, or few, which may be too few for all of a piece."""
-    return machine.pace.long_pieces and form.collected is not None and len(form.contracted) == 1
+def _lines_in_order(form: DirectForm, machine: Machine) -> int:
+    """Lines of a long piece that each step asks for; 0 where so many would be too few, or one more too many: where
+    steps of a whole row ask for less than 16 of 17 of its lines.
+    """
+    if not machine.pace.long_pieces or form.collected is None or len(form.contracted) != 1:
+        return 0
+    steps = form.vector_chunk * form.scalar_tiles
+    each = max(1, form.row_lines // steps)
+    return each if 16 * form.row_lines <= 17 * steps * each else 0
 
 
 def _can_ask_in_runs(form: DirectForm, machine: Machine) -> bool:

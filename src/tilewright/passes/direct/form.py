@@ -172,9 +172,10 @@ class DirectForm(TwoSidedForm):
 
     @property
     def row_lines(self) -> int:
-        """Lines of a row of such a piece, at the most."""
+        """Lines of a row of such a piece, at the most; where rows meet none is counted twice."""
         line = LINE // self.vector_operand.element.bytes
-        return -(-(self.vector_chunk * self.width - 1) // line) + 1
+        columns = min(self.vector_chunk * self.width, self.vector_size)
+        return -(-columns // line) if self.rows_meet else -(-(columns - 1) // line) + 1
 
     @property
     def rows_meet(self) -> bool:
