@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from naive import assert_close, einsum_contraction, examples, random_buffers
 
 from tilewright.contraction.normalise import normalise
-from tilewright.ir.scalars import F32, F64, I32, ScalarType
+from tilewright.ir.scalars import C64, F32, F64, I32, ScalarType
 from tilewright.machine.detect import host_machine
 from tilewright.machine.named import CPU_AVX2, CPU_AVX512
 from tilewright.machine.paces import MESH, ONE_MULTIPLY_ADD, TWO_MULTIPLY_ADDS, Pace
@@ -46,7 +46,7 @@ def test_rows_in_the_second_cache_stay_in_the_order_of_the_dimensions() -> None:
         ["dabe,ec->dcba", "abe,ec->cba", "dabe,dec->dcba", "ec,abe->abc", "abe,ec->bac", "dabe,e->dba"]
     ),
     sizes=st.tuples(*(st.integers(1, most) for most in (40, 9, 40, 3, 40))),
-    scalar=st.sampled_from([F32, F64, I32]),
+    scalar=st.sampled_from([F32, F64, I32, C64]),
     picked=st.integers(0, 1000),
 )
 def test_results_are_right(text: str, sizes: tuple[int, ...], scalar: ScalarType, picked: int) -> None:

@@ -10,11 +10,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from naive import assert_close, einsum_contraction, examples, random_buffers
 
+from tilewright.contraction.form import Contraction
 from tilewright.contraction.normalise import normalise
 from tilewright.ir.scalars import F32, F64, ScalarType
 from tilewright.kernel.ir import Prefetch, Store
 from tilewright.kernel.traversal import walk
 from tilewright.machine.detect import host_machine
+from tilewright.machine.model import Machine
 from tilewright.machine.named import CPU_AVX2, CPU_AVX512
 from tilewright.machine.paces import MESH, TWO_MULTIPLY_ADDS
 from tilewright.passes.direct.choice import choose_direct_form, direct_forms
@@ -25,6 +27,7 @@ from tilewright.report.kernel_text import kernel_text
 SERVER = replace(CPU_AVX512, cores=1, pace=MESH, l2_bytes=2 << 20, l3_bytes=48 << 20)
 LONG = {"a": 312, "b": 312, "c": 24, "d": 312}
 FOUR = {"a": 72, "b": 72, "c": 24, "d": 72, "e": 72}
+SEVEN = {"a": 44, "b": 28, "c": 28, "d": 20, "e": 44, "f": 44}
 SIX = {"a": 48, "b": 32, "c": 32, "d": 24, "e": 48, "f": 48}
 
 
@@ -36,8 +39,19 @@ def chosen(text: str, sizes: dict[str, int], scalar: ScalarType, long_pieces: bo
     return form[0]
 
 
+def collected(
+    text: str, sizes: tuple[int, ...], scalar: ScalarType, machine: Machine
+) -> tuple[Contraction, list[DirectForm]]:
+    """The contraction of `a`, `b`, ... of these sizes, and its forms with collected results."""
+    every = dict(zip("abcde", sizes, strict=True))
+    contraction = einsum_contraction(text, {one: every[one] for one in text if one.isalpha()}, scalar)
+    forms = direct_forms(normalise(contraction), machine)
+    return contraction, [form for form in forms if form.results is Results.COLLECTED]
+
+
 @pytest.mark.parametrize(("text", "sizes", "scalar"), [
-    ("adb,cd->cba", LONG, F32), ("adb,cd->cba", LONG, F64), ("aebd,ce->dcba", FOUR, F32), ("afbce,df->edcba", SIX, F32),
+    ("adb,cd->cba", LONG, F32), ("adb,cd->cba", LONG, F64), ("aebd,ce->dcba", FOUR, F32), ("aebd,ce->dcba", FOUR, F64),
+    ("afbce,df->edcba", SIX, F32), ("afbce,df->edcba", SIX, F64),
 ])  # fmt: skip
 def test_a_server_asks_for_a_line_at_each_step(text: str, sizes: dict[str, int], scalar: ScalarType) -> None:
     form = chosen(text, sizes, scalar)
@@ -48,9 +62,9 @@ def test_a_server_asks_for_a_line_at_each_step(text: str, sizes: dict[str, int],
 
 
 def test_a_line_at_each_step_has_to_be_enough() -> None:
-    """Pieces of 13 lines, in 12 steps."""
-    form = chosen("aebd,ce->dcba", FOUR, F64)
-    assert (form.row_lines, form.vector_chunk * form.scalar_tiles) == (13, 12)
+    """Pieces of seven lines, in six steps."""
+    form = chosen("afbce,df->edcba", SEVEN, F32)
+    assert (form.row_lines, form.vector_chunk * form.scalar_tiles) == (7, 6)
     assert form.prefetched and not form.in_runs
 
 
@@ -67,6 +81,16 @@ def test_lines_of_results_past_the_caches_need_no_box() -> None:
     assert form.nontemporal and not form.boxed
     assert elsewhere.boxed and elsewhere.box_run * 4 == 768
     assert chosen("aebd,ce->dcba", FOUR, F32).boxed  # rows of 288 bytes
+
+
+@pytest.mark.parametrize("long_pieces", [True, False])
+def test_pieces_have_no_tile_for_lines_that_begin_elsewhere(long_pieces: bool) -> None:
+    """Columns of 1536 elements are 48 tiles of 32, in a box and without one: they had 49."""
+    machine = SERVER if long_pieces else replace(SERVER, pace=TWO_MULTIPLY_ADDS)
+    forms = direct_forms(normalise(einsum_contraction("afbce,df->edcba", SIX, F32)), machine)
+    past = [replace(form, nontemporal=True) for form in forms if form.results is Results.COLLECTED]
+    assert any(form.boxed for form in past)
+    assert all(form.vector_tiles == -(-form.vector_size // form.width) for form in past)
 
 
 @pytest.mark.parametrize("run", [192, 768])
@@ -86,13 +110,8 @@ def test_runs_of_boxes_are_as_long_as_the_processor_wants(run: int) -> None:
 )
 def test_results_are_right(text: str, a: int, rest: tuple[int, ...], scalar: ScalarType, picked: int) -> None:
     machine = CPU_AVX512 if host_machine().vector_bytes == 64 else CPU_AVX2
-    sizes = {"a": a} | dict(zip("bcde", rest, strict=True))
-    contraction = einsum_contraction(text, {one: sizes[one] for one in text if one.isalpha()}, scalar)
-    forms = [
-        form
-        for form in direct_forms(normalise(contraction), machine)
-        if form.results is Results.COLLECTED and len(form.contracted) == 1
-    ]
+    contraction, forms = collected(text, (a, *rest), scalar, machine)
+    forms = [form for form in forms if len(form.contracted) == 1]
     assume(forms)
     form = forms[picked % len(forms)]
     tiles = form.vector_tiles if picked % 2 and not form.fused else form.vector_chunk
@@ -118,14 +137,9 @@ def test_lines_of_results_past_the_caches(
 ) -> None:
     if host_machine().vector_bytes != 64:
         pytest.skip("vectors of this processor are no lines")
-    machine = CPU_AVX512
-    sizes = {"a": groups * 64 // scalar.bytes} | dict(zip("bcde", rest, strict=True))
-    contraction = einsum_contraction(text, {one: sizes[one] for one in text if one.isalpha()}, scalar)
-    forms = [
-        replace(form, nontemporal=True)
-        for form in direct_forms(normalise(contraction), machine)
-        if form.results is Results.COLLECTED and not form.boxed and form.lanes[0] * scalar.bytes == 64
-    ]
+    contraction, forms = collected(text, (groups * 64 // scalar.bytes, *rest), scalar, CPU_AVX512)
+    of_lines = [form for form in forms if not form.boxed and form.lanes[0] * scalar.bytes == 64]
+    forms = [replace(form, nontemporal=True) for form in of_lines]
     assume(forms)
     launch = write_direct_kernel(forms[picked % len(forms)])
     assert any(isinstance(one, Store) and one.nontemporal for one in walk(launch.kernel.body))

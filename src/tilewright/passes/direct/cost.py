@@ -36,7 +36,7 @@ SUMMED_VECTOR = 4.0  # cycles to add a vector of sums to those of the next level
 SHORT_PIECE = 512  # bytes
 FORESEEN_STEP = 1024  # bytes
 COLLECTED_LOADS = 0.5  # share of the time that loading vectors of collected results takes from what fills the caches
-CROWDED_STRIP = 26.0
+CROWDED_STRIP = 26.0  # times as long as reading it, for a strip as long as the second cache (half of it counts)
 PAGE = 4096  # bytes of memory that are open together
 OPEN_PAGES = 8  # of them that stay open at the same time: six rows are as fast as neighbours are, 14 are not
 NEAR_PIECE = 20.0  # of the third cache, where steps of the sum are far apart
@@ -240,8 +240,8 @@ def _piece_cycles(form: DirectForm, machine: Machine) -> float:
     if not is_past(form, machine):
         return WRITTEN_PIECE
     # The next tile goes on with the same pages of the memory.
-    goes_on = form.scalar_outer or form.collected is not None or _rows_share_pages(form)
-    return PAST_PIECE if goes_on else FAR_PAST_PIECE
+    in_lines = form.collected is not None and not form.boxed
+    return PAST_PIECE if form.scalar_outer or in_lines or _rows_share_pages(form) else FAR_PAST_PIECE
 
 
 def _rows_share_pages(form: DirectForm) -> bool:

@@ -276,8 +276,8 @@ class DirectForm(TwoSidedForm):
     @property
     def blocks(self) -> tuple[int, ...]:
         """Blocks of the launch along the outer dimensions (the last of them after the scalar side where rows go
-        onward), the scalar and the vector side; or the vector side and the
-        collected dimension, whose blocks share cache lines of the output; or of boxes the joined one.
+        onward), the scalar and the vector side; or the vector side and the collected dimension, whose blocks share
+        cache lines of the output; or of boxes the joined one.
         """
         vector = -(-self.vector_tiles // self.vector_chunk)
         outer = tuple(constant(one.size) for one in self.outer)

@@ -240,7 +240,9 @@ def _long_rows(copied: Copied, square: _Square) -> bool:
 
 
 def _carries_long_rows(copied: Copied, column: PermuteDimension) -> bool:
-    """Whether rows of the source follow each other and are short, or are a matrix's and begin alike in a line."""
+    """Whether rows of the source follow each other and are short, or are a matrix's and begin alike in a line, or lines
+    of its columns are written in pairs.
+    """
     row = copied.row.source
     if row * copied.word.bytes % LINE == 0 or is_paired(copied):
         return not copied.others
