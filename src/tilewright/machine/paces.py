@@ -51,8 +51,10 @@ class Pace:
         in_place: times as long as their multiply-adds take steps whose vectors are all read in place, across lines.
         held: bytes of the third cache, at the most, in which one core finds again what it has read or written.
         skips_third: whether a copy that the second cache does not hold is better written past the third one, too.
-        far_block: the part of what a side leaves of the second cache that panels of the other take where the next ones
-            are asked for.
+        far_block: the part of what a side leaves of the second cache that panels of the other take, if they come from
+            beyond it.
+        packed_far: to pack a vector once more that comes from beyond the second cache.
+        asks_third: whether packing asks ahead for what the third cache holds, too.
         long_pieces: whether pieces that results are collected from come the faster the longer they are, if each step
             asks for a line of them, however short it is.
         box_run: bytes of a run of collected results, at the least, that are assembled before they are written.
@@ -96,6 +98,8 @@ class Pace:
     held: float = math.inf
     skips_third: bool = False
     far_block: float = 1.0
+    packed_far: float = 8.0
+    asks_third: bool = True
     long_pieces: bool = False
     box_run: int = 512
     channels: float = 1024
@@ -210,6 +214,8 @@ MESH = replace(
     held=48 << 20,
     skips_third=True,
     far_block=0.6,
+    packed_far=24.0,
+    asks_third=False,
     long_pieces=True,
     box_run=128,
     again_past=12.0,

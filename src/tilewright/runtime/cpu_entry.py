@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import mmap
 import platform
 import sys
 from collections.abc import Callable, Sequence
@@ -271,6 +272,14 @@ class _MethodDefinition(ctypes.Structure):
     ]  # fmt: skip
 
 
+def _advice_on_pages() -> dict[str, int]:
+    """The system's `madvise`, and what tells it that huge pages are wanted; zeros where it knows none."""
+    if not hasattr(mmap, "MADV_HUGEPAGE"):
+        return {"ADVISE": 0, "HUGE": 0}
+    advise = ctypes.cast(ctypes.CDLL(None).madvise, ctypes.c_void_p).value or 0
+    return {"ADVISE": advise, "HUGE": mmap.MADV_HUGEPAGE}
+
+
 class _Code:
     """The native code of all entries and the addresses that it needs."""
 
@@ -287,6 +296,7 @@ class _Code:
         words = {name: ctypes.cast(one, ctypes.c_void_p).value or 0 for name, one in functions.items()}
         words |= {
             "FREE": 0, "POOL": ctypes.addressof(cpu_pool.POOL_WORDS), "NEW_ARRAY": table[_NEW_FROM_DESCRIPTOR],
+            **_advice_on_pages(),
             "AS_SCALAR": table[_RETURN], "ARRAY_TYPE": id(np.ndarray), "FLOAT_TYPE": id(float), "INTEGER_TYPE": id(int),
             **{f"{name}_TYPE": id(type_) for name, type_ in _SCALARS.items()},
             "NONE": id(None),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilewright.runtime.cpu_entry_guards import GUARDS
 from tilewright.runtime.cpu_entry_steps import FIELDS, STEPS
+from tilewright.runtime.recycling import HUGE_PAGE
 
 WORKSPACE_BYTES = 64 << 20
 """Kernels that need more than this get no entry. Only the pages that a kernel touches take memory."""
@@ -23,9 +24,11 @@ MOST_EXACT = 1 << 53  # of the integers that f64 holds without gaps
 ARRAY, F64_SCALAR, F32_SCALAR, I64_SCALAR, I32_SCALAR, EXACT_INTEGER = range(6)
 
 # The words of the state, of eight bytes each. FREE: the first free workspace, which starts with the address of the
-# next one; its first 64 bytes are not the kernel's. POOL: where `cpu_pool.POOL_WORDS` are.
+# next one; its first 64 bytes are not the kernel's. POOL: where `cpu_pool.POOL_WORDS` are. ADVISE: the system's
+# `madvise`, and HUGE what tells it that huge pages are wanted; 0 where it knows none.
 STATE = (
-    "FREE", "POOL", "SAVE_THREAD", "RESTORE_THREAD", "INCREASE", "DECREASE", "ALLOCATE", "NEW_ARRAY", "AS_SCALAR",
+    "FREE", "POOL", "SAVE_THREAD", "RESTORE_THREAD", "INCREASE", "DECREASE", "ALLOCATE", "ADVISE", "HUGE", "NEW_ARRAY",
+    "AS_SCALAR",
     "NEW_TUPLE", "SET_ITEM", "AS_INTEGER", "CHECK_SIGNALS", "ARRAY_TYPE", "FLOAT_TYPE", "INTEGER_TYPE",
     "F64_TYPE", "F32_TYPE", "I64_TYPE", "I32_TYPE", "NONE",
 )  # fmt: skip
@@ -44,9 +47,11 @@ def entry_text() -> str:
     """LLVM text of `entry(ptr self, ptr arguments, i64 count)`, whose self is a description (of `make_entry`), and of
     `run(ptr position, ptr end, ptr values, ptr workspace, ptr pool_words, i64 tickets)`, which does such steps alone.
     """
+    room = WORKSPACE_BYTES + TEMPORARY_BYTES + 128
     fields = {
         "HEADER": BYTES_HEADER, "VALUES": MOST_VALUES, "MADE": MOST_RESULTS, "SLOTS": MOST_SLOTS,
-        "WORKSPACE": WORKSPACE_BYTES + TEMPORARY_BYTES + 128, "WRITEABLE_BITS": WRITEABLE_BITS, "WRITEABLE": WRITEABLE,
+        "WORKSPACE": room, "ROOM": room + HUGE_PAGE, "BEFORE_PAGE": HUGE_PAGE - 1, "PAGE_BITS": -HUGE_PAGE,
+        "WRITEABLE_BITS": WRITEABLE_BITS, "WRITEABLE": WRITEABLE,
         "MOST_EXACT": MOST_EXACT, "FORMS": 8 * len(DESCRIPTION), **FIELDS,
     }  # fmt: skip
     fields |= {f"S_{name}": 8 * number for number, name in enumerate(STATE)}
@@ -209,17 +214,25 @@ pop:
 grow:
   %allocate.slot = getelementptr inbounds i8, ptr %state, i64 @@S_ALLOCATE
   %allocate = load ptr, ptr %allocate.slot, align 8
-  %raw = call ptr %allocate(i64 @@WORKSPACE)
+  %raw = call ptr %allocate(i64 @@ROOM)
   %none.left = icmp eq ptr %raw, null
   br i1 %none.left, label %drop, label %grown
 grown:
   %raw.number = ptrtoint ptr %raw to i64
-  %raw.up = add i64 %raw.number, 63
-  %raw.aligned = and i64 %raw.up, -64
+  %raw.up = add i64 %raw.number, @@BEFORE_PAGE
+  %raw.aligned = and i64 %raw.up, @@PAGE_BITS
   %new.node = inttoptr i64 %raw.aligned to ptr
+  %advise.slot = getelementptr inbounds i8, ptr %state, i64 @@S_ADVISE
+  %advise = load ptr, ptr %advise.slot, align 8
+  %no.advice = icmp eq ptr %advise, null
+  br i1 %no.advice, label %run, label %advised
+advised: ; without huge pages it serves as well, only slower
+  %huge.slot = getelementptr inbounds i8, ptr %state, i64 @@S_HUGE
+  %huge = load i32, ptr %huge.slot, align 8
+  call i32 %advise(ptr %new.node, i64 @@WORKSPACE, i32 %huge)
   br label %run
 run:
-  %node = phi ptr [ null, %workspace.look ], [ %head, %pop ], [ %new.node, %grown ]
+  %node = phi ptr [ null, %workspace.look ], [ %head, %pop ], [ %new.node, %grown ], [ %new.node, %advised ]
   %workspace = getelementptr i8, ptr %node, i64 64
   %temporaries.slot = getelementptr inbounds i8, ptr %description, i64 @@D_TEMPORARIES
   %temporaries = load i64, ptr %temporaries.slot, align 8

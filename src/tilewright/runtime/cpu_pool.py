@@ -25,6 +25,7 @@ from tilewright.machine.forking import ForkSafeLock
 from tilewright.runtime.cpu_driver import CALL_SLOTS, MAXIMUM_WORKERS, POOL_BYTES, WORKSPACES, driver_text
 from tilewright.runtime.native_code import native_functions
 from tilewright.runtime.native_image import NativeKernel
+from tilewright.runtime.recycling import HUGE_PAGE, huge_pages
 from tilewright.runtime.thread_count import MOST_THREADS, available_cores, get_num_threads, set_num_threads, when_asked
 
 __all__ = ["Arguments", "available_cores", "get_num_threads", "launch", "prepare", "set_num_threads"]
@@ -84,12 +85,18 @@ def _loaded_driver() -> _Driver:
 
 
 class _Memory:
-    """Bytes that start at a multiple of 64."""
+    """Bytes that start at a multiple of 64; many of them lie on huge pages, since panels are read again and again, from
+    more small pages than a processor remembers the addresses of.
+    """
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._bytes = (ctypes.c_char * (size + 63))()
-        self.address = -(-ctypes.addressof(self._bytes) // 64) * 64
+        self._kept: object
+        if size >= HUGE_PAGE:
+            self.address, self._kept = huge_pages(size)
+        else:
+            self._kept = held = (ctypes.c_char * (size + 63))()
+            self.address = -(-ctypes.addressof(held) // 64) * 64
 
 
 class _Local(threading.local):

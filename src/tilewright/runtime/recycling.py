@@ -68,7 +68,7 @@ class MappingPool:
         if mapping is None:
             if before_mapping is not None:
                 before_mapping()
-            mapping = self._map(size)
+            mapping = self.map(size)
         holder = _holder_type(len(mapping)).from_buffer(mapping)
         holder.pool, holder.mapping = self, mapping
         return np.ndarray(shape, dtype, holder)
@@ -102,13 +102,14 @@ class MappingPool:
                 return mapping
         return None
 
-    def _map(self, size: int) -> mmap.mmap:
+    def map(self, size: int) -> mmap.mmap:
+        """A fresh mapping; see `take`."""
         try:
             return _map(size)
         except OSError as error:  # a limit on the process's addresses, or a system that promises no more than it has
             if self.trim() == 0:
                 raise MemoryError(f"the system has no {size} bytes of memory for a large array: {error}") from error
-        return self._map(size)
+        return self.map(size)
 
 
 class _Holder:
@@ -137,15 +138,36 @@ def _map(size: int) -> mmap.mmap:
 _POOL: MappingPool | None = None
 
 
+def _pool() -> MappingPool:
+    global _POOL  # noqa: PLW0603
+    if _POOL is None:
+        _POOL = MappingPool(byte_count(_LIMIT_VARIABLE, _DEFAULT_LIMIT))
+    return _POOL
+
+
+def huge_pages(size: int) -> tuple[int, object]:
+    """Zeros on huge pages, where the system has such: the address of so many bytes, which begin with a page, and what
+    keeps them.
+
+    Raises:
+        MemoryError: if the system has no such memory, even after all that waits was given back.
+
+    Example:
+        >>> address, kept = huge_pages(1 << 20)
+        >>> address % HUGE_PAGE
+        0
+    """
+    mapping = _pool().map(size + HUGE_PAGE)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(mapping))
+    return -(-start // HUGE_PAGE) * HUGE_PAGE, mapping
+
+
 def recycled_empty(
     shape: tuple[int, ...], dtype: np.dtype[Any], before_mapping: Callable[[], None] | None = None
 ) -> np.ndarray[Any, Any]:
     """An array from the process-wide pool (`TILEWRIGHT_RECYCLE_LIMIT` bytes are kept at most; default 1 GiB); see
     `MappingPool.take`."""
-    global _POOL  # noqa: PLW0603
-    if _POOL is None:
-        _POOL = MappingPool(byte_count(_LIMIT_VARIABLE, _DEFAULT_LIMIT))
-    return _POOL.take(shape, dtype, before_mapping)
+    return _pool().take(shape, dtype, before_mapping)
 
 
 def give_back_waiting() -> int:

@@ -140,7 +140,7 @@ def packed_cycles(form: PackedForm, machine: Machine) -> float:
 def _is_on_the_way(form: PackedForm) -> bool:
     """Whether register tiles pack the vector side beside the arithmetic, and ask for its next block meanwhile."""
     whole = form.lanes > 1 and runs_of(form, True).source == {WHOLE}
-    return whole and form.asks_vectors and form.boxes is None and form.dots is None and form.fused_multiply_add
+    return whole and form.brings_vectors and form.boxes is None and form.dots is None and form.fused_multiply_add
 
 
 def _share_by_elements(form: PackedForm) -> float:

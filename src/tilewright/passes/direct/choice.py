@@ -26,10 +26,9 @@ from tilewright.passes.direct.next_pieces import PIECE_BYTES
 from tilewright.passes.direct.onward import onward
 from tilewright.passes.direct.pairs import as_pairs, suits_pairs
 from tilewright.passes.direct.register_tiles import register_tiles
-from tilewright.passes.direct.traffic import level_of
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.lanes.vectorise import is_vectorisable
-from tilewright.passes.packed.blocks import PACK_VECTOR, numbers_of_parts, shared_time
+from tilewright.passes.packed.blocks import PACK_VECTOR, level_of, numbers_of_parts, shared_time
 from tilewright.passes.packed.form import is_multiply_add
 
 SERIAL_CYCLES = 80_000

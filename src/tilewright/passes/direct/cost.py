@@ -17,10 +17,10 @@ from tilewright.ir.scalars import BF16, F16, ScalarType
 from tilewright.machine.model import Machine
 from tilewright.machine.paces import Pace
 from tilewright.passes.direct.form import LINE, DirectForm, Results, rows_are_one_run
-from tilewright.passes.direct.traffic import FAR_PIECE, consecutive, level_of, read_once, written_once
+from tilewright.passes.direct.traffic import FAR_PIECE, consecutive, read_once, written_once
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.items.sum_trees import PIECE, grows_errors, levels_of, tree_loops
-from tilewright.passes.packed.blocks import is_past_caches, lines_stay, sets_of
+from tilewright.passes.packed.blocks import is_past_caches, level_of, lines_stay, sets_of
 from tilewright.passes.packed.combine import nan_guard
 
 TILE_CYCLES = 8  # loops and addresses of one tile

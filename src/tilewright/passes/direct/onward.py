@@ -14,7 +14,7 @@ from tilewright.contraction.normalise import constant
 from tilewright.machine.model import Machine
 from tilewright.passes.direct.cost import array_bytes
 from tilewright.passes.direct.form import DirectForm
-from tilewright.passes.direct.traffic import level_of
+from tilewright.passes.packed.blocks import level_of
 
 
 def onward(form: DirectForm, machine: Machine) -> Iterator[DirectForm]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.machine.model import Machine
 from tilewright.passes.direct.form import LINE
-from tilewright.passes.packed.blocks import is_past_caches
+from tilewright.passes.packed.blocks import is_past_caches, level_of
 
 FAR_PIECE = 120.0  # cycles until a piece of main memory comes that no prefetcher of the processor foresees
 
@@ -38,14 +38,6 @@ def written_once(out: int, others: int, may_pass: bool, machine: Machine) -> flo
     if may_pass and is_past_caches(out, machine):
         return out / pace.past
     return (2 if level > 3 else pace.written) * out / pace.bytes_from(level)
-
-
-def level_of(size: int, machine: Machine) -> int:
-    """The level of the memory that holds so many bytes beside what else passes through it."""
-    for level, capacity in ((1, machine.l1_bytes), (2, machine.l2_bytes), (3, machine.l3_bytes)):
-        if 4 * size <= 3 * capacity:
-            return level
-    return 4
 
 
 def consecutive(extents: list[tuple[int, int]]) -> int:

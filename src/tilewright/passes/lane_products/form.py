@@ -26,7 +26,8 @@ from tilewright.contraction.normalise import constant, normalise
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import C64, C128, F32, F64, ScalarType, real_of
 from tilewright.machine.model import Machine, power_of_two_at_least
-from tilewright.passes.direct.traffic import level_of, written_once
+from tilewright.passes.direct.traffic import written_once
+from tilewright.passes.packed.blocks import level_of
 from tilewright.passes.packed.form import is_multiply_add
 
 MOST_COEFFICIENTS = 1 << 14

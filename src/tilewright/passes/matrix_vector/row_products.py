@@ -16,9 +16,10 @@ from tilewright.contraction.form import Contraction, Dimension, Kind
 from tilewright.contraction.normalise import constant
 from tilewright.ir.dataclass import dataclass
 from tilewright.machine.model import Machine, power_of_two_at_least
-from tilewright.passes.direct.traffic import level_of, read_once
+from tilewright.passes.direct.traffic import read_once
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.matrix_vector.form import SERIAL_BYTES, MatrixVectorForm, Way, dots_along, refusal
+from tilewright.passes.packed.blocks import level_of
 from tilewright.passes.packed.form import is_multiply_add
 
 MOST_ROWS, MOST_COLUMNS = 8, 8  # of a register tile

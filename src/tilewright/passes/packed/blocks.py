@@ -59,15 +59,23 @@ def is_past_caches(out: int, machine: Machine) -> bool:
     return out > max(machine.l3_bytes // 2, 1 << 23)
 
 
+def level_of(size: int, machine: Machine) -> int:
+    """The level of the memory that holds so many bytes beside what else passes through it."""
+    for level, capacity in ((1, machine.l1_bytes), (2, machine.l2_bytes), (3, machine.l3_bytes)):
+        if 4 * size <= 3 * capacity:
+            return level
+    return 4
+
+
 def room_for_vectors(most: int, scalar: int, part: float = 1.0) -> int:
-    """Bytes for the panels of the vector side, where as much is asked for ahead: of both halves of L2, `part` of what a
-    scalar side of so many bytes leaves if it stays there.
+    """Bytes for the panels of the vector side, beside which what they are made of passes through: of both halves of L2,
+    `part` of what a scalar side of so many bytes leaves if it stays there.
 
     Example:
         >>> room_for_vectors(512, 400), room_for_vectors(512, 400, 0.5), room_for_vectors(512, 600, 0.5)
-        (312, 156, 512)
+        (312, 156, 256)
     """
-    return int(part * (most - scalar // 2)) if scalar <= most else most
+    return int(part * (most - scalar // 2 if scalar <= most else most))
 
 
 def longest_piece(machine: Machine, tile: int, rows: int, element_bytes: int) -> int:
@@ -111,6 +119,7 @@ def choose_chunks(
     joined: bool,
     speed: float = 1.0,
     in_place: bool = False,
+    packing: float = PACK_VECTOR,
 ) -> tuple[int, int]:
     """How much of either side one block of the launch takes.
 
@@ -128,12 +137,13 @@ def choose_chunks(
         joined: whether neighbouring blocks are computed as one.
         speed: how many times as fast as a multiply-add of vectors what they do is done.
         in_place: the scalar side is not packed.
+        packing: cycles to pack a vector once more.
     """
     whole = (max(1, totals[0]), max(1, totals[1]))
     cycles = batch * whole[0] * whole[1] * max(1, contracted) / lanes / speed
     if threads == 1 or cycles <= SERIAL_CYCLES:
         return whole
-    overhead = speed * (PACK_VECTOR + TABLE_ENTRY * lanes / max(1, contracted))
+    overhead = speed * (packing + TABLE_ENTRY * lanes / max(1, contracted))
     of_scalar = 0.0 if in_place else overhead
     best: tuple[float, tuple[int, int]] | None = None
     counts = numbers_of_parts(MOST_PARTS_PER_THREAD * threads)

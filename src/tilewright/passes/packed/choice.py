@@ -15,10 +15,12 @@ from tilewright.passes.lanes.vectorise import is_vectorisable
 from tilewright.passes.packed.blocks import (
     BLOCK,
     LINE,
+    PACK_VECTOR,
     USUAL_L1,
     choose_chunks,
     even,
     is_past_caches,
+    level_of,
     lines_stay,
     longest_piece,
     panel_bytes,
@@ -116,7 +118,10 @@ def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
     rows_in_place = scalar_rows and dots is None and rows_suit(contraction, scalar, vector_left, rows, depth, machine)
     kept = scalar_total * contracted * element_bytes <= machine.l3_bytes // 4  # else each part waits for memory again
     in_place = kept and (tiles_in_place or rows_in_place)
-    chunks = choose_chunks(machine.cores, batch, totals, (tile, rows), lanes, contracted, levels < 2, speed, in_place)
+    far, scalar_far = (_is_far(contraction, left, machine) for left in (vector_left, not vector_left))
+    packing = machine.pace.packed_far if far or scalar_far else PACK_VECTOR
+    units = (tile, rows)
+    chunks = choose_chunks(machine.cores, batch, totals, units, lanes, contracted, levels < 2, speed, in_place, packing)
     memory = panel_bytes(machine)
     step_bytes = max(1, min(depth, contracted)) * element_bytes
     if in_tiles is not None:
@@ -124,7 +129,6 @@ def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
     scalar_block = even(chunks[1], min(BLOCK, memory[1] // step_bytes), rows)
     if levels > 1:
         chunks = even(chunks[0], WAITING_ELEMENTS // scalar_block, tile), chunks[1]
-    far = _is_far(contraction, vector_left, machine)
     near_part = machine.pace.far_block if in_tiles is None else 1.0
     room = room_for_vectors(memory[0], scalar_block * step_bytes, near_part) if far else memory[0]
     vector_block = even(chunks[0] if levels > 1 else vector_total, min(BLOCK, room // step_bytes), tile)
@@ -164,7 +168,8 @@ def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
         levels=levels,
         fan=FAN,
         far=far,
-        scalar_far=_is_far(contraction, not vector_left, machine),
+        scalar_far=scalar_far,
+        asks_ahead=machine.pace.asks_third or level_of(_bytes(contraction), machine) > 3,
         scalar_in_place=rows_in_place and not scattered,
         tiles_in_place=tiles_in_place,
         part=_part(depth * element_bytes, rows, machine) if in_tiles and (stay or not tiles_in_place) else 0,
@@ -190,6 +195,12 @@ def _sum_is_contiguous(contraction: Contraction, scalar: tuple[SideDimension, ..
     """True if the scalar side's operand has its unit stride along the sum."""
     along = [abs(constant(d.stride(left=not vector_left))) for d in contraction.of_kind(Kind.K)]
     return 1 in along and all(abs(one.stride) != 1 for one in scalar)
+
+
+def _bytes(contraction: Contraction) -> int:
+    left, right = (_elements(contraction, missing) for missing in (Kind.N, Kind.M))
+    nbytes = left * contraction.left.element.bytes + right * contraction.right.element.bytes
+    return nbytes + _output_bytes(contraction)
 
 
 def _output_bytes(contraction: Contraction) -> int:

@@ -66,6 +66,7 @@ class PackedForm(TwoSidedForm):
     `panel_bytes`: memory for the panels of the vector side and of the scalar side.
     `far`: the vector side's operand lies beyond the second cache; packing asks for it ahead, and reads longer pieces.
     `scalar_far`: so does the scalar side's.
+    `asks_ahead`: so far that what is packed next is asked for meanwhile.
     `boxes`: results are assembled in these pieces of the output's memory, which go past the caches.
     `levels`: of partial sums that wait in scratch memory: none if they are added up in the output; one if that cannot
     hold them; more for sums of many pieces, which are trees: `fan` values of a level are one of the next.
@@ -95,6 +96,7 @@ class PackedForm(TwoSidedForm):
     fan: int = FAN
     far: bool = False
     scalar_far: bool = False
+    asks_ahead: bool = True
     scalar_in_place: bool = False
     boxes: Boxes | None = None
     tiles_in_place: bool = False
@@ -194,6 +196,11 @@ class PackedForm(TwoSidedForm):
     @property
     def asks_vectors(self) -> bool:
         """Whether the vector side's operand is asked for ahead, for the next block of the side or of the sum."""
+        return self.asks_ahead and self.brings_vectors
+
+    @property
+    def brings_vectors(self) -> bool:
+        """Whether one block of the vector side after another comes from beyond the second cache, in runs."""
         is_only = self.vector_block >= self.total(self.vector_dimensions) and self.depth >= self.contracted_total
         in_runs = self.vectors_turned or any(one.stride == 1 for one in self.vector_dimensions[-1:])
         return self.far and not self.in_tiles and in_runs and not is_only and self.levels != 1 and self.lanes > 1
@@ -202,8 +209,8 @@ class PackedForm(TwoSidedForm):
     def asks_scalars(self) -> bool:
         """Whether the scalar side's operand is, for the next piece of the sum."""
         in_runs = self.scalar_rows or any(one.stride == 1 for one in self.scalar_dimensions[-1:])
-        more = self.depth < self.contracted_total
-        return self.scalar_far and not self.in_tiles and in_runs and more and self.levels != 1 and self.lanes > 1
+        more = self.depth < self.contracted_total and self.levels != 1
+        return self.asks_ahead and self.scalar_far and not self.in_tiles and in_runs and more and self.lanes > 1
 
     @property
     def vectors_turned(self) -> bool:
