@@ -2,21 +2,25 @@
 
 import ctypes
 import itertools
+import mmap
 import os
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+import tilewright
 from tilewright.ir.scalars import F32, I64
 from tilewright.kernel.ir import BlockIndex, Buffer, For, Kernel, Name, Space, Store, add, integer, load, multiply
-from tilewright.runtime import cpu_pool
+from tilewright.runtime import cpu_entry, cpu_pool
 from tilewright.runtime.cpu_jit import compile_kernel
 from tilewright.runtime.cpu_pool import launch, prepare
+from tilewright.runtime.recycling import HUGE_PAGE
 
 
 @pytest.fixture(scope="module")
@@ -194,6 +198,31 @@ def test_the_workspace_is_aligned():
     launch(native, block_of(out), 8, 4)
     np.testing.assert_array_equal(out, np.broadcast_to(np.arange(16), out.shape))
     assert cpu_pool._Memory(100).address % 64 == 0
+
+
+def asked_for_huge_pages(address: int) -> bool:
+    """Whether the mapping there says so (`hg` among the flags)."""
+    inside = False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if line.startswith("VmFlags:"):
+            if inside:
+                return "hg" in line.split()
+        elif not line.split()[0].endswith(":"):
+            first, last = (int(one, 16) for one in line.split()[0].split("-"))
+            inside = first <= address < last
+    raise LookupError(f"there is no mapping at {address:#x}")
+
+
+@pytest.mark.skipif(not hasattr(mmap, "MADV_HUGEPAGE"), reason="this system knows no huge pages")
+def test_large_workspaces_lie_on_huge_pages():
+    memory = cpu_pool._Memory(3 << 20)
+    assert memory.address % HUGE_PAGE == 0 and asked_for_huge_pages(memory.address)
+    assert ctypes.string_at(memory.address, 3 << 20) == bytes(3 << 20)
+    a, out = np.ones((300, 300)), np.empty((300, 300))
+    for _ in range(20):  # until there is an entry, which keeps its workspace for the next call
+        tilewright.einsum("ij,jk->ik", a, a, out=out)
+    free = cpu_entry._code().state[0]
+    assert free and free % HUGE_PAGE == 0 and asked_for_huge_pages(free) and np.all(out == 300)
 
 
 def test_many_threads_call_at_once(counting, through_workspace):

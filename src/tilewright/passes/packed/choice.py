@@ -57,6 +57,8 @@ LEAST_RUN = 128  # steps of a row of the scalar side that are read in place as a
 ADDED_TILE = 50.0  # cycles that a register tile takes more for each piece of the sum, beside its vectors
 BROKEN_ELEMENT = 1.5  # cycles more to pack an element of the scalar side where panels end in the middle of runs
 
+STRIP = 5 / 12  # of the first cache, where strips of the scalar side stay while stores past the caches pass
+
 MOST_VECTORS = 8  # of a register tile
 
 LEAST_LANES = 4
@@ -146,6 +148,8 @@ def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
     out_bytes = contraction.out.element.bytes
     is_inner = _scalar_side_is_inner(vector, scalar, step_bytes * scalar_block <= stays)
     is_inner = is_inner and not (past and _shares_channels(vector, scalar, tile, out_bytes, machine.pace.channels))
+    is_inner = (past and near) or is_inner
+    in_strips = past and is_inner and machine.pace.shares_buffers
     return PackedForm(
         contraction=contraction,
         vector_left=vector_left,
@@ -158,7 +162,7 @@ def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
         scalar_block=scalar_block,
         depth=depth,
         fused_multiply_add=is_multiply_add(contraction),
-        scalar_inner=(past and near) or is_inner,
+        scalar_inner=is_inner,
         buffered=buffered,
         nontemporal=past,
         scalar_rows=scalar_rows,
@@ -172,6 +176,7 @@ def _plain_form(contraction: Contraction, machine: Machine) -> PackedForm:
         asks_ahead=machine.pace.asks_third or level_of(_bytes(contraction), machine) > 3,
         scalar_in_place=rows_in_place and not scattered,
         tiles_in_place=tiles_in_place,
+        strip=_strip(step_bytes, scalar_block, (tile, rows), machine) if in_strips else 0,
         part=_part(depth * element_bytes, rows, machine) if in_tiles and (stay or not tiles_in_place) else 0,
         dots=dots,
     )
@@ -184,6 +189,17 @@ def _keeps_vectors_near(contraction: Contraction, contracted: int, machine: Mach
     panel = contracted * MOST_VECTORS * machine.vector_bytes
     goes_past = is_past_caches(_output_bytes(contraction), machine)
     return machine.pace.shares_buffers and goes_past and 2 * panel <= machine.l1_bytes
+
+
+def _strip(step_bytes: int, block: int, tile: tuple[int, int], machine: Machine) -> int:
+    """Panels of the scalar side, of `block` elements of so many bytes, that the first cache holds beside one of the
+    vector side; 0 if it holds all of them, or not even the latter.
+    """
+    room = int(STRIP * machine.l1_bytes)
+    if tile[0] * step_bytes > room or block * step_bytes <= room:
+        return 0
+    panels = -(-block // tile[1])
+    return even(panels, room // (tile[1] * step_bytes), 1)
 
 
 def _is_far(contraction: Contraction, left: bool, machine: Machine) -> bool:

@@ -71,6 +71,7 @@ class PackedForm(TwoSidedForm):
     `levels`: of partial sums that wait in scratch memory: none if they are added up in the output; one if that cannot
     hold them; more for sums of many pieces, which are trees: `fan` values of a level are one of the next.
     `tiles_in_place`: its rows are those of tiles, which are read where they lie if they begin with cache lines.
+    `strip`: panels of the inner scalar side that all panels of the vector side pass before the next ones do; 0 if all.
     `part`: tiles along the sum that are taken together, where the first cache does not hold a register tile's rows.
     `dots`: several products of narrow elements are summed by one instruction.
     `any_shape`: one kernel serves all sizes and strides (contractions/any_shape.py).
@@ -101,6 +102,7 @@ class PackedForm(TwoSidedForm):
     boxes: Boxes | None = None
     tiles_in_place: bool = False
     part: int = 0
+    strip: int = 0
     dots: Dots | None = None
     any_shape: bool = False
 

@@ -80,7 +80,7 @@ def write_micro_kernels(pair: PanelPair) -> None:
     if form.part and not form.scalar_inner:
         w.loop("s", zero, scalar_panels, lambda s: _write_row_in_parts(pair, tiles, s, vector_panels))
     elif form.scalar_inner:
-        w.loop("v", zero, vector_panels, lambda v: w.loop("s", zero, scalar_panels, lambda s: tile(v, s)))
+        _in_strips(w, vector_panels, scalar_panels, tile)
     else:
         w.loop("s", zero, scalar_panels, lambda s: w.loop("v", zero, vector_panels, lambda v: tile(v, s)))
     block = pair.place((zero, zero))
@@ -95,6 +95,29 @@ def write_micro_kernels(pair: PanelPair) -> None:
         w.emit.when(pair.edges[-1][1], write_block)
     elif form.buffered:
         write_block()
+
+
+def _in_strips(
+    w: PackedWriter,
+    vector_panels: Expression,
+    scalar_panels: Expression,
+    tile: Callable[[Expression, Expression], None],
+) -> None:
+    """All tiles, panels of the scalar side innermost: of one strip after another, which the first cache holds."""
+    zero = integer(0)
+
+    def strip(begin: Expression, stop: Expression) -> None:
+        w.loop("v", zero, vector_panels, lambda v: w.loop("s", begin, stop, lambda s: tile(v, s)))
+
+    if not w.form.strip:
+        strip(zero, scalar_panels)
+        return
+    length = w.parameter("strip", w.form.strip)
+
+    def begun(begin: Expression) -> None:
+        strip(begin, w.emit.let(operation("min", scalar_panels, add(begin, length)), "strip_end"))
+
+    w.loop("strip", zero, scalar_panels, begun, length)
 
 
 def _scratch(pair: PanelPair) -> list[Scratch]:
