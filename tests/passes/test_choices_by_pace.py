@@ -157,3 +157,19 @@ def test_a_server_packs_less_often_again() -> None:
     form, other = (make_packed_form(contraction, replace(machine, pace=one)) for one in (MESH, TWO_MULTIPLY_ADDS))
     assert (form.vector_chunk, form.scalar_chunk) == (512, 516)
     assert (other.vector_chunk, other.scalar_chunk) == (64, 258)
+
+
+@pytest.mark.parametrize(("steps", "scalar", "panels"), [(16, F64, 25), (16, F32, 49), (200, F64, 0)])
+def test_a_server_keeps_strips_in_the_first_cache(steps: int, scalar: ScalarType, panels: int) -> None:
+    """Beside stores past the caches, `bcfg,edag->fedcab` of 16 is 1.2 times as fast so in f64, 1.05 times in f32."""
+    contraction = normalise(einsum_contraction("bcfg,edag->fedcab", EVEN | {"g": steps}, scalar))
+    form, other = (make_packed_form(contraction, replace(SERVER, pace=one)) for one in (MESH, TWO_MULTIPLY_ADDS))
+    assert form.nontemporal
+    assert (form.strip, other.strip) == (panels, 0)
+
+
+def test_rows_out_of_the_second_cache_wait_for_stores_past_the_caches_too() -> None:
+    """4096 rows for each panel of vectors: packed, in strips, it is 1.15 times as fast."""
+    contraction = normalise(einsum_contraction("cefg,gdba->fedbac", EVEN, F64))
+    apart = replace(SERVER, pace=replace(MESH, again_past=MESH.again))
+    assert [described(choose_form(contraction, one).form) for one in (apart, SERVER)] == ["direct 2x14", "packed 3x8"]

@@ -283,7 +283,7 @@ def test_far_operands_are_asked_for_ahead(text: str, scalar: ScalarType) -> None
     contraction = einsum_contraction(text, sizes, scalar)
     form = form_of(contraction, SMALL_CACHES)
     form = replace(form, far=True, scalar_far=True, depth=96, vector_block=2 * form.vector_tile, buffered=False)
-    form = replace(form, scalar_block=2 * form.rows, levels=0, nontemporal=False)
+    form = replace(form, scalar_block=2 * form.rows, levels=0, nontemporal=False, asks_ahead=True)
     assert form.asks_vectors and form.asks_scalars
     kernel = write_packed_kernel(form).kernel
     asked = {one.buffer for one in walk(kernel.body) if isinstance(one, Prefetch) and one.level == 2}
@@ -292,6 +292,15 @@ def test_far_operands_are_asked_for_ahead(text: str, scalar: ScalarType) -> None
     run(contraction, replace(form, vector_chunk=3 * form.vector_tile, scalar_chunk=2 * form.rows), threads=2)
     alone = replace(form, depth=1024, vector_block=4096, scalar_block=4096)
     assert not (alone.asks_vectors or alone.asks_scalars)
+
+
+@pytest.mark.parametrize("strip", [1, 2, 3, 100])
+@pytest.mark.parametrize("scalar", [F64, C64], ids=str)
+def test_strips_of_the_scalar_side(strip: int, scalar: ScalarType) -> None:
+    """Of panels of which seven and a half are a block, the last block shorter."""
+    contraction = einsum_contraction("acq,bq->abc", dict(a=40, b=97, c=33, q=21), scalar)
+    form = replace(form_of(contraction, SMALL_CACHES), buffered=False, scalar_inner=True, strip=strip)
+    run(contraction, replace(form, scalar_block=7 * form.rows + form.rows // 2))
 
 
 def test_outputs_past_the_caches() -> None:

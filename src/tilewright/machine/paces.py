@@ -218,7 +218,7 @@ MESH = replace(
     asks_third=False,
     long_pieces=True,
     box_run=128,
-    again_past=12.0,
+    again_past=8.0,
     channels=math.inf,
 )
 """The same on a server whose third cache all cores share through a mesh: fitted to an Emerald Rapids. In C it

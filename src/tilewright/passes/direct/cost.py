@@ -278,12 +278,16 @@ def _memory_again(form: DirectForm, machine: Machine) -> float:
     cycles = vector_times * (form.scalar_tiles - 1) * vector * _byte_again(form, "vector", vector_level, machine.pace)
     if _goes_on(form, machine) and vector_level == 2:
         cycles *= machine.pace.panels_again
-    if is_past(form, machine) and vector_level == 2:
-        cycles *= machine.pace.again / machine.pace.again_past
+    waits = machine.pace.again / machine.pace.again_past if is_past(form, machine) else 1.0
+    if vector_level == 2:
+        cycles *= waits
     tiles = form.column_tiles if form.elementwise else form.vector_tiles
-    cycles += scalar_times * (tiles - 1) * scalar * _byte_again(form, "scalar", scalar_level, machine.pace)
-    cycles += (vector_times - 1) * vector / machine.pace.bytes_again_from(level_of(vector, machine))
-    cycles += (scalar_times - 1) * scalar / machine.pace.bytes_again_from(level_of(scalar, machine))
+    rows = scalar_times * (tiles - 1) * scalar * _byte_again(form, "scalar", scalar_level, machine.pace)
+    cycles += rows * waits if scalar_level == 2 else rows
+    for times, size in ((vector_times, vector), (scalar_times, scalar)):
+        level = level_of(size, machine)
+        again = (times - 1) * size / machine.pace.bytes_again_from(level)
+        cycles += again * waits if level == 2 else again
     if form.scalar is not None and not (form.scalar_packed or form.elementwise) and not _rows_stay(form, machine):
         points = math.prod(constant(one.size) for one in form.contraction.dimensions)
         cycles += points / form.width * LINE / machine.pace.second_cache
