@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from contraction_cases import run_cpu
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,7 +27,7 @@ def packed(text: str, sizes: dict[str, int], scalar: ScalarType, cores: int = 1)
 
 
 @given(
-    text=st.sampled_from(("aq,qb->ab", "qa,qb->ab", "zaq,zqb->zab", "aqx,xqb->ab", "aq,qbx->abx", "aq,qxb->abx")),
+    text=st.sampled_from(("aq,qb->ab", "qa,qb->ab", "zaq,zqb->zab", "aqx,xqb->ab", "aq,qbx->abx", "aq,qxb->abx", "aq,xqb->axb")),
     scalar=st.sampled_from((F32, F64, F16, I32, C64)), a=st.integers(1, 30), b=st.integers(17, 200),
     q=st.integers(1, 90), depth=st.integers(8, 40), tile=st.sampled_from(((2, 6), (3, 8), (4, 6), (1, 12))),
     blocks=st.integers(1, 3), threads=st.integers(1, 2), far=st.booleans(), inner=st.booleans(),
@@ -53,6 +54,13 @@ def test_full_panels_are_stored_between_multiply_adds_only() -> None:
     form = packed("aq,qb->ab", dict(a=512, b=512, q=512), F32)
     kernel = write_packed_kernel(form).kernel
     assert _loops_that_pack(kernel) == [(form.vectors, form.vectors * form.rows)]
+
+
+@pytest.mark.skipif(HOST.vector_bytes < 64, reason="narrower vectors are copied element by element")
+def test_vectors_of_two_runs_are_joined_between_multiply_adds() -> None:
+    form = packed("cqa,qb->cba", dict(a=36, b=256, c=32, q=512), F32)
+    assert form.total(form.vector_dimensions) % form.vector_tile == 0
+    assert _loops_that_pack(write_packed_kernel(form).kernel) == [(form.vectors, form.vectors * form.rows)]
 
 
 def test_a_panel_that_is_not_full_is_packed_before() -> None:

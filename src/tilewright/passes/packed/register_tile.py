@@ -13,7 +13,7 @@ from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Buffer, Expression, Name, add, integer, load, multiply
 from tilewright.passes.items.scalar_values import Value
 from tilewright.passes.packed.combine import combine
-from tilewright.passes.packed.on_the_way import packed_step, sources_of_panel
+from tilewright.passes.packed.on_the_way import Source, packed_step, sources_of_panel
 from tilewright.passes.packed.writer import PackedWriter, Side
 
 Sums: TypeAlias = Mapping[tuple[int, int], tuple[Name, ...]]
@@ -74,7 +74,7 @@ class RegisterTile:
             for total in accumulator:
                 self.w.emit.emit(kernel.Assign(total.name, total, settled=True))
 
-    def _step(self, k: Expression, no_nan: bool, vectors: int, sources: Sequence[Expression] = ()) -> None:
+    def _step(self, k: Expression, no_nan: bool, vectors: int, sources: Sequence[Source] = ()) -> None:
         w, emit, scalar, lanes = self.w, self.w.emit, self.scalar, self.w.form.lanes
         row = emit.let(add(self.vector_base, multiply(k, integer(self.vector.width))), "row")
         if sources:

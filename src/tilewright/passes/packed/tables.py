@@ -8,6 +8,7 @@ from tilewright.ir.scalars import U8
 from tilewright.kernel.ir import Buffer, Cast, Expression, Name, Store, add, integer, load, multiply, operation
 from tilewright.kernel.tiles import LANES
 from tilewright.passes.packed.epilogue import along_vectors
+from tilewright.passes.packed.joined_runs import count_heads, may_join_runs
 from tilewright.passes.packed.reading import steps_of
 from tilewright.passes.packed.runs import QUARTERS, WHOLE
 from tilewright.passes.packed.tiles import groups_of
@@ -182,6 +183,8 @@ def mark_runs(w: PackedWriter, side: Side, count: Expression, is_written: bool =
 
     if unknown:
         w.loop("vector", integer(0), padded, mark)
+    if may_join_runs(w, side) and side.runs.source != {WHOLE}:
+        count_heads(w, side, count)
 
 
 def _mark_run(

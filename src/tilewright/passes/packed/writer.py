@@ -34,6 +34,7 @@ class Side:
     depth_table: Buffer
     panels: tuple[Buffer, ...]
     source_runs: Buffer
+    source_heads: Buffer
     out_runs: Buffer
     depth_runs: Buffer
     runs: Runs
