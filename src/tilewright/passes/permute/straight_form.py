@@ -40,8 +40,10 @@ def straight_tile(copied: Copied, column: PermuteDimension, lanes: int) -> Strai
     run = _run(copied)
     if math.prod(one.size for one in run) < SHORTEST_RUN * lanes:
         return None
-    extents, rows = _rows(run, lanes)
-    extents |= _columns(copied, column, run, lanes)
+    # More rows than a processor foresees have to be asked for, in buffers that stores may need.
+    is_long = _is_long(run, lanes) and not copied.machine.pace.shares_buffers
+    extents, rows = _rows(run, lanes, is_long)
+    extents |= _columns(copied, column, run, lanes, is_long)
     inside = sorted((one for one in extents if one not in run and one != column), key=lambda one: abs(one.source))
     tiled = tuple(PermuteDimension(extents[one], one.source, one.target) for one in (column, *inside))
     is_even = all(one.source * nbytes % LINE == 0 for one in (*copied.others, row))
@@ -73,10 +75,10 @@ def _is_long(run: tuple[PermuteDimension, ...], lanes: int) -> bool:
     return run[0].size >= LONG_RUN * lanes and lanes >= MANY_LANES
 
 
-def _rows(run: tuple[PermuteDimension, ...], lanes: int) -> tuple[dict[PermuteDimension, int], int]:
+def _rows(run: tuple[PermuteDimension, ...], lanes: int, is_long: bool) -> tuple[dict[PermuteDimension, int], int]:
     """Steps of the run's dimensions in a tile, and how many rows they are."""
     lines = run[0].size // lanes
-    if _is_long(run, lanes):
+    if is_long:
         wanted = min(LONG_TILE, MOST_ROWS // lanes)
         rows = -(-lines // -(-lines // wanted)) * lanes
         return {run[0]: rows}, rows
@@ -91,11 +93,11 @@ def _rows(run: tuple[PermuteDimension, ...], lanes: int) -> tuple[dict[PermuteDi
 
 
 def _columns(
-    copied: Copied, column: PermuteDimension, run: tuple[PermuteDimension, ...], lanes: int
+    copied: Copied, column: PermuteDimension, run: tuple[PermuteDimension, ...], lanes: int, is_long: bool
 ) -> dict[PermuteDimension, int]:
     """Steps of the other dimensions in a tile: as many lines as are wanted, along the source's smallest steps."""
     lines = -(-column.size // lanes)
-    wanted = LONG_TILE if _is_long(run, lanes) else READ_LINES
+    wanted = LONG_TILE if is_long else READ_LINES
     if lines >= 2 * wanted or lines * lanes > column.size:
         pieces = -(-lines // wanted)
         extent = -(-lines // pieces) * lanes
