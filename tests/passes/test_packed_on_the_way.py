@@ -27,7 +27,9 @@ def packed(text: str, sizes: dict[str, int], scalar: ScalarType, cores: int = 1)
 
 
 @given(
-    text=st.sampled_from(("aq,qb->ab", "qa,qb->ab", "zaq,zqb->zab", "aqx,xqb->ab", "aq,qbx->abx", "aq,qxb->abx", "aq,xqb->axb")),
+    text=st.sampled_from((
+        "aq,qb->ab", "qa,qb->ab", "zaq,zqb->zab", "aqx,xqb->ab", "aq,qbx->abx", "aq,qxb->abx", "aq,xqb->axb",
+    )),
     scalar=st.sampled_from((F32, F64, F16, I32, C64)), a=st.integers(1, 30), b=st.integers(17, 200),
     q=st.integers(1, 90), depth=st.integers(8, 40), tile=st.sampled_from(((2, 6), (3, 8), (4, 6), (1, 12))),
     blocks=st.integers(1, 3), threads=st.integers(1, 2), far=st.booleans(), inner=st.booleans(),
