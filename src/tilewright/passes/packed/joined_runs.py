@@ -11,7 +11,7 @@ Where nothing else is to be done, register tiles do it on the way (on_the_way.py
 from __future__ import annotations
 
 from tilewright.ir.dataclass import dataclass
-from tilewright.ir.scalars import BOOL
+from tilewright.ir.scalars import BOOL, I64, U8
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Expression, Store, add, integer, load, multiply, operation
 from tilewright.passes.packed.reading import all_along, along_sum, read_across, steps_of
@@ -57,7 +57,7 @@ def count_heads(w: PackedWriter, side: Side, count: Expression) -> None:
             emit.when(follows, lambda: emit.assign(found, add(found, integer(1))))
 
         w.loop("lane", integer(0), integer(lanes), lane)
-        emit.emit(Store(side.source_heads, number, found))
+        emit.emit(Store(side.source_heads, number, kernel.Cast(found, U8)))
 
     w.loop("vector", integer(0), emit.let(operation("floordiv", count, integer(lanes)), "vectors"), vector)
 
@@ -71,8 +71,8 @@ def joined_vectors(w: PackedWriter, side: Side, first: Expression) -> list[Joine
         place = emit.let(add(first, integer(number * lanes)), "place")
         start = emit.let(load(side.source_table, place), "from")
         end = load(side.source_table, add(place, integer(lanes - 1)))
-        count = emit.let(load(side.source_heads, operation("floordiv", place, integer(lanes))), "count")
-        head = emit.let(kernel.FirstLanes(count, kind), "head")
+        count = load(side.source_heads, operation("floordiv", place, integer(lanes)))
+        head = emit.let(kernel.FirstLanes(emit.let(kernel.Cast(count, I64), "count"), kind), "head")
         following = emit.let(operation("sub", end, integer(lanes - 1)), "next")
         found.append(JoinedVector(start, following, head, emit.let(operation("not", head), "tail")))
     return found

@@ -302,7 +302,7 @@ def _make_side(
         w.workspace(f"{name}_depth_offsets", I64, form.depth_capacity),
         (source,) if in_place else tuple(w.workspace(f"{name}_panels", part, panel) for part in parts),
         w.workspace(f"{name}_runs", U8, vectors),
-        w.workspace(f"{name}_heads", I64, vectors),
+        w.workspace(f"{name}_heads", U8, vectors),
         w.workspace(f"{name}_out_runs", U8, vectors),
         w.workspace(f"{name}_depth_runs", U8, form.depth_capacity // form.lanes + 1),
         runs_of(form, is_vector),
