@@ -109,7 +109,7 @@ def test_long_runs_in_pieces(dtype, rows, columns, shift, threads, machine):
 
 
 @pytest.mark.parametrize(("element", "shape", "group", "columns"), [
-    (F32, (4095, 4097), 32, 832), (F64, (4097, 2047), 16, 512), (C128, (3001, 1399), 8, 236),
+    (F32, (4095, 4097), 32, 464), (F64, (4097, 2047), 16, 256), (C128, (3001, 1399), 8, 128),
 ])  # fmt: skip
 def test_a_server_writes_the_lines_of_a_matrix_in_pairs(element, shape, group, columns):
     tile = form_of(element, shape, (1, 0), SERVER).carried

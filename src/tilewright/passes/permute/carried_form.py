@@ -15,7 +15,7 @@ SHORTEST_RUN = 16  # cache lines of a run of the target: its ends are written in
 SHORTEST_PART = 16  # tiles of a piece: another one reads a group more
 NARROW_BYTES = 16  # of a row in a square of elements of one or two bytes: squares of lines would not fit the registers
 MOST_RUN = 4  # dimensions
-LONG_READ_LINES = 64  # cache lines of the source in the columns of a piece where lines are written in pairs
+LONG_READ_LINES = 32  # cache lines of the source in the columns of a piece where lines are written in pairs
 PAIRED_LINES = 2  # of the target in the rows of a tile then
 LEAST_PAIRED = 4  # bytes of words whose squares leave registers for that
 
