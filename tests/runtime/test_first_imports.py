@@ -6,6 +6,7 @@ import gc
 import os
 import subprocess
 import sys
+import threading
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -121,6 +122,21 @@ def test_the_library_is_loaded_before_llvmlite_is_imported() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="loaded ahead on Linux only")
 def test_a_fork_waits_for_the_library() -> None:
     run(FORKED)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="loaded ahead on Linux only")
+def test_nothing_is_loaded_while_a_process_forks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child in the middle of loading found that the library of `zlib` had no `crc32`."""
+    monkeypatch.setattr(llvm_library, "_LOADING", [])
+    monkeypatch.setattr(llvm_library, "_load", lambda path: None)
+    monkeypatch.delitem(sys.modules, "llvmlite.binding", raising=False)
+    thread = threading.Thread(target=llvm_library.load_ahead)
+    with llvm_library._loaded():
+        thread.start()
+        thread.join(0.1)
+        assert thread.is_alive() and not llvm_library._LOADING
+    thread.join()
+    assert llvm_library._LOADING
 
 
 def test_nothing_is_loaded_ahead_of_what_is_there_or_missing(monkeypatch: pytest.MonkeyPatch) -> None:

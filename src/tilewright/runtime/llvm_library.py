@@ -10,12 +10,14 @@ import ctypes
 import os
 import sys
 import threading
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib.machinery import PathFinder
 
-from tilewright.machine.forking import hold_at_fork
+from tilewright.machine.forking import ForkSafeLock, hold_at_fork
 
 _LOADING: list[threading.Thread] = []
+_LOCK = ForkSafeLock()  # held while a thread begins to load, and while the process forks
 
 
 def load_ahead() -> None:
@@ -27,12 +29,15 @@ def load_ahead() -> None:
     if _LOADING or sys.platform != "linux" or "llvmlite.binding" in sys.modules:
         return
     found = PathFinder.find_spec("llvmlite")
-    if found is not None and found.origin:
-        path = os.path.join(os.path.dirname(found.origin), "binding", "libllvmlite.so")
-        thread = threading.Thread(target=_load, args=(path,), name="tilewright-llvm", daemon=True)
-        _LOADING.append(thread)
-        with suppress(RuntimeError):  # the system allows no more threads: llvmlite loads the library itself
-            thread.start()
+    if found is None or not found.origin:
+        return
+    path = os.path.join(os.path.dirname(found.origin), "binding", "libllvmlite.so")
+    with _LOCK:
+        if not _LOADING:
+            thread = threading.Thread(target=_load, args=(path,), name="tilewright-llvm", daemon=True)
+            _LOADING.append(thread)
+            with suppress(RuntimeError):  # the system allows no more threads: llvmlite loads the library itself
+                thread.start()
 
 
 def _load(path: str) -> None:
@@ -42,12 +47,14 @@ def _load(path: str) -> None:
         dlopen(os.fsencode(path), os.RTLD_NOW)
 
 
-def _loaded() -> AbstractContextManager[object]:
-    """A child must not inherit the linker in the middle of its work."""
-    for one in _LOADING:
-        if one.is_alive():
-            one.join()
-    return nullcontext()
+@contextmanager
+def _loaded() -> Iterator[None]:
+    """A child must not inherit the linker in the middle of its work, which no thread begins meanwhile either."""
+    with _LOCK:
+        for one in _LOADING:
+            if one.is_alive():
+                one.join()
+        yield
 
 
 hold_at_fork(_loaded)
