@@ -151,7 +151,7 @@ def test_panels_leave_room_for_what_passes_by() -> None:
 
 
 def test_a_server_packs_less_often_again() -> None:
-    """On two threads 1.2 times as fast: each packs a quarter of either side at a time, not a part of one."""
+    """On two threads 1.2 times as fast: each packs half of either side at a time."""
     machine = replace(SERVER, cores=2)
     contraction = normalise(einsum_contraction("fcea,debf->dcba", dict.fromkeys("abcdef", 32), F64))
     form, other = (make_packed_form(contraction, replace(machine, pace=one)) for one in (MESH, TWO_MULTIPLY_ADDS))
