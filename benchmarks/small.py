@@ -213,11 +213,13 @@ def operands(shapes: list[list[int]], dtype: str) -> list[Any]:
 
 
 def _once(call: Callable[[], Any], clock: Callable[[], float]) -> float:
-    call()
-    start = clock()
-    for _ in range(3):
+    """Of a few calls the shortest: one of the first may map memory that all later ones use."""
+    times = []
+    for _ in range(4):
+        start = clock()
         call()
-    return (clock() - start) / 3
+        times.append(clock() - start)
+    return min(times)
 
 
 def _several(call: Callable[[], Any], repeats: int) -> None:

@@ -21,6 +21,7 @@ class Pace:
         far_load: of a vector that is read in place and comes from the second cache.
         stray: of a step whose vectors are read in place in the second cache, each on another page than the last.
         element_load: of an element that is broadcast.
+        hidden_load: of any load of a direct form's step that multiply-adds hide, as `beside` is of panels.
         panel_load: of a vector of a panel of the packed form, which comes from the second cache.
         beside: of any load that multiply-adds hide: what a core's other thread has to wait for, and this one for that.
         tile: of the products of two tiles.
@@ -55,6 +56,8 @@ class Pace:
             beyond it.
         packed_far: to pack a vector once more that comes from beyond the second cache.
         asks_third: whether packing asks ahead for what the third cache holds, too.
+        asks_results: steps of a sum, at the most, whose tiles ask for the lines of their results unless the first cache
+            holds them; unless it is 0, copies within the caches ask for lines of the target that nothing foresees, too.
         long_pieces: whether pieces that results are collected from come the faster the longer they are, if each step
             asks for a line of them, however short it is.
         box_run: bytes of a run of collected results, at the least, that are assembled before they are written.
@@ -67,6 +70,7 @@ class Pace:
     far_load: float = 4.0
     stray: float = 0.0
     element_load: float = 0.5
+    hidden_load: float = 0.0
     panel_load: float = 3.0
     beside: float = 0.04
     tile: float = 16.0
@@ -100,6 +104,7 @@ class Pace:
     far_block: float = 1.0
     packed_far: float = 8.0
     asks_third: bool = True
+    asks_results: int = 0
     long_pieces: bool = False
     box_run: int = 512
     channels: float = 1024
@@ -204,6 +209,7 @@ MESH = replace(
     TWO_MULTIPLY_ADDS,
     gathers=True,
     stray=3.0,
+    hidden_load=0.02,
     panel_load=4.2,
     waiting=1.0,
     pieces=0.5,
@@ -216,6 +222,7 @@ MESH = replace(
     far_block=0.6,
     packed_far=24.0,
     asks_third=False,
+    asks_results=32,
     long_pieces=True,
     box_run=128,
     again_past=8.0,

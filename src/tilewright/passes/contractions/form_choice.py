@@ -12,7 +12,12 @@ from tilewright.machine.model import Machine
 from tilewright.passes.direct.choice import choose_direct_form
 from tilewright.passes.direct.form import DirectForm
 from tilewright.passes.direct.in_order import form_in_order
-from tilewright.passes.direct.short_sums import is_short_sum, short_sum_past_caches, written_in_order
+from tilewright.passes.direct.short_sums import (
+    is_short_sum,
+    short_sum_past_caches,
+    with_results_asked,
+    written_in_order,
+)
 from tilewright.passes.direct.traffic import consecutive, read_once, written_once
 from tilewright.passes.items.scalar_values import LoweringError, component_types
 from tilewright.passes.matrix_vector.form import MatrixVectorForm, Way, choose_matrix_vector_form
@@ -50,6 +55,14 @@ def choose_form(contraction: Contraction, machine: Machine) -> FormChoice:
     Raises:
         LoweringError: if it has no sum, and no direct form either.
     """
+    found = _fastest(contraction, machine)
+    if isinstance(found.form, DirectForm):
+        return dataclasses.replace(found, form=with_results_asked(found.form, machine))
+    return found
+
+
+def _fastest(contraction: Contraction, machine: Machine) -> FormChoice:
+    """The form that the model says is the fastest; see `choose_form`."""
     if not contraction.of_kind(Kind.K):
         return _without_sum(contraction, machine)
     ordered = short_sum_past_caches(contraction, machine)

@@ -24,16 +24,17 @@ from tilewright.contraction.form import Contraction, Kind
 from tilewright.contraction.normalise import constant
 from tilewright.machine.model import Machine
 from tilewright.passes.direct.cost import array_bytes
-from tilewright.passes.direct.form import DirectForm, Results
+from tilewright.passes.direct.form import DirectForm, Results, results_are_one_run
 from tilewright.passes.direct.in_order import form_in_order, with_row_tile
 from tilewright.passes.items.scalar_values import component_types
-from tilewright.passes.packed.blocks import is_past_caches
+from tilewright.passes.packed.blocks import is_past_caches, level_of
 
 MOST_TERMS = 2
 MOST_TERMS_FAR = 12  # of results that the second cache does not hold, written by several vectors and rows
 MOST_TERMS_PAST = 4  # of those that no cache holds
 MOST_ROWS = 6
 VECTORS = 4  # of a row in one tile
+ALIASED = 2048  # bytes at whose multiples rows have their lines in one or two sets of the first cache
 
 
 def short_sum_past_caches(contraction: Contraction, machine: Machine) -> DirectForm | None:
@@ -67,6 +68,23 @@ def is_short_sum(form: DirectForm, machine: Machine) -> bool:
         return is_far and fits and form.contracted_total <= MOST_TERMS_FAR and _has_wide_tiles(form, machine)
     is_near = array_bytes(form, "vector") <= machine.l2_bytes // 2
     return form.contracted_total <= MOST_TERMS_PAST and (form.nontemporal or is_near)
+
+
+def with_results_asked(form: DirectForm, machine: Machine) -> DirectForm:
+    """The form with tiles that ask for the lines of their results while they compute them, where sums are so short that
+    these lines come too late else: a store that waits for its line holds up all that follow.
+    """
+    asks = form.contracted_total <= machine.pace.asks_results and form.results is Results.VECTORS
+    if not asks or form.nontemporal or level_of(array_bytes(form, "out"), machine) == 1 or _rows_meet(form):
+        return form
+    return replace(form, out_prefetched=True)
+
+
+def _rows_meet(form: DirectForm) -> bool:
+    """Whether lines of a tile's rows, which are asked for together, drive each other out of the first cache."""
+    if form.scalar is None or results_are_one_run(form):
+        return False
+    return form.rows > 1 and form.stride(form.scalar, "out") * form.contraction.out.element.bytes % ALIASED == 0
 
 
 def _has_wide_tiles(form: DirectForm, machine: Machine) -> bool:

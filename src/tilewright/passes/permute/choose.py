@@ -50,6 +50,9 @@ LONG_ROW = 64  # cache lines of a row whose strips are written past the caches o
 LARGEST_ATOM = 16  # bytes
 LONGEST_ATOM = 32  # where no line has to begin with one: past the caches arrays promise no more than 16 bytes
 FAR_SHARE = 2  # of the second cache: tiles of a larger target within the caches are not lined up
+LEAST_APART = 2 * LINE  # bytes from column to column of lines that are asked for before they are written
+SHARED_SETS = 2048  # multiples of so many bytes lie in one or two sets of the first cache
+LEAST_GROUPS = 2  # vectors of such a row
 PAGES_AT_ONCE = 1024  # of the target, while a page of each row of the source is read
 
 
@@ -300,6 +303,7 @@ def _squares(
         columns=square.columns,
         width=width,
         nontemporal=nontemporal,
+        asks=not nontemporal and _asks(copied, column, square),
         splits=splits,
         by_lines=by_lines,
         is_aligned=all(one.target * word.bytes % LINE == 0 for one in (*copied.others, column)),
@@ -307,6 +311,16 @@ def _squares(
         source_start=copied.starts[0],
         target_start=copied.starts[1],
     )
+
+
+def _asks(copied: Copied, column: PermuteDimension, square: _Square) -> bool:
+    """Whether the processor foresees none of the lines that a block of columns is written to, in rows of more than the
+    groups that are asked for ahead, and these lines do not drive each other out of few sets of the first cache.
+    """
+    step = abs(column.target) * copied.word.bytes
+    apart = step >= LEAST_APART and step % SHARED_SETS != 0
+    long = square.lanes > 1 and copied.row.size > LEAST_GROUPS * square.lanes
+    return copied.machine.pace.asks_results > 0 and apart and long
 
 
 def _chunk(copied: Copied, column: PermuteDimension, width: int, wanted: int) -> int:

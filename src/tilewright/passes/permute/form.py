@@ -49,6 +49,7 @@ class PermuteForm:
         pieces: vectors of a row that is copied, the last of which reaches back; 0 where it has more than a few.
         width: atoms of the column that are written out together.
         nontemporal: the target is written past the caches.
+        asks: whether lines of the target are asked for before they are written, within the caches.
         splits: the columns are rows of the target whose elements lie between each other in the source.
         merges: the rows of the source are elements between each other in the target.
         by_lines: each cache line of either array is read or written once (`permute/lines.py`).
@@ -74,6 +75,7 @@ class PermuteForm:
     pieces: int = 0
     width: int = 1
     nontemporal: bool
+    asks: bool = False
     splits: bool = False
     merges: bool = False
     by_lines: bool = False
