@@ -16,7 +16,7 @@ from tilewright.machine.paces import MESH
 from tilewright.passes.permute.kernel import permute_launch
 
 ZEN4 = named_machine("cpu-avx512")
-SERVER = replace(ZEN4, pace=MESH, l2_bytes=2 << 20)
+SERVER = replace(ZEN4, pace=MESH, l2_bytes=2 << 20, l2_ways=16)
 
 
 def asked(element, shape, order, machine=SERVER):
@@ -35,9 +35,10 @@ def asked(element, shape, order, machine=SERVER):
         (F32, (40, 30, 50), (2, 1, 0), 16),
         (F32, (20000, 3), (1, 0), 3),  # rows that are split
         (F32, (20, 20, 20, 20), (1, 0, 3, 2), 0),  # columns 80 bytes apart: lines follow each other
-        (F32, (20, 4000), (1, 0), 0),  # rows of hardly more than one vector
+        (F32, (16, 400, 9), (2, 1, 0), 0),  # rows of one vector
         (F64, (256, 256), (1, 0), 0),  # columns that share sets of the first cache
-        (F32, (1000, 1000), (1, 0), 0),  # it goes past the caches
+        (F32, (1024, 1024), (1, 0), 0),  # it goes past the caches, straight from registers
+        (F32, (1001, 1001), (1, 0), 16),  # the third cache holds it
     ],
 )
 def test_a_server_asks_for_the_lines_of_columns_that_lie_apart(element, shape, order, lines):

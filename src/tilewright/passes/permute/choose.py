@@ -14,7 +14,9 @@ so that what is read and what is written are whole cache lines. A run of few wor
 moved as one unit, an atom. A target larger than the caches is written past them, which spares reading it first. Where
 what is read and written at once would lie in few sets of the first cache (steps of a power of two), or rows are too
 short to be written past the caches, tiles are gathered beside the arrays and written from there. Few rows whose
-elements lie between each other on one side are split or merged in registers (`interleaving.py`).
+elements lie between each other on one side are split or merged in registers (`interleaving.py`). On a server's mesh
+squares ask for lines of the target ahead, and targets that the third cache holds are then better written to it than
+past it, unless they are written straight from registers.
 """
 
 from __future__ import annotations
@@ -51,8 +53,9 @@ LARGEST_ATOM = 16  # bytes
 LONGEST_ATOM = 32  # where no line has to begin with one: past the caches arrays promise no more than 16 bytes
 FAR_SHARE = 2  # of the second cache: tiles of a larger target within the caches are not lined up
 LEAST_APART = 2 * LINE  # bytes from column to column of lines that are asked for before they are written
-SHARED_SETS = 2048  # multiples of so many bytes lie in one or two sets of the first cache
-LEAST_GROUPS = 2  # vectors of such a row
+LARGEST_ASKED = 8  # bytes of an atom that is written to the third cache rather than past it
+LEAST_SETS = 4  # of the first cache, in which they lie
+GROUPS_AHEAD = 2  # of vectors of the columns, of which the next one is too late for lines of the third cache
 PAGES_AT_ONCE = 1024  # of the target, while a page of each row of the source is read
 
 
@@ -126,6 +129,9 @@ def permute_form(
         straight = straight_tile(copied, column, square.lanes)
         if straight is not None:
             return _straight(copied, column, square, straight)
+    near = 2 * copied.nbytes(column.size) <= machine.pace.held and copied.size <= LARGEST_ASKED
+    if past and near and _groups_ahead(copied, column, square):
+        return _squares(copied, column, square, False)
     if (
         past
         and (not nontemporal or _carries_long_rows(copied, column))
@@ -303,7 +309,7 @@ def _squares(
         columns=square.columns,
         width=width,
         nontemporal=nontemporal,
-        asks=not nontemporal and _asks(copied, column, square),
+        groups_ahead=0 if nontemporal else _groups_ahead(copied, column, square),
         splits=splits,
         by_lines=by_lines,
         is_aligned=all(one.target * word.bytes % LINE == 0 for one in (*copied.others, column)),
@@ -313,14 +319,16 @@ def _squares(
     )
 
 
-def _asks(copied: Copied, column: PermuteDimension, square: _Square) -> bool:
-    """Whether the processor foresees none of the lines that a block of columns is written to, in rows of more than the
-    groups that are asked for ahead, and these lines do not drive each other out of few sets of the first cache.
+def _groups_ahead(copied: Copied, column: PermuteDimension, square: _Square) -> int:
+    """How far ahead lines of the target are asked for: not at all where the processor foresees them, since columns
+    follow each other, or where they drive each other out of few sets of the first cache.
     """
     step = abs(column.target) * copied.word.bytes
-    apart = step >= LEAST_APART and step % SHARED_SETS != 0
-    long = square.lanes > 1 and copied.row.size > LEAST_GROUPS * square.lanes
-    return copied.machine.pace.asks_results > 0 and apart and long
+    sets = {c * step // LINE % (PAGE // LINE) for c in range(square.width)}
+    apart = step >= LEAST_APART and len(sets) >= min(LEAST_SETS, square.width)
+    if copied.machine.pace.asks_results == 0 or not apart or square.lanes == 1 or copied.row.size <= square.lanes:
+        return 0
+    return GROUPS_AHEAD if copied.row.size > GROUPS_AHEAD * square.lanes else 1
 
 
 def _chunk(copied: Copied, column: PermuteDimension, width: int, wanted: int) -> int:

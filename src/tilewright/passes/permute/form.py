@@ -49,7 +49,8 @@ class PermuteForm:
         pieces: vectors of a row that is copied, the last of which reaches back; 0 where it has more than a few.
         width: atoms of the column that are written out together.
         nontemporal: the target is written past the caches.
-        asks: whether lines of the target are asked for before they are written, within the caches.
+        groups_ahead: within the caches, how many groups of vectors of its columns ahead lines of the target are asked
+            for; 0 where they are not.
         splits: the columns are rows of the target whose elements lie between each other in the source.
         merges: the rows of the source are elements between each other in the target.
         by_lines: each cache line of either array is read or written once (`permute/lines.py`).
@@ -75,7 +76,7 @@ class PermuteForm:
     pieces: int = 0
     width: int = 1
     nontemporal: bool
-    asks: bool = False
+    groups_ahead: int = 0
     splits: bool = False
     merges: bool = False
     by_lines: bool = False

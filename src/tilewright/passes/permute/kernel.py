@@ -54,7 +54,6 @@ from tilewright.passes.permute.tiles import LINE, PermuteDimension
 from tilewright.passes.permute.writer import SOURCE, TARGET, PermuteWriter, RunValue
 
 ROW_BYTES = range(1 << 11, 1 << 17)  # of rows of which the next one is asked for
-GROUPS_AHEAD = 2  # of vectors of a block of columns: the next group is too late for lines of the third cache
 FOLLOWING = "following"  # where the tile after this one lies in the source
 
 
@@ -332,7 +331,7 @@ class _Writer(PermuteWriter):
             def group(r: Expression) -> None:
                 first = self.let(add(read, multiply(r, step)), "first")
                 to = self.let(add(written, multiply(r, integer(form.atom))), "to")
-                if form.asks:
+                if form.groups_ahead:
                     self._ask(to, to_step)
                 if form.splits:
                     columns: Iterable[tuple[int, Expression]] = enumerate(split(self, first, form.width))
@@ -348,9 +347,9 @@ class _Writer(PermuteWriter):
         self._line_by_line(source, columns, block)
 
     def _ask(self, to: Expression, to_step: Expression) -> None:
-        """Ask for the lines of the target that the group after the next one is written to."""
+        """Ask for the lines of the target that a later group of these columns is written to."""
         form = self.form
-        ahead = self.let(add(to, integer(GROUPS_AHEAD * form.lanes * form.atom)), "ahead")
+        ahead = self.let(add(to, integer(form.groups_ahead * form.lanes * form.atom)), "ahead")
         for c in range(form.width):
             self.emit.emit(Prefetch(self.target, add(ahead, multiply(integer(c), to_step))))
 
