@@ -122,7 +122,8 @@ def _tile_cycles(form: DirectForm, machine: Machine) -> float:
         # min and max of floats take more than one instruction, unless panels are known to make no nan.
         instructions = 2 if nan_guard(form.contraction) is None else 4
         step = max(instructions * wide * form.rows, pace.chain)
-    step += pace.hidden_load * _loads(form) + pace.stray * _strays(form, machine)
+    step += pace.hidden_load * (len(form.lanes) + form.rows * form.parts)
+    step += pace.stray * _strays(form, machine)
     step += _widened(form.vector_operand, form.accumulator) * len(form.lanes)
     step += _widened(form.scalar_operand, form.accumulator) * form.rows
     stores = _stored_vector(form, machine) * len(form.lanes) * form.rows
@@ -130,11 +131,6 @@ def _tile_cycles(form: DirectForm, machine: Machine) -> float:
     if levels_of(loops) and grows_errors(form.contraction.combine):
         stores += SUMMED_VECTOR * len(form.lanes) * form.rows * -(-form.contracted_total // PIECE)
     return form.contracted_total * step + pace.other * (stores + TILE_CYCLES)
-
-
-def _loads(form: DirectForm) -> int:
-    """Loads of a step: of two tiles with equally many sums the one that is nearer to a square has fewer."""
-    return len(form.lanes) + form.rows * form.parts
 
 
 def _strays(form: DirectForm, machine: Machine) -> float:
