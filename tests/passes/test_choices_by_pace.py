@@ -125,6 +125,18 @@ def test_tiles_of_short_sums_ask_for_their_results(text: str, sizes: dict[str, i
     assert not (isinstance(other, DirectForm) and other.out_prefetched)
 
 
+@pytest.mark.parametrize(("sizes", "scalar", "server"), [
+    ({"i": 400, "j": 4, "k": 500}, F32, "direct 4x4"),
+    ({"i": 300, "j": 12, "k": 300}, F64, "direct 4x6"),
+    ({"i": 400, "j": 8, "k": 500}, F32, "direct 4x6"),
+    ({"i": 400, "j": 4, "k": 500}, F64, "packed 3x8"),  # rows begin anywhere in a line
+])  # fmt: skip
+def test_tiles_that_ask_for_their_results_have_few_rows(sizes: dict[str, int], scalar: ScalarType, server: str) -> None:
+    """1.25 to 1.9 times as fast on an Emerald Rapids as tiles of 13 or 14 rows."""
+    contraction = normalise(einsum_contraction("ij,jk->ik", sizes, scalar))
+    assert described(choose_form(contraction, SERVER).form) == server
+
+
 def test_rows_pass_by_panels_in_the_first_cache_where_stores_wait_in_its_buffers() -> None:
     contraction = normalise(einsum_contraction("bcfg,edag->efdacb", EVEN, F32))
     forms = [make_packed_form(contraction, one) for one in (ZEN5, SERVER)]

@@ -38,7 +38,7 @@ def asked(element, shape, order, machine=SERVER):
         (F32, (16, 400, 9), (2, 1, 0), 0),  # rows of one vector
         (F64, (256, 256), (1, 0), 0),  # columns that share sets of the first cache
         (F32, (1024, 1024), (1, 0), 0),  # it goes past the caches, straight from registers
-        (F32, (1001, 1001), (1, 0), 16),  # the third cache holds it
+        (F32, (20, 253, 263), (0, 2, 1), 16),  # the third cache holds it
     ],
 )
 def test_a_server_asks_for_the_lines_of_columns_that_lie_apart(element, shape, order, lines):

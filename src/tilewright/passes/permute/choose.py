@@ -15,8 +15,8 @@ moved as one unit, an atom. A target larger than the caches is written past them
 what is read and written at once would lie in few sets of the first cache (steps of a power of two), or rows are too
 short to be written past the caches, tiles are gathered beside the arrays and written from there. Few rows whose
 elements lie between each other on one side are split or merged in registers (`interleaving.py`). On a server's mesh
-squares ask for lines of the target ahead, and targets that the third cache holds are then better written to it than
-past it, unless they are written straight from registers.
+squares ask for lines of the target ahead, and several matrices that the third cache holds are then better written to it
+than past it, unless they are written straight from registers.
 """
 
 from __future__ import annotations
@@ -129,8 +129,7 @@ def permute_form(
         straight = straight_tile(copied, column, square.lanes)
         if straight is not None:
             return _straight(copied, column, square, straight)
-    near = 2 * copied.nbytes(column.size) <= machine.pace.held and copied.size <= LARGEST_ASKED
-    if past and near and _groups_ahead(copied, column, square):
+    if past and _is_near(copied, column) and _groups_ahead(copied, column, square):
         return _squares(copied, column, square, False)
     if (
         past
@@ -317,6 +316,14 @@ def _squares(
         source_start=copied.starts[0],
         target_start=copied.starts[1],
     )
+
+
+def _is_near(copied: Copied, column: PermuteDimension) -> bool:
+    """Whether the third cache holds both arrays, and columns are short enough for that to pay: rows of a matrix are
+    written past the caches nearly as fast, and much faster where its lines have left that cache meanwhile.
+    """
+    both = 2 * copied.nbytes(column.size)
+    return bool(copied.others) and both <= copied.machine.pace.held and copied.size <= LARGEST_ASKED
 
 
 def _groups_ahead(copied: Copied, column: PermuteDimension, square: _Square) -> int:
