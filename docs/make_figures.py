@@ -150,7 +150,7 @@ def _shares(rows: Sequence[dict[str, Any]], way: str) -> tuple[str, ...]:
 def small_products(kind: str, sizes: Sequence[int], words: str) -> str:
     """Squares or batches beside the best peer, by the best rounds."""
     lines = []
-    for processor, name in (("Zen 5", "zen5"), ("Zen 3", "zen3")):
+    for processor, name in (("Zen 5", "zen5"), ("Zen 3", "zen3"), ("Emerald Rapids", "emeraldrapids")):
         found = result(f"small-cpu-{name}-1thread")["rows"]
         rows = {(one["name"], one["dtype"]): one["contenders"] for one in found}
         cells = []

@@ -13,6 +13,7 @@ from tilewright.kernel import ir as kernel
 from tilewright.kernel.traversal import walk
 from tilewright.machine.named import named_machine
 from tilewright.machine.paces import MESH
+from tilewright.passes.permute.choose import permute_form
 from tilewright.passes.permute.kernel import permute_launch
 
 ZEN4 = named_machine("cpu-avx512")
@@ -59,3 +60,25 @@ def test_every_element_arrives(data, dtype, machine, shape, shift):
     source = source_view(np.random.default_rng(shift), np.dtype(dtype), tuple(shape), order, steps, ())
     memory, target = target_view(np.dtype(dtype), tuple(shape), tuple(range(rank)), [1] * rank, shift)
     check_copy(source, memory, target, replace(machine, pace=MESH), data.draw(st.sampled_from([1, 2])))
+
+
+@pytest.mark.parametrize(("row", "past"), [(64, (False, False)), (100, (True, False)), (256, (True, True))])
+def test_rows_of_six_lines_go_past_the_caches_of_a_server(row, past):
+    """Of 60 to 100 MB in rows of 400 to 800 bytes 1.4 to 1.9 times as fast, of 256 bytes no faster."""
+    shape, strides = (500, 500, row), (row, 500 * row, 1)
+    target = (500 * row, row, 1)
+    forms = [permute_form(F32, shape, strides, target, one) for one in (SERVER, ZEN4)]
+    assert tuple(form.nontemporal for form in forms) == past
+    assert [form.pieces > 0 for form in forms] == [not one and row * 4 <= 8 * 64 for one in past]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    dtype=st.sampled_from(["u1", "i2", "f4", "f8", "c16"]), machine=st.sampled_from(MACHINES[3:]),
+    shape=st.tuples(st.integers(1, 5), st.integers(1, 5), st.integers(20, 500)), shift=st.integers(0, 20),
+    threads=st.sampled_from([1, 2]),
+)  # fmt: skip
+def test_rows_past_the_caches(dtype, machine, shape, shift, threads):
+    source = source_view(np.random.default_rng(shift), np.dtype(dtype), shape, (1, 0, 2), (1, 1, 1), ())
+    memory, target = target_view(np.dtype(dtype), shape, (0, 1, 2), (1, 1, 1), shift)
+    check_copy(source, memory, target, replace(machine, pace=MESH), threads)

@@ -31,8 +31,8 @@ from tilewright.machine.model import Machine
 from tilewright.passes.permute import form
 from tilewright.passes.permute.carried_form import carried_form, is_paired
 from tilewright.passes.permute.copied import (
-    LONG_LINES,
     Copied,
+    is_long_row,
     outer_loop,
     parallel_loops,
     past_caches,
@@ -192,7 +192,10 @@ def _rows(copied: Copied) -> PermuteForm:
     vector = row.target == copied.atom == 1 and row.source in (1, 0, -1)
     lanes = max(1, copied.machine.vector_bytes // word.bytes) if vector else 1
     pieces = 0
-    if vector and 1 < row.size <= FEW_VECTORS * lanes:
+    past = (
+        vector and is_long_row(row.size * word.bytes, copied.machine) and past_caches(copied.nbytes(), copied.machine)
+    )
+    if vector and not past and 1 < row.size <= FEW_VECTORS * lanes:
         lanes = power_of_two_at_most(min(lanes, row.size))
         pieces = -(-row.size // lanes)
     wanted = wanted_blocks(copied.nbytes(), copied.machine)
@@ -207,7 +210,6 @@ def _rows(copied: Copied) -> PermuteForm:
         form.PermuteLoop(form.STRIPS, strips, strip * row.source, strip * row.target),
     )
     loops = tuple(one for one in every if one.size > 1)
-    is_long = vector and row.size * word.bytes >= LONG_LINES * LINE
     return PermuteForm(
         word=word,
         atom=copied.atom,
@@ -218,7 +220,7 @@ def _rows(copied: Copied) -> PermuteForm:
         lanes=lanes,
         vector=lanes,
         pieces=pieces,
-        nontemporal=is_long and past_caches(copied.nbytes(), copied.machine),
+        nontemporal=past,
         source_start=copied.starts[0],
         target_start=copied.starts[1],
     )
@@ -319,8 +321,8 @@ def _squares(
 
 
 def _is_near(copied: Copied, column: PermuteDimension) -> bool:
-    """Whether the third cache holds both arrays, and columns are short enough for that to pay: rows of a matrix are
-    written past the caches nearly as fast, and much faster where its lines have left that cache meanwhile.
+    """Whether the third cache holds several matrices and their copies. One matrix is written past it nearly as fast,
+    and much faster where its lines have left that cache meanwhile.
     """
     both = 2 * copied.nbytes(column.size)
     return bool(copied.others) and both <= copied.machine.pace.held and copied.size <= LARGEST_ASKED
