@@ -126,6 +126,7 @@ def written_in_order(form: DirectForm, machine: Machine) -> DirectForm:
 
 
 def _in_few_rows(form: DirectForm, machine: Machine) -> DirectForm:
+    """The form with a wide tile of as many rows as the sum has terms, or a few."""
     wide = (_lanes(form, machine),) * VECTORS
     return _row_after_row(replace(form, lanes=wide, rows=_rows(form), scalar_outer=True), machine)
 

@@ -53,8 +53,8 @@ LARGEST_ATOM = 16  # bytes
 LONGEST_ATOM = 32  # where no line has to begin with one: past the caches arrays promise no more than 16 bytes
 FAR_SHARE = 2  # of the second cache: tiles of a larger target within the caches are not lined up
 LEAST_APART = 2 * LINE  # bytes from column to column of lines that are asked for before they are written
+LEAST_SETS = 4  # of the first cache, in which these lines lie
 LARGEST_ASKED = 8  # bytes of an atom that is written to the third cache rather than past it
-LEAST_SETS = 4  # of the first cache, in which they lie
 GROUPS_AHEAD = 2  # of vectors of the columns, of which the next one is too late for lines of the third cache
 PAGES_AT_ONCE = 1024  # of the target, while a page of each row of the source is read
 

@@ -12,7 +12,7 @@ from tilewright.passes.permute.form import OUTER, PermuteLoop
 from tilewright.passes.permute.tiles import LINE, PermuteDimension
 
 LONG_LINES = 16  # cache lines of a row that is written past the caches wherever it begins
-LONG_LINES_PAST_THIRD = 6  # the same where that is worth it from the second cache on
+LONG_LINES_PAST_THIRD = 6  # of a row that is copied as it is, where that is worth it from the second cache on
 GRAIN_BYTES = 1 << 15  # what a block should copy at the least, for the cost of finding its place
 SERIAL_BYTES = 1 << 19  # copied within some 10 microseconds: less is not worth waking another thread
 BLOCKS_PER_CORE = 16
@@ -56,7 +56,7 @@ def past_caches(nbytes: int, machine: Machine) -> bool:
 
 
 def is_long_row(nbytes: int, machine: Machine) -> bool:
-    """Whether a row of so many bytes is better written past the caches, wherever it begins in a line."""
+    """Whether a row of so many bytes that is copied as it is goes past the caches, wherever it begins in a line."""
     return nbytes >= LINE * (LONG_LINES_PAST_THIRD if machine.pace.skips_third else LONG_LINES)
 
 
