@@ -17,8 +17,7 @@ from tilewright.machine.detect import host_machine
 from tilewright.machine.model import Machine
 from tilewright.machine.named import CPU_AVX2, CPU_AVX512, CPU_NEON
 from tilewright.passes.contractions.form_choice import choose_form
-from tilewright.passes.direct import cost as direct_cost
-from tilewright.passes.direct import in_order, short_sums
+from tilewright.passes.direct import in_order, past_caches, short_sums
 from tilewright.passes.direct.choice import choose_direct_form
 from tilewright.passes.direct.form import DirectForm
 from tilewright.passes.direct.kernel import write_direct_kernel
@@ -87,7 +86,7 @@ def test_results_past_the_caches_lie_anywhere(text: str, data: st.DataObject, ma
     contraction = einsum_contraction(text, sizes, data.draw(st.sampled_from([F32, F64])))
     buffers = random_buffers(contraction, data.draw(st.integers(0, 99)))
     with (
-        mock.patch.object(direct_cost, "is_past_caches", return_value=True),
+        mock.patch.object(past_caches, "is_past_caches", return_value=True),
         mock.patch.multiple(short_sums, is_past_caches=lambda *_: True),
         mock.patch.multiple(in_order, is_past_caches=lambda *_: True, LONG_ROW=data.draw(st.sampled_from([1, 64]))),
     ):

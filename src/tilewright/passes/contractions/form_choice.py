@@ -147,7 +147,7 @@ def packed_cycles(form: PackedForm, machine: Machine) -> float:
     out = batch * vector * scalar * contraction.out.element.bytes
     asked = (form.asks_vectors, form.asks_scalars) if hidden else (False, False)
     reading = read_once((sides[0], sides[1]), pieces, out, machine, asked)
-    return packing + reading + max(compute, written_once(out, sum(sides), True, machine))
+    return packing + reading + max(compute, written_once(out, sum(sides), not form.through_caches, machine))
 
 
 def _is_on_the_way(form: PackedForm) -> bool:

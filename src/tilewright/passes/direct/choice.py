@@ -13,10 +13,8 @@ from tilewright.ir.sizes import size
 from tilewright.machine.model import Machine
 from tilewright.passes.direct.cost import (
     DirectCost,
-    array_bytes,
     compute_cycles,
     direct_cost,
-    is_past,
     is_written_in_pieces,
     rows_are_asked,
     vectors_are_asked,
@@ -25,6 +23,7 @@ from tilewright.passes.direct.form import LINE, DirectForm, Results, results_are
 from tilewright.passes.direct.next_pieces import PIECE_BYTES
 from tilewright.passes.direct.onward import onward
 from tilewright.passes.direct.pairs import as_pairs, suits_pairs
+from tilewright.passes.direct.past_caches import array_bytes, is_past
 from tilewright.passes.direct.register_tiles import register_tiles
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.lanes.vectorise import is_vectorisable

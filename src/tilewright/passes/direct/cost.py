@@ -17,10 +17,11 @@ from tilewright.ir.scalars import BF16, F16, ScalarType
 from tilewright.machine.model import Machine
 from tilewright.machine.paces import Pace
 from tilewright.passes.direct.form import LINE, DirectForm, Results, rows_are_one_run
+from tilewright.passes.direct.past_caches import array_bytes, is_past
 from tilewright.passes.direct.traffic import FAR_PIECE, consecutive, read_once, written_once
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.items.sum_trees import PIECE, grows_errors, levels_of, tree_loops
-from tilewright.passes.packed.blocks import is_past_caches, level_of, lines_stay, sets_of
+from tilewright.passes.packed.blocks import level_of, lines_stay, sets_of
 from tilewright.passes.packed.combine import nan_guard
 
 TILE_CYCLES = 8  # loops and addresses of one tile
@@ -168,9 +169,12 @@ def _packing(form: DirectForm, outer: int, pace: Pace) -> float:
             each = pace.panels * TURNED_VECTOR * -(-extent // side) * side / extent
         else:
             each = pace.gathered * GATHERED_ELEMENT * form.lanes[0] / form.parts
-        cycles += each * outer * form.fitting_tiles * steps * vectors
+        times = (
+            outer * form.fitting_tiles * (form.scalar_tiles if form.onward else 1)
+        )  # each block has one tile of rows
+        cycles += each * times * steps * vectors
         if not form.all_vectors_packed:
-            cycles += pace.panel_wait * outer * form.fitting_tiles
+            cycles += pace.panel_wait * times
     return cycles
 
 
@@ -181,20 +185,6 @@ def _waiting_for_panels(form: DirectForm, machine: Machine) -> float:
     size = array_bytes(form, "vector")
     waits = form.vector_packed and machine.pace.shares_buffers and level_of(size, machine) == 4
     return size / machine.pace.memory if waits else 0.0
-
-
-def is_past(form: DirectForm, machine: Machine) -> bool:
-    """Results go past the caches: whole lines of an output that is larger than these."""
-    if form.boxed:
-        return is_past_caches(array_bytes(form, "out"), machine)
-    lines = form.results is Results.VECTORS or _collects_lines(form, machine)
-    return lines and rows_align(form) and is_past_caches(array_bytes(form, "out"), machine)
-
-
-def _collects_lines(form: DirectForm, machine: Machine) -> bool:
-    """Whether vectors of collected results are lines of an output whose pieces are worth being long."""
-    line = form.lanes[0] * form.contraction.out.element.bytes == LINE
-    return form.results is Results.COLLECTED and line and machine.pace.long_pieces
 
 
 def _read_once(form: DirectForm, machine: Machine) -> float:
@@ -249,12 +239,6 @@ def _rows_share_pages(form: DirectForm) -> bool:
     """Whether neighbouring rows of the output begin on one page of the memory."""
     step = 0 if form.scalar is None else abs(form.stride(form.scalar, "out")) * form.contraction.out.element.bytes
     return step < PAGE
-
-
-def rows_align(form: DirectForm) -> bool:
-    """If one row of the output begins at a cache line, all do; only whole lines are written past the caches."""
-    strides = [form.stride(one, "out") for one in form.contraction.dimensions]
-    return all(stride * form.contraction.out.element.bytes % LINE == 0 for stride in strides if abs(stride) > 1)
 
 
 def vectors_are_asked(form: DirectForm) -> bool:
@@ -437,12 +421,3 @@ def is_written_in_pieces(form: DirectForm, machine: Machine) -> bool:
     together = form.lanes[0] if form.collected is not None else consecutive(extents)
     out = array_bytes(form, "out")
     return together * form.contraction.out.element.bytes < SHORT_PIECE and level_of(out, machine) > 3
-
-
-def array_bytes(form: DirectForm, side: str) -> int:
-    """Bytes of the elements of an array that are read or written."""
-    left, right, out = form.contraction.array_bytes
-    if side == "out":
-        return out
-    own = left if (side == "vector") == form.vector_left else right
-    return form.parts * own if side == "scalar" else own

@@ -12,8 +12,9 @@ from tilewright.contraction.form import Contraction, Kind
 from tilewright.contraction.normalise import constant
 from tilewright.machine.model import Machine
 from tilewright.passes.direct.choice import place, refusal, shared_out
-from tilewright.passes.direct.cost import array_bytes, direct_cost, rows_align
+from tilewright.passes.direct.cost import direct_cost
 from tilewright.passes.direct.form import LINE, DirectForm, Results
+from tilewright.passes.direct.past_caches import array_bytes, rows_align
 from tilewright.passes.direct.register_tiles import exact_vectors, panels_fit
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.packed.blocks import is_past_caches

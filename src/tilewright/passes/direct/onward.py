@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from tilewright.contraction.normalise import constant
 from tilewright.machine.model import Machine
-from tilewright.passes.direct.cost import array_bytes
 from tilewright.passes.direct.form import DirectForm
+from tilewright.passes.direct.past_caches import array_bytes
 from tilewright.passes.packed.blocks import level_of
 
 

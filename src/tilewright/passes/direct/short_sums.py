@@ -23,9 +23,9 @@ from dataclasses import replace
 from tilewright.contraction.form import Contraction, Kind
 from tilewright.contraction.normalise import constant
 from tilewright.machine.model import Machine
-from tilewright.passes.direct.cost import array_bytes
 from tilewright.passes.direct.form import DirectForm, Results, results_are_one_run
 from tilewright.passes.direct.in_order import form_in_order, with_row_tile
+from tilewright.passes.direct.past_caches import array_bytes
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.packed.blocks import is_past_caches, level_of
 

@@ -61,6 +61,7 @@ class PackedForm(TwoSidedForm):
     `scalar_inner`: the scalar side's panels are the inner loop, since the output moves in smaller strides along it.
     `buffered`: a block of results is collected in scratch memory and written out along the output's unit stride.
     `nontemporal`: the output is larger than the caches and written once, so whole vectors go past them.
+    `through_caches`: no cache holds the output, but it is written through them; lines of it are not asked for before.
     `scalar_rows`: the scalar side's panels keep the sum innermost, as its operand has it; packing copies vectors.
     `scalar_in_place`: nothing is copied even: the register tile reads those rows where they lie.
     `panel_bytes`: memory for the panels of the vector side and of the scalar side.
@@ -104,6 +105,7 @@ class PackedForm(TwoSidedForm):
     part: int = 0
     strip: int = 0
     dots: Dots | None = None
+    through_caches: bool = False
     any_shape: bool = False
 
     @property

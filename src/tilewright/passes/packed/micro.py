@@ -141,7 +141,7 @@ def _write_tile(pair: PanelPair, tiles: Sequence[Scratch], v: Expression, s: Exp
     scalar_first = w.emit.let(multiply(s, integer(scalar.width)), "scalar_first")
     place = pair.place((vector_first, scalar_first))
     collected = form.buffered or form.levels > 0
-    late = collected or form.nontemporal or form.lanes == 1 or form.any_shape
+    late = collected or form.nontemporal or form.through_caches or form.lanes == 1 or form.any_shape
     soon = None if late else place.prefetch_row
     if form.levels > 1 and form.lanes > 1:
         soon = partial(place.prefetch_waiting, tiles[0])

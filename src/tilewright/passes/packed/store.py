@@ -190,12 +190,13 @@ class Place(Waiting):
         if form.in_whole_lines:  # all do if the first element of the output does
             start = add(multiply(self.bases.out, integer(self.out.element.bytes)), kernel.Address(self.out))
             return operation("eq", operation("and", start, integer(LINE - 1)), integer(0))
-        condition: Expression = Constant(True, BOOL)
+        condition: Expression = Constant(max(self.vector.runs.out) == WHOLE, BOOL)
+        is_marked = len(self.vector.runs.out) > 1
         for i in range(form.vectors):
             places.append(load(self.vector.out_table, add(self.vector_first, integer(i * lanes))))
-            condition = operation(
-                "and", condition, run_is(run_of(self.vector.out_runs, self.vector_first, i, lanes), WHOLE)
-            )
+            if is_marked:
+                mark = run_of(self.vector.out_runs, self.vector_first, i, lanes)
+                condition = operation("and", condition, run_is(mark, WHOLE))
         together: Expression = integer(0)
         for place in places:
             together = operation("or", together, place)

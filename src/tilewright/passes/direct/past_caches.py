@@ -1,0 +1,50 @@
+"""Which results of direct forms go past the caches: whole lines of an output that is larger than these."""
+
+from __future__ import annotations
+
+from tilewright.machine.model import Machine
+from tilewright.passes.direct.form import LINE, DirectForm, Results
+from tilewright.passes.packed.blocks import is_past_caches
+
+LINES_TOGETHER = 3  # of a row that are written before the next row, where rows share channels of the memory
+
+
+def is_past(form: DirectForm, machine: Machine) -> bool:
+    """Results go past the caches: whole lines of an output that is larger than these."""
+    if form.boxed:
+        return is_past_caches(array_bytes(form, "out"), machine)
+    lines = (form.results is Results.VECTORS and _suits_past(form, machine)) or _collects_lines(form, machine)
+    return lines and rows_align(form) and is_past_caches(array_bytes(form, "out"), machine)
+
+
+def _suits_past(form: DirectForm, machine: Machine) -> bool:
+    """Whether tiles of vectors shorter than a line write whole lines, and enough of them together where their rows
+    begin in the same channels of the memory; else they are written faster through the caches.
+    """
+    element, width = form.contraction.out.element.bytes, form.width * form.contraction.out.element.bytes
+    if form.lanes[0] * element >= LINE:
+        return True
+    step = 0 if form.scalar is None or form.rows == 1 else abs(form.stride(form.scalar, "out")) * element
+    shares = step > 0 and step % machine.pace.channels == 0
+    return (width % LINE == 0 or form.fitting_tiles == 1) and (width >= LINES_TOGETHER * LINE or not shares)
+
+
+def _collects_lines(form: DirectForm, machine: Machine) -> bool:
+    """Whether vectors of collected results are lines of an output whose pieces are worth being long."""
+    line = form.lanes[0] * form.contraction.out.element.bytes == LINE
+    return form.results is Results.COLLECTED and line and machine.pace.long_pieces
+
+
+def rows_align(form: DirectForm) -> bool:
+    """If one row of the output begins at a cache line, all do; only whole lines are written past the caches."""
+    strides = [form.stride(one, "out") for one in form.contraction.dimensions]
+    return all(stride * form.contraction.out.element.bytes % LINE == 0 for stride in strides if abs(stride) > 1)
+
+
+def array_bytes(form: DirectForm, side: str) -> int:
+    """Bytes of the elements of an array that are read or written."""
+    left, right, out = form.contraction.array_bytes
+    if side == "out":
+        return out
+    own = left if (side == "vector") == form.vector_left else right
+    return form.parts * own if side == "scalar" else own

@@ -1,0 +1,144 @@
+"""Results that no cache holds where vectors are shorter than a cache line (AVX2): whole lines go past the caches, rows
+that share channels of the memory through them, and what a tile may do does not depend on what scratch memory held.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from naive import assert_close, einsum_contraction, random_buffers
+
+from tilewright.contraction.form import Contraction
+from tilewright.contraction.normalise import normalise
+from tilewright.ir.scalars import F32, F64, ScalarType
+from tilewright.kernel.ir import Load, Prefetch, Store
+from tilewright.kernel.traversal import walk
+from tilewright.machine.model import Machine
+from tilewright.machine.named import CPU_AVX2, CPU_AVX512
+from tilewright.machine.paces import TWO_NARROW
+from tilewright.passes.contractions.form_choice import choose_form
+from tilewright.passes.direct.choice import direct_forms
+from tilewright.passes.direct.cost import direct_cost
+from tilewright.passes.direct.form import Results
+from tilewright.passes.direct.past_caches import is_past
+from tilewright.passes.packed.choice import make_packed_form
+from tilewright.passes.packed.form import PackedForm
+from tilewright.passes.packed.kernel import write_packed_kernel
+from tilewright.passes.packed.runs import QUARTERS, runs_of
+from tilewright.runtime.cpu_jit import compile_kernel
+from tilewright.runtime.memory import aligned_empty
+
+ZEN3 = replace(CPU_AVX2, cores=1, l1_bytes=1 << 15, l2_bytes=1 << 19, l3_bytes=1 << 25, pace=TWO_NARROW)
+SIXTEEN = dict.fromkeys("abcdefg", 16)
+
+
+def packed(text: str, sizes: dict[str, int], scalar: ScalarType = F64, machine: Machine = ZEN3) -> PackedForm:
+    return make_packed_form(normalise(einsum_contraction(text, sizes, scalar)), machine)
+
+
+def run_in(fill: int, contraction: Contraction, form: PackedForm) -> None:
+    """Run a kernel in scratch memory that is full of a byte, and check its results."""
+    launch, buffers = write_packed_kernel(form), random_buffers(contraction, 3)
+    arrays = {}
+    for name, array in buffers.items():
+        arrays[name] = aligned_empty(array.shape, array.dtype)
+        arrays[name][...] = array
+    native = compile_kernel(launch.kernel, "none")
+    data = b"".join(struct.pack("<q", arrays[name].ctypes.data) for name in launch.buffers)
+    data += b"".join(struct.pack("<q", value) for value in launch.scalars)
+    block = (ctypes.c_char * len(data)).from_buffer_copy(data)
+    workspace = np.full(native.workspace_bytes + 64, fill, np.uint8)
+    place = -(-workspace.ctypes.data // 64) * 64
+    pointer, number = ctypes.c_void_p, ctypes.c_int64
+    function = ctypes.CFUNCTYPE(None, pointer, number, number, pointer)(native.address)
+    function(ctypes.addressof(block), 0, launch.blocks, place)
+    assert_close(contraction, arrays[launch.buffers[2]], buffers, {})
+
+
+@pytest.mark.parametrize("fill", [0, 1, 255])
+@pytest.mark.parametrize("machine", [ZEN3, CPU_AVX512], ids=["avx2", "avx512"])
+def test_scratch_memory_does_not_say_that_quarters_are_whole_vectors(machine: Machine, fill: int) -> None:
+    """Runs of half a vector, which begin as whole vectors would where the batch does: 255 was taken for whole ones."""
+    run = machine.lanes(4) // 2
+    contraction = normalise(einsum_contraction("zik,zkby->iyzb", dict(z=4, i=5, y=6, k=3, b=run), F32))
+    form = replace(make_packed_form(contraction, machine), nontemporal=True, buffered=False)
+    assert runs_of(form, True).out == {QUARTERS}
+    run_in(fill, contraction, form)
+
+
+@pytest.mark.parametrize("machine", [ZEN3, CPU_AVX512], ids=["avx2", "avx512"])
+@pytest.mark.parametrize("scalar", [F32, F64], ids=str)
+@pytest.mark.parametrize(
+    "text", ["cefg,gdba->fedcba", "bcfg,edag->fedcab", "zig,zgba->izab", "ig,gab->iba", "ga,gi->ia"]
+)
+def test_marks_that_are_read_are_written(text: str, scalar: ScalarType, machine: Machine) -> None:
+    sizes = dict(zip("abcdefgiz", (12, 10, 3, 2, 3, 4, 5, 6, 2), strict=True))
+    form = packed(text, {one: sizes[one] for one in sorted(set(text) - set(",->"))}, scalar, machine)
+    for one in (form, replace(form, nontemporal=True, buffered=False, boxes=None)):
+        body = list(walk(write_packed_kernel(one).kernel.body))
+        written = {one.buffer.name for one in body if isinstance(one, Store)}
+        assert {one.buffer.name for one in body if isinstance(one, Load) and "runs" in one.buffer.name} <= written
+
+
+def test_rows_that_share_channels_are_written_through_the_caches() -> None:
+    """4096 f64 from row to row: lines of a tile's rows are in the same channels; they are not asked for either."""
+    form = packed("cefg,gdba->fedcba", SIXTEEN)
+    assert not form.nontemporal
+    assert form.through_caches
+    asked = [one for one in walk(write_packed_kernel(form).kernel.body) if isinstance(one, Prefetch)]
+    assert not any(one.buffer.name.startswith("out") for one in asked)
+    assert packed("ik,kj->ij", dict(i=4096, j=4096, k=16)).through_caches
+    assert packed("ik,kj->ij", dict(i=4096, j=4096 + 128, k=16)).through_caches
+    assert not packed("ik,kj->ij", dict(i=4096, j=4096, k=16), machine=CPU_AVX512).through_caches
+
+
+@pytest.mark.parametrize("scalar", [F32, F64], ids=str)
+def test_tiles_past_the_caches_write_whole_lines(scalar: ScalarType) -> None:
+    form = packed("ik,kj->ij", dict(i=4096, j=4096 + 192 // scalar.bytes * 3, k=16), scalar)
+    assert form.nontemporal
+    assert not form.through_caches
+    assert form.vector_tile * scalar.bytes % 64 == 0
+    small = packed("ik,kj->ij", dict(i=48, j=96, k=16), scalar)
+    assert small.vectors == 3
+
+
+@pytest.mark.parametrize("form", [
+    replace(packed("ik,kj->ij", dict(i=15, j=40, k=9)), nontemporal=True, through_caches=False, buffered=False),
+    replace(packed("ik,kj->ij", dict(i=15, j=37, k=9)), through_caches=True, buffered=False),
+], ids=["past", "through"])  # fmt: skip
+def test_either_way_is_right(form: PackedForm) -> None:
+    run_in(255, form.contraction, form)
+
+
+def test_direct_tiles_of_part_of_a_line_stay_in_the_caches() -> None:
+    contraction = normalise(einsum_contraction("ik,kj->ij", dict(i=4096, j=4096, k=16), F64))
+    seen = {}
+    for form in direct_forms(contraction, ZEN3):
+        if form.results is Results.VECTORS and form.rows > 1:
+            seen[form.width * 8] = is_past(form, ZEN3)
+    assert {width for width, past in seen.items() if past} == {
+        width for width in seen if width % 64 == 0 and width >= 192
+    }
+    assert seen[96] is False
+
+
+def test_rows_that_go_on_pack_the_vectors_again_for_each_tile_of_them() -> None:
+    """Each block has one tile of rows, and so makes the panels again: `aged,cbfg->fedcba` in f64 took 20 times as long
+    on a Zen 3 as the model said."""
+    sizes = dict(a=24, b=16, c=16, d=24, e=16, f=16, g=24)
+    contraction = normalise(einsum_contraction("aged,cbfg->fedcba", sizes, F64))
+    packing = {
+        one.onward: direct_cost(one, ZEN3).packing
+        for one in direct_forms(contraction, ZEN3)
+        if one.vector_packed
+        and not one.scalar_packed
+        and not one.all_vectors_packed
+        and one.rows == 2
+        and one.width == 24
+    }
+    assert packing[True] > 50 * packing[False]
+    assert not getattr(choose_form(contraction, ZEN3).form, "onward", False)
