@@ -142,3 +142,26 @@ def test_rows_that_go_on_pack_the_vectors_again_for_each_tile_of_them() -> None:
     }
     assert packing[True] > 50 * packing[False]
     assert not getattr(choose_form(contraction, ZEN3).form, "onward", False)
+
+
+@pytest.mark.parametrize("text", ["ik,kj->ij", "ik,jk->ij", "ki,kj->ij", "ikl,lkj->ij"])
+@pytest.mark.parametrize("k", [5, 18])
+def test_rows_are_asked_for_in_turns(text: str, k: int) -> None:
+    """Whatever is asked for, results are the same: sums of whole turns of rows, or not."""
+    sizes = {one: {"i": 13, "j": 70, "k": k, "l": 3}[one] for one in sorted(set(text) - set(",->"))}
+    form = replace(packed(text, sizes, F32), far=True, scalar_far=True, buffered=False)
+    cut = replace(form, vector_block=form.vector_tile, depth=k // 2)
+    asked = []
+    for rows in (1, 2, 4):
+        one = replace(cut, asked_rows=rows)
+        run_in(255, one.contraction, one)
+        asked.append(sum(isinstance(part, Prefetch) for part in walk(write_packed_kernel(one).kernel.body)))
+    assert asked[0] == asked[1] == asked[2] > 0
+    assert ZEN3.pace.asked_rows == form.asked_rows == 4
+
+
+def test_lines_of_short_rows_in_place_fill_the_first_cache() -> None:
+    """A tile of 2 vectors by 6 rows of `cda,db->cba` in f64, with 188 steps, takes 24 KiB of lines for either side's 64
+    and 48 bytes: from the second cache, 26 GFLOP/s on a Zen 3 where packed panels reach 40."""
+    contraction = normalise(einsum_contraction("cda,db->cba", dict(a=200, b=200, c=188, d=188), F64))
+    assert isinstance(choose_form(contraction, ZEN3).form, PackedForm)

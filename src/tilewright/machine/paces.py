@@ -56,6 +56,7 @@ class Pace:
             beyond it.
         packed_far: to pack a vector once more that comes from beyond the second cache.
         asks_third: whether packing asks ahead for what the third cache holds, too.
+        asked_rows: rows of main memory that packing asks for in turns: a few come faster than one after another does.
         asks_results: steps of a sum, at the most, whose tiles ask for the lines of their results unless the first cache
             holds them; unless it is 0, copies within the caches ask for lines of the target that nothing foresees, too.
         long_pieces: whether pieces that results are collected from come the faster the longer they are, if each step
@@ -104,6 +105,7 @@ class Pace:
     far_block: float = 1.0
     packed_far: float = 8.0
     asks_third: bool = True
+    asked_rows: int = 1
     asks_results: int = 0
     long_pieces: bool = False
     box_run: int = 512
@@ -199,6 +201,7 @@ TWO_NARROW = Pace(
     past=3.0,
     again=40.0,
     again_past=40.0,
+    asked_rows=4,
 )
 """Two multiply-adds of 256 bits in a cycle, and two loads. `chain` and `element_load` are fitted to register tiles on a
 Zen 3, with the addresses of rows that LLVM computes in each step, `panel_load` and `beside` to packed ones of 2 by 6

@@ -169,6 +169,8 @@ def _share_by_elements(form: PackedForm) -> float:
 def _piece(form: PackedForm, vector: bool) -> int:
     """Bytes of an operand that packing reads together: of a panel and the sum's piece (see packed/panels.py)."""
     dimensions, width = (form.vector_dimensions, form.vector_tile) if vector else (form.scalar_dimensions, form.rows)
+    if vector and form.asks_vectors and form.asked_rows > 1:
+        width = form.vector_block  # of which rows are asked for from one end to the other
     operand = form.vector_operand if vector else form.scalar_operand
     is_left = form.vector_left == vector
     along = [(constant(one.stride(is_left)), constant(one.size))

@@ -89,7 +89,8 @@ def _in_pieces(form: DirectForm, machine: Machine) -> DirectForm:
         return form
     registers = machine.vector_registers or 16
     tiles = [_rows_for(form, vectors, registers) for vectors in (PIECE_VECTORS - 1, PIECE_VECTORS)]
-    return min((one for one in tiles if one.rows), key=lambda one: one.scalar_tiles * one.rows, default=form)
+    tiles = [one for one in tiles if one.rows and not (form.nontemporal and not is_past(one, machine))]
+    return min(tiles, key=lambda one: one.scalar_tiles * one.rows, default=form)
 
 
 def _rows_for(form: DirectForm, vectors: int, registers: int) -> DirectForm:

@@ -283,7 +283,8 @@ def _levels_again(form: DirectForm, machine: Machine) -> tuple[int, int]:
     """Where the vectors and the rows of a tile stay until the tiles of the other side read them again."""
     steps = form.contracted_total
     vector_element, scalar_element = form.vector_operand.element.bytes, form.parts * form.scalar_operand.element.bytes
-    strip, row = steps * sum(form.lanes) * vector_element, steps * form.rows * scalar_element
+    strip = steps * _bytes_held(form, "vector", sum(form.lanes) * vector_element)
+    row = steps * _bytes_held(form, "scalar", form.rows * scalar_element)
     all_vectors, all_rows = steps * form.vector_size * vector_element, steps * form.scalar_size * scalar_element
     if form.elementwise:
         row, all_rows = row * form.lanes[0], all_rows * form.lanes[0]
@@ -297,6 +298,18 @@ def _levels_again(form: DirectForm, machine: Machine) -> tuple[int, int]:
     if not (form.scalar_packed or form.elementwise):
         scalar_level = max(scalar_level, _aliaslevel_of(form, "scalar", row, machine))
     return vector_level, scalar_level
+
+
+def _bytes_held(form: DirectForm, side: str, nbytes: int) -> int:
+    """Bytes of the first cache that so many take which are read together: few of them, in place, share the lines in
+    which they begin and end with others.
+    """
+    operand, packed = form.vector_operand, form.vector_packed
+    if side == "scalar":
+        operand, packed = form.scalar_operand, form.scalar_packed or form.elementwise
+    apart = abs(form.step(side)) * operand.element.bytes
+    is_short = form.lanes[0] * form.vector_operand.element.bytes < LINE
+    return nbytes + LINE if is_short and not packed and apart > LINE else nbytes
 
 
 def _vector_loads(form: DirectForm, machine: Machine) -> float:

@@ -46,7 +46,7 @@ class Cut:
 @dataclass(frozen=True)
 class _Lines:
     """The lines in which the next block lies: `points` along the side by `steps` along the sum, where `point_step` and
-    `depth_step` entries of the offset tables count as one. One turn asks for `together` of them.
+    `depth_step` entries of the offset tables count as one. One turn asks for `together` points at `rows` steps.
     """
 
     side: Side
@@ -57,6 +57,7 @@ class _Lines:
     points: Expression
     steps: Expression
     together: int
+    rows: int
 
 
 def ask_ahead(
@@ -120,9 +121,9 @@ def _lines_of(
     points = w.emit.let(_ceiling(count, point_step), "points")
     steps = w.emit.let(_ceiling(depth, depth_step), "steps")
     block = w.form.vector_block if side.name == "v" else w.form.scalar_block
-    most = -(-block // point_step)
-    together = most if TOGETHER < most <= MOST_TOGETHER else TOGETHER
-    return _Lines(side, table, depth_table, point_step, depth_step, points, steps, together)
+    most, rows = -(-block // point_step), w.form.asked_rows
+    together = most if TOGETHER < most <= MOST_TOGETHER and rows == 1 else TOGETHER // rows
+    return _Lines(side, table, depth_table, point_step, depth_step, points, steps, together, rows)
 
 
 def _ceiling(count: Expression, unit: int) -> Expression:
@@ -135,7 +136,7 @@ def _period(
     """Steps of the sum between turns, so that all have been taken when the block is done."""
     turns: Expression = integer(1)
     for one in lines:
-        own = multiply(one.steps, _ceiling(one.points, one.together))
+        own = multiply(_ceiling(one.steps, one.rows), _ceiling(one.points, one.together))
         turns = w.emit.let(operation("max", turns, own), "turns")
     tiles = multiply(w.panels(counts[0], sides[0].width), w.panels(counts[1], sides[1].width))
     period = operation("floordiv", multiply(tiles, counts[2]), turns)
@@ -158,18 +159,27 @@ def _in_turns(w: PackedWriter, lines: list[_Lines], period: Expression) -> Ahead
 
 
 def _turn(w: PackedWriter, lines: _Lines, point: Name, step: Name) -> None:
-    """Ask for the next lines along the side, at the current step; after the last one the next step begins."""
+    """Ask for the next lines along the side, at the current steps; after the last ones the next steps begin."""
     emit = w.emit
-    along = emit.let(load(lines.depth_table, multiply(step, integer(lines.depth_step))), "along")
+
+    def along(row: int) -> Expression:
+        number: Expression = step
+        if row:
+            last_step = operation("sub", lines.steps, integer(1))
+            number = emit.let(operation("min", add(step, integer(row)), last_step), "step")
+        return emit.let(load(lines.depth_table, multiply(number, integer(lines.depth_step))), "along")
+
+    rows = [along(row) for row in range(lines.rows)]
     last = emit.let(operation("sub", lines.points, integer(1)), "last")
     for number in range(lines.together):
         here = operation("min", add(point, integer(number)), last)
         start = load(lines.table, multiply(here, integer(lines.point_step)))
-        emit.emit(Prefetch(lines.side.source, emit.let(add(start, along), "at"), level=2))
+        for row in rows:
+            emit.emit(Prefetch(lines.side.source, emit.let(add(start, row), "at"), level=2))
     emit.assign(point, add(point, integer(lines.together)))
 
     def next_step() -> None:
         emit.assign(point, integer(0))
-        emit.assign(step, add(step, integer(1)))
+        emit.assign(step, add(step, integer(lines.rows)))
 
     emit.when(operation("gt", point, last), next_step)

@@ -187,6 +187,7 @@ def _plain_form(contraction: Contraction, machine: Machine, granule: int = 1, pa
         buffered=buffered,
         nontemporal=past,
         through_caches=is_far and not past,
+        asked_rows=machine.pace.asked_rows,
         scalar_rows=scalar_rows,
         vector_chunk=chunks[0],
         scalar_chunk=chunks[1],

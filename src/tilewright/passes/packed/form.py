@@ -62,6 +62,7 @@ class PackedForm(TwoSidedForm):
     `buffered`: a block of results is collected in scratch memory and written out along the output's unit stride.
     `nontemporal`: the output is larger than the caches and written once, so whole vectors go past them.
     `through_caches`: no cache holds the output, but it is written through them; lines of it are not asked for before.
+    `asked_rows`: steps of the sum whose rows are asked for ahead in turns.
     `scalar_rows`: the scalar side's panels keep the sum innermost, as its operand has it; packing copies vectors.
     `scalar_in_place`: nothing is copied even: the register tile reads those rows where they lie.
     `panel_bytes`: memory for the panels of the vector side and of the scalar side.
@@ -106,6 +107,7 @@ class PackedForm(TwoSidedForm):
     strip: int = 0
     dots: Dots | None = None
     through_caches: bool = False
+    asked_rows: int = 1
     any_shape: bool = False
 
     @property
