@@ -21,6 +21,7 @@ from tilewright.passes.permute.writer import PermuteWriter, atom_pieces
 TOGETHER = 4  # rows that are read at once: in few sets of a cache even if all of them begin in the same one
 ASKED_LINES = 4  # cache lines of a row of the source that are asked for one after the other
 EARLY_SHARE = 4  # this part of what is asked for is while squares are gathered, the rest while runs are written
+HALVES = 2
 WRITTEN_LINES = 16  # cache lines of a run that are written in one go, before more of the source is asked for
 
 
@@ -88,7 +89,8 @@ class _Gather:
         self.row_from = w.parameter("row_from", tile.row.source)
         self.row_stage = w.parameter("row_stage", tile.row.stage)
         self.column_stage = w.parameter("column_stage", tile.column.stage)
-        self.is_lined = w.form.columns < w.form.width or tile.shares_set
+        # Two halves of a line are read one soon after the other; more pieces of many lines might not find theirs again.
+        self.is_lined = HALVES * w.form.columns < w.form.width or tile.shares_set
         self.together = min(TOGETHER, w.form.lanes) if self.is_lined else w.form.lanes
         self.pitch = tile.read_pitch
         self.lines = Buffer(w.emit.name("lines"), w.form.word, Space.WORKSPACE, w.form.lanes * self.pitch)
