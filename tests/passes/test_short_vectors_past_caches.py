@@ -14,11 +14,11 @@ from naive import assert_close, einsum_contraction, random_buffers
 
 from tilewright.contraction.form import Contraction
 from tilewright.contraction.normalise import normalise
-from tilewright.ir.scalars import F32, F64, ScalarType
+from tilewright.ir.scalars import BF16, C64, C128, F16, F32, F64, I32, ScalarType
 from tilewright.kernel.ir import Load, Prefetch, Store
 from tilewright.kernel.traversal import walk
 from tilewright.machine.model import Machine
-from tilewright.machine.named import CPU_AVX2, CPU_AVX512
+from tilewright.machine.named import CPU_AVX2, CPU_AVX512, CPU_NEON
 from tilewright.machine.paces import TWO_NARROW
 from tilewright.passes.contractions.form_choice import choose_form
 from tilewright.passes.direct.choice import direct_forms
@@ -104,6 +104,21 @@ def test_tiles_past_the_caches_write_whole_lines(scalar: ScalarType) -> None:
     assert form.vector_tile * scalar.bytes % 64 == 0
     small = packed("ik,kj->ij", dict(i=48, j=96, k=16), scalar)
     assert small.vectors == 3
+
+
+@pytest.mark.parametrize("columns", [1, 4, 12, 100])
+@pytest.mark.parametrize("scalar", [F32, F64, F16, BF16, C64, C128, I32], ids=str)
+@pytest.mark.parametrize("machine", [ZEN3, CPU_NEON, replace(ZEN3, vector_bytes=16)], ids=["avx2", "neon", "sse2"])
+def test_rows_of_any_length_have_a_tile(machine: Machine, scalar: ScalarType, columns: int) -> None:
+    """Also such as are shorter than a line."""
+    form = packed("ik,kj->ij", dict(i=1 << 23, j=columns, k=3), scalar, machine)
+    assert form.vectors * form.rows > 0
+
+
+def test_functions_without_vectors_have_a_tile() -> None:
+    contraction = normalise(einsum_contraction("ik,kj->ij", dict(i=1 << 22, j=8, k=3), F32))
+    scalars = replace(ZEN3, vector_bytes=4)
+    assert make_packed_form(contraction, scalars).lanes == 1
 
 
 @pytest.mark.parametrize("form", [

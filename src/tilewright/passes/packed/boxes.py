@@ -113,7 +113,8 @@ def _boxes(sides: Sides, lanes: int, element_bytes: int, most_bytes: int) -> Ite
             return
         if which == 1:
             run = run or held[0]
-        for part in (one for one in range(1, size + 1) if size % one == 0):
+        longest = most_bytes // (held[0] * held[1] * element_bytes)
+        for part in (one for one in range(1, min(size, longest) + 1) if size % one == 0):
             extents = list(held)
             extents[which] *= part
             following = which if part < size or position + 1 == len(chain) else chain[position + 1][2]

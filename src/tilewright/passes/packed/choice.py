@@ -74,7 +74,7 @@ def make_packed_form(contraction: Contraction, machine: Machine) -> PackedForm:
         return form
     boxed = with_boxes(form, machine)
     granule = LINE // (form.lanes * form.contraction.out.element.bytes)
-    if boxed.boxes is not None or granule <= 1:
+    if boxed.boxes is not None or form.lanes == 1 or granule <= 1:
         return boxed
     if _rows_share_channels(form, machine):
         return _plain_form(contraction, machine, past=False)
@@ -331,16 +331,17 @@ def _register_tile(
 ) -> tuple[int, int]:
     """(vectors, rows) with the least padding among the tiles that fill the registers: v*r + v + 1 <= registers.
 
-    Panels of rows that end in the middle of a run of the scalar side's operand are copied by elements.
+    Panels of rows that end in the middle of a run of the scalar side's operand are copied by elements. Tiles of a
+    multiple of `granule` vectors come before others, wherever there are any.
     """
     vector_total, scalar_total = totals
     registers, pace = (machine.vector_registers or 16) // parts, machine.pace
-    best: tuple[float, tuple[int, int]] | None = None
+    best: tuple[bool, float, tuple[int, int]] | None = None
     for rows in (1, 2, 4, 5, 6, 8, 12, 24):
         vectors = min(MOST_VECTORS, (registers - 1) // (rows + 1), max(1, math.ceil(vector_total / lanes)))
-        vectors -= vectors % granule
         if vectors == 0:
             continue
+        vectors -= vectors % granule if vectors > granule else 0
         steps = math.ceil(vector_total / (vectors * lanes)) * math.ceil(scalar_total / rows)
         # Half the time of one step of the sum: eight multiply-adds at the least, since they wait for each other,
         # vectors from L2, where their panels lie unless they are `near`, and broadcasts from L1; and the loop itself,
@@ -350,10 +351,11 @@ def _register_tile(
         cost = steps * (max(multiply_adds, loads) + pace.beside / 2 * (vectors + rows) + 0.1)
         if scalar_run % rows and scalar_total > rows:
             cost += BROKEN_ELEMENT * scalar_total
-        if best is None or cost < best[0]:
-            best = (cost, (vectors, rows))
+        found = (vectors % granule > 0, cost, (vectors, rows))
+        if best is None or found[:2] < best[:2]:
+            best = found
     assert best is not None
-    return best[1]
+    return best[2]
 
 
 def _tiles(
