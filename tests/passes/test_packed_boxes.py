@@ -113,8 +113,8 @@ def test_boxes_of_triples(text: str, rows: int) -> None:
 def test_boxes_of_a_side_of_any_length_are_found_at_once() -> None:
     """Parts of a dimension that no box has room for are not even looked at: that took a second for 8 million rows."""
     machine = replace(CPU_AVX512, l1_bytes=1 << 15)
-    found = choose_boxes(([(12, 1)], [(1 << 40, 12)]), 3, 16, 4, machine)
+    found = choose_boxes(([(16, 1)], [(1 << 40, 16)]), 64, 16, 4, machine)
     assert found is not None
     boxes, _, _ = found
-    assert boxes.vector == 12
+    assert boxes.vector == 16
     assert boxes.vector * boxes.scalar * 4 <= 1 << 14
