@@ -22,6 +22,7 @@ MARKED = re.compile(r"<!-- figures: (\w+) -->\n.*?<!-- end of figures -->", re.D
 
 CONTRACTIONS = "contractions-cpu-zen5-1thread"
 ON_A_SERVER = "contractions-cpu-emeraldrapids-1thread"
+ON_NARROW_VECTORS = "contractions-cpu-zen3-1thread"
 TYPES = ("f32", "f64")
 WAYS = {"call": "as called", "C": "result in C order"}
 OURS, COPY = "tilewright", "copy"
@@ -111,6 +112,7 @@ def best_peer() -> str:
         "Zen 5, two threads": "contractions-cpu-zen5-2threads",
         "Emerald Rapids, one thread": ON_A_SERVER,
         "Emerald Rapids, two threads": "contractions-cpu-emeraldrapids-2threads",
+        "Zen 3, one thread, 14 of the cases": ON_NARROW_VECTORS,
     }
     for where, name in files.items():
         rows = result(name)["rows"]
@@ -127,7 +129,7 @@ def best_peer() -> str:
 def roofline() -> str:
     """Shares of the roofline on one thread, by the best rounds, and the cases furthest from it."""
     lines = []
-    for where, name in (("Zen 5", CONTRACTIONS), ("Emerald Rapids", ON_A_SERVER)):
+    for where, name in (("Zen 5", CONTRACTIONS), ("Emerald Rapids", ON_A_SERVER), ("Zen 3", ON_NARROW_VECTORS)):
         rows = result(name)["rows"]
         lines += [(f"{where}, {words}", *_shares(rows, way)) for way, words in WAYS.items()]
     return table(("one thread", "mean", "at least 0.88", "at least 0.80", "furthest"), lines)

@@ -6,7 +6,7 @@ from tilewright.machine.model import Machine
 from tilewright.passes.direct.form import LINE, DirectForm, Results
 from tilewright.passes.packed.blocks import is_past_caches
 
-LINES_TOGETHER = 3  # of a row that are written before the next row, where rows share channels of the memory
+LINES_TOGETHER = 4  # of a row that are written before the next row, where rows share channels of the memory
 
 
 def is_past(form: DirectForm, machine: Machine) -> bool:
