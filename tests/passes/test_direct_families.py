@@ -280,7 +280,7 @@ def test_the_output_may_be_an_operand_of_the_epilogue(text: str, n: int) -> None
     assert overlapping
 
 
-@pytest.mark.parametrize("columns", [2048, 2077])
+@pytest.mark.parametrize("columns", [2064, 2077])  # of 2048, short vectors of rows share channels of the memory
 def test_outputs_past_the_caches(columns: int) -> None:
     contraction = einsum_contraction("aq,qb->ab", dict(a=1030, b=columns, q=2), F32)
     form = form_of(contraction, replace(HOST, l3_bytes=1 << 20))
