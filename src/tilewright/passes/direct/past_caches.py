@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.machine.model import Machine
 from tilewright.passes.direct.form import LINE, DirectForm, Results
-from tilewright.passes.packed.blocks import is_past_caches
+from tilewright.passes.packed.blocks import is_past_caches, share_channels
 
 LINES_TOGETHER = 4  # of a row that are written before the next row, where rows share channels of the memory
 
@@ -25,8 +25,8 @@ def _suits_past(form: DirectForm, machine: Machine) -> bool:
     if form.lanes[0] * element >= LINE:
         return True
     step = 0 if form.scalar is None or form.rows == 1 else abs(form.stride(form.scalar, "out")) * element
-    shares = step > 0 and step % machine.pace.channels == 0
-    return (width % LINE == 0 or form.fitting_tiles == 1) and (width >= LINES_TOGETHER * LINE or not shares)
+    together = width >= LINES_TOGETHER * LINE or not share_channels(step, machine)
+    return together and (width % LINE == 0 or form.fitting_tiles == 1)
 
 
 def _collects_lines(form: DirectForm, machine: Machine) -> bool:

@@ -59,6 +59,17 @@ def is_past_caches(out: int, machine: Machine) -> bool:
     return out > max(machine.l3_bytes // 2, 1 << 23)
 
 
+def share_channels(apart: int, machine: Machine) -> bool:
+    """Whether rows that begin so many bytes apart begin in the same channels of the memory.
+
+    Example:
+        >>> from tilewright.machine.named import CPU_AVX2
+        >>> [share_channels(apart, CPU_AVX2) for apart in (0, 512, 1024, 3 << 10)]
+        [False, False, True, True]
+    """
+    return apart > 0 and apart % machine.pace.channels == 0
+
+
 def level_of(size: int, machine: Machine) -> int:
     """The level of the memory that holds so many bytes beside what else passes through it."""
     for level, capacity in ((1, machine.l1_bytes), (2, machine.l2_bytes), (3, machine.l3_bytes)):

@@ -25,6 +25,7 @@ from tilewright.passes.packed.blocks import (
     longest_piece,
     panel_bytes,
     room_for_vectors,
+    share_channels,
 )
 from tilewright.passes.packed.boxes import with_boxes
 from tilewright.passes.packed.dots import Dots, choose_dots, choose_tiles
@@ -87,7 +88,7 @@ def _rows_share_channels(form: PackedForm, machine: Machine) -> bool:
     terms 17 and 33 GFLOP/s; rows of half a kilobyte more 37 and 33).
     """
     step = abs(form.scalar_dimensions[-1].stride_out) if form.scalar_dimensions else 0
-    return form.rows > 1 and step * form.contraction.out.element.bytes % machine.pace.channels == 0
+    return form.rows > 1 and share_channels(step * form.contraction.out.element.bytes, machine)
 
 
 def _plain_form(contraction: Contraction, machine: Machine, granule: int = 1, past: bool = True) -> PackedForm:

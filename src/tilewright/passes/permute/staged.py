@@ -21,7 +21,7 @@ from tilewright.passes.permute.writer import PermuteWriter, atom_pieces
 TOGETHER = 4  # rows that are read at once: in few sets of a cache even if all of them begin in the same one
 ASKED_LINES = 4  # cache lines of a row of the source that are asked for one after the other
 EARLY_SHARE = 4  # this part of what is asked for is while squares are gathered, the rest while runs are written
-HALVES = 2
+HALVES = 2  # pieces of a line in which squares may read it where it lies
 WRITTEN_LINES = 16  # cache lines of a run that are written in one go, before more of the source is asked for
 
 
