@@ -202,3 +202,13 @@ def guarded(array: np.ndarray, at_end: bool) -> np.ndarray:
     copy = whole[start : start + array.nbytes].view(array.dtype)
     copy[:] = array
     return copy
+
+
+def test_rows_of_whole_vectors_that_sums_run_along_are_left_to_register_tiles() -> None:
+    def refused(k: int, n: int, b: int = 1) -> bool:
+        sizes = {"a": 1 << 16, "k": k, "n": n} | ({"b": b} if b > 1 else {})
+        text = "akb,kn->anb" if b > 1 else "ak,kn->an"
+        return isinstance(lane_product_of(einsum_contraction(text, sizes, F64), CPU_AVX512), str)
+
+    assert refused(72, 24)
+    assert not refused(8, 24) and not refused(8, 8, b=2)

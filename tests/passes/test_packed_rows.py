@@ -17,6 +17,7 @@ from tilewright.ir.scalars import C64, F32, F64, ScalarType
 from tilewright.kernel.ir import Prefetch, Store, VectorType
 from tilewright.kernel.traversal import walk
 from tilewright.machine.named import CPU_AVX2, CPU_AVX512
+from tilewright.passes.packed.blocks import FEW_PANELS
 from tilewright.passes.packed.choice import make_packed_form
 from tilewright.passes.packed.form import PackedForm
 from tilewright.passes.packed.kernel import write_packed_kernel
@@ -93,11 +94,19 @@ def test_no_more_of_the_output_is_asked_for_than_there_is() -> None:
 def test_a_scalar_side_that_stays_in_the_second_cache_leaves_the_vector_side_less_of_it() -> None:
     def blocks(few: int) -> tuple[int, int]:
         form = form_of(einsum_contraction("ceda,dbe->cba", dict(a=68, b=few, c=68, d=68, e=68), F64))
-        return form.vector_block, form.scalar_block * form.pitch * 8
+        return form.vector_block * form.pitch * 8, form.scalar_block * form.pitch * 8
 
-    (narrow, held), (wide, little) = blocks(68), blocks(8)
+    (less, held), (more, little) = blocks(68), blocks(8)
     assert little < held < CORE.l2_bytes // 2
-    assert narrow < wide
+    assert less < more
     form = form_of(einsum_contraction("ceda,dbe->cba", dict(a=68, b=68, c=68, d=68, e=68), F64))
     assert form.far
-    assert 2 * narrow * form.pitch * 8 + held <= CORE.l2_bytes
+    assert 2 * less + held <= CORE.l2_bytes
+
+
+@pytest.mark.parametrize("scalar", [F32, F64])
+def test_a_far_vector_side_has_some_panels_at_a_time(scalar: ScalarType) -> None:
+    sizes = dict(a=68, b=68, c=68, d=68, e=68)
+    form = form_of(einsum_contraction("ceda,dbe->cba", sizes, scalar))
+    assert form.far and form.vector_block >= FEW_PANELS * form.vectors * form.lanes
+    assert 192 <= form.depth < 400

@@ -28,6 +28,7 @@ class Pace:
         tile_load: of a tile from a panel.
         tile_end: to begin a tile of sums, and to bring them to where they go.
         narrow: the least that a multiply-add of a narrower vector takes.
+        mixed: to bring the elements of two rows together in one vector, or those of two such vectors.
         run: to go on with another row of an operand, within a sum that runs along rows of both.
         other: times as long as on a Zen 4: loops, addresses and stores of register tiles, copies of single elements.
         panels: the same for copies of vectors into the small panels of the direct form.
@@ -56,6 +57,7 @@ class Pace:
             beyond it.
         packed_far: to pack a vector once more that comes from beyond the second cache.
         asks_third: whether packing asks ahead for what the third cache holds, too.
+        asks_points: whether the next point's operands are asked for where they are runs of memory (direct/points.py).
         asked_rows: rows of main memory that packing asks for in turns: a few come faster than one after another does.
         asks_results: steps of a sum, at the most, whose tiles ask for the lines of their results unless the first cache
             holds them; unless it is 0, copies within the caches ask for lines of the target that nothing foresees, too.
@@ -78,6 +80,7 @@ class Pace:
     tile_load: float = 16.0
     tile_end: float = 60.0
     narrow: float = 0.5
+    mixed: float = 0.2
     run: float = 0.0
     other: float = 1.0
     panels: float = 1.0
@@ -105,6 +108,7 @@ class Pace:
     far_block: float = 1.0
     packed_far: float = 8.0
     asks_third: bool = True
+    asks_points: bool = True
     asked_rows: int = 1
     asks_results: int = 0
     long_pieces: bool = False
@@ -159,6 +163,8 @@ TWO_MULTIPLY_ADDS = Pace(
     far_load=4.2,
     element_load=1.2,
     narrow=1.0,
+    mixed=0.0,
+    asks_points=False,
     run=20.0,
     other=1.5,
     panels=0.8,
@@ -189,6 +195,8 @@ TWO_NARROW = Pace(
     panel_load=2.0,
     beside=0.2,
     narrow=1.0,
+    mixed=0.0,
+    asks_points=False,
     other=2.0,
     panels=1.5,
     gathered=2.0,

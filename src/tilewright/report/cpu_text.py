@@ -21,7 +21,7 @@ def direct_registers(form: DirectForm) -> int:
     Sums, and beside them all vectors of a step and an element of a row, or the other way round.
     """
     beside = form.rows if form.rows_first else len(form.lanes) * form.parts
-    return len(form.lanes) * form.rows + beside + 1
+    return form.sums + beside + 1
 
 
 def direct_lines(form: DirectForm, blocks: int, machine: Machine) -> list[str]:

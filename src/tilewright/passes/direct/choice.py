@@ -24,6 +24,7 @@ from tilewright.passes.direct.next_pieces import PIECE_BYTES
 from tilewright.passes.direct.onward import onward
 from tilewright.passes.direct.pairs import as_pairs, suits_pairs
 from tilewright.passes.direct.past_caches import array_bytes, is_past
+from tilewright.passes.direct.points import points_are_asked
 from tilewright.passes.direct.register_tiles import register_tiles
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.lanes.vectorise import is_vectorisable
@@ -121,6 +122,7 @@ def _with_hints(form: DirectForm, machine: Machine) -> DirectForm:
         run_lines=in_order,
         out_prefetched=waits and not past,
         rows_prefetched=far_rows > 2 and rows_are_asked(form),
+        points_asked=points_are_asked(form, machine),
     )
 
 

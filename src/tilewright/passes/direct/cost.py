@@ -18,6 +18,7 @@ from tilewright.machine.model import Machine
 from tilewright.machine.paces import Pace
 from tilewright.passes.direct.form import LINE, DirectForm, Results, rows_are_one_run
 from tilewright.passes.direct.past_caches import array_bytes, is_past
+from tilewright.passes.direct.points import SIDES, has_next_point, point_length, points_are_asked
 from tilewright.passes.direct.traffic import FAR_PIECE, consecutive, read_once, written_once
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.items.sum_trees import PIECE, grows_errors, levels_of, tree_loops
@@ -37,6 +38,7 @@ SUMMED_VECTOR = 4.0  # cycles to add a vector of sums to those of the next level
 SHORT_PIECE = 512  # bytes
 FORESEEN_STEP = 1024  # bytes
 COLLECTED_LOADS = 0.5  # share of the time that loading vectors of collected results takes from what fills the caches
+LOADS_BY_POINTS = 0.2  # the same of vectors that were asked for with the last point
 CROWDED_STRIP = 26.0  # times as long as reading it, for a strip as long as the second cache (half of it counts)
 PAGE = 4096  # bytes of memory that are open together
 OPEN_PAGES = 8  # of them that stay open at the same time: six rows are as fast as neighbours are, 14 are not
@@ -112,7 +114,8 @@ def _tile_cycles(form: DirectForm, machine: Machine) -> float:
     pace = machine.pace
     wide = sum(max(lanes / widest, pace.narrow) for lanes in form.lanes[: form.own_vectors])
     if form.shared_rows > 1:
-        wide += 1 / form.shared_rows
+        wide += max(form.shared_rows * form.lanes[-1] / widest, pace.narrow) / form.shared_rows
+        wide += pace.mixed * math.log2(form.shared_rows)
     each_row = pace.element_load
     if form.elementwise:
         each_row = pace.vector_load * (len(form.lanes) if form.columns is None else 1)
@@ -189,11 +192,17 @@ def _waiting_for_panels(form: DirectForm, machine: Machine) -> float:
 
 def _read_once(form: DirectForm, machine: Machine) -> float:
     """Cycles to read either operand once, from the memory where all of them fit."""
+    sides = ("vector", "scalar")
     sizes = (array_bytes(form, "vector"), array_bytes(form, "scalar"))
-    pieces = (_run(form, "vector"), _run(form, "scalar"))
+    by_points = [points_are_asked(form, machine) and has_next_point(form, side) for side in sides]
+    vector, scalar = (
+        point_length(form, side) * form.contraction.out.element.bytes if whole else _run(form, side)
+        for side, whole in zip(sides, by_points, strict=True)
+    )
     vectors_asked = vectors_are_asked(form) and _requests_stay(form, machine)
-    asked, out = (vectors_asked, rows_are_asked(form)), array_bytes(form, "out")
-    return read_once(sizes, pieces, out, machine, asked, (_is_foreseen(form, "vector"), _is_foreseen(form, "scalar")))
+    asked, out = (vectors_asked or by_points[0], rows_are_asked(form) or by_points[1]), array_bytes(form, "out")
+    foreseen = (_is_foreseen(form, "vector"), _is_foreseen(form, "scalar"))
+    return read_once(sizes, (vector, scalar), out, machine, asked, foreseen)
 
 
 def _requests_stay(form: DirectForm, machine: Machine) -> bool:
@@ -329,14 +338,17 @@ def _vector_loads(form: DirectForm, machine: Machine) -> float:
 def _through_second_cache(form: DirectForm, machine: Machine) -> float:
     """Cycles in which a row of tiles reads vectors from the second cache, if that is being filled from main memory:
     these are on the same way, so that one hides nothing of the other. So it is in part with collected results, wherever
-    their vectors are: of the same arithmetic, tiles of fewer vectors and more rows are faster.
+    their vectors are: of the same arithmetic, tiles of fewer vectors and more rows are faster. What is asked for by
+    points comes in long runs.
     """
     strip = form.contracted_total * sum(form.lanes) * form.vector_operand.element.bytes
     if form.vector_packed or (form.collected is None and level_of(strip, machine) == 1):
         return 0.0
-    if level_of(sum(array_bytes(form, side) for side in ("vector", "scalar", "out")), machine) < 4:
+    if level_of(sum(array_bytes(form, side) for side in SIDES), machine) < 4:
         return 0.0
     share = 1.0 if form.collected is None else 0.0 if machine.pace.long_pieces else COLLECTED_LOADS
+    if points_are_asked(form, machine) and has_next_point(form, "vector"):
+        share *= LOADS_BY_POINTS
     return share * form.fitting_tiles * form.contracted_total * _vector_loads(form, machine)
 
 

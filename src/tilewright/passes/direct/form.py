@@ -79,6 +79,7 @@ class DirectForm(TwoSidedForm):
             evenly. Where they are not collected, tiles ask for the next piece of their rows (next_pieces.py).
         rows_prefetched: so are the next tile's rows, along which the sum runs.
         out_prefetched: so are the lines that results will be written to, before their sums are complete.
+        points_asked: so are the operands of the next point of the outer dimensions (next_points.py).
         boxed: all collected results of a piece of the operand, and those of `joined_chunk` points of `joined` (the
             dimension after the collected one in the output's memory), are assembled before they are written.
         serial: so little work that one block of the launch does all of it.
@@ -108,6 +109,7 @@ class DirectForm(TwoSidedForm):
     run_lines: int = 0
     rows_prefetched: bool = False
     out_prefetched: bool = False
+    points_asked: bool = False
     serial: bool = False
     columns: Dimension | None = None
     fused: tuple[Dimension, ...] = ()

@@ -31,6 +31,7 @@ from tilewright.passes.direct.collect import (
 from tilewright.passes.direct.collected_boxes import box_target, copy_box
 from tilewright.passes.direct.form import COLLECTED_ELEMENTS, DirectForm, Results, results_are_one_run
 from tilewright.passes.direct.next_pieces import PieceRequests
+from tilewright.passes.direct.next_points import PointRequests
 from tilewright.passes.direct.panels import Panel, pack_scalars, pack_vectors
 from tilewright.passes.direct.store import beyond_vector, edges_at, prefetch_vectors, spill, store_turned, store_vectors
 from tilewright.passes.direct.tile import Place, accumulate, lines_ahead, request_output, request_rows, request_turned
@@ -48,7 +49,8 @@ def write_direct_kernel(form: DirectForm) -> Launch:
 
     def write(number: Expression) -> None:
         bases, ranges, collected = _block_coordinates(w, number)
-        block = _Block(w, bases, ranges, vector_panel, scalar_panel, collected)
+        points = PointRequests(w, bases) if form.points_asked and form.blocks[-2:] == (1, 1) else None
+        block = _Block(w, bases, ranges, vector_panel, scalar_panel, collected, points)
         if form.boxed:
             block.collect_box(scratch_tile(w))
         elif collected is not None:
@@ -85,6 +87,7 @@ class _Block:
     vector_panel: Buffer | None
     scalar_panel: Buffer | None
     collected: _Collected | None
+    points: PointRequests | None
 
     def rows_outside(self) -> None:
         """For each tile of rows all tiles of vectors, whose panels are made once for all rows."""
@@ -243,6 +246,8 @@ class _Block:
             requests.append(request_turned(w, place))
         elif form.out_prefetched:
             prefetch_vectors(w, place)
+        if self.points is not None:
+            requests.append(self.points.ask)
         sums = accumulate(w, replace(place, requests=(*place.requests, *requests)))
         store = store_turned if form.results is Results.TURNED else store_vectors
         store(w, place, sums)

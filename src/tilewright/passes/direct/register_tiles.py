@@ -15,7 +15,7 @@ from tilewright.passes.direct.form import (
     DirectForm,
     Results,
 )
-from tilewright.passes.direct.past_caches import array_bytes, is_past
+from tilewright.passes.direct.past_caches import array_bytes, is_past, rows_align
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.packed.blocks import is_past_caches
 
@@ -24,6 +24,8 @@ MOST_SHARED = 4
 """Rows that have one vector for their last columns, at the most: to bring the elements of eight rows together takes
 longer than it saves (rows of 50 in f32 on a Zen 5: with four rows 1.46 times as fast as with eight).
 """
+FEW_SHARED = 2  # the fewest
+NARROWER = (2, 4)  # parts of a vector that the last one of a tile may be, where many such tiles divide a dimension
 
 MOST_TOGETHER = 3  # tiles of collected results that no cache holds
 READ_TOGETHER = 640  # bytes of a piece of memory that collected results are read from: longer ones are no faster
@@ -47,7 +49,11 @@ def register_tiles(form: DirectForm, machine: Machine) -> Iterator[DirectForm]:
             lanes = exact_vectors(min(form.vector_size, widest), widest) * vectors
         if vectors == 1 and not is_last and form.collected is not None and machine.pace.long_pieces:
             continue  # The elements of many rows leave the first cache no time for the lines that come.
-        for own, rows, shared in _rows_of(form, lanes, widest, registers):
+        found = [*_rows_of(form, lanes, widest, machine)]
+        for one in _dividing(form, lanes, machine):
+            most = min(form.scalar_size, _most_rows(form, one, registers))
+            found += [(one, rows, 1) for rows in _rows(form, one, most)]
+        for own, rows, shared in found:
             tile = replace(form, lanes=own, rows=rows, shared_rows=shared)
             if shared == 1 and rows > _most_rows(form, lanes, registers):
                 tile = replace(tile, rows_first=True)
@@ -60,9 +66,10 @@ def register_tiles(form: DirectForm, machine: Machine) -> Iterator[DirectForm]:
 
 
 def _rows_of(
-    form: DirectForm, lanes: tuple[int, ...], widest: int, registers: int
+    form: DirectForm, lanes: tuple[int, ...], widest: int, machine: Machine
 ) -> Iterator[tuple[tuple[int, ...], int, int]]:
     """The vectors of tiles, numbers of rows for them, and of how many rows the narrower last vectors are one."""
+    registers = machine.vector_registers or 16
     most = _most_rows(form, lanes, registers)
     if _is_plain(form):
         most = max(most, min(len(lanes) - 1, (registers - 1) // (len(lanes) + 1)))
@@ -70,14 +77,28 @@ def _rows_of(
         yield lanes, rows, 1
     if lanes[-1] == widest or len(lanes) == 1 or not _may_share(form):
         return
-    shared = min(MOST_SHARED, widest // lanes[-1])
-    wider = (*lanes[:-1], widest // shared)
-    # Beside sums and columns: an element, those of several rows, and where more than two rows share, one on its way.
-    free = registers - len(lanes) - min(shared, 3)
-    most = free * shared // ((len(lanes) - 1) * shared + 1)
-    most = min(form.scalar_size, most) // shared * shared
-    for rows in sorted({min(most, -(-one // shared) * shared) for one in _rows(form, lanes, most)}):
-        yield wider, rows, shared
+    many = min(MOST_SHARED, widest // lanes[-1])
+    # Two rows fill a part of a vector, which is worth it where that takes less time than all of one.
+    for shared in {min(FEW_SHARED, many), many} if machine.pace.narrow < 1 else {many}:
+        wider = (*lanes[:-1], widest // many)
+        # Beside sums and columns: an element, those of several rows, and where more than two share, one on its way.
+        free = registers - len(lanes) - min(shared, 3)
+        most = free * shared // ((len(lanes) - 1) * shared + 1)
+        most = min(form.scalar_size, most) // shared * shared
+        for rows in sorted({min(most, -(-one // shared) * shared) for one in _rows(form, lanes, most)}):
+            yield wider, rows, shared
+
+
+def _dividing(form: DirectForm, lanes: tuple[int, ...], machine: Machine) -> Iterator[tuple[int, ...]]:
+    """The vectors with a narrower one after them, which takes less time, where such tiles divide the dimension."""
+    past = rows_align(form) and is_past_caches(array_bytes(form, "out"), machine)
+    if machine.pace.narrow >= 1 or len(lanes) < 2 or past or form.results is not Results.VECTORS or not _is_plain(form):
+        return
+    for part in NARROWER:
+        narrow = lanes[0] // part
+        width = sum(lanes) + narrow
+        if narrow > 1 and width < form.vector_size and form.vector_size % width == 0:
+            yield (*lanes, narrow)
 
 
 def _most_rows(form: DirectForm, lanes: tuple[int, ...], registers: int) -> int:

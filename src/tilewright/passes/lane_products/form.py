@@ -37,6 +37,8 @@ LEAST_LARGE = 16
 ACCUMULATORS = 24
 """Vectors of results that are summed together; the rest of 32 registers holds what is picked and coefficients."""
 MOST_ROWS, MOST_COLUMNS = 4, 8
+MOST_VECTORS_OF_ROW = 2
+"""Vectors of the large operand that a sum along its rows reads, where all else is as in a product of matrices."""
 PICKED, PICKED_FAR = 1.0, 2.0
 """To pick a vector from one that is as long, or longer or shorter."""
 POINT = 6.0
@@ -176,10 +178,18 @@ def lane_product_of(contraction: Contraction, machine: Machine) -> LaneProduct |
         return "no vector of the large operand holds what a vector of the output is made of"
     if found.picks == 1 and len(found.shared) == 1 and not found.written:
         return "its vectors lie along one dimension"
+    if _has_plain_rows(found, machine):
+        return "its vectors are whole ones of rows, which register tiles ask for ahead"
     nbytes = found.coefficients * found.element.bytes
     if nbytes > MOST_COEFFICIENTS or LEAST_LARGE * nbytes > max(left, right):
         return "the small operand is not small beside the other one"
     return found
+
+
+def _has_plain_rows(form: LaneProduct, machine: Machine) -> bool:
+    """Whether whole vectors of the output lie along one dimension and sums along rows that are some lines long."""
+    whole = form.lanes[1] == machine.lanes(form.element.bytes)
+    return form.parts == 1 and not form.shared and whole and total(form.contracted) > MOST_VECTORS_OF_ROW
 
 
 def _fullness(form: LaneProduct) -> tuple[int, int, int]:

@@ -22,6 +22,10 @@ USUAL_L1, USUAL_L2, USUAL_L3 = 1 << 15, 1 << 19, 1 << 24
 CORES_PER_L3 = 8
 # A register tile's first loads, last additions and stores take some 100 cycles: below a tenth of so many steps.
 LEAST_PIECE = 64
+# Panels of one block, at the least, of a side that comes from beyond L2: the next block is asked for meanwhile, and
+# memory gives longer pieces faster. So pieces of the sum are cut: into so many at the most, of so many steps at least.
+FEW_PANELS = 4
+MOST_CUTS, LEAST_CUT = 4, 192
 # Elements of a side that tables are made for at once.
 BLOCK = 4096
 
@@ -94,6 +98,32 @@ def longest_piece(machine: Machine, tile: int, rows: int, element_bytes: int) ->
     in_l1 = (machine.l1_bytes or USUAL_L1) * 3 // 4 // (rows * element_bytes)
     in_l2 = (machine.l2_bytes or USUAL_L2) // 4 // (tile * element_bytes)
     return max(LEAST_PIECE, min(in_l1, in_l2))
+
+
+def shorter_piece(contracted: int, piece: int, unit: int, tile: int, scalar: int, most: int) -> int:
+    """The length of the pieces of a sum of which some panels of the vector side have room; `piece` if cutting it does
+    not help.
+
+    Args:
+        contracted: length of the sum.
+        piece: longest one.
+        unit: steps that are taken together.
+        tile: bytes of a step of a panel of the vector side.
+        scalar: the same of the scalar side, of which there is one block.
+        most: bytes for panels of the vector side, if the scalar side needed none.
+
+    Example:
+        >>> shorter_piece(4624, 672, 16, 384, 272, 1 << 19), shorter_piece(4624, 672, 16, 64, 272, 1 << 19)
+        (304, 672)
+    """
+    pieces = -(-contracted // piece)
+    for cuts in range(pieces, MOST_CUTS * pieces + 1):
+        found = piece if cuts == pieces else even(contracted, -(-contracted // cuts), unit)
+        if found < LEAST_CUT:
+            break
+        if FEW_PANELS * tile * found <= room_for_vectors(most, scalar * found):
+            return found
+    return piece
 
 
 def lines_stay(lines: int, apart: int, machine: Machine) -> bool:

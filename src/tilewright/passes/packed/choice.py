@@ -26,6 +26,7 @@ from tilewright.passes.packed.blocks import (
     panel_bytes,
     room_for_vectors,
     share_channels,
+    shorter_piece,
 )
 from tilewright.passes.packed.boxes import with_boxes
 from tilewright.passes.packed.dots import Dots, choose_dots, choose_tiles
@@ -123,8 +124,13 @@ def _plain_form(contraction: Contraction, machine: Machine, granule: int = 1, pa
     if few and contracted > LONGEST_PIECE:
         longest = min(longest, PIECE)
     depth = _depth(contraction, contracted, lanes * together, longest)
+    memory = panel_bytes(machine)
+    far, scalar_far = (_is_far(contraction, left, machine) for left in (vector_left, not vector_left))
     if in_tiles is not None:
         depth = _depth_in_tiles(contraction, contracted, element_bytes)
+    elif far and depth < contracted and holds_partial_sums(contraction):
+        sides = tile * element_bytes, min(BLOCK, scalar_total) * element_bytes
+        depth = shorter_piece(contracted, depth, lanes * together, *sides, memory[0])
     run = run_of_rows(contraction, vector_left) if scalar_rows and dots is None else 0
     if LEAST_RUN <= run < depth and rows_suit(contraction, scalar, vector_left, rows, run, machine):
         tiles = -(-vector_total // tile) * -(-scalar_total // rows)
@@ -141,11 +147,9 @@ def _plain_form(contraction: Contraction, machine: Machine, granule: int = 1, pa
     rows_in_place = scalar_rows and dots is None and rows_suit(contraction, scalar, vector_left, rows, depth, machine)
     kept = scalar_total * contracted * element_bytes <= machine.l3_bytes // 4  # else each part waits for memory again
     in_place = kept and (tiles_in_place or rows_in_place)
-    far, scalar_far = (_is_far(contraction, left, machine) for left in (vector_left, not vector_left))
     packing = machine.pace.packed_far if far or scalar_far else PACK_VECTOR
     units = (tile, rows)
     chunks = choose_chunks(machine.cores, batch, totals, units, lanes, contracted, levels < 2, speed, in_place, packing)
-    memory = panel_bytes(machine)
     step_bytes = max(1, min(depth, contracted)) * element_bytes
     if in_tiles is not None:
         step_bytes = -(-step_bytes // LINE) * LINE

@@ -1,0 +1,49 @@
+"""Which operands come point by point of the outer dimensions (of a batch, say), and are asked for so.
+
+Where a point's part of an operand is one run of memory, tiles read it in another order than it lies there: pieces of
+many rows, or all of it for the point's first few results already. No prefetcher of the processor foresees that. If the
+next point's part is asked for in the order of memory meanwhile, it comes as fast as memory gives anything.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tilewright.contraction.normalise import constant
+from tilewright.machine.model import Machine
+from tilewright.passes.direct.form import DirectForm
+from tilewright.passes.direct.past_caches import array_bytes
+from tilewright.passes.direct.traffic import consecutive
+from tilewright.passes.packed.blocks import level_of
+
+SIDES = ("vector", "scalar", "out")
+LEAST_BYTES = 4096  # of a point: shorter ones the processor itself asks for in time
+LEAST_POINTS = 4  # along the innermost of the outer dimensions
+
+
+def has_next_point(form: DirectForm, side: str) -> bool:
+    """Whether a point's part of an array is one run of memory, and most points have another one after them."""
+    if not form.outer or form.collected is not None or form.onward or constant(form.outer[-1].size) < LEAST_POINTS:
+        return False
+    nbytes = point_length(form, side) * form.contraction.out.element.bytes
+    return form.stride(form.outer[-1], side) != 0 and nbytes >= LEAST_BYTES
+
+
+def point_length(form: DirectForm, side: str) -> int:
+    """Elements of the run of memory that is a point's part of an array; 0 if it is none."""
+    inner = [one for one in form.contraction.dimensions if one not in form.outer]
+    extents = [(form.stride(one, side), constant(one.size)) for one in inner if form.stride(one, side)]
+    total = math.prod(extent for _, extent in extents)
+    return total if consecutive(extents) == total else 0
+
+
+def points_are_asked(form: DirectForm, machine: Machine) -> bool:
+    """Whether operands that the second cache does not hold come point by point, and it holds one point: what it has no
+    room for of the next one waits in the third cache.
+    """
+    if not machine.pace.asks_points:
+        return False
+    arrays = sum(array_bytes(form, side) for side in SIDES)
+    asked = [side for side in SIDES[:2] if has_next_point(form, side)]
+    points = sum(point_length(form, side) * form.contraction.out.element.bytes for side in asked)
+    return bool(asked) and level_of(arrays, machine) > 2 and level_of(points, machine) <= 2
