@@ -110,6 +110,8 @@ def best_peer() -> str:
     files = {
         "Zen 5, one thread": CONTRACTIONS,
         "Zen 5, two threads": "contractions-cpu-zen5-2threads",
+        "Zen 4, one thread": "contractions-cpu-zen4-1thread",
+        "Zen 4, two threads": "contractions-cpu-zen4-2threads",
         "Emerald Rapids, one thread": ON_A_SERVER,
         "Emerald Rapids, two threads": "contractions-cpu-emeraldrapids-2threads",
         "Zen 3, one thread, 14 of the cases": ON_NARROW_VECTORS,
@@ -129,8 +131,9 @@ def best_peer() -> str:
 def roofline() -> str:
     """Shares of the roofline on one thread, by the best rounds, and the cases furthest from it."""
     lines = []
-    for where, name in (("Zen 5", CONTRACTIONS), ("Emerald Rapids", ON_A_SERVER), ("Zen 3", ON_NARROW_VECTORS)):
-        rows = result(name)["rows"]
+    files = (("Zen 5", "zen5"), ("Zen 4", "zen4"), ("Emerald Rapids", "emeraldrapids"), ("Zen 3", "zen3"))
+    for where, processor in files:
+        rows = result(f"contractions-cpu-{processor}-1thread")["rows"]
         lines += [(f"{where}, {words}", *_shares(rows, way)) for way, words in WAYS.items()]
     return table(("one thread", "mean", "at least 0.88", "at least 0.80", "furthest"), lines)
 
@@ -152,7 +155,8 @@ def _shares(rows: Sequence[dict[str, Any]], way: str) -> tuple[str, ...]:
 def small_products(kind: str, sizes: Sequence[int], words: str) -> str:
     """Squares or batches beside the best peer, by the best rounds."""
     lines = []
-    for processor, name in (("Zen 5", "zen5"), ("Zen 3", "zen3"), ("Emerald Rapids", "emeraldrapids")):
+    files = (("Zen 5", "zen5"), ("Zen 4", "zen4"), ("Zen 3", "zen3"), ("Emerald Rapids", "emeraldrapids"))
+    for processor, name in files:
         found = result(f"small-cpu-{name}-1thread")["rows"]
         rows = {(one["name"], one["dtype"]): one["contenders"] for one in found}
         cells = []
