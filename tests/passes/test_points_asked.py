@@ -8,10 +8,11 @@ import pytest
 from contraction_cases import run_cpu
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from naive import assert_close, einsum_contraction, examples, random_buffers
+from naive import assert_close, einsum_contraction, examples, number, random_buffers
 
 from tilewright.contraction.normalise import normalise
 from tilewright.ir.scalars import C64, F32, F64, ScalarType
+from tilewright.ir.sizes import size
 from tilewright.kernel.ir import Prefetch
 from tilewright.kernel.traversal import walk
 from tilewright.machine.detect import host_machine
@@ -41,6 +42,21 @@ def test_batches_and_slices_of_one_operand_are_asked_for(scalar: ScalarType) -> 
     assert slices.points_asked
     assert has_next_point(slices, "vector") and not has_next_point(slices, "scalar")
     assert point_length(slices, "vector") == 312 * 312
+
+
+def test_both_parts_of_complex_numbers_are_asked_for() -> None:
+    form = chosen("zij,zjk->zik", C64, z=500, i=24, j=40, k=32)
+    assert form.points_asked and form.parts == 2
+    assert {point_length(form, side) for side in ("vector", "scalar")} == {2 * 24 * 40, 2 * 40 * 32}
+
+
+def test_what_goes_backwards_is_not() -> None:
+    plain = normalise(einsum_contraction("zij,zjk->zik", dict(z=500, i=40, j=40, k=40), F32))
+    form = chosen("zij,zjk->zik", F32, z=500, i=40, j=40, k=40)
+    back = [replace(one, stride_left=size(-number(one.stride_left))) for one in plain.dimensions]
+    turned = replace(form, contraction=replace(plain, dimensions=tuple(back)))
+    assert point_length(form, "vector" if form.vector_left else "scalar") > 0
+    assert point_length(turned, "vector" if form.vector_left else "scalar") == 0
 
 
 def test_what_is_near_or_short_or_too_long_or_scattered_is_not() -> None:

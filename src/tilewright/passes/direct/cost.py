@@ -18,7 +18,7 @@ from tilewright.machine.model import Machine
 from tilewright.machine.paces import Pace
 from tilewright.passes.direct.form import LINE, DirectForm, Results, rows_are_one_run
 from tilewright.passes.direct.past_caches import array_bytes, is_past
-from tilewright.passes.direct.points import SIDES, has_next_point, point_length, points_are_asked
+from tilewright.passes.direct.points import SIDES, has_next_point, point_bytes, points_are_asked
 from tilewright.passes.direct.traffic import FAR_PIECE, consecutive, read_once, written_once
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.items.sum_trees import PIECE, grows_errors, levels_of, tree_loops
@@ -196,8 +196,7 @@ def _read_once(form: DirectForm, machine: Machine) -> float:
     sizes = (array_bytes(form, "vector"), array_bytes(form, "scalar"))
     by_points = [points_are_asked(form, machine) and has_next_point(form, side) for side in sides]
     vector, scalar = (
-        point_length(form, side) * form.contraction.out.element.bytes if whole else _run(form, side)
-        for side, whole in zip(sides, by_points, strict=True)
+        point_bytes(form, side) if whole else _run(form, side) for side, whole in zip(sides, by_points, strict=True)
     )
     vectors_asked = vectors_are_asked(form) and _requests_stay(form, machine)
     asked, out = (vectors_asked or by_points[0], rows_are_asked(form) or by_points[1]), array_bytes(form, "out")

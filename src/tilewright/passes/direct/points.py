@@ -25,16 +25,25 @@ def has_next_point(form: DirectForm, side: str) -> bool:
     """Whether a point's part of an array is one run of memory, and most points have another one after them."""
     if not form.outer or form.collected is not None or form.onward or constant(form.outer[-1].size) < LEAST_POINTS:
         return False
-    nbytes = point_length(form, side) * form.contraction.out.element.bytes
-    return form.stride(form.outer[-1], side) != 0 and nbytes >= LEAST_BYTES
+    return form.stride(form.outer[-1], side) != 0 and point_bytes(form, side) >= LEAST_BYTES
 
 
 def point_length(form: DirectForm, side: str) -> int:
-    """Elements of the run of memory that is a point's part of an array; 0 if it is none."""
+    """Elements of the run of memory that is a point's part of an array; 0 if it is none, or goes backwards."""
     inner = [one for one in form.contraction.dimensions if one not in form.outer]
     extents = [(form.stride(one, side), constant(one.size)) for one in inner if form.stride(one, side)]
+    if form.parts > 1 and (side == "scalar" or form.stride(form.vector, side) != 1):
+        extents.append((1, form.parts))
+    if any(stride < 0 for stride, _ in extents):
+        return 0
     total = math.prod(extent for _, extent in extents)
     return total if consecutive(extents) == total else 0
+
+
+def point_bytes(form: DirectForm, side: str) -> int:
+    """The same in bytes."""
+    operands = {"vector": form.vector_operand, "scalar": form.scalar_operand, "out": form.contraction.out}
+    return point_length(form, side) * operands[side].element.bytes
 
 
 def points_are_asked(form: DirectForm, machine: Machine) -> bool:
@@ -45,5 +54,5 @@ def points_are_asked(form: DirectForm, machine: Machine) -> bool:
         return False
     arrays = sum(array_bytes(form, side) for side in SIDES)
     asked = [side for side in SIDES[:2] if has_next_point(form, side)]
-    points = sum(point_length(form, side) * form.contraction.out.element.bytes for side in asked)
+    points = sum(point_bytes(form, side) for side in asked)
     return bool(asked) and level_of(arrays, machine) > 2 and level_of(points, machine) <= 2
