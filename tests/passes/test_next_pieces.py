@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,13 @@ from tilewright.passes.direct.form import DirectForm
 @pytest.mark.parametrize("columns", [1024, 1031, 2111])
 def test_tiles_that_ask_for_the_next_piece(monkeypatch: pytest.MonkeyPatch, dtype: Any, columns: int) -> None:
     asked: list[bool] = []
-    suits: list[bool] = []
-    plain = choice._in_pieces
+    plain, has_registers = choice._in_pieces, host_machine().vector_registers >= 32
 
     def far(form: DirectForm, machine: Machine) -> DirectForm:
+        if has_registers:  # the tile that this host would choose may be too narrow
+            wide = form.lanes[:1] * choice.PIECE_VECTORS
+            form = replace(form, lanes=wide, rows=4, rows_first=False, scalar_outer=False, prefetched=True)
         found = plain(form, machine)
-        suits.append(host_machine().vector_registers >= 32 and len(form.lanes) >= choice.PIECE_VECTORS)
         asked.append(found.in_runs and found.collected is None and len(found.lanes) == choice.PIECE_VECTORS)
         return found
 
@@ -34,4 +36,4 @@ def test_tiles_that_ask_for_the_next_piece(monkeypatch: pytest.MonkeyPatch, dtyp
     a, b = rng.standard_normal((3, 9, columns)).astype(dtype), rng.standard_normal((20, 9)).astype(dtype)
     found = tw.einsum("xky,zk->xzy", a, b)
     assert np.allclose(found, np.einsum("xky,zk->xzy", a, b), rtol=1e-4, atol=1e-4)
-    assert columns < 1031 or asked == suits
+    assert columns < 1031 or asked == [has_registers]

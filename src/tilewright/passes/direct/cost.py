@@ -192,7 +192,7 @@ def _waiting_for_panels(form: DirectForm, machine: Machine) -> float:
 
 def _read_once(form: DirectForm, machine: Machine) -> float:
     """Cycles to read either operand once, from the memory where all of them fit."""
-    sides = ("vector", "scalar")
+    sides = SIDES[:2]
     sizes = (array_bytes(form, "vector"), array_bytes(form, "scalar"))
     by_points = [points_are_asked(form, machine) and has_next_point(form, side) for side in sides]
     vector, scalar = (

@@ -17,7 +17,7 @@ from tilewright.passes.direct.traffic import consecutive
 from tilewright.passes.packed.blocks import level_of
 
 SIDES = ("vector", "scalar", "out")
-LEAST_BYTES = 4096  # of a point: shorter ones the processor itself asks for in time
+LEAST_BYTES = 4096  # of a point: shorter ones come in time, and asking costs products of 8 in the third cache a seventh
 LEAST_POINTS = 4  # along the innermost of the outer dimensions
 
 
