@@ -234,7 +234,8 @@ def _assign(emitter: Emitter, slot: str, value: Expression, settled: bool = Fals
     type_ = spelling(value.type)
     if settled and _fills_a_register(value.type, emitter.target):
         # No instruction, but LLVM moves no read from behind it to before it.
-        register = emitter.emit(f'call {type_} asm sideeffect "", "=x,0"({type_} {register})')
+        kind = "v" if emitter.target.vector_bits == 512 else "x"  # All registers: x86 calls those that AVX-512 has so.
+        register = emitter.emit(f'call {type_} asm sideeffect "", "={kind},0"({type_} {register})')
     emitter.effect(f"store {type_} {register}, ptr {slot}")
 
 

@@ -41,6 +41,7 @@ from tilewright.passes.permute.copied import (
 )
 from tilewright.passes.permute.form import PermuteForm
 from tilewright.passes.permute.interleaving import merged_form, merged_lanes, split_lanes
+from tilewright.passes.permute.overlapped_form import overlapped_form
 from tilewright.passes.permute.straight_form import straight_tile
 from tilewright.passes.permute.tiles import LINE, MANY_WAYS, PAGE, PermuteDimension, StraightTile, tile_extents, tile_of
 
@@ -123,7 +124,10 @@ def permute_form(
         return merged_form(copied, column, lanes)
     square = _square(copied, column)
     past = past_caches(_bytes_far_apart(copied, column), machine)
-    nontemporal = past and _long_rows(copied, square)
+    is_long = _long_rows(copied, square)
+    nontemporal = past and is_long
+    if past and (found := overlapped_form(copied, column, square.lanes, square.columns, is_long)) is not None:
+        return found
     # Long rows of a source that begin anywhere in a line are better read in strips, which move each line at once.
     if past and not (nontemporal and row.source * word.bytes % LINE):
         straight = straight_tile(copied, column, square.lanes)

@@ -6,6 +6,8 @@
         split     a vector of each of few rows whose elements lie between each other in the source, instead of squares
         merged    a vector of each of few rows, whose elements come to lie between each other in the target
         straight  past the caches: squares whose columns are whole cache lines of the target, written as they are
+        overlapped  past the caches, where the second one has few ways: squares are gathered in the first one, and each
+                  tile is written while the next one is transposed
         carried   past the caches: of columns that begin anywhere in a line, each line a window over two squares
         strip     past the caches, of long rows: the same, kept until whole cache lines of the target are there
         lines     past the caches, of long rows that begin anywhere in a line: each line is read and written once
@@ -46,6 +48,7 @@ from tilewright.passes.permute.choose import permute_form
 from tilewright.passes.permute.form import BLOCKS, CHUNKS, COLUMNS, EDGE, INSIDE, OUTER, RUN, STRIPS, TILES, PermuteForm
 from tilewright.passes.permute.interleaved import has_lines, split, write_merged, write_split
 from tilewright.passes.permute.lines import write_lines
+from tilewright.passes.permute.overlapped import OverlappedCopy
 from tilewright.passes.permute.squares import square_columns
 from tilewright.passes.permute.staged import write_tile
 from tilewright.passes.permute.straight import write_straight
@@ -55,6 +58,7 @@ from tilewright.passes.permute.writer import SOURCE, TARGET, PermuteWriter, RunV
 
 ROW_BYTES = range(1 << 11, 1 << 17)  # of rows of which the next one is asked for
 FOLLOWING = "following"  # where the tile after this one lies in the source
+AFTER = "after"  # where in the run it does
 
 
 def permute_launch(
@@ -110,6 +114,8 @@ def _launch(form: PermuteForm, blocks: int | None = None) -> Launch:
 class _Writer(PermuteWriter):
     """The loops, rows, and squares."""
 
+    _overlapped: OverlappedCopy | None = None
+
     # --- where a piece lies
 
     def write(self) -> None:
@@ -134,7 +140,12 @@ class _Writer(PermuteWriter):
             indices.append(self.let(operation("mod", flat, size), "index"))
             rest = operation("floordiv", flat, size)
         known: dict[str, Expression] = {}
+        if form.overlapped is not None:
+            place[AFTER] = integer(0)
+            self._overlapped = OverlappedCopy(self, form.overlapped)
         self._loops(0, indices[::-1], place, known)
+        if self._overlapped is not None:
+            self._overlapped.finish()
 
     def _loops(
         self, depth: int, indices: list[Expression], place: dict[str, Expression], known: dict[str, Expression]
@@ -152,11 +163,16 @@ class _Writer(PermuteWriter):
             inner = dict(place)
             if last is not None:
                 part = self.parameter("part", one.part)
-                later = operation("min", multiply(add(index, integer(1)), part), last)
+                later = self.let(operation("min", multiply(add(index, integer(1)), part), last), "later")
                 index = self.let(operation("min", multiply(index, part), last), "begin")
                 inner[FOLLOWING] = self.let(operation("select", operation("eq", index, last), place[FOLLOWING], add(
-                    place[SOURCE], multiply(self.let(later, "later"), steps[SOURCE])
+                    place[SOURCE], multiply(later, steps[SOURCE])
                 )), "following")  # fmt: skip
+                if AFTER in place:
+                    more = multiply(later, steps[TARGET]) if one.over == RUN else integer(0)
+                    inner[AFTER] = self.let(operation("select", operation("eq", index, last), place[AFTER], add(
+                        place[RUN], more
+                    )), "after")  # fmt: skip
             if one.over == RUN:
                 inner[RUN] = self.let(add(place[RUN], multiply(index, steps[TARGET])), "row")
             for array in (SOURCE, TARGET):
@@ -182,6 +198,10 @@ class _Writer(PermuteWriter):
 
     def _piece(self, place: dict[str, Expression], known: dict[str, Expression]) -> None:
         form, source, target = self.form, place[SOURCE], place[TARGET]
+        if self._overlapped is not None:
+            run = place[RUN], place[AFTER]
+            self._overlapped.piece(source, target, place[FOLLOWING], run, known.get(COLUMNS, integer(0)))
+            return
         if form.straight is not None:
             write_straight(self, form.straight, source, target, place[FOLLOWING], place[RUN], known.get(COLUMNS))
             return

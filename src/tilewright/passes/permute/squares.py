@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tilewright.kernel.ir import Buffer, Expression, Shuffle, VectorType, add, integer
+from tilewright.kernel.ir import Assign, Buffer, Expression, Shuffle, VectorType, add, integer
 from tilewright.machine.model import power_of_two_at_least
 from tilewright.passes.permute.writer import PermuteWriter
 
@@ -119,4 +119,9 @@ def _picked(w: PermuteWriter, one: Expression, two: Expression, lanes: Sequence[
     """Those lanes of two vectors, and anything in the rest of a vector."""
     longer = power_of_two_at_least(len(lanes))
     filled = (*lanes, *(0 for _ in range(longer - len(lanes))))
-    return w.let(Shuffle(one, two, filled, VectorType(w.form.word, longer)), hint)
+    found = w.let(Shuffle(one, two, filled, VectorType(w.form.word, longer)), hint)
+    if w.beside is not None:
+        found = w.emit.declare(found, hint)
+        w.emit.emit(Assign(found.name, found, settled=True))
+        w.beside()
+    return found

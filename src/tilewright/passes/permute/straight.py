@@ -26,7 +26,8 @@ from itertools import islice
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, I64
 from tilewright.kernel import ir as kernel
-from tilewright.kernel.ir import Buffer, Expression, Name, add, integer, load, multiply, operation
+from tilewright.kernel.ir import Buffer, Expression, add, integer, load, multiply, operation
+from tilewright.passes.permute.run_rows import RunRows
 from tilewright.passes.permute.squares import square_columns
 from tilewright.passes.permute.straight_form import READ_LINES
 from tilewright.passes.permute.tiles import LINE, StraightTile
@@ -69,8 +70,10 @@ def write_straight(
     whole = w.parameter("whole", math.prod(one.size for one in tile.run))
     starts = Buffer(w.emit.name("starts"), I64, kernel.Space.WORKSPACE, tile.rows)
     w.arrays.append(starts)
-    _find_rows(w, tile, place, starts)
     rows = w.parameter("rows", tile.rows)
+    run = RunRows(w, tile.run)
+    start = w.let(operation("sub", source, run.place(begin)[1]), "start")
+    run.find(w.let(add(begin, odd), "first"), rows, w.form.lanes, start, starts, integer(0))
     ask = _asking(w, tile, place, starts, rows)
 
     def columns(read: Expression, written: Expression) -> None:
@@ -145,58 +148,6 @@ def _find_ends(w: PermuteWriter, tile: StraightTile, ends: Buffer) -> None:
     level(len(tile.columns) - 1, integer(0), integer(0))
 
 
-def _find_rows(w: PermuteWriter, tile: StraightTile, place: _Place, starts: Buffer) -> None:
-    """Where the tile's rows begin in the source, a line of the target at a time, which reaches into the next step of at
-    most one dimension; past the end of the run, at its beginning again."""
-    lanes = w.form.lanes
-    sizes = [w.parameter("size", one.size) for one in tile.run]
-    steps = [w.parameter("row_from", one.source) for one in tile.run]
-    carries = _carries(w, tile)
-
-    def row(at: Expression) -> tuple[list[Expression], Expression]:
-        """The index in each dimension of a row of the run, and where it lies in the source."""
-        indices, rest = [], at
-        for size in sizes[:-1]:
-            indices.append(w.let(operation("mod", rest, size), "index"))
-            rest = w.let(operation("floordiv", rest, size), "rest")
-        indices.append(rest)
-        found: Expression = integer(0)
-        for index, step in zip(indices, steps, strict=True):
-            found = add(found, multiply(index, step))
-        return indices, w.let(found, "found")
-
-    start = w.let(operation("sub", place.source, row(place.begin)[1]), "start")
-
-    def line(number: Expression) -> None:
-        indices, found = row(w.let(add(add(place.begin, place.odd), number), "row"))
-        carry: Expression = carries[-1]
-        for index, size, one in reversed(list(zip(indices[1:], sizes[1:], carries[:-1], strict=True))):
-            is_last = operation("eq", add(index, integer(1)), size)
-            carry = operation("select", is_last, carry, one)
-        carry = w.let(carry, "carry")
-        begin = w.let(add(start, found), "begin")
-
-        def one_row(i: Expression) -> None:
-            beyond = operation("ge", add(indices[0], i), sizes[0])
-            at = add(add(begin, multiply(i, steps[0])), operation("select", beyond, carry, integer(0)))
-            w.emit.emit(kernel.Store(starts, add(number, i), w.let(at, "at")))
-
-        w.loop("i", integer(0), integer(lanes), one_row)
-
-    w.loop("line", integer(0), w.parameter("rows", tile.rows), line, step=lanes)
-
-
-def _carries(w: PermuteWriter, tile: StraightTile) -> list[Name]:
-    """What is added where the row begins again and another dimension of the run makes a step, those between them
-    beginning again too: for each dimension beyond the row; and at last where none makes one."""
-    found = []
-    back = tile.run[0].size * tile.run[0].source
-    for one in tile.run[1:]:
-        found.append(w.parameter("carry", one.source - back))
-        back += (one.size - 1) * one.source
-    return [*found, w.parameter("carry", -back)]
-
-
 def _lines(
     w: PermuteWriter,
     tile: StraightTile,
@@ -223,31 +174,13 @@ def _lines(
             )
 
         if depth == 0 and tile.by_lines:
-            _by_lines(w, place, column, count, step)
+            w.by_lines(place.source, integer(0) if column is None else column, count, step)
         elif depth == 0:
             w.overlapping("c", count, w.form.lanes, step)
         else:
             w.loop("i", integer(0), count, step)
 
     level(len(tile.columns) - 1, integer(0), integer(0))
-
-
-def _by_lines(
-    w: PermuteWriter, place: _Place, column: Expression | None, count: Expression, body: Callable[[Expression], None]
-) -> None:
-    """Columns from each cache line of the source on that begins in the tile; those before the first line and after the
-    last one of all with others that are moved for the second time."""
-    lanes = w.form.lanes
-    column = integer(0) if column is None else column
-    size = w.parameter("size", w.form.column.size if w.form.column is not None else 0)
-    words = w.up_to(place.source, LINE, w.source)
-    odd = w.let(operation("floordiv", words, integer(w.form.atom)), "odd")
-    is_first = operation("and", operation("eq", column, integer(0)), operation("ne", odd, integer(0)))
-    first = operation("select", is_first, operation("sub", odd, integer(lanes)), odd)
-    last = w.let(operation("sub", size, add(column, integer(lanes))), "last")
-    w.loop("line", w.let(first, "first"), count, lambda c: body(
-        w.let(operation("min", operation("max", c, integer(0)), last), "c")
-    ), step=lanes)  # fmt: skip
 
 
 def _square(

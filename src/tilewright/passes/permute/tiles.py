@@ -147,6 +147,33 @@ class CarriedTile:
     asked: int
 
 
+@dataclass(frozen=True)
+class OverlappedTile:
+    """What is gathered while the tile before it is written.
+
+    Attributes:
+        run: the dimensions that lie together in the target, the row first.
+        rows: elements of a run in a tile, of each of a cache line of columns.
+        columns: columns in a piece, copied tile by tile.
+        found: rows whose places in the source are found together; no more than the first dimension of the run has.
+        pitch: words from column to column of what is gathered.
+        ahead: tiles from what is gathered to what is asked for.
+        asks_twice: for the first and for the last word of each row of a tile, which may lie in two lines.
+        is_aligned: all columns begin at the same place in a cache line of the target.
+        by_lines: columns are read in whole cache lines of the source, where all its rows begin in the same way.
+    """
+
+    run: tuple[PermuteDimension, ...]
+    rows: int
+    columns: int
+    found: int
+    pitch: int
+    ahead: int
+    asks_twice: bool
+    is_aligned: bool
+    by_lines: bool
+
+
 def tile_extents(
     dimensions: Sequence[PermuteDimension],
     row: PermuteDimension,

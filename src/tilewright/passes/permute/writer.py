@@ -12,6 +12,7 @@ from tilewright.kernel.ir import Buffer, Expression, Name, add, integer, load, m
 from tilewright.machine.model import power_of_two_at_least
 from tilewright.passes.items.scalar_values import KernelBuilder
 from tilewright.passes.permute.form import PermuteForm
+from tilewright.passes.permute.tiles import LINE
 
 SOURCE, TARGET = "source", "target"
 UNROLLED = 4  # vectors of a row in one step, so that their loads are under way together
@@ -30,7 +31,11 @@ def atom_pieces(atom: int) -> list[tuple[int, int]]:
 
 
 class PermuteWriter:
-    """Collects one kernel. All places are in words."""
+    """Collects one kernel. All places are in words.
+
+    Attributes:
+        beside: what is written after each instruction that picks words of two vectors.
+    """
 
     def __init__(self, form: PermuteForm) -> None:
         """Begin the kernel of a form."""
@@ -44,6 +49,7 @@ class PermuteWriter:
         self.bytes = form.word.bytes
         self.vector = form.vector
         self.past = form.nontemporal
+        self.beside: Callable[[], None] | None = None
 
     # --- statements
 
@@ -77,6 +83,27 @@ class PermuteWriter:
             return
         last = self.let(operation("sub", count, integer(width)), "last")
         self.loop(hint, integer(0), count, lambda i: body(self.let(operation("min", i, last), hint)), step=width)
+
+    def first_line(self, source: Expression, column: Expression) -> Expression:
+        """The column, seen from the one at `source` (the one with the number `column` of all), where a cache line of
+        the source begins first; of the very first columns the one where the line of the first one begins, before it."""
+        words = self.up_to(source, LINE, self.source)
+        odd = self.let(operation("floordiv", words, integer(self.form.atom)), "odd")
+        is_first = operation("and", operation("eq", column, integer(0)), operation("ne", odd, integer(0)))
+        return self.let(operation("select", is_first, operation("sub", odd, integer(self.form.width)), odd), "first")
+
+    def by_lines(
+        self, source: Expression, column: Expression, count: Expression, body: Callable[[Expression], None]
+    ) -> None:
+        """Columns from each cache line of the source on that begins in a piece of `count` columns, which lies at
+        `source` and is `column` columns from the first one of all; those before the first line and after the last one
+        of all with others that are moved for the second time."""
+        width = self.form.width
+        size = self.parameter("size", self.form.column.size if self.form.column is not None else 0)
+        last = self.let(operation("sub", size, add(column, integer(width))), "last")
+        self.loop("line", self.first_line(source, column), count, lambda c: body(
+            self.let(operation("min", operation("max", c, integer(0)), last), "c")
+        ), step=width)  # fmt: skip
 
     # --- words
 

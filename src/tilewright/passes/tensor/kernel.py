@@ -44,7 +44,7 @@ def _gathered(operation: TensorOperation, machine: Machine) -> PermuteForm | Non
     if operation.main not in (Primitive.COPY, Primitive.TRANSPOSE) or around != (Primitive.NONE, Primitive.NONE):
         return None
     form = permute_form(operation.dtype, *_layouts(operation), machine)
-    return form if form.tile or form.straight or form.carried else None
+    return form if form.tile or form.overlapped or form.straight or form.carried else None
 
 
 def _layouts(operation: TensorOperation) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
@@ -70,7 +70,9 @@ def describe_primitive(operation: TensorOperation, machine: Machine) -> str:
     """
     form = _gathered(operation, machine)
     if form is not None:
-        how = "line by line" if form.tile is None else f"gathered into runs of {form.tile.run} elements"
+        how = "line by line" if form.overlapped is None else "a tile while the next one is gathered"
+        if form.tile is not None:
+            how = f"gathered into runs of {form.tile.run} elements"
         return f"in0: in squares of {form.lanes} x {form.columns}, turned in registers\nout: past the caches, {how}"
     w = TensorWriter(operation, machine)
     if operation.main.family == "ternary":
