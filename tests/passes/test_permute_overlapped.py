@@ -31,6 +31,7 @@ def form_of(element, shape, order, machine=FEW_WAYS):
     [
         (F32, (4096, 4096), (1, 0), [4096], True, True),
         (F64, (2048, 4096), (1, 0), [2048], True, True),
+        (F32, (1024, 1024), (1, 0), [1024], True, True),
         (C128, (3001, 1399), (1, 0), [3001], False, False),
         (F32, (3, 3000, 2000), (2, 0, 1), [9000], False, True),
         (F32, (63, 65, 67, 61), (3, 1, 2, 0), [63, 67 * 65], False, False),
@@ -49,7 +50,8 @@ def test_runs_of_many_rows(element, shape, order, run, is_aligned, by_lines):
     [
         (F32, (4096, 4096), (1, 0), named_machine("cpu-avx512")),  # how many ways its second cache has is not known
         (F32, (4096, 4096), (1, 0), replace(FEW_WAYS, l2_ways=16)),
-        (F32, (1024, 1024), (1, 0), FEW_WAYS),  # stays in the caches
+        (F32, (1040, 1000), (1, 0), FEW_WAYS),  # stays in the caches,
+        (F32, (512, 512), (1, 0), FEW_WAYS),  # and so does this, though its rows share few sets of the first one
         (F32, (256, 256, 256), (2, 1, 0), FEW_WAYS),  # all rows lie in one set of the second cache
         (F32, (4099, 4097), (1, 0), FEW_WAYS),  # rows begin anywhere in a line: strips read each line once
         (U8, (8128, 8192), (1, 0), FEW_WAYS),  # narrow words

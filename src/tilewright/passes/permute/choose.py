@@ -42,8 +42,8 @@ from tilewright.passes.permute.copied import (
 from tilewright.passes.permute.form import PermuteForm
 from tilewright.passes.permute.interleaving import merged_form, merged_lanes, split_lanes
 from tilewright.passes.permute.overlapped_form import overlapped_form
-from tilewright.passes.permute.straight_form import straight_tile
-from tilewright.passes.permute.tiles import LINE, MANY_WAYS, PAGE, PermuteDimension, StraightTile, tile_extents, tile_of
+from tilewright.passes.permute.straight_form import straight_form
+from tilewright.passes.permute.tiles import LINE, MANY_WAYS, PAGE, PermuteDimension, tile_extents, tile_of
 
 WORDS = {1: U8, 2: U16, 4: U32, 8: U64}
 ROWS_BY_LINES = 128  # of the source, which are read together where each cache line is read once
@@ -126,13 +126,16 @@ def permute_form(
     past = past_caches(_bytes_far_apart(copied, column), machine)
     is_long = _long_rows(copied, square)
     nontemporal = past and is_long
-    if past and (found := overlapped_form(copied, column, square.lanes, square.columns, is_long)) is not None:
+    # Tiles in which rows that share few sets are gathered within the caches are no faster, and half as fast where the
+    # target has left them.
+    goes_past = past or (_shares_sets(copied, column, square) and _is_far(copied, column))
+    if goes_past and (found := overlapped_form(copied, column, square.lanes, square.columns, is_long)) is not None:
         return found
     # Long rows of a source that begin anywhere in a line are better read in strips, which move each line at once.
     if past and not (nontemporal and row.source * word.bytes % LINE):
-        straight = straight_tile(copied, column, square.lanes)
+        straight = straight_form(copied, column, square.lanes)
         if straight is not None:
-            return _straight(copied, column, square, straight)
+            return straight
     if past and _is_near(copied, column) and _groups_ahead(copied, column, square):
         return _squares(copied, column, square, False)
     if (
@@ -276,6 +279,11 @@ def _shares_sets(copied: Copied, column: PermuteDimension, square: _Square) -> b
     return square.lanes > 1 and lines > ways and copied.nbytes(column.size) > machine.l1_bytes
 
 
+def _is_far(copied: Copied, column: PermuteDimension) -> bool:
+    """Whether the target is much larger than the second cache."""
+    return copied.nbytes(column.size) > FAR_SHARE * copied.machine.l2_bytes
+
+
 def _squares(
     copied: Copied, column: PermuteDimension, square: _Square, nontemporal: bool, splits: bool = False
 ) -> PermuteForm:
@@ -357,7 +365,7 @@ def _tiles(copied: Copied, column: PermuteDimension, square: _Square, past: bool
     least = (square.lanes, square.width)
     extents = tile_extents(copied.others, row, column, atom, word.bytes, least, machine, past)
     # Rows in the third cache take longer to come than squares that miss the first one for the half of a line.
-    lines_up = past or copied.nbytes(column.size) <= FAR_SHARE * machine.l2_bytes or machine.l2_ways < MANY_WAYS
+    lines_up = past or not _is_far(copied, column) or machine.l2_ways < MANY_WAYS
     tile = tile_of(extents, row, column, atom, word.bytes, machine, past, lines_up)
     loops = []
     for one in (*copied.others, row, column):
@@ -383,37 +391,6 @@ def _tiles(copied: Copied, column: PermuteDimension, square: _Square, past: bool
         width=square.width,
         nontemporal=past,
         tile=tile,
-        source_start=copied.starts[0],
-        target_start=copied.starts[1],
-    )
-
-
-def _straight(copied: Copied, column: PermuteDimension, square: _Square, tile: StraightTile) -> PermuteForm:
-    """Tiles in the order of the source, whose runs are read from one end to the other."""
-    loops = []
-    for one in (*copied.others, copied.row, column):
-        extent = tile.extents.get(one, 1)
-        if extent < one.size:
-            over = form.RUN if one in tile.run else form.COLUMNS if one == column else form.TILES
-            count = -(-one.size // extent)
-            loops.append(form.PermuteLoop(over, count, one.source, one.target, extent, one.size - extent))
-    loops.sort(key=lambda one: -abs(one.source) * one.part)
-    wanted = wanted_blocks(copied.nbytes(column.size), copied.machine)
-    return PermuteForm(
-        word=copied.word,
-        atom=copied.atom,
-        loops=tuple(loops),
-        parallel=parallel_loops([one.size for one in loops], wanted),
-        row=copied.row,
-        column=column,
-        strip=copied.row.size,
-        chunk=column.size,
-        lanes=square.lanes,
-        vector=square.lanes * copied.atom,
-        columns=square.lanes,
-        width=square.lanes,
-        nontemporal=True,
-        straight=tile,
         source_start=copied.starts[0],
         target_start=copied.starts[1],
     )

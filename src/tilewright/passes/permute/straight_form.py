@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-from tilewright.passes.permute.copied import Copied
+from tilewright.passes.permute import form
+from tilewright.passes.permute.copied import Copied, parallel_loops, wanted_blocks
+from tilewright.passes.permute.form import PermuteForm, PermuteLoop
 from tilewright.passes.permute.tiles import LINE, MANY_WAYS, PAGE, PermuteDimension, StraightTile
 
 ROWS_LINES = 2  # cache lines of the target in the rows of a tile, or three where no row is then moved twice
@@ -19,15 +21,49 @@ LONG_COLUMN = 16  # cache lines of the source; the first and the last are then w
 MOST_RUN = 3  # dimensions
 
 
-def straight_tile(copied: Copied, column: PermuteDimension, lanes: int) -> StraightTile | None:
-    """The tile; None where squares are no whole lines, columns begin at different places in a line of the target, or
-    the second cache has few ways: rows a power of two apart are asked for ahead in few of its sets.
+def straight_form(copied: Copied, column: PermuteDimension, lanes: int) -> PermuteForm | None:
+    """The copy, in tiles in the order of the source, whose runs are read from one end to the other; None where squares
+    are no whole lines, columns begin at different places in a line of the target, or the second cache has few ways:
+    rows a power of two apart are asked for ahead in few of its sets.
 
     Args:
         copied: what is copied past the caches.
         column: the source's unit stride.
         lanes: the rows of a square.
     """
+    tile = _tile(copied, column, lanes)
+    if tile is None:
+        return None
+    loops = []
+    for one in (*copied.others, copied.row, column):
+        extent = tile.extents.get(one, 1)
+        if extent < one.size:
+            over = form.RUN if one in tile.run else form.COLUMNS if one == column else form.TILES
+            count = -(-one.size // extent)
+            loops.append(PermuteLoop(over, count, one.source, one.target, extent, one.size - extent))
+    loops.sort(key=lambda one: -abs(one.source) * one.part)
+    wanted = wanted_blocks(copied.nbytes(column.size), copied.machine)
+    return PermuteForm(
+        word=copied.word,
+        atom=copied.atom,
+        loops=tuple(loops),
+        parallel=parallel_loops([one.size for one in loops], wanted),
+        row=copied.row,
+        column=column,
+        strip=copied.row.size,
+        chunk=column.size,
+        lanes=lanes,
+        vector=lanes * copied.atom,
+        columns=lanes,
+        width=lanes,
+        nontemporal=True,
+        straight=tile,
+        source_start=copied.starts[0],
+        target_start=copied.starts[1],
+    )
+
+
+def _tile(copied: Copied, column: PermuteDimension, lanes: int) -> StraightTile | None:
     row, nbytes = copied.row, copied.word.bytes
     if copied.machine.l2_ways < MANY_WAYS or copied.atom.bit_count() > 1 or not lanes == copied.line > 1:
         return None
