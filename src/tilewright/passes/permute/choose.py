@@ -41,6 +41,7 @@ from tilewright.passes.permute.copied import (
 )
 from tilewright.passes.permute.form import PermuteForm
 from tilewright.passes.permute.interleaving import merged_form, merged_lanes, split_lanes
+from tilewright.passes.permute.joined_form import joined_form
 from tilewright.passes.permute.overlapped_form import overlapped_form
 from tilewright.passes.permute.straight_form import straight_form
 from tilewright.passes.permute.tiles import LINE, MANY_WAYS, PAGE, PermuteDimension, tile_extents, tile_of
@@ -111,7 +112,8 @@ def permute_form(
     if row.source not in (atom, 0) and (atom > 1 or row.source != -1 or row.target != 1):
         column = min((one for one in dimensions if one.source), key=lambda one: abs(one.source), default=None)
     if column is None:
-        return _rows(Copied(word, atom, row, tuple(dimensions), (starts[0], starts[1]), machine))
+        copied = Copied(word, atom, row, tuple(dimensions), (starts[0], starts[1]), machine)
+        return joined_form(copied) or _rows(copied)
     dimensions.remove(column)
     if column.source < 0:
         column = _turned(column, starts)

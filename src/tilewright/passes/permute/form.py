@@ -6,7 +6,14 @@ import math
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import ScalarType
-from tilewright.passes.permute.tiles import CarriedTile, OverlappedTile, PermuteDimension, StraightTile, Tile
+from tilewright.passes.permute.tiles import (
+    CarriedTile,
+    JoinedRows,
+    OverlappedTile,
+    PermuteDimension,
+    StraightTile,
+    Tile,
+)
 
 SPLIT_LINES = 16  # of one of few rows that are split
 STRIP_LINES = 4  # cache lines of the target that a strip writes in one piece: with one of them it takes twice the time
@@ -60,6 +67,7 @@ class PermuteForm:
         straight: what is written past the caches straight from registers, line by line of the target.
         carried: the same where columns begin anywhere in a line of the target, or atoms are no part of one.
         overlapped: what is gathered in the first cache and written past it while the next tile is gathered.
+        joined: short rows of which whole lines of the target are made, which are written past the caches.
         source_start, target_start: where the first element lies, in words.
     """
 
@@ -87,6 +95,7 @@ class PermuteForm:
     straight: StraightTile | None = None
     carried: CarriedTile | None = None
     overlapped: OverlappedTile | None = None
+    joined: JoinedRows | None = None
     source_start: int
     target_start: int
 

@@ -2,6 +2,7 @@
 
     block index, loops -> where a piece lies in both arrays
         rows      whole vectors; with non-temporal stores from the target's first full cache line to its last
+        joined    past the caches: short rows that follow each other in the target
         squares   for each cache line of columns: read squares, transpose them in registers, write their columns
         split     a vector of each of few rows whose elements lie between each other in the source, instead of squares
         merged    a vector of each of few rows, whose elements come to lie between each other in the target
@@ -47,6 +48,7 @@ from tilewright.passes.permute.carried import write_carried
 from tilewright.passes.permute.choose import permute_form
 from tilewright.passes.permute.form import BLOCKS, CHUNKS, COLUMNS, EDGE, INSIDE, OUTER, RUN, STRIPS, TILES, PermuteForm
 from tilewright.passes.permute.interleaved import has_lines, split, write_merged, write_split
+from tilewright.passes.permute.joined import write_joined
 from tilewright.passes.permute.lines import write_lines
 from tilewright.passes.permute.overlapped import OverlappedCopy
 from tilewright.passes.permute.squares import square_columns
@@ -210,6 +212,9 @@ class _Writer(PermuteWriter):
             return
         if form.tile is not None:
             write_tile(self, form.tile, source, target, place[FOLLOWING], known.get(EDGE))
+            return
+        if form.joined is not None:
+            write_joined(self, form.joined, source, target, known.get(RUN, integer(0)))
             return
         count, left = self._extent(STRIPS, form.row.size, form.strip, known)
         if form.column is None:

@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import islice
+from itertools import islice, zip_longest
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import BOOL, I64, ScalarType
@@ -203,14 +203,15 @@ class OverlappedCopy:
             for word in self.asked_words:
                 w.emit.emit(kernel.Prefetch(w.source, add(there, integer(word)), level=2))
 
-        for i in range(form.lanes):
-            ask(i)
         to = w.let(add(self.gathered, multiply(r, integer(form.atom))), "to")
         parts = form.width // form.columns
         number = w.let(operation("floordiv", multiply(r, integer(parts)), integer(form.lanes)), "number")
         columns = square_columns(w, w.source, starts)
         for part in range(parts):
-            w.beside = beside = _Beside(form, self._stores(add(number, integer(part))) if writes else [])
+            stores = self._stores(add(number, integer(part))) if writes else []
+            asks = [partial(ask, i) for i in range(part, form.lanes, parts)]
+            both = [one for pair in zip_longest(asks, stores) for one in pair if one is not None]
+            w.beside = beside = _Beside(form, both)
             for c, vector in islice(columns, form.columns):
                 w.emit.emit(kernel.Store(self.stage, add(to, integer(c * self.tile.pitch)), vector))
             beside.rest()

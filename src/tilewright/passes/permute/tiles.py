@@ -174,6 +174,33 @@ class OverlappedTile:
     by_lines: bool
 
 
+@dataclass(frozen=True)
+class JoinedRows:
+    """Rows that are joined to whole lines of the target.
+
+    Attributes:
+        run: the dimensions of rows that follow each other in the target, the inner one first.
+        part: rows of a run that a block copies.
+        rows: those of a chunk, during which the next one is asked for.
+        together: those that are joined before they are written,
+        piece: or else words of a long row; 0 of short ones.
+        before: words of a row before its last piece.
+        vectors: those of the last piece.
+        found: rows whose places in the source are found together; no more than the first dimension of the run has.
+        stage_words: the size of the stage.
+    """
+
+    run: tuple[PermuteDimension, ...]
+    part: int
+    rows: int
+    found: int
+    together: int
+    piece: int
+    before: int
+    vectors: int
+    stage_words: int
+
+
 def tile_extents(
     dimensions: Sequence[PermuteDimension],
     row: PermuteDimension,

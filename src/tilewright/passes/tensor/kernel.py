@@ -44,7 +44,7 @@ def _gathered(operation: TensorOperation, machine: Machine) -> PermuteForm | Non
     if operation.main not in (Primitive.COPY, Primitive.TRANSPOSE) or around != (Primitive.NONE, Primitive.NONE):
         return None
     form = permute_form(operation.dtype, *_layouts(operation), machine)
-    return form if form.tile or form.overlapped or form.straight or form.carried else None
+    return form if form.tile or form.overlapped or form.joined or form.straight or form.carried else None
 
 
 def _layouts(operation: TensorOperation) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
@@ -69,6 +69,8 @@ def describe_primitive(operation: TensorOperation, machine: Machine) -> str:
         out: in the caches
     """
     form = _gathered(operation, machine)
+    if form is not None and form.joined is not None:
+        return f"in0: in rows of {form.row.size} elements\nout: past the caches, rows joined to whole lines"
     if form is not None:
         how = "line by line" if form.overlapped is None else "a tile while the next one is gathered"
         if form.tile is not None:
