@@ -131,7 +131,7 @@ def permute_form(
     # Tiles in which rows that share few sets are gathered within the caches are no faster, and half as fast where the
     # target has left them.
     goes_past = past or (_shares_sets(copied, column, square) and _is_far(copied, column))
-    if goes_past and (found := overlapped_form(copied, column, square.lanes, square.columns, is_long)) is not None:
+    if goes_past and (found := overlapped_form(copied, column, is_long)) is not None:
         return found
     # Long rows of a source that begin anywhere in a line are better read in strips, which move each line at once.
     if past and not (nontemporal and row.source * word.bytes % LINE):
