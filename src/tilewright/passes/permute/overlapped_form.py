@@ -22,8 +22,8 @@ LEAST_COLUMNS = 16  # cache lines of the source in a piece of a row that is shar
 
 
 def overlapped_form(copied: Copied, column: PermuteDimension, is_long: bool) -> PermuteForm | None:
-    """The copy; None where vectors hold no two atoms, words are narrow, runs are short, rows of a matrix begin anywhere in
-    a line of the source (strips read each line once), or the second cache has many ways, whose rows may be asked for
+    """The copy; None where vectors hold no two atoms, words are narrow, runs are short, rows of a matrix begin anywhere
+    in a line of the source (strips read each line once), or the second cache has many ways, whose rows may be asked for
     further ahead, or so few for the steps of the rows that those of one square drive each other out of it.
 
     Args:
