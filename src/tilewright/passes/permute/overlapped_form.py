@@ -18,11 +18,12 @@ MOST_RUN = 4  # dimensions
 LEAST_ATOM = 4  # bytes: of narrower ones a line is read in several pieces, and its squares take long
 LONG_ATOM = 16  # bytes, of which strips hold few columns
 LEAST_ROW = 2  # elements, whose places are found together: of fewer it is another dimension
+LEAST_LANES = 4  # rows of a square
 LEAST_COLUMNS = 16  # cache lines of the source in a piece of a row that is shared out
 
 
 def overlapped_form(copied: Copied, column: PermuteDimension, is_long: bool) -> PermuteForm | None:
-    """The copy; None where vectors hold no two atoms, words are narrow, runs are short, rows of a matrix begin anywhere
+    """The copy; None where vectors hold few atoms, words are narrow, runs are short, rows of a matrix begin anywhere
     in a line of the source (strips read each line once), or the second cache has many ways, whose rows may be asked for
     further ahead, or so few for the steps of the rows that those of one square drive each other out of it.
 
@@ -33,7 +34,7 @@ def overlapped_form(copied: Copied, column: PermuteDimension, is_long: bool) -> 
     """
     machine, atom, line = copied.machine, copied.atom, copied.line
     lanes = machine.vector_bytes // copied.size  # rows of a square, which may lie at the ends of two dimensions
-    if atom.bit_count() > 1 or lanes < 2 or not copied.row.target == atom == column.source:
+    if atom.bit_count() > 1 or lanes < LEAST_LANES or not copied.row.target == atom == column.source:
         return None
     if copied.size < LEAST_ATOM or copied.row.size < LEAST_ROW or column.size < line:
         return None
