@@ -8,6 +8,7 @@ import numpy as np
 
 from tilewright.ir.scalars import scalar_type_of
 from tilewright.machine.named import named_machine
+from tilewright.passes.permute.choose import permute_form
 from tilewright.passes.permute.kernel import permute_launch
 from tilewright.runtime import cpu_pool
 from tilewright.runtime.backends import argument_block
@@ -18,6 +19,13 @@ GUARD = 0xA5
 SMALL_CACHES = [replace(named_machine(name), l2_bytes=0, l3_bytes=0) for name in ("cpu-avx512", "cpu-avx2", "cpu-neon")]
 """Machines whose caches hold nothing, so that every target is written past them."""
 MACHINES = [*map(named_machine, ("cpu-avx512", "cpu-avx2", "cpu-neon")), *SMALL_CACHES]
+
+
+def form_of(element, shape, order, machine):
+    """The form of a copy of a row-major array to another order of its dimensions."""
+    source = np.zeros(shape, np.uint8).transpose(order)
+    strides = np.zeros(source.shape, np.uint8).strides
+    return permute_form(element, source.shape, source.strides, strides, machine)
 
 
 def forbidden_after(nbytes):

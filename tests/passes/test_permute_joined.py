@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from permute_support import SMALL_CACHES, check_copy, source_view, target_view
+from permute_support import SMALL_CACHES, check_copy, form_of, source_view, target_view
 
 from tilewright.contraction.tensor_operation import TensorDimension, TensorOperation
 from tilewright.ir.scalars import F16, F32, F64, U8
@@ -17,13 +17,6 @@ from tilewright.passes.tensor.kernel import describe_primitive
 FEW_WAYS = replace(named_machine("cpu-avx512"), l2_ways=8)
 PAST = [replace(one, l2_ways=8) for one in SMALL_CACHES[:2]]
 """Nothing stays in their caches, so that small copies go past them too."""
-
-
-def form_of(element, shape, order, machine=FEW_WAYS):
-    """The form of a copy of a row-major array to another order of its dimensions."""
-    source = np.zeros(shape, np.uint8).transpose(order)
-    strides = np.zeros(source.shape, np.uint8).strides
-    return permute_form(element, source.shape, source.strides, strides, machine)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +31,7 @@ def form_of(element, shape, order, machine=FEW_WAYS):
 )
 def test_a_kilobyte_of_rows_or_a_piece_of_one(element, shape, together, piece, vectors):
     """Heads of attention: (batch, head, place, depth) of (batch, place, head, depth)."""
-    joined = form_of(element, shape, (0, 2, 1, 3)).joined
+    joined = form_of(element, shape, (0, 2, 1, 3), FEW_WAYS).joined
     assert joined is not None
     assert (joined.together, joined.piece, joined.vectors) == (together, piece, vectors)
     assert max(joined.together * shape[-1], joined.piece) * element.bytes <= 1 << 10 or joined.piece

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from permute_support import SMALL_CACHES, check_copy, source_view, target_view
+from permute_support import SMALL_CACHES, check_copy, form_of, source_view, target_view
 
 from tilewright.contraction.tensor_operation import TensorDimension, TensorOperation
 from tilewright.ir.scalars import C128, F32, F64, U8, scalar_type_of
@@ -17,13 +17,6 @@ from tilewright.passes.tensor.kernel import describe_primitive
 FEW_WAYS = replace(named_machine("cpu-avx512"), l2_ways=8)
 PAST = [replace(one, l2_ways=8) for one in SMALL_CACHES[:2]]
 """Nothing stays in their caches, so that small copies go past them too."""
-
-
-def form_of(element, shape, order, machine=FEW_WAYS):
-    """The form of a copy of a row-major array to another order of its dimensions."""
-    source = np.zeros(shape, np.uint8).transpose(order)
-    strides = np.zeros(source.shape, np.uint8).strides
-    return permute_form(element, source.shape, source.strides, strides, machine)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +32,7 @@ def form_of(element, shape, order, machine=FEW_WAYS):
     ],
 )
 def test_runs_of_many_rows(element, shape, order, run, is_aligned, by_lines):
-    tile = form_of(element, shape, order).overlapped
+    tile = form_of(element, shape, order, FEW_WAYS).overlapped
     assert tile is not None
     assert (tile.is_aligned, tile.by_lines, tile.rows) == (is_aligned, by_lines, 128)
     assert [one.size for one in tile.run][: len(run)] == run or np.prod([one.size for one in tile.run]) == np.prod(run)
@@ -65,7 +58,7 @@ def test_others_are_not(element, shape, order, machine):
 
 def test_a_row_is_shared_out_in_pieces():
     """The last piece is as long as the others but for what the columns do not have."""
-    form = form_of(F32, (4095, 4112), (1, 0))
+    form = form_of(F32, (4095, 4112), (1, 0), FEW_WAYS)
     columns = next(one for one in form.loops if one.over == "columns")
     assert columns.size * columns.part - form.column.size < 16 * columns.size
 

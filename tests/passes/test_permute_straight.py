@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from permute_support import SMALL_CACHES, check_copy, source_view, target_view
+from permute_support import SMALL_CACHES, check_copy, form_of, source_view, target_view
 
 from tilewright.contraction.tensor_operation import TensorDimension, TensorOperation
 from tilewright.ir.scalars import F16, F32, F64, U8
@@ -18,13 +18,6 @@ from tilewright.passes.tensor.kernel import describe_primitive
 MANY_WAYS = replace(named_machine("cpu-avx512"), l2_ways=16)
 PAST = replace(SMALL_CACHES[0], l2_ways=16)
 """Nothing stays in its caches, so that small copies go past them too."""
-
-
-def form_of(element, shape, order, machine=MANY_WAYS):
-    """The form of a copy of a row-major array to another order of its dimensions."""
-    source = np.zeros(shape, np.uint8).transpose(order)
-    strides = np.zeros(source.shape, np.uint8).strides
-    return permute_form(element, source.shape, source.strides, strides, machine)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +36,7 @@ def form_of(element, shape, order, machine=MANY_WAYS):
 def test_tiles_have_two_or_three_lines_of_rows_and_runs_of_a_page_or_up_to_eight_lines_of_long_rows(
     element, shape, order, rows, run, by_lines
 ):
-    tile = form_of(element, shape, order).straight
+    tile = form_of(element, shape, order, MANY_WAYS).straight
     assert tile is not None
     assert (tile.rows, np.prod([one.size for one in tile.run]), tile.by_lines) == (rows, run, by_lines)
     assert np.prod([one.size for one in tile.columns]) * element.bytes <= 20 * 64

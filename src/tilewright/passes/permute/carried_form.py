@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tilewright.passes.permute import form
-from tilewright.passes.permute.copied import Copied, parallel_loops, power_of_two_at_most, wanted_blocks
+from tilewright.passes.permute.copied import Copied, parallel_loops, power_of_two_at_most, run_of, wanted_blocks
 from tilewright.passes.permute.form import PermuteForm, PermuteLoop
 from tilewright.passes.permute.tiles import LINE, MANY_WAYS, CarriedTile, PermuteDimension
 
@@ -29,7 +29,7 @@ def carried_form(copied: Copied, column: PermuteDimension) -> PermuteForm | None
     words = LINE // copied.word.bytes
     lanes = power_of_two_at_most(words // atom)
     columns = power_of_two_at_most(min(lanes if copied.size > 2 else NARROW_BYTES // copied.size, column.size))
-    run = _run(copied)
+    run = run_of(copied, MOST_RUN)
     length = math.prod(one.size for one in run)
     if copied.size % 2 and atom > 1:
         return None  # Of a few bytes: they are better gathered.
@@ -79,19 +79,6 @@ def carried_form(copied: Copied, column: PermuteDimension) -> PermuteForm | None
         source_start=copied.starts[0],
         target_start=copied.starts[1],
     )
-
-
-def _run(copied: Copied) -> tuple[PermuteDimension, ...]:
-    """Dimensions that lie together in the target."""
-    run = [copied.row]
-    length = copied.row.size * copied.atom
-    while len(run) < MOST_RUN:
-        after = next((one for one in copied.others if one.target == length), None)
-        if after is None:
-            break
-        run.append(after)
-        length *= after.size
-    return tuple(run)
 
 
 def is_paired(copied: Copied) -> bool:

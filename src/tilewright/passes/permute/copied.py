@@ -9,7 +9,7 @@ from tilewright.ir.dataclass import dataclass
 from tilewright.ir.scalars import ScalarType
 from tilewright.machine.model import Machine
 from tilewright.passes.permute.form import OUTER, PermuteLoop
-from tilewright.passes.permute.tiles import LINE, PermuteDimension
+from tilewright.passes.permute.tiles import LINE, PAGE, PermuteDimension
 
 LONG_LINES = 16  # cache lines of a row that is written past the caches wherever it begins
 LONG_LINES_PAST_THIRD = 6  # of a row that is copied as it is, where that is worth it from the second cache on
@@ -43,6 +43,27 @@ class Copied:
     def nbytes(self, columns: int = 1) -> int:
         """Bytes of the whole, with so many columns."""
         return math.prod(one.size for one in (*self.others, self.row)) * columns * self.size
+
+
+def run_of(copied: Copied, most: int, long_enough: float = math.inf) -> tuple[PermuteDimension, ...]:
+    """The row and dimensions that lie together with it in the target, `most` at the most: until the run of them has so
+    many atoms."""
+    run = [copied.row]
+    length = copied.row.size
+    while length < long_enough and len(run) < most:
+        after = next((one for one in copied.others if one.target == length * copied.atom), None)
+        if after is None:
+            break
+        run.append(after)
+        length *= after.size
+    return tuple(run)
+
+
+def rows_in_a_set(copied: Copied, rows: int) -> int:
+    """Lines of so many rows of the source that share a set of the second cache, whose ways are known."""
+    machine = copied.machine
+    way = max(PAGE, machine.l2_bytes // machine.l2_ways)
+    return rows * math.gcd(copied.row.source * copied.word.bytes, way) // way
 
 
 def power_of_two_at_most(limit: int) -> int:

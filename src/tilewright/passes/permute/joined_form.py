@@ -11,17 +11,18 @@ from tilewright.passes.permute.copied import (
     parallel_loops,
     past_caches,
     power_of_two_at_most,
+    run_of,
     wanted_blocks,
 )
 from tilewright.passes.permute.form import PermuteForm, PermuteLoop
-from tilewright.passes.permute.tiles import LINE, MANY_WAYS, PAGE, JoinedRows, PermuteDimension
+from tilewright.passes.permute.tiles import LINE, MANY_WAYS, PAGE, JoinedRows
 
 ROW_BYTES = range(32, 1 << 17)
 CHUNK_BYTES = 1 << 16  # of rows, while which the next ones are asked for
 PIECE_BYTES = 1 << 10  # of rows that are joined before they are written: they lie in one page
 LEAST_RUN = 1 << 13  # bytes of rows that follow each other
 MOST_FOUND = 16  # rows whose places are found together
-MOST_RUN = 4  # dimensions
+MOST_RUN = 4  # dimensions of rows
 
 
 def joined_form(copied: Copied) -> PermuteForm | None:
@@ -33,7 +34,7 @@ def joined_form(copied: Copied) -> PermuteForm | None:
         return None
     if nbytes not in ROW_BYTES or machine.vector_bytes < word.bytes or not 0 < machine.l2_ways < MANY_WAYS:
         return None
-    run = _run(copied)
+    run = run_of(copied, 1 + MOST_RUN)[1:]
     length = math.prod(one.size for one in run)
     if not run or length * nbytes < LEAST_RUN:
         return None
@@ -77,16 +78,3 @@ def joined_form(copied: Copied) -> PermuteForm | None:
         source_start=copied.starts[0],
         target_start=copied.starts[1],
     )
-
-
-def _run(copied: Copied) -> tuple[PermuteDimension, ...]:
-    """The dimensions of rows that follow each other in the target, the inner one first."""
-    run: list[PermuteDimension] = []
-    length = copied.row.size
-    while len(run) < MOST_RUN:
-        after = next((one for one in copied.others if one.target == length), None)
-        if after is None:
-            break
-        run.append(after)
-        length *= after.size
-    return tuple(run)

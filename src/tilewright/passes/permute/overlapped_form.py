@@ -6,9 +6,16 @@ import math
 from collections.abc import Sequence
 
 from tilewright.passes.permute import form
-from tilewright.passes.permute.copied import Copied, parallel_loops, power_of_two_at_most, wanted_blocks
+from tilewright.passes.permute.copied import (
+    Copied,
+    parallel_loops,
+    power_of_two_at_most,
+    rows_in_a_set,
+    run_of,
+    wanted_blocks,
+)
 from tilewright.passes.permute.form import PermuteForm, PermuteLoop
-from tilewright.passes.permute.tiles import LINE, MANY_WAYS, PAGE, OverlappedTile, PermuteDimension
+from tilewright.passes.permute.tiles import LINE, MANY_WAYS, OverlappedTile, PermuteDimension
 
 ROWS = 128  # of a tile: pieces of the target of half a kilobyte at the least; more rows do not stay in the first cache
 LONG_RUN = 32  # cache lines of a run of the target, whose last rows are no large part
@@ -38,12 +45,12 @@ def overlapped_form(copied: Copied, column: PermuteDimension, is_long: bool) -> 
         return None
     if copied.size < LEAST_ATOM or copied.row.size < LEAST_ROW or column.size < line:
         return None
-    if not 0 < machine.l2_ways < MANY_WAYS or _in_a_set(copied, line) > machine.l2_ways:
+    if not 0 < machine.l2_ways < MANY_WAYS or rows_in_a_set(copied, line) > machine.l2_ways:
         return None
     begins_anywhere = copied.row.source * copied.word.bytes % LINE > 0
     if is_long and begins_anywhere and copied.size < LONG_ATOM and column.size >= LONG_COLUMN * line:
         return None
-    run = _run(copied)
+    run = run_of(copied, MOST_RUN, LONG_RUN * copied.line)
     length = math.prod(one.size for one in run)
     if length < ROWS:
         return None
@@ -91,26 +98,6 @@ def overlapped_form(copied: Copied, column: PermuteDimension, is_long: bool) -> 
         source_start=copied.starts[0],
         target_start=copied.starts[1],
     )
-
-
-def _in_a_set(copied: Copied, rows: int) -> int:
-    """Lines of so many rows that share a set of the second cache."""
-    machine = copied.machine
-    way = max(PAGE, machine.l2_bytes // machine.l2_ways)
-    return rows * math.gcd(copied.row.source * copied.word.bytes, way) // way
-
-
-def _run(copied: Copied) -> tuple[PermuteDimension, ...]:
-    """As many dimensions that lie together in the target as it takes for a long run."""
-    run = [copied.row]
-    length = copied.row.size
-    while length < LONG_RUN * copied.line and len(run) < MOST_RUN:
-        after = next((one for one in copied.others if one.target == length * copied.atom), None)
-        if after is None:
-            break
-        run.append(after)
-        length *= after.size
-    return tuple(run)
 
 
 def _chunk(size: int, line: int, wanted: int) -> int:

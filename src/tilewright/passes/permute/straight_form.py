@@ -6,9 +6,9 @@ import math
 from itertools import pairwise
 
 from tilewright.passes.permute import form
-from tilewright.passes.permute.copied import Copied, parallel_loops, wanted_blocks
+from tilewright.passes.permute.copied import Copied, parallel_loops, rows_in_a_set, run_of, wanted_blocks
 from tilewright.passes.permute.form import PermuteForm, PermuteLoop
-from tilewright.passes.permute.tiles import LINE, MANY_WAYS, PAGE, PermuteDimension, StraightTile
+from tilewright.passes.permute.tiles import LINE, MANY_WAYS, PermuteDimension, StraightTile
 
 ROWS_LINES = 2  # cache lines of the target in the rows of a tile, or three where no row is then moved twice
 READ_LINES = 16  # cache lines of the source in the columns of a tile
@@ -71,9 +71,9 @@ def _tile(copied: Copied, column: PermuteDimension, lanes: int) -> StraightTile 
         return None
     if any(one.target * nbytes % LINE for one in (*copied.others, column)):
         return None
-    if _in_a_set(copied, lanes) > copied.machine.l2_ways:
+    if rows_in_a_set(copied, lanes) > copied.machine.l2_ways:
         return None  # What is asked for of one row would drive out what was of another.
-    run = _run(copied)
+    run = run_of(copied, MOST_RUN, LONG_RUN * copied.line)
     if math.prod(one.size for one in run) < SHORTEST_RUN * lanes:
         return None
     # More rows than a processor foresees have to be asked for, in buffers that stores may need.
@@ -84,26 +84,6 @@ def _tile(copied: Copied, column: PermuteDimension, lanes: int) -> StraightTile 
     tiled = tuple(PermuteDimension(extents[one], one.source, one.target) for one in (column, *inside))
     is_even = all(one.source * nbytes % LINE == 0 for one in (*copied.others, row))
     return StraightTile(run, rows, tiled, extents, is_even and column.size >= LONG_COLUMN * lanes)
-
-
-def _in_a_set(copied: Copied, lanes: int) -> int:
-    """Lines of the rows of a square that share a set of the second cache."""
-    machine = copied.machine
-    way = max(PAGE, machine.l2_bytes // machine.l2_ways)
-    return lanes * math.gcd(copied.row.source * copied.word.bytes, way) // way
-
-
-def _run(copied: Copied) -> tuple[PermuteDimension, ...]:
-    """As many dimensions as it takes for a long run."""
-    run = [copied.row]
-    length = copied.row.size
-    while length < LONG_RUN * copied.line and len(run) < MOST_RUN:
-        after = next((one for one in copied.others if one.target == length * copied.atom), None)
-        if after is None:
-            break
-        run.append(after)
-        length *= after.size
-    return tuple(run)
 
 
 def _is_long(run: tuple[PermuteDimension, ...], lanes: int) -> bool:
