@@ -128,8 +128,7 @@ def permute_form(
     past = past_caches(_bytes_far_apart(copied, column), machine)
     is_long = _long_rows(copied, square)
     nontemporal = past and is_long
-    # Tiles in which rows that share few sets are gathered within the caches are no faster, and half as fast where the
-    # target has left them.
+    # Gathering rows that share few sets within the caches takes longer, whether the third one has the target or not.
     goes_past = past or (_shares_sets(copied, column, square) and _is_far(copied, column))
     if goes_past and (found := overlapped_form(copied, column, is_long)) is not None:
         return found

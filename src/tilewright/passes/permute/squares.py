@@ -120,7 +120,7 @@ def _picked(w: PermuteWriter, one: Expression, two: Expression, lanes: Sequence[
     longer = power_of_two_at_least(len(lanes))
     filled = (*lanes, *(0 for _ in range(longer - len(lanes))))
     found = w.let(Shuffle(one, two, filled, VectorType(w.form.word, longer)), hint)
-    if w.beside is not None:
+    if w.beside is not None:  # LLVM would do all that is beside a square before it.
         found = w.emit.declare(found, hint)
         w.emit.emit(Assign(found.name, found, settled=True))
         w.beside()
