@@ -5,6 +5,7 @@ import mmap
 from dataclasses import replace
 
 import numpy as np
+from hypothesis import strategies as st
 
 from tilewright.ir.scalars import scalar_type_of
 from tilewright.machine.named import named_machine
@@ -60,6 +61,19 @@ def target_view(dtype, shape, order, steps, shift):
     inside = memory.view(dtype)[64 + shift : 64 + shift + count]
     base = inside.reshape([held[d] for d in order]).transpose(np.argsort(order))
     return memory, base[(*(slice(None, None, step) for step in steps), ...)]
+
+
+def drawn_squares(data, dtype, inner, column, shift):
+    """A source whose unit stride is the column's, of drawn orders, steps and outer dimensions; guarded bytes and the
+    target in them, whose rows `inner` tells from the last dimension on."""
+    outer = [data.draw(st.integers(1, 3)) for _ in range(data.draw(st.integers(0, 2)))]
+    shape = (*outer, column, *inner[::-1])
+    middle = data.draw(st.permutations([*range(len(outer)), *range(len(outer) + 1, len(shape))]))
+    steps = [data.draw(st.sampled_from([1, 1, -1])) for _ in shape]
+    steps[len(outer)] = 1
+    rng = np.random.default_rng(data.draw(st.integers(0, 10**6)))
+    source = source_view(rng, dtype, shape, (*middle, len(outer)), steps, ())
+    return source, *target_view(dtype, shape, range(len(shape)), [1] * len(shape), shift)
 
 
 def run_copy(source, target, machine, threads=1):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from permute_support import SMALL_CACHES, check_copy, form_of, source_view, target_view
+from permute_support import SMALL_CACHES, check_copy, drawn_squares, form_of, target_view
 
 from tilewright.contraction.tensor_operation import TensorDimension, TensorOperation
 from tilewright.ir.scalars import F16, F32, F64, U8
@@ -72,15 +72,7 @@ def test_every_place_in_a_line(data, dtype, shift):
     inner = [data.draw(st.sampled_from([1, 2, 3, 5, 16])) * lanes]  # the target's row
     inner += [data.draw(st.integers(1, 6)) for _ in range(data.draw(st.integers(0, 2)))]
     column = data.draw(st.sampled_from([lanes, lanes + 3, 5 * lanes, 33 * lanes, 37 * lanes + 5]))
-    outer = [data.draw(st.integers(1, 4)) for _ in range(data.draw(st.integers(0, 2)))]
-    shape = (*outer, column, *inner[::-1])
-    middle = data.draw(st.permutations([*range(len(outer)), *range(len(outer) + 1, len(shape))]))
-    order = (*middle, len(outer))  # of the source: the column last
-    steps = [data.draw(st.sampled_from([1, 1, -1])) for _ in shape]
-    steps[len(outer)] = 1
-    rng = np.random.default_rng(data.draw(st.integers(0, 10**6)))
-    source = source_view(rng, dtype, shape, order, steps, ())
-    memory, target = target_view(dtype, shape, range(len(shape)), [1] * len(shape), shift)
+    source, memory, target = drawn_squares(data, dtype, inner, column, shift)
     machine = replace(PAST, pace=data.draw(st.sampled_from([PAST.pace, MESH])))
     check_copy(source, memory, target, machine, data.draw(st.sampled_from([1, 2])))
 

@@ -67,7 +67,7 @@ class PermuteForm:
         straight: what is written past the caches straight from registers, line by line of the target.
         carried: the same where columns begin anywhere in a line of the target, or atoms are no part of one.
         overlapped: what is gathered in the first cache and written past it while the next tile is gathered.
-        joined: short rows of which whole lines of the target are made, which are written past the caches.
+        joined: rows of which whole lines of the target are made, which are written past the caches.
         source_start, target_start: where the first element lies, in words.
     """
 

@@ -1,4 +1,4 @@
-"""Which copies past the caches join short rows to whole lines of the target (`joined.py`)."""
+"""Which copies past the caches join rows to whole lines of the target (`joined.py`)."""
 
 from __future__ import annotations
 

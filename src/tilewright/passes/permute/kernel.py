@@ -2,7 +2,7 @@
 
     block index, loops -> where a piece lies in both arrays
         rows      whole vectors; with non-temporal stores from the target's first full cache line to its last
-        joined    past the caches: short rows that follow each other in the target
+        joined    past the caches: rows that follow each other in the target
         squares   for each cache line of columns: read squares, transpose them in registers, write their columns
         split     a vector of each of few rows whose elements lie between each other in the source, instead of squares
         merged    a vector of each of few rows, whose elements come to lie between each other in the target

@@ -62,7 +62,7 @@ class OverlappedCopy:
         self.run = RunRows(w, tile.run)
         self.whole = w.parameter("whole", math.prod(one.size for one in tile.run) * form.atom)
         self.rows = w.parameter("rows", tile.rows)
-        self.columns = w.parameter("columns", tile.columns)
+        self.columns = w.parameter("columns", form.chunk)
         self.size = w.parameter("size", form.column.size if form.column is not None else 0)
         self.to_step = w.parameter("to_step", form.column.target if form.column is not None else 0)
         words = LINE // w.bytes

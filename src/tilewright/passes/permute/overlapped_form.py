@@ -87,7 +87,6 @@ def overlapped_form(copied: Copied, column: PermuteDimension, is_long: bool) -> 
         overlapped=OverlappedTile(
             run=run,
             rows=ROWS,
-            columns=chunk,
             found=power_of_two_at_most(min(copied.row.size, line)),
             pitch=(ROWS // line + 1 | 1) * line * atom,
             is_aligned=is_aligned,

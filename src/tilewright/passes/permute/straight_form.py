@@ -64,6 +64,7 @@ def straight_form(copied: Copied, column: PermuteDimension, lanes: int) -> Permu
 
 
 def _tile(copied: Copied, column: PermuteDimension, lanes: int) -> StraightTile | None:
+    """What is copied at once, if anything is."""
     row, nbytes = copied.row, copied.word.bytes
     if copied.machine.l2_ways < MANY_WAYS or copied.atom.bit_count() > 1 or not lanes == copied.line > 1:
         return None

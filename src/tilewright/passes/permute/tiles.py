@@ -154,7 +154,6 @@ class OverlappedTile:
     Attributes:
         run: the dimensions that lie together in the target, the row first.
         rows: elements of a run in a tile, of each of a cache line of columns.
-        columns: columns in a piece, copied tile by tile.
         found: rows whose places in the source are found together; no more than the first dimension of the run has.
         pitch: words from column to column of what is gathered.
         ahead: tiles from what is gathered to what is asked for.
@@ -165,7 +164,6 @@ class OverlappedTile:
 
     run: tuple[PermuteDimension, ...]
     rows: int
-    columns: int
     found: int
     pitch: int
     ahead: int
