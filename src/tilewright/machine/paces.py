@@ -27,6 +27,9 @@ class Pace:
         tile: of the products of two tiles.
         tile_load: of a tile from a panel.
         tile_end: to begin a tile of sums, and to bring them to where they go.
+        packed_tile: to begin a register tile of the packed form, with its tables and tests.
+        queued: vectors that a register tile stores at once before the stores wait for each other, and all after them.
+        queue_wait: what each vector beyond these takes more.
         narrow: the least that a multiply-add of a narrower vector takes.
         mixed: to bring the elements of two rows together in one vector, or those of two such vectors.
         run: to go on with another row of an operand, within a sum that runs along rows of both.
@@ -79,6 +82,9 @@ class Pace:
     tile: float = 16.0
     tile_load: float = 16.0
     tile_end: float = 60.0
+    packed_tile: float = 8.0
+    queued: float = 16
+    queue_wait: float = 2.5
     narrow: float = 0.5
     mixed: float = 0.2
     run: float = 0.0
@@ -127,6 +133,15 @@ class Pace:
         if 0 in (self.second_cache, self.third_cache, self.memory, self.past, self.again, self.again_past):
             raise ValueError("the pace of a core: bytes come from all caches and from memory, and so many are none")
 
+    def stored(self, vectors: float) -> float:
+        """The time to store so many vectors of a register tile at once.
+
+        Example:
+            >>> [Pace().stored(vectors) for vectors in (16, 24)]
+            [16.0, 44.0]
+        """
+        return float(vectors + self.queue_wait * max(0.0, vectors - self.queued))
+
     @property
     def shares_buffers(self) -> bool:
         """Whether misses of the first cache and stores past the caches wait for each other."""
@@ -160,6 +175,8 @@ TWO_MULTIPLY_ADDS = Pace(
     tile=32.0,
     tile_load=28.0,
     tile_end=120.0,
+    packed_tile=50.0,
+    queued=math.inf,
     far_load=4.2,
     element_load=1.2,
     narrow=1.0,
@@ -192,6 +209,8 @@ TWO_MULTIPLY_ADDS = Pace(
 TWO_NARROW = Pace(
     chain=9.5,
     element_load=1.4,
+    packed_tile=50.0,
+    queued=math.inf,
     panel_load=2.0,
     beside=0.2,
     narrow=1.0,

@@ -33,7 +33,6 @@ SHORT_FUNCTION = 8  # statements of an outer product's, which is written out for
 PACKED_START = 4000.0  # cycles for the tables of a block
 PACKED_POINT = 2000.0  # and for each point of the dimensions that all arrays have, whose blocks share the tables
 PACKED_ELEMENT = 0.5  # cycles to move four bytes into a panel
-PACKED_TILE = 50.0  # cycles for the tables and tests of a register tile
 PACKED_TURN = 0.5  # more, where the sum runs along the operand's unit stride and squares are transposed
 PACKED_STEP = 1.05  # of the multiply-adds, for the loops around them
 LEAST_HIDDEN = 128  # steps of a sum that hides packing: of 40 and 108 steps the direct form is faster on a Zen 5
@@ -125,7 +124,7 @@ def packed_cycles(form: PackedForm, machine: Machine) -> float:
             return PACKED_STEP * time_in_tiles((vectors, form.rows), steps, pieces_of_sum, pace)
         loads = vectors * pace.vector_load + form.rows * pace.element_load
         step = max(each * vectors * form.rows, pace.chain, loads)
-        return step * steps + pace.other * (form.vectors * form.rows + PACKED_TILE) * pieces_of_sum
+        return step * steps + pace.other * (pace.stored(form.vectors * form.rows) + pace.packed_tile) * pieces_of_sum
 
     of_row = (form.vector_tiles - 1) * tile(form.vectors) + tile(form.tail)
     compute = batch * form.scalar_tiles * of_row

@@ -1,8 +1,7 @@
 """What a direct form costs: a model of cycles and of memory traffic.
 
-The model counts multiply-adds of whole vectors, in the time that it takes to start one: a cycle of a core that starts
-one, and half a cycle of one that starts two; what else they do meanwhile is their `Pace` (machine/paces.py). Constants
-here, called cycles, were measured on a Zen 4, which starts one.
+The model counts in the time that it takes to start a multiply-add of whole vectors, a cycle or half of one; what else
+cores do meanwhile is their `Pace` (machine/paces.py). Constants here, called cycles, are a Zen 4's, which starts one.
 """
 
 from __future__ import annotations
@@ -37,6 +36,7 @@ STRAY_ROWS, STRAY_PANEL = 0.5, 0.3  # of what vectors take in place: rows along 
 SUMMED_VECTOR = 4.0  # cycles to add a vector of sums to those of the next level of a tree
 SHORT_PIECE = 512  # bytes
 FORESEEN_STEP = 1024  # bytes
+FEW_SUMS = 8  # of a tile whose multiply-adds hide no miss of the first cache: 8 rows of one vector
 COLLECTED_LOADS = 0.5  # share of the time that loading vectors of collected results takes from what fills the caches
 LOADS_BY_POINTS = 0.2  # the same of vectors that were asked for with the last point
 CROWDED_STRIP = 26.0  # times as long as reading it, for a strip as long as the second cache (half of it counts)
@@ -130,10 +130,12 @@ def _tile_cycles(form: DirectForm, machine: Machine) -> float:
     step += pace.stray * _strays(form, machine)
     step += _widened(form.vector_operand, form.accumulator) * len(form.lanes)
     step += _widened(form.scalar_operand, form.accumulator) * form.rows
-    stores = _stored_vector(form, machine) * len(form.lanes) * form.rows
+    sums = len(form.lanes) * form.rows
+    waits = pace.stored(sums) - sums if form.results is Results.VECTORS else 0.0
+    stores = _stored_vector(form, machine) * sums + waits
     loops = tree_loops([constant(one.size) for one in form.contracted])
     if levels_of(loops) and grows_errors(form.contraction.combine):
-        stores += SUMMED_VECTOR * len(form.lanes) * form.rows * -(-form.contracted_total // PIECE)
+        stores += SUMMED_VECTOR * sums * -(-form.contracted_total // PIECE)
     return form.contracted_total * step + pace.other * (stores + TILE_CYCLES)
 
 
@@ -316,8 +318,9 @@ def _bytes_held(form: DirectForm, side: str, nbytes: int) -> int:
     if side == "scalar":
         operand, packed = form.scalar_operand, form.scalar_packed or form.elementwise
     apart = abs(form.step(side)) * operand.element.bytes
-    is_short = form.lanes[0] * form.vector_operand.element.bytes < LINE
-    return nbytes + LINE if is_short and not packed and apart > LINE else nbytes
+    narrow = form.lanes[0] * form.vector_operand.element.bytes < LINE
+    few = narrow or (side == "vector" and len(form.lanes) * form.rows <= FEW_SUMS)
+    return nbytes + LINE if few and not packed and apart > LINE else nbytes
 
 
 def _vector_loads(form: DirectForm, machine: Machine) -> float:

@@ -73,7 +73,7 @@ def _rows_of(
     most = _most_rows(form, lanes, registers)
     if _is_plain(form):
         most = max(most, min(len(lanes) - 1, (registers - 1) // (len(lanes) + 1)))
-    for rows in _rows(form, lanes, min(form.scalar_size, most)):
+    for rows in sorted({*_rows(form, lanes, min(form.scalar_size, most)), *_few_rows(form, lanes, most, machine)}):
         yield lanes, rows, 1
     if lanes[-1] == widest or len(lanes) == 1 or not _may_share(form):
         return
@@ -128,6 +128,14 @@ def _rows(form: DirectForm, lanes: tuple[int, ...], most: int) -> Sequence[int]:
         return ()
     least = -(-form.scalar_size // most)
     return sorted({-(-form.scalar_size // tiles) for tiles in range(least, least + 3)})
+
+
+def _few_rows(form: DirectForm, lanes: tuple[int, ...], most: int, machine: Machine) -> tuple[int, ...]:
+    """Rows whose vectors are stored without waiting for each other, where those of the `most` rows would."""
+    if form.results is not Results.VECTORS or len(lanes) * min(form.scalar_size, most) <= machine.pace.queued:
+        return ()
+    rows = int(machine.pace.queued) // len(lanes)
+    return (-(-form.scalar_size // -(-form.scalar_size // rows)),)
 
 
 def exact_vectors(size: int, widest: int) -> tuple[int, ...]:

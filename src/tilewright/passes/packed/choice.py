@@ -43,6 +43,7 @@ from tilewright.passes.packed.form import (
     tiles_lie_there,
 )
 from tilewright.passes.packed.operands import with_conversions_in_packing
+from tilewright.passes.packed.register_shape import MOST_VECTORS, register_shape, run_of_operand, run_of_results
 from tilewright.passes.packed.tiles import shape_in_tiles
 
 LONGEST_PIECE = 1024
@@ -57,11 +58,8 @@ WAITING_ELEMENTS = 1 << 22  # of a level of partial sums: 2048 by 2048 results a
 COPIED_WORD = 0.5  # cycles to pack four bytes of the scalar side
 LEAST_RUN = 128  # steps of a row of the scalar side that are read in place as a piece of a sum over several dimensions
 ADDED_TILE = 50.0  # cycles that a register tile takes more for each piece of the sum, beside its vectors
-BROKEN_ELEMENT = 1.5  # cycles more to pack an element of the scalar side where panels end in the middle of runs
 
 STRIP = 5 / 12  # of the first cache, where strips of the scalar side stay while stores past the caches pass
-
-MOST_VECTORS = 8  # of a register tile
 
 LEAST_LANES = 4
 """Of vectors of complex numbers, which are halved as long as one holds the whole side: what is packed, multiplied and
@@ -107,12 +105,14 @@ def _plain_form(contraction: Contraction, machine: Machine, granule: int = 1, pa
         lanes //= 2
     scalar_total = math.prod(one.size for one in scalar)
     scalar_rows = lanes > 1 and _sum_is_contiguous(contraction, scalar, vector_left)
-    run = 0 if scalar_rows else _run(scalar)
     totals, parts = (vector_total, scalar_total), component_types(accumulator)
+    line = LINE // contraction.out.element.bytes
     contracted = math.prod(constant(one.size) for one in contraction.of_kind(Kind.K))
     near = _keeps_vectors_near(contraction, contracted, machine)
     dots = choose_dots(contraction, vector_left, machine) if lanes > 1 else None
-    vectors, rows = _register_tile(machine, lanes, len(parts), totals, run, near, granule)
+    results, run = run_of_results(vector, scalar, line), 0 if scalar_rows else run_of_operand(scalar)
+    steps = min(contracted, LONGEST_PIECE)
+    vectors, rows = register_shape(machine, lanes, len(parts), totals, results, run, steps, near, granule)
     in_tiles = _tiles(contraction, vector_left, totals, lanes, machine)
     if in_tiles is not None:
         dots, (vectors, rows) = in_tiles
@@ -319,48 +319,6 @@ def _lanes(contraction: Contraction, machine: Machine, accumulator: ScalarType) 
         return 1
     deciding = {accumulator, *(one.type.element for one in contraction.map.parameters if accumulator == BOOL)}
     return machine.lanes(max(component_types(one)[0].bytes for one in deciding))
-
-
-def _run(side: tuple[SideDimension, ...]) -> int:
-    """Elements of a side that lie side by side in its operand, of its innermost dimensions."""
-    run = 1
-    for one in reversed(side):
-        if one.stride != run:
-            break
-        run *= one.size
-    return run if run > 1 else 0
-
-
-def _register_tile(
-    machine: Machine, lanes: int, parts: int, totals: tuple[int, int], scalar_run: int, near: bool, granule: int = 1
-) -> tuple[int, int]:
-    """(vectors, rows) with the least padding among the tiles that fill the registers: v*r + v + 1 <= registers.
-
-    Panels of rows that end in the middle of a run of the scalar side's operand are copied by elements. Tiles of a
-    multiple of `granule` vectors come before others, wherever there are any.
-    """
-    vector_total, scalar_total = totals
-    registers, pace = (machine.vector_registers or 16) // parts, machine.pace
-    best: tuple[bool, float, tuple[int, int]] | None = None
-    for rows in (1, 2, 4, 5, 6, 8, 12, 24):
-        vectors = min(MOST_VECTORS, (registers - 1) // (rows + 1), max(1, math.ceil(vector_total / lanes)))
-        if vectors == 0:
-            continue
-        vectors -= vectors % granule if vectors > granule else 0
-        steps = math.ceil(vector_total / (vectors * lanes)) * math.ceil(scalar_total / rows)
-        # Half the time of one step of the sum: eight multiply-adds at the least, since they wait for each other,
-        # vectors from L2, where their panels lie unless they are `near`, and broadcasts from L1; and the loop itself,
-        # of which small tiles need more.
-        multiply_adds = max(vectors * rows, 8) / 2
-        loads = ((pace.vector_load if near else pace.panel_load) * vectors + pace.element_load * rows) / 2
-        cost = steps * (max(multiply_adds, loads) + pace.beside / 2 * (vectors + rows) + 0.1)
-        if scalar_run % rows and scalar_total > rows:
-            cost += BROKEN_ELEMENT * scalar_total
-        found = (vectors % granule > 0, cost, (vectors, rows))
-        if best is None or found[:2] < best[:2]:
-            best = found
-    assert best is not None
-    return best[2]
 
 
 def _tiles(

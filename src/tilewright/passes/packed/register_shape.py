@@ -1,0 +1,108 @@
+"""How many vectors and rows a register tile of the packed form has: a model of the time of one step of its sum."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from tilewright.ir.dataclass import dataclass
+from tilewright.machine.model import Machine
+from tilewright.machine.paces import Pace
+from tilewright.passes.packed.form import SideDimension
+
+MOST_VECTORS = 8
+ROWS = (1, 2, 4, 5, 6, 8, 12, 24)
+BROKEN_TILE = 50.0  # cycles more to store a register tile that ends in the middle of a run which is no whole vectors
+BROKEN_ELEMENT = 1.5  # cycles more to pack an element of the scalar side where panels end in the middle of runs
+
+
+@dataclass(frozen=True)
+class Run:
+    """Elements of the vector side that lie side by side in the output.
+
+    Attributes:
+        elements: how many.
+        rows: of the scalar side, whose runs follow each other, that are whole cache lines together; 1 if they do not.
+        of: rows that follow each other so.
+    """
+
+    elements: int
+    rows: int
+    of: int
+
+    def is_broken(self, vectors: int, rows: int, lanes: int) -> bool:
+        """Whether such register tiles, of runs that are no whole vectors, end in the middle of one, or of a line."""
+        if self.elements % lanes == 0:
+            return False
+        return vectors * lanes % self.elements > 0 or rows % self.rows > 0 or self.of % rows > 0
+
+
+def register_shape(
+    machine: Machine,
+    lanes: int,
+    parts: int,
+    totals: tuple[int, int],
+    results: Run,
+    scalar_run: int,
+    steps: int,
+    near: bool,
+    granule: int = 1,
+) -> tuple[int, int]:
+    """(vectors, rows) of a register tile: the least padding of those that fill the registers, v*r + v + 1 <= registers,
+    or whose stores do not wait for each other.
+
+    Panels of rows that end in the middle of a `scalar_run`, of the scalar side's operand, are copied by elements. Tiles
+    of a multiple of `granule` vectors come before others, wherever there are any.
+    """
+    vector_total, scalar_total = totals
+    registers, pace = (machine.vector_registers or 16) // parts, machine.pace
+    best: tuple[bool, float, tuple[int, int]] | None = None
+    for rows in ROWS:
+        most = min(MOST_VECTORS, (registers - 1) // (rows + 1), max(1, math.ceil(vector_total / lanes)))
+        for vectors in _numbers_of_vectors(most, rows, pace, granule):
+            tiles = math.ceil(vector_total / (vectors * lanes)) * math.ceil(scalar_total / rows)
+            # Half the time of one step of the sum: eight multiply-adds at the least, since they wait for each other,
+            # vectors from L2, where their panels lie unless they are `near`, and broadcasts from L1; and the loop
+            # itself, of which small tiles need more.
+            multiply_adds = max(vectors * rows, 8) / 2
+            loads = ((pace.vector_load if near else pace.panel_load) * vectors + pace.element_load * rows) / 2
+            cost = tiles * (max(multiply_adds, loads) + pace.beside / 2 * (vectors + rows) + 0.1)
+            if math.isfinite(pace.queued):
+                stored = pace.packed_tile + pace.stored(vectors * rows)
+                stored += BROKEN_TILE if results.is_broken(vectors, rows, lanes) else 0.0
+                cost += tiles * pace.other * stored / (2 * max(1, steps))
+            if scalar_run % rows and scalar_total > rows:
+                cost += BROKEN_ELEMENT * scalar_total
+            found = (vectors % granule > 0, cost, (vectors, rows))
+            if best is None or found[:2] < best[:2]:
+                best = found
+    assert best is not None
+    return best[2]
+
+
+def _numbers_of_vectors(most: int, rows: int, pace: Pace, granule: int) -> Iterator[int]:
+    """Vectors of register tiles of so many rows: the most, and where stores would wait for each other then, fewer."""
+    fewer = range(2, most) if most * rows > pace.queued else ()
+    for vectors in (most, *(one for one in fewer if one * rows <= pace.queued)):
+        if vectors:
+            yield vectors - (vectors % granule if vectors > granule else 0)
+
+
+def run_of_operand(side: Sequence[SideDimension]) -> int:
+    """Elements of a side that lie side by side in its operand, of its innermost dimensions."""
+    run = 1
+    for one in reversed(side):
+        if one.stride != run:
+            break
+        run *= one.size
+    return run if run > 1 else 0
+
+
+def run_of_results(vector: Sequence[SideDimension], scalar: Sequence[SideDimension], line: int) -> Run:
+    """The run of the output that is the vector side's, where a cache line holds so many of its elements."""
+    elements = 1
+    for one in sorted(vector, key=lambda one: abs(one.stride_out)):
+        if abs(one.stride_out) == elements:
+            elements *= one.size
+    follow = bool(scalar) and abs(scalar[-1].stride_out) == elements
+    return Run(elements, line // math.gcd(line, elements) if follow else 1, scalar[-1].size if follow else 0)
