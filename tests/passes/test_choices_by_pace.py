@@ -51,21 +51,21 @@ SIX = {"a": 24, "b": 16, "c": 16, "d": 24, "e": 16, "f": 16, "g": 24}
 @pytest.mark.parametrize(("text", "sizes", "scalar", "one", "two"), [
     # Broadcasts take the place of other loads, so that tiles of one vector wait for them.
     ("ij,jk->ik", square(32), F32, "direct 1x16", "direct 2x8"),
-    ("ij,jk->ik", square(48), F32, "direct 1x24", "direct 3x8"),
+    ("ij,jk->ik", square(48), F32, "direct 1x16", "direct 3x8"),
     ("ij,jk->ik", square(64), F32, "direct 1x16", "direct 2x13"),
     ("ij,jk->ik", square(64), F64, "direct 1x16", "direct 4x5"),
-    ("ij,jk->ik", square(512), F64, "packed 4x6", "packed 4x6"),
+    ("ij,jk->ik", square(512), F64, "packed 4x4", "packed 4x6"),
     ("dca,cbd->ba", THREE, F32, "packed 1x24", "packed 2x12"),
     ("adb,cd->cba", LONG, F64, "direct 1x24", "direct 2x12"),
     # Main memory is farther, so that pieces of it are better packed than read in place: all, or vectors for a tile.
-    ("cbeg,agfd->cbeafd", SIX, F64, "direct 3x9", "direct 4x6"),
-    ("bcfg,edag->edabcf", EVEN, F32, "direct 6x4", "packed 4x6"),
+    ("cbeg,agfd->cbeafd", SIX, F64, "packed 4x4", "direct 4x6"),
+    ("bcfg,edag->edabcf", EVEN, F32, "packed 4x4", "packed 4x6"),
     # Four rows of 24 elements are whole lines of the output, and six would not be.
-    ("cbeg,agfd->fedcba", SIX, F32, "packed 6x4", "packed 6x4"),
+    ("cbeg,agfd->fedcba", SIX, F32, "packed 3x4", "packed 6x4"),
     # Rows of the scalar side that lie 132 bytes apart are foreseen, so that they are read in place.
     ("bifj,fa->ibja", {"b": 64, "i": 8, "f": 31, "j": 33, "a": 15}, F32, "direct 1x11", "direct 1x17"),
     # More rows than prefetchers follow are read from the third cache again and again, or packed.
-    ("aq,bq->ab", {"a": 90, "b": 90, "q": 1 << 16}, F32, "packed 6x4", "packed 6x4"),
+    ("aq,bq->ab", {"a": 90, "b": 90, "q": 1 << 16}, F32, "packed 3x5", "packed 6x4"),
     # Steps whose vectors are all read in place, across lines, take longer than their multiply-adds there.
     ("kiaq,bcjq->abcijk", dict.fromkeys("abcijk", 4) | {"q": 512}, F32, "streamed 1x4", "packed 4x5"),
     ("aq,bq->ab", {"a": 32, "b": 32, "q": 3000}, F32, "streamed 1x4", "direct 1x16"),

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+LEAST_TERMS = 5  # of a sum, from which on stores wait for each other: shorter ones wait for the memory
+
 
 @dataclass(frozen=True)
 class Pace:
@@ -133,14 +135,23 @@ class Pace:
         if 0 in (self.second_cache, self.third_cache, self.memory, self.past, self.again, self.again_past):
             raise ValueError("the pace of a core: bytes come from all caches and from memory, and so many are none")
 
-    def stored(self, vectors: float) -> float:
+    def stored_at_once(self, terms: int) -> float:
+        """Vectors of a register tile, of sums of so many terms, whose stores do not wait for each other.
+
+        Example:
+            >>> Pace().stored_at_once(64)
+            16
+        """
+        return self.queued if terms >= LEAST_TERMS else math.inf
+
+    def stored(self, vectors: float, terms: int) -> float:
         """The time to store so many vectors of a register tile at once.
 
         Example:
-            >>> [Pace().stored(vectors) for vectors in (16, 24)]
+            >>> [Pace().stored(vectors, terms=64) for vectors in (16, 24)]
             [16.0, 44.0]
         """
-        return float(vectors + self.queue_wait * max(0.0, vectors - self.queued))
+        return vectors + self.queue_wait * max(0.0, vectors - self.stored_at_once(terms))
 
     @property
     def shares_buffers(self) -> bool:

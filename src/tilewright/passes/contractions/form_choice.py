@@ -33,6 +33,7 @@ SHORT_FUNCTION = 8  # statements of an outer product's, which is written out for
 PACKED_START = 4000.0  # cycles for the tables of a block
 PACKED_POINT = 2000.0  # and for each point of the dimensions that all arrays have, whose blocks share the tables
 PACKED_ELEMENT = 0.5  # cycles to move four bytes into a panel
+BOXED_TILE = 50.0  # cycles of a register tile whose results are assembled in the first cache
 PACKED_TURN = 0.5  # more, where the sum runs along the operand's unit stride and squares are transposed
 PACKED_STEP = 1.05  # of the multiply-adds, for the loops around them
 LEAST_HIDDEN = 128  # steps of a sum that hides packing: of 40 and 108 steps the direct form is faster on a Zen 5
@@ -124,7 +125,8 @@ def packed_cycles(form: PackedForm, machine: Machine) -> float:
             return PACKED_STEP * time_in_tiles((vectors, form.rows), steps, pieces_of_sum, pace)
         loads = vectors * pace.vector_load + form.rows * pace.element_load
         step = max(each * vectors * form.rows, pace.chain, loads)
-        return step * steps + pace.other * (pace.stored(form.vectors * form.rows) + pace.packed_tile) * pieces_of_sum
+        begin = pace.packed_tile if form.boxes is None else BOXED_TILE
+        return step * steps + pace.other * (pace.stored(form.vectors * form.rows, steps) + begin) * pieces_of_sum
 
     of_row = (form.vector_tiles - 1) * tile(form.vectors) + tile(form.tail)
     compute = batch * form.scalar_tiles * of_row
@@ -138,8 +140,11 @@ def packed_cycles(form: PackedForm, machine: Machine) -> float:
         of_vector *= 1 - hidden
     of_scalar = 0.0 if form.scalar_in_place or form.tiles_in_place else PACKED_ELEMENT
     # Panels hold whole vectors, whose last lanes may be padding.
-    elements = of_vector * passes * -(-vector // form.lanes) * form.lanes + of_scalar * scalar
-    packing = pace.packing * (PACKED_START + batch * (PACKED_POINT + width * steps * elements))
+    vectors = of_vector * passes * -(-vector // form.lanes) * form.lanes
+    # Turned they are squares, of which a short sum fills a part.
+    elements = (-(-steps // form.lanes) * form.lanes if form.vectors_turned else steps) * vectors
+    elements += steps * of_scalar * scalar
+    packing = pace.packing * (PACKED_START + batch * (PACKED_POINT + width * elements))
     pieces = (_piece(form, True), _piece(form, False))
     operands = (form.vector_operand, form.scalar_operand)
     sides = tuple(_bytes(contraction, operand is contraction.left, operand.element.bytes) for operand in operands)

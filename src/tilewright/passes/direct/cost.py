@@ -131,7 +131,7 @@ def _tile_cycles(form: DirectForm, machine: Machine) -> float:
     step += _widened(form.vector_operand, form.accumulator) * len(form.lanes)
     step += _widened(form.scalar_operand, form.accumulator) * form.rows
     sums = len(form.lanes) * form.rows
-    waits = pace.stored(sums) - sums if form.results is Results.VECTORS else 0.0
+    waits = pace.stored(sums, form.contracted_total) - sums if form.results is Results.VECTORS else 0.0
     stores = _stored_vector(form, machine) * sums + waits
     loops = tree_loops([constant(one.size) for one in form.contracted])
     if levels_of(loops) and grows_errors(form.contraction.combine):

@@ -132,9 +132,10 @@ def _rows(form: DirectForm, lanes: tuple[int, ...], most: int) -> Sequence[int]:
 
 def _few_rows(form: DirectForm, lanes: tuple[int, ...], most: int, machine: Machine) -> tuple[int, ...]:
     """Rows whose vectors are stored without waiting for each other, where those of the `most` rows would."""
-    if form.results is not Results.VECTORS or len(lanes) * min(form.scalar_size, most) <= machine.pace.queued:
+    at_once = machine.pace.stored_at_once(form.contracted_total)
+    if form.results is not Results.VECTORS or len(lanes) * min(form.scalar_size, most) <= at_once:
         return ()
-    rows = int(machine.pace.queued) // len(lanes)
+    rows = int(at_once) // len(lanes)
     return (-(-form.scalar_size // -(-form.scalar_size // rows)),)
 
 

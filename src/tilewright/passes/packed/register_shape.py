@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.machine.model import Machine
-from tilewright.machine.paces import Pace
 from tilewright.passes.packed.form import SideDimension
 
 MOST_VECTORS = 8
@@ -24,15 +23,17 @@ class Run:
         elements: how many.
         rows: of the scalar side, whose runs follow each other, that are whole cache lines together; 1 if they do not.
         of: rows that follow each other so.
+        total: elements of the vector side.
     """
 
     elements: int
     rows: int
     of: int
+    total: int
 
     def is_broken(self, vectors: int, rows: int, lanes: int) -> bool:
         """Whether such register tiles, of runs that are no whole vectors, end in the middle of one, or of a line."""
-        if self.elements % lanes == 0:
+        if self.elements % lanes == 0 or self.elements == self.total:
             return False
         return vectors * lanes % self.elements > 0 or rows % self.rows > 0 or self.of % rows > 0
 
@@ -56,10 +57,11 @@ def register_shape(
     """
     vector_total, scalar_total = totals
     registers, pace = (machine.vector_registers or 16) // parts, machine.pace
+    at_once = pace.stored_at_once(steps)
     best: tuple[bool, float, tuple[int, int]] | None = None
     for rows in ROWS:
         most = min(MOST_VECTORS, (registers - 1) // (rows + 1), max(1, math.ceil(vector_total / lanes)))
-        for vectors in _numbers_of_vectors(most, rows, pace, granule):
+        for vectors in _numbers_of_vectors(most, rows, at_once, granule):
             tiles = math.ceil(vector_total / (vectors * lanes)) * math.ceil(scalar_total / rows)
             # Half the time of one step of the sum: eight multiply-adds at the least, since they wait for each other,
             # vectors from L2, where their panels lie unless they are `near`, and broadcasts from L1; and the loop
@@ -67,8 +69,8 @@ def register_shape(
             multiply_adds = max(vectors * rows, 8) / 2
             loads = ((pace.vector_load if near else pace.panel_load) * vectors + pace.element_load * rows) / 2
             cost = tiles * (max(multiply_adds, loads) + pace.beside / 2 * (vectors + rows) + 0.1)
-            if math.isfinite(pace.queued):
-                stored = pace.packed_tile + pace.stored(vectors * rows)
+            if math.isfinite(at_once):
+                stored = pace.packed_tile + pace.stored(vectors * rows, steps)
                 stored += BROKEN_TILE if results.is_broken(vectors, rows, lanes) else 0.0
                 cost += tiles * pace.other * stored / (2 * max(1, steps))
             if scalar_run % rows and scalar_total > rows:
@@ -80,10 +82,10 @@ def register_shape(
     return best[2]
 
 
-def _numbers_of_vectors(most: int, rows: int, pace: Pace, granule: int) -> Iterator[int]:
+def _numbers_of_vectors(most: int, rows: int, at_once: float, granule: int) -> Iterator[int]:
     """Vectors of register tiles of so many rows: the most, and where stores would wait for each other then, fewer."""
-    fewer = range(2, most) if most * rows > pace.queued else ()
-    for vectors in (most, *(one for one in fewer if one * rows <= pace.queued)):
+    fewer = range(2, most) if most * rows > at_once else ()
+    for vectors in (most, *(one for one in fewer if one * rows <= at_once)):
         if vectors:
             yield vectors - (vectors % granule if vectors > granule else 0)
 
@@ -105,4 +107,5 @@ def run_of_results(vector: Sequence[SideDimension], scalar: Sequence[SideDimensi
         if abs(one.stride_out) == elements:
             elements *= one.size
     follow = bool(scalar) and abs(scalar[-1].stride_out) == elements
-    return Run(elements, line // math.gcd(line, elements) if follow else 1, scalar[-1].size if follow else 0)
+    rows, of = (line // math.gcd(line, elements), scalar[-1].size) if follow else (1, 0)
+    return Run(elements, rows, of, math.prod(one.size for one in vector))
