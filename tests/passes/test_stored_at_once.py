@@ -78,7 +78,7 @@ def test_results_in_boxes_are_not_taken_for_cheap_ones() -> None:
 def test_storing_takes_longer_the_more_there_is(vectors: int, terms: int) -> None:
     pace = Pace()
     assert pace.stored(vectors, terms) - pace.stored(vectors - 1, terms) in (1.0, 1.0 + pace.queue_wait)
-    assert pace.stored(vectors, terms) == vectors or terms >= LEAST_TERMS and vectors > pace.queued
+    assert pace.stored(vectors, terms) == vectors or (terms >= LEAST_TERMS and vectors > pace.queued)
 
 
 @given(
