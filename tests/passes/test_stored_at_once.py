@@ -98,10 +98,10 @@ def test_every_tile_fits_the_registers(
 @pytest.mark.parametrize(("run", "tile", "broken"), [
     (Run(24, 2, 16, 6144), (3, 4), False),
     (Run(24, 2, 16, 6144), (6, 4), False),
+    (Run(32, 2, 16, 6144), (3, 4), False),  # vectors never end in the middle of one
     (Run(24, 2, 16, 6144), (4, 4), True),  # 64 elements end in the middle of a run
     (Run(24, 2, 16, 6144), (3, 5), True),  # five rows end in the middle of a line
     (Run(24, 2, 18, 6144), (3, 4), True),  # and the last ones do
-    (Run(48, 1, 1, 6144), (4, 4), False),  # vectors never end in the middle of one
     (Run(900, 1, 1, 900), (4, 4), False),  # there is one run
 ])  # fmt: skip
 def test_tiles_that_end_in_the_middle_of_runs(run: Run, tile: tuple[int, int], broken: bool) -> None:

@@ -50,6 +50,7 @@ LONGEST_PIECE = 1024
 """Steps of the sum that are packed at once at most, where the errors of their results add up. Pieces of longer sums
 whose results stay in the first cache are those of all trees (`PIECE`), since adding to them there costs nothing.
 """
+USUAL_PIECE = 256  # steps of those of longer sums, about
 LONGEST_ROW, LONGEST_WAITING_ROW = 2048, 8192
 """Bytes of a row of tiles, as a rule and where partial sums would wait in scratch memory."""
 MANY_COLUMNS = 1024
@@ -111,7 +112,7 @@ def _plain_form(contraction: Contraction, machine: Machine, granule: int = 1, pa
     near = _keeps_vectors_near(contraction, contracted, machine)
     dots = choose_dots(contraction, vector_left, machine) if lanes > 1 else None
     results, run = run_of_results(vector, scalar, line), 0 if scalar_rows else run_of_operand(scalar)
-    steps = min(contracted, LONGEST_PIECE)
+    steps = min(contracted, USUAL_PIECE)
     vectors, rows = register_shape(machine, lanes, len(parts), totals, results, run, steps, near, granule)
     in_tiles = _tiles(contraction, vector_left, totals, lanes, machine)
     if in_tiles is not None:
