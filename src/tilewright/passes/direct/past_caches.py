@@ -4,17 +4,33 @@ from __future__ import annotations
 
 from tilewright.machine.model import Machine
 from tilewright.passes.direct.form import LINE, DirectForm, Results
-from tilewright.passes.packed.blocks import is_past_caches, share_channels
+from tilewright.passes.packed.blocks import is_past_caches, level_of, share_channels
 
+LEAST_BOXED = 1 << 23  # bytes of results
+LARGE_PART = 5  # as many times as large as such results all arrays are, at the most
 LINES_TOGETHER = 4  # of a row that are written before the next row, where rows share channels of the memory
 
 
 def is_past(form: DirectForm, machine: Machine) -> bool:
     """Results go past the caches: whole lines of an output that is larger than these."""
     if form.boxed:
-        return is_past_caches(array_bytes(form, "out"), machine)
+        return boxes_go_past(form, machine)
     lines = (form.results is Results.VECTORS and _suits_past(form, machine)) or _collects_lines(form, machine)
     return lines and rows_align(form) and is_past_caches(array_bytes(form, "out"), machine)
+
+
+def boxes_go_past(form: DirectForm, machine: Machine) -> bool:
+    """Whether boxes of collected results do: also where the caches would hold them, but for the operands that pass."""
+    out = array_bytes(form, "out")
+    return is_past_caches(out, machine) or (out > LEAST_BOXED and leaves_caches(form, machine))
+
+
+def leaves_caches(form: DirectForm, machine: Machine) -> bool:
+    """Whether the caches do not hold collected results, as so much of their operands passes, of which they are a large
+    part; unknown where long pieces are foreseen.
+    """
+    total, out = sum(form.contraction.array_bytes), array_bytes(form, "out")
+    return not machine.pace.long_pieces and level_of(total, machine) > 3 and LARGE_PART * out >= total
 
 
 def _suits_past(form: DirectForm, machine: Machine) -> bool:

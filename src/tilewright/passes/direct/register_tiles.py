@@ -15,7 +15,7 @@ from tilewright.passes.direct.form import (
     DirectForm,
     Results,
 )
-from tilewright.passes.direct.past_caches import array_bytes, is_past, rows_align
+from tilewright.passes.direct.past_caches import array_bytes, boxes_go_past, is_past, leaves_caches, rows_align
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.packed.blocks import is_past_caches
 
@@ -35,7 +35,7 @@ LONG_PIECE_OF_LINES = 1536  # the same of results that are lines past the caches
 
 def register_tiles(form: DirectForm, machine: Machine) -> Iterator[DirectForm]:
     """The form with every register tile that the machine has room for."""
-    if form.boxed and not is_past_caches(array_bytes(form, "out"), machine):
+    if form.boxed and not boxes_go_past(form, machine):
         return
     widest = machine.lanes(component_types(form.accumulator)[0].bytes)
     registers = machine.vector_registers or 16
@@ -162,7 +162,8 @@ def _read_together(form: DirectForm, machine: Machine) -> int:
     if machine.pace.long_pieces:
         most = _longest_piece(form, machine, width, results_bytes)
     else:
-        most = MOST_TOGETHER if is_written_in_pieces(form, machine) else -(-READ_TOGETHER // width)
+        far = is_written_in_pieces(form, machine) or leaves_caches(form, machine)
+        most = MOST_TOGETHER if far else -(-READ_TOGETHER // width)
         most = min(most, machine.l2_bytes // 2 // (2 * form.contracted_total * width + results_bytes))
     most = min(most, COLLECTED_ELEMENTS // results)
     return max(1, min(most, form.vector_tiles, FUSED_COLUMNS // form.width))
