@@ -38,6 +38,8 @@ TABLE_ENTRY = 8.0
 SERIAL_CYCLES = 40_000
 # Parts of a side that are tried: about as many as threads, up to some for each thread so that none waits for long.
 MOST_PARTS_PER_THREAD = 8
+# Bytes whose multiples a core does not tell apart at once, and steps of a panel after which much is stored.
+PAGE, FEW_STEPS = 4096, 64
 
 
 def even(total: int, most: int, unit: int) -> int:
@@ -56,6 +58,17 @@ def panel_bytes(machine: Machine) -> tuple[int, int]:
     """Memory for the panels of the vector side (half of L2) and of the scalar side (a core's share of L3)."""
     scalar = max(machine.l2_bytes, (machine.l3_bytes or USUAL_L3) // CORES_PER_L3)
     return (machine.l2_bytes or USUAL_L2) // 2, scalar
+
+
+def steps_apart(steps: int, step_bytes: int) -> int:
+    """Steps by which panels begin apart: one more than they have, where these are few and panels would begin a multiple
+    of 4 KB apart. Loads wait for stores before them whose addresses have the same last twelve bits.
+
+    Example:
+        >>> [steps_apart(steps, 256) for steps in (16, 20, 32, 256)]
+        [17, 20, 33, 256]
+    """
+    return steps + 1 if steps <= FEW_STEPS and steps * step_bytes % PAGE == 0 else steps
 
 
 def is_past_caches(out: int, machine: Machine) -> bool:

@@ -27,6 +27,7 @@ from tilewright.passes.packed.blocks import (
     room_for_vectors,
     share_channels,
     shorter_piece,
+    steps_apart,
 )
 from tilewright.passes.packed.boxes import with_boxes
 from tilewright.passes.packed.dots import Dots, choose_dots, choose_tiles
@@ -112,8 +113,8 @@ def _plain_form(contraction: Contraction, machine: Machine, granule: int = 1, pa
     near = _keeps_vectors_near(contraction, contracted, machine)
     dots = choose_dots(contraction, vector_left, machine) if lanes > 1 else None
     results, run = run_of_results(vector, scalar, line), 0 if scalar_rows else run_of_operand(scalar)
-    steps = min(contracted, USUAL_PIECE)
-    vectors, rows = register_shape(machine, lanes, len(parts), totals, results, run, steps, near, granule)
+    usual = min(contracted, USUAL_PIECE)
+    vectors, rows = register_shape(machine, lanes, len(parts), totals, results, run, usual, near, granule)
     in_tiles = _tiles(contraction, vector_left, totals, lanes, machine)
     if in_tiles is not None:
         dots, (vectors, rows) = in_tiles
@@ -151,7 +152,9 @@ def _plain_form(contraction: Contraction, machine: Machine, granule: int = 1, pa
     packing = machine.pace.packed_far if far or scalar_far else PACK_VECTOR
     units = (tile, rows)
     chunks = choose_chunks(machine.cores, batch, totals, units, lanes, contracted, levels < 2, speed, in_place, packing)
+    steps, wide_bytes = -(-max(1, min(depth, contracted)) // together), element_bytes * together
     step_bytes = max(1, min(depth, contracted)) * element_bytes
+    step_bytes += (steps_apart(steps, tile * wide_bytes) - steps) * wide_bytes
     if in_tiles is not None:
         step_bytes = -(-step_bytes // LINE) * LINE
     scalar_block = even(chunks[1], min(BLOCK, memory[1] // step_bytes), rows)

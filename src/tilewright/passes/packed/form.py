@@ -17,7 +17,7 @@ from tilewright.kernel.tiles import LANES, ROWS
 from tilewright.machine.model import Machine, power_of_two_at_least
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.items.sum_trees import FAN
-from tilewright.passes.packed.blocks import LINE, lines_stay
+from tilewright.passes.packed.blocks import LINE, lines_stay, steps_apart
 from tilewright.passes.packed.dots import Dots
 from tilewright.passes.packed.two_sides import TwoSidedForm, is_operator, vectors_of_last_tile
 
@@ -291,14 +291,20 @@ class PackedForm(TwoSidedForm):
 
     @property
     def pitch(self) -> int:
-        """The same as steps of panels, which may be several of the sum together, and are whole tiles."""
+        """The same as steps by which panels begin apart: several of the sum together, perhaps, and whole tiles."""
         steps = -(-self.piece // self.together)
-        return -(-steps // LANES) * LANES if self.in_tiles else steps
+        if self.in_tiles:
+            return -(-steps // LANES) * LANES
+        if self.scalar_inner:  # a panel of vectors stays, and those of scalars may lie side by side
+            return steps
+        return steps_apart(steps, self.vector_tile * sum(one.bytes for one in component_types(self.accumulator)))
 
     @property
     def depth_capacity(self) -> int:
         """Steps of the sum that the kernel has room for; of few different values, so that shapes share kernels."""
-        return max(MOST_STEPS if self.any_shape else LEAST_DEPTH_CAPACITY, power_of_two_at_least(self.depth))
+        return max(
+            MOST_STEPS if self.any_shape else LEAST_DEPTH_CAPACITY, power_of_two_at_least(max(self.depth, self.pitch))
+        )
 
     def panel_capacity(self, tile: int, panel_bytes: int) -> int:
         """Elements of a side's panels that the kernel has room for, likewise."""
